@@ -7,7 +7,7 @@ _dlock_verbs=(run acquire renew release check fence break cache limit status lis
   history doctor config help)
 _dlock_common_options=(--store --namespace --config --store-timeout --user --password-file
   --replicas --sentinel-user --sentinel-password-file --sentinel-tls --min-strength --max-ttl
-  --tls-ca --tls-cert --tls-key --tls-name --tls-insecure --json -q --quiet -v --verbose --color -h --help --version)
+  --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name --tls-insecure --json -q --quiet -v --verbose --color -h --help --version)
 _dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared -E --conflict-exit-code
   --dedupe --retry-failed --replace --supersede --max-queue --min-hold --timeout -k --kill-after
   --jitter --on-outage --reclaim --lock-delay --stragglers --label --report --on-success
@@ -25,7 +25,7 @@ _dlock_limit_options=(-w --wait --show --reset)
 # Whether the next word is the value of this option (a long one, or its letter).
 _dlock_takes_value() {  # <option>
   [[ $1 == --@(store|namespace|config|store-timeout|color|user|password-file) ||
-    $1 == --tls-@(ca|cert|key|name) || $1 == --replicas ||
+    $1 == --tls-@(ca|cert|key|key-password-file|name) || $1 == --replicas ||
     $1 == --sentinel-@(user|password-file|tls) || $1 == --@(min-strength|max-ttl) ||
     $1 == --@(wait|ttl|slots|conflict-exit-code|timeout|kill-after|jitter) ||
     $1 == --on-@(success|failure|busy) ||
@@ -36,7 +36,7 @@ _dlock_takes_value() {  # <option>
 
 # Whether the option selects the store or is needed to use it.
 _dlock_tells_store() {  # <option>
-  [[ $1 == --@(store|namespace|config|user|password-file) || $1 == --tls-@(ca|cert|key|name) ||
+  [[ $1 == --@(store|namespace|config|user|password-file) || $1 == --tls-@(ca|cert|key|key-password-file|name) ||
     $1 == --sentinel-@(user|password-file|tls) ]]
 }
 
@@ -99,14 +99,14 @@ _dlock_offer_value_of() {  # <option>
         compopt -o nospace -o filenames 2> /dev/null
         mapfile -t COMPREPLY < <(compgen -f -P "${before}redis+unix:" -- "${value#redis+unix:}")
       else
-        [[ $value != [elnr]* ]] || compopt -o nospace 2> /dev/null
+        [[ $value != [elnrv]* ]] || compopt -o nospace 2> /dev/null
         _dlock_offer local: local:/ none: redis:// rediss:// redis+unix:/ redis+sentinel:// \
           rediss+sentinel:// redis+cluster:// rediss+cluster:// redis+quorum:// rediss+quorum:// \
-            etcd:// etcds://
+            etcd:// etcds:// valkey:// valkeys://
       fi
       ;;
     --config | --report | --password-file | --sentinel-password-file | --token-file | --tls-ca | \
-      --tls-cert | --tls-key)
+      --tls-cert | --tls-key | --tls-key-password-file)
       compopt -o filenames 2> /dev/null
       mapfile -t COMPREPLY < <(compgen -f -P "$before" -- "$value")
       ;;

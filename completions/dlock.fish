@@ -3,7 +3,7 @@
 # Whether an option takes the next word as its value.
 function __dlock_wants_value
     contains -- $argv[1] --store --namespace --config --store-timeout --color \
-        --user --password-file --tls-ca --tls-cert --tls-key --tls-name \
+        --user --password-file --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name \
         --replicas --sentinel-user --sentinel-password-file --sentinel-tls \
         --min-strength --max-ttl \
         --wait --ttl --slots --conflict-exit-code --timeout --kill-after --jitter \
@@ -131,6 +131,7 @@ function __dlock_stores
             local:/ 'this machine, a directory' \
             redis:// 'a Redis or Valkey server' \
             rediss:// 'a Redis or Valkey server, over TLS' \
+            valkey:// 'a Valkey server' valkeys:// 'a Valkey server, over TLS' \
             redis+unix:/ 'a Redis or Valkey server, by its socket' \
             redis+sentinel:// 'servers that fail over, found by sentinels' \
             rediss+sentinel:// 'servers that fail over, found by sentinels, over TLS' \
@@ -183,6 +184,7 @@ complete -c dlock $common -l max-ttl -x -a '30s 1m 10m' -d 'servers up for less 
 complete -c dlock $common -l tls-ca -r -F -d 'CA certificates to trust'
 complete -c dlock $common -l tls-cert -r -F -d 'client certificate'
 complete -c dlock $common -l tls-key -r -F -d 'key of the client certificate'
+complete -c dlock $common -l tls-key-password-file -r -F -d 'read the pass phrase of the key from FILE'
 complete -c dlock $common -l tls-name -x -d 'name that the certificate must have'
 complete -c dlock $common -l tls-insecure -d 'accept any certificate'
 complete -c dlock $common -l json -d 'print one JSON document'

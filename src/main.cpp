@@ -25,6 +25,7 @@
 #include "cli/run.hpp"
 #include "cli/speaker.hpp"
 #include "cli/watch.hpp"
+#include "store/url_advice.hpp"
 #include "supervise/signals.hpp"
 
 namespace dlock {
@@ -145,8 +146,9 @@ Exit dlock_main(const std::vector<std::string>& args) {
 
 int main(int argc, char** argv) {
   dlock::open_standard_descriptors();
-  const auto exit =
-      dlock::dlock_main(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+  const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
+  for (int i = 1; i < argc; ++i) dlock::hide_login(argv[i]);
+  const auto exit = dlock::dlock_main(args);
   if (exit.by_signal) dlock::die_by(*exit.by_signal);
   return exit.code;
 }

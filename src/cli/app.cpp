@@ -15,6 +15,7 @@
 #include "cli/verb_spec.hpp"
 #include "cli/version.hpp"
 #include "cli/words.hpp"
+#include "store/url_advice.hpp"
 #include "util/nearest.hpp"
 #include "util/text.hpp"
 
@@ -102,8 +103,8 @@ void check_operands(const VerbSpec& verb, const Words& words, const OptionValues
                      usage);
   }
   if (!takes_command(verb.verb) && !words.command.empty()) {
-    throw UsageError("unexpected argument '" + printable(words.command.front(), 60) +
-                     "'" + (hint.empty() ? usage : ": " + hint));
+    throw UsageError("unexpected argument '" + shown_word(words.command.front()) + "'" +
+                     (hint.empty() ? usage : ": " + hint));
   }
 }
 
@@ -136,7 +137,7 @@ std::string help_about(const std::vector<std::string>& operands) {
   const auto* verb = verb_named(name);
   if (verb != nullptr) return help_of(*verb, common_specs());
   const auto meant = did_you_mean(name, verb_names());
-  throw UsageError("unknown verb '" + printable(name, 60) + "'" +
+  throw UsageError("unknown verb '" + shown_word(name) + "'" +
                    (meant.empty() ? " (see dlock --help)" : meant));
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cli/options.hpp"
+#include "store/password_file.hpp"
 #include "util/small_file.hpp"
 #include "util/text.hpp"
 
@@ -40,6 +41,10 @@ net::TlsOptions tls_options(const Settings& settings) {
   with_setting(settings, "tls-name",
                [&](const std::string& value) { tls.name = parsed_tls_name(value); });
   tls.insecure = flag(settings, "tls-insecure");
+  const auto key_password_file = file_name(settings, "tls-key-password-file");
+  if (!key_password_file.empty()) {
+    tls.key_password = [key_password_file] { return password_in(key_password_file); };
+  }
   if (tls.certificate.empty() != tls.key.empty()) {
     throw UsageError(
         "--tls-cert and --tls-key must be set together",
@@ -133,7 +138,8 @@ std::vector<std::string> exposed_secrets(const CommonOptions& common,
                                          const Settings& settings) {
   std::vector<std::string> warnings;
   if (!leases_expire(common.store)) return warnings;  // not on a server: none is used
-  for (const auto* name : {"password-file", "sentinel-password-file", "tls-key"}) {
+  for (const auto* name :
+       {"password-file", "sentinel-password-file", "tls-key", "tls-key-password-file"}) {
     const auto file = file_name(settings, name);
     if (file.empty() || !is_given_to_everyone(file)) continue;
     warnings.push_back("warning: every user of this machine can read " + printable(file) +

@@ -26,6 +26,7 @@ constexpr std::string_view passed_on_names[] = {"user",
                                                 "tls-ca",
                                                 "tls-cert",
                                                 "tls-key",
+                                                "tls-key-password-file",
                                                 "tls-name",
                                                 "tls-insecure"};
 

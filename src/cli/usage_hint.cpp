@@ -4,13 +4,14 @@
 #include <iterator>
 #include <optional>
 
+#include "store/url_advice.hpp"
 #include "util/nearest.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
 namespace {
 
-std::string in_quotes(std::string_view word) { return "'" + printable(word, 60) + "'"; }
+std::string in_quotes(std::string_view word) { return "'" + shown_word(word) + "'"; }
 
 bool is_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
@@ -167,6 +168,9 @@ std::string unknown_variable(std::string_view name) {
 std::string unknown_verb(const std::string& word) {
   const auto start = "unknown verb " + in_quotes(word);
   if (word == "version") return start + "; use dlock --version";
+  if (word.find("://") != std::string::npos) {
+    return start + "; the store is named by --store URL";
+  }
   if (word.find('/') != std::string::npos) {
     return start + "; locks have names, not paths: dlock run " + name_from_path(word) +
            " -- COMMAND";

@@ -26,6 +26,8 @@ constexpr OptionSpec options_of_all[] = {
     {"tls-ca", 0, "FILE", "DLOCK_TLS_CA", "CA certificates, in place of the system's"},
     {"tls-cert", 0, "FILE", "DLOCK_TLS_CERT", "client certificate"},
     {"tls-key", 0, "FILE", "DLOCK_TLS_KEY", "key of the client certificate"},
+    {"tls-key-password-file", 0, "FILE", "DLOCK_TLS_KEY_PASSWORD_FILE",
+     "read the pass phrase of the key from FILE"},
     {"tls-name", 0, "NAME", "DLOCK_TLS_NAME", "name that the certificate must have"},
     {"tls-insecure", 0, "", "DLOCK_TLS_INSECURE", "accept any certificate"},
     {"json", 0, "", "", "print one JSON document"},

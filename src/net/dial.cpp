@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <list>
 #include <optional>
 #include <utility>
@@ -13,13 +14,14 @@
 #include "net/messages.hpp"
 #include "net/readiness.hpp"
 #include "net/refusal.hpp"
+#include "net/resolver.hpp"
 
 namespace dlock::net {
 namespace {
 
 // As in RFC 8305: longer than a connection takes nearly everywhere, and a small part of
 // an operation's budget.
-constexpr milliseconds head_start{250};
+constexpr milliseconds longest_head_start{250};
 
 // A unix socket with a full queue cannot be waited for; connecting has to be tried again.
 constexpr milliseconds ask_again_after{5};
@@ -49,12 +51,24 @@ int error_of(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
+// How long an attempt goes on alone, so that the last of `others` still has a good part
+// of the budget.
+Clock::duration head_start(Clock::duration left, std::size_t others) {
+  return std::min<Clock::duration>(longest_head_start,
+                                   left / (2 * (static_cast<int>(others) + 2)));
+}
+
+bool is_same(const Endpoint& one, const Endpoint& other) {
+  return one.size == other.size &&
+         std::memcmp(&one.storage, &other.storage, one.size) == 0;
+}
+
 // A connection attempt in progress.
 struct Attempt {
-  Attempt(Fd made, const Endpoint& peer) : fd(std::move(made)), endpoint(&peer) {}
+  Attempt(Fd made, const Endpoint& peer) : fd(std::move(made)), endpoint(peer) {}
 
   Fd fd;
-  const Endpoint* endpoint;
+  Endpoint endpoint;
   std::optional<Readiness>
       readiness;  // declared after the socket, to be destroyed before it
 
@@ -64,17 +78,27 @@ struct Attempt {
 // The attempts in progress and those still to come.
 class Dialling {
  public:
-  Dialling(asio::io_context& context, const Endpoints& endpoints)
-      : context_(context), next_(endpoints.begin()), end_(endpoints.end()) {}
+  explicit Dialling(asio::io_context& context) : context_(context) {}
 
-  bool has_more() const { return next_ != end_; }
+  void add(const Endpoints& endpoints) {
+    for (const auto& endpoint : endpoints) {
+      const bool is_known =
+          std::any_of(endpoints_.begin(), endpoints_.end(),
+                      [&](const Endpoint& known) { return is_same(known, endpoint); });
+      if (!is_known) endpoints_.push_back(endpoint);
+    }
+  }
+
+  bool has_any() const { return !endpoints_.empty(); }
+  std::size_t left() const { return endpoints_.size() - next_; }
+  bool has_more() const { return left() > 0; }
   bool is_idle() const { return attempts_.empty(); }
   int last_error() const { return last_error_; }
   bool must_ask_again() const { return must_ask_again_; }
 
   // Starts the next attempt. Returns true if it succeeded at once.
   bool begin_next() {
-    const Endpoint& endpoint = *next_++;
+    const Endpoint& endpoint = endpoints_[next_++];
     must_ask_again_ = false;
     Fd fd = new_socket(endpoint);
     // The machine may support only one address family; any other error is not specific to
@@ -107,44 +131,51 @@ class Dialling {
       last_error_ = error_of(attempt->fd.get());
       if (last_error_ == 0) {
         attempt->readiness.reset();
-        return succeed(std::move(attempt->fd), *attempt->endpoint);
+        return succeed(std::move(attempt->fd), attempt->endpoint);
       }
       attempt = attempts_.erase(attempt);
     }
     return false;
   }
 
-  asio::awaitable<void> wait(Budget& budget, Clock::time_point moment) {
+  // Sleeps until an attempt or the resolver has news, at most until `moment`.
+  asio::awaitable<void> wait(Budget& budget, Resolver* resolver,
+                             Clock::time_point moment) {
+    if (resolver != nullptr) {
+      resolver->ask();
+      moment = std::min(moment, resolver->next_check());
+    }
     for (auto& attempt : attempts_) {
       if (!attempt.readiness) attempt.readiness.emplace(context_, attempt.fd.get());
       attempt.readiness->ask(Readiness::For::writing, budget.wakeup());
     }
     co_await budget.wait(
-        [this] {
-          return std::any_of(attempts_.begin(), attempts_.end(),
+        [this, resolver] {
+          return (resolver != nullptr && resolver->has_news()) ||
+                 std::any_of(attempts_.begin(), attempts_.end(),
                              [](const Attempt& attempt) { return attempt.is_ready(); });
         },
         moment);
   }
 
   Fd take(Endpoint& used) {
-    used = *used_;
+    used = used_;
     return std::move(connected_);
   }
 
  private:
   bool succeed(Fd fd, const Endpoint& endpoint) {
     connected_ = std::move(fd);
-    used_ = &endpoint;
+    used_ = endpoint;
     return true;
   }
 
   asio::io_context& context_;
-  Endpoints::const_iterator next_;
-  Endpoints::const_iterator end_;
+  Endpoints endpoints_;
+  std::size_t next_ = 0;
   std::list<Attempt> attempts_;
   Fd connected_;
-  const Endpoint* used_ = nullptr;
+  Endpoint used_;
   int last_error_ = 0;
   bool must_ask_again_ = false;
 };
@@ -173,27 +204,80 @@ class Dialling {
   throw unreachable;
 }
 
+// What has ended without a connection, because nothing is left or the budget is over.
+[[noreturn]] void give_up(const Dialling& dialling, const Resolver* resolver,
+                          const Budget& budget, bool is_unix) {
+  if (dialling.has_any() && dialling.is_idle()) {
+    throw_failure(budget.server(), dialling.last_error(), is_unix);
+  }
+  if (dialling.has_any()) throw budget.timeout(budget.server());
+  if (resolver->is_done()) throw resolver->failure();
+  throw budget.timeout("the name server of " + budget.server());
+}
+
+// `spare`: an address to try from `spare_from` on if there is none by then.
+asio::awaitable<Fd> dial(Dialling& dialling, Resolver* resolver,
+                         std::optional<Endpoint> spare, Budget& budget, Endpoint& used,
+                         bool is_unix) {
+  const auto began = Clock::now();
+  const auto spare_from =
+      spare ? began + (budget.until() - began) / 2 : Clock::time_point::max();
+  auto next_at = Clock::time_point::min();
+  for (;;) {
+    if (resolver != nullptr) {
+      resolver->proceed();
+      dialling.add(resolver->take());
+      if (spare && !dialling.has_any() &&
+          (resolver->is_done() || Clock::now() >= spare_from)) {
+        dialling.add({*spare});
+      }
+    }
+    if (dialling.has_more() && (dialling.is_idle() || Clock::now() >= next_at)) {
+      if (dialling.begin_next()) co_return dialling.take(used);
+      const auto now = Clock::now();
+      next_at = now + (dialling.must_ask_again()
+                           ? ask_again_after
+                           : head_start(budget.until() - now, dialling.left()));
+      if (dialling.is_idle() && !dialling.must_ask_again() && dialling.has_more())
+        continue;
+    }
+    const bool may_find_more = resolver != nullptr && !resolver->is_done();
+    if (dialling.is_idle() && !dialling.has_more() && !may_find_more) {
+      give_up(dialling, resolver, budget, is_unix);
+    }
+    auto moment = dialling.has_more() ? next_at : Clock::time_point::max();
+    if (!dialling.has_any()) moment = std::min(moment, spare_from);
+    co_await dialling.wait(budget, may_find_more ? resolver : nullptr, moment);
+    if (dialling.look()) co_return dialling.take(used);
+    if (budget.is_over()) give_up(dialling, resolver, budget, is_unix);
+  }
+}
+
 }  // namespace
 
 asio::awaitable<Fd> dial(asio::io_context& context, const Endpoints& endpoints,
                          Budget& budget, Endpoint& used) {
-  Dialling dialling(context, endpoints);
-  auto next_at = Clock::time_point::min();
-  for (;;) {
-    if (dialling.has_more() && (dialling.is_idle() || Clock::now() >= next_at)) {
-      if (dialling.begin_next()) co_return dialling.take(used);
-      next_at = Clock::now() + (dialling.must_ask_again() ? ask_again_after : head_start);
-      if (dialling.is_idle() && !dialling.must_ask_again() && dialling.has_more())
-        continue;
-    }
-    if (dialling.is_idle() && !dialling.has_more()) {
-      throw_failure(budget.server(), dialling.last_error(), endpoints.front().is_unix());
-    }
-    co_await dialling.wait(budget,
-                           dialling.has_more() ? next_at : Clock::time_point::max());
-    if (dialling.look()) co_return dialling.take(used);
-    if (budget.is_over()) throw budget.timeout(budget.server());
+  Dialling dialling(context);
+  dialling.add(endpoints);
+  const bool is_unix = endpoints.front().is_unix();
+  co_return co_await dial(dialling, nullptr, std::nullopt, budget, used, is_unix);
+}
+
+asio::awaitable<Fd> dial(asio::io_context& context, const std::string& host,
+                         std::uint16_t port, Budget& budget,
+                         std::optional<Endpoint>& last_used) {
+  Endpoint used;
+  Fd fd;
+  if (const auto literal = endpoint_of_literal(host, port)) {
+    const Endpoints endpoints{*literal};
+    fd = co_await dial(context, endpoints, budget, used);
+  } else {
+    Dialling dialling(context);
+    Resolver resolver(context, host, port, budget);
+    fd = co_await dial(dialling, &resolver, last_used, budget, used, false);
   }
+  last_used = used;
+  co_return fd;
 }
 
 }  // namespace dlock::net

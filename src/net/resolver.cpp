@@ -1,163 +1,37 @@
 #include "net/resolver.hpp"
 
 #include <ares.h>
-#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
-#include <cstring>
-#include <map>
+#include <array>
 #include <memory>
+#include <optional>
 #include <utility>
-#include <vector>
 
 #include "net/messages.hpp"
-#include "net/readiness.hpp"
+#include "net/name_lookup.hpp"
 
 namespace dlock::net {
 namespace {
 
-// How long to wait for a name server before it, or the next one, is asked again. By
+// How long to wait for a name server before it, or the next one, is asked again: a part
+// of the budget that allows for two silent servers before the one that replies. By
 // default c-ares would give the first one more than an operation's budget.
-constexpr int first_try_ms = 400;
-constexpr int tries = 4;
+constexpr milliseconds longest_try{400};
+constexpr int tries_in_budget = 5;
 
-// One query to the name servers or /etc/hosts. It makes progress only in proceed().
-class Query {
- public:
-  Query(asio::io_context& context, std::uint16_t port) : context_(context), port_(port) {
-    ares_options options{};
-    options.timeout = first_try_ms;
-    options.tries = tries;
-    options.sock_state_cb = [](void* self, ares_socket_t fd, int reads, int writes) {
-      static_cast<Query*>(self)->use_socket(fd, reads != 0, writes != 0);
-    };
-    options.sock_state_cb_data = this;
-    const int status =
-        ares_init_options(&channel_, &options,
-                          ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB);
-    if (status != ARES_SUCCESS) {
-      throw Failure(Failure::Kind::exhausted,
-                    "cannot resolve names: " + with_small_letter(ares_strerror(status)));
-    }
-  }
-  // Calls back for queries in progress, so all other members must still exist.
-  ~Query() { ares_destroy(channel_); }
-  Query(const Query&) = delete;
-  Query& operator=(const Query&) = delete;
+// How long IPv4 addresses wait for IPv6 ones (RFC 8305), if the budget allows it.
+constexpr milliseconds resolution_delay{50};
+constexpr int delays_in_budget = 8;
 
-  void ask(const std::string& host) {
-    ares_addrinfo_hints hints{};
-    hints.ai_family = AF_UNSPEC;
-    hints.ai_socktype = SOCK_STREAM;
-    ares_getaddrinfo(
-        channel_, host.c_str(), nullptr, &hints,
-        [](void* self, int status, int, ares_addrinfo* found) {
-          static_cast<Query*>(self)->end(status, found);
-        },
-        this);
-  }
-
-  bool is_done() const { return done_; }
-  int status() const { return status_; }
-  Endpoints take() { return std::move(endpoints_); }
-
-  // Sleeps until an answer arrives or c-ares has to check its timeouts, at most until
-  // `moment`.
-  asio::awaitable<void> wait(Budget& budget, Clock::time_point moment) {
-    for (auto& [fd, socket] : sockets_) {
-      if (socket.reads) socket.readiness.ask(Readiness::For::reading, budget.wakeup());
-      if (socket.writes) socket.readiness.ask(Readiness::For::writing, budget.wakeup());
-    }
-    timeval left{};
-    if (ares_timeout(channel_, nullptr, &left) != nullptr) {
-      moment = std::min(moment, Clock::now() + std::chrono::seconds(left.tv_sec) +
-                                    std::chrono::microseconds(left.tv_usec));
-    }
-    co_await budget.wait(
-        [this] {
-          return std::any_of(sockets_.begin(), sockets_.end(),
-                             [](const auto& each) { return each.second.is_ready(); });
-        },
-        moment);
-  }
-
-  // Lets c-ares read answers and check its timeouts.
-  void proceed() {
-    std::vector<std::pair<int, int>>
-        ready;  // a copy: c-ares opens and closes sockets meanwhile
-    for (const auto& [fd, socket] : sockets_) {
-      if (socket.is_ready()) {
-        ready.emplace_back(socket.came(Readiness::For::reading) ? fd : ARES_SOCKET_BAD,
-                           socket.came(Readiness::For::writing) ? fd : ARES_SOCKET_BAD);
-      }
-    }
-    for (const auto& [reading, writing] : ready) {
-      ares_process_fd(channel_, reading, writing);
-    }
-    ares_process_fd(channel_, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
-  }
-
- private:
-  struct Socket {
-    Socket(asio::io_context& context, int fd) : readiness(context, fd) {}
-
-    bool came(Readiness::For what) const { return readiness.came(what); }
-    bool is_ready() const {
-      return (reads && came(Readiness::For::reading)) ||
-             (writes && came(Readiness::For::writing));
-    }
-
-    Readiness readiness;
-    bool reads = false;
-    bool writes = false;
-  };
-
-  void use_socket(int fd, bool reads, bool writes) {
-    if (!reads && !writes) {
-      sockets_.erase(fd);  // about to be closed
-      return;
-    }
-    auto& socket = sockets_.try_emplace(fd, context_, fd).first->second;
-    socket.reads = reads;
-    socket.writes = writes;
-  }
-
-  void end(int status, ares_addrinfo* found) {
-    done_ = true;
-    status_ = status;
-    if (found == nullptr) return;
-    for (auto* node = found->nodes; node != nullptr; node = node->ai_next) add(*node);
-    ares_freeaddrinfo(found);
-  }
-
-  void add(const ares_addrinfo_node& node) {
-    Endpoint endpoint;
-    if (node.ai_addrlen > sizeof endpoint.storage) return;
-    std::memcpy(&endpoint.storage, node.ai_addr, node.ai_addrlen);
-    endpoint.size = node.ai_addrlen;
-    // The port is at the same offset in both. c-ares does not get our port, because it
-    // would look it up among the services.
-    static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
-    const auto port = htons(port_);
-    std::memcpy(static_cast<char*>(static_cast<void*>(&endpoint.storage)) +
-                    offsetof(sockaddr_in, sin_port),
-                &port, sizeof port);
-    endpoints_.push_back(endpoint);
-  }
-
-  asio::io_context& context_;
-  std::uint16_t port_;
-  ares_channel channel_ = nullptr;
-  std::map<int, Socket> sockets_;
-  bool done_ = false;
-  int status_ = ARES_SUCCESS;
-  Endpoints endpoints_;
-};
+bool is_no_such_host(int status) {
+  return status == ARES_SUCCESS || status == ARES_ENOTFOUND || status == ARES_ENODATA;
+}
 
 Failure failure_of_resolver(const Budget& budget, int status) {
+  if (is_no_such_host(status)) return cannot_reach(budget.server(), "no such host");
   switch (status) {
-    case ARES_ENOTFOUND:
-    case ARES_ENODATA: return cannot_reach(budget.server(), "no such host");
     case ARES_EBADNAME:
       return Failure(Failure::Kind::misconfigured,
                      "cannot reach " + budget.server() + ": invalid host name");
@@ -170,27 +44,168 @@ Failure failure_of_resolver(const Budget& budget, int status) {
   }
 }
 
+// The queries for both families.
+class Queries {
+ public:
+  Queries(asio::io_context& context, std::uint16_t port, milliseconds one_try, int flags,
+          const std::string& host)
+      : lookup_(context, port, Lookup::In::name_servers, one_try, flags) {
+    lookup_.search(host, AF_INET6, searches_[0]);
+    lookup_.search(host, AF_INET, searches_[1]);
+  }
+
+  Lookup& lookup() { return lookup_; }
+  const Lookup& lookup() const { return lookup_; }
+  bool is_done() const { return searches_[0].is_done && searches_[1].is_done; }
+
+  // When the addresses found may be tried.
+  Clock::time_point usable_from(Clock::duration delay) const {
+    const auto& [ipv6, ipv4] = searches_;
+    if (!ipv6.found.empty()) return ipv6.found_at;
+    if (ipv4.found.empty()) return Clock::time_point::max();
+    return ipv6.is_done ? ipv4.found_at : ipv4.found_at + delay;
+  }
+
+  // The families in turn.
+  void move_to(Endpoints& endpoints) {
+    auto& [ipv6, ipv4] = searches_;
+    const auto most = std::max(ipv6.found.size(), ipv4.found.size());
+    for (std::size_t i = 0; i < most; ++i) {
+      if (i < ipv6.found.size()) endpoints.push_back(ipv6.found[i]);
+      if (i < ipv4.found.size()) endpoints.push_back(ipv4.found[i]);
+    }
+    ipv6.found.clear();
+    ipv4.found.clear();
+  }
+
+  // The one that says more than that there is no such host, if any.
+  int status() const {
+    const auto& [ipv6, ipv4] = searches_;
+    return is_no_such_host(ipv4.status) ? ipv6.status : ipv4.status;
+  }
+
+ private:
+  std::array<Search, 2> searches_;  // IPv6 and IPv4; the lookup uses them to its end
+  Lookup lookup_;
+};
+
 }  // namespace
 
-asio::awaitable<Endpoints> resolve(asio::io_context& context, const std::string& host,
-                                   std::uint16_t port,
-                                   const std::optional<Endpoint>& known, Budget& budget) {
-  Query query(context, port);
-  query.ask(host);
-  const auto now = Clock::now();
-  const auto end = known ? now + (budget.until() - now) / 2 : budget.until();
-  while (!query.is_done() && Clock::now() < end) {
-    co_await query.wait(budget, end);
-    query.proceed();
+class Resolver::State {
+ public:
+  State(asio::io_context& context, std::string host, std::uint16_t port, Budget& budget)
+      : context_(context), host_(std::move(host)), port_(port), budget_(budget) {
+    const auto began = Clock::now();
+    const auto span = std::max(budget.until() - began, Clock::duration::zero());
+    one_try_ = std::clamp(std::chrono::floor<milliseconds>(span / tries_in_budget),
+                          milliseconds(1), longest_try);
+    delay_ = std::min<Clock::duration>(resolution_delay, span / delays_in_budget);
+    // Not after a single lost datagram.
+    second_from_ = began + 2 * one_try_;
+    // A name in /etc/hosts has only the addresses given there.
+    Search search;
+    Lookup files(context, port, Lookup::In::hosts_file, one_try_, 0);
+    files.search(host_, AF_UNSPEC, search);
+    found_ = std::move(search.found);
+    if (found_.empty()) first_.emplace(context, port, one_try_, 0, host_);
   }
-  if (query.is_done() && query.status() == ARES_SUCCESS) {
-    auto endpoints = query.take();
-    if (!endpoints.empty()) co_return endpoints;
+
+  void proceed() {
+    for (auto* queries : both()) {
+      if (*queries) (*queries)->lookup().proceed();
+    }
+    if (!needs_second()) return;
+    const bool has_dot = host_.find('.') != std::string::npos && host_.back() != '.';
+    second_.emplace(context_, port_, one_try_, ARES_FLAG_IGNTC,
+                    has_dot ? host_ + "." : host_);
   }
-  if (known) co_return Endpoints{*known};
-  if (!query.is_done()) throw budget.timeout("the name server of " + budget.server());
-  throw failure_of_resolver(
-      budget, query.status() == ARES_SUCCESS ? ARES_ENODATA : query.status());
-}
+
+  Endpoints take() {
+    for (auto* queries : both()) {
+      if (*queries && (*queries)->usable_from(delay_) <= Clock::now()) {
+        (*queries)->move_to(found_);
+      }
+    }
+    has_found_ = has_found_ || !found_.empty();
+    return std::exchange(found_, {});
+  }
+
+  bool is_done() const {
+    return found_.empty() && is_over(first_) && is_over(second_) && !may_need_second();
+  }
+
+  void ask() {
+    for (auto* queries : both()) {
+      if (*queries) (*queries)->lookup().ask(budget_.wakeup());
+    }
+  }
+
+  bool has_news() const {
+    return (first_ && first_->lookup().has_news()) ||
+           (second_ && second_->lookup().has_news());
+  }
+
+  Clock::time_point next_check() const {
+    auto next = may_need_second() ? second_from_ : Clock::time_point::max();
+    for (const auto* queries : {&first_, &second_}) {
+      if (!*queries) continue;
+      next = std::min(
+          {next, (*queries)->lookup().next_check(), (*queries)->usable_from(delay_)});
+    }
+    return next;
+  }
+
+  Failure failure() const {
+    return failure_of_resolver(budget_, first_ ? first_->status() : ARES_ENOTFOUND);
+  }
+
+ private:
+  std::array<std::optional<Queries>*, 2> both() { return {&first_, &second_}; }
+
+  static bool is_over(const std::optional<Queries>& queries) {
+    return !queries ||
+           (queries->is_done() && queries->usable_from({}) == Clock::time_point::max());
+  }
+
+  bool has_none() const {
+    return !has_found_ && first_->usable_from({}) == Clock::time_point::max();
+  }
+
+  // Another way of asking is of no use where the name servers know no such host.
+  bool may_need_second() const {
+    return first_ && !second_ && has_none() &&
+           !(first_->is_done() && is_no_such_host(first_->status()));
+  }
+
+  bool needs_second() const {
+    return may_need_second() && (first_->is_done() || Clock::now() >= second_from_);
+  }
+
+  asio::io_context& context_;
+  std::string host_;
+  std::uint16_t port_;
+  Budget& budget_;
+  milliseconds one_try_{};
+  Clock::duration delay_{};
+  Clock::time_point second_from_;
+  Endpoints found_;
+  bool has_found_ = false;
+  std::optional<Queries> first_;
+  std::optional<Queries> second_;
+};
+
+Resolver::Resolver(asio::io_context& context, const std::string& host, std::uint16_t port,
+                   Budget& budget)
+    : state_(std::make_unique<State>(context, host, port, budget)) {}
+
+Resolver::~Resolver() = default;
+
+void Resolver::proceed() { state_->proceed(); }
+Endpoints Resolver::take() { return state_->take(); }
+bool Resolver::is_done() const { return state_->is_done(); }
+void Resolver::ask() { state_->ask(); }
+bool Resolver::has_news() const { return state_->has_news(); }
+Clock::time_point Resolver::next_check() const { return state_->next_check(); }
+Failure Resolver::failure() const { return state_->failure(); }
 
 }  // namespace dlock::net

@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <new>
 #include <utility>
@@ -98,16 +99,64 @@ bool is_unexpected_end(unsigned long error) {
 #endif
 }
 
-Failure unusable(const std::string& what, const std::string& file) {
-  return Failure(
-      Failure::Kind::misconfigured,
-      "cannot use the " + what + " " + printable(file, 200) + ": " + reason_of_openssl());
+// What is wrong with the content of a file that should be in PEM format.
+std::string flaw_of(const std::string& text) {
+  if (text.empty()) return "the file is empty";
+  if (text.find("-----BEGIN ") != std::string::npos) return "";
+  // The outermost part of certificates, keys and PKCS #12.
+  return text.starts_with("\x30") ? "it is in DER or PKCS #12 format, not PEM (see "
+                                    "openssl-x509, openssl-pkey and openssl-pkcs12)"
+                                  : "it is not in PEM format (no -----BEGIN line)";
 }
 
-// The name by which OpenSSL can read a file of the plan: it would wait for the writer of
-// a pipe, and read a device without end.
-std::string loadable(const std::string& what, const std::string& file, Use use,
-                     bool is_secret = false) {
+// A file of the plan that was read once.
+struct Loadable {
+  std::string what;  // "CA file"
+  std::string name;  // as the user wrote it
+  std::string path;  // by which OpenSSL can read it
+  std::string flaw;
+
+  Failure unusable(std::string why = "") const {
+    if (why.empty()) why = flaw;
+    if (why.empty()) why = reason_of_openssl();
+    return Failure(Failure::Kind::misconfigured,
+                   "cannot use the " + what + " " + printable(name, 200) + ": " + why);
+  }
+};
+
+struct PassPhrase {
+  std::string text;
+  bool is_set = false;
+  bool is_wanted = false;  // the key has one
+};
+
+// Copies the pass phrase to where OpenSSL wants it. Without this function, or for 0, it
+// would ask for it on the terminal.
+int give_pass_phrase(char* buffer, int size, int, void* given) {
+  auto& phrase = *static_cast<PassPhrase*>(given);
+  phrase.is_wanted = true;
+  if (!phrase.is_set || phrase.text.size() > static_cast<std::size_t>(size)) return -1;
+  std::memcpy(buffer, phrase.text.data(), phrase.text.size());
+  return static_cast<int>(phrase.text.size());
+}
+
+// Why a key could not be used, if it is its pass phrase or its certificate.
+std::string flaw_of_key(const TlsOptions& plan, const PassPhrase& phrase) {
+  const auto error = ERR_peek_error();
+  const auto reason = ERR_GET_LIB(error) == ERR_LIB_X509 ? ERR_GET_REASON(error) : 0;
+  if (reason == X509_R_KEY_VALUES_MISMATCH || reason == X509_R_KEY_TYPE_MISMATCH) {
+    return "it is not the key of the certificate " + printable(plan.certificate, 200);
+  }
+  if (!phrase.is_wanted) return "";
+  return phrase.is_set ? "the pass phrase in the file of --tls-key-password-file is not "
+                         "that of the "
+                         "key"
+                       : "it has a pass phrase: use --tls-key-password-file";
+}
+
+// OpenSSL would wait for the writer of a pipe, and read a device without end.
+Loadable loadable(const std::string& what, const std::string& file, Use use,
+                  bool is_secret = false) {
   constexpr std::size_t longest = 16u << 20;
   FileKind kind{"cannot use the " + what + " " + printable(file, 200), longest, use};
   kind.is_secret = is_secret;
@@ -115,14 +164,16 @@ std::string loadable(const std::string& what, const std::string& file, Use use,
     return Failure(Failure::Kind::misconfigured, message + ": " + reason_of(error));
   };
   const auto read = small_file(file, kind);
-  if (!read.is_pipe) return file;
+  Loadable loaded{what, file, file, flaw_of(read.text)};
+  if (!read.is_pipe) return loaded;
   static std::map<std::string, Fd> copies;
   auto& copy = copies[file];
   if (!copy) {
     copy = Fd(::memfd_create("dlock", MFD_CLOEXEC));
     if (!copy || !write_all(copy.get(), read.text)) throw failure_of(errno, kind.name);
   }
-  return "/proc/self/fd/" + std::to_string(copy.get());
+  loaded.path = "/proc/self/fd/" + std::to_string(copy.get());
+  return loaded;
 }
 
 SSL_CTX* new_context() {
@@ -183,27 +234,33 @@ void trust(SSL_CTX* context, const TlsOptions& plan) {
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   if (plan.ca.empty()) {
     trust_as_the_machine_does(context);
-  } else if (const auto file = loadable("CA file", plan.ca, Use::authority);
-             SSL_CTX_load_verify_locations(context, file.c_str(), nullptr) != 1) {
-    throw unusable("CA file", plan.ca);
+  } else {
+    const auto file = loadable("CA file", plan.ca, Use::authority);
+    if (SSL_CTX_load_verify_locations(context, file.path.c_str(), nullptr) != 1) {
+      throw file.unusable();
+    }
   }
 }
 
 void identify(SSL_CTX* context, const TlsOptions& plan) {
   if (plan.certificate.empty()) return;
   ERR_clear_error();
-  // Otherwise OpenSSL would ask for a key's passphrase on the terminal.
-  SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });
+  PassPhrase phrase;
+  phrase.is_set = static_cast<bool>(plan.key_password);
+  if (phrase.is_set) phrase.text = plan.key_password();
+  SSL_CTX_set_default_passwd_cb(context, give_pass_phrase);
+  SSL_CTX_set_default_passwd_cb_userdata(context, &phrase);
   const auto certificate =
       loadable("certificate", plan.certificate, Use::credential, plan.key.empty());
-  if (SSL_CTX_use_certificate_chain_file(context, certificate.c_str()) != 1) {
-    throw unusable("certificate", plan.certificate);
+  if (SSL_CTX_use_certificate_chain_file(context, certificate.path.c_str()) != 1) {
+    throw certificate.unusable();
   }
-  const auto& key = plan.key.empty() ? plan.certificate : plan.key;
-  const auto loaded = loadable("key", key, Use::credential, true);
-  if (SSL_CTX_use_PrivateKey_file(context, loaded.c_str(), SSL_FILETYPE_PEM) != 1) {
-    throw unusable("key", key);
-  }
+  const auto key = loadable("key", plan.key.empty() ? plan.certificate : plan.key,
+                            Use::credential, true);
+  const bool is_usable =
+      SSL_CTX_use_PrivateKey_file(context, key.path.c_str(), SSL_FILETYPE_PEM) == 1;
+  SSL_CTX_set_default_passwd_cb_userdata(context, nullptr);
+  if (!is_usable) throw key.unusable(flaw_of_key(plan, phrase));
 }
 
 void expect(SSL* session, const std::string& host, bool insecure) {
@@ -331,8 +388,15 @@ Progress Tls::progress_of(int result) {
     throw Refusal(Refusal::Reason::overloaded,  // such a server sends no reason
                   server_ + " closed the connection during the TLS handshake");
   }
-  throw Failure(Failure::Kind::unreachable,
-                "cannot start TLS with " + server_ + ": " + reason_of_openssl());
+  // The first bytes of a server without TLS are taken for a version or a length.
+  const auto reason = ERR_GET_LIB(error) == ERR_LIB_SSL ? ERR_GET_REASON(error) : 0;
+  const bool is_plain =
+      reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_PACKET_LENGTH_TOO_LONG ||
+      reason == SSL_R_HTTP_REQUEST || reason == SSL_R_HTTPS_PROXY_REQUEST ||
+      reason == SSL_R_RECORD_LENGTH_MISMATCH;
+  throw Failure(Failure::Kind::unreachable, "cannot start TLS with " + server_ + ": " +
+                                                reason_of_openssl() +
+                                                (is_plain ? "; does it use TLS?" : ""));
 }
 
 }  // namespace dlock::net

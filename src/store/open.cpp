@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "store/url_advice.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -65,24 +66,9 @@ std::string all_kinds() {
   return text;
 }
 
-// The URL for a message, without anything that may be a password, even if that is in the
-// wrong place.
-std::string shown(const std::string& url) {
-  const auto query = std::min(url.find_first_of("?#"), url.size());
-  if (const auto at = url.rfind('@'); at != std::string::npos) {
-    return "..." + (query < at ? "" : url.substr(at, query - at));
-  }
-  // A user:password without a host looks like a host with a port.
-  const auto scheme = url.find(':');
-  const auto host = url.find("://[") == scheme ? url.find(']') : scheme + 1;
-  const auto end =
-      scheme == std::string::npos ? query : std::min(query, url.find(':', host));
-  return end < url.size() ? url.substr(0, end) + "..." : url;
-}
-
 Failure bad(const std::string& url, const std::string& why) {
   return Failure(Failure::Kind::misconfigured,
-                 "store '" + printable(shown(url), 200) + "': " + why);
+                 "store '" + printable(shown_url(url), 200) + "': " + why);
 }
 
 }  // namespace
@@ -91,20 +77,22 @@ StoreUrl parsed_store_url(const std::string& url) {
   const auto colon = url.find(':');
   if (colon == std::string::npos) {
     const auto why = "not a store URL (" + all_kinds() + ")";
-    const bool is_path = url.starts_with('/') && shown(url) == url;
+    const bool is_path =
+        url.starts_with('/') && url.find_first_of("@?#=") == std::string::npos;
     throw bad(url,
               is_path ? why + ": did you mean local:" + printable(url, 200) + "?" : why);
   }
-  const auto scheme = std::string_view(url).substr(0, colon);
+  const auto scheme = canonical_scheme(std::string_view(url).substr(0, colon));
+  const auto rest = url.substr(colon + 1);
   for (const auto& kind : kinds) {
     if (scheme.empty() || !is_one_of(kind.schemes, scheme)) continue;
     try {
-      return kind.parse(scheme, url.substr(colon + 1));
+      return kind.parse(scheme, rest);
     } catch (const Failure& failure) {
       throw bad(url, failure.what());
     }
   }
-  throw bad(url, "unknown kind of store (" + all_kinds() + ")");
+  throw bad(url, advice_on(scheme, rest, all_kinds()));
 }
 
 void set_credentials(StoreUrl& url, const Credentials& credentials) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "store/url_advice.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -13,10 +14,6 @@ namespace {
 constexpr auto npos = std::string_view::npos;
 
 constexpr std::size_t longest_host = 255;
-
-bool is_alphanumeric(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
 
 bool all_alphanumeric_or(std::string_view others, std::string_view text) {
   return std::all_of(text.begin(), text.end(), [&](char c) {
@@ -51,14 +48,6 @@ std::string address_in_brackets(std::string_view text) {
   return address + "%" + std::string(zone);
 }
 
-std::string with_small_letters(std::string_view text) {
-  std::string out(text);
-  for (auto& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
-
 std::string host_from(std::string_view text) {
   if (text.empty()) throw bad_url("the host is missing");
   if (text.size() > longest_host || !all_alphanumeric_or("-._", text)) {
@@ -77,6 +66,18 @@ std::optional<std::size_t> twin_of_last(const std::vector<ServerAddress>& server
 }
 
 }  // namespace
+
+bool is_alphanumeric(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+std::string with_small_letters(std::string_view text) {
+  std::string out(text);
+  for (auto& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
 
 Failure bad_url(const std::string& why) {
   return Failure(Failure::Kind::misconfigured, why);
@@ -149,6 +150,12 @@ UrlParts url_parts(std::string_view rest, const std::string& form) {
   return {authority.substr(0, at), authority.substr(at + 1), behind};
 }
 
+std::string_view path_behind(const UrlParts& parts, const std::string& allowed) {
+  const auto query = parts.behind.find_first_of("?#");
+  if (query != npos) throw bad_url(advice_on_query(parts.behind.substr(query), allowed));
+  return parts.behind.substr(std::min<std::size_t>(1, parts.behind.size()));
+}
+
 UrlLogin login_from(std::string_view text) {
   if (text.find('@') != npos) {
     throw bad_url(
@@ -158,6 +165,7 @@ UrlLogin login_from(std::string_view text) {
   UrlLogin login;
   const auto colon = text.find(':');
   login.user = decoded(text.substr(0, colon), "the user");
+  login.has_colon = colon != npos;
   if (colon != npos) {
     login.password = decoded(text.substr(colon + 1), "the password");
     // As left by a template whose variable was not set.

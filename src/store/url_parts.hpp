@@ -15,6 +15,10 @@ namespace dlock {
 // Far more than anyone uses, and few enough to ask all of them at once.
 constexpr std::size_t most_servers = 32;
 
+// In ASCII, whatever the locale is.
+bool is_alphanumeric(char c);
+std::string with_small_letters(std::string_view text);
+
 Failure bad_url(const std::string& why);
 
 void refuse_controls(std::string_view rest);
@@ -39,10 +43,16 @@ struct UrlParts {
 // `form` is the expected form, for the message.
 UrlParts url_parts(std::string_view rest, const std::string& form);
 
-// user, user:password or :password, percent-decoded.
+// What follows the servers, without its first slash. Throws Failure if there is a query
+// or a fragment. `allowed` is what may be there, for the message: "only /db may follow
+// the host".
+std::string_view path_behind(const UrlParts& parts, const std::string& allowed);
+
+// user, user:password or :password, percent-decoded. What has no colon is the user here.
 struct UrlLogin {
   std::string user;
   std::optional<std::string> password;
+  bool has_colon = false;
 };
 UrlLogin login_from(std::string_view text);
 

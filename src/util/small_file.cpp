@@ -133,6 +133,7 @@ SmallFile small_file(const std::string& path, const FileKind& kind) {
     refuse_danger({{"", {}, path, facts}}, kind);
   }
   const bool is_pipe = S_ISFIFO(status.st_mode);
+  if (S_ISDIR(status.st_mode)) throw unusable(kind, "it is a directory, not a file");
   if (!S_ISREG(status.st_mode) && !(is_pipe && kind.may_be_pipe)) {
     throw unusable(kind, "not a regular file");
   }

@@ -255,7 +255,7 @@ run_refuses() {  # <exit code> <option>...
 # --- Stores ---
 
 @test "a store of an unknown kind is refused" {
-  for store in nowhere: nowhere://host local Local: /dir '' : :// file:/dir \
+  for store in nowhere: nowhere://host local /dir '' : :// file:/dir \
     'lo cal:/dir' $'local\n:/dir'; do
     refuses 78 --store "$store" run job -- touch "$started"
   done
@@ -271,7 +271,7 @@ run_refuses() {  # <exit code> <option>...
   for store in redis: redis:host redis:/host redis:// redis://user@ redis:///1 redis://:6379 \
     redis://host: redis://host:0 redis://host:65536 redis://host:redis redis://host:1:2 \
     redis://host/x redis://host/-1 redis://host/2147483648 redis://host/1/2 redis://host//1 \
-    'redis://host?db=1' 'redis://host/1#2' 'redis://ho st' redis://host,other redis://::1 \
+    'redis://host/2?db=1' 'redis://host/1#2' 'redis://ho st' redis://host,other redis://::1 \
     'redis://[::1' 'redis://[::1]6379' 'redis://[host]' $'redis://ho\nst' $'redis://host\e[31m' \
     redis://@host redis://:@host redis://user:@host redis://a@b@host redis://%zz@host \
     redis://a:%00@host rediss://host:x; do

@@ -231,6 +231,7 @@ make_locks() {  # <name>...
       redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// \
       redis+quorum:// rediss+quorum://
     assert_offers "$shell" 'dlock list --store e' etcd:// etcds://
+    assert_offers "$shell" 'dlock list --store v' valkey:// valkeys://
     assert_offers_also "$shell" 'dlock run --timeout ' 10s 1h
   done
 }
@@ -275,7 +276,7 @@ make_locks() {  # <name>...
     assert_offers "$shell" 'dlock list --config so' some.toml
     assert_offers "$shell" 'dlock run --report so' some.toml
     assert_offers "$shell" 'dlock release --token-file so' some.toml
-    for option in password-file sentinel-password-file tls-ca tls-cert tls-key; do
+    for option in password-file sentinel-password-file tls-ca tls-cert tls-key tls-key-password-file; do
       assert_offers "$shell" "dlock list --$option so" some.toml
     done
   done

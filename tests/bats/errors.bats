@@ -204,7 +204,7 @@ END
     78 | dlock --store redis://host:0 list         | --store: store 'redis://host...': the port must be a number from 1 to 65535
     78 | dlock --store redis://host/x list         | --store: store 'redis://host/x': *
     78 | dlock --store redis+unix:path list        | --store: store 'redis+unix:path': *absolute*
-    78 | dlock --store redis://user:secret@host:x list | --store: store '...@host:x': the port must be a number from 1 to 65535
+    78 | dlock --store redis://user:secret@host:x list | --store: store 'redis://...@host...': the port must be a number from 1 to 65535
 END
 }
 

@@ -178,7 +178,7 @@ wait w D'
   touch "$BATS_TEST_TMPDIR/config.toml"
 
   DLOCK_PASSWORD=secret run dlock run --config "$BATS_TEST_TMPDIR/config.toml" --user me \
-    --password-file p --tls-ca a --tls-cert c --tls-key k --tls-name n --tls-insecure --replicas 1 \
+    --password-file p --tls-ca a --tls-cert c --tls-key k --tls-key-password-file p --tls-name n --tls-insecure --replicas 1 \
     --sentinel-user me --sentinel-password-file p --sentinel-tls true --min-strength 1 --max-ttl 1m lock -- env
 
   assert_equal "$(section 'Set for the command' | sed -n 's/^\.It Ev //p' | tr -s ' ,' '\n' | sort)" \

@@ -18,6 +18,7 @@ setup_file() {
 
 setup() {
   load support
+  load certificates
   load ../faults/locks
   load ../faults/redis
   choose_redis_port
@@ -50,6 +51,24 @@ assert_not_trusted() {  # <why>
 
 # calls_of itself logs in once.
 assert_nobody_logged_in() { assert_equal "$(calls_of auth)" "$((logins + 1))"; }
+
+# Asserts that a run with the client's certificate and this key gets its lock.
+assert_works_with_key() {  # <key> [<option>...]
+  run timeout 10 dlock --tls-cert "$BATS_FILE_TMPDIR/client.crt" --tls-key "$1" "${@:2}" \
+    run job -- echo started < /dev/null
+  assert_equal "$status $output" '0 started'
+}
+
+# Asserts that these options are refused with the name of the file and the reason, within a
+# moment, on a terminal too.
+assert_refused_file() {  # <file> <why> <option>...
+  # shellcheck disable=SC2016  # the inner shell's
+  run bash -o pipefail -c 'timeout 10 script -qec "$1" /dev/null < /dev/null | tr -d "\r"' - \
+    "$(printf '%q ' dlock "${@:3}" run job -- echo started)"
+  assert_status 78
+  assert_one_line
+  assert_output_contains "$1: $2"
+}
 
 @test "a run holds its lock on a server over TLS" {
   use_tls_server server
@@ -188,6 +207,83 @@ use_foreign_certificates() {  # <file below /etc/ssl>
     run job -- echo started
 
   assert_equal "$status $output" '0 started'
+}
+
+@test "a key with a pass phrase is used with the file that has it, and refused otherwise" {
+  use_tls_server server --tls-auth-clients yes
+  cd "$BATS_TEST_TMPDIR" || return
+  local client=$BATS_FILE_TMPDIR/client
+  (umask 077 && echo 'open sesame' > phrase && echo wrong > other)
+  quietly openssl pkey -in "$client.key" -aes256 -passout file:phrase -out pkcs8.key
+  quietly openssl ec -in "$client.key" -aes128 -passout file:phrase -out sec1.key
+
+  local key
+  for key in pkcs8.key sec1.key; do
+    assert_works_with_key "$key" --tls-key-password-file phrase
+    DLOCK_TLS_KEY_PASSWORD_FILE=phrase assert_works_with_key "$key"
+    assert_refused_file "$PWD/$key" 'it has a pass phrase: use --tls-key-password-file' \
+      --tls-cert "$client.crt" --tls-key "$key"
+    assert_refused_file "$PWD/$key" 'the pass phrase in the file of --tls-key-password-file is not that of the key' \
+      --tls-cert "$client.crt" --tls-key "$key" --tls-key-password-file other
+  done
+  assert_works_with_key "$client.key" --tls-key-password-file phrase
+  assert_refused_file "$PWD/none" 'No such file or directory' \
+    --tls-cert "$client.crt" --tls-key pkcs8.key --tls-key-password-file none
+}
+
+@test "an inner run gets the pass phrase of the key by its file" {
+  use_tls_server server --tls-auth-clients yes
+  cd "$BATS_TEST_TMPDIR" || return
+  (umask 077 && echo 'open sesame' > phrase)
+  quietly openssl pkey -in "$BATS_FILE_TMPDIR/client.key" -aes256 -passout file:phrase -out client.key
+
+  run dlock --tls-cert "$BATS_FILE_TMPDIR/client.crt" --tls-key client.key --tls-key-password-file phrase \
+    run job -- sh -c 'cd / && exec dlock run other -- echo started'
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "certificates and keys work in the forms that platforms hand out" {
+  use_tls_server server --tls-auth-clients yes
+  cd "$BATS_TEST_TMPDIR" || return
+  local client=$BATS_FILE_TMPDIR/client ours=$BATS_FILE_TMPDIR/ours.crt
+  quietly openssl ec -in "$client.key" -out sec1.key
+  sed 's/$/\r/' "$client.key" > crlf.key
+  { echo 'Bag Attributes'; echo '    friendlyName: x'; cat "$client.key"; } > text.key
+  { cat "$client.crt" "$ours"; } > chain.crt
+  sed 's/$/\r/' "$ours" > crlf-ca.crt
+  { printf '\xef\xbb\xbf'; cat "$ours"; } > bom-ca.crt
+  { cat "$BATS_FILE_TMPDIR/theirs.crt"; echo 'Our authority:'; cat "$ours"; } > several-ca.crt
+
+  local file
+  for file in sec1.key crlf.key text.key; do assert_works_with_key "$file"; done
+  assert_works_with_key "$client.key" --tls-cert chain.crt
+  for file in crlf-ca.crt bom-ca.crt several-ca.crt; do assert_works_with_key "$client.key" --tls-ca "$file"; done
+}
+
+@test "a file that is not a certificate or the key of it is refused with what it is" {
+  use_tls_server server
+  cd "$BATS_TEST_TMPDIR" || return
+  local client=$BATS_FILE_TMPDIR/client
+  : > empty
+  mkdir directory
+  quietly openssl x509 -in "$client.crt" -outform der -out der
+  echo hello > text
+
+  local file
+  while IFS='|' read -r file why; do
+    assert_refused_file "$PWD/$file" "$why" --tls-ca "$file"
+    assert_refused_file "$PWD/$file" "$why" --tls-cert "$file" --tls-key "$client.key"
+    assert_refused_file "$PWD/$file" "$why" --tls-cert "$client.crt" --tls-key "$file"
+  done << 'END'
+empty|the file is empty
+directory|it is a directory, not a file
+der|it is in DER or PKCS #12 format, not PEM
+text|it is not in PEM format (no -----BEGIN line)
+missing|No such file or directory
+END
+  assert_refused_file "$BATS_FILE_TMPDIR/unknown.key" "it is not the key of the certificate $client.crt" \
+    --tls-cert "$client.crt" --tls-key "$BATS_FILE_TMPDIR/unknown.key"
 }
 
 @test "a server that requires client certificates refuses a client without one" {

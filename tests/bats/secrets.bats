@@ -139,7 +139,7 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
 @test "the host is printed when the URL is refused" {
   run_any --store "redis://user:$secret@db.example.org:port" run job -- true
 
-  assert_output_contains db.example.org
+  assert_output_contains "'redis://...@db.example.org...'"
 }
 
 # What holds for one password holds for the other.
@@ -225,4 +225,86 @@ secret_variables=(DLOCK_PASSWORD DLOCK_SENTINEL_PASSWORD)
 
   refute grep -q DLOCK_TOKEN output
   refute grep -qE '[0-9A-Fa-f]{32}' output report
+}
+
+# Asserts that the output, and what dlock has written, has no three letters of the secret.
+assert_tells_nothing() {
+  local i
+  for ((i = 0; i + 3 <= ${#secret}; ++i)); do
+    refute_output_contains "${secret:i:3}" || return
+    if grep -rlF "${secret:i:3}" report* hook* 2> /dev/null; then return 1; fi >&2
+  done
+}
+
+# Where a secret can stand in what should be a store's URL.
+# shellcheck disable=SC2054  # the commas are part of the URLs
+marked_urls=(redis://QZJXKVW@127.0.0.1:1 redis://:QZJXKVW@127.0.0.1:1 redis://u:QZJXKVW@127.0.0.1:1
+  valkey://QZJXKVW@127.0.0.1:1 REDIS://QZJXKVW@127.0.0.1:1 etcd://u:QZJXKVW@127.0.0.1:1 etcd://QZJXKVW@127.0.0.1:1
+  etcds://u:QZJXKVW@127.0.0.1:1 rediss://QZJXKVW@127.0.0.1:1 redis+sentinel://QZJXKVW@127.0.0.1:1/m
+  redis+cluster://QZJXKVW@127.0.0.1:1 redis+quorum://QZJXKVW@127.0.0.1:1,127.0.0.2:1,127.0.0.3:1
+  redis://QZJXKVW@h:port redis://user:QZJ@XKVW@h:x 'redis://:p/a?s#QZJXKVW@h' redis://:QZJXKVW
+  redis://u:QZJXKVW redis://u:%QZJXKVW@h redis://QZJXKVW%zz@h 'redis://h?password=QZJXKVW' 'redis://h/0?auth=QZJXKVW'
+  'redis://h/0?password=a@QZJXKVW' 'redis://h/0?QZJXKVW' 'redis://h#QZJXKVW' redis://u:QZJXKVW@a,u:QZJXKVW@b
+  redis+quorum://a:QZJXKVW@h,b:QZJXKVW@i,c:QZJXKVW@j redis+quorum://h,i:QZJXKVW,j redis+sentinel://h,u:QZJXKVW@i/m
+  etcd://h,u:QZJXKVW@i 'etcd://u:QZJXKVW@h?x' etcd://u:QZJXKVW@h/x etcd://:QZJXKVW@h etcd://u:QZJXKVW
+  postgres://u:QZJXKVW@h/db 'postgresql://h/db?password=QZJXKVW' postgresql+psycopg2://u:QZJXKVW@h
+  mysql://u:QZJXKVW@h mongodb+srv://u:QZJXKVW@h https://u:QZJXKVW@h 'http://h:2379?token=QZJXKVW' tcp://:QZJXKVW@h
+  tcp://u:QZJXKVW unix://:QZJXKVW@/x.sock 'unix:///x.sock?password=QZJXKVW' unix://QZJXKVW@h/x file://u:QZJXKVW@h/x
+  'redis+unix:/x.sock?password=QZJXKVW' redis+unix://u:QZJXKVW@/x.sock local:u:QZJXKVW@h local:QZJXKVW@h
+  none:QZJXKVW@h u:QZJXKVW@h QZJXKVW@h QZJXKVW@h:1 u:QZJXKVW@h:1 //u:QZJXKVW@h 'h:6380,password=QZJXKVW,ssl=True'
+  'h,password=QZJXKVW' 'redis://h:6380,password=QZJXKVW,ssl=True' 'redis://u@h:QZJXKVW' 'password=QZJXKVW' QZJXKVW
+  $'redis://u:QZJ\nXKVW@h' $'redis://u:QZJXKVW@h\e' 'redis://u:QZJ XKVW@h h')
+
+@test "nothing of a password in a store's URL, valid or not, is printed or passed on by any verb" {
+  secret=QZJXKVW
+  export DLOCK_STORE_TIMEOUT=40ms DLOCK_TOKEN=000102030405060708090a0b0c0d0e0f
+  local url words
+  for url in "${marked_urls[@]}"; do
+    for words in 'run -v --report report --on-failure env>hook job true' 'run --on-outage run job env' \
+      'run --json job true' 'status -v job' 'list --json' 'config' 'config --json' doctor; do
+      # shellcheck disable=SC2086
+      DLOCK_STORE=$url run_any $words
+      assert_tells_nothing || { echo "$url $words" >&2; return 1; }
+    done
+    for words in 'history job' 'fence res 1' 'limit api 1/h true' 'cache key true' 'run job'; do
+      # shellcheck disable=SC2086
+      run_any --store "$url" $words
+      assert_tells_nothing || { echo "$url $words" >&2; return 1; }
+    done
+  done
+}
+
+@test "nothing of a password in a configuration file that names such a store is printed" {
+  secret=QZJXKVW
+  unset DLOCK_STORE
+  export DLOCK_STORE_TIMEOUT=40ms
+  local url form
+  for url in "${marked_urls[@]}"; do
+    [[ $url != *[$'\n\e']* ]] || continue
+    for form in "store = \"$url\"" "store = $url" "stor = \"$url"; do
+      echo "$form" > dlock.toml
+      run_any --config dlock.toml run -v job -- true
+      assert_tells_nothing || { echo "$form" >&2; return 1; }
+    done
+  done
+}
+
+@test "a URL in the place of a verb or of an argument is printed without its password" {
+  secret=QZJXKVW
+  local words
+  for words in 'redis://u:QZJXKVW@h' 'redis://QZJXKVW@h run job true' 'help redis://QZJXKVW@h' \
+    'list a redis://QZJXKVW@h' '--stor redis://QZJXKVW@h list' '--stor=redis://QZJXKVW@h list'; do
+    # shellcheck disable=SC2086
+    run_any $words
+    assert_status 64
+    assert_tells_nothing
+  done
+}
+
+@test "other users do not see a password that is an argument of dlock" {
+  hold job --store "$DLOCK_STORE" --label redis://u:hunter2@host
+
+  run cat /proc/"$holder"/cmdline
+
+  refute_output_contains hunter2
 }

@@ -490,6 +490,28 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
     'does not speak the Redis protocol'
 }
 
+@test "a server of another kind is named" {
+  use_private_store
+  local greeting kind
+  while IFS='|' read -r greeting kind; do
+    rm -f "$BATS_TEST_TMPDIR/other"
+    "$DLOCK_SOURCE/tests/faults/fake_server" "$BATS_TEST_TMPDIR/other" "$greeting" 3>&- &
+    eventually test -s "$BATS_TEST_TMPDIR/other"
+
+    run timeout 10 dlock --store "redis://127.0.0.1:$(< "$BATS_TEST_TMPDIR/other")" run job -- echo started
+
+    assert_status 69
+    assert_one_line
+    assert_output_contains "does not speak the Redis protocol"
+    assert_output_contains "; it looks like $kind"
+  done << 'END'
+HTTP/1.1 400 Bad Request\r\n\r\n|an HTTP server
+SSH-2.0-OpenSSH_9.2\r\n|an SSH server
+220 mail.example.org ESMTP\r\n|a mail or FTP server
+ERROR\r\n|memcached
+END
+}
+
 @test "dlock gives up on a server that announces a list of four billion elements" {
   assert_all_give_up_on '*4294967295\r\n' 'does not speak the Redis protocol'
 }

@@ -12,6 +12,17 @@ using fuzz::require;
 
 namespace {
 
+// A login without a colon is the user if the password is set elsewhere, as it is for
+// whoever uses a URL that is shown.
+template <typename Plan>
+Plan with_password_elsewhere(const std::string& url) {
+  auto store = parsed_store_url(url);
+  Credentials credentials;
+  credentials.password_file = "/file";
+  set_credentials(store, credentials);
+  return std::get<Plan>(store);
+}
+
 void require_target(const redis::Target& target) {
   require(target.host.empty() != target.path.empty(), "a server has one place");
   require(target.path.empty() || target.path.front() == '/', "a path is absolute");
@@ -21,8 +32,7 @@ void require_target(const redis::Target& target) {
 
   const auto url = redis::url_of(target);
   require(is_printable_utf8(url), "a URL is printable");
-  const auto again = std::get<redis::Plan>(parsed_store_url(url)).target;
-  require(!again.password, "a URL that is shown has no password");
+  const auto again = with_password_elsewhere<redis::Plan>(url).target;
   require(again.host == target.host && again.port == target.port &&
               again.path == target.path && again.user == target.user &&
               again.tls.has_value() == target.tls.has_value() &&
@@ -51,7 +61,7 @@ template <typename Plan>
 Plan again_from(const Plan& plan) {
   const auto url = plan.url();
   require(is_printable_utf8(url), "a URL is printable");
-  const auto again = std::get<Plan>(parsed_store_url(url));
+  const auto again = with_password_elsewhere<Plan>(url);
   require(again.url() == url, "a URL that is shown stays as it is");
   return again;
 }
@@ -96,7 +106,9 @@ void require_etcd(const etcd::Plan& plan) {
   }
   const auto again = again_from(plan).access;
   require(!again.password, "a URL that is shown has no password");
-  require(again.members == members && again.user == plan.access.user &&
+  // What may be a password is not shown.
+  const auto user = plan.access.is_user_alone ? "" : plan.access.user;
+  require(again.members == members && again.user == user &&
               again.tls.has_value() == plan.access.tls.has_value(),
           "a URL that is shown leads to the same members");
 }

@@ -101,11 +101,85 @@ TEST(StoreUrl, the_refusal_of_a_redis_url_shows_its_host) {
   const auto message = refusal_of("redis://user:secret@db.example.org:0");
 
   EXPECT_EQ(message,
-            "store '...@db.example.org:0': the port must be a number from 1 to 65535");
+            "store 'redis://...@db.example.org...': the port must be a number from 1 to "
+            "65535");
+}
+
+TEST(StoreUrl, schemes_are_read_in_any_case_and_for_valkey_too) {
+  EXPECT_EQ(target_of("REDIS://host").host, "host");
+  EXPECT_EQ(target_of("valkey://host").host, "host");
+  EXPECT_FALSE(target_of("Valkey://host").tls);
+  EXPECT_TRUE(target_of("valkeys://host").tls);
+  EXPECT_EQ(target_of("valkey+unix:/run/x").path, "/run/x");
+  for (const char* compound : {"valkey+sentinel://a,b/m", "valkeys+sentinel://a,b/m"}) {
+    EXPECT_TRUE(std::holds_alternative<redis_sentinel::Plan>(parsed_store_url(compound)));
+  }
+  EXPECT_TRUE(std::holds_alternative<redis_cluster::Plan>(
+      parsed_store_url("valkeys+cluster://a,b")));
+  EXPECT_TRUE(std::holds_alternative<redis_quorum::Plan>(
+      parsed_store_url("VALKEY+quorum://a,b,c")));
+  EXPECT_TRUE(std::holds_alternative<etcd::Plan>(parsed_store_url("ETCDS://a")));
+  EXPECT_TRUE(std::holds_alternative<local::Plan>(parsed_store_url("LOCAL:")));
+}
+
+// The login that is used for the URL with these settings: user and password.
+std::string login_of(const std::string& url, const Credentials& credentials) {
+  auto store = parsed_store_url(url);
+  set_credentials(store, credentials);
+  const auto& target = std::get<redis::Plan>(store).target;
+  return target.user + ":" + target.password.value_or("") + ":" + target.password_file;
+}
+
+TEST(StoreUrl, a_login_without_a_colon_is_the_user_if_the_password_is_set_elsewhere) {
+  Credentials with_file, with_password, with_user, with_same_user;
+  with_file.password_file = "/file";
+  with_password.password = "pw";
+  with_user.user = "bob";
+  with_same_user.user = "x";
+
+  EXPECT_EQ(login_of("redis://x@host", {}), ":x:");
+  EXPECT_EQ(login_of("redis://x@host", with_file), "x::/file");
+  EXPECT_EQ(login_of("redis://x@host", with_password), "x:pw:");
+  EXPECT_EQ(login_of("redis://x@host", with_user), "bob:x:");
+  EXPECT_EQ(login_of("redis://x@host", with_same_user), "x::");
+}
+
+TEST(StoreUrl, what_is_nearly_a_store_is_answered_with_the_url_to_write) {
+  constexpr const char* rows[][2] = {
+      {"unix:///run/x.sock", "write redis+unix:/run/x.sock"},
+      {"redis-socket:///x.sock?db=1", "write redis+unix:/path.sock"},
+      {"redis+socket:/x.sock", "write redis+unix:/x.sock"},
+      {"rediss+unix:/x.sock", "write redis+unix:/x.sock: a socket is used without TLS"},
+      {"tcp://db:6380", "write redis://db:6380"},
+      {"tcp://[::1]:6380/", "write redis://[::1]:6380"},
+      {"tcp://u:secret@db", "write redis://host:port"},
+      {"TLS://db", "write rediss://db"},
+      {"http://db:2379", "write etcd://db:2379 for etcd"},
+      {"https://db:2379/v3", "write etcds://host:2379 for etcd"},
+      {"etcd3://db", "write etcd://db"},
+      {"redis-sentinel://a", "write redis+sentinel://host:port/MASTER"},
+      {"file:///srv/locks", "write local:/srv/locks"},
+      {"postgres://u:secret@h/db", "PostgreSQL is not supported yet"},
+      {"postgresql+psycopg2://h", "PostgreSQL is not supported yet"},
+      {"mysql://h", "unknown kind of store (local:"},
+      {"memcached://h", "unknown kind of store (local:"},
+      {"localhost:6379", "write redis://host:port"},
+      {"user:secret@h:1", "write redis://host:port"},
+      {"h:6380,password=secret,ssl=True", "over TLS rediss://"},
+      {"redis://h?ssl_cert_reqs=none", "use --tls-ca FILE, or --tls-insecure"},
+      {"redis://h/0?timeout=5", "use --store-timeout D"},
+      {"redis://h?tls=true", "use rediss://"},
+      {"redis+quorum://a,b,c?password=secret", "use --password-file FILE"},
+      {"etcd://a?family=6", "both families"},
+  };
+  for (const auto& [url, advice] : rows) {
+    EXPECT_NE(refusal_of(url).find(advice), std::string::npos) << refusal_of(url);
+    EXPECT_EQ(refusal_of(url).find("secret"), std::string::npos) << refusal_of(url);
+  }
 }
 
 TEST(StoreUrl, text_that_is_not_a_url_is_refused) {
-  for (const char* text : {"", "local", "/srv/locks", ":", "://", "LOCAL:", " local:"}) {
+  for (const char* text : {"", "local", "/srv/locks", ":", "://", " local:"}) {
     EXPECT_NE(refusal_of(text), "") << text;
   }
 }

@@ -115,8 +115,8 @@ TEST(ClusterPlan, is_shown_without_secrets_and_defaults) {
 }
 
 TEST(ClusterPlan, is_otherwise_shown_as_it_was_read) {
-  for (const char* url : {"redis+cluster://a", "rediss+cluster://al%40ce@a:1,[::1]:7000",
-                          "redis+cluster://b,a"}) {
+  for (const char* url :
+       {"redis+cluster://a", "rediss+cluster://a:1,[::1]:7000", "redis+cluster://b,a"}) {
     EXPECT_EQ(rewritten(url), url);
   }
 }

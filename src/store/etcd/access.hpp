@@ -14,6 +14,7 @@ struct Access {
   std::vector<ServerAddress> members;  // in the order in which they are tried
   std::optional<net::TlsOptions> tls;  // may contain a client certificate as login
   std::string user;                    // empty: no login
+  bool is_user_alone = false;  // what the URL has before the @, perhaps a password
   std::optional<std::string> password;
   std::string password_file;  // read at each login, so that a rotated password is used
 };

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "net/dial.hpp"
-#include "net/resolver.hpp"
+#include "net/messages.hpp"
 #include "net/stream.hpp"
 #include "util/failure.hpp"
 
@@ -37,20 +37,9 @@ void Connection::close() {
   stream_.reset();
 }
 
-asio::awaitable<net::Endpoints> Connection::find_endpoints(net::Budget& budget) {
-  if (auto literal = net::endpoint_of_literal(server_.host, server_.port)) {
-    co_return net::Endpoints{*literal};
-  }
-  co_return co_await net::resolve(context_, server_.host, server_.port, last_used_,
-                                  budget);
-}
-
 asio::awaitable<void> Connection::open(net::Budget& budget) {
-  net::Endpoint used;
-  const auto endpoints = co_await find_endpoints(budget);
-  auto fd = co_await net::dial(context_, endpoints, budget, used);
+  auto fd = co_await net::dial(context_, server_.host, server_.port, budget, last_used_);
   auto stream = std::make_unique<net::Stream>(context_, std::move(fd));
-  last_used_ = used;
   if (tls_) {
     const auto& name = tls_->name.empty() ? server_.host : tls_->name;
     co_await stream->secure(*tls_, name, budget);
@@ -178,10 +167,11 @@ void Connection::take_in(std::string_view bytes) {
     throw Failure(Failure::Kind::unreachable, shown_ + " closed the connection");
   }
   if (!http2_->feed(bytes)) {
-    const auto why = bytes.starts_with("HTTP/1.")
-                         ? "an HTTP/1 server or proxy answers there; name a member of "
-                           "etcd, or a proxy for gRPC"
-                         : http2_->error();
+    const auto why =
+        bytes.starts_with("HTTP/1.")
+            ? "an HTTP/1 server or proxy answers there; name a member of "
+              "etcd, or a proxy for gRPC"
+            : http2_->error() + (has_replied_ ? "" : net::kind_of_server(bytes));
     throw Failure(Failure::Kind::unreachable, shown_ + " does not speak HTTP/2: " + why);
   }
   has_replied_ = true;

@@ -74,7 +74,6 @@ class Connection {
   void close();
 
  private:
-  asio::awaitable<net::Endpoints> find_endpoints(net::Budget& budget);
   asio::awaitable<void> send_all(net::Budget& budget);
   void take_in(std::string_view bytes);
   Reply reply_to(CallId call);

@@ -18,20 +18,22 @@ Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
   if (parts.login) {
     auto login = login_from(*parts.login);
     if (login.user.empty()) throw bad_url("a password for etcd requires a user");
+    plan.access.is_user_alone = !login.has_colon;
     plan.access.user = std::move(login.user);
     plan.access.password = std::move(login.password);
   }
   plan.access.members = servers_from(parts.servers, usual_port, "server");
-  if (parts.behind.size() > 1 || parts.behind.starts_with('?') ||
-      parts.behind.starts_with('#')) {
-    throw bad_url("nothing may follow the servers");
-  }
+  const std::string allowed = "nothing may follow the servers";
+  if (!path_behind(parts, allowed).empty()) throw bad_url(allowed);
   if (scheme == "etcds") plan.access.tls.emplace();
   return plan;
 }
 
 void Plan::set(const Credentials& credentials) {
-  if (credentials.user) access.user = *credentials.user;
+  if (credentials.user) {
+    access.user = *credentials.user;
+    access.is_user_alone = false;
+  }
   if (!credentials.password_file.empty()) {
     access.password_file = credentials.password_file;
     access.password.reset();
@@ -43,7 +45,9 @@ void Plan::set(const Credentials& credentials) {
 
 std::string Plan::url() const {
   std::string url = access.tls ? "etcds://" : "etcd://";
-  if (!access.user.empty()) url += dlock::encoded(access.user) + "@";
+  const bool has_password = access.password || !access.password_file.empty();
+  const bool is_unsure = access.is_user_alone && !has_password;
+  if (!access.user.empty() && !is_unsure) url += dlock::encoded(access.user) + "@";
   return url + servers_text(access.members, usual_port);
 }
 

@@ -5,12 +5,24 @@
 #include <algorithm>
 
 #include "store/redis/url_parts.hpp"
+#include "store/url_advice.hpp"
 #include "util/failure.hpp"
 
 namespace dlock::redis {
 namespace {
 
 constexpr std::size_t longest_path = sizeof(sockaddr_un::sun_path) - 1;
+
+constexpr std::string_view db_query = "?db=";
+
+// `query` begins with db_query.
+unsigned database_of_query(std::string_view query) {
+  const auto end = std::min(query.find('&'), query.size());
+  if (end < query.size()) {
+    throw bad_url(advice_on_query(query.substr(end), "only ?db=N may be in the query"));
+  }
+  return database_from(query.substr(db_query.size()));
+}
 
 Target over_tcp(std::string_view rest) {
   const auto parts = url_parts(rest, "[user[:password]@]host[:port][/db]");
@@ -20,10 +32,19 @@ Target over_tcp(std::string_view rest) {
   }
   auto target = target_at(parts.servers, usual_port);
   if (parts.login) take_login(*parts.login, target);
-  if (parts.behind.find_first_of("?#") != std::string_view::npos) {
-    throw bad_url("only /db may follow the host");
+  // Other programs write redis://host?db=N, too.
+  const auto query = parts.behind.find(db_query);
+  auto before = parts;
+  if (query != std::string_view::npos) before.behind = parts.behind.substr(0, query);
+  const auto path = path_behind(before, "only /db or ?db=N may follow the host");
+  if (!path.empty()) target.database = database_from(path);
+  if (query != std::string_view::npos) {
+    const auto named = database_of_query(parts.behind.substr(query));
+    if (!path.empty() && named != target.database) {
+      throw bad_url("two databases are named, by /db and by ?db=N");
+    }
+    target.database = named;
   }
-  if (parts.behind.size() > 1) target.database = database_from(parts.behind.substr(1));
   return target;
 }
 
@@ -46,9 +67,10 @@ Target over_socket(std::string_view rest) {
                   " bytes");
   }
   if (!query.empty()) {
-    constexpr std::string_view prefix = "?db=";
-    if (!query.starts_with(prefix)) throw bad_url("only ?db=N may follow the path");
-    target.database = database_from(query.substr(prefix.size()));
+    if (!query.starts_with(db_query)) {
+      throw bad_url(advice_on_query(query, "only ?db=N may follow the path"));
+    }
+    target.database = database_of_query(query);
   }
   return target;
 }

@@ -7,13 +7,15 @@
 #include "net/dial.hpp"
 #include "net/messages.hpp"
 #include "net/refusal.hpp"
-#include "net/resolver.hpp"
 #include "net/stream.hpp"
 #include "store/redis/login.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
 namespace {
+
+// Of the first reply: enough to tell another kind of server.
+constexpr std::size_t longest_greeting = 16;
 
 // The commands as the server expects them: each an array of strings.
 std::string encoded(const std::vector<Command>& commands) {
@@ -82,11 +84,7 @@ class Connection::Link {
   asio::awaitable<void> open(net::Budget& budget) {
     // First: without it a connection would be useless.
     const auto login = login_commands(target_);
-    net::Endpoint used;
-    const auto endpoints = co_await find_endpoints(budget);
-    auto stream = std::make_unique<net::Stream>(
-        context_, co_await net::dial(context_, endpoints, budget, used));
-    last_used_ = used;
+    auto stream = std::make_unique<net::Stream>(context_, co_await dial(budget));
     if (const auto& tls = target_.tls) {
       co_await stream->secure(*tls, tls->name.empty() ? target_.host : tls->name, budget);
     }
@@ -101,6 +99,7 @@ class Connection::Link {
     const auto bytes = encoded(commands);
     co_await write(bytes, budget);
     ReplyReader reader;
+    std::string begin;  // of the replies
     std::vector<Reply> replies;
     replies.reserve(commands.size());
     const bool is_soon = !commands.empty() && !blocks(commands.back());
@@ -108,12 +107,13 @@ class Connection::Link {
       const auto received = co_await read(budget, is_soon);
       if (received.empty()) throw_lost(closed_by(shown_, replies));
       has_replied_ = true;
-      if (!reader.feed(received)) throw nonsense(reader);
+      if (begin.empty()) begin = received.substr(0, longest_greeting);
+      if (!reader.feed(received)) throw nonsense(reader, begin);
       while (auto reply = reader.next()) {
         require_room(*reply);
         replies.push_back(std::move(*reply));
       }
-      if (!reader.error().empty()) throw nonsense(reader);
+      if (!reader.error().empty()) throw nonsense(reader, begin);
     }
     if (replies.size() > commands.size() || !reader.is_empty()) {
       throw Failure(Failure::Kind::unreachable,
@@ -132,7 +132,7 @@ class Connection::Link {
     if (!unasked_) unasked_.emplace();
     for (;;) {
       auto reply = unasked_->next();
-      if (!unasked_->error().empty()) throw nonsense(*unasked_);
+      if (!unasked_->error().empty()) throw nonsense(*unasked_, "");
       if (reply) co_return reply;
       const auto received = co_await stream_->read_until(budget);
       if (!received) co_return std::nullopt;
@@ -198,20 +198,21 @@ class Connection::Link {
                    std::string(failure.what()) + "; does it require TLS (rediss://)?");
   }
 
-  asio::awaitable<net::Endpoints> find_endpoints(net::Budget& budget) {
-    if (!target_.path.empty())
-      co_return net::Endpoints{net::endpoint_of_path(target_.path)};
-    if (auto literal = net::endpoint_of_literal(target_.host, target_.port)) {
-      co_return net::Endpoints{*literal};
+  asio::awaitable<Fd> dial(net::Budget& budget) {
+    if (target_.path.empty()) {
+      co_return co_await net::dial(context_, target_.host, target_.port, budget,
+                                   last_used_);
     }
-    co_return co_await net::resolve(context_, target_.host, target_.port, last_used_,
-                                    budget);
+    const net::Endpoints endpoints{net::endpoint_of_path(target_.path)};
+    net::Endpoint used;
+    co_return co_await net::dial(context_, endpoints, budget, used);
   }
 
-  Failure nonsense(const ReplyReader& reader) const {
+  Failure nonsense(const ReplyReader& reader, std::string_view begin) const {
     return Failure(Failure::Kind::unreachable,
                    shown_ + " does not speak the Redis protocol: " +
-                       printable(net::with_small_letter(reader.error()), 200));
+                       printable(net::with_small_letter(reader.error()), 200) +
+                       (has_served_ ? "" : net::kind_of_server(begin)));
   }
 
   asio::io_context& context_;

@@ -31,7 +31,12 @@ void require_ok(const Target& target, const Reply& reply, Failure::Kind kind,
   if (code == "NOPERM" || code == "DENIED") {
     throw Failure(Failure::Kind::rejected, target.shown() + ": login refused: " + text);
   }
-  throw Failure(kind, target.shown() + ": " + what + ": " + text);
+  // Another reader of the URL may take it for the user.
+  const bool is_about_login = kind == Failure::Kind::rejected && target.is_login_alone;
+  throw Failure(kind, target.shown() + ": " + what + ": " + text +
+                          (is_about_login ? "; what the store's URL has before the @ is "
+                                            "the password (USER:PASSWORD@)"
+                                          : ""));
 }
 
 }  // namespace

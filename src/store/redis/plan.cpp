@@ -1,5 +1,7 @@
 #include "store/redis/plan.hpp"
 
+#include <utility>
+
 #include "store/redis/address.hpp"
 #include "store/redis/examine.hpp"
 #include "store/redis/redis_store.hpp"
@@ -8,6 +10,11 @@
 namespace dlock::redis {
 
 void set_login(Target& target, const Credentials& credentials) {
+  const bool has_other = !credentials.password_file.empty() || credentials.password;
+  if (target.is_login_alone && (has_other || credentials.user == target.password)) {
+    target.user = *std::exchange(target.password, std::nullopt);
+    target.is_login_alone = false;
+  }
   if (credentials.user) target.user = *credentials.user;
   if (!credentials.password_file.empty()) {
     target.password_file = credentials.password_file;

@@ -14,7 +14,9 @@
 
 namespace dlock::redis {
 
-// Replaces the login and the TLS settings from the URL by those set elsewhere.
+// Replaces the login and the TLS settings from the URL by those set elsewhere. The login
+// of redis://NAME@host is the password, unless that is set elsewhere, or NAME is the user
+// there: then it is the user, as in a URL that this program has written.
 void set_login(Target& target, const Credentials& credentials);
 
 struct Plan {

@@ -18,6 +18,7 @@ struct Target {
 
   std::string user;  // empty: the default user
   std::optional<std::string> password;
+  bool is_login_alone = false;  // the password is what the URL has before @, all of it
   // How the user sets it, for messages.
   std::string_view password_options = "--password-file or DLOCK_PASSWORD";
   std::string password_file;  // read at each login, so that a rotated password is used

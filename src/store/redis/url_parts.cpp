@@ -22,8 +22,13 @@ unsigned database_from(std::string_view text) {
 
 void take_login(std::string_view text, Target& target) {
   auto login = login_from(text);
-  target.user = std::move(login.user);
-  target.password = std::move(login.password);
+  target.is_login_alone = !login.has_colon;
+  if (target.is_login_alone) {
+    target.password = std::move(login.user);
+  } else {
+    target.user = std::move(login.user);
+    target.password = std::move(login.password);
+  }
 }
 
 Target target_at(std::string_view text, std::uint16_t port_if_none) {

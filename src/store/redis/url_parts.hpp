@@ -17,7 +17,8 @@ constexpr std::uint16_t usual_sentinel_port = 26379;
 // The number of a database.
 unsigned database_from(std::string_view text);
 
-// As login_from(), server_from(), servers_from() and their inverses.
+// As login_from(), server_from(), servers_from() and their inverses. A login without a
+// colon is the password, as for redis-cli; see set_login().
 void take_login(std::string_view text, Target& target);
 Target target_at(std::string_view text, std::uint16_t port_if_none);
 std::vector<Target> targets_from(std::string_view list, std::uint16_t port_if_none,

@@ -16,12 +16,10 @@ Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
   for (auto& seed : plan.seeds) {
     seed.user = login.user;
     seed.password = login.password;
+    seed.is_login_alone = login.is_login_alone;
     seed.tls = login.tls;
   }
-  if (parts.behind.find_first_of("?#") != std::string_view::npos) {
-    throw bad_url("nothing may follow the servers");
-  }
-  if (parts.behind.size() > 1) {
+  if (!path_behind(parts, "nothing may follow the servers").empty()) {
     throw bad_url("a cluster has only database 0: nothing may follow the servers");
   }
   return plan;

@@ -12,12 +12,8 @@ Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
   redis::Target login;
   if (parts.login) redis::take_login(*parts.login, login);
   if (scheme == "rediss+quorum") login.tls.emplace();
-  if (parts.behind.find_first_of("?#") != std::string_view::npos) {
-    throw bad_url("only /db may follow the servers");
-  }
-  if (parts.behind.size() > 1) {
-    login.database = redis::database_from(parts.behind.substr(1));
-  }
+  const auto path = path_behind(parts, "only /db may follow the servers");
+  if (!path.empty()) login.database = redis::database_from(path);
   Plan plan;
   plan.servers = redis::targets_from(parts.servers, redis::usual_port, "server");
   const auto count = plan.servers.size();
@@ -29,6 +25,7 @@ Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
   for (auto& server : plan.servers) {
     server.user = login.user;
     server.password = login.password;
+    server.is_login_alone = login.is_login_alone;
     server.tls = login.tls;
     server.database = login.database;
   }

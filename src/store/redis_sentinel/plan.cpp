@@ -35,10 +35,7 @@ Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
   if (parts.login) redis::take_login(*parts.login, plan.server);
   plan.sentinels =
       redis::targets_from(parts.servers, redis::usual_sentinel_port, "sentinel");
-  if (parts.behind.find_first_of("?#") != std::string_view::npos) {
-    throw bad_url("only /MASTER and /db may follow the sentinels");
-  }
-  const auto behind = parts.behind.substr(std::min<std::size_t>(1, parts.behind.size()));
+  const auto behind = path_behind(parts, "only /MASTER and /db may follow the sentinels");
   const auto slash = std::min(behind.find('/'), behind.size());
   plan.master = master_from(behind.substr(0, slash));
   const auto database = behind.substr(slash);
