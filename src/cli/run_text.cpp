@@ -10,6 +10,7 @@ std::string outcome_of(const RunInfo& run) {
   if (run.outcome == "ran" && run.exit_code) {
     return "exit " + std::to_string(*run.exit_code);
   }
+  if (run.outcome == "vanished") return run.outcome + " (does not count)";
   const auto reason = run.reason.empty() ? "" : " (" + printable(run.reason, 20) + ")";
   const auto code = run.exit_code ? ", exit " + std::to_string(*run.exit_code) : "";
   return printable(run.outcome, 20) + reason + code;

@@ -199,7 +199,9 @@ Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
   }
   promise_to_the_next(state, now, liveness, consequences);
   if (const auto own = answered_of(state, claim.token); own != state.answered.end()) {
-    return own->newer ? Answer(*own->newer) : Deduplicated{own->by};
+    if (own->newer) return *own->newer;
+    if (!has_come_to_nothing(state, own->by)) return Deduplicated{own->by};
+    state.answered.erase(own);  // and it waits again
   }
   if (!agrees_on_slots(state, claim)) return SlotsDiffer{state.slots};
   if (claim.dedupe) {

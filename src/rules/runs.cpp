@@ -61,6 +61,15 @@ std::optional<RunInfo> counting_run(const State& state, const Dedupe& dedupe, Qu
   return past == nullptr ? std::nullopt : std::optional(*past);
 }
 
+bool has_come_to_nothing(const State& state, const RunInfo& run) {
+  if (run.outcome != "running") return false;
+  for (const auto& holder : state.holders) {
+    if (holder.fence == run.fence && !holder.ended) return holder.broken;
+  }
+  const auto& last = state.past.last;
+  return !last || !last->ended || last->fence < run.fence;
+}
+
 std::vector<RunInfo> runs_of_holders(const State& state, Moment now,
                                      const Liveness& liveness) {
   std::vector<RunInfo> runs;

@@ -30,6 +30,10 @@ void record_run(State& state, const RunInfo& run);
 std::optional<RunInfo> counting_run(const State& state, const Dedupe& dedupe, Queue queue,
                                     Moment now);
 
+// Whether the run that was in progress when a waiter left the queue because of it does
+// not count after all: it was lost, or is about to be.
+bool has_come_to_nothing(const State& state, const RunInfo& run);
+
 // Runs and leases by hand that are in progress, or are over and not yet recorded.
 std::vector<RunInfo> runs_of_holders(const State& state, Moment now,
                                      const Liveness& liveness);

@@ -215,6 +215,23 @@ is_watched() {
   assert_equal "$(< "$order")" first
 }
 
+@test "a run that was lost in an outage, or killed with its dlock, does not count for --dedupe" {
+  hold job "${short[@]}" --dedupe 1h --report "$report" 2> "$said"
+  freeze_etcd 1
+  assert_exits 76 "$holder"
+  go_on_etcd 1
+  eventually is_free job
+
+  hold job "${short[@]}" --dedupe 1h
+  kill -KILL "$holder" "$command"
+  eventually is_free job
+
+  run dlock run --dedupe 1h job -- echo started
+  assert_equal "$status $output" '0 started'
+  run dlock history job
+  assert_output_contains 'vanished (does not count)'
+}
+
 @test "with --supersede only the newest claim waits" {
   hold job
   queue job --supersede -- "${noting[@]}" "$order" older

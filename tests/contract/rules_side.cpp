@@ -115,6 +115,10 @@ std::string RulesSide::ask(const Claim& claim, Queue queue, Contender& contender
   }
   const auto party = party_of(contender);
   const auto answer = rules::ask(state_, {claim, party, queue}, now_, *this, then_);
+  // Also one that was answered, if it waits again.
+  if (find_waiter(state_, claim.token) != nullptr) {
+    place_ends_[claim.token] = now_.wall + place_lasts;
+  }
   for (const auto& holder : then_.broken) cause_.broken.push_back(holder.fence);
   cause_.taken_by = rules::replacing(party);
   if (const auto* grant = std::get_if<Grant>(&answer)) {

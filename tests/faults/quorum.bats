@@ -236,6 +236,19 @@ has_granted() { [[ $(member "$1" EXISTS 'dlock:{job}') == 1 ]]; }  # <server>
   assert_equal "$(held_on job)" 0
 }
 
+@test "a run that was lost in an outage does not count for --dedupe once the servers are back" {
+  use_quorum_store 3
+  hold job "${lease[@]}" --dedupe 1h --report "$report" 2> "$said"
+
+  freeze 1 2 3
+  assert_exits 76 "$holder"
+  go_on 1 2 3
+  eventually is_free job
+
+  run dlock run -w 20s --dedupe 1h job -- echo started
+  assert_equal "$status $output" '0 started'
+}
+
 @test "a run without the lock, because it is too weak, is not lost" {
   use_quorum_store 3
   crash 3

@@ -31,17 +31,9 @@ asio::awaitable<Release> EtcdClaimant::release(const std::optional<RunEnd>& end,
   final_answer_.reset();
   // Another client may have obtained the detached lease.
   if (!own_ && lease_ == 0 && claim().attached) co_return Release::not_ours;
-  if (!end || !end->leaves_lease) co_return co_await give_back(end, wakeup);
-  // The lease stays, whether or not the cluster learns how the run ended.
-  try {
-    const auto answer = co_await give_back(end, wakeup);
-    co_return answer == Release::released ? Release::left : answer;
-  } catch (const Failure&) {
-    own_.reset();
-    forget_lease();
-    ++times_;
-    co_return Release::left;
-  }
+  const auto answer = co_await give_back(end, wakeup);
+  const bool is_left = end && end->leaves_lease && answer == Release::released;
+  co_return is_left ? Release::left : answer;
 }
 
 asio::awaitable<Release> EtcdClaimant::give_back(const std::optional<RunEnd>& end,
