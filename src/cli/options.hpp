@@ -76,7 +76,7 @@ struct AcquireOptions : ClaimOptions {
 struct LeaseOptions {
   std::string name;
   Token token;
-  milliseconds ttl{30'000};
+  std::optional<milliseconds> ttl;  // nothing: that of the lease
 };
 
 struct CheckOptions {

@@ -73,7 +73,7 @@ constexpr OptionSpec acquire_specs[] = {
 constexpr OptionSpec renew_specs[] = {
     {"token", 0, "T", "DLOCK_TOKEN", "token that acquire printed"},
     {"token-file", 0, "FILE", "", "read the token from FILE"},
-    {"ttl", 't', "D", "", "lease length from now (30s)"},
+    {"ttl", 't', "D", "", "lease length from now (as acquired)"},
 };
 
 constexpr OptionSpec release_specs[] = {

@@ -48,6 +48,7 @@ Holder& grant_to(State& state, const Ask& ask, Moment now) {
     holder.party.session = 0;
     if (ask.claim.on_behalf_of != 0) holder.party.pid = ask.claim.on_behalf_of;
     holder.for_pid = ask.claim.for_pid;
+    holder.ttl = ask.claim.ttl;
     holder.ends_at = later(now.boot, ask.claim.ttl);
   }
   return state.holders.emplace_back(std::move(holder));
@@ -252,6 +253,11 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
 
 void record_loss(State& state, const Holder& holder, const RunEnd& end, Moment now) {
   record_run(state, ended_run(holder, end, now));
+}
+
+milliseconds ttl_to_set(State& state, const Claim& claim) {
+  const auto own = holder_of(state, claim.token);
+  return claim.keeps_ttl && own != state.holders.end() ? own->ttl : claim.ttl;
 }
 
 Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,

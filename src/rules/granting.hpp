@@ -36,6 +36,9 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
 // Records the end of the run of `holder`, which no longer holds the lock.
 void record_loss(State& state, const Holder& holder, const RunEnd& end, Moment now);
 
+// The ttl to which a renewal sets the lease of this claim; see Claim::keeps_ttl.
+milliseconds ttl_to_set(State& state, const Claim& claim);
+
 // Extends the lease of the holder `token` to `ttl` from now; see Claimant::renew. A lease
 // that lasts as long as its processes does not change.
 Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,

@@ -104,6 +104,9 @@ held"
   assert_status 75
   dlock renew --ttl 60s job --token "$token"
   assert_between "$(look job '.holders[0].expires_in_ms')" 50000 60000
+  assert_equal "$(dlock renew job --token "$token")" 20s
+  assert_equal "$(dlock renew job --token "$token")" 20s
+  assert_between "$(look job '.holders[0].expires_in_ms')" 10000 20000
   fence=$(look job '.holders[0].fence')
   DLOCK_FENCE=$fence DLOCK_NAME=job dlock check
   dlock release job --token "$token"

@@ -98,6 +98,7 @@ class MemoryClaimant final : public Claimant {
     note_taker(state);
     if (claim().attached) co_return renewal_in(state);
     Consequences then;
+    keep_ttl(rules::ttl_to_set(state, claim()));
     const auto renewal =
         rules::renew(state, claim().token, claim().ttl, Moment::now(), service_, then);
     service_.carry_out(state, then);

@@ -58,10 +58,10 @@ held"
 
 @test "acquire and release by hand, fences, list and history use all servers together" {
   use_quorum_store 3
-  token=$(dlock acquire -w 20s --min-strength 1 job)
+  token=$(dlock acquire -w 20s --min-strength 1 -t 40s job)
   assert_equal "$(held_on job)" 3
   crash 2
-  dlock renew job --token "$token"
+  assert_equal "$(dlock renew -q job --token "$token")" 40s
   dlock release job --token "$token"
   dlock fence disk 7
   run dlock fence disk 6

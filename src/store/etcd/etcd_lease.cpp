@@ -157,6 +157,10 @@ asio::awaitable<Renewal> EtcdClaimant::renew_detached(CallContext& call) {
   co_await look(call);
   adopt(call.snapshot);
   std::optional<Entry> entry;
+  if (own_ && claim().keeps_ttl) {
+    const auto ttl = own_->acquired_ttl != 0 ? own_->acquired_ttl : own_->ttl;
+    if (ttl > 0) keep_ttl(std::chrono::seconds(ttl));
+  }
   if (own_ && own_->standing == Standing::holds && !own_->attached) {
     if (own_->ttl == seconds_for(claim())) {
       entry = co_await extend(call.until, call.wakeup);
@@ -188,6 +192,7 @@ asio::awaitable<std::optional<Entry>> EtcdClaimant::move_to_new_lease(const Entr
                                                                       CallContext& call) {
   auto moved = entry;
   moved.ttl = seconds_for(claim());
+  if (moved.ttl != entry.ttl && entry.acquired_ttl == 0) moved.acquired_ttl = entry.ttl;
   const auto fresh = co_await attach_to_new_lease(moved, call);
   auto step = rewrite(step_context(), moved);
   const auto result = co_await write(std::move(step), call);
