@@ -186,7 +186,8 @@ asio::awaitable<milliseconds> Run::end_leftovers(const Busy& busy) {
   }
   if (!fences.empty()) {
     const auto lock = claimant_->claim().lock;
-    const auto broken = co_await store_->break_leases(lock, fences, wakeup_);
+    const Break order{fences};  // has to outlive the call
+    const auto broken = co_await store_->break_leases(lock, order, wakeup_);
     for (const auto& one : broken) orphans_.end(one);
     co_return while_it_ends;
   }

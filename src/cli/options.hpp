@@ -114,6 +114,7 @@ struct HistoryOptions {
 struct BreakOptions {
   std::string name;
   std::optional<Fence> fence;  // only the holder with this fence
+  bool force = false;          // Break::by_force
   bool yes = false;
 };
 

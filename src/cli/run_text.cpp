@@ -11,7 +11,7 @@ std::string outcome_of(const RunInfo& run) {
     return "exit " + std::to_string(*run.exit_code);
   }
   if (run.outcome == "vanished") return run.outcome + " (does not count)";
-  const auto reason = run.reason.empty() ? "" : " (" + printable(run.reason, 20) + ")";
+  const auto reason = run.reason.empty() ? "" : " (" + printable(run.reason, 200) + ")";
   const auto code = run.exit_code ? ", exit " + std::to_string(*run.exit_code) : "";
   return printable(run.outcome, 20) + reason + code;
 }

@@ -88,6 +88,7 @@ constexpr OptionSpec check_specs[] = {
 
 constexpr OptionSpec break_specs[] = {
     {"fence", 0, "N", "", "only the holder with this fence"},
+    {"force", 0, "", "", "free the lock at once: for dead machines"},
     {"yes", 0, "", "", "do not ask for confirmation"},
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lock/history.hpp"
 #include "rules/eligibility.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
@@ -252,7 +253,9 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
 }
 
 void record_loss(State& state, const Holder& holder, const RunEnd& end, Moment now) {
-  record_run(state, ended_run(holder, end, now));
+  auto run = ended_run(holder, end, now);
+  for (const auto& former : state.runs) keep_forced_reason(former, run);
+  record_run(state, run);
 }
 
 milliseconds ttl_to_set(State& state, const Claim& claim) {

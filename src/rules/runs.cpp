@@ -18,6 +18,16 @@ RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now) {
   return run;
 }
 
+RunInfo forced_run(const Holder& holder, const TakenBy& taker, Moment now) {
+  auto run = vanished_run(holder);
+  run.ended = now.wall;
+  run.duration = std::chrono::duration_cast<milliseconds>(
+      std::max(now.boot - holder.granted_at, nanoseconds(0)));
+  run.outcome = lost_run;
+  run.reason = forced_reason(taker_of(taker));
+  return run;
+}
+
 RunInfo vanished_run(const Holder& holder) {
   RunInfo run;
   run.fence = holder.fence;

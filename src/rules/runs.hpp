@@ -13,6 +13,9 @@ namespace dlock::rules {
 // The run of `holder` that ended with `end`.
 RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now);
 
+// The run of a holder from which `taker` took the lock by force.
+RunInfo forced_run(const Holder& holder, const TakenBy& taker, Moment now);
+
 // The run of a holder that ended without a report.
 RunInfo vanished_run(const Holder& holder);
 

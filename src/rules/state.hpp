@@ -35,6 +35,7 @@ struct TakenBy {
   std::uint32_t uid = 0;
   std::string host;
   bool replaces = false;  // Taker::replaces
+  bool forced = false;    // Taker::forced; such a holder is removed at once
 };
 
 struct Holder {

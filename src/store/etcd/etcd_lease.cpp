@@ -223,11 +223,14 @@ std::optional<Entry> EtcdClaimant::entry_on(std::int64_t lease, const TxnResult&
 }
 
 asio::awaitable<Renewal> EtcdClaimant::found_lost(CallContext& call) {
-  if (claim().reclaim && claim().attached && own_) {
-    const bool is_back = co_await set_up_again(call);
+  co_await look(call);
+  if (own_ && claim().attached) {
+    if (const auto taker = forced_by(call.snapshot.runs, own_->fence())) {
+      taken_by_ = taker;
+      co_return Renewal::broken;
+    }
+    const bool is_back = claim().reclaim && co_await set_up_again(call);
     if (is_back) co_return Renewal::reclaimed;
-  } else {
-    co_await look(call);
   }
   co_return is_taken_over(call.snapshot, id()) ? Renewal::taken_over : Renewal::gone;
 }

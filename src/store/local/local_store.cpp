@@ -26,8 +26,9 @@ std::unique_ptr<Claimant> LocalStore::claimant(const Claim& claim) {
   return std::make_unique<LocalClaimant>(files_, claim);
 }
 
-asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
-    const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
+asio::awaitable<std::vector<Broken>> LocalStore::break_leases(const LockName& lock,
+                                                              const Break& order,
+                                                              Wakeup& wakeup) {
   if (!files_.open_to_look() || !files_.has_folder()) co_return std::vector<Broken>{};
   files_.open_sessions_to_lock();
 
@@ -38,8 +39,8 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
   {
     auto change = co_await files_.begin_change(lock, wakeup);
     moment = Moment::now();
-    holders = rules::break_leases(change.state, fences, self, moment, files_.sessions(),
-                                  consequences);
+    holders = rules::break_leases(change.state, order.fences, self, moment,
+                                  files_.sessions(), consequences);
     for (const auto& run : consequences.vanished) record_past_run(change.state, run);
     // Not the ones that had already ended.
     files_.commit(change, lock,
