@@ -18,7 +18,7 @@ _dlock_release_options=(--token --token-file)
 _dlock_check_options=(--fence --min-validity)
 _dlock_list_options=(--held --sort --live --prometheus)
 _dlock_history_options=(--limit --failed --since --succeeded-within)
-_dlock_break_options=(--fence --yes)
+_dlock_break_options=(--fence --force --yes)
 _dlock_cache_options=(--ttl --stale --max-size -w --wait -E --conflict-exit-code --forget --show)
 _dlock_limit_options=(-w --wait --show --reset)
 

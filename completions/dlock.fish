@@ -249,6 +249,7 @@ complete -c dlock $of_history -l since -x -a '10m 1h 1d' -d 'only runs that star
 complete -c dlock $of_history -l succeeded-within -x -a '10m 1h 1d' -d 'check for a success within this time'
 set -l break -n '__dlock_options break'
 complete -c dlock $break -l fence -x -d 'only the holder with this fence'
+complete -c dlock $break -l force -d 'free the lock at once: for dead machines'
 complete -c dlock $break -l yes -d 'do not ask for confirmation'
 
 set -l cache -n '__dlock_options cache'

@@ -57,8 +57,13 @@ std::string described_for_break(const HolderInfo& holder) {
 
 class Breaking {
  public:
-  Breaking(asio::io_context& context, Store& store, LockName lock, const Speaker& speaker)
-      : wakeup_(context), store_(store), lock_(std::move(lock)), speaker_(speaker) {}
+  Breaking(asio::io_context& context, Store& store, LockName lock, bool by_force,
+           const Speaker& speaker)
+      : wakeup_(context),
+        store_(store),
+        lock_(std::move(lock)),
+        by_force_(by_force),
+        speaker_(speaker) {}
 
   // Takes the lock from these holders and returns them once they are gone.
   asio::awaitable<std::vector<HolderInfo>> take_from(std::vector<Fence> fences);
@@ -71,6 +76,7 @@ class Breaking {
   Wakeup wakeup_;
   Store& store_;
   LockName lock_;
+  bool by_force_;
   const Speaker& speaker_;
   Clock::time_point began_ = Clock::now();
   OrphanedRuns orphans_;
@@ -110,7 +116,8 @@ asio::awaitable<std::vector<HolderInfo>> Breaking::left_of(
 }
 
 asio::awaitable<std::vector<Broken>> Breaking::tell(const std::vector<Fence>& fences) {
-  auto broken = co_await store_.break_leases(lock_, fences, wakeup_);
+  const Break order{fences, by_force_};  // has to outlive the call
+  auto broken = co_await store_.break_leases(lock_, order, wakeup_);
   for (const auto& one : broken) {
     if (one.holder.dlock_gone) orphans_.end(one);
   }
@@ -144,13 +151,40 @@ ExitStatus no_longer_held(const Speaker& speaker, const std::vector<HolderInfo>&
   return ExitStatus::not_held;
 }
 
+// Asks about what happens to the holders: a lease by hand has no command.
+std::string question(const std::vector<HolderInfo>& holders, bool by_force) {
+  const bool is_one = holders.size() == 1;
+  const auto runs = std::any_of(holders.begin(), holders.end(),
+                                [](const HolderInfo& h) { return h.attached; });
+  std::string text;
+  if (!runs) {
+    text = is_one ? "Take the lock from this holder?"
+                  : "Take the lock from all of these holders?";
+  } else if (!by_force) {
+    text = is_one ? "Stop this command and take the lock?"
+                  : "Stop these commands and take the lock?";
+  } else {
+    text = is_one ? "If its machine is alive, this command goes on beside the next one. "
+                  : "If their machines are alive, these commands go on beside the next. ";
+    text += "Free the lock at once?";
+  }
+  return text + " [y/N] ";
+}
+
 // Shows the holders and asks for confirmation.
-bool is_agreed(const Speaker& speaker, const std::vector<HolderInfo>& holders) {
+bool is_agreed(const Speaker& speaker, const std::vector<HolderInfo>& holders,
+               bool by_force) {
   for (const auto& holder : holders) speaker.error(described_for_break(holder));
-  write_text(STDERR_FILENO, holders.size() == 1
-                                ? "Take the lock from this holder? [y/N] "
-                                : "Take the lock from all of these holders? [y/N] ");
+  write_text(STDERR_FILENO, question(holders, by_force));
   return says_yes();
+}
+
+// Where leases do not expire, the store knows whether the holders are alive.
+void require_force_to_be_useful(const Store& store) {
+  if (store.leases_expire() || !store.protects()) return;
+  throw Failure(Failure::Kind::unsupported,
+                "break --force is for holders on machines that are dead; this store "
+                "knows that its holders are alive: break without --force stops them");
 }
 
 ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) {
@@ -162,6 +196,7 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
   };
 
   auto store = open();
+  if (options.force) require_force_to_be_useful(*store);
   Wakeup wakeup(context);
   auto holders = run_blocking(context, [&] {
                    return store->inspector().inspect(lock, wakeup);
@@ -180,9 +215,9 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
     return not_held(speaker, options);
   }
   if (!options.yes) {
-    if (!is_agreed(speaker, holders)) {
+    if (!is_agreed(speaker, holders, options.force)) {
       print_taken({});
-      speaker.error("not broken");
+      speaker.error("cancelled");
       return ExitStatus::not_held;
     }
     // The old connection may have timed out while the user was thinking.
@@ -191,7 +226,7 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
 
   // Only the holders that were shown: one that was granted the lock since then is not
   // meant.
-  Breaking breaking(context, *store, lock, speaker);
+  Breaking breaking(context, *store, lock, options.force, speaker);
   const auto broken =
       run_blocking(context, [&] { return breaking.take_from(fences_of(holders)); });
   print_taken(broken);

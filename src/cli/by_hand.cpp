@@ -26,7 +26,8 @@ Claim claim_of(const CommonOptions& common, const LeaseOptions& options) {
   Claim claim;
   claim.lock = {common.name_space, options.name};
   claim.token = options.token;
-  claim.ttl = options.ttl;
+  claim.ttl = options.ttl.value_or(claim.ttl);
+  claim.keeps_ttl = !options.ttl;
   claim.attached = false;
   return claim;
 }
@@ -82,7 +83,7 @@ ExitStatus renew_verb(const Invocation& invocation) {
     const auto sent_at = Clock::now();
     const auto renewal =
         run_blocking(client.context, [&] { return claimant->renew(client.wakeup); });
-    const auto left = left_of(claim.ttl, sent_at);
+    const auto left = left_of(claimant->claim().ttl, sent_at);
     // A lease that has expired by now was renewed too late.
     const bool is_over = renewal != Renewal::confirmed || left.count() == 0;
     if (is_over) return not_ours(common, claim.lock, client);

@@ -71,7 +71,7 @@ LeaseOptions lease_options(const Settings& settings, const std::string& name) {
   LeaseOptions options;
   options.name = parsed_name(name);
   options.token = token(settings);
-  set_ttl(settings, options.ttl);
+  if (settings.count("ttl") > 0) set_ttl(settings, options.ttl.emplace());
   return options;
 }
 

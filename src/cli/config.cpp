@@ -33,39 +33,29 @@ struct Default {
   std::string_view value;
 };
 
-// The defaults of the verbs' options. The first match counts.
+// The defaults of the verbs' options; empty if there is no fixed one. The first match
+// counts.
 constexpr Default defaults[] = {
-    {"", "namespace", "dlock"},
-    {"", "store-timeout", "2s"},
-    {"", "replicas", "0"},
-    {"", "sentinel-tls", "true"},
-    {"", "min-strength", "0"},
-    {"", "max-ttl", "1m"},
-    {"", "color", "auto"},
-    {"cache", "wait", "forever"},
-    {"", "wait", "0"},
-    {"cache", "ttl", "5m"},
-    {"", "ttl", "30s"},
-    {"", "slots", "1"},
-    {"", "conflict-exit-code", "75"},
-    {"", "dedupe", "0"},
-    {"", "min-hold", "0"},
-    {"", "kill-after", "5s"},
-    {"", "jitter", "0"},
-    {"", "on-outage", "stop"},
-    {"", "lock-delay", "0"},
-    {"", "stragglers", "leave"},
-    {"", "min-validity", "0"},
-    {"", "limit", "20"},
-    {"", "sort", "name"},
-    {"", "stale", "0"},
-    {"", "max-size", "16MiB"},
+    {"", "namespace", "dlock"},  {"", "store-timeout", "2s"},
+    {"", "replicas", "0"},       {"", "sentinel-tls", "true"},
+    {"", "min-strength", "0"},   {"", "max-ttl", "1m"},
+    {"", "color", "auto"},       {"cache", "wait", "forever"},
+    {"", "wait", "0"},           {"cache", "ttl", "5m"},
+    {"renew", "ttl", ""},        {"", "ttl", "30s"},
+    {"", "slots", "1"},          {"", "conflict-exit-code", "75"},
+    {"", "dedupe", "0"},         {"", "min-hold", "0"},
+    {"", "kill-after", "5s"},    {"", "jitter", "0"},
+    {"", "on-outage", "stop"},   {"", "lock-delay", "0"},
+    {"", "stragglers", "leave"}, {"", "min-validity", "0"},
+    {"", "limit", "20"},         {"", "sort", "name"},
+    {"", "stale", "0"},          {"", "max-size", "16MiB"},
 };
 
 std::optional<std::string> default_of(std::string_view verb, const OptionSpec& option) {
   for (const auto& row : defaults) {
     const bool fits = row.verb.empty() || row.verb == verb;
-    if (fits && row.option == option.name) return std::string(row.value);
+    if (!fits || row.option != option.name) continue;
+    return row.value.empty() ? std::nullopt : std::optional(std::string(row.value));
   }
   return option.value.empty() ? std::optional<std::string>("false") : std::nullopt;
 }

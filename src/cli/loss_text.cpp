@@ -28,7 +28,9 @@ std::string cause_of(Loss loss, bool on_server,
 
 std::string taker_text(const Taker& taker) {
   return owner_text(taker.user, taker.host) + " took the lock with " +
-         (taker.replaces ? "--replace" : "dlock break");
+         (taker.replaces ? "--replace"
+          : taker.forced ? "dlock break --force"
+                         : "dlock break");
 }
 
 std::string loss_text(Loss loss, CommandFate command, bool on_server,

@@ -186,7 +186,8 @@ asio::awaitable<milliseconds> Run::end_leftovers(const Busy& busy) {
   }
   if (!fences.empty()) {
     const auto lock = claimant_->claim().lock;
-    const auto broken = co_await store_->break_leases(lock, fences, wakeup_);
+    const Break order{fences};  // has to outlive the call
+    const auto broken = co_await store_->break_leases(lock, order, wakeup_);
     for (const auto& one : broken) orphans_.end(one);
     co_return while_it_ends;
   }
@@ -230,20 +231,42 @@ asio::awaitable<void> Run::give_back(std::optional<RunEnd> end) {
     // Now, because the guardian takes as long to exit as the server takes to reply.
     if (command_) command_->let_go();
   }
+  bool is_to_be_recorded = false;
   try {
     const auto released = co_await release(end);
     if (guardian_ != nullptr) ::sched_yield();  // for them
     if (released == Release::released) speaker_.step(release_step(end));
-    if (released == Release::left) {
-      speaker_.warning("not releasing the lock because of --lock-delay; " +
-                       how_it_ends());
-    }
+    if (released == Release::left) warn_of_lease_left("");
   } catch (const Failure& failure) {
     const bool is_interrupted = failure.kind() == Failure::Kind::interrupted;
     if (!is_interrupted && result_.grant && !has_no_lease()) {
-      speaker_.warning("cannot release the lock: " + std::string(failure.what()) + "; " +
-                       how_it_ends());
+      warn_of_lease_left(failure.what());
     }
+    is_to_be_recorded = end && end->lost && failure.kind() == Failure::Kind::unreachable;
+  }
+  if (is_to_be_recorded) co_await record_loss(end);
+}
+
+// While the store has the lease, others take the run for one in progress, and skip
+// theirs. So the loss is recorded as soon as the store replies again within that time,
+// but dlock stays no longer than for another ttl, and not after a signal.
+asio::awaitable<void> Run::record_loss(const std::optional<RunEnd>& end) {
+  if (!result_.grant || signals_.was_told_to_end()) co_return;
+  constexpr milliseconds pause{100};
+  const auto until = std::min(lease_end(), later(Clock::now(), timing_.ttl()));
+  const SignalInbox::InterruptibleWait wait(signals_);
+  while (Clock::now() < until && !wakeup_.gives_up()) {
+    try {
+      // This waits for the store, because a signal cannot interrupt a release.
+      co_await store_->inspector().inspect(claimant_->claim().lock, wakeup_);
+      co_await claimant_->release(end, wakeup_);
+      speaker_.step("recorded that the lock was lost");
+      co_return;
+    } catch (const Failure&) {
+      // It does not reply yet.
+    }
+    const auto next = std::min(until, later(Clock::now(), pause));
+    while (Clock::now() < next && !wakeup_.gives_up()) co_await wakeup_.wait_until(next);
   }
 }
 

@@ -61,6 +61,7 @@ class Run {
   void unprotected(const std::string& message);
   asio::awaitable<void> settle(std::optional<RunEnd>& end);
   asio::awaitable<void> give_back(std::optional<RunEnd> end);
+  asio::awaitable<void> record_loss(const std::optional<RunEnd>& end);
   asio::awaitable<Release> release(std::optional<RunEnd>& end);
 
   void conclude(Outcome outcome, ExitStatus status, const std::string& message);
@@ -74,7 +75,9 @@ class Run {
   std::optional<FailedRenewals> failed_renewals() const;
   void found_lost(Loss loss);
   std::string release_step(const std::optional<RunEnd>& end) const;
+  Clock::time_point lease_end() const;
   std::string how_it_ends() const;
+  void warn_of_lease_left(const std::string& why) const;
   bool has_no_lease() const;
   bool leaves_lease() const;
   void warn_not_recorded(const std::exception_ptr& error) const;

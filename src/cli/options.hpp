@@ -76,7 +76,7 @@ struct AcquireOptions : ClaimOptions {
 struct LeaseOptions {
   std::string name;
   Token token;
-  milliseconds ttl{30'000};
+  std::optional<milliseconds> ttl;  // nothing: that of the lease
 };
 
 struct CheckOptions {
@@ -114,6 +114,7 @@ struct HistoryOptions {
 struct BreakOptions {
   std::string name;
   std::optional<Fence> fence;  // only the holder with this fence
+  bool force = false;          // Break::by_force
   bool yes = false;
 };
 

@@ -23,13 +23,23 @@ std::string Run::release_step(const std::optional<RunEnd>& end) const {
          " after its grant";
 }
 
+// When a lease that was not released ends in the store.
+Clock::time_point Run::lease_end() const {
+  return later(result_.grant->deadline, timing_.drift() + claimant_->claim().lock_delay);
+}
+
 // What happens to a lock that could not be released.
 std::string Run::how_it_ends() const {
   if (!store_->leases_expire()) return "it is released when this process exits";
-  const auto left =
-      later(result_.grant->deadline, timing_.drift() + claimant_->claim().lock_delay) -
-      Clock::now();
+  const auto left = lease_end() - Clock::now();
   return "its lease expires in " + for_people(std::max(left, Clock::duration(0)));
+}
+
+// `why` the lock was not released, unless it was left on purpose.
+void Run::warn_of_lease_left(const std::string& why) const {
+  const auto what = leaves_lease() ? "not releasing the lock because of --lock-delay"
+                                   : "cannot release the lock: " + why;
+  speaker_.warning(what + "; " + how_it_ends());
 }
 
 void Run::conclude(Outcome outcome, ExitStatus status, const std::string& message) {

@@ -10,7 +10,8 @@ std::string outcome_of(const RunInfo& run) {
   if (run.outcome == "ran" && run.exit_code) {
     return "exit " + std::to_string(*run.exit_code);
   }
-  const auto reason = run.reason.empty() ? "" : " (" + printable(run.reason, 20) + ")";
+  if (run.outcome == "vanished") return run.outcome + " (does not count)";
+  const auto reason = run.reason.empty() ? "" : " (" + printable(run.reason, 200) + ")";
   const auto code = run.exit_code ? ", exit " + std::to_string(*run.exit_code) : "";
   return printable(run.outcome, 20) + reason + code;
 }

@@ -75,7 +75,7 @@ constexpr OptionSpec acquire_specs[] = {
 constexpr OptionSpec renew_specs[] = {
     {"token", 0, "T", "DLOCK_TOKEN", "token that acquire printed"},
     {"token-file", 0, "FILE", "", "read the token from FILE"},
-    {"ttl", 't', "D", "", "lease length from now (30s)"},
+    {"ttl", 't', "D", "", "lease length from now (as acquired)"},
 };
 
 constexpr OptionSpec release_specs[] = {
@@ -90,6 +90,7 @@ constexpr OptionSpec check_specs[] = {
 
 constexpr OptionSpec break_specs[] = {
     {"fence", 0, "N", "", "only the holder with this fence"},
+    {"force", 0, "", "", "free the lock at once: for dead machines"},
     {"yes", 0, "", "", "do not ask for confirmation"},
 };
 

@@ -70,6 +70,13 @@ struct RunEnd {
   bool is_shared = false;     // counts for waiters that join it (Dedupe::joins)
 };
 
+// Takes the lock from the holders with one of these fences; 0 is a holder that is not
+// dlock's. See Store::break_leases.
+struct Break {
+  std::vector<Fence> fences;
+  bool by_force = false;  // frees the lock without waiting for holders that run
+};
+
 // A holder that the lock was taken from.
 struct Broken {
   HolderInfo holder;  // as it was

@@ -105,7 +105,8 @@ class Claimant {
   // expired is not restored, whether or not the lock was granted to somebody else since.
   // An attached one that vanished is restored for a claim that requests it
   // (Claim::reclaim), with its fence, slot and holder information, unless somebody else
-  // was granted or promised the lock since, or holds it.
+  // was granted or promised the lock since, or holds it. With `claim.keeps_ttl`, claim()
+  // has the ttl of the lease once it is renewed.
   virtual asio::awaitable<Renewal> renew(Wakeup& wakeup) = 0;
 
   // Who took the lock, once an answer has reported that the lease is broken; nothing if
@@ -133,6 +134,10 @@ class Claimant {
                                         Wakeup& /*wakeup*/) {
     co_return;
   }
+
+ protected:
+  // For Claim::keeps_ttl.
+  void keep_ttl(milliseconds ttl) { claim_.ttl = ttl; }
 
  private:
   Claim claim_;

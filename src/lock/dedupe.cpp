@@ -16,10 +16,11 @@ bool is_recent(WallTime started, milliseconds window, WallTime now) {
 
 void PastRuns::note(const RunInfo& run) {
   if (!run.reason.empty()) {
-    // It may have been recorded as vanished.
+    // An earlier version may have recorded it as vanished.
     if (last && last->fence == run.fence) last.reset();
     return;
   }
+  if (!run.ended) return;
   const auto verdict = verdict_on(run.exit_code);
   if (verdict == Verdict::no_run) return;
   // Compared by fence, because times can go back.
@@ -32,7 +33,9 @@ void PastRuns::note(const RunInfo& run) {
 
 const RunInfo* PastRuns::counting_for(const Dedupe& dedupe, WallTime now) const {
   if (dedupe.joins) return nullptr;
-  const auto& run = dedupe.retry_failed ? last_success : last;
+  // An earlier version recorded runs without an end as well.
+  const bool needs_success = dedupe.retry_failed || !last || !last->ended;
+  const auto& run = needs_success ? last_success : last;
   return run && is_recent(run->started, dedupe.window, now) ? &*run : nullptr;
 }
 

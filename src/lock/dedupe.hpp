@@ -25,8 +25,9 @@ struct PastRuns {
   std::optional<RunInfo> last;
   std::optional<RunInfo> last_success;
 
-  // Records a run that has ended, unless a later one is known. A run whose lease was lost
-  // does not count: others may have run at the same time.
+  // Records a run, unless a later one is known. A run whose lease was lost does not
+  // count: others may have run at the same time. Nor does one whose end nobody recorded:
+  // it may have been lost, or killed half-way.
   void note(const RunInfo& run);
 
   // The run that counts for such a claim; null if none does. None counts for a claim that

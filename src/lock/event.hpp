@@ -19,7 +19,7 @@ struct Event {
     released,  // it released the lock, or --min-hold is over
     expired,   // its lease expired, or its processes are gone
     lost,      // it lost its lease and ended its command
-    broken,    // the lock was taken from it, and it is notified to end
+    broken,    // the lock was taken from it, and it is notified to end; perhaps by force
   };
 
   WallTime time{};  // by the store's clock

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace dlock {
+namespace {
+
+constexpr std::string_view forced_prefix = "broken by force by ";
+
+}  // namespace
 
 bool is_running(const RunInfo& run) {
   return run.outcome == "running" || (is_by_hand(run) && !run.ended && run.duration);
@@ -19,6 +24,26 @@ std::optional<RunInfo> last_success_of(const std::vector<RunInfo>& runs,
     if (is_success(run) && (!last || last->ended < run.ended)) last = run;
   }
   return last;
+}
+
+std::string forced_reason(const Taker& taker) {
+  return std::string(forced_prefix) + taker.user + "@" + taker.host;
+}
+
+std::optional<Taker> forced_by(const RunInfo& run) {
+  const std::string_view reason = run.reason;
+  if (!reason.starts_with(forced_prefix)) return std::nullopt;
+  const auto who = reason.substr(forced_prefix.size());
+  const auto at = std::min(who.rfind('@'), who.size());
+  Taker taker;
+  taker.user = who.substr(0, at);
+  taker.host = who.substr(std::min(at + 1, who.size()));
+  taker.forced = true;
+  return taker;
+}
+
+void keep_forced_reason(const RunInfo& former, RunInfo& run) {
+  if (former.fence == run.fence && forced_by(former)) run.reason = former.reason;
 }
 
 void add_to_history(std::vector<RunInfo>& runs, const RunInfo& run) {

@@ -20,6 +20,9 @@ constexpr std::size_t leases_by_hand_kept = 10;
 // The outcome of a lease that was acquired by hand.
 constexpr const char* by_hand = "by hand";
 
+// The outcome of a run that lost its lock.
+constexpr const char* lost_run = "lost";
+
 inline bool is_by_hand(const RunInfo& run) { return run.outcome == by_hand; }
 
 // Whether the run has not ended, as far as is known.
@@ -31,6 +34,15 @@ bool is_success(const RunInfo& run);
 // The most recent success among `runs` and `known`, by when it ended.
 std::optional<RunInfo> last_success_of(const std::vector<RunInfo>& runs,
                                        const std::optional<RunInfo>& known);
+
+// The reason of a lost run whose lock was freed without waiting for it (Break::by_force),
+// "broken by force by USER@HOST"; and the inverse, which returns nothing for any other.
+std::string forced_reason(const Taker& taker);
+std::optional<Taker> forced_by(const RunInfo& run);
+
+// Makes the end of a lost run one whose lock was freed by force, if the record of it that
+// is replaced says so.
+void keep_forced_reason(const RunInfo& former, RunInfo& run);
 
 // Adds a finished run to the front of `runs`, and drops those beyond the limits.
 void add_to_history(std::vector<RunInfo>& runs, const RunInfo& run);

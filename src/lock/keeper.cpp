@@ -178,7 +178,12 @@ asio::awaitable<bool> LeaseKeeper::renew(State& state) {
     case Renewal::failed_over: state.watcher.forfeit(Loss::failed_over); co_return false;
     case Renewal::gone: state.watcher.forfeit(Loss::gone); co_return false;
     case Renewal::reclaimed: state.watcher.reclaimed(); break;
-    case Renewal::broken:
+    case Renewal::broken: {
+      const auto taker = state.claimant.taken_by();
+      if (!taker || !taker->forced) break;
+      state.watcher.forfeit(Loss::broken);  // it was not renewed
+      co_return false;
+    }
     case Renewal::confirmed: break;
   }
   state.confirmed_at = sent_at;

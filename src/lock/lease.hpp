@@ -85,6 +85,9 @@ struct Claim {
   // knows the token: any client may renew and release it, and it expires after its ttl in
   // every store.
   bool attached = true;
+  // Whether a renewal sets a detached lease to the ttl that it was acquired with. `ttl`
+  // is for a lease whose ttl is not known, because an earlier version granted it.
+  bool keeps_ttl = false;
   pid_t on_behalf_of = 0;  // the pid shown for a detached holder; 0: this process
   bool for_pid = false;    // whether it is renewed while that process lives
 };
@@ -109,6 +112,7 @@ struct Taker {
   std::string user;
   std::string host;
   bool replaces = false;  // by a claim (Claim::replaces), not by Store::break_leases
+  bool forced = false;    // Break::by_force
 
   auto operator<=>(const Taker&) const = default;
 };

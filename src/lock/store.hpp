@@ -39,16 +39,21 @@ class Store {
   // An object that sends `claim` to the store. Does not contact the store yet.
   virtual std::unique_ptr<Claimant> claimant(const Claim& claim) = 0;
 
-  // Takes the lock from the holders with one of these fences, and returns them; fence 0
-  // is a holder that is not dlock's. A lease that is being renewed (LeaseKeeper) is
-  // marked as broken; its watcher learns that within a second unless it cannot be
-  // reached. The lease lasts until it is released or expires, and is not extended for
-  // min_hold. A lease whose holder cannot be notified (detached, foreign, or held for
-  // min_hold) is freed and handed over in the same step. `dlock_gone` is set if there is
-  // no dlock to notify but a run that has to be ended. Repeating the call changes nothing
-  // more, but looks again for remaining processes of such runs.
-  virtual asio::awaitable<std::vector<Broken>> break_leases(
-      const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) = 0;
+  // Takes the lock from some holders, and returns them. A lease that is being renewed
+  // (LeaseKeeper) is marked as broken; its watcher learns that within a second unless it
+  // cannot be reached. The lease lasts until it is released or expires, without min_hold.
+  // A lease whose holder cannot be notified (detached, foreign, or held for min_hold) is
+  // freed and handed over in the same step. `dlock_gone` is set if there is no dlock to
+  // notify but a run that has to be ended. Repeating the call changes nothing more, but
+  // looks again for remaining processes of such runs.
+  //
+  // By force, every such lease is freed and handed over in the same step, whether or not
+  // its command still runs, and the run is recorded as lost (forced_reason()). A holder
+  // that is alive learns that its lease is broken as above, at its next renewal at the
+  // latest. A store whose leases do not expire ignores that: it knows who is alive.
+  virtual asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
+                                                            const Break& order,
+                                                            Wakeup& wakeup) = 0;
 
   virtual LockInspector& inspector() = 0;
 

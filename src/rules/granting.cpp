@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lock/history.hpp"
 #include "rules/eligibility.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
@@ -48,6 +49,7 @@ Holder& grant_to(State& state, const Ask& ask, Moment now) {
     holder.party.session = 0;
     if (ask.claim.on_behalf_of != 0) holder.party.pid = ask.claim.on_behalf_of;
     holder.for_pid = ask.claim.for_pid;
+    holder.ttl = ask.claim.ttl;
     holder.ends_at = later(now.boot, ask.claim.ttl);
   }
   return state.holders.emplace_back(std::move(holder));
@@ -200,7 +202,9 @@ Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
   }
   promise_to_the_next(state, now, liveness, consequences);
   if (const auto own = answered_of(state, claim.token); own != state.answered.end()) {
-    return own->newer ? Answer(*own->newer) : Deduplicated{own->by};
+    if (own->newer) return *own->newer;
+    if (!has_come_to_nothing(state, own->by)) return Deduplicated{own->by};
+    state.answered.erase(own);  // and it waits again
   }
   if (!agrees_on_slots(state, claim)) return SlotsDiffer{state.slots};
   if (claim.dedupe) {
@@ -250,7 +254,14 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
 }
 
 void record_loss(State& state, const Holder& holder, const RunEnd& end, Moment now) {
-  record_run(state, ended_run(holder, end, now));
+  auto run = ended_run(holder, end, now);
+  for (const auto& former : state.runs) keep_forced_reason(former, run);
+  record_run(state, run);
+}
+
+milliseconds ttl_to_set(State& state, const Claim& claim) {
+  const auto own = holder_of(state, claim.token);
+  return claim.keeps_ttl && own != state.holders.end() ? own->ttl : claim.ttl;
 }
 
 Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,

@@ -33,8 +33,12 @@ Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
 Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
                 Moment now, const Liveness& liveness, Consequences& consequences);
 
-// Records the end of the run of `holder`, which no longer holds the lock.
+// Records the end of the run of `holder`, which no longer holds the lock. That the lock
+// was freed by force is kept.
 void record_loss(State& state, const Holder& holder, const RunEnd& end, Moment now);
+
+// The ttl to which a renewal sets the lease of this claim; see Claim::keeps_ttl.
+milliseconds ttl_to_set(State& state, const Claim& claim);
 
 // Extends the lease of the holder `token` to `ttl` from now; see Claimant::renew. A lease
 // that lasts as long as its processes does not change.

@@ -24,8 +24,8 @@ struct Consequences {
   std::vector<Session>
       wake;  // waiters with a promise, and first waiters with outdated information
   std::vector<Session> dead;  // sessions whose sockets have to be removed
-  // For the history: runs whose last process vanished without a report, and leases by
-  // hand that are over.
+  // For the history: runs whose last process vanished without a report, those whose lock
+  // was freed by force, and leases by hand that are over.
   std::vector<RunInfo> vanished;
   std::vector<Holder> broken;  // holders that a claim took the lock from, as they were
 };

@@ -20,7 +20,8 @@ std::int32_t shown_pid(const Waiter& waiter) {
 }
 
 Taker taker_of(const TakenBy& taken_by) {
-  return {std::to_string(taken_by.uid), taken_by.host, taken_by.replaces};
+  return {std::to_string(taken_by.uid), taken_by.host, taken_by.replaces,
+          taken_by.forced};
 }
 
 HolderInfo info_of(const Holder& holder, Moment now) {
@@ -94,6 +95,13 @@ std::optional<Loss> loss_of(const State& state, const Token& token) {
     is_taken = is_taken || (holder.mode == Mode::exclusive && state.slots == 1);
   }
   return is_taken ? Loss::taken_over : Loss::gone;
+}
+
+std::optional<Taker> forced_by(const State& state, Fence fence) {
+  for (const auto& run : state.runs) {
+    if (run.fence == fence) return dlock::forced_by(run);
+  }
+  return std::nullopt;
 }
 
 bool is_out_of_use(const State& state, Moment now, const Liveness& liveness) {

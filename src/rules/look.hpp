@@ -25,6 +25,9 @@ bool is_untidy(const State& state, Moment now, const Liveness& liveness);
 // Why the lease of `token` is lost; nothing if it holds.
 std::optional<Loss> loss_of(const State& state, const Token& token);
 
+// Who freed the lock of the run with this fence by force; nothing if nobody did.
+std::optional<Taker> forced_by(const State& state, Fence fence);
+
 // Whether the state no longer matters and can be removed. There may be dead entries that
 // nobody will ever remove.
 bool is_out_of_use(const State& state, Moment now, const Liveness& liveness);

@@ -18,6 +18,16 @@ RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now) {
   return run;
 }
 
+RunInfo forced_run(const Holder& holder, const TakenBy& taker, Moment now) {
+  auto run = vanished_run(holder);
+  run.ended = now.wall;
+  run.duration = std::chrono::duration_cast<milliseconds>(
+      std::max(now.boot - holder.granted_at, nanoseconds(0)));
+  run.outcome = lost_run;
+  run.reason = forced_reason(taker_of(taker));
+  return run;
+}
+
 RunInfo vanished_run(const Holder& holder) {
   RunInfo run;
   run.fence = holder.fence;
@@ -63,6 +73,15 @@ std::optional<RunInfo> counting_run(const State& state, const Dedupe& dedupe, Qu
   }
   const auto* past = state.past.counting_for(dedupe, now.wall);
   return past == nullptr ? std::nullopt : std::optional(*past);
+}
+
+bool has_come_to_nothing(const State& state, const RunInfo& run) {
+  if (run.outcome != "running") return false;
+  for (const auto& holder : state.holders) {
+    if (holder.fence == run.fence && !holder.ended) return holder.broken;
+  }
+  const auto& last = state.past.last;
+  return !last || !last->ended || last->fence < run.fence;
 }
 
 std::vector<RunInfo> runs_of_holders(const State& state, Moment now,

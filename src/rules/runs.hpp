@@ -13,6 +13,9 @@ namespace dlock::rules {
 // The run of `holder` that ended with `end`.
 RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now);
 
+// The run of a holder from which `taker` took the lock by force.
+RunInfo forced_run(const Holder& holder, const TakenBy& taker, Moment now);
+
 // The run of a holder that ended without a report.
 RunInfo vanished_run(const Holder& holder);
 
@@ -32,6 +35,10 @@ void record_run(State& state, const RunInfo& run);
 // wait for a run to end.
 std::optional<RunInfo> counting_run(const State& state, const Dedupe& dedupe, Queue queue,
                                     Moment now);
+
+// Whether the run that was in progress when a waiter left the queue because of it does
+// not count after all: it was lost, or is about to be.
+bool has_come_to_nothing(const State& state, const RunInfo& run);
 
 // Runs and leases by hand that are in progress, or are over and not yet recorded.
 std::vector<RunInfo> runs_of_holders(const State& state, Moment now,

@@ -27,11 +27,15 @@ struct Party {
   std::string host;
 };
 
+// The ttl of a detached lease of which no other is recorded.
+constexpr milliseconds usual_ttl{30'000};
+
 // Who took the lock from a holder.
 struct TakenBy {
   std::uint32_t uid = 0;
   std::string host;
   bool replaces = false;  // Taker::replaces
+  bool forced = false;    // Taker::forced; such a holder is removed at once
 };
 
 struct Holder {
@@ -45,6 +49,7 @@ struct Holder {
   WallTime since{};
   Clock::time_point granted_at;
   std::optional<Clock::time_point> ends_at;  // detached leases, and ended ones
+  milliseconds ttl = usual_ttl;              // that a detached lease was acquired with
   std::string label;
   std::vector<std::string> argv;
   bool counts = false;  // whether its run counts for Claim::dedupe

@@ -16,12 +16,19 @@ std::vector<Holder> take_from(State& state, IsMeant is_meant, const TakenBy& tak
   for (auto& holder : state.holders) {
     if (!is_meant(holder)) continue;
     found.push_back(holder);
-    if (!holder.broken) holder.taken_by = taker;
+    if (!holder.broken || taker.forced) holder.taken_by = taker;
     holder.broken = true;
-    if (is_by_hand(holder)) consequences.vanished.push_back(lease_by_hand(holder, now));
+    if (is_by_hand(holder)) {
+      consequences.vanished.push_back(lease_by_hand(holder, now));
+    } else if (taker.forced && !holder.ended) {
+      record_run(state, forced_run(holder, taker, now));
+      consequences.vanished.push_back(*state.last_run);
+    }
   }
   // A lease that ends by the clock has no process to notify.
-  std::erase_if(state.holders, [](const Holder& h) { return h.broken && h.ends_at; });
+  std::erase_if(state.holders, [](const Holder& h) {
+    return h.broken && (h.ends_at || (h.taken_by && h.taken_by->forced));
+  });
   return found;
 }
 

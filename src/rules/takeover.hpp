@@ -10,7 +10,8 @@
 namespace dlock::rules {
 
 // Takes the lock from the holders that have one of `fences`; see Store::break_leases.
-// They are notified that `taker` did so, and are returned as they were.
+// They are notified that `taker` did so, and are returned as they were. By force, they no
+// longer hold it, and their runs are recorded as lost.
 std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
                                  const TakenBy& taker, Moment now,
                                  const Liveness& liveness, Consequences& consequences);

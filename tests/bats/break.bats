@@ -253,13 +253,38 @@ knows_command() { dlock status "$1"; }
 @test "on a terminal, break shows the holder, and y breaks its lease" {
   hold job
   on_terminal 'exec dlock break job'
-  eventually appears 'Take the lock from this holder? [y/N] '
+  eventually appears 'Stop this command and take the lock? [y/N] '
   appears "held by $(id -un)@$(uname -n) (pid $holder, sh -c "
 
   press $'y\n'
 
   assert_exits 0 "$terminal"
   assert_exits 76 "$holder"
+}
+
+@test "the question speaks of several commands, or of a holder without one" {
+  hold job --slots 2
+  hold job --slots 2
+  dlock acquire lease > /dev/null
+
+  on_terminal 'dlock break job; exec dlock break lease'
+
+  eventually appears 'Stop these commands and take the lock? [y/N] '
+  press $'\n'
+  eventually appears 'Take the lock from this holder? [y/N] '
+  press $'\n'
+  assert_exits 1 "$terminal"
+}
+
+@test "--force is refused where the store knows who is alive" {
+  hold job
+
+  run dlock break --force --yes job
+
+  assert_status 78
+  assert_one_line
+  assert_output_contains 'break without --force stops them'
+  is_held job
 }
 
 @test "on a terminal, any answer but yes breaks nothing" {
@@ -271,7 +296,7 @@ knows_command() { dlock status "$1"; }
     press "$answer"
 
     assert_exits 1 "$terminal"
-    appears 'not broken'
+    appears 'dlock: job: cancelled'
   done
   refute has_ended "$holder"
   is_held job

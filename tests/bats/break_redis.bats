@@ -291,3 +291,91 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_status 77
   redis ACL SETUSER dlock +hset
 }
+
+# --- By force ---
+
+@test "--force frees the lock of a dead machine at once, for the first waiter" {
+  hold job --ttl 10m
+  fence=$(fence_of "$holder")
+  queue job -- sh -c 'echo "$DLOCK_FENCE" > "$0"' "$next"
+  kill -KILL "$holder" "$command"
+
+  run dlock break --force --yes job
+
+  assert_equal "$status $output" '0 '
+  assert_exits 0 "$waiter"
+  (($(< "$next") > fence))
+  run dlock history job
+  assert_output_contains "lost (broken by force by $(id -un)@$(uname -n))"
+  assert_equal "$(dlock history --json job | jq -r '.[1] | "\(.outcome) \(.ended != null)"')" 'lost true'
+}
+
+@test "a holder that is alive learns that its lock was freed by force" {
+  hold job --report "$report" --ttl 60s 2> "$next"
+  eventually listens
+
+  dlock break --force --yes job
+
+  is_free job
+  assert_broken
+  grep -q 'took the lock with dlock break --force; the command was ended' "$next"
+  eventually_history 'lost (broken by force by .*), exit 76'
+}
+
+eventually_history() { eventually history_says "$1"; }
+history_says() { dlock history job | grep -q "$1"; }
+
+@test "a run that ends before it learns that its lock was freed by force is lost" {
+  run dlock run --report "$report" job -- bash -c 'dlock break --force --yes job; dlock run job -- true'
+
+  assert_status 76
+  assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected)"' "$report")" 'lost broken false'
+}
+
+@test "a run whose lock was freed by force is not set up again, and does not count for --dedupe" {
+  hold job --report "$report" --reclaim --dedupe 1h
+
+  dlock break --force --yes job
+
+  assert_broken
+  run dlock run --dedupe 1h job -- echo started
+  assert_equal "$status $output" '0 started'
+}
+
+@test "--force frees a shared lock and one of several slots" {
+  for kind in --shared --slots=2; do
+    hold job "$kind" --ttl 10m
+    kill -KILL "$holder" "$command"
+    hold job "$kind" --ttl 10m --report "$report"
+
+    dlock break --force --yes --fence "$(look job '[.holders[].fence] | min')" job
+
+    assert_equal "$(look job '.holders | length')" 1
+    let_go
+    assert_exits 0 "$holder"
+  done
+}
+
+@test "watch shows a lock that was freed by force as broken" {
+  load watching
+  hold job --ttl 10m
+  kill -KILL "$holder" "$command"
+  watch job
+
+  dlock break --force --yes job
+
+  eventually has_seen 'broken job 1'
+  grep -q 'took the lock with dlock break --force' <<< "$(jq -r 'select(.event == "broken").message' "$seen")"
+}
+
+@test "--force says that two commands can run, and wants --yes where there is no terminal" {
+  hold job
+
+  run dlock break --force job < /dev/null
+  assert_status 64
+  run env SHELL=/bin/sh TERM=dumb script -qec 'dlock break --force job' /dev/null <<< n
+  assert_output_contains 'If its machine is alive, this command goes on beside the next one. Free the lock at once? [y/N]'
+  assert_output_contains 'cancelled'
+
+  is_held job
+}

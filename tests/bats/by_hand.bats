@@ -347,10 +347,28 @@ has_event() {
   assert_equal "$(dlock renew job --token "$token" -t 20s)" 20s
 
   assert_between "$(look job '.holders[0].expires_in_ms')" 10000 20000
-  assert_equal "$(dlock renew job --token "$token")" 30s
   run dlock renew job --token "$token" -t 10s --json
   assert_between "$(json .expires_in_ms)" 9000 10000
   assert_between "$(look job '.holders[0].expires_in_ms')" 1 10000
+}
+
+@test "renew without --ttl sets the TTL that the lease was acquired with" {
+  for ttl in 40s 30s; do
+    token=$(dlock acquire -t "$ttl" "$ttl")
+
+    assert_equal "$(dlock renew "$ttl" --token "$token")" "$ttl"
+    dlock renew "$ttl" --token "$token" -t 10s
+    assert_equal "$(dlock renew "$ttl" --token "$token")" "$ttl"
+    assert_between "$(look "$ttl" '.holders[0].expires_in_ms')" 20000 40000
+  done
+}
+
+@test "a TTL in the configuration file is one for renew as well" {
+  token=$(dlock acquire -t 2m job)
+  printf '[lock.job]\nttl = "50s"\n' > dlock.toml
+
+  assert_equal "$(dlock --config dlock.toml renew job --token "$token")" 50s
+  assert_equal "$(dlock --config dlock.toml renew job --token "$token" -t 20s)" 20s
 }
 
 @test "a lease that is renewed in time does not expire" {

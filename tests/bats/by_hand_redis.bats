@@ -39,6 +39,23 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_refused 75 'held by'
 }
 
+@test "renew without --ttl sets the TTL that the lease was acquired with" {
+  token=$(dlock acquire -t 40s job)
+  slot=$(dlock acquire -t 40s -n 3 --label '"ttl_ms":7' slots)
+  dlock renew job --token "$token" -t 10s
+
+  assert_between "$(dlock renew --json job --token "$token" | jq .expires_in_ms)" 35000 40000
+  assert_between "$(left_of job)" 20000 40000
+  assert_between "$(dlock renew --json slots --token "$slot" | jq .expires_in_ms)" 35000 40000
+}
+
+@test "renew without --ttl takes 30 seconds if the lease does not say its TTL" {
+  token=$(dlock acquire -t 2m job)
+  redis HSET 'dlock:{job}:h' "$token" "$(redis HGET 'dlock:{job}:h' "$token" | sed 's/,"ttl_ms":[0-9]*//')"
+
+  assert_between "$(dlock renew --json job --token "$token" | jq .expires_in_ms)" 25000 30000
+}
+
 @test "acquire --json prints the grant" {
   run dlock acquire --json -n 3 -t 20s job
 

@@ -20,6 +20,7 @@ shown() {  # <setting> [<argument of config>...]
   assert_equal "$(shown namespace)" 'dlock default'
   assert_equal "$(shown run.ttl)" '30s default'
   assert_equal "$(shown cache.ttl)" '5m default'
+  assert_equal "$(shown renew.ttl)" '- default'
   assert_equal "$(shown run.shared)" 'false default'
   assert_equal "$(shown run.timeout)" '- default'
   unset DLOCK_STORE

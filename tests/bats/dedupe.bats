@@ -258,15 +258,44 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "a run that was killed with its dlock counts, but not with --retry-failed" {
+@test "a run that was killed with its dlock does not count, and the history says so" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job --ttl 1s --store-timeout 300ms
     kill -KILL "$holder" "$command"
+    eventually is_free job
 
-    is_over() { dlock run -v --dedupe 1h job -- false 2>&1 | grep -q 'it ran on .*: vanished'; }
-    eventually is_over
+    assert_runs
+
+    run dlock history job
+    assert_output_contains 'vanished (does not count)'
+  done
+}
+
+@test "a run that was killed with its dlock does not hide the run before it" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    dlock run job -- sh -c 'exit 3' || true
+    hold job --ttl 1s --store-timeout 300ms
+    kill -KILL "$holder" "$command"
+    eventually is_free job
+
+    assert_skipped 'it ran on '
+    assert_output_contains ': exit 3'
     assert_runs --retry-failed
+  done
+}
+
+@test "a waiter runs if the run for whose success it waits is killed with its dlock" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    hold job --ttl 1s --store-timeout 300ms
+    queue job --dedupe 1h --retry-failed "${noting[@]}" "$order" ran
+
+    kill -KILL "$holder" "$command"
+
+    assert_exits 0 "$waiter"
+    assert_equal "$(< "$order")" ran
   done
 }
 
@@ -392,7 +421,7 @@ assert_runs() {  # [<option>...]
   refute test -e "$ran"
 }
 
-@test "a run that a reboot ended counts, but not with --retry-failed" {
+@test "a run that a reboot ended does not count" {
   use_private_mounts
   export DLOCK_STORE=${stores[0]}
   hold job
@@ -403,9 +432,7 @@ assert_runs() {  # [<option>...]
   echo 11111111-2222-3333-4444-555555555555 > "$BATS_TEST_TMPDIR/boot_id"
   inside mount --bind "$BATS_TEST_TMPDIR/boot_id" /proc/sys/kernel/random/boot_id
 
-  run inside dlock run -v --dedupe 1h job -- touch "$ran"
-  assert_output_contains ': vanished'
-  run inside dlock run --dedupe 1h --retry-failed job -- echo started
+  run inside dlock run --dedupe 1h job -- echo started
   assert_equal "$status $output" '0 started'
 }
 

@@ -104,6 +104,10 @@ held"
   assert_status 75
   dlock renew --ttl 60s job --token "$token"
   assert_between "$(look job '.holders[0].expires_in_ms')" 50000 60000
+  for _ in 1 2; do
+    assert_between "$(dlock renew --json job --token "$token" | jq .expires_in_ms)" 15000 20000
+    assert_between "$(look job '.holders[0].expires_in_ms')" 10000 20000
+  done
   fence=$(look job '.holders[0].fence')
   DLOCK_FENCE=$fence DLOCK_NAME=job dlock check
   dlock release job --token "$token"
@@ -207,12 +211,57 @@ is_watched() {
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost broken'
 }
 
+@test "break --force frees the lock of a dead machine at once, for the first waiter" {
+  hold job --ttl 10m
+  fence=$(look job '.holders[0].fence')
+  queue job -- sh -c 'echo "$DLOCK_FENCE" > "$0"' "$order"
+  kill -KILL "$holder" "$command"
+
+  dlock break --force --yes job
+
+  assert_exits 0 "$waiter"
+  (($(< "$order") > fence))
+  run dlock history job
+  assert_output_contains "lost (broken by force by $(id -un)@$(uname -n))"
+}
+
+@test "a holder that is alive learns that its lock was freed by force, and does not set it up again" {
+  hold job --reclaim --report "$report" 2> "$said"
+
+  dlock break --force --yes job
+
+  is_free job
+  assert_exits 76 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost broken'
+  grep -q 'took the lock with dlock break --force' "$said"
+  run dlock history job
+  assert_output_contains 'lost (broken by force by '
+  assert_output_contains ', exit 76'
+}
+
 @test "with --dedupe a job does not run twice within the window" {
   dlock run job -- "${noting[@]}" "$order" first
 
   dlock run --dedupe 1h job -- "${noting[@]}" "$order" second
 
   assert_equal "$(< "$order")" first
+}
+
+@test "a run that was lost in an outage, or killed with its dlock, does not count for --dedupe" {
+  hold job "${short[@]}" --dedupe 1h --report "$report" 2> "$said"
+  freeze_etcd 1
+  assert_exits 76 "$holder"
+  go_on_etcd 1
+  eventually is_free job
+
+  hold job "${short[@]}" --dedupe 1h
+  kill -KILL "$holder" "$command"
+  eventually is_free job
+
+  run dlock run --dedupe 1h job -- echo started
+  assert_equal "$status $output" '0 started'
+  run dlock history job
+  assert_output_contains 'vanished (does not count)'
 }
 
 @test "with --supersede only the newest claim waits" {

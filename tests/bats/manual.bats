@@ -361,7 +361,7 @@ examples_in_toml_manual() {  # <title>
         limit*) words+=(1/1s true) ;;
         re*' ttl'*) words+=(--token "$(< "$BATS_TEST_TMPDIR/token")") ;;
         check*' min'*) words+=(--fence 1) ;;
-        break*' fence'*) words+=(--yes) ;;
+        break*' fo'* | break*' fe'*) words+=(--yes) ;;
         list*' live'*) words=(--json) ;;  # it would not end
       esac
       run dlock --config "$config" --store none: "$verb" "${words[@]}" 3>&-

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lock/history.hpp"
 #include "tests/contract/contender.hpp"
 
 namespace dlock {
@@ -55,16 +56,19 @@ class Breaking : public ::testing::TestWithParam<Kind> {
     holder.release(as_broken());
   }
 
-  std::vector<HolderInfo> break_leases(const std::vector<Fence>& fences) {
+  std::vector<HolderInfo> break_leases(const std::vector<Fence>& fences,
+                                       bool by_force = false) {
     auto& breaker = exclusive();
-    Task<Nothing> task(context_, collect(breaker, fences));
+    Task<Nothing> task(context_, collect(breaker, fences, by_force));
     task.result();
     return broken_;
   }
-  asio::awaitable<Nothing> collect(Contender& breaker, std::vector<Fence> fences) {
+  asio::awaitable<Nothing> collect(Contender& breaker, std::vector<Fence> fences,
+                                   bool by_force) {
     broken_.clear();
+    const Break order{std::move(fences), by_force};
     auto found =
-        co_await breaker.store->break_leases(breaker.claim.lock, fences, breaker.wakeup);
+        co_await breaker.store->break_leases(breaker.claim.lock, order, breaker.wakeup);
     for (auto& broken : found) broken_.push_back(broken.holder);
     co_return Nothing{};
   }
@@ -272,6 +276,61 @@ TEST_P(Breaking, the_next_grant_is_not_broken) {
   EXPECT_FALSE(holders()[0].broken);
   give_back(next);
   EXPECT_FALSE(witness.told);
+}
+
+// By force
+
+TEST_P(Breaking, a_lease_that_is_freed_by_force_is_handed_over_at_once) {
+  Witness witness;
+  auto& holder = exclusive();
+  if (!holder.store->leases_expire()) return;
+  const auto fence = kept(holder, witness);
+  auto& waiter = exclusive();
+  waiter.queued();
+
+  const auto broken = break_leases({fence}, true);
+
+  ASSERT_EQ(broken.size(), 1u);
+  EXPECT_EQ(broken.front().fence, fence);
+  const auto answer = waiter.ask(Queue::join);
+  ASSERT_TRUE(std::holds_alternative<Grant>(answer));
+  EXPECT_GT(std::get<Grant>(answer).fence, fence);
+  EXPECT_TRUE(comes_true([&] { return witness.told == Loss::broken; }));
+  give_back(holder);
+  EXPECT_EQ(holders().size(), 1u);
+}
+
+TEST_P(Breaking, a_run_whose_lock_was_freed_by_force_is_recorded_as_lost) {
+  auto& holder = exclusive();
+  if (!holder.store->leases_expire()) return;
+  const auto fence = holder.granted().fence;
+
+  break_leases({fence}, true);
+
+  auto run = exclusive().inspect().last_run;
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->outcome, "lost");
+  EXPECT_TRUE(forced_by(*run)) << run->reason;
+  auto end = as_broken();
+  end.lost.reset();
+  EXPECT_EQ(holder.release(end), Release::broken);
+  end.lost = Loss::unconfirmed;
+  EXPECT_EQ(holder.release(end), Release::not_ours);
+  run = exclusive().inspect().last_run;
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->exit_code, 76);
+  EXPECT_TRUE(forced_by(*run)) << run->reason;
+}
+
+TEST_P(Breaking, a_broken_lease_is_freed_by_force) {
+  auto& holder = exclusive();
+  if (!holder.store->leases_expire()) return;
+  const auto fence = holder.granted().fence;
+  break_leases({fence});
+
+  break_leases({fence}, true);
+
+  EXPECT_TRUE(exclusive().is_granted());
 }
 
 }  // namespace

@@ -203,15 +203,40 @@ TEST_P(Deduplication, a_run_that_failed_counts) {
   EXPECT_TRUE(deduplicated(deduping().ask()));
 }
 
-TEST_P(Deduplication, a_run_that_vanished_counts) {
+TEST_P(Deduplication, a_run_that_vanished_does_not_count) {
+  run_and_vanish();
+  auto& next = deduping();
+
+  EXPECT_TRUE(eventually(context_, [&] { return next.is_granted(); }));
+}
+
+TEST_P(Deduplication, a_run_that_vanished_does_not_hide_the_run_before_it) {
+  const auto fence = ran(exit_with(3));
   run_and_vanish();
   auto& other = deduping();
-  const auto is_vanished = [&] {
-    const auto run = deduplicated(other.ask());
-    return run && run->outcome == "vanished";
-  };
 
-  EXPECT_TRUE(eventually(context_, is_vanished));
+  EXPECT_TRUE(eventually(context_, [&] { return fence_of(other.ask()) == fence; }));
+}
+
+TEST_P(Deduplication, a_waiter_waits_again_if_the_run_that_it_left_for_vanishes) {
+  auto& reader = exclusive();
+  reader.claim.mode = Mode::shared;
+  reader.granted();
+  auto& runner = exclusive();
+  runner.claim.ttl = milliseconds(500);
+  runner.queued();
+  auto& waiter = deduping();
+  waiter.queued();
+  reader.release();
+  ASSERT_TRUE(eventually(context_, [&] { return is_granted(runner.ask(Queue::join)); }));
+  runner.start(ended_process());
+
+  kill(runner);
+  const auto is_over = [&] { return waiter.inspect().holders.empty(); };
+  ASSERT_TRUE(eventually(context_, is_over));
+
+  const auto is_granted_again = [&] { return is_granted(waiter.ask(Queue::join)); };
+  EXPECT_TRUE(eventually(context_, is_granted_again));
 }
 
 // Grants that are not runs
@@ -288,7 +313,7 @@ TEST_P(Deduplication, a_run_that_was_ended_counts_as_failed) {
   }
 }
 
-TEST_P(Deduplication, a_run_that_vanished_counts_as_failed) {
+TEST_P(Deduplication, a_run_that_vanished_does_not_count_with_retry_failed) {
   run_and_vanish();
   auto& next = retrying();
 

@@ -238,6 +238,21 @@ TEST_P(DetachedContract, a_renewal_counts_from_now_even_if_that_shortens_the_lea
   EXPECT_LE(shown().expires_in, seconds(30));
 }
 
+TEST_P(DetachedContract, a_renewal_can_keep_the_ttl_that_the_lease_was_acquired_with) {
+  auto& holder = detached(seconds(100));
+  holder.granted();
+  auto& other = who_knows_the_token_of(holder);
+  other.claim.ttl = seconds(30);
+  EXPECT_EQ(other.renew(), Renewal::confirmed);
+  auto& keeping = who_knows_the_token_of(other);
+  keeping.claim.keeps_ttl = true;
+
+  EXPECT_EQ(result_of(context_, keeping.claimant().renew(keeping.wakeup)),
+            Renewal::confirmed);
+  EXPECT_EQ(keeping.claimant().claim().ttl, seconds(100));
+  EXPECT_GT(shown().expires_in, seconds(90));
+}
+
 TEST_P(DetachedContract, a_waiter_is_notified_that_a_lease_ends_sooner) {
   auto& holder = detached(seconds(1000));
   holder.granted();

@@ -22,6 +22,9 @@ struct Contender {
   bool waits = false;  // as far as it knows
 };
 
+// Of a renewal that keeps the ttl of the lease, which is another one.
+constexpr milliseconds other_ttl{777};
+
 enum class Act { ask, release, renew, take_away, remove_expired, inspect, history };
 
 struct Step {
@@ -31,6 +34,7 @@ struct Step {
   Queue queue = Queue::join;
   std::optional<RunEnd> end;
   std::vector<Fence> fences;  // whose leases are broken
+  bool by_force = false;
 };
 
 struct SeenEvent {

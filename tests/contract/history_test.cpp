@@ -47,8 +47,8 @@ class Histories : public ::testing::TestWithParam<Kind> {
   void break_lease(Fence fence) {
     auto& breaker = contender();
     const auto broken = [&]() -> asio::awaitable<Nothing> {
-      const std::vector<Fence> fences{fence};
-      co_await breaker.store->break_leases(breaker.claim.lock, fences, breaker.wakeup);
+      const Break order{{fence}};
+      co_await breaker.store->break_leases(breaker.claim.lock, order, breaker.wakeup);
       co_return Nothing{};
     };
     result_of(context_, broken());

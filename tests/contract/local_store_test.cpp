@@ -599,9 +599,9 @@ TEST_F(LocalStores, a_holder_that_died_unnoticed_expires_and_is_not_broken) {
   auto& breaker = contender();
 
   const auto break_it = [&]() -> asio::awaitable<std::size_t> {
-    const std::vector<Fence> fences{fence};
+    const Break order{{fence}};
     const auto broken =
-        co_await breaker.store->break_leases(breaker.claim.lock, fences, breaker.wakeup);
+        co_await breaker.store->break_leases(breaker.claim.lock, order, breaker.wakeup);
     co_return broken.size();
   };
   EXPECT_EQ(result_of(context_, break_it()), 0u);

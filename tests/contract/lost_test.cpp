@@ -37,9 +37,9 @@ class Losing : public ::testing::TestWithParam<Kind> {
     EXPECT_TRUE(task.result());
   }
   static asio::awaitable<bool> broken(Contender& breaker, Fence fence) {
-    const std::vector<Fence> fences{fence};
+    const Break order{{fence}};
     const auto holders =
-        co_await breaker.store->break_leases(breaker.claim.lock, fences, breaker.wakeup);
+        co_await breaker.store->break_leases(breaker.claim.lock, order, breaker.wakeup);
     co_return holders.size() == 1;
   }
 

@@ -98,6 +98,7 @@ class MemoryClaimant final : public Claimant {
     note_taker(state);
     if (claim().attached) co_return renewal_in(state);
     Consequences then;
+    keep_ttl(rules::ttl_to_set(state, claim()));
     const auto renewal =
         rules::renew(state, claim().token, claim().ttl, Moment::now(), service_, then);
     service_.carry_out(state, then);
@@ -171,16 +172,17 @@ asio::awaitable<void> MemoryStore::reach(Wakeup& wakeup) const {
   }
 }
 
-asio::awaitable<std::vector<Broken>> MemoryStore::break_leases(
-    const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
+asio::awaitable<std::vector<Broken>> MemoryStore::break_leases(const LockName& lock,
+                                                               const Break& order,
+                                                               Wakeup& wakeup) {
   co_await reach(wakeup);
   auto& state = service_.locks[lock];
   Consequences then;
   const auto now = Moment::now();
-  const rules::TakenBy self{::geteuid(), host_name(), false};
+  const rules::TakenBy self{::geteuid(), host_name(), false, order.by_force};
   std::vector<Broken> broken;
   for (const auto& holder :
-       rules::break_leases(state, fences, self, now, service_, then)) {
+       rules::break_leases(state, order.fences, self, now, service_, then)) {
     auto& added = broken.emplace_back();
     added.holder = rules::info_of(holder, now);
     name_user(added.holder.user);

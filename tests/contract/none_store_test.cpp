@@ -87,11 +87,11 @@ TEST_F(NoStore, no_run_deduplicates_another) {
 
 TEST_F(NoStore, has_nothing_to_break) {
   const auto fence = std::get<Grant>(ask()).fence;
-  const std::vector<Fence> fences{fence};
+  const Break order{{fence}};
   const LockName lock{"dlock", "job"};
   bool none = false;
   const auto look = [&]() -> asio::awaitable<Nothing> {
-    none = (co_await store_.break_leases(lock, fences, wakeup_)).empty();
+    none = (co_await store_.break_leases(lock, order, wakeup_)).empty();
     co_return Nothing{};
   };
 

@@ -40,6 +40,7 @@ Claim RandomSteps::random_claim(Session who, const rules::State& state) {
   }
   claim.ttl = milliseconds(dice_.pick(ttls));
   claim.attached = !(kind_.has_detached && dice_.one_in(3));
+  claim.keeps_ttl = kind_.has_force && dice_.one_in(2);
   claim.on_behalf_of = static_cast<pid_t>(1000 + who);
   const bool is_mutex = claim.mode == Mode::exclusive && claim.slots == 1;
   if (kind_.has_runs && is_mutex && claim.attached && dice_.one_in(2)) {
@@ -112,6 +113,7 @@ void RandomSteps::choose_look(Step& step, const rules::State& state) {
                           Act::remove_expired};
   step.act = dice_.pick(acts);
   if (step.act != Act::take_away) return;
+  step.by_force = kind_.has_force && dice_.one_in(2);
   step.fences.push_back(Fence{7});  // nobody has it
   for (const auto& holder : state.holders) {
     if (dice_.one_in(2)) step.fences.push_back(holder.fence);

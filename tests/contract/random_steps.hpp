@@ -28,6 +28,7 @@ struct Kind {
   bool has_runs;            // some use --dedupe or --min-hold
   bool has_detached;        // some are detached
   bool uses_queue_options;  // some use --replace, --supersede or --max-queue
+  bool has_force = false;   // some break by force; some renewals keep the ttl
 };
 
 // Numbers that are the same with every library, unlike those of std's distributions.

@@ -29,7 +29,9 @@ constexpr Kind kinds[] = {{"mutex", 1, false, false, false, false},
                           {"everything", 1, true, true, true, true},
                           {"runs_in_slots", 2, false, true, true, false},
                           {"queue_options", 1, false, false, true, true},
-                          {"queue_options_in_slots", 2, false, false, true, true}};
+                          {"queue_options_in_slots", 2, false, false, true, true},
+                          {"force", 1, true, true, true, true, true},
+                          {"force_in_slots", 2, false, true, true, false, true}};
 
 // This many histories share each round trip.
 constexpr unsigned at_once = 64;
@@ -190,6 +192,8 @@ const Kind& readers = kinds[2];
 const Kind& runs = kinds[3];
 const Kind& runs_in_slots = kinds[5];
 const Kind& queue_options = kinds[6];
+const Kind& everything = kinds[4];
+const Kind& force = kinds[8];
 
 // Bugs in the scripts, and the kinds of locks that show them.
 struct BugInScripts {
@@ -229,6 +233,13 @@ const BugInScripts bugs_in_scripts[] = {
     {mutex, {"leave_queue()\n  local h", "local h"}},
     {queue_options, {"not dedupes and not replacers\n", "not dedupes\n"}},
     {runs, {"not reclaimed and not dedupes and", "not reclaimed and"}},
+    {runs, {"note_run(h, 0, h.info, 'none')", "note_run(h, 0, h.info, 'failed')"}},
+    {everything, {"if not has_come_to_nothing(left_for) then return", "do return"}},
+    {force, {"if h.broken and not is_forced then", "if h.broken then"}},
+    {force, {"note_run(h, now, h.info, 'none')", "note_run(h, 0, h.info, 'none')"}},
+    {force, {"return forced_answer(own_fence) or taken", "return taken"}},
+    {force, {"if forced then ended =", "if not forced and false then ended ="}},
+    {force, {"if ARGV[3] == '1' and own", "if false and own"}},
 };
 
 using Spoiled = RulesSide::Spoiled;

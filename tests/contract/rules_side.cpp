@@ -115,6 +115,10 @@ std::string RulesSide::ask(const Claim& claim, Queue queue, Contender& contender
   }
   const auto party = party_of(contender);
   const auto answer = rules::ask(state_, {claim, party, queue}, now_, *this, then_);
+  // Also one that was answered, if it waits again.
+  if (find_waiter(state_, claim.token) != nullptr) {
+    place_ends_[claim.token] = now_.wall + place_lasts;
+  }
   for (const auto& holder : then_.broken) cause_.broken.push_back(holder.fence);
   cause_.taken_by = rules::replacing(party);
   if (const auto* grant = std::get_if<Grant>(&answer)) {
@@ -130,8 +134,8 @@ std::string RulesSide::ask(const Claim& claim, Queue queue, Contender& contender
 std::string RulesSide::release(const Step& step, Contender& contender) {
   const auto& token = contender.claim.token;
   if (step.end && !step.end->lost) {
-    if (const auto loss = loss_of(token)) {
-      return *loss == Loss::broken ? "broken" + text_of_taker(token) : "lost";
+    if (const auto loss = loss_of(contender)) {
+      return *loss == Loss::broken ? "broken" + text_of_taker(token, &contender) : "lost";
     }
   }
   cause_ = {token, step.end, {}, {}};
@@ -157,17 +161,20 @@ std::string RulesSide::release_lost(const Step& step, const Contender& contender
 std::string RulesSide::renew(const Contender& contender) {
   const auto& claim = contender.claim;
   if (!claim.attached) {
-    const auto renewal = rules::renew(state_, claim.token, claim.ttl, now_, *this, then_);
+    auto renewing = claim;
+    if (claim.keeps_ttl) renewing.ttl = other_ttl;
+    const auto ttl = rules::ttl_to_set(state_, renewing);
+    const auto renewal = rules::renew(state_, claim.token, ttl, now_, *this, then_);
     return renewal == Renewal::confirmed ? "renewed" : "lost";
   }
-  const auto loss = loss_of(claim.token);
+  const auto loss = loss_of(contender);
   if (loss && *loss != Loss::broken) return "lost";
   lease_ends_[contender.grant->fence] = now_.wall + claim.ttl;
-  return loss ? "broken" + text_of_taker(claim.token) : "renewed";
+  return loss ? "broken" + text_of_taker(claim.token, &contender) : "renewed";
 }
 
 std::string RulesSide::take_away(const Step& step) {
-  const rules::TakenBy breaker{0, "web9", false};
+  const rules::TakenBy breaker{0, "web9", false, step.by_force};
   cause_.taken_by = breaker;
   std::string answer;
   for (const auto& holder :
@@ -179,20 +186,22 @@ std::string RulesSide::take_away(const Step& step) {
 }
 
 // Who took the lock from this holder, if anybody did.
-std::string RulesSide::text_of_taker(const Token& token) const {
+std::string RulesSide::text_of_taker(const Token& token, const Contender* loser) const {
   for (const auto& holder : state_.holders) {
     if (holder.ended || holder.party.token != token || !holder.taken_by) continue;
     return text_of(rules::taker_of(*holder.taken_by));
   }
-  return "";
+  return loser == nullptr ? "" : text_of(rules::forced_by(state_, loser->grant->fence));
 }
 
 // Perhaps nobody has noticed yet that a lease has ended.
-std::optional<Loss> RulesSide::loss_of(const Token& token) const {
+std::optional<Loss> RulesSide::loss_of(const Contender& contender) const {
   auto state = state_;
   std::erase_if(state.holders,
                 [&](const Holder& holder) { return lease_is_over(holder, now_.wall); });
-  return rules::loss_of(state, token);
+  const auto loss = rules::loss_of(state, contender.claim.token);
+  const bool is_forced = rules::forced_by(state_, contender.grant->fence).has_value();
+  return loss && is_forced ? Loss::broken : loss;
 }
 
 std::size_t RulesSide::dead_before(std::size_t place) const {
@@ -284,10 +293,13 @@ void RulesSide::add_events(const State& before, Seen& seen) const {
   for (const auto& event :
        rules::events_between(before, state_, lock_name, cause_, now_)) {
     seen.events.push_back({event.kind, text_of(event), event.free, event.pid});
-    const bool tells =
-        event.kind == Event::Kind::broken &&
-        std::any_of(state_.holders.begin(), state_.holders.end(),
-                    [&](const Holder& h) { return h.fence == event.fence; });
+    // One that was removed by force is notified as well.
+    const bool is_forced = event.taken_by && event.taken_by->forced;
+    const auto& holders = is_forced ? before.holders : state_.holders;
+    const bool tells = event.kind == Event::Kind::broken &&
+                       std::any_of(holders.begin(), holders.end(), [&](const Holder& h) {
+                         return h.fence == event.fence && !h.ends_at;
+                       });
     if (tells) seen.orders.insert(event.fence);
   }
 }

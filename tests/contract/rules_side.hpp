@@ -69,8 +69,8 @@ class RulesSide final : public rules::Liveness {
   std::string take_away(const Step& step);
   std::string act(const Step& step, Contender& contender);
   std::string text_of_answer(const Answer& answer, const Token& token) const;
-  std::string text_of_taker(const Token& token) const;
-  std::optional<Loss> loss_of(const Token& token) const;
+  std::string text_of_taker(const Token& token, const Contender* loser = nullptr) const;
+  std::optional<Loss> loss_of(const Contender& contender) const;
   std::size_t dead_before(std::size_t place) const;
   void even_out(const rules::State& before, const Contender& self);
   std::vector<std::string> shown_state() const;

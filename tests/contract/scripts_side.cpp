@@ -56,7 +56,8 @@ std::string number(std::int64_t value) { return std::to_string(value); }
 std::string party_text(const Contender& contender) {
   return R"({"host":"web)" + std::to_string(contender.number) + R"(","pid":)" +
          number(static_cast<std::int64_t>(contender.number) + 1000) +
-         R"(,"user":"33","command":["./job"]})";
+         R"(,"user":"33","command":["./job"],"ttl_ms":)" +
+         number(contender.claim.ttl.count()) + "}";
 }
 
 // The elements of the reply of a script and the lines after it.
@@ -299,7 +300,8 @@ redis::Command ScriptsSide::command(const Step& step, const Contender& contender
     case Act::ask: return call(scripts_.ask, ask_args(step, contender));
     case Act::release: return call(scripts_.release, release_args(step, contender));
     case Act::take_away: {
-      std::vector<std::string> args{R"({"host":"web9","user":"0"})"};
+      std::vector<std::string> args{R"({"host":"web9","user":"0"})",
+                                    step.by_force ? "forced_by" : "broken_by"};
       for (const auto fence : step.fences) args.push_back(std::to_string(fence.number));
       return call(scripts_.take_away, args);
     }
@@ -310,7 +312,10 @@ redis::Command ScriptsSide::command(const Step& step, const Contender& contender
   }
   const auto token = text_of(claim.token);
   const auto ttl = number(claim.ttl.count());
-  if (!claim.attached) return call(scripts_.set_lease, {token, ttl});
+  if (!claim.attached) {
+    return call(scripts_.set_lease,
+                {token, claim.keeps_ttl ? "777" : ttl, claim.keeps_ttl ? "1" : "0"});
+  }
   const auto fence = std::to_string(contender.grant->fence.number);
   return call(scripts_.renew, {token, fence, ttl});
 }

@@ -58,10 +58,10 @@ held"
 
 @test "acquire and release by hand, fences, list and history use all servers together" {
   use_quorum_store 3
-  token=$(dlock acquire -w 20s --min-strength 1 job)
+  token=$(dlock acquire -w 20s --min-strength 1 -t 40s job)
   assert_equal "$(held_on job)" 3
   crash 2
-  dlock renew job --token "$token"
+  assert_between "$(dlock renew --json job --token "$token" | jq .expires_in_ms)" 35000 40000
   dlock release job --token "$token"
   dlock fence disk 7
   run dlock fence disk 6
@@ -235,6 +235,38 @@ has_granted() { [[ $(member "$1" EXISTS 'dlock:{job}') == 1 ]]; }  # <server>
   [[ ! -e $ran ]]
   assert_equal "$(held_on job)" 0
 }
+
+@test "a run that was lost in an outage does not count for --dedupe once the servers are back" {
+  use_quorum_store 3
+  hold job "${lease[@]}" --dedupe 1h --report "$report" 2> "$said"
+
+  freeze 1 2 3
+  assert_exits 76 "$holder"
+  go_on 1 2 3
+  eventually is_free job
+
+  run dlock run -w 20s --dedupe 1h job -- echo started
+  assert_equal "$status $output" '0 started'
+}
+
+@test "break --force frees the lock of a dead machine on the servers, and an alive holder learns it" {
+  use_quorum_store 3
+  crash 3
+  hold job --ttl 50s -w 20s
+  queue job --ttl 50s --report "$report" -- sleep 60
+  kill -KILL "$holder" "$command"
+
+  dlock break --force --yes job
+  eventually is_held_by "$waiter"
+  run dlock history job
+  assert_output_contains 'lost (broken by force by '
+
+  dlock break --force --yes job
+  assert_exits 76 "$waiter"
+  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost broken'
+}
+
+is_held_by() { [[ $(look job '.holders[0].pid') == "$1" ]]; }  # <pid>
 
 @test "a run without the lock, because it is too weak, is not lost" {
   use_quorum_store 3

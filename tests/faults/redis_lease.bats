@@ -54,6 +54,59 @@ assert_nothing_noticed() {
   assert_equal "$(jq -r .outcome "$report")" ran
 }
 
+# --- How a lost run is recorded ---
+
+@test "a run that was lost in an outage does not count for --dedupe once the server is back" {
+  hold_job "${short[@]}" --dedupe 1h
+  redis_freezes
+  assert_lost unconfirmed
+  redis_goes_on
+  eventually is_free job
+
+  run dlock run --dedupe 1h job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a lost run is recorded, and its lock released, if the server is back before the lease ends" {
+  use_relay
+  hold_job --ttl 10s --store-timeout 300ms --kill-after 2s
+  network drop
+  EVENTUALLY_MS=20000 eventually grep -q 'cannot release the lock' "$said"
+
+  network forward
+
+  assert_lost unconfirmed
+  is_free job
+  assert_equal "$(look job '"\(.last_run.outcome) \(.last_run.reason)"')" 'lost unconfirmed'
+}
+
+@test "a lost run that leaves its lease is recorded as well" {
+  use_relay
+  hold_job "${short[@]}" --lock-delay 1m
+  network drop
+  eventually grep -q 'not releasing the lock' "$said"
+
+  network forward
+
+  assert_lost unconfirmed
+  assert_equal "$(look job '"\(.last_run.outcome) \(.last_run.reason)"')" 'lost unconfirmed'
+  is_held job
+}
+
+@test "a signal ends the attempts to record a lost run" {
+  use_relay
+  hold_job --ttl 20s --store-timeout 5s --kill-after 200ms --lock-delay 1h
+  network drop
+  EVENTUALLY_MS=30000 eventually grep -q 'not releasing the lock' "$said"
+  begin=$(now_ms)
+
+  kill -TERM "$holder"
+
+  assert_lost unconfirmed
+  assert_between $(($(now_ms) - begin)) 0 4000
+}
+
 # --- The server falls silent ---
 
 @test "when the server falls silent, the command is gone before the lease ends" {

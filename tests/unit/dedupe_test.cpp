@@ -16,6 +16,7 @@ RunInfo run_with(std::uint64_t fence, std::optional<int> exit_code) {
   RunInfo run;
   run.fence.number = fence;
   run.started = now;
+  run.ended = now;
   run.exit_code = exit_code;
   return run;
 }
@@ -116,6 +117,26 @@ TEST(PastRuns, a_command_that_was_not_started_does_not_replace_a_run) {
   PastRuns past;
   past.note(run_with(1, 0));
   past.note(run_with(2, 126));
+
+  EXPECT_EQ(past.counting_for({hours(1), false}, now)->fence.number, 1u);
+}
+
+TEST(PastRuns, a_run_without_an_end_does_not_count_and_does_not_replace_a_run) {
+  PastRuns past;
+  auto vanished = run_with(3, std::nullopt);
+  vanished.ended.reset();
+  past.note(run_with(1, 0));
+  past.note(run_with(2, 3));
+  past.note(vanished);
+
+  EXPECT_EQ(past.counting_for({hours(1), false}, now)->fence.number, 2u);
+}
+
+TEST(PastRuns, the_last_success_counts_if_an_earlier_version_recorded_no_end) {
+  PastRuns past;
+  past.note(run_with(1, 0));
+  past.last = run_with(2, std::nullopt);
+  past.last->ended.reset();
 
   EXPECT_EQ(past.counting_for({hours(1), false}, now)->fence.number, 1u);
 }

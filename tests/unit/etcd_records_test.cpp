@@ -158,7 +158,7 @@ TEST(EtcdRuns, a_past_run_reads_back_as_written) {
 }
 
 TEST(EtcdRuns, the_taker_of_a_lock_reads_back_as_written) {
-  const Taker taker{"ann", "host", true};
+  const Taker taker{"ann", "host", true, true};
   const auto runs = runs_from({pair_of(taken_key(job, "1f"), taken_text(taker), 12),
                                pair_of(taken_key(job, "2f"), "not JSON", 13)},
                               runs_prefix(job));

@@ -136,6 +136,18 @@ TEST(HistoryOfHolders, a_holder_is_a_run_in_progress) {
   EXPECT_FALSE(run->ended);
 }
 
+TEST(History, who_freed_a_lock_by_force_is_read_from_the_reason) {
+  RunInfo run;
+  run.reason = forced_reason({"eve@corp", "web9", false, true});
+
+  EXPECT_EQ(run.reason, "broken by force by eve@corp@web9");
+  EXPECT_EQ(forced_by(run), (Taker{"eve@corp", "web9", false, true}));
+  for (const auto* reason : {"", "broken", "broken by force by"}) {
+    run.reason = reason;
+    EXPECT_FALSE(forced_by(run)) << reason;
+  }
+}
+
 TEST(HistoryOfHolders, a_detached_holder_is_a_lease_by_hand_in_progress) {
   auto detached = some_holder();
   detached.attached = false;

@@ -55,13 +55,14 @@ TEST(HistoryText, has_a_heading_and_a_line_for_each_run) {
   auto late = run_with(124, 10s);
   late.outcome = "timeout";
 
-  EXPECT_EQ(text_of({running(), run_with(0, 2000ms), killed, late, vanished()}, pipe),
-            "STARTED               AGO   TOOK   HOST           OUTCOME\n"
-            "2023-11-14T21:13:20Z  1h0m  3m12s  web1           running\n"
-            "2023-11-14T21:13:20Z  1h0m  2.0s   web1           exit 0\n"
-            "2023-11-14T21:13:20Z  1h0m  1.5s   a-longer-name  ended by SIGKILL\n"
-            "2023-11-14T21:13:20Z  1h0m  10s    web1           timeout, exit 124\n"
-            "2023-11-14T21:13:20Z  1h0m  -      web1           vanished\n");
+  EXPECT_EQ(
+      text_of({running(), run_with(0, 2000ms), killed, late, vanished()}, pipe),
+      "STARTED               AGO   TOOK   HOST           OUTCOME\n"
+      "2023-11-14T21:13:20Z  1h0m  3m12s  web1           running\n"
+      "2023-11-14T21:13:20Z  1h0m  2.0s   web1           exit 0\n"
+      "2023-11-14T21:13:20Z  1h0m  1.5s   a-longer-name  ended by SIGKILL\n"
+      "2023-11-14T21:13:20Z  1h0m  10s    web1           timeout, exit 124\n"
+      "2023-11-14T21:13:20Z  1h0m  -      web1           vanished (does not count)\n");
 }
 
 TEST(HistoryText, has_bars_that_compare_durations_on_a_terminal) {
@@ -145,7 +146,8 @@ TEST(HistoryText, color_distinguishes_failures_successes_and_runs_in_progress) {
   EXPECT_NE(text.find("\x1b[33mrunning\x1b[0m\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\x1b[32mexit 0\x1b[0m\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\x1b[31mexit 3\x1b[0m\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("\x1b[31mvanished\x1b[0m\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\x1b[31mvanished (does not count)\x1b[0m\n"), std::string::npos)
+      << text;
 }
 
 TEST(HistoryText, color_does_not_count_as_width) {

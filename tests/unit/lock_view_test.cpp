@@ -386,7 +386,7 @@ TEST(LockText, a_last_run_that_vanished_says_so) {
   lock.last_run->exit_code.reset();
   lock.last_run->ended.reset();
 
-  EXPECT_NE(status_text(lock, store, false).find("last run: vanished, "),
+  EXPECT_NE(status_text(lock, store, false).find("last run: vanished (does not count), "),
             std::string::npos);
 }
 
@@ -496,8 +496,9 @@ TEST(RunText, describes_a_vanished_run) {
   run.host = "web\x1b[2J";
   run.outcome = "vanished";
 
-  EXPECT_EQ(described(run),
-            "it ran on web\\x1b[2J at 2020-09-13T12:26:40.000Z: vanished");
+  EXPECT_EQ(
+      described(run),
+      "it ran on web\\x1b[2J at 2020-09-13T12:26:40.000Z: vanished (does not count)");
 }
 
 }  // namespace

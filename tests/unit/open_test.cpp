@@ -275,9 +275,9 @@ class BareStore final : public Store {
     return store_.claimant(claim);
   }
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
-                                                    const std::vector<Fence>& fences,
+                                                    const Break& order,
                                                     Wakeup& wakeup) override {
-    return store_.break_leases(lock, fences, wakeup);
+    return store_.break_leases(lock, order, wakeup);
   }
   LockInspector& inspector() override { return store_.inspector(); }
 

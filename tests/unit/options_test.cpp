@@ -661,11 +661,11 @@ TEST(AcquireOptions, the_form_on_the_command_line_overrides_that_in_a_file) {
       Form::json);
 }
 
-TEST(LeaseOptions, have_a_token_and_a_ttl_of_30_seconds) {
+TEST(LeaseOptions, have_a_token_and_no_ttl_of_their_own) {
   const auto options = lease_options(with({}, "token", some_token), "job");
 
   EXPECT_EQ(text_of(options.token), some_token);
-  EXPECT_EQ(options.ttl, seconds(30));
+  EXPECT_FALSE(options.ttl);
 }
 
 TEST(LeaseOptions, without_a_token_are_refused) {

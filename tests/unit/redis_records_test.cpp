@@ -247,6 +247,24 @@ TEST(RedisRecords, a_run_without_an_end_has_vanished) {
   EXPECT_FALSE(run->ended);
 }
 
+TEST(RedisRecords, a_run_whose_lock_was_freed_by_force_is_lost) {
+  const std::string by = R"("forced_by":{"host":"web9","user":"ro\"ot"})";
+
+  auto run =
+      run_from("42 1000000 3000000 {\"host\":\"web1\",\"user\":\"eve\"," + by + "}");
+
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->outcome, "lost");
+  EXPECT_EQ(run->reason, "broken by force by ro\"ot@web9");
+  EXPECT_EQ(run->host, "web1");
+  EXPECT_EQ(run->duration, std::chrono::seconds(2));
+  run = run_from("42 1000000 3000000 {\"outcome\":\"lost\",\"reason\":\"unconfirmed\"," +
+                 by + ",\"exit_code\":76}");
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->exit_code, 76);
+  EXPECT_EQ(run->reason, "broken by force by ro\"ot@web9");
+}
+
 TEST(RedisRecords, the_end_of_a_run_is_read_as_it_was_written) {
   RunEnd end;
   end.signal = "TERM";

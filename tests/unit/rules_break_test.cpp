@@ -11,6 +11,7 @@ namespace dlock::rules {
 namespace {
 
 using std::chrono::hours;
+using std::chrono::seconds;
 using Sessions = std::vector<Session>;
 
 RunEnd success() {
@@ -60,6 +61,43 @@ TEST_F(BreakRules, a_holder_learns_who_was_the_first_to_break_its_lease) {
 
   ASSERT_TRUE(state.holders[0].taken_by);
   EXPECT_EQ(taker_of(*state.holders[0].taken_by), (Taker{"1000", "web2", false}));
+}
+
+TEST_F(BreakRules, by_force_a_holder_is_removed_and_its_run_recorded_as_lost) {
+  const auto fence = granted(exclusive(1));
+  ask(exclusive(2), Queue::join);
+  then = {};
+  now.boot += seconds(7);
+  now.wall += seconds(7);
+
+  rules::break_leases(state, {fence}, {0, "web3", false, true}, now, liveness, then);
+
+  EXPECT_TRUE(state.holders.empty());
+  EXPECT_EQ(then.wake, (Sessions{2}));
+  ASSERT_EQ(then.vanished.size(), 1u);
+  const auto& run = then.vanished[0];
+  EXPECT_EQ(run.fence, fence);
+  EXPECT_EQ(run.outcome, "lost");
+  EXPECT_EQ(run.reason, "broken by force by 0@web3");
+  EXPECT_EQ(run.duration, seconds(7));
+  EXPECT_FALSE(state.past.last);
+}
+
+TEST_F(BreakRules, the_end_of_a_run_whose_lock_was_freed_by_force_keeps_that_reason) {
+  const auto fence = granted(exclusive(1));
+  const auto holder = state.holders[0];
+  rules::break_leases(state, {fence}, {0, "web3", false, true}, now, liveness, then);
+  record_past_run(state, then.vanished.at(0));
+  EXPECT_TRUE(forced_by(state, fence));
+  RunEnd end;
+  end.exit_code = 76;
+  end.outcome = "lost";
+  end.lost = Loss::unconfirmed;
+
+  record_loss(state, holder, end, now);
+
+  EXPECT_EQ(state.last_run->exit_code, 76);
+  EXPECT_EQ(state.last_run->reason, "broken by force by 0@web3");
 }
 
 TEST_F(BreakRules, a_holder_with_another_fence_is_not_marked) {

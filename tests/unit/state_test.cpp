@@ -381,6 +381,17 @@ TEST(State, its_counts_are_read_as_they_were_written) {
   }
 }
 
+TEST(State, the_ttl_of_a_detached_lease_is_read_as_it_was_written) {
+  auto state = rich_state();
+  state.holders.at(1).ttl = std::chrono::seconds(120);
+
+  const auto read = decoded(encoded(state));
+
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->holders.at(0).ttl, rules::usual_ttl);
+  EXPECT_EQ(read->holders.at(1).ttl, std::chrono::seconds(120));
+}
+
 TEST(State, values_out_of_range_are_refused) {
   const auto is_refused = [](const std::function<void(State&)>& change) {
     auto state = rich_state();

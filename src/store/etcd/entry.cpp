@@ -61,6 +61,7 @@ bool fill(Entry& entry, const Json& json) {
       static_cast<std::uint64_t>(count_at(json, "fence").value_or(0));
   entry.since = WallTime(*since);
   entry.ttl = count_at(json, "ttl").value_or(0);
+  entry.acquired_ttl = count_at(json, "acquired_ttl").value_or(0);
   entry.attached = !flag_at(json, "detached");
   entry.for_pid = flag_at(json, "for_pid");
   entry.supersedes = flag_at(json, "supersedes");
@@ -122,6 +123,7 @@ std::string text_of(const Entry& entry) {
   }
   json.add_number("since", entry.since.count());
   json.add_number("ttl", entry.ttl);
+  if (entry.acquired_ttl != 0) json.add_number("acquired_ttl", entry.acquired_ttl);
   if (!entry.attached) json.add_flag("detached", true);
   if (entry.for_pid) json.add_flag("for_pid", true);
   if (entry.supersedes) json.add_flag("supersedes", true);

@@ -33,9 +33,10 @@ struct Entry {
   Mode mode = Mode::exclusive;
   unsigned slots = 1;
   unsigned slot = 0;
-  Fence set_up_again;    // the fence of a reclaimed lease; otherwise 0
-  WallTime since{};      // when it began to wait or hold
-  std::int64_t ttl = 0;  // of its lease, in seconds
+  Fence set_up_again;             // the fence of a reclaimed lease; otherwise 0
+  WallTime since{};               // when it began to wait or hold
+  std::int64_t ttl = 0;           // of its lease, in seconds
+  std::int64_t acquired_ttl = 0;  // if a renewal has set another one
   bool attached = true;
   bool for_pid = false;
   bool supersedes = false;

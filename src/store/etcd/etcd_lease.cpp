@@ -149,6 +149,10 @@ asio::awaitable<Renewal> EtcdClaimant::renew_detached(CallContext& call) {
   co_await look(call);
   adopt(call.snapshot);
   std::optional<Entry> entry;
+  if (own_ && claim().keeps_ttl) {
+    const auto ttl = own_->acquired_ttl != 0 ? own_->acquired_ttl : own_->ttl;
+    if (ttl > 0) keep_ttl(std::chrono::seconds(ttl));
+  }
   if (own_ && own_->standing == Standing::holds && !own_->attached) {
     if (own_->ttl == seconds_for(claim())) {
       entry = co_await extend(call.until, call.wakeup);
@@ -181,6 +185,7 @@ asio::awaitable<std::optional<Entry>> EtcdClaimant::move_to_new_lease(const Entr
                                                                       CallContext& call) {
   auto moved = entry;
   moved.ttl = seconds_for(claim());
+  if (moved.ttl != entry.ttl && entry.acquired_ttl == 0) moved.acquired_ttl = entry.ttl;
   const auto fresh = co_await attach_to_new_lease(moved, call);
   auto step = rewrite(step_context(), moved);
   const auto result = co_await write(std::move(step), call);
@@ -211,11 +216,14 @@ std::optional<Entry> EtcdClaimant::entry_on(std::int64_t lease, const TxnResult&
 }
 
 asio::awaitable<Renewal> EtcdClaimant::found_lost(CallContext& call) {
-  if (claim().reclaim && claim().attached && own_) {
-    const bool is_back = co_await set_up_again(call);
+  co_await look(call);
+  if (own_ && claim().attached) {
+    if (const auto taker = forced_by(call.snapshot.runs, own_->fence())) {
+      taken_by_ = taker;
+      co_return Renewal::broken;
+    }
+    const bool is_back = claim().reclaim && co_await set_up_again(call);
     if (is_back) co_return Renewal::reclaimed;
-  } else {
-    co_await look(call);
   }
   co_return is_taken_over(call.snapshot, id()) ? Renewal::taken_over : Renewal::gone;
 }

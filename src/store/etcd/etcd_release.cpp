@@ -19,7 +19,9 @@ constexpr std::int64_t few_runs = 33;
 
 bool has_ended(const LockSnapshot& snapshot, Fence fence) {
   return std::any_of(snapshot.runs.past.begin(), snapshot.runs.past.end(),
-                     [&](const PastRun& run) { return run.info.fence == fence; });
+                     [&](const PastRun& run) {
+                       return run.info.fence == fence && !forced_by(run.info);
+                     });
 }
 
 }  // namespace
@@ -31,17 +33,9 @@ asio::awaitable<Release> EtcdClaimant::release(const std::optional<RunEnd>& end,
   final_answer_.reset();
   // Another client may have obtained the detached lease.
   if (!own_ && lease_ == 0 && claim().attached) co_return Release::not_ours;
-  if (!end || !end->leaves_lease) co_return co_await give_back(end, wakeup);
-  // The lease stays, whether or not the cluster learns how the run ended.
-  try {
-    const auto answer = co_await give_back(end, wakeup);
-    co_return answer == Release::released ? Release::left : answer;
-  } catch (const Failure&) {
-    own_.reset();
-    forget_lease();
-    ++times_;
-    co_return Release::left;
-  }
+  const auto answer = co_await give_back(end, wakeup);
+  const bool is_left = end && end->leaves_lease && answer == Release::released;
+  co_return is_left ? Release::left : answer;
 }
 
 asio::awaitable<Release> EtcdClaimant::give_back(const std::optional<RunEnd>& end,
@@ -159,6 +153,7 @@ asio::awaitable<Release> EtcdClaimant::end_without(const std::optional<RunEnd>& 
     const auto renewal = co_await found_lost(call);
     if (renewal == Renewal::taken_over) co_return Release::taken_over;
     if (renewal == Renewal::gone) co_return Release::gone;
+    if (renewal == Renewal::broken) co_return Release::broken;
     // The lock was not granted to another claim meanwhile.
     Ending ending;
     ending.end = end;
@@ -166,7 +161,7 @@ asio::awaitable<Release> EtcdClaimant::end_without(const std::optional<RunEnd>& 
     const auto result = co_await write(std::move(request), call);
     co_return result.succeeded ? Release::released : Release::gone;
   }
-  auto request = record_lost(step_context(), *own_, *end);
+  auto request = record_lost(step_context(), call.snapshot.runs, *own_, *end);
   co_await write(std::move(request), call);
   co_return Release::not_ours;
 }

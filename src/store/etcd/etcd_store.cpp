@@ -11,15 +11,24 @@
 namespace dlock::etcd {
 namespace {
 
-// The holders with these fences; on request only those that are not yet marked as broken.
 std::vector<Entry> holders_with(const LockSnapshot& snapshot,
-                                const std::vector<Fence>& fences, bool is_news) {
+                                const std::vector<Fence>& fences) {
   std::vector<Entry> found;
   for (const auto& entry : snapshot.entries) {
     if (!is_holder(snapshot, entry)) continue;
     if (std::find(fences.begin(), fences.end(), entry.fence()) == fences.end()) continue;
-    if (!is_news || entry.standing != Standing::broken) found.push_back(entry);
+    found.push_back(entry);
   }
+  return found;
+}
+
+// Those that are left to take the lock from; as many as fit into one transaction.
+std::vector<Entry> losers(const LockSnapshot& snapshot, const Break& order) {
+  auto found = holders_with(snapshot, order.fences);
+  std::erase_if(found, [&](const Entry& entry) {
+    return !order.by_force && entry.standing == Standing::broken;
+  });
+  if (found.size() > most_in_one_step) found.resize(most_in_one_step);
   return found;
 }
 
@@ -35,19 +44,21 @@ std::unique_ptr<Claimant> EtcdStore::claimant(const Claim& claim) {
   return std::make_unique<EtcdClaimant>(*calls_, claim);
 }
 
-asio::awaitable<std::vector<Broken>> EtcdStore::break_leases(
-    const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
+asio::awaitable<std::vector<Broken>> EtcdStore::break_leases(const LockName& lock,
+                                                             const Break& order,
+                                                             Wakeup& wakeup) {
   const auto until = calls_->budget_end();
   DayLease day_lease(*calls_, lock.name_space);
   auto request = look_at(lock);
   auto result = co_await calls_->txn(std::move(request), Repeat::freely, until, wakeup);
   auto snapshot = snapshot_from(lock, result);
-  const auto as_they_were = holders_with(snapshot, fences, false);
-  for (auto news = holders_with(snapshot, fences, true); !news.empty();
-       news = holders_with(snapshot, fences, true)) {
-    if (news.size() > most_in_one_step) news.resize(most_in_one_step);
+  const auto as_they_were = holders_with(snapshot, order.fences);
+  auto self = taker(false);
+  self.forced = order.by_force;
+  for (auto left = losers(snapshot, order); !left.empty();
+       left = losers(snapshot, order)) {
     const StepContext step_context{lock, wall_now(), day_lease.id()};
-    request = take_away(step_context, news, taker(false));
+    request = take_away(step_context, left, self);
     result = co_await calls_->txn(std::move(request), Repeat::freely, until, wakeup);
     if (result.lease_gone) {
       co_await day_lease.set_up(until, wakeup);

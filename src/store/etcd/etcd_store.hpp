@@ -22,7 +22,7 @@ class EtcdStore final : public Store {
   bool leases_expire() const override { return true; }
   std::unique_ptr<Claimant> claimant(const Claim& claim) override;
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
-                                                    const std::vector<Fence>& fences,
+                                                    const Break& order,
                                                     Wakeup& wakeup) override;
   LockInspector& inspector() override { return inspector_; }
   FenceRegisters* registers() override { return &registers_; }

@@ -9,13 +9,12 @@ namespace {
 
 bool counts_when_ended(const PastRun& run, const Dedupe& dedupe) {
   if (dedupe.joins) return run.is_shared;
-  if (!run.info.counts || !run.info.reason.empty()) return false;
+  if (!run.info.counts || !run.info.reason.empty() || !run.info.ended) return false;
   const auto verdict = verdict_on(run.info.exit_code);
   const bool is_good =
       dedupe.retry_failed ? verdict == Verdict::succeeded : verdict != Verdict::no_run;
   // The time of its end counts: a waiter at that moment leaves and does not come back.
-  return is_good && is_recent(run.info.started, dedupe.window,
-                              run.info.ended.value_or(run.info.started));
+  return is_good && is_recent(run.info.started, dedupe.window, *run.info.ended);
 }
 
 }  // namespace

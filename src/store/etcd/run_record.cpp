@@ -80,7 +80,8 @@ std::optional<Superseded> told_from(const KeyValue& pair) {
 std::optional<Taker> taken_from(const KeyValue& pair) {
   const auto json = Json::parse(pair.value, nullptr, false);
   if (!json.is_object()) return std::nullopt;
-  return Taker{text_at(json, "user"), text_at(json, "host"), flag_at(json, "replaced")};
+  return Taker{text_at(json, "user"), text_at(json, "host"), flag_at(json, "replaced"),
+               flag_at(json, "forced")};
 }
 
 // The text after `part`, if `text` begins with it.
@@ -159,6 +160,7 @@ std::string taken_text(const Taker& taker) {
   json.add_text("user", taker.user);
   json.add_text("host", taker.host);
   if (taker.replaces) json.add_flag("replaced", true);
+  if (taker.forced) json.add_flag("forced", true);
   return json.finished();
 }
 
@@ -182,6 +184,20 @@ RunInfo ended_run(const Entry& holder, const RunEnd& end, WallTime now) {
   run.outcome = end.outcome;
   if (end.lost) run.reason = loss_name(*end.lost);
   return run;
+}
+
+RunInfo forced_run(const Entry& holder, const Taker& taker, WallTime now) {
+  auto run = ended_by_hand(holder, now);
+  run.outcome = lost_run;
+  run.reason = forced_reason(taker);
+  return run;
+}
+
+std::optional<Taker> forced_by(const Runs& runs, Fence fence) {
+  for (const auto& past : runs.past) {
+    if (past.info.fence == fence) return dlock::forced_by(past.info);
+  }
+  return std::nullopt;
 }
 
 RunInfo ended_by_hand(const Entry& holder, WallTime ended) {

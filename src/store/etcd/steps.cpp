@@ -89,7 +89,7 @@ void add_past_run(std::vector<Operation>& operations, const StepContext& step_co
 void add_loser(TxnRequest& txn, const StepContext& step_context, const Entry& holder,
                const Taker& taker) {
   txn.conditions.push_back(is_as_it_was(step_context, holder));
-  if (is_told_of_loss(holder)) {
+  if (is_told_of_loss(holder) && !taker.forced) {
     auto told = holder;
     told.standing = Standing::broken;
     told.taken_by = taker;
@@ -103,7 +103,9 @@ void add_loser(TxnRequest& txn, const StepContext& step_context, const Entry& ho
                             holder.lease != 0 ? holder.lease : step_context.day_lease));
   if (holder.foreign || holder.standing == Standing::ended) return;
   txn.then.emplace_back(deletion(now_key(step_context.lock, holder.id)));
-  add_past_run(txn.then, step_context, holder, ended_by_hand(holder, step_context.now),
+  add_past_run(txn.then, step_context, holder,
+               holder.attached ? forced_run(holder, taker, step_context.now)
+                               : ended_by_hand(holder, step_context.now),
                false);
 }
 
@@ -302,11 +304,13 @@ std::int64_t runs_kept_after(const TxnResult& given_back) {
   return range_at(given_back, given_back.results.size() - 1).count;
 }
 
-TxnRequest record_lost(const StepContext& step_context, const Entry& own,
-                       const RunEnd& end) {
+TxnRequest record_lost(const StepContext& step_context, const Runs& known,
+                       const Entry& own, const RunEnd& end) {
   TxnRequest txn;
+  auto run = ended_run(own, end, step_context.now);
+  for (const auto& past : known.past) keep_forced_reason(past.info, run);
   txn.then.emplace_back(deletion(now_key(step_context.lock, own.id)));
-  add_past_run(txn.then, step_context, own, ended_run(own, end, step_context.now), false);
+  add_past_run(txn.then, step_context, own, run, false);
   return txn;
 }
 

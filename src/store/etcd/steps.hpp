@@ -60,8 +60,9 @@ TxnRequest enter(const StepContext& step_context, const LockSnapshot& snapshot,
 TxnRequest join(const StepContext& step_context, const LockSnapshot& snapshot,
                 const Claim& claim, const Entry& own, const Decision& decision);
 
-// Takes the lock from its holders; those that can be notified learn `taker`. The last two
-// results are always the lock.
+// Takes the lock from its holders; those that can be notified learn `taker`, unless it
+// acts by force: then none of them holds the lock any longer. The last two results are
+// always the lock.
 TxnRequest take_away(const StepContext& step_context, const std::vector<Entry>& holders,
                      const Taker& taker);
 
@@ -83,9 +84,9 @@ TxnRequest give_back(const StepContext& step_context, const Entry& own,
 // The number of recorded runs of the lock, from the result of give_back().
 std::int64_t runs_kept_after(const TxnResult& given_back);
 
-// Records the end of a run whose lease had vanished.
-TxnRequest record_lost(const StepContext& step_context, const Entry& own,
-                       const RunEnd& end);
+// Records the end of a run whose lease had vanished, or was freed by force.
+TxnRequest record_lost(const StepContext& step_context, const Runs& known,
+                       const Entry& own, const RunEnd& end);
 
 // Deletes these keys.
 TxnRequest forget(const std::vector<std::string>& keys);

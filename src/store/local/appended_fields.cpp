@@ -58,4 +58,21 @@ bool take_in(const AppendedFields& later, State& state) {
          set(later.replacing, &Waiter::replaces);
 }
 
+std::vector<LeaseTtl> lease_ttls_of(const State& state) {
+  std::vector<LeaseTtl> ttls;
+  for (std::uint32_t i = 0; i < state.holders.size(); ++i) {
+    const auto ttl = state.holders[i].ttl;
+    if (ttl != rules::usual_ttl) ttls.push_back({i, ttl});
+  }
+  return ttls;
+}
+
+bool take_in(const std::vector<LeaseTtl>& ttls, State& state) {
+  return std::all_of(ttls.begin(), ttls.end(), [&](const LeaseTtl& one) {
+    const bool is_there = one.index < state.holders.size();
+    if (is_there) state.holders[one.index].ttl = one.ttl;
+    return is_there;
+  });
+}
+
 }  // namespace dlock::local

@@ -32,6 +32,16 @@ struct AppendedFields {
   }
 };
 
+// The ttls of detached leases, if not the usual one. They follow Counts, which are then
+// written even if they are zero.
+struct LeaseTtl {
+  std::uint32_t index = 0;  // of the holder
+  milliseconds ttl{};
+};
+
+std::vector<LeaseTtl> lease_ttls_of(const State& state);
+bool take_in(const std::vector<LeaseTtl>& ttls, State& state);
+
 // Follows AppendedFields, which are then written even if empty.
 struct Counts {
   std::uint64_t refused = 0;

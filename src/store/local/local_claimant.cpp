@@ -291,6 +291,7 @@ asio::awaitable<Renewal> LocalClaimant::renew_once(Wakeup& wakeup) {
   Consequences consequences;
   {
     auto change = co_await files_.begin_change(claim().lock, wakeup);
+    keep_ttl(rules::ttl_to_set(change.state, claim()));
     outcome = rules::renew(change.state, claim().token, claim().ttl, Moment::now(),
                            files_.sessions(), consequences);
     files_.commit(change, claim().lock);

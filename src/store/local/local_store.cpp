@@ -26,10 +26,11 @@ std::unique_ptr<Claimant> LocalStore::claimant(const Claim& claim) {
   return std::make_unique<LocalClaimant>(files_, claim);
 }
 
-asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
-    const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
+asio::awaitable<std::vector<Broken>> LocalStore::break_leases(const LockName& lock,
+                                                              const Break& order,
+                                                              Wakeup& wakeup) {
   return files_.repeated(
-      wakeup, [this, lock, fences, &wakeup]() -> asio::awaitable<std::vector<Broken>> {
+      wakeup, [this, lock, fences = order.fences, &wakeup]() -> asio::awaitable<std::vector<Broken>> {
         if (!files_.open_to_look() || !files_.has_folder())
           co_return std::vector<Broken>{};
         files_.open_sessions_to_lock();

@@ -151,6 +151,8 @@ void each_field(T& value, Visit&& visit) {
     visit(value.index), visit(value.taken_by);
   } else if constexpr (std::is_same_v<Plain, AppendedFields>) {
     visit(value.superseding), visit(value.replacing), visit(value.superseded);
+  } else if constexpr (std::is_same_v<Plain, LeaseTtl>) {
+    visit(value.index), visit(value.ttl);
   } else if constexpr (std::is_same_v<Plain, Counts>) {
     visit(value.refused), visit(value.superseded);
   } else if constexpr (std::is_same_v<Plain, Callers::Caller>) {
@@ -218,7 +220,7 @@ bool is_sound(const Holder& holder) {
          holder.command_before >= 0 && holder.slot < most_slots &&
          is_sound(holder.fence) && is_sound(holder.since) &&
          is_sound(holder.granted_at) && is_sound(holder.ends_at) &&
-         is_sound(holder.min_hold);
+         is_sound(holder.min_hold) && is_sound(holder.ttl);
 }
 
 bool is_sound(const Waiter& waiter) {
@@ -246,12 +248,15 @@ std::string encoded(const State& state) {
   const auto later = appended_fields_of(state);
   const Counts counts{state.refused, state.superseded};
   const auto callers = callers_of(state);
-  const bool has_counts = !counts.is_empty() || !callers.of_waiters.empty();
+  const auto ttls = lease_ttls_of(state);
+  const bool has_callers = !callers.of_waiters.empty() || !ttls.empty();
+  const bool has_counts = !counts.is_empty() || has_callers;
   const bool has_more = !later.taken_from.empty() || has_counts;
   if (!later.is_empty() || has_more) writer(later);
   if (has_more) writer(later.taken_from);
   if (has_counts) writer(counts);
-  if (!callers.of_waiters.empty()) writer(callers);
+  if (has_callers) writer(callers);
+  if (!ttls.empty()) writer(ttls);
   return std::move(writer.bytes);
 }
 
@@ -291,6 +296,11 @@ std::optional<State> decoded(std::string_view bytes) {
       Callers callers;
       reader(callers);
       if (!take_in(callers, state)) return std::nullopt;
+    }
+    if (!reader.at_end()) {
+      std::vector<LeaseTtl> ttls;
+      reader(ttls);
+      if (!take_in(ttls, state)) return std::nullopt;
     }
     if (!reader.at_end() || !is_sound(state)) return std::nullopt;
     return state;

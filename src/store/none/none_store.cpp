@@ -50,8 +50,7 @@ asio::awaitable<Storing> NoneStore::put(const Claim&, const std::string&, Lifeti
 asio::awaitable<void> NoneStore::forget(const LockName&, Wakeup&) { co_return; }
 
 asio::awaitable<std::vector<Broken>> NoneStore::break_leases(const LockName&,
-                                                             const std::vector<Fence>&,
-                                                             Wakeup&) {
+                                                             const Break&, Wakeup&) {
   co_return std::vector<Broken>{};
 }
 

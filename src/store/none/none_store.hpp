@@ -17,7 +17,7 @@ class NoneStore final : public Store,
   bool leases_expire() const override { return false; }
   std::unique_ptr<Claimant> claimant(const Claim& claim) override;
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
-                                                    const std::vector<Fence>& fences,
+                                                    const Break& order,
                                                     Wakeup& wakeup) override;
   LockInspector& inspector() override { return *this; }
   ValueStore* values() override { return this; }

@@ -46,6 +46,9 @@ std::optional<Grant> grant_of(const std::string& fence_text, std::int64_t slot,
   return grant;
 }
 
+// No server keeps a key for longer.
+constexpr milliseconds longest_ttl{std::int64_t{1} << 53};
+
 // The element popped from a waiter's list; nothing if the reply is not one.
 const std::string* popped_text(const Reply& popped) {
   if (popped.kind != Kind::array || popped.elements.size() != 2) return nullptr;
@@ -148,8 +151,14 @@ std::optional<AskReply> ask_reply_from(const Reply& reply, const Claim& claim,
   return std::nullopt;
 }
 
+std::optional<milliseconds> renewed_ttl_from(const Reply& reply) {
+  if (!is_answer(reply, "renewed", {Kind::integer})) return std::nullopt;
+  const milliseconds ttl(reply.elements[1].integer);
+  return ttl.count() > 0 && ttl <= longest_ttl ? std::optional(ttl) : std::nullopt;
+}
+
 std::optional<Renewal> renewal_from(const Reply& reply) {
-  if (says(reply, "renewed")) return Renewal::confirmed;
+  if (says(reply, "renewed") || renewed_ttl_from(reply)) return Renewal::confirmed;
   if (is_broken(reply)) return Renewal::broken;
   if (says(reply, "reclaimed")) return Renewal::reclaimed;
   if (says(reply, "taken over")) return Renewal::taken_over;

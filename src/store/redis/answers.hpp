@@ -35,6 +35,8 @@ std::optional<AskReply> ask_reply_from(const Reply& reply, const Claim& claim,
 // The same for renew.lua, reclaim.lua or set_lease.lua, for release.lua, and for
 // admit_fence.lua.
 std::optional<Renewal> renewal_from(const Reply& reply);
+// The ttl that set_lease.lua has set, if it did.
+std::optional<milliseconds> renewed_ttl_from(const Reply& reply);
 std::optional<Release> release_from(const Reply& reply);
 std::optional<Admission> admission_from(const Reply& reply);
 

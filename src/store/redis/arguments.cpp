@@ -79,6 +79,7 @@ std::string party_text(const Claim& claim) {
   party.add_text("host", host_name());
   party.add_number("pid", claim.on_behalf_of != 0 ? claim.on_behalf_of : ::getpid());
   if (claim.for_pid) party.add_flag("for_pid", true);
+  if (!claim.attached) party.add_number("ttl_ms", claim.ttl.count());
   party.add_text("user", own_user());
   party.add_texts("command", claim.command);
   if (!claim.label.empty()) party.add_text("label", claim.label);
@@ -152,7 +153,10 @@ std::vector<std::string> revoke_arguments(const Claim& claim,
 }
 
 std::vector<std::string> renew_arguments(const Claim& claim, Fence fence) {
-  if (!claim.attached) return {text_of(claim.token), std::to_string(claim.ttl.count())};
+  if (!claim.attached) {
+    return {text_of(claim.token), std::to_string(claim.ttl.count()),
+            claim.keeps_ttl ? "1" : "0"};
+  }
   return {text_of(claim.token), std::to_string(fence.number), lease_time(claim)};
 }
 

@@ -18,10 +18,11 @@ Json object_from(std::string_view text) {
 
 // Written by taking.lua.
 std::optional<Taker> taker_in(const Json& party) {
-  for (const bool replaces : {false, true}) {
-    const auto taker = party.find(replaces ? "replaced_by" : "broken_by");
+  for (const std::string_view how : {"forced_by", "broken_by", "replaced_by"}) {
+    const auto taker = party.find(how);
     if (taker == party.end() || !taker->is_object()) continue;
-    return Taker{text_at(*taker, "user"), text_at(*taker, "host"), replaces};
+    return Taker{text_at(*taker, "user"), text_at(*taker, "host"), how == "replaced_by",
+                 how == "forced_by"};
   }
   return std::nullopt;
 }
@@ -198,6 +199,14 @@ std::optional<RunInfo> run_from(std::string_view record) {
   if (*ended != 0) run.ended = WallTime(*ended);
   if (run.ended && !was_by_hand) {
     fill_end(run, end);
+    if (const auto taker = taker_in(end); taker && taker->forced) {
+      run.reason = forced_reason(*taker);
+      // Unless the holder has reported its end since.
+      if (run.outcome.empty()) {
+        run.outcome = lost_run;
+        run.duration = between(run.started, *run.ended);
+      }
+    }
     return run;
   }
   run.host = text_at(end, "host");

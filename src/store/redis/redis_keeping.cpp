@@ -160,6 +160,7 @@ asio::awaitable<Renewal> RedisClaimant::renew_within_budget(Wakeup& wakeup) {
   }
   auto renewal = renewal_from(response.reply());
   if (!renewal) throw response.failure();
+  if (const auto ttl = renewed_ttl_from(response.reply())) keep_ttl(*ttl);
   if (*renewal == Renewal::gone || *renewal == Renewal::taken_over) {
     if (claim().attached)
       renewal = co_await found_lost(*renewal, response, until, wakeup);

@@ -13,15 +13,9 @@ namespace dlock::redis {
 asio::awaitable<Release> RedisClaimant::release(const std::optional<RunEnd>& end,
                                                 Wakeup& wakeup) {
   lookout_.reset();
-  if (!end || !end->leaves_lease) co_return co_await give_back(end, wakeup);
-  // The lease stays, whether or not the server learns how the run ended.
-  try {
-    const auto answer = co_await give_back(end, wakeup);
-    co_return answer == Release::released ? Release::left : answer;
-  } catch (const Failure&) {
-    known_ = Known::nothing;
-    co_return Release::left;
-  }
+  const auto answer = co_await give_back(end, wakeup);
+  const bool is_left = end && end->leaves_lease && answer == Release::released;
+  co_return is_left ? Release::left : answer;
 }
 
 asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& end,

@@ -23,12 +23,14 @@ std::unique_ptr<Claimant> RedisStore::claimant(const Claim& claim) {
   return std::make_unique<RedisClaimant>(context_, *route_, claim);
 }
 
-asio::awaitable<std::vector<Broken>> RedisStore::break_leases(
-    const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
+asio::awaitable<std::vector<Broken>> RedisStore::break_leases(const LockName& lock,
+                                                              const Break& order,
+                                                              Wakeup& wakeup) {
   std::vector<std::string> args;
-  args.reserve(1 + fences.size());
+  args.reserve(2 + order.fences.size());
   args.push_back(taker_text());
-  for (const auto& fence : fences) args.push_back(std::to_string(fence.number));
+  args.emplace_back(order.by_force ? "forced_by" : "broken_by");
+  for (const auto& fence : order.fences) args.push_back(std::to_string(fence.number));
   const auto response = co_await route_->run(break_script, lock, std::move(args), wakeup);
   auto holders = broken_from(response.reply());
   if (!holders) throw response.failure();

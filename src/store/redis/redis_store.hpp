@@ -27,7 +27,7 @@ class RedisStore final : public Store {
   bool leases_expire() const override { return true; }
   std::unique_ptr<Claimant> claimant(const Claim& claim) override;
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
-                                                    const std::vector<Fence>& fences,
+                                                    const Break& order,
                                                     Wakeup& wakeup) override;
   LockInspector& inspector() override { return inspector_; }
   ValueStore* values() override { return &values_; }

@@ -69,6 +69,7 @@ class QuorumClaimant final : public Claimant {
       is_silent_[i] = !answers[i] || std::holds_alternative<Failure>(*answers[i]);
     }
   }
+  milliseconds least_ttl(const Round<Renewal>::Answers& answers) const;
   std::vector<std::size_t> where_to_listen() const;
   Clock::time_point ask_again_at() const;
 

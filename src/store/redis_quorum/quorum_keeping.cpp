@@ -118,10 +118,23 @@ asio::awaitable<Renewal> QuorumClaimant::renew(Wakeup& wakeup) {
     if (const auto& taker = seats_[i]->claimant.taken_by()) taken_by_ = taker;
     has_it.push_back(!is_missing(answers[i]));
   }
+  keep_ttl(least_ttl(answers));
   const bool is_whole = std::find(has_it.begin(), has_it.end(), false) == has_it.end();
   // In the background: it is not waited for.
   if (!is_lost && !is_whole && grant_ && claim().attached) repair(has_it);
   co_return renewal;
+}
+
+// Of the servers that have renewed the lease; for Claim::keeps_ttl.
+milliseconds QuorumClaimant::least_ttl(const Round<Renewal>::Answers& answers) const {
+  std::optional<milliseconds> least;
+  for (std::size_t i = 0; i < seats_.size(); ++i) {
+    const auto* said = answers[i] ? std::get_if<Renewal>(&*answers[i]) : nullptr;
+    if (said == nullptr || *said != Renewal::confirmed) continue;
+    const auto ttl = seats_[i]->claimant.claim().ttl;
+    least = std::min(least.value_or(ttl), ttl);
+  }
+  return least.value_or(claim().ttl);
 }
 
 std::unique_ptr<LeaseNews> QuorumClaimant::listen(std::function<void()> on_news) {

@@ -57,14 +57,14 @@ std::unique_ptr<Claimant> QuorumStore::claimant(const Claim& claim) {
                                           claim);
 }
 
-asio::awaitable<std::vector<Broken>> QuorumStore::break_leases(
-    const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
+asio::awaitable<std::vector<Broken>> QuorumStore::break_leases(const LockName& lock,
+                                                               const Break& order,
+                                                               Wakeup& wakeup) {
   const auto members = members_;
   using Holders = std::vector<HolderInfo>;
-  const auto break_one = [members, lock, fences](
-                             std::size_t number,
-                             Wakeup& own) -> asio::awaitable<Holders> {
-    auto broken = co_await members[number]->store().break_leases(lock, fences, own);
+  const auto break_one = [members, lock, order](std::size_t number,
+                                                Wakeup& own) -> asio::awaitable<Holders> {
+    auto broken = co_await members[number]->store().break_leases(lock, order, own);
     Holders holders;
     for (auto& one : broken) holders.push_back(std::move(one.holder));
     co_return holders;

@@ -39,7 +39,7 @@ class QuorumStore final : public Store {
   // --max-ttl, the time for which a restarted server does not vote.
   std::unique_ptr<Claimant> claimant(const Claim& claim) override;
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
-                                                    const std::vector<Fence>& fences,
+                                                    const Break& order,
                                                     Wakeup& wakeup) override;
   LockInspector& inspector() override { return inspector_; }
   FenceRegisters* registers() override { return &registers_; }

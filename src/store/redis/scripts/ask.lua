@@ -176,7 +176,8 @@ if is_queue then promise_to_the_next(token) end
 local left_for = (dedupe or supersedes) and redis.call('GET', D .. ':' .. token)
 if left_for then
   if string.sub(left_for, 1, 2) == 's ' then return { 'superseded', string.sub(left_for, 3) } end
-  return { 'deduplicated', left_for }
+  if not has_come_to_nothing(left_for) then return { 'deduplicated', left_for } end
+  redis.call('DEL', D .. ':' .. token) -- and it waits again
 end
 if arrived > 0 and not queued and not ticket then call_waiters() end
 

@@ -50,7 +50,6 @@ local function take_back_run()
     local began = string.match(run, '^' .. int(own_fence) .. ' (%d+) 0 ')
     if began then
       redis.call('LREM', R, 1, run)
-      if redis.call('HGET', S, 'run') == run then redis.call('HDEL', S, 'run') end
       return tonumber(began)
     end
   end

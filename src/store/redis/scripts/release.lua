@@ -25,10 +25,8 @@ if own_fence > 0 and not lost_info then
   local is_promise = own and own.promise
   local is_another = own and own.fence ~= own_fence -- as in renew.lua
   if is_promise or is_another or value ~= token and not (own and counts(token, own)) then
-    if value and value ~= MARKER and not is_promise or slots == 1 and granted > own_fence then
-      return 'taken over'
-    end
-    return 'gone'
+    local taken = value and value ~= MARKER and not is_promise or slots == 1 and granted > own_fence
+    return forced_answer(own_fence) or taken and 'taken over' or 'gone'
   end
   if own and own.broken and not is_unused then return { 'broken', own.info } end
 end
@@ -128,6 +126,8 @@ if lost_info and answer ~= 'released' then
     local began = string.match(run, '^' .. int(own_fence) .. ' (%d+) ')
     if began then
       since = tonumber(began)
+      local forced = forced_part(run)
+      if forced then ended = string.sub(ended, 1, -2) .. ',' .. forced .. '}' end
       redis.call('LREM', R, 1, run)
       for _, last in ipairs({ 'run', 'good' }) do
         if redis.call('HGET', S, last) == run then redis.call('HDEL', S, last) end

@@ -1,7 +1,7 @@
 -- Renews the lease for its full ttl, if the caller still holds it.
 --
 -- ARGV: token, fence, ttl in ms. Answers 'renewed', {'broken', the holder as JSON} (it was
--- renewed, but the caller must end its command), 'gone' or 'taken over'.
+-- renewed, unless the lock was freed by force; the caller must end its command), 'gone' or 'taken over'.
 --
 -- uses: holders holding
 local token, own_fence, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -16,10 +16,10 @@ elseif value == MARKER and own and own.ends > now and not is_another then
   redis.call('PEXPIRE', key, math.max(ttl, redis.call('PTTL', key)))
   own.ends = now + ttl * 1000
   redis.call('HSET', H, token, holder_text(own))
-elseif value and value ~= MARKER or slots == 1 and granted > own_fence then
-  return 'taken over'
 else
-  return 'gone'
+  -- uses: runs
+  local taken = value and value ~= MARKER or slots == 1 and granted > own_fence
+  return forced_answer(own_fence) or taken and 'taken over' or 'gone'
 end
 redis.call('PEXPIRE', H, kept_ms)
 redis.call('PEXPIRE', S, kept_ms)

@@ -1,6 +1,7 @@
 -- Sets a lease to this ttl from now, if the caller still holds it.
 --
--- ARGV: token, ttl in ms. Answers 'renewed', 'gone' or 'taken over'.
+-- ARGV: token, ttl in ms; 1 if the lease keeps the ttl that it was acquired with, where that is
+-- known. Answers {'renewed', ttl}, 'gone' or 'taken over'.
 --
 -- uses: holders holding queue
 local token, ttl = ARGV[1], tonumber(ARGV[2])
@@ -12,6 +13,10 @@ if is_promise or value ~= token and not (own and counts(token, own)) then
   return 'gone'
 end
 
+if ARGV[3] == '1' and own then
+  -- Quotes inside JSON strings are escaped.
+  ttl = tonumber(string.match(own.info, '"ttl_ms":(%d+)') or ttl)
+end
 local ends, ended = now + ttl * 1000, own and own.ends
 if value == token then
   ended = now + redis.call('PTTL', key) * 1000
@@ -38,4 +43,4 @@ if ends < ended then
   local _, waiters = next_in_line(1)
   if waiters[1] then wake(waiters[1]) end
 end
-return 'renewed'
+return { 'renewed', ttl }

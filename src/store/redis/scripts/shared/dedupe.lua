@@ -17,10 +17,25 @@ local function counting_run(dedupe, waits)
       end
     end
   end
-  local run = redis.call('HGET', S, retry == '1' and 'good' or 'run')
+  local last = redis.call('HMGET', S, 'run', 'good')
+  -- An earlier version recorded runs without an end as well.
+  local needs_success = retry == '1' or not last[1] or string.find(last[1], '^%d+ %d+ 0 ')
+  local run = last[needs_success and 2 or 1]
   if not run then return nil end
   local started = tonumber(string.match(run, '^%d+ (%d+)'))
   return math.abs(now - started) < tonumber(window) * 1000 and 'e ' .. run or nil
+end
+
+-- Whether the run that was in progress when a waiter left the queue because of it (`left_for`) does
+-- not count after all: it was lost, or is about to be.
+local function has_come_to_nothing(left_for)
+  local of_run = tonumber(string.match(left_for, '^r (%d+) '))
+  if not of_run then return false end
+  for _, h in pairs(holders) do
+    if h.fence == of_run and not h.ended and not h.promise then return h.broken end
+  end
+  local last, ended = string.match(redis.call('HGET', S, 'run') or '', '^(%d+) %d+ (%d+) ')
+  return not last or ended == '0' or tonumber(last) < of_run
 end
 
 -- Removes deduplicated waiters from the queue and notifies each. Also removes the entries of

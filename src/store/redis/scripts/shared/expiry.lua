@@ -39,7 +39,7 @@ local function remove_expired()
         end
       elseif not h.ended and not h.detached then
         keep_state()
-        note_run(h, 0, h.info, 'failed')
+        note_run(h, 0, h.info, 'none') -- how it ended is unknown: it does not count
       elseif h.detached then
         note_by_hand(h, h.ends)
       end

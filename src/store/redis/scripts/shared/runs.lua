@@ -9,6 +9,21 @@ local function is_run(h)
   return h.mode == 'x' and slots == 1 and not h.promise and not h.ended and not h.detached
 end
 
+-- The part of a run's record that says who freed its lock by force; nothing if nobody did.
+local function forced_part(run) return string.match(run, ',("forced_by":{.*})}$') end
+
+-- The answer to the holder with this fence, if its lock was freed by force.
+local function forced_answer(of_fence)
+  for i = 0, RUNS - 1 do
+    local run = redis.call('LINDEX', R, i)
+    if not run then return nil end
+    if string.match(run, '^%d+') == int(of_fence) then
+      local forced = forced_part(run)
+      return forced and { 'broken', '{' .. forced .. '}' }
+    end
+  end
+end
+
 -- Adds a record to R.
 local function push_run(run)
   local count = redis.call('LPUSH', R, run)

@@ -1,7 +1,8 @@
 -- Takes the lock from its holders.
 --
--- `taker` is JSON, and becomes part of the holder's JSON under the name `how`: 'broken_by', or
--- 'replaced_by' if a claim takes the lock.
+-- `taker` is JSON, and becomes part of the holder's JSON under the name `how`: 'broken_by',
+-- 'replaced_by' if a claim takes the lock, or 'forced_by' if it is freed whether or not the holder
+-- is alive. Such a run is recorded at once, with that JSON.
 --
 -- uses: holders queue events by_hand
 
@@ -14,24 +15,33 @@ end
 -- Whether the holder cannot be notified.
 local function is_unattended(h) return h.ended or h.detached end
 
--- Marks and notifies a holder that renews its lease; removes a lease that is not renewed.
+-- Marks and notifies a holder that renews its lease; removes a lease that is not renewed, or that
+-- is freed by force.
 local function take_from(token, h, how, taker)
-  if h.broken then return end
+  local is_forced = how == 'forced_by'
+  if h.broken and not is_forced then return end
   local shown = string.match(h.info, '^({.+)}$')
   if shown then h.info = shown .. ',"' .. how .. '":' .. taker .. '}' end
-  if is_unattended(h) then
+  if not is_unattended(h) then
+    redis.call('RPUSH', key .. ':b:' .. int(h.fence), '1')
+    redis.call('PEXPIRE', key .. ':b:' .. int(h.fence), QUEUE_MS)
+  end
+  if is_forced or is_unattended(h) then
     redis.call('HDEL', H, token)
     holders[token] = nil
     if value == token then
       redis.call('DEL', key)
       value = false
     end
-    if h.detached then note_by_hand(h, now) end
+    if h.detached then
+      note_by_hand(h, now)
+    elseif not h.ended then
+      keep_state()
+      note_run(h, now, h.info, 'none')
+    end
   else
     h.broken = true
     redis.call('HSET', H, token, holder_text(h))
-    redis.call('RPUSH', key .. ':b:' .. int(h.fence), '1')
-    redis.call('PEXPIRE', key .. ':b:' .. int(h.fence), QUEUE_MS)
   end
   publish('broken', h.fence, 0, h.info)
 end
