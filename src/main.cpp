@@ -26,6 +26,7 @@
 #include "cli/speaker.hpp"
 #include "cli/watch.hpp"
 #include "supervise/signals.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 namespace {
@@ -50,6 +51,7 @@ void warn_if_insecure(const StoreUrl& store) {
 }
 
 Exit perform(const Invocation& invocation) {
+  quote_servers(invocation.common.verbose);
   warn_if_insecure(invocation.common.store);
   for (const auto& warning : invocation.warnings) {
     Speaker("", invocation.common.quiet, false).warning(warning);
