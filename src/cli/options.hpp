@@ -141,6 +141,11 @@ struct LimitOptions {
 // These functions throw UsageError, and Failure for an invalid store URL or a token file
 // that cannot be read.
 CommonOptions common_options(const Settings& settings);
+
+// Throws Failure (unsupported) for an option on the command line that this store has no
+// use for. From a file or a variable it is ignored, because these are for several stores,
+// and so are settings of connections and logins for a store without any.
+void refuse_useless_options(const Settings& settings, const StoreUrl& store);
 RunOptions run_options(const Settings& settings, const std::string& name,
                        std::vector<std::string> command);
 AcquireOptions acquire_options(const Settings& settings, const std::string& name);
