@@ -25,7 +25,7 @@ std::string to_line(const Json& json);
 // and have at most one element for each of the 4096 bytes of a command; a label is at
 // most as long as an argument of a process.
 struct JsonLimits {
-  std::size_t bytes = 512u << 10;
+  std::size_t bytes = 1u << 20;
   std::size_t depth = 16;
   std::size_t elements = 10'000;
 };

@@ -52,7 +52,7 @@ TEST(JsonFromOthers, has_up_to_so_many_elements_and_bytes) {
     return "{\"a\":\"" + std::string(bytes, 'x') + "\"}";
   };
   EXPECT_TRUE(object_from(of_size(300'000)));
-  EXPECT_FALSE(object_from(of_size(600'000)));
+  EXPECT_FALSE(object_from(of_size(1'100'000)));
 }
 
 }  // namespace

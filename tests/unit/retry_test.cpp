@@ -46,7 +46,7 @@ TEST_F(RestraintOf, endless_wake_ups_lets_five_a_second_through) {
 TEST_F(RestraintOf, wake_ups_that_have_just_become_too_many_is_short) {
   pauses(8, 0ms);
 
-  EXPECT_EQ(restraint_.pause(now_), 20ms);
+  EXPECT_EQ(restraint_.pause(now_), 40ms);
 }
 
 TEST_F(RestraintOf, a_flood_ends_some_seconds_after_it) {
