@@ -27,6 +27,7 @@
 #include "cli/watch.hpp"
 #include "store/url_advice.hpp"
 #include "supervise/signals.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 namespace {
@@ -65,6 +66,7 @@ bool starts_command(Verb verb) {
 }
 
 Exit perform(const Invocation& invocation) {
+  quote_servers(invocation.common.verbose);
   warn(invocation);
   std::optional<SizeLimitIgnored> ignored;
   if (!starts_command(invocation.verb)) ignored.emplace();

@@ -152,6 +152,9 @@ Invocation invocation_of(const VerbSpec& verb, const Words& words,
   invocation.settings =
       settings_from(options, verb, lock_of(verb.verb, words.operands), found.config);
   invocation.common = common_options(invocation.settings);
+  if (verb.verb != Verb::config) {
+    refuse_useless_options(invocation.settings, invocation.common.store);
+  }
   invocation.passed_on = passed_on(invocation.settings);
   invocation.warnings = unknown_variables(environ);
   for (auto& warning : exposed_secrets(invocation.common, invocation.settings)) {

@@ -65,7 +65,7 @@ void warn_of_damage(const Speaker& speaker, const ValueLookup& found) {
 // Another caller may have stored a value between our lookup and the grant.
 asio::awaitable<bool> Computation::is_needed(Store& store, const Claim& claim,
                                              Wakeup& wakeup) {
-  auto found = co_await values_of(store).get(claim.lock, wakeup);
+  auto found = co_await values_of(store).get(claim.lock, options_.max_size, wakeup);
   if (found.value && found.value->is_fresh) value_ = std::move(found.value);
   co_return !value_;
 }
@@ -75,7 +75,7 @@ asio::awaitable<void> Computation::joined(const RunInfo& run, Store& store,
   joined_run_ = run;
   if (run.exit_code != 0) co_return;
   // The value's ttl may be over already, but this caller has waited for it.
-  auto found = co_await values_of(store).get(claim.lock, wakeup);
+  auto found = co_await values_of(store).get(claim.lock, options_.max_size, wakeup);
   warn_of_damage(speaker_, found);
   value_ = std::move(found.value);
 }
@@ -184,8 +184,8 @@ std::optional<Value> Cache::look() const {
   const auto store = open_store(common_.store, store_timeout(common_, {}), context);
   const auto name = lock();
   try {
-    auto found =
-        run_blocking(context, [&] { return values_of(*store).get(name, wakeup); });
+    auto found = run_blocking(
+        context, [&] { return values_of(*store).get(name, options_.max_size, wakeup); });
     warn_of_damage(speaker_, found);
     return std::move(found.value);
   } catch (const Failure& failure) {

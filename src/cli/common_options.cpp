@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <iterator>
+#include <variant>
 
 #include "cli/options.hpp"
 #include "store/password_file.hpp"
@@ -108,7 +110,46 @@ Credentials credentials_from(const Settings& settings) {
   return credentials;
 }
 
+template <typename Plan>
+bool is_kind(const StoreUrl& store) {
+  return std::holds_alternative<Plan>(store);
+}
+
+// The options that only some stores have a use for.
+struct StoreOption {
+  std::string_view beginning;  // of the names of the options
+  bool (*has_use)(const StoreUrl& store);
+  std::string_view stores;
+};
+constexpr StoreOption store_options[] = {
+    {"replicas",
+     [](const StoreUrl& store) {
+       return is_kind<redis_sentinel::Plan>(store) || is_kind<redis_cluster::Plan>(store);
+     },
+     "redis+sentinel:// and redis+cluster://"},
+    {"min-strength", is_kind<redis_quorum::Plan>, "redis+quorum://"},
+    {"max-ttl", is_kind<redis_quorum::Plan>, "redis+quorum://"},
+    {"sentinel-", is_kind<redis_sentinel::Plan>, "redis+sentinel://"},
+    {"tls-", uses_tls, "stores over TLS (rediss://, rediss+..., etcds://)"},
+};
+
 }  // namespace
+
+void refuse_useless_options(const Settings& settings, const StoreUrl& store) {
+  const bool connects = !is_kind<local::Plan>(store) && !is_kind<none::Plan>(store);
+  for (const auto& [name, setting] : settings) {
+    if (setting.source != Setting::Source::command_line) continue;
+    const auto* option =
+        std::find_if(std::begin(store_options), std::end(store_options),
+                     [&](const auto& one) { return name.starts_with(one.beginning); });
+    if (option == std::end(store_options) || option->has_use(store)) continue;
+    // Without a connection, settings of connections are ignored like a login.
+    if (option->beginning.ends_with('-') && !connects) continue;
+    throw Failure(Failure::Kind::unsupported,
+                  "--" + name + ": not on this kind of store, only on " +
+                      std::string(option->stores));
+  }
+}
 
 CommonOptions common_options(const Settings& settings) {
   CommonOptions options;

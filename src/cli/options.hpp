@@ -147,6 +147,11 @@ CommonOptions common_options(const Settings& settings);
 // read, and that the caller cannot change (util/small_file.hpp).
 std::vector<std::string> exposed_secrets(const CommonOptions& common,
                                          const Settings& settings);
+
+// Throws Failure (unsupported) for an option on the command line that this store has no
+// use for. From a file or a variable it is ignored, because these are for several stores,
+// and so are settings of connections and logins for a store without any.
+void refuse_useless_options(const Settings& settings, const StoreUrl& store);
 RunOptions run_options(const Settings& settings, const std::string& name,
                        std::vector<std::string> command);
 AcquireOptions acquire_options(const Settings& settings, const std::string& name);

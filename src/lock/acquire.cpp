@@ -5,6 +5,13 @@
 #include "lock/retry.hpp"
 
 namespace dlock {
+namespace {
+
+// The claimant of a single server may pause before this many wake-ups, and of several
+// servers one may wake it without a reason.
+constexpr int most_at_once = 16;
+
+}  // namespace
 
 asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
                                 Wakeup& wakeup) {
@@ -18,6 +25,7 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
                    ? Queue::join
                    : Queue::stay_out;
   auto retry_after = first_retry;
+  Restraint restraint(most_at_once);
   for (;;) {
     std::optional<Failure> failure;
     auto good_for = milliseconds::max();
@@ -49,6 +57,9 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
     if (!failure) {
       co_await claimant.await_turn(wakeup,
                                    std::min(until, later(Clock::now(), good_for)));
+      const auto now = Clock::now();
+      const auto end = std::min(until, later(now, restraint.pause(now)));
+      while (Clock::now() < end && !wakeup.gives_up()) co_await wakeup.wait_until(end);
     } else {
       if (patience.retrying) patience.retrying(*failure);
       co_await wakeup.wait_until(std::min(until, later(Clock::now(), retry_after)));

@@ -39,6 +39,7 @@ asio::awaitable<void> sleep_until_turn(Wakeup& wakeup, Clock::time_point turn,
 asio::awaitable<RateAnswer> await_admission(RateLimits& limits, RateClaim claim,
                                             TurnPatience patience, Wakeup& wakeup) {
   auto retry_after = first_retry;
+  Restraint restraint;
   bool may_have_turn = false;
   for (;;) {
     std::optional<Clock::time_point> turn;
@@ -50,7 +51,9 @@ asio::awaitable<RateAnswer> await_admission(RateLimits& limits, RateClaim claim,
       const auto answer = co_await limits.admit(claim, wakeup);
       const auto* later_on = std::get_if<NotAdmitted>(&answer);
       if (later_on == nullptr || !later_on->has_turn) co_return answer;
-      turn = later(Clock::now(), later_on->next_in);
+      // A store that gives one turn after the other at once is asked less often.
+      const auto now = Clock::now();
+      turn = later(now, std::max(later_on->next_in, restraint.pause(now)));
       retry_after = first_retry;
     } catch (const Failure& failure) {
       was_interrupted = failure.kind() == Failure::Kind::interrupted;

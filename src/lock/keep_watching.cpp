@@ -19,6 +19,8 @@ asio::awaitable<void> keep_watching(NewWatchSession new_session, EventSink& sink
                                     Wakeup& wakeup) {
   std::unique_ptr<WatchSession> session;
   bool has_begun = false;
+  bool is_interrupted = false;
+  Clock::time_point began;
   auto pause = first_pause;
   while (!wakeup.gives_up()) {
     std::optional<Failure> failure;
@@ -27,8 +29,9 @@ asio::awaitable<void> keep_watching(NewWatchSession new_session, EventSink& sink
         session = new_session();
         co_await session->begin();
         sink.began();
+        began = Clock::now();
         has_begun = true;
-        pause = first_pause;
+        is_interrupted = false;
       }
       co_await session->go_on(sink);
       continue;
@@ -37,7 +40,10 @@ asio::awaitable<void> keep_watching(NewWatchSession new_session, EventSink& sink
     }
     if (!has_begun) throw *failure;
     if (failure->kind() == Failure::Kind::interrupted) co_return;
-    if (pause == first_pause) sink.interrupted(failure->what());
+    if (!is_interrupted) sink.interrupted(failure->what());
+    // A store that ends one session after the other is not asked without a pause.
+    if (!is_interrupted && elapsed_since(began) > longest_pause) pause = first_pause;
+    is_interrupted = true;
     session.reset();
     const auto until = later(Clock::now(), pause);
     while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);

@@ -28,7 +28,7 @@ class WatchSession {
 using NewWatchSession = std::function<std::unique_ptr<WatchSession>()>;
 
 // Implements LockInspector::watch() with a sequence of sessions. When one fails the next
-// is started, after a pause that grows while none can begin.
+// is started, after a pause that grows while none lasts.
 asio::awaitable<void> keep_watching(NewWatchSession new_session, EventSink& sink,
                                     Wakeup& wakeup);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -28,6 +29,13 @@ struct ValueLookup {
   std::string damage;
 };
 
+// The answer for a value that is larger than the caller accepts.
+inline ValueLookup too_large(std::size_t size, std::size_t most) {
+  return {{},
+          std::to_string(size) + " bytes are stored, more than " + std::to_string(most) +
+              " (--max-size)"};
+}
+
 // A value without its bytes, for display.
 struct ValueInfo {
   std::size_t size = 0;
@@ -50,9 +58,10 @@ class ValueStore {
   virtual ~ValueStore() = default;
 
   // The last value stored under this name, unless it was forgotten or its lifetime is
-  // over. A damaged value is not returned but reported. A large value is read in pieces,
-  // each within the store timeout.
-  virtual asio::awaitable<ValueLookup> get(const LockName& lock, Wakeup& wakeup) = 0;
+  // over. A value that is damaged, or larger than `most` bytes, is not returned but
+  // reported. A large value is read in pieces, each within the store timeout.
+  virtual asio::awaitable<ValueLookup> get(const LockName& lock, std::size_t most,
+                                           Wakeup& wakeup) = 0;
 
   // Like get(), without the bytes. The bytes of a large value may still be damaged.
   virtual asio::awaitable<ValueLook> describe(const LockName& lock, Wakeup& wakeup) = 0;

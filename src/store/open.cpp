@@ -115,6 +115,15 @@ bool is_insecure(const StoreUrl& url) {
       url);
 }
 
+bool uses_tls(const StoreUrl& url) {
+  // --tls-insecure has an effect there.
+  auto tried = url;
+  Credentials insecure;
+  insecure.tls.insecure = true;
+  set_credentials(tried, insecure);
+  return is_insecure(tried);
+}
+
 StoreFeatures features_of(const StoreUrl& url) { return kinds[url.index()].features; }
 
 asio::awaitable<Examination> examine_store(const StoreUrl& url,

@@ -34,6 +34,9 @@ void set_credentials(StoreUrl& url, const Credentials& credentials);
 // Whether the server's certificate is not verified (--tls-insecure).
 bool is_insecure(const StoreUrl& url);
 
+// Whether its servers are used over TLS.
+bool uses_tls(const StoreUrl& url);
+
 StoreFeatures features_of(const StoreUrl& url);
 
 // Whether a lease there expires unless it is renewed (Store::leases_expire).

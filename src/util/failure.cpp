@@ -6,6 +6,17 @@
 #include <new>
 
 namespace dlock {
+namespace {
+
+bool quotes_servers = false;
+
+}  // namespace
+
+void quote_servers(bool wanted) { quotes_servers = wanted; }
+
+std::string detail(const std::string& text) {
+  return quotes_servers ? " (" + text + ")" : "";
+}
 
 Failure failure_of(int error_number, const std::string& what) {
   const auto kind = [&] {

@@ -29,6 +29,13 @@ class Failure : public std::runtime_error {
   Kind kind_;
 };
 
+// Whether messages quote what a server said in its own words, besides what that means.
+// Set once, by --verbose.
+void quote_servers(bool wanted);
+
+// Such a quotation as the end of a message: " (TEXT)", or nothing. `text` is printable.
+std::string detail(const std::string& text);
+
 // The failure that `error_number` of a system call on a store means, with the message
 // "`what`: `reason`".
 Failure failure_of(int error_number, const std::string& what);

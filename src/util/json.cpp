@@ -1,10 +1,43 @@
 #include "util/json.hpp"
 
 #include <limits>
+#include <utility>
 
 #include "util/text.hpp"
 
 namespace dlock {
+namespace {
+
+// Whether a text is within the limits up to its first error, at which the parser stops.
+bool is_within(const JsonLimits& limits, std::string_view text) {
+  if (text.size() > limits.bytes) return false;
+  std::size_t depth = 0;
+  std::size_t elements = 0;
+  bool is_in_string = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') {
+      is_in_string = !is_in_string;
+    } else if (is_in_string) {
+      if (c == '\\') ++at;
+    } else if (c == '[' || c == '{') {
+      if (++depth > limits.depth || ++elements > limits.elements) return false;
+    } else if (c == ']' || c == '}') {
+      if (depth > 0) --depth;
+    } else if (c == ',' && ++elements > limits.elements) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<Json> object_from(std::string_view text, const JsonLimits& limits) {
+  if (!is_within(limits, text)) return std::nullopt;
+  auto json = Json::parse(text, nullptr, false);
+  return json.is_object() ? std::optional(std::move(json)) : std::nullopt;
+}
 
 std::string to_line(const Json& json) {
   return printable_json(json.dump(-1, ' ', false, Json::error_handler_t::replace));

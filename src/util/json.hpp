@@ -4,10 +4,12 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dlock {
@@ -18,6 +20,20 @@ using Json = nlohmann::ordered_json;
 // UTF-8 (a command's arguments may be anything) become U+FFFD, because JSON cannot
 // represent them.
 std::string to_line(const Json& json);
+
+// The limits of a text that others wrote. dlock's own records are nested two levels deep
+// and have at most one element for each of the 4096 bytes of a command; a label is at
+// most as long as an argument of a process.
+struct JsonLimits {
+  std::size_t bytes = 1u << 20;
+  std::size_t depth = 16;
+  std::size_t elements = 10'000;
+};
+
+// The object in a text that others wrote; nothing if it is not valid JSON, not an object,
+// or beyond the limits. The only way to read JSON: the library copies and compares values
+// recursively, so one that is nested deeply enough would exceed the stack.
+std::optional<Json> object_from(std::string_view text, const JsonLimits& limits = {});
 
 // A missing value becomes null; durations are in milliseconds.
 template <typename T>
@@ -36,8 +52,7 @@ std::vector<std::string> words_at(const Json& object, const char* key);
 // A number from 0 to 2^53, the limit up to which every JSON parser is exact.
 std::optional<std::int64_t> count_at(const Json& object, const char* key);
 
-// Whether the value is `true`. The value is not copied, because copying takes stack in
-// proportion to its nesting, which may be arbitrarily deep.
+// Whether the value is `true`.
 bool flag_at(const Json& object, const char* key);
 
 // From 0 to 255.

@@ -445,14 +445,40 @@ run_refuses() {  # <exit code> <option>...
   refuses 64 --tls-insecure=true list
 }
 
+@test "an option of other stores is refused on the command line, whatever the verb" {
+  local verb stores="none: local:$BATS_TEST_TMPDIR/store redis://127.0.0.1:1 redis+quorum://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3 etcd://127.0.0.1:1"
+  for DLOCK_STORE in $stores; do
+    for verb in 'run job -- true' 'status job' list 'acquire job' doctor; do
+      # shellcheck disable=SC2086
+      refuses 78 --replicas 1 $verb
+      assert_output_contains '--replicas: not on this kind of store, only on redis+sentinel:// and redis+cluster://'
+    done
+  done
+  for DLOCK_STORE in redis://127.0.0.1:1 redis+sentinel://127.0.0.1:1/main redis+cluster://127.0.0.1:1 etcd://127.0.0.1:1; do
+    refuses 78 --min-strength 1 list
+    refuses 78 list --max-ttl 1m
+    refuses 78 --tls-ca ca.pem list
+    refuses 78 --tls-insecure list
+    [[ $DLOCK_STORE == *sentinel* ]] || refuses 78 --sentinel-user me list
+  done
+}
+
 # --- Valid input ---
+
+@test "an option of other stores in a variable or the configuration file is ignored" {
+  printf 'replicas = 1\nmin-strength = 1\nmax-ttl = "5m"\nsentinel-user = "me"\n' > "$BATS_TEST_TMPDIR/config"
+  DLOCK_REPLICAS=all DLOCK_TLS_CA=/no/such/file DLOCK_SENTINEL_USER=me \
+    run dlock --config "$BATS_TEST_TMPDIR/config" run job -- echo fine
+
+  assert_equal "$status $output" '0 fine'
+}
 
 @test "a store without a login ignores login options" {
   for store in none: "local:$BATS_TEST_TMPDIR/store"; do
     DLOCK_PASSWORD=secret DLOCK_SENTINEL_PASSWORD=secret \
       run dlock --store "$store" --user me --password-file /no/such/file \
       --tls-ca /no/such/file --tls-cert /no/such/file --tls-key /no/such/file --tls-insecure \
-      --tls-name nobody --replicas all --sentinel-user me --sentinel-password-file /no/such/file --sentinel-tls false \
+      --tls-name nobody --sentinel-user me --sentinel-password-file /no/such/file --sentinel-tls false \
       run job -- echo fine
 
     assert_equal "$status $output" '0 fine'

@@ -209,7 +209,10 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   dlock renew job --token "$token" -t 1h
   dlock renew slots --token "$slot" -t 1h
   run dlock acquire other
-  assert_refused 69 OOM
+  assert_refused 69 "the server's memory is full (maxmemory) [OOM]"
+  refute_output_contains user_script
+  run dlock -v acquire other
+  assert_output_contains '(OOM command not allowed when used memory'
   run dlock fence disk 1
   assert_refused 69 OOM
   dlock release job --token "$token"

@@ -78,6 +78,29 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
   assert_equal "$(dlock cache report -- echo new 2> /dev/null)" new
 }
 
+@test "a stored value that is larger than --max-size is not read, and is made again" {
+  dlock cache big -- cat random > /dev/null
+  before=$(calls_of getrange)
+
+  dlock cache --max-size 1MB big -- echo new > printed 2> said
+
+  assert_equal "$(cat printed)" new
+  run cat said
+  assert_one_line
+  assert_output_contains '3000000 bytes are stored, more than 1000000 (--max-size)'
+  assert_equal "$(calls_of getrange)" "$before"
+}
+
+@test "a value of which less is there than its record says takes few commands" {
+  dlock cache big -- cat random > /dev/null
+  redis HSET 'dlock:{cache:big}:v' size 500000000
+  before=$(calls_of getrange)
+
+  assert_equal "$(timeout 20 dlock cache --max-size 500MB big -- echo new 2> /dev/null)" new
+
+  assert_between $(($(calls_of getrange) - before)) 3 80
+}
+
 @test "with full memory, cache exits with 69 at once and does not run the command" {
   redis CONFIG SET maxmemory 1
 

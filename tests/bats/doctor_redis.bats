@@ -53,7 +53,7 @@ as_admin() {
   assert_found ok version .
   assert_found ok role 'a primary'
   assert_found ok clock ''
-  assert_found info persistence 'INFO was refused' 'grant the permission: ACL SETUSER dlock +info'
+  assert_found info persistence 'INFO was refused' "grant the permission: ACL SETUSER dlock +info '+config|get'"
   assert_found info eviction 'INFO was refused'
   assert_found info replicas 'INFO was refused'
   assert_found info clients 'INFO was refused'
@@ -152,6 +152,9 @@ as_admin() {
   assert_found error login 'no database 99' 'correct the store URL'
 }
 
+# The advice can be pasted into a shell.
+advice_for() { [[ $1 == *\|* ]] && echo "ACL SETUSER dlock '$1'" || echo "ACL SETUSER dlock $1"; }  # <permission>
+
 @test "each command that locks need and the user may not call is named" {
   use_redis_store --appendonly yes
   local permissions permission
@@ -163,8 +166,67 @@ as_admin() {
     run dlock doctor
 
     assert_status 2
-    assert_found error permissions "user dlock may not call ${permission#+}" "ACL SETUSER dlock $permission"
+    assert_found error permissions "user dlock may not call ${permission#+}" "$(advice_for "$permission")"
     redis ACL SETUSER dlock "$permission"
+  done
+}
+
+# Each command that locks need, as the server has it: the first word of each permission.
+commands_needed() {
+  grep -o '+[^ ]*' <<< "$least_permissions" | sed 's/^+//; s/|.*//' | tr '[:lower:]' '[:upper:]'
+}
+
+@test "each command that locks need and the server does not know is named, by doctor and by the verb that needs it" {
+  use_private_store
+  cd "$BATS_TEST_TMPDIR"
+  local command verb
+  for command in $(commands_needed); do
+    redis_root=$BATS_TEST_TMPDIR/$command
+    redis_socket=$redis_root/socket
+    mkdir "$redis_root"
+    redis-server --port 0 --unixsocket "$redis_socket" --save '' --appendonly yes --dir "$redis_root" \
+      --rename-command "$command" '' > "$redis_root/log" 2>&1 3>&- &
+    redis_pid=$!
+    eventually grep -q 'ready to accept' "$redis_root/log"
+    export DLOCK_STORE=redis+unix:$redis_socket
+
+    run dlock doctor
+    if [[ $command == @(PUBLISH|SUBSCRIBE|PSUBSCRIBE|PING) ]]; then
+      assert_found warning commands "the server does not know $command (renamed or disabled"
+    else
+      assert_status 2
+      assert_found error commands "the server does not know $command" "remove the server's rename-command"
+    fi
+    case $command in
+      EVALSHA | EVAL | TIME | SET | HSET) verb='run job -- touch ran' ;;
+      SCAN) verb=list ;;
+      SUBSCRIBE) verb='watch job' ;;
+      PSUBSCRIBE) verb=watch ;;
+      *) verb= ;;
+    esac
+    if [[ -n $verb ]]; then
+      # shellcheck disable=SC2086
+      run timeout 20 dlock $verb
+      assert_status 78
+      assert_one_line
+      assert_output_contains "the server does not know $command (renamed or disabled"
+    fi
+    stop_redis
+  done
+}
+
+@test "a run names the command of a script that the user may not call" {
+  use_redis_store
+  for command in time hset pexpire; do
+    redis ACL SETUSER dlock "-$command"
+
+    run dlock run job -- true
+
+    assert_status 77
+    assert_one_line
+    assert_output_contains "no permissions to run the '$command' command"
+    refute_output_contains user_script
+    redis ACL SETUSER dlock "+$command"
   done
 }
 
@@ -176,7 +238,7 @@ as_admin() {
     run dlock doctor
 
     assert_status 1
-    assert_found warning watch "may not call $permission, or" "ACL SETUSER dlock +$permission &dlock:*"
+    assert_found warning watch "may not call $permission, or" "ACL SETUSER dlock +$permission '&dlock:*'"
     redis ACL SETUSER dlock "+$permission"
   done
   redis ACL SETUSER dlock resetchannels '&others:*'
@@ -204,7 +266,7 @@ as_admin() {
   run dlock doctor
 
   assert_status 2
-  assert_found error permissions 'may not access all keys dlock:*' 'ACL SETUSER dlock ~dlock:*'
+  assert_found error permissions 'may not access all keys dlock:*' "ACL SETUSER dlock '~dlock:*'"
   refute_output_contains 'may not call'
 }
 

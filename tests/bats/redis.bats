@@ -478,6 +478,72 @@ give_back_by_hand() {
   assert_equal "$(dlock list --json | jq -r '.[].name')" job
 }
 
+# --- Records that others wrote ---
+
+# Nests the JSON in all records of the lock `job` 100,000 levels deep.
+deepen_records() {
+  redis EVAL '
+    local deep = "{\"host\":\"h\",\"command\":" .. string.rep("[", 100000) ..
+      string.rep("]", 100000) .. "}"
+    for _, key in ipairs({KEYS[1] .. ":h", KEYS[1] .. ":w"}) do
+      for _, field in ipairs(redis.call("HKEYS", key)) do
+        local record = redis.call("HGET", key, field)
+        redis.call("HSET", key, field, record:sub(1, record:find("{") - 1) .. deep)
+      end
+    end
+    local runs = KEYS[1] .. ":r"
+    for i = 1, redis.call("LLEN", runs) do
+      local record = redis.call("LINDEX", runs, i - 1)
+      redis.call("LSET", runs, i - 1, record:sub(1, record:find("{") - 1) .. deep)
+    end' 1 'dlock:{job}'
+}
+
+@test "deeply nested JSON in the records of a lock ends no verb by a signal, on a small stack either" {
+  dlock run job -- true
+  hold job
+  queue job -- true
+  deepen_records
+
+  for limit in unlimited 8192 256; do
+    ulimit -S -s "$limit"
+    run dlock status job
+    assert_status 0
+    run dlock status --json job
+    assert_equal "$(json '"\(.state) \(.holders | length) \(.waiters | length)"')" 'held 1 1'
+    run dlock list --json
+    assert_equal "$(json '.[].name')" job
+    run dlock history job
+    assert_status 0
+    run dlock run job -- true
+    assert_status 75
+    run dlock run --dedupe 1h job -- true
+    assert_status 0
+    run dlock acquire job
+    assert_status 75
+  done
+  ulimit -S -s 8192
+
+  run dlock break --yes job
+  assert_status 0
+  assert_exits 76 "$holder"
+}
+
+@test "watch survives deeply nested JSON in an event" {
+  dlock watch --json > "$said" 3>&- &
+  watcher=$!
+  eventually has_subscriber
+
+  redis EVAL 'return redis.call("PUBLISH", KEYS[1] .. ":e", "granted 7 0 0 7 " ..
+    string.rep("[", 100000) .. string.rep("]", 100000))' 1 'dlock:{job}'
+  dlock run job -- true
+
+  eventually grep -q '"released"' "$said"
+  assert_equal "$(jq -r '"\(.event) \(.host // "")"' "$said" | head -n 1)" 'granted '
+  kill "$watcher"
+}
+
+has_subscriber() { [[ $(redis PUBSUB NUMPAT) == 1 ]]; }
+
 # --- Names ---
 
 long_name=$(printf 'x%.0s' {1..255})

@@ -277,6 +277,36 @@ queue_stopped_elsewhere() {  # <name>
   never_within 2000 slept_more_than "$waiter" $(($(sleeps "$waiter") + 3))
 }
 
+# What others in a shared directory can do: sends datagrams to all waiters, and changes and
+# closes the files of the store, without end.
+disturb() {
+  perl -MIO::Socket::UNIX -e '
+    my @sockets = map { IO::Socket::UNIX->new(Type => SOCK_DGRAM, Peer => $_) } glob "$ARGV[0]/wake-*";
+    $_->blocking(0) for @sockets;
+    my @states = glob "$ARGV[0]/state-*/*.lock";
+    while (getppid == $ARGV[1]) {
+      $_->send("x") for @sockets;
+      utime undef, undef, @states;
+      open my $sessions, "<", "$ARGV[0]/sessions";
+    }' "$BATS_TEST_TMPDIR/store" $$ 3>&- &
+}
+
+@test "a flood of wake-ups and changes of files keeps neither a waiter nor a holder busy" {
+  hold job
+  queue job "${timing[@]}" "$began"
+  eventually is_quiet "$waiter"
+  disturb
+
+  never_within 1000 false  # the first wake-ups are free
+  never_within 2000 slept_more_than "$waiter" $(($(sleeps "$waiter") + 400))
+  never_within 2000 slept_more_than "$holder" $(($(sleeps "$holder") + 400))
+
+  clock_into "$released"
+  let_go
+  assert_exits 0 "$waiter"
+  assert_between "$(ms_between "$released" "$began")" 0 700
+}
+
 @test "waiters leave no socket behind after their turn" {
   hold job
   for _ in 1 2 3; do queue job true; done

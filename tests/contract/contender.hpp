@@ -61,8 +61,8 @@ class Contender {
     return result_of(context_,
                      registers_of(*store).admit_fence(claim.lock, Fence{fence}, wakeup));
   }
-  ValueLookup look_up() {
-    return result_of(context_, values_of(*store).get(claim.lock, wakeup));
+  ValueLookup look_up(std::size_t most = std::size_t{1} << 30) {
+    return result_of(context_, values_of(*store).get(claim.lock, most, wakeup));
   }
   std::optional<std::string> value() {
     const auto found = look_up().value;

@@ -222,13 +222,17 @@ asio::awaitable<std::vector<RunInfo>> MemoryStore::history(const LockName& lock,
   co_return as_history(std::move(runs), wall_now());
 }
 
-asio::awaitable<ValueLookup> MemoryStore::get(const LockName& lock, Wakeup& wakeup) {
+asio::awaitable<ValueLookup> MemoryStore::get(const LockName& lock, std::size_t most,
+                                              Wakeup& wakeup) {
   co_await reach(wakeup);
   ValueLookup found;
   const auto stored = service_.values.find(lock);
   const auto now = Clock::now();
   if (stored != service_.values.end() && now < stored->second.there_until) {
     found.value = Value{stored->second.bytes, now < stored->second.fresh_until};
+  }
+  if (found.value && found.value->bytes.size() > most) {
+    co_return too_large(found.value->bytes.size(), most);
   }
   co_return found;
 }

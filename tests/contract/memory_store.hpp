@@ -80,7 +80,8 @@ class MemoryStore final : public Store,
       Wakeup& wakeup) override;
   asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
                                                 Wakeup& wakeup) override;
-  asio::awaitable<ValueLookup> get(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<ValueLookup> get(const LockName& lock, std::size_t most,
+                                   Wakeup& wakeup) override;
   asio::awaitable<ValueLook> describe(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<Storing> put(const Claim& claim, const std::string& bytes,
                                Lifetime lifetime, Wakeup& wakeup) override;

@@ -54,6 +54,15 @@ TEST_P(Values, are_missing_until_they_are_stored) {
   EXPECT_EQ(found.damage, "");
 }
 
+TEST_P(Values, larger_than_the_caller_accepts_are_not_read_but_reported) {
+  store(random_text(300'000));
+
+  EXPECT_TRUE(client().look_up(300'000).value);
+  const auto found = client().look_up(299'999);
+  EXPECT_FALSE(found.value);
+  EXPECT_EQ(found.damage, "300000 bytes are stored, more than 299999 (--max-size)");
+}
+
 TEST_P(Values, can_be_read_by_other_clients) {
   store("42\n");
 

@@ -111,11 +111,18 @@ somebody_watches() {
   assert_status 78
   assert_output_contains "127.0.0.1:$port is not a member of a cluster: use redis://127.0.0.1:$port"
 
-  name=a
-  DLOCK_STORE=redis://127.0.0.1:${ports[$(other_than_owner_of a)]} run dlock run "$name" -- touch "$ran"
-  assert_status 78
-  assert_output_contains 'is a member of a cluster: use redis+cluster://'
-  [[ ! -e $ran ]]
+  cd "$BATS_TEST_TMPDIR"
+  for i in "$(other_than_owner_of a)" "$(owner_of a)"; do
+    for verb in 'run a -- touch ran' 'status a' list 'list nothing*' history 'history a' 'acquire a' 'break --yes a' \
+      'limit a 1/1h' 'watch' 'watch a' 'fence a 1'; do
+      # shellcheck disable=SC2086
+      DLOCK_STORE=redis://127.0.0.1:${ports[i]} run timeout 20 dlock $verb
+      assert_status 78
+      assert_output_contains 'is a member of a cluster: use redis+cluster://'
+    done
+  done
+  [[ ! -e ran ]]
+  assert_equal "$(dlock status --json a | jq -r .state)" free
 }
 
 # --- Slots that move ---

@@ -88,6 +88,27 @@ held"
   ((first > ahead && second > first))
 }
 
+@test "deeply nested JSON on one of three servers keeps nobody from the lock" {
+  use_quorum_store 3
+  hold job -w 20s --min-strength 1
+  member 1 EVAL '
+    local token = redis.call("HKEYS", KEYS[1])[1]
+    local record = redis.call("HGET", KEYS[1], token)
+    return redis.call("HSET", KEYS[1], token, record:sub(1, record:find("{") - 1) ..
+      "{\"command\":" .. string.rep("[", 100000) .. string.rep("]", 100000) .. "}")' \
+    1 'dlock:{job}:h'
+
+  for verb in 'status job' list 'history job' 'run job -- true' 'break --yes job'; do
+    read -ra words <<< "$verb"
+    run dlock "${words[@]}"
+    assert_status "$([[ $verb == run* ]] && echo 75 || echo 0)"
+  done
+
+  assert_exits 76 "$holder"
+  run dlock run -w 20s job -- true
+  assert_status 0
+}
+
 @test "watch reports the events that a majority of servers knows" {
   use_quorum_store 3
   dlock watch --json job > "$said" 3>&- &
@@ -499,6 +520,31 @@ is_over_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 0 ]]; }  # <server>
 
   for i in 1 2 3 4; do assert_exits 0 "${waiters[i]}"; done
   assert_equal "$(paste -sd ' ' "$said")" '1 2 3 4'
+}
+
+@test "one of three servers that wakes waiters without a reason delays no hand-over, and is asked rarely" {
+  use_quorum_store 3
+  hold job -w 20s --min-strength 1
+  dlock run -w 60s job -- bash -c 'clock_into "$1"' - "$ran" 3>&- &
+  waiter=$!
+  eventually waits_on_all
+  member 1 EVAL 'for i = 1, 300000 do redis.call("RPUSH", KEYS[1], "x") end' 1 'dlock:{job}:a' > /dev/null
+  before=$(scripts_of 2)
+
+  never_within 3000 false
+
+  assert_between $(($(scripts_of 2) - before)) 1 60
+  clock_into "$BATS_TEST_TMPDIR/released"
+  let_go
+  assert_exits 0 "$waiter"
+  assert_between "$(ms_between "$BATS_TEST_TMPDIR/released" "$ran")" 0 700
+}
+waits_on_all() {
+  local i
+  for ((i = 1; i <= servers; i++)); do [[ $(member "$i" ZCARD 'dlock:{job}:q') == 1 ]] || return; done
+}
+scripts_of() {  # <number>
+  member "$1" INFO commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-9]*\),.*/\1/p'
 }
 
 @test "of fifty contenders one at a time holds the lock, and they leave nothing behind" {

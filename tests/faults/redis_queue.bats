@@ -292,3 +292,80 @@ kill_second_and_third() {
   # The lease, and the promise to the third.
   assert_served 10000 'fourth fifth sixth'
 }
+
+# --- Waiters that are woken without a reason ---
+
+# Puts a relay that edits requests between dlock and the server.
+alter_requests() {  # <Perl expression>
+  "$DLOCK_SOURCE/tests/faults/altering_relay" "$BATS_TEST_TMPDIR/port" "$redis_socket" '' "$1" 3>&- &
+  eventually test -s "$BATS_TEST_TMPDIR/port"
+  # shellcheck disable=SC2034
+  DLOCK_STORE=redis://127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")
+}
+
+# Fills the list on which all waiters of `job` listen.
+flood_waiters() {  # <element>
+  redis EVAL 'for i = 1, 300000 do redis.call("RPUSH", KEYS[1], ARGV[1]) end' 1 'dlock:{job}:a' "$1"
+}
+
+commands_sent() { echo $(($(calls_of blpop) + $(calls_of evalsha) + $(calls_of eval))); }
+
+# Asserts that a waiter of three seconds sends few commands.
+assert_waits_calmly() {
+  local before
+  before=$(commands_sent)
+  run dlock run -w 3s job -- true
+  assert_status 75
+  assert_between $(($(commands_sent) - before)) 4 80
+}
+
+@test "a waiter that is woken again and again without a reason sends few commands" {
+  hold job
+
+  for element in x 100000; do
+    flood_waiters "$element"
+    assert_waits_calmly
+    redis DEL 'dlock:{job}:a'
+  done
+}
+
+@test "a waiter whose server does not let it wait sends few commands" {
+  hold job
+  alter_requests 's/(BLPOP.*\r\n)(\d+)\.\d+(\r\n)/$1 . "0" x length($2) . ".001" . $3/se'
+
+  assert_waits_calmly
+}
+
+@test "a waiter whose connection is closed each time that it begins to wait sends few commands" {
+  hold job
+  alter_requests 'exit if /BLPOP/'
+
+  assert_waits_calmly
+}
+
+@test "a holder whose server does not let it listen sends few commands" {
+  alter_requests 's/(BLPOP.*\r\n)60(\r\n)/$1.1$2/s'
+  hold job --ttl 60s
+  eventually has_listened
+  before=$(calls_of blpop)
+
+  never_within 3000 false
+
+  assert_between $(($(calls_of blpop) - before)) 0 4
+}
+has_listened() { (($(calls_of blpop) > 0)); }
+
+@test "a waiter that was woken without a reason for a while gets the lock at once when it is released" {
+  hold job
+  queue job -- bash -c 'clock_into "$1"' - "$began"
+  flood_waiters x
+  eventually has_slowed_down
+  redis DEL 'dlock:{job}:a'
+  clock_into "$BATS_TEST_TMPDIR/released"
+
+  let_go
+
+  assert_exits 0 "$waiter"
+  assert_between "$(ms_between "$BATS_TEST_TMPDIR/released" "$began")" 0 700
+}
+has_slowed_down() { (($(calls_of blpop) > 12)); }

@@ -561,6 +561,16 @@ END
   assert_output_contains 'done'
 }
 
+@test "a server in protected mode is refused, and the message says so" {
+  serve '-DENIED Redis is running in protected mode because protected mode is enabled.\r\n'
+
+  for words in 'run job echo started' 'status job' list; do
+    # shellcheck disable=SC2086
+    run_briefly $words
+    assert_refused 77 'the server is in protected mode'
+  done
+}
+
 @test "a redirect to another member of a cluster is not followed" {
   serve '-MOVED 42 169.254.169.254:80\r\n'
 

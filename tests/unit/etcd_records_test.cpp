@@ -86,12 +86,12 @@ TEST(EtcdEntry, records_the_state_of_a_holder) {
   EXPECT_EQ(entry.taken_by, holder.taken_by);
 }
 
-TEST(EtcdEntry, is_read_however_deeply_its_value_is_nested) {
+TEST(EtcdEntry, is_foreign_if_its_value_is_nested_too_deeply) {
   constexpr std::size_t depth = 200'000;
   const auto value = R"({"mode":"exclusive","standing":"waits","since":1,"detached":)" +
                      std::string(depth, '[') + std::string(depth, ']') + "}";
 
-  EXPECT_TRUE(entry_from(pair_of("dlock/job/1f", value), queue_prefix(job)).attached);
+  EXPECT_TRUE(entry_from(pair_of("dlock/job/1f", value), queue_prefix(job)).foreign);
 }
 
 TEST(EtcdEntry, takes_its_fence_from_the_revision_of_its_creation) {

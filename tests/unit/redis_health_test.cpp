@@ -147,7 +147,8 @@ TEST(RedisHealth, a_check_without_permission_is_info_with_the_reason) {
     const auto finding = found(facts, check);
     EXPECT_EQ(finding.level, Level::info) << check;
     EXPECT_TRUE(has(finding.message, "NOPERM")) << finding.message;
-    EXPECT_TRUE(has(finding.advice, "ACL SETUSER jobs +info")) << finding.advice;
+    EXPECT_TRUE(has(finding.advice, "ACL SETUSER jobs +info '+config|get'"))
+        << finding.advice;
   }
 }
 
@@ -175,7 +176,7 @@ TEST(RedisHealth, missing_permissions_are_named_and_the_advice_grants_them) {
   EXPECT_EQ(
       finding.message,
       "user jobs may not call get, client|setname, and may not access all keys dlock:*");
-  EXPECT_EQ(finding.advice, "ACL SETUSER jobs +get +client|setname ~dlock:*");
+  EXPECT_EQ(finding.advice, "ACL SETUSER jobs +get '+client|setname' '~dlock:*'");
 }
 
 TEST(RedisHealth, permissions_that_only_watch_lacks_are_a_warning) {
@@ -185,7 +186,7 @@ TEST(RedisHealth, permissions_that_only_watch_lacks_are_a_warning) {
   const auto finding = found(facts, "watch");
 
   EXPECT_EQ(finding.level, Level::warning);
-  EXPECT_EQ(finding.advice, "ACL SETUSER jobs +publish +ping &dlock:*");
+  EXPECT_EQ(finding.advice, "ACL SETUSER jobs +publish +ping '&dlock:*'");
   EXPECT_EQ(level(facts, "permissions"), Level::ok);
 }
 

@@ -376,6 +376,45 @@ TEST(RedisErrors, each_error_maps_to_what_the_caller_can_do) {
   }
 }
 
+TEST(RedisErrors, of_a_script_say_what_they_mean_and_nothing_of_the_script) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"OOM command not allowed when used memory > 'maxmemory'. script: 4bca, on "
+       "@user_script:693.",
+       "server: the server's memory is full (maxmemory) [OOM]"},
+      {"ERR Error running script (call to f_4bca): @user_script:7: @user_script: 7: -OOM "
+       "command not allowed when used memory > 'maxmemory'.",
+       "server: the server's memory is full (maxmemory) [OOM]"},
+      {"ERR The user executing the script can't run this command or subcommand script: "
+       "4bca, on @user_script:23.",
+       "server: ERR The user executing the script can't run this command or subcommand"},
+      {"ERR unknown command 'EVAL', with args beginning with: 'secret' ",
+       "server: the server does not know EVAL (renamed or disabled, or not forwarded by "
+       "a "
+       "proxy; for a sentinel, use redis+sentinel://)"},
+      {"DENIED Redis is running in protected mode because protected mode is enabled",
+       "server: the server is in protected mode: it serves other machines only if a "
+       "password or `bind` is set [DENIED]"},
+  };
+  for (const auto& [text, message] : cases) {
+    EXPECT_STREQ(failure_from(error_of(text), "server").what(), message);
+  }
+}
+
+TEST(RedisErrors, name_the_command_that_the_server_does_not_know) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"ERR unknown command 'EVALSHA', with args beginning with: 'x'", "EVALSHA"},
+      {"ERR unknown command `BLPOP`, with args beginning with: ", "BLPOP"},
+      {"ERR unsupported command 'scan'", "scan"},
+      {"ERR unknown subcommand 'SETNAME'. Try CLIENT HELP.", "SETNAME"},
+      {"ERR Unknown Redis command called from script script: 4bca, on @user_script:3.",
+       ""},
+  };
+  for (const auto& [text, command] : cases) {
+    EXPECT_EQ(unknown_command_in(error_of(text)), command) << text;
+  }
+  EXPECT_FALSE(unknown_command_in(error_of("ERR wrong number of arguments for 'eval'")));
+}
+
 TEST(RedisErrors, text_of_the_server_is_escaped_and_bounded) {
   const std::string message =
       failure_from(error_of("ERR \x1b[2J\r\n" + std::string(100'000, 'x')), "server")

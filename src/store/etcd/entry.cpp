@@ -147,8 +147,8 @@ std::string text_of(const Entry& entry) {
 
 Entry entry_from(const KeyValue& pair, std::string_view prefix) {
   Entry entry;
-  const auto json = Json::parse(pair.value, nullptr, false);
-  if (!json.is_object() || !fill(entry, json)) {
+  const auto json = object_from(pair.value);
+  if (!json || !fill(entry, *json)) {
     entry = {};
     entry.foreign = true;
     entry.attached = false;

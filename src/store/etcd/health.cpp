@@ -191,7 +191,7 @@ Finding work(const Facts& facts) {
   return {
       lacks_permission ? "permissions" : "work", Level::error, facts.refuses_work->what(),
       lacks_permission ? "etcdctl role grant-permission ROLE readwrite --prefix=true " +
-                             printable(facts.prefix, 200)
+                             printable_command({facts.prefix}, 200)
                        : "check the etcd log"};
 }
 

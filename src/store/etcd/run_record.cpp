@@ -41,22 +41,22 @@ std::optional<RunInfo> party_from(const Json& json) {
 }
 
 std::optional<PastRun> past_from(const KeyValue& pair) {
-  const auto json = Json::parse(pair.value, nullptr, false);
-  auto run = json.is_object() ? party_from(json) : std::nullopt;
+  const auto json = object_from(pair.value);
+  auto run = json ? party_from(*json) : std::nullopt;
   if (!run) return std::nullopt;
-  if (const auto ended = count_at(json, "ended")) run->ended = WallTime(*ended);
-  if (const auto span = count_at(json, "duration_ms"))
+  if (const auto ended = count_at(*json, "ended")) run->ended = WallTime(*ended);
+  if (const auto span = count_at(*json, "duration_ms"))
     run->duration = milliseconds(*span);
-  run->exit_code = exit_code_at(json, "exit_code");
-  if (auto signal = text_at(json, "signal"); !signal.empty()) run->signal = signal;
-  run->outcome = text_at(json, "outcome");
-  run->reason = text_at(json, "reason");
-  return PastRun{pair.key, std::move(*run), flag_at(json, "shared"), pair.mod_revision};
+  run->exit_code = exit_code_at(*json, "exit_code");
+  if (auto signal = text_at(*json, "signal"); !signal.empty()) run->signal = signal;
+  run->outcome = text_at(*json, "outcome");
+  run->reason = text_at(*json, "reason");
+  return PastRun{pair.key, std::move(*run), flag_at(*json, "shared"), pair.mod_revision};
 }
 
 std::optional<OpenRun> open_from(const KeyValue& pair, std::string_view id) {
-  const auto json = Json::parse(pair.value, nullptr, false);
-  auto run = json.is_object() ? party_from(json) : std::nullopt;
+  const auto json = object_from(pair.value);
+  auto run = json ? party_from(*json) : std::nullopt;
   if (!run) return std::nullopt;
   // The fence of an immediate grant is the revision of its entry.
   if (run->fence.number == 0) {
@@ -66,22 +66,22 @@ std::optional<OpenRun> open_from(const KeyValue& pair, std::string_view id) {
   open.key = pair.key;
   open.id = id;
   open.info = std::move(*run);
-  open.attached = !flag_at(json, "detached");
-  open.until = WallTime(count_at(json, "until").value_or(0));
+  open.attached = !flag_at(*json, "detached");
+  open.until = WallTime(count_at(*json, "until").value_or(0));
   return open;
 }
 
 std::optional<Superseded> told_from(const KeyValue& pair) {
-  const auto json = Json::parse(pair.value, nullptr, false);
-  if (!json.is_object()) return std::nullopt;
-  return Superseded{text_at(json, "host"), pid_at(json, "pid")};
+  const auto json = object_from(pair.value);
+  if (!json) return std::nullopt;
+  return Superseded{text_at(*json, "host"), pid_at(*json, "pid")};
 }
 
 std::optional<Taker> taken_from(const KeyValue& pair) {
-  const auto json = Json::parse(pair.value, nullptr, false);
-  if (!json.is_object()) return std::nullopt;
-  return Taker{text_at(json, "user"), text_at(json, "host"), flag_at(json, "replaced"),
-               flag_at(json, "forced")};
+  const auto json = object_from(pair.value);
+  if (!json) return std::nullopt;
+  return Taker{text_at(*json, "user"), text_at(*json, "host"), flag_at(*json, "replaced"),
+               flag_at(*json, "forced")};
 }
 
 // The text after `part`, if `text` begins with it.

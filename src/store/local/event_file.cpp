@@ -16,6 +16,7 @@ namespace {
 
 constexpr const char* former_file = "events.old";
 constexpr off_t longest_file_of_events = 1 << 20;
+constexpr std::size_t shortest_event_line = 40;  // none with all fields is shorter
 constexpr std::size_t longest_event_line = 64 << 10;
 
 bool is_same_file(const struct stat& a, const struct stat& b) {
@@ -54,8 +55,9 @@ std::string line_of(const Event& event) {
 }
 
 std::optional<Event> event_from(std::string_view line) {
-  const auto json = Json::parse(line, nullptr, false);
-  if (!json.is_object()) return std::nullopt;
+  const auto object = object_from(line);
+  if (!object) return std::nullopt;
+  const auto& json = *object;
   const auto kind = event_kind_of(text_at(json, "event"));
   Event event;
   event.lock = {text_at(json, "namespace"), text_at(json, "name")};
@@ -156,12 +158,15 @@ bool EventReader::read_lines(std::vector<Event>& events) {
     // More than dlock leaves in the file: another program wrote it.
     if (read > 2 * longest_file_of_events) return false;
   }
-  for (auto end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n')) {
-    if (auto event = event_from(std::string_view(rest_).substr(0, end))) {
-      events.push_back(std::move(*event));
-    }
-    rest_.erase(0, end + 1);
+  std::size_t begin = 0;
+  for (auto end = rest_.find('\n'); end != std::string::npos;
+       end = rest_.find('\n', begin)) {
+    const auto line = std::string_view(rest_).substr(begin, end - begin);
+    begin = end + 1;
+    if (line.size() < shortest_event_line) continue;
+    if (auto event = event_from(line)) events.push_back(std::move(*event));
   }
+  rest_.erase(0, begin);
   return rest_.size() <= longest_event_line;
 }
 

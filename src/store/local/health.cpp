@@ -38,13 +38,14 @@ Finding missing(const Facts& facts) {
 
 Finding directory(const Facts& facts) {
   const auto path = printable(facts.path);
+  const auto quoted = printable_command({facts.path}, 4096);
   if (facts.unusable) {
     std::string advice =
         "use a directory of your own, or one that is set up as shared (chmod 2770)";
     if (facts.everybody_writes) {
-      advice = "chmod o-w " + path + ", once you trust its contents";
+      advice = "chmod o-w " + quoted + ", once you trust its contents";
     } else if (facts.is_sticky) {
-      advice = "chmod -t " + path;
+      advice = "chmod -t " + quoted;
     } else if (facts.is_link_or_file) {
       advice = "name the directory itself";
     } else if (facts.is_unreliable) {
@@ -54,7 +55,7 @@ Finding directory(const Facts& facts) {
   }
   if (!facts.can_be_written) {
     return {"directory", Level::error, "this user cannot write to " + path,
-            "chmod u+rwx " + path + ", or, if it is shared, join its group"};
+            "chmod u+rwx " + quoted + ", or, if it is shared, join its group"};
   }
   return {"directory", Level::ok, path, ""};
 }

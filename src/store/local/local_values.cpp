@@ -9,9 +9,14 @@
 namespace dlock::local {
 
 // No mutex: a file is complete or does not exist.
-asio::awaitable<ValueLookup> LocalValues::get(const LockName& lock, Wakeup&) {
+asio::awaitable<ValueLookup> LocalValues::get(const LockName& lock, std::size_t most,
+                                              Wakeup&) {
   if (!files_.open_directory()) co_return ValueLookup{};
-  co_return CacheFiles(files_.directory()).get(lock);
+  auto found = CacheFiles(files_.directory()).get(lock);
+  if (found.value && found.value->bytes.size() > most) {
+    co_return too_large(found.value->bytes.size(), most);
+  }
+  co_return found;
 }
 
 asio::awaitable<ValueLook> LocalValues::describe(const LockName& lock, Wakeup&) {

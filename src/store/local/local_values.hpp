@@ -13,7 +13,8 @@ class LocalValues final : public ValueStore {
   // `files` must outlive this.
   explicit LocalValues(Files& files) : files_(files) {}
 
-  asio::awaitable<ValueLookup> get(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<ValueLookup> get(const LockName& lock, std::size_t most,
+                                   Wakeup& wakeup) override;
   asio::awaitable<ValueLook> describe(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<Storing> put(const Claim& claim, const std::string& bytes,
                                Lifetime lifetime, Wakeup& wakeup) override;

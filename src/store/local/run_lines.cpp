@@ -14,7 +14,10 @@ namespace {
 
 constexpr std::size_t lines_per_lock = 40;  // starts and ends of the last 20 runs
 
-constexpr std::size_t longest_log_line = 64 << 10;  // a label, and 4 KiB of a command
+// A shorter line cannot have all fields; a longer one than dlock writes, with a label and
+// 4 KiB of a command, is not parsed either.
+constexpr std::size_t shortest_log_line = 40;
+constexpr std::size_t longest_log_line = 64 << 10;
 
 constexpr const char* was_no_run = "not-started";
 constexpr const char* was_acquired = "acquire";
@@ -24,7 +27,8 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   while (!text.empty()) {
     const auto end = text.find('\n');
     if (end == std::string_view::npos) break;  // truncated by a crash
-    if (end <= longest_log_line) lines.push_back(text.substr(0, end));
+    if (end >= shortest_log_line && end <= longest_log_line)
+      lines.push_back(text.substr(0, end));
     text.remove_prefix(end + 1);
   }
   return lines;
@@ -36,16 +40,17 @@ LockName lock_of(const Json& line) {
 
 // The fields of a valid line, otherwise null.
 Json parsed(std::string_view line) {
-  auto json = Json::parse(line, nullptr, false);
-  const bool usable = json.is_object() && json.contains("namespace") &&
-                      json["namespace"].is_string() && json.contains("name") &&
-                      json["name"].is_string() && json.contains("fence") &&
-                      json["fence"].is_number_unsigned() && json.contains("event") &&
-                      json["event"].is_string();
+  auto object = object_from(line);
+  if (!object) return {};
+  auto& json = *object;
+  const bool usable = json.contains("namespace") && json["namespace"].is_string() &&
+                      json.contains("name") && json["name"].is_string() &&
+                      json.contains("fence") && json["fence"].is_number_unsigned() &&
+                      json.contains("event") && json["event"].is_string();
   // The file may contain anything.
   const bool possible = usable && is_valid(lock_of(json)) &&
                         Fence{json["fence"].get<std::uint64_t>()} <= greatest_fence;
-  return possible ? json : Json();
+  return possible ? std::move(json) : Json();
 }
 
 std::optional<WallTime> time_at(const Json& line, const char* key) {
@@ -68,8 +73,7 @@ RunInfo run_of(const Json& line) {
   run.outcome = text_at(line, "outcome");
   if (run.outcome.empty()) run.outcome = "vanished";
   run.reason = text_at(line, "reason");
-  const auto counts = line.find("counts");
-  run.counts = counts != line.end() && *counts == true;
+  run.counts = flag_at(line, "counts");
   return run;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "store/local/watchers.hpp"
 #include "util/failure.hpp"
 #include "util/text.hpp"
 
@@ -93,10 +94,13 @@ WakeSocket::WakeSocket(asio::io_context& context, const Directory& directory,
                        Session session, Wakeup& wakeup)
     : directory_(directory),
       session_(session),
-      socket_(context, bound_socket(directory, session), [this, &wakeup] {
-        drain(socket_.fd());
-        wakeup.notify();
-      }) {}
+      socket_(
+          context, bound_socket(directory, session),
+          [this, &wakeup] {
+            drain(socket_.fd());
+            wakeup.notify();
+          },
+          pause_in_a_flood()) {}
 
 WakeSocket::~WakeSocket() { remove_wake_socket(directory_, session_); }
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "lock/retry.hpp"
 #include "util/failure.hpp"
 #include "util/fd.hpp"
 #include "util/process.hpp"
@@ -43,13 +44,25 @@ std::set<pid_t> ProcessWatcher::watch_only(const std::set<pid_t>& processes) {
   return gone;
 }
 
+PauseAfterCall pause_in_a_flood() {
+  constexpr int most_at_once = 16;
+  return [restraint = Restraint(most_at_once)]() mutable {
+    return restraint.pause(Clock::now());
+  };
+}
+
 FileWatcher::FileWatcher(asio::io_context& context, std::function<void()> happened)
-    : inotify_(context, new_inotify(), [this, happened = std::move(happened)] {
-        char events[4096];
-        while (::read(inotify_.fd(), events, sizeof events) > 0) {
-        }
-        happened();
-      }) {}
+    : inotify_(
+          context, new_inotify(),
+          [this, happened = std::move(happened)] {
+            char events[4096];
+            constexpr int most_reads = 64;
+            for (int reads = 0; reads < most_reads; ++reads) {
+              if (::read(inotify_.fd(), events, sizeof events) <= 0) break;
+            }
+            happened();
+          },
+          pause_in_a_flood()) {}
 
 void FileWatcher::watch(const std::string& path, unsigned events) {
   if (::inotify_add_watch(inotify_.fd(), path.c_str(), events) < 0) {

@@ -28,6 +28,10 @@ class ProcessWatcher {
   std::map<pid_t, Readable> watched_;
 };
 
+// For a Readable whose data other users send. The first 16 calls in quick succession are
+// free.
+PauseAfterCall pause_in_a_flood();
+
 // Calls back when files change (inotify(7)). Throws Failure if the user has no watches
 // left. Create it late and destroy it last: the kernel takes up to 15 ms (measured) to
 // close an inotify descriptor that has watches.

@@ -34,7 +34,7 @@ std::unique_ptr<Claimant> NoneStore::claimant(const Claim& claim) {
   return std::make_unique<NoneClaimant>(claim);
 }
 
-asio::awaitable<ValueLookup> NoneStore::get(const LockName&, Wakeup&) {
+asio::awaitable<ValueLookup> NoneStore::get(const LockName&, std::size_t, Wakeup&) {
   co_return ValueLookup{};
 }
 

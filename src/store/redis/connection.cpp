@@ -8,6 +8,7 @@
 #include "net/messages.hpp"
 #include "net/refusal.hpp"
 #include "net/stream.hpp"
+#include "store/redis/error_reply.hpp"
 #include "store/redis/login.hpp"
 #include "util/text.hpp"
 
@@ -43,6 +44,10 @@ bool is_for_want_of_room(const Reply& reply) {
 Failure closed_by(const std::string& server, const std::vector<Reply>& before) {
   // A server that does not serve this client sends an error and closes.
   const bool has_said_why = !before.empty() && before.back().is_error();
+  if (has_said_why) {
+    auto why = failure_from(before.back(), server);
+    if (why.kind() == Failure::Kind::rejected) return why;
+  }
   return Failure(
       Failure::Kind::unreachable,
       server + " closed the connection" +

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "store/redis/connection.hpp"
+#include "store/redis/error_reply.hpp"
 #include "store/redis/permissions.hpp"
 #include "util/text.hpp"
 
@@ -41,18 +42,6 @@ int trips_to_renew(const Target& target) {
 
 // A key in the namespace that no lock uses, because no name is empty.
 std::string key_for_trials(const std::string& prefix) { return prefix + "{}:doctor"; }
-
-// The form of a permission, with a key for KEY and the prefix of keys for NAMESPACE.
-std::string form_of(const Permission& right, const std::string& prefix) {
-  std::string form(right.form);
-  const auto put = [&](std::string_view word, const std::string& value) {
-    const auto at = form.find(word);
-    if (at != std::string::npos) form.replace(at, word.size(), value);
-  };
-  put("KEY", key_for_trials(prefix));
-  put("NAMESPACE:", prefix);
-  return form;
-}
 
 Command words_of(std::string_view form) {
   Command words;
@@ -98,8 +87,8 @@ bool refuses_work(const Reply& reply) {
 class Examiner {
  public:
   Examiner(asio::io_context& context, const Target& target, const std::string& name_space,
-           milliseconds timeout, Wakeup& wakeup)
-      : connection_(context, target), timeout_(timeout), wakeup_(wakeup) {
+           milliseconds timeout, std::span<const Permission> more, Wakeup& wakeup)
+      : connection_(context, target), timeout_(timeout), more_(more), wakeup_(wakeup) {
     facts.server = target.shown();
     facts.user = target.user.empty() ? "default" : printable(target.user, 200);
     facts.key_prefix = percent_encoded(name_space) + ":";
@@ -113,7 +102,7 @@ class Examiner {
       facts.was_reached = true;
       co_await ask_for_settings();
       if (facts.no_login) co_return;
-      co_await try_permissions();
+      co_await try_commands();
       co_await try_undeclared();
       co_await measure();
     } catch (const Failure& failure) {
@@ -153,28 +142,31 @@ class Examiner {
     }
   }
 
-  asio::awaitable<void> try_permissions() {
-    Command ask{"EVAL", permissions_script, "1", key_for_trials(facts.key_prefix)};
+  asio::awaitable<void> try_commands() {
+    const auto key = key_for_trials(facts.key_prefix);
+    auto trials = trials_of(needed_permissions, key, facts.key_prefix);
+    for (auto& more : trials_of(more_, key, facts.key_prefix)) trials.push_back(more);
     std::vector<Command> commands;
-    std::vector<const Permission*> tried;
+    for (const auto& trial : trials) commands.push_back(trial.command);
+    Command ask{"EVAL", permissions_script, "1", key};
     std::map<std::string, const Permission*> asked;  // by form
-    const Permission* eval = nullptr;
     for (const auto& right : needed_permissions) {
-      const auto form = form_of(right, facts.key_prefix);
-      if (right.how == Permission::How::known) eval = &right;
-      if (right.how == Permission::How::asked) {
-        asked.emplace(form, &right);
-        ask.push_back(form);
-      } else if (right.how == Permission::How::tried) {
-        tried.push_back(&right);
-        commands.push_back(words_of(form));
+      if (right.how != Permission::How::asked) continue;
+      std::string form;
+      for (const auto& word : command_of(right, key, facts.key_prefix)) {
+        form += (form.empty() ? "" : " ") + word;
       }
+      asked.emplace(form, &right);
+      ask.push_back(form);
     }
-    tried.push_back(eval);
     commands.push_back(std::move(ask));
     const auto replies =
         co_await connection_.exchange(std::move(commands), budget_end(), wakeup_);
-    for (std::size_t i = 0; i < replies.size(); ++i) note_trial(*tried[i], replies[i]);
+    for (std::size_t i = 0; i < trials.size(); ++i) note_trial(trials[i], replies[i]);
+    const auto eval = std::find_if(trials.begin(), trials.end(), [](const Trial& trial) {
+      return trial.right->how == Permission::How::known;
+    });
+    note_rights(*eval->right, replies.back());
     for (const auto& missing : replies.back().elements) {
       const auto found = asked.find(missing.text);
       if (found == asked.end()) continue;
@@ -203,7 +195,17 @@ class Examiner {
     missing.emplace_back(right.name);
   }
 
-  void note_trial(const Permission& right, const Reply& reply) {
+  void note_trial(const Trial& trial, const Reply& reply) {
+    if (unknown_command_in(reply)) {
+      auto& unknown =
+          trial.right->is_for_watch ? facts.unknown_for_watch : facts.unknown_commands;
+      unknown.push_back(shown_name(*trial.right));
+    } else if (trial.tells_rights) {
+      note_rights(*trial.right, reply);
+    }
+  }
+
+  void note_rights(const Permission& right, const Reply& reply) {
     const auto denial = denial_of(reply);
     if (denial == Denial::command) note_missing(right);
     if (denial == Denial::keys) facts.keys_are_missing = true;
@@ -243,6 +245,7 @@ class Examiner {
 
   Connection connection_;
   milliseconds timeout_;
+  std::span<const Permission> more_;
   Wakeup& wakeup_;
 };
 
@@ -279,8 +282,8 @@ Fields fields_of_info(std::string_view text) {
 
 asio::awaitable<Facts> facts_of(asio::io_context& context, const Target& target,
                                 const std::string& name_space, milliseconds timeout,
-                                Wakeup& wakeup) {
-  Examiner examiner(context, target, name_space, timeout, wakeup);
+                                Wakeup& wakeup, std::span<const Permission> more) {
+  Examiner examiner(context, target, name_space, timeout, more, wakeup);
   co_await examiner.examine();
   co_return std::move(examiner.facts);
 }

@@ -7,16 +7,18 @@
 
 #include "lock/wakeup.hpp"
 #include "store/redis/health.hpp"
+#include "store/redis/permissions.hpp"
 #include "store/redis/reply.hpp"
 #include "store/redis/target.hpp"
 
 namespace dlock::redis {
 
-// Each request takes at most `timeout`, and so do all measurements of round trips
+// `more` are the permissions that this kind of store needs besides those of locks. Each
+// request takes at most `timeout`, and so do all measurements of round trips
 // together. A failure is recorded as a fact, except Failure (exhausted), which is thrown.
 asio::awaitable<Facts> facts_of(asio::io_context& context, const Target& target,
                                 const std::string& name_space, milliseconds timeout,
-                                Wakeup& wakeup);
+                                Wakeup& wakeup, std::span<const Permission> more = {});
 
 // What an error reports as missing: permission for a command, or for a key.
 enum class Denial { none, command, keys };

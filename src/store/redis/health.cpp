@@ -112,38 +112,56 @@ Finding cluster(const Facts& facts) {
           "use a redis+cluster:// store URL"};
 }
 
+std::string listed(const std::vector<std::string>& words) {
+  std::string list;
+  for (const auto& word : words) list += (list.empty() ? "" : ", ") + word;
+  return list;
+}
+
+std::vector<std::string> rules_for(const std::vector<std::string>& commands) {
+  std::vector<std::string> rules;
+  for (const auto& command : commands) rules.push_back('+' + command);
+  return rules;
+}
+
+std::optional<Finding> commands(const Facts& facts) {
+  const bool is_for_watch = facts.unknown_commands.empty();
+  const auto& unknown = is_for_watch ? facts.unknown_for_watch : facts.unknown_commands;
+  if (unknown.empty()) return std::nullopt;
+  return Finding{"commands", is_for_watch ? Level::warning : Level::error,
+                 (is_for_watch ? "dlock watch misses events: " : "") +
+                     ("the server does not know " + listed(unknown)) +
+                     " (renamed or disabled, or not forwarded by a proxy)",
+                 "remove the server's rename-command for it, or use a server that has "
+                 "this command, without a proxy"};
+}
+
 Finding permissions(const Facts& facts) {
   const auto user = "user " + facts.user;
   if (facts.missing_commands.empty() && !facts.keys_are_missing) {
     return {"permissions", Level::ok, user + " has all permissions that locks need", ""};
   }
   std::string message = user + " may not";
-  std::string advice = "ACL SETUSER " + facts.user;
-  for (const auto& command : facts.missing_commands) {
-    message += (&command == &facts.missing_commands.front() ? " call " : ", ") + command;
-    advice += " +" + command;
-  }
+  auto rules = rules_for(facts.missing_commands);
+  if (!rules.empty()) message += " call " + listed(facts.missing_commands);
   if (facts.keys_are_missing) {
     message += facts.missing_commands.empty() ? " access" : ", and may not access";
     message += " all keys " + facts.key_prefix + "*";
-    advice += " ~" + facts.key_prefix + "*";
+    rules.push_back('~' + facts.key_prefix + '*');
   }
-  return {"permissions", Level::error, message, advice};
+  return {"permissions", Level::error, message, granting(facts.user, rules)};
 }
 
 std::optional<Finding> watching(const Facts& facts) {
   if (facts.missing_for_watch.empty()) return std::nullopt;
-  std::string commands;
-  std::string granted;
-  for (const auto& command : facts.missing_for_watch) {
-    commands += (commands.empty() ? "" : ", ") + command;
-    granted += " +" + command;
-  }
   const auto channels = facts.key_prefix + "*";
+  auto rules = rules_for(facts.missing_for_watch);
+  rules.push_back('&' + channels);
   return Finding{"watch", Level::warning,
                  "dlock watch misses events: user " + facts.user + " may not call " +
-                     commands + ", or not on the channels " + channels,
-                 "ACL SETUSER " + facts.user + granted + " &" + channels};
+                     listed(facts.missing_for_watch) + ", or not on the channels " +
+                     channels,
+                 granting(facts.user, rules)};
 }
 
 // Nothing where the role is the cause.
@@ -224,6 +242,7 @@ std::vector<Finding> findings_of(const Facts& facts) {
   }
   for (const auto check : {version, role, cluster, permissions})
     findings.push_back(check(facts));
+  if (auto found = commands(facts)) findings.push_back(std::move(*found));
   if (auto found = watching(facts)) findings.push_back(std::move(*found));
   if (auto found = work(facts)) findings.push_back(std::move(*found));
   if (auto found = scripts(facts)) findings.push_back(std::move(*found));

@@ -36,6 +36,9 @@ struct Facts {
   std::vector<std::string> missing_commands;   // without permission; names as in an ACL
   bool keys_are_missing = false;               // no permission for the keys
   std::vector<std::string> missing_for_watch;  // commands or channels
+  // Commands that the server does not know, as they are called: "EVAL".
+  std::vector<std::string> unknown_commands;
+  std::vector<std::string> unknown_for_watch;
   // Its error to reads and writes, if it refuses them now: "LOADING ...".
   std::optional<std::string> refuses_work;
   // Its error to a script that used an undeclared key, if it refuses such scripts.

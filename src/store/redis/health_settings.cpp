@@ -28,6 +28,13 @@ long long number_in(const Fields& fields, std::string_view name) {
 
 }  // namespace
 
+std::string granting(const std::string& user, const std::vector<std::string>& rules) {
+  std::vector<std::string> words{"ACL", "SETUSER", user};
+  words.insert(words.end(), rules.begin(), rules.end());
+  constexpr std::size_t longest = 2000;
+  return printable_command(words, longest);
+}
+
 std::string field(const Fields& fields, std::string_view name) {
   const auto found = fields.find(name);
   return found == fields.end() ? "" : found->second;
@@ -40,7 +47,7 @@ Finding not_checked(const char* check, const Facts& facts) {
   return {check, Level::info,
           std::string("not checked: ") + (is_info ? "INFO" : "CONFIG GET") +
               " was refused: " + printable(said, 200),
-          "grant the permission: ACL SETUSER " + facts.user + " +info +config|get",
+          "grant the permission: " + granting(facts.user, {"+info", "+config|get"}),
           false};
 }
 

@@ -9,6 +9,10 @@
 
 namespace dlock::redis {
 
+// "ACL SETUSER USER RULES", quoted so that it can be pasted into a shell behind
+// redis-cli, or at its prompt.
+std::string granting(const std::string& user, const std::vector<std::string>& rules);
+
 // A value of INFO, CONFIG GET or HELLO; empty if the server did not report it.
 std::string field(const Fields& fields, std::string_view name);
 

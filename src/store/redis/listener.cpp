@@ -64,6 +64,7 @@ asio::awaitable<void> Listener::listen(std::function<void()> on_news) {
 // each.
 asio::awaitable<Listener::AskReply> Listener::wait_for_element() {
   bool listened = false;
+  const auto began = Clock::now();
   try {
     std::vector<Command> commands;
     if (!connection_->is_open()) {
@@ -77,7 +78,10 @@ asio::awaitable<Listener::AskReply> Listener::wait_for_element() {
         co_await connection_->exchange(std::move(commands), until, wakeup_);
     const auto& reply = replies.back();
     if (reply.is_error()) co_return AskReply::cannot;
-    co_return reply.kind == Reply::Kind::array ? AskReply::something : AskReply::nothing;
+    if (reply.kind == Reply::Kind::array) co_return AskReply::something;
+    // A server that does not wait for an element would be asked without a pause.
+    const bool has_waited = elapsed_since(began) > listens_for / 2;
+    co_return has_waited ? AskReply::nothing : AskReply::cannot;
   } catch (const Failure&) {
   }
   co_return listened ? AskReply::something : AskReply::cannot;

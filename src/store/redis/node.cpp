@@ -7,6 +7,7 @@
 
 #include "net/refusal.hpp"
 #include "store/redis/error_reply.hpp"
+#include "store/redis/permissions.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -189,6 +190,12 @@ void Node::take_life(const Reply& info, const Reply& role) {
     connection_.close();
     throw Failure(Failure::Kind::unreachable, name_ + " does not report its uptime");
   }
+  if (info.text.find("redis_mode:cluster") != std::string::npos) {
+    connection_.close();
+    throw Failure(
+        Failure::Kind::misconfigured,
+        name_ + " is a member of a cluster: a quorum needs independent servers");
+  }
   life_ = *life;
   if (!is_role_of(role, "master")) {
     connection_.close();
@@ -208,19 +215,94 @@ asio::awaitable<std::vector<Reply>> Node::run(const Script& script,
                                               unsigned replicas, Clock::time_point until,
                                               Wakeup& wakeup, Sent sent) {
   const bool is_in_full = sent == Sent::in_full;
+  const auto declared = with_probes(keys);
   Command command{is_in_full ? "EVAL" : "EVALSHA", is_in_full ? script.text : script.sha1,
-                  std::to_string(keys.size())};
-  command.insert(command.end(), keys.begin(), keys.end());
+                  std::to_string(declared.size())};
+  command.insert(command.end(), declared.begin(), declared.end());
   command.insert(command.end(), args.begin(), args.end());
   auto replies =
       co_await exchange(followed_by_wait(command, replicas, until), until, wakeup);
+  if (declared.size() > keys.size()) {
+    const bool again = co_await is_only_about_probes(replies.front(), until, wakeup);
+    if (again) co_return co_await run(script, keys, args, replicas, until, wakeup, sent);
+  }
   if (replies.front().error_code() == "NOSCRIPT") {
     command[0] = "EVAL";
     command[1] = script.text;
     replies = co_await exchange(followed_by_wait(std::move(command), replicas, until),
                                 until, wakeup);
   }
+  if (hides_refused_command(replies.front())) {
+    auto named = co_await refused_command(script, keys.front(), until, wakeup);
+    if (named) replies.front() = std::move(*named);
+  }
   co_return replies;
+}
+
+// A member of a cluster executes scripts for some names and redirects those for others.
+// So that it refuses all of them, the first script also declares two keys that it does
+// not use, in different slots: this costs no other command, and nothing is executed.
+std::vector<std::string> Node::with_probes(const std::vector<std::string>& keys) const {
+  auto declared = keys;
+  if (role_ != Role::any || is_alone_) return declared;
+  const auto prefix = keys.front().substr(0, keys.front().find('{'));
+  for (const char* probe : {"{}:1", "{}:2"}) declared.push_back(prefix + probe);
+  return declared;
+}
+
+// Whether a script was refused only because of those keys: by a proxy in front of several
+// servers, or because the user may access the keys of some locks only. Throws Failure for
+// a member of a cluster.
+asio::awaitable<bool> Node::is_only_about_probes(const Reply& reply,
+                                                 Clock::time_point until,
+                                                 Wakeup& wakeup) {
+  const auto code = reply.error_code();
+  const bool is_refused = code == "CROSSSLOT" || code == "NOPERM";
+  if (code == "CROSSSLOT") co_await require_alone(until, wakeup);
+  if (is_refused || !reply.is_error() || code == "NOSCRIPT") is_alone_ = true;
+  co_return is_refused;
+}
+
+// HELLO needs no permission. A server or proxy that does not know it is no member.
+asio::awaitable<void> Node::require_alone(Clock::time_point until, Wakeup& wakeup) {
+  if (role_ != Role::any || is_alone_) co_return;
+  auto hello = alone({"HELLO"});
+  const auto replies = co_await exchange(std::move(hello), until, wakeup);
+  const auto& fields = replies.front().elements;
+  for (std::size_t i = 0; i + 1 < fields.size(); i += 2) {
+    if (fields[i].text != "mode" || fields[i + 1].text != "cluster") continue;
+    connection_.close();
+    Reply refusal;
+    refusal.kind = Reply::Kind::error;
+    refusal.text = "CROSSSLOT";
+    throw failure(refusal);
+  }
+  is_alone_ = !replies.front().is_error();
+  if (is_alone_) co_return;
+  const auto refused = failure(replies.front());
+  if (refused.kind() == Failure::Kind::rejected) throw Failure(refused);
+}
+
+// The error of the first command in a script that the server refuses: the error of the
+// script does not name it.
+asio::awaitable<std::optional<Reply>> Node::refused_command(const Script& script,
+                                                            const std::string& key,
+                                                            Clock::time_point until,
+                                                            Wakeup& wakeup) {
+  std::vector<Command> commands;
+  for (auto& trial : trials_of(needed_permissions, key, key)) {
+    const auto call = "'" + trial.command.front() + "'";
+    if (std::string_view(script.text).find(call) == std::string::npos) continue;
+    commands.push_back(std::move(trial.command));
+  }
+  if (commands.empty()) co_return std::nullopt;
+  auto replies = co_await exchange(std::move(commands), until, wakeup);
+  for (auto& reply : replies) {
+    const bool is_denied = reply.error_code() == "NOPERM";
+    if (is_denied) reply.text += " (called by a script of dlock)";
+    if (is_denied || unknown_command_in(reply)) co_return std::move(reply);
+  }
+  co_return std::nullopt;
 }
 
 asio::awaitable<std::vector<Reply>> Node::run_asking(const Script& script,

@@ -3,6 +3,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,10 @@ class Node {
                                                  unsigned replicas,
                                                  Clock::time_point until, Wakeup& wakeup);
 
+  // Throws Failure (misconfigured) if a server that may have `any` role is a member of a
+  // cluster, which has only some of the locks. Asks once.
+  asio::awaitable<void> require_alone(Clock::time_point until, Wakeup& wakeup);
+
   // The Failure for an unexpected reply.
   Failure failure(const Reply& reply) const;
 
@@ -99,6 +104,13 @@ class Node {
 
  private:
   asio::io_context& context_;
+  std::vector<std::string> with_probes(const std::vector<std::string>& keys) const;
+  asio::awaitable<bool> is_only_about_probes(const Reply& reply, Clock::time_point until,
+                                             Wakeup& wakeup);
+  asio::awaitable<std::optional<Reply>> refused_command(const Script& script,
+                                                        const std::string& key,
+                                                        Clock::time_point until,
+                                                        Wakeup& wakeup);
   bool take_check(const std::vector<Reply>& replies);
   void take_life(const Reply& info, const Reply& role);
 
@@ -111,6 +123,7 @@ class Node {
   bool is_named_ = false;        // on the server
   bool is_checked_ = false;      // this connection leads to a server with that role
   bool is_suspect_ = false;
+  bool is_alone_ = false;  // known to be no member of a cluster
   Life life_;
 };
 

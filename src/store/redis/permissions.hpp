@@ -1,10 +1,13 @@
-// The ACL permissions that dlock needs, and how to check each of them.
+// The commands and ACL permissions that dlock needs, and how to check each of them.
 //
 // Tests compare the manual's ACL line, and the permissions that the tests run with, with
 // this table.
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace dlock::redis {
 
@@ -61,5 +64,33 @@ constexpr Permission needed_permissions[] = {
     {"zremrangebyscore", "ZREMRANGEBYSCORE KEY x x"},
     {"zscore", "ZSCORE KEY x"},
 };
+
+// The same for servers that fail over, of a cluster, and of a quorum.
+constexpr Permission needed_on_replicated[] = {{"role", "ROLE"}, {"wait", "WAIT x x"}};
+constexpr Permission needed_in_cluster[] = {{"cluster|myid", "CLUSTER MYID"},
+                                            {"cluster|slots", "CLUSTER SLOTS"},
+                                            {"wait", "WAIT x x"}};
+constexpr Permission needed_in_quorum[] = {{"role", "ROLE"}, {"info", "INFO server"}};
+
+// A command without effect. Its reply tells whether the server knows the command and, if
+// `tells_rights`, whether the user may call it. Servers check whether they know a
+// command, and then its number of arguments, before permissions; and these before the
+// arguments.
+struct Trial {
+  const Permission* right;
+  std::vector<std::string> command;
+  bool tells_rights;
+};
+
+// With a key and the prefix of all keys.
+std::vector<Trial> trials_of(std::span<const Permission> rights, const std::string& key,
+                             const std::string& prefix);
+
+// The form of a permission with these, split into words.
+std::vector<std::string> command_of(const Permission& right, const std::string& key,
+                                    const std::string& prefix);
+
+// "CLIENT SETNAME" for client|setname.
+std::string shown_name(const Permission& right);
 
 }  // namespace dlock::redis

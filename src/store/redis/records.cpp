@@ -11,9 +11,9 @@
 namespace dlock::redis {
 namespace {
 
-Json object_from(std::string_view text) {
-  auto json = Json::parse(text, nullptr, false);
-  return json.is_object() ? json : Json::object();
+// An empty one if the text is not a proper one: the rest of a record still counts.
+Json party_in(std::string_view text) {
+  return object_from(text).value_or(Json::object());
 }
 
 // Written by taking.lua.
@@ -57,7 +57,7 @@ std::optional<HolderInfo> holder_from(const Reply& record, const Reply& left,
   info.run_ended = kind == "e";
   info.broken = kind == "b";
   info.attached = kind == "h" || kind == "b";
-  const auto party = object_from(words.rest());
+  const auto party = party_in(words.rest());
   info.slot = static_cast<unsigned>(*slot);
   info.fence.number = static_cast<std::uint64_t>(*fence);
   info.since = WallTime(*since);
@@ -121,14 +121,14 @@ std::optional<Published> published_from(std::string_view channel, std::string_vi
   event.fence.number = static_cast<std::uint64_t>(*fence);
   event.free = static_cast<unsigned>(std::min<std::int64_t>(*free, UINT32_MAX));
   const auto split = std::min(words.rest().find('\n'), words.rest().size());
-  const auto party = object_from(words.rest().substr(0, split));
+  const auto party = party_in(words.rest().substr(0, split));
   event.host = text_at(party, "host");
   event.pid = pid_at(party, "pid");
   event.user = text_at(party, "user");
   event.label = text_at(party, "label");
   event.command = words_at(party, "command");
   if (event.kind == Event::Kind::broken) event.taken_by = taker_in(party);
-  const auto end = object_from(words.rest().substr(split));
+  const auto end = party_in(words.rest().substr(split));
   if (!end.empty()) {
     event.run.emplace();
     event.run->ended = event.time;
@@ -138,7 +138,7 @@ std::optional<Published> published_from(std::string_view channel, std::string_vi
 }
 
 std::optional<Taker> taker_from(std::string_view text) {
-  return taker_in(object_from(text));
+  return taker_in(party_in(text));
 }
 
 std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime now) {
@@ -157,7 +157,7 @@ std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime
 }
 
 WaiterInfo party_from(std::string_view text) {
-  const auto party = object_from(text);
+  const auto party = party_in(text);
   WaiterInfo info;
   info.host = text_at(party, "host");
   info.pid = pid_at(party, "pid");
@@ -173,7 +173,7 @@ std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now) {
   words.next();  // the ttl of the lease
   words.next();  // its list
   if ((mode != "x" && mode != "s") || !since || !until || !passed) return std::nullopt;
-  const auto party = object_from(words.rest());
+  const auto party = party_in(words.rest());
   WaiterInfo info;
   info.since = WallTime(*since);
   info.waiting = between(info.since, now);
@@ -192,7 +192,7 @@ std::optional<RunInfo> run_from(std::string_view record) {
   // A detached lease has a letter, and then its holder.
   const bool was_by_hand = words.rest().starts_with("h ");
   if (was_by_hand) words.next();
-  const auto end = object_from(words.rest());
+  const auto end = party_in(words.rest());
   RunInfo run;
   run.fence.number = static_cast<std::uint64_t>(*fence);
   run.started = WallTime(*started);

@@ -155,6 +155,8 @@ asio::awaitable<void> RedisClaimant::await_turn(Wakeup& wakeup, Clock::time_poin
   if (is_parked_) co_return co_await sleep(wakeup, std::min(until, ask_again_));
   do {
     const auto reply = co_await pop(wakeup, std::min(until, ask_again_));
+    // Each server by itself: if one of several wakes us too often, the others are heard.
+    co_await pause_if_woken_too_often(wakeup, std::min(until, ask_again_));
     if (!reply) co_return;  // the next request reports the failure
     if (reply->is_error()) {
       co_await sleep(wakeup, std::min(until, later(Clock::now(), pause_after_error)));
@@ -165,6 +167,13 @@ asio::awaitable<void> RedisClaimant::await_turn(Wakeup& wakeup, Clock::time_poin
     if (!pause) co_return;
     ask_again_ = std::min(ask_again_, later(Clock::now(), *pause));
   } while (Clock::now() < std::min(until, ask_again_));
+}
+
+asio::awaitable<void> RedisClaimant::pause_if_woken_too_often(Wakeup& wakeup,
+                                                              Clock::time_point until) {
+  const auto now = Clock::now();
+  const auto pause = restraint_.pause(now);
+  if (pause.count() > 0) co_await sleep(wakeup, std::min(until, later(now, pause)));
 }
 
 // An element of our own list or the shared one, or the reply that none arrived in time.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lock/claimant.hpp"
+#include "lock/retry.hpp"
 #include "store/redis/ballot.hpp"
 #include "store/redis/route.hpp"
 
@@ -68,6 +69,7 @@ class RedisClaimant final : public Claimant {
   asio::awaitable<Renewal> reclaim(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::optional<Reply>> pop(Wakeup& wakeup, Clock::time_point end);
   asio::awaitable<void> sleep(Wakeup& wakeup, Clock::time_point until);
+  asio::awaitable<void> pause_if_woken_too_often(Wakeup& wakeup, Clock::time_point until);
   void note(const AskReply& reply, Clock::time_point sent_at);
   void watch_for(const Busy& busy, const AskReply& reply);
   void expect_answer();
@@ -89,6 +91,7 @@ class RedisClaimant final : public Claimant {
   std::int64_t arrived_ = 0;    // when we entered the queue, by the server's clock
   Clock::time_point ask_again_;
   bool is_parked_ = false;  // until then, without a connection
+  Restraint restraint_;
   std::optional<Ballot> ballot_;
   WallTime busy_at_{};
   Clock::time_point asked_at_;        // when the last answered request was sent

@@ -63,16 +63,18 @@ asio::awaitable<std::string> RedisValues::read_pieces(const LockName& lock,
     const auto response = co_await route_.exchange(lock, alone(std::move(read)), wakeup);
     const auto& reply = response.reply();
     if (reply.kind != Reply::Kind::string) throw response.failure();
-    if (reply.text.empty()) break;  // it is gone
     bytes += reply.text;
+    if (bytes.size() != last + 1) break;  // it is gone, or another one
   }
   co_return bytes;
 }
 
-asio::awaitable<ValueLookup> RedisValues::get(const LockName& lock, Wakeup& wakeup) {
+asio::awaitable<ValueLookup> RedisValues::get(const LockName& lock, std::size_t most,
+                                              Wakeup& wakeup) {
   for (int looks = 0; looks < most_looks; ++looks) {
     const auto record = co_await look_up(lock, wakeup);
     if (!record) co_return ValueLookup{};
+    if (record->size > most) co_return too_large(record->size, most);
     auto bytes = record->data;
     if (record->is_in_pieces()) bytes = co_await read_pieces(lock, *record, wakeup);
     if (bytes.size() == record->size && sum_of(bytes) == record->sum) {

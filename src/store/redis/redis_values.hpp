@@ -17,7 +17,8 @@ class RedisValues final : public ValueStore {
   // `route` must outlive this.
   explicit RedisValues(Route& route) : route_(route) {}
 
-  asio::awaitable<ValueLookup> get(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<ValueLookup> get(const LockName& lock, std::size_t most,
+                                   Wakeup& wakeup) override;
   asio::awaitable<ValueLook> describe(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<Storing> put(const Claim& claim, const std::string& bytes,
                                Lifetime lifetime, Wakeup& wakeup) override;

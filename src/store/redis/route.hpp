@@ -170,7 +170,9 @@ class SoleRoute final : public Route {
 
   const Node& node() const { return node_; }
 
-  asio::awaitable<std::vector<Node*>> all(Clock::time_point, Wakeup&) override {
+  asio::awaitable<std::vector<Node*>> all(Clock::time_point until,
+                                          Wakeup& wakeup) override {
+    co_await node_.require_alone(until, wakeup);
     co_return std::vector<Node*>{&node_};
   }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lock/keep_watching.hpp"
+#include "lock/retry.hpp"
 #include "store/redis/answers.hpp"
 #include "store/redis/event_stream.hpp"
 #include "store/redis/redis_inspector.hpp"
@@ -60,7 +61,13 @@ class RedisInspector::Watching final : public WatchSession {
       if (published->lasts.count() > 0) note_end(event.lock, end_of(published->lasts));
       if (published->is_event) sink.happened(event);
     }
-    for (const auto& lock : ended()) co_await remove_expired(lock);
+    const auto over = ended();
+    if (over.empty()) co_return;
+    // The server may say of a lease again and again that it expires at once.
+    const auto now = Clock::now();
+    const auto end = later(now, restraint_.pause(now));
+    while (Clock::now() < end && !wakeup_.gives_up()) co_await wakeup_.wait_until(end);
+    for (const auto& lock : over) co_await remove_expired(lock);
   }
 
  private:
@@ -121,6 +128,7 @@ class RedisInspector::Watching final : public WatchSession {
   Wakeup& wakeup_;
   std::optional<EventStream> stream_;
   std::map<LockName, Clock::time_point> ends_;
+  Restraint restraint_;
 };
 
 asio::awaitable<void> RedisInspector::watch(const Watched& watched, EventSink& sink,

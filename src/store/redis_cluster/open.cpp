@@ -40,8 +40,8 @@ asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_s
     facts.failure = failure;
   }
   for (auto* primary : primaries) {
-    auto found =
-        co_await redis::facts_of(context, primary->target(), name_space, timeout, wakeup);
+    auto found = co_await redis::facts_of(context, primary->target(), name_space, timeout,
+                                          wakeup, redis::needed_in_cluster);
     found.is_in_cluster = true;
     if (const auto node_timeout = node_timeout_of(found)) {
       facts.node_timeout =

@@ -14,7 +14,8 @@ asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_s
                                      Wakeup& wakeup) {
   std::vector<redis::Facts> servers;
   for (const auto& target : plan.servers) {
-    auto facts = co_await redis::facts_of(context, target, name_space, timeout, wakeup);
+    auto facts = co_await redis::facts_of(context, target, name_space, timeout, wakeup,
+                                          redis::needed_in_quorum);
     servers.push_back(std::move(facts));
   }
   Examination examination;

@@ -114,7 +114,8 @@ asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_s
   }
   co_await ask_sentinels(context, plan, timeout, facts, wakeup);
   const auto primary = plan.server.at(address->host, address->port);
-  auto server = co_await redis::facts_of(context, primary, name_space, timeout, wakeup);
+  auto server = co_await redis::facts_of(context, primary, name_space, timeout, wakeup,
+                                         redis::needed_on_replicated);
   co_await compare_clocks(context, plan, name_space, timeout, server.clock_ahead, facts,
                           wakeup);
   examination.findings = findings_of(facts);

@@ -62,7 +62,7 @@ Finding failover(const SentinelFacts& facts) {
                        " or more survives a failover";
   if (least <= usual_ttl) return {"failover", Level::ok, message, ""};
   return {"failover", Level::warning, message + ", the default of 30s does not",
-          "SENTINEL SET " + printable(facts.master, 200) +
+          "SENTINEL SET " + printable_command({facts.master}, 200) +
               " down-after-milliseconds 5000, or a longer --ttl"};
 }
 

@@ -1,0 +1,60 @@
+// How long something that is woken too often pauses.
+
+#include "lock/retry.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dlock {
+namespace {
+
+using namespace std::chrono_literals;
+
+class RestraintOf : public ::testing::Test {
+ protected:
+  // Wakes `count` times, each time `apart` after it has paused, and counts the pauses.
+  int pauses(int count, milliseconds apart) {
+    int paused = 0;
+    for (int i = 0; i < count; ++i) {
+      last_ = restraint_.pause(now_);
+      if (last_ > 0ms) ++paused;
+      now_ += last_ + apart;
+    }
+    return paused;
+  }
+
+  Clock::time_point now_{1h};
+  Restraint restraint_{8};
+  milliseconds last_{};
+};
+
+TEST_F(RestraintOf, the_first_wake_ups_is_none) { EXPECT_EQ(pauses(8, 0ms), 0); }
+
+TEST_F(RestraintOf, wake_ups_that_are_rare_is_none) {
+  EXPECT_EQ(pauses(1000, Restraint::interval), 0);
+}
+
+TEST_F(RestraintOf, endless_wake_ups_lets_five_a_second_through) {
+  pauses(8, 0ms);
+  const auto began = now_;
+
+  pauses(100, 0ms);
+
+  EXPECT_GE(now_ - began, 18s);
+  EXPECT_EQ(last_, Restraint::interval);
+}
+
+TEST_F(RestraintOf, wake_ups_that_have_just_become_too_many_is_short) {
+  pauses(8, 0ms);
+
+  EXPECT_EQ(restraint_.pause(now_), 40ms);
+}
+
+TEST_F(RestraintOf, a_flood_ends_some_seconds_after_it) {
+  pauses(100, 0ms);
+  now_ += 10s;
+
+  EXPECT_EQ(pauses(8, 0ms), 0);
+}
+
+}  // namespace
+}  // namespace dlock
