@@ -125,7 +125,7 @@ is_watched() {
   use_quorum_store 3
   DLOCK_STORE="redis+quorum://127.0.0.1:${ports[1]},localhost:${ports[1]},127.0.0.1:${ports[2]}"
 
-  for verb in 'status job' list 'history job' history 'fence disk 1' 'break --yes job'; do
+  for verb in 'status job' list 'history job' history 'fence disk 1' 'break --yes job' watch; do
     # shellcheck disable=SC2086
     run timeout 20 dlock $verb
     assert_status 78
