@@ -5,7 +5,7 @@ function __dlock_wants_value
     contains -- $argv[1] --store --namespace --config --store-timeout --color \
         --user --password-file --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name \
         --replicas --sentinel-user --sentinel-password-file --sentinel-tls \
-        --min-strength --max-ttl \
+        --min-strength --max-ttl --address-map \
         --wait --ttl --slots --conflict-exit-code --timeout --kill-after --jitter \
         --on-success --on-failure --on-busy \
         --dedupe --max-queue --min-hold --on-outage --lock-delay --stragglers --label --report \
@@ -181,6 +181,7 @@ complete -c dlock $common -l sentinel-password-file -r -F -d 'read the sentinel 
 complete -c dlock $common -l sentinel-tls -x -a 'true false' -d 'use TLS for sentinels'
 complete -c dlock $common -l min-strength -x -a '0 1 2' -d 'minimum strength of a lease to start'
 complete -c dlock $common -l max-ttl -x -a '30s 1m 10m' -d 'servers up for less do not vote'
+complete -c dlock $common -l address-map -x -d 'address to use for an announced one'
 complete -c dlock $common -l tls-ca -r -F -d 'CA certificates to trust'
 complete -c dlock $common -l tls-cert -r -F -d 'client certificate'
 complete -c dlock $common -l tls-key -r -F -d 'key of the client certificate'

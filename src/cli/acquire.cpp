@@ -48,7 +48,7 @@ class Acquisition {
         speaker_(options.name, common.quiet, common.verbose),
         wakeup_(context),
         signals_(context, wakeup_, held),
-        store_(open_store(common.store, budget_of(common, claim), context)),
+        store_(opened_store(common, budget_of(common, claim), context, options.name)),
         claimant_(store_->claimant(claim)) {}
 
   asio::awaitable<Exit> execute();

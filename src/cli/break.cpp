@@ -8,6 +8,7 @@
 
 #include "cli/about.hpp"
 #include "cli/lock_view.hpp"
+#include "cli/look.hpp"
 #include "cli/orphaned_runs.hpp"
 #include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
@@ -192,7 +193,7 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
   const Speaker speaker(options.name, common.quiet, common.verbose);
   asio::io_context context(1);
   const auto open = [&] {
-    return open_store(common.store, store_timeout(common, {}), context);
+    return opened_store(common, store_timeout(common, {}), context, options.name);
   };
 
   auto store = open();

@@ -4,6 +4,7 @@
 
 #include "cli/about.hpp"
 #include "cli/lock_view.hpp"
+#include "cli/look.hpp"
 #include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "util/text.hpp"
@@ -13,9 +14,9 @@ namespace {
 
 // A verb's store and what is needed to call it.
 struct Client {
-  explicit Client(const CommonOptions& common)
+  Client(const CommonOptions& common, const std::string& name)
       : wakeup(context),
-        store(open_store(common.store, store_timeout(common, {}), context)) {}
+        store(opened_store(common, store_timeout(common, {}), context, name)) {}
 
   asio::io_context context{1};
   Wakeup wakeup;
@@ -78,7 +79,7 @@ ExitStatus renew_verb(const Invocation& invocation) {
   const auto options = lease_options(invocation.settings, invocation.operands.at(0));
   const auto claim = claim_of(common, options);
   return about(options.name, [&] {
-    Client client(common);
+    Client client(common, options.name);
     const auto claimant = client.store->claimant(claim);
     const auto sent_at = Clock::now();
     const auto renewal =
@@ -99,7 +100,7 @@ ExitStatus release_verb(const Invocation& invocation) {
   const auto options = lease_options(invocation.settings, invocation.operands.at(0));
   const auto claim = claim_of(common, options);
   return about(options.name, [&] {
-    Client client(common);
+    Client client(common, options.name);
     const auto claimant = client.store->claimant(claim);
     // Has to outlive the call, which only creates the coroutine.
     const std::optional<RunEnd> no_run;
@@ -125,7 +126,7 @@ ExitStatus check_verb(const Invocation& invocation) {
                     {environment("DLOCK_NAME"), environment("DLOCK_HELD")});
   const LockName lock{common.name_space, options.name};
   return about(options.name, [&] {
-    Client client(common);
+    Client client(common, options.name);
     // A lock that excludes nobody cannot be lost.
     if (!client.store->protects()) return ExitStatus::success;
     const auto sent_at = Clock::now();
@@ -150,7 +151,7 @@ ExitStatus fence_verb(const Invocation& invocation) {
   const LockName resource{common.name_space, parsed_name(invocation.operands.at(0))};
   const auto fence = parsed_fence(invocation.operands.at(1));
   return about(resource.name, [&] {
-    Client client(common);
+    Client client(common, resource.name);
     const auto admission = run_blocking(client.context, [&] {
       return registers_of(*client.store).admit_fence(resource, fence, client.wakeup);
     });

@@ -107,6 +107,13 @@ Credentials credentials_from(const Settings& settings) {
   with_setting(settings, "max-ttl", [&](const std::string& value) {
     credentials.terms.max_ttl = parsed_duration(value);
   });
+  with_setting(settings, "address-map", [&](const std::string& value) {
+    try {
+      credentials.addresses = AddressMap::parsed(value);
+    } catch (const Failure& failure) {
+      throw UsageError(failure.what());
+    }
+  });
   return credentials;
 }
 

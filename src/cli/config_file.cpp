@@ -85,6 +85,25 @@ void add_locks(const Toml& root, const toml::value& tables, Config& config) {
   }
 }
 
+// [address-map], whose keys are the addresses that servers announce, as the value of the
+// option.
+ConfigValue address_map_from(const Toml& root, const toml::value& table,
+                             const std::string& path) {
+  ConfigValue map{"", line_of(root, table)};
+  std::map<std::string, std::string> entries;  // in one order, whatever the parser's is
+  for (const auto& [from, value] : table.as_table()) {
+    if (!value.is_string()) {
+      throw broken_line(path, line_of(root, value),
+                        "address-map." + printable(from, 60) + ": expected a string");
+    }
+    entries[from] = toml::get<std::string>(value);
+  }
+  for (const auto& [from, to] : entries) {
+    map.text += (map.text.empty() ? "" : ",") + from + "=" + to;
+  }
+  return map;
+}
+
 Toml parsed_toml(const std::string& text, const std::string& path) {
   if (const auto line = line_nested_too_deeply(text)) {
     throw broken_line(
@@ -115,6 +134,9 @@ Config config_from(const std::string& path) {
   for (const auto& [key, value] : root->as_table()) {
     if (!value.is_table()) {
       config.top.keys[key] = value_from(root, value, path, printable(key));
+    } else if (key == "address-map") {
+      if (value.as_table().empty()) continue;
+      config.top.keys[key] = address_map_from(root, value, path);
     } else if (key == "lock") {
       add_locks(root, value, config);
     } else {

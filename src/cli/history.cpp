@@ -66,7 +66,8 @@ std::vector<RunOfLock> wanted_of(const std::vector<LockHistory>& histories,
 ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options) {
   asio::io_context context(1);
   Wakeup wakeup(context);
-  const auto store = open_store(common.store, store_timeout(common, {}), context);
+  const auto store =
+      opened_store(common, store_timeout(common, {}), context, options.name.value_or(""));
   const auto runs = wanted_of(
       run_blocking(
           context,
@@ -94,7 +95,8 @@ ExitStatus ask_for_success(const CommonOptions& common, const HistoryOptions& op
   const LockName lock{common.name_space, *options.name};
   asio::io_context context(1);
   Wakeup wakeup(context);
-  const auto store = open_store(common.store, store_timeout(common, {}), context);
+  const auto store =
+      opened_store(common, store_timeout(common, {}), context, options.name.value_or(""));
   const auto info =
       run_blocking(context, [&] { return store->inspector().inspect(lock, wakeup); });
   const auto answer = success_within(info, *options.succeeded_within);

@@ -33,6 +33,16 @@ ExitStatus status_of(SpawnFailure::Kind kind) {
   return ExitStatus::no_resources;
 }
 
+std::unique_ptr<Store> opened_store(const CommonOptions& common, milliseconds timeout,
+                                    asio::io_context& context, const std::string& name) {
+  auto store = open_store(common.store, timeout, context);
+  const Speaker speaker(name, common.quiet, common.verbose);
+  store->report_complaints([speaker](const std::string& message) {
+    speaker.warning("warning: not counted: " + message);
+  });
+  return store;
+}
+
 ExitStatus report_left_out(const LockInspector& inspector) {
   auto status = ExitStatus::success;
   for (const auto& failure : inspector.left_out()) {
@@ -48,7 +58,8 @@ ExitStatus status_verb(const Invocation& invocation) {
   return about(lock.name, [&] {
     asio::io_context context(1);
     Wakeup wakeup(context);
-    const auto store = open_store(common.store, store_timeout(common, {}), context);
+    const auto store =
+        opened_store(common, store_timeout(common, {}), context, lock.name);
     const auto info =
         run_blocking(context, [&] { return store->inspector().inspect(lock, wakeup); });
     print(common.json ? to_line(json_of(info)) + "\n"
@@ -87,7 +98,7 @@ Exit list_verb(const Invocation& invocation) {
   const bool is_metrics = options.form == ListOptions::Form::metrics;
   asio::io_context context(1);
   Wakeup wakeup(context);
-  const auto store = open_store(common.store, store_timeout(common, {}), context);
+  const auto store = opened_store(common, store_timeout(common, {}), context);
   std::vector<LockInfo> locks;
   try {
     locks = run_blocking(context, [&] {

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "cli/lock_view.hpp"
+#include "cli/look.hpp"
 #include "cli/nesting.hpp"
 #include "cli/wait_notice.hpp"
 #include "lock/acquire.hpp"
@@ -45,7 +46,7 @@ Run::Run(const RunParts& parts)
       speaker_(options_.name, common_.quiet, common_.verbose),
       wakeup_(context_),
       signals_(context_, wakeup_, parts.held),
-      store_(open_store(common_.store, parts.timing.budget(), context_)),
+      store_(opened_store(common_, parts.timing.budget(), context_, options_.name)),
       claimant_(store_->claimant(claim_for(common_, options_))),
       timing_(parts.timing),
       plan_(parts.plan),

@@ -40,6 +40,16 @@ void add_mentioned(CLI::App& app, const Specs& specs,
   }
 }
 
+// The option that can be repeated. In the environment its values are separated in the
+// same way.
+constexpr std::string_view address_map = "address-map";
+
+std::string joined(const std::vector<std::string>& values) {
+  std::string all;
+  for (const auto& value : values) all += (all.empty() ? "" : ",") + value;
+  return all;
+}
+
 // Only the last option can lack its value. Among letters in one word, only the last
 // letter takes a value.
 std::string missing_value(const std::string& option) {
@@ -80,7 +90,10 @@ std::variant<OptionValues, Asked> option_values(const VerbSpec& verb,
   OptionValues values;
   for (const auto* option : app.parse_order()) {
     const auto name = option->get_single_name();
-    values[name] = option->results().back();
+    auto& value = values[name];
+    if (name != address_map || value.empty()) {
+      value = name == address_map ? joined(option->results()) : option->results().back();
+    }
     // The last one of these two counts.
     if (name == "quiet") values.erase("verbose");
     if (name == "verbose") values.erase("quiet");

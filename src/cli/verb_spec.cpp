@@ -23,6 +23,8 @@ constexpr OptionSpec options_of_all[] = {
     {"min-strength", 0, "N", "DLOCK_MIN_STRENGTH",
      "minimum strength of a lease to start"},
     {"max-ttl", 0, "D", "DLOCK_MAX_TTL", "servers up for less do not vote (1m)"},
+    {"address-map", 0, "FROM=TO", "DLOCK_ADDRESS_MAP",
+     "use TO for FROM, which servers announce"},
     {"tls-ca", 0, "FILE", "DLOCK_TLS_CA", "CA certificates, in place of the system's"},
     {"tls-cert", 0, "FILE", "DLOCK_TLS_CERT", "client certificate"},
     {"tls-key", 0, "FILE", "DLOCK_TLS_KEY", "key of the client certificate"},

@@ -24,6 +24,15 @@ std::optional<Token> token_from(std::string_view text) {
   return token;
 }
 
+Fence greatest_plausible_fence(WallTime now, Fence most_report) {
+  constexpr std::chrono::hours farthest_ahead{32 * 24};
+  const auto clock = static_cast<std::uint64_t>(std::max<std::int64_t>(now.count(), 0));
+  const auto base =
+      std::min(std::max(Fence{clock}, most_report), greatest_believed_fence);
+  return std::min(Fence{base.number + std::uint64_t{WallTime(farthest_ahead).count()}},
+                  greatest_believed_fence);
+}
+
 bool is_held_by(const LockInfo& lock, Fence fence, milliseconds at_least) {
   return std::any_of(
       lock.holders.begin(), lock.holders.end(), [&](const HolderInfo& holder) {

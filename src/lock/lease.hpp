@@ -51,6 +51,18 @@ struct Fence {
 // of the grant in microseconds, so this limit is 230 years away unless a clock is wrong.
 constexpr Fence greatest_fence{(std::uint64_t{1} << 53) - 1};
 
+// The greatest fence that is believed if a server, a file or another counter reports it:
+// no clock shows that time before 2112, and as many fences again are left after it.
+constexpr Fence greatest_believed_fence{std::uint64_t{1} << 52};
+
+// The greatest fence that is believed if one server of several, or one record of many,
+// reports it. A fence is the time of its grant, or the next number if the clock is behind
+// the last one; so it is ahead of the clock only if a clock was. `most_report` is the
+// fence that most of the reporters have reached: if a clock was wrong, they show it. What
+// is more than 32 days, for as long as past runs are kept, ahead of both is a mistake or
+// a lie, and would stay for good if it was passed on.
+Fence greatest_plausible_fence(WallTime now, Fence most_report);
+
 enum class Mode { exclusive, shared };
 
 // Which runs of the lock count as the requested one; see lock/dedupe.hpp.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,6 +55,10 @@ class Store {
   virtual asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
                                                             const Break& order,
                                                             Wakeup& wakeup) = 0;
+
+  // Calls `warn`, once for each message, when a server of several says what most of them
+  // contradict, or fails in a way that lasts, and the request succeeds without it.
+  virtual void report_complaints(std::function<void(const std::string&)> /*warn*/) {}
 
   virtual LockInspector& inspector() = 0;
 

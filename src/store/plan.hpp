@@ -7,6 +7,7 @@
 
 #include "lock/clock.hpp"
 #include "net/tls_options.hpp"
+#include "store/address_map.hpp"
 
 namespace dlock {
 
@@ -43,6 +44,7 @@ struct Credentials {
 
   Replicas replicas;
   QuorumTerms terms;
+  AddressMap addresses;
 };
 
 // What a kind of store supports besides locks.

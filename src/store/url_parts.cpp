@@ -182,6 +182,14 @@ std::string ServerAddress::shown() const {
   return (has_colons ? "[" + name + "]" : name) + ":" + std::to_string(port);
 }
 
+std::string normalized_host(std::string host) {
+  if (host.find(':') == npos) return with_small_letters(host);
+  in6_addr bytes{};
+  if (::inet_pton(AF_INET6, host.c_str(), &bytes) != 1) return host;  // with a zone
+  char usual[INET6_ADDRSTRLEN];
+  return ::inet_ntop(AF_INET6, &bytes, usual, sizeof usual);
+}
+
 ServerAddress server_from(std::string_view text, std::uint16_t port_if_none) {
   ServerAddress server;
   server.port = port_if_none;
@@ -241,7 +249,7 @@ std::vector<ServerAddress> servers_from(std::string_view list, std::uint16_t por
       throw bad_url(which + ": " + failure.what());
     }
     auto& server = servers.back();
-    if (server.host.find(':') == npos) server.host = with_small_letters(server.host);
+    server.host = normalized_host(std::move(server.host));
     if (const auto twin = twin_of_last(servers)) {
       throw bad_url(which + " is the same as " + what + " " + std::to_string(*twin + 1) +
                     ": name each one once");

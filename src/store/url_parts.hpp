@@ -69,7 +69,10 @@ struct ServerAddress {
 // host, host:port, [address] or [address]:port.
 ServerAddress server_from(std::string_view text, std::uint16_t port_if_none);
 
-// The inverse, without the default port.
+// For comparison: a name in lower case, an IPv6 address as inet_ntop(3) writes it.
+std::string normalized_host(std::string host);
+
+// The inverse of server_from(), without the default port.
 std::string server_text(const ServerAddress& server, std::uint16_t port_if_none);
 
 // Servers, separated by commas: 1 to most_servers, all different. Hosts are normalized

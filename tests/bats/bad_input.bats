@@ -353,6 +353,20 @@ run_refuses() {  # <exit code> <option>...
   refuses 64 --store "$quorum" --max-ttl soon run job -- touch "$started"
 }
 
+@test "an invalid --address-map exits with 64, or 78 in the file" {
+  for map in '' a =b a= 'a=b,' a=b=c 'a b=c' ::1=b a:0=b a=b:70000 'a=b,a=c' '[::1=b' a=b/0 a=@b; do
+    refuses 64 --address-map="$map" run job -- touch "$started"
+    assert_one_line
+    [[ -z $map ]] || DLOCK_ADDRESS_MAP=$map refuses 64 run job -- touch "$started"
+  done
+  printf '[address-map]\n"a:1" = 5\n' > "$BATS_TEST_TMPDIR/config"
+  refuses 78 --config "$BATS_TEST_TMPDIR/config" run job -- touch "$started"
+  assert_output_contains 'config:2: address-map.a:1: expected a string'
+  printf '[address-map]\n"a:x" = "b"\n' > "$BATS_TEST_TMPDIR/config"
+  refuses 78 --config "$BATS_TEST_TMPDIR/config" run job -- touch "$started"
+  assert_output_contains address-map
+}
+
 @test "the message about an invalid list of servers says how to correct it" {
   refuses 78 --store redis+sentinel://a,b run job -- touch "$started"
   assert_output_contains /NAME

@@ -44,6 +44,14 @@ shown() {  # <setting> [<argument of config>...]
   assert_equal "$(shown min-strength --min-strength 1)" '1 --min-strength'
 }
 
+@test "the map of addresses is shown with its origin" {
+  assert_equal "$(shown address-map)" '- default'
+  printf '[address-map]\n"a:1" = "b:2"\n"[::1]" = "c"\n' > "$own"
+  assert_equal "$(shown address-map)" "[::1]=c,a:1=b:2 $own:1: address-map"
+  assert_equal "$(DLOCK_ADDRESS_MAP=x=y,z=q shown address-map)" 'x=y,z=q DLOCK_ADDRESS_MAP'
+  assert_equal "$(DLOCK_ADDRESS_MAP=x=y shown address-map --address-map a=b --address-map c=d)" 'a=b,c=d --address-map'
+}
+
 @test "replicas and sentinel logins are shown with their origin" {
   assert_equal "$(shown replicas)" '0 default'
   assert_equal "$(shown sentinel-tls)" 'true default'

@@ -179,7 +179,7 @@ wait w D'
 
   DLOCK_PASSWORD=secret run dlock run --config "$BATS_TEST_TMPDIR/config.toml" --user me \
     --password-file p --tls-ca a --tls-cert c --tls-key k --tls-key-password-file p --tls-name n --tls-insecure --replicas 1 \
-    --sentinel-user me --sentinel-password-file p --sentinel-tls true --min-strength 1 --max-ttl 1m lock -- env
+    --sentinel-user me --sentinel-password-file p --sentinel-tls true --min-strength 1 --max-ttl 1m --address-map a=b lock -- env
 
   assert_equal "$(section 'Set for the command' | sed -n 's/^\.It Ev //p' | tr -s ' ,' '\n' | sort)" \
     "$(grep -oE '^DLOCK_[A-Z_]+' <<< "$output" | grep -v '^DLOCK_\(BIN\|SOURCE\|TEST_[A-Z]*\)$' | sort)"
@@ -554,7 +554,7 @@ Examples:'
   # Writes the arguments that _arguments gets for each verb.
   # shellcheck disable=SC2016,SC2046
   run zsh -f -c '
-    _arguments() { shift ${@[(i):]}; print -rl -- ${(M)@:#(|\(*\))-*} }
+    _arguments() { shift ${@[(i):]}; print -rl -- ${(M)@:#(|\*|\(*\))-*} }
     for verb in ${@:2}; do
       words=(dlock $verb -) CURRENT=3
       source $DLOCK_SOURCE/completions/_dlock | sort -u > $1/$verb
@@ -563,10 +563,10 @@ Examples:'
 
   for verb in $(verbs); do
     output=$(< "$offers/$verb")
-    assert_equal "$(sed -E 's/^\([^)]*\)//; s/^(-[a-zA-Z]|--[a-z-]+)[+=]?\[.+\].*/\1/' <<< "$output" | sort)" \
+    assert_equal "$(sed -E 's/^\([^)]*\)|^\*//; s/^(-[a-zA-Z]|--[a-z-]+)[+=]?\[.+\].*/\1/' <<< "$output" | sort)" \
       "$(all_options_of "$verb" | spellings)"
     # An option that takes a value has it as `:what:how`.
-    assert_equal "$(grep -E '\]:[^:]+:.+' <<< "$output" | sed -E 's/^\([^)]*\)//; s/[+=]?\[.*//' | sort)" \
+    assert_equal "$(grep -E '\]:[^:]+:.+' <<< "$output" | sed -E 's/^\([^)]*\)|^\*//; s/[+=]?\[.*//' | sort)" \
       "$(all_options_of "$verb" | grep -v ' -$' | spellings)"
   done
 }

@@ -97,6 +97,49 @@ somebody_watches() {
   refute_output_contains 'error'
 }
 
+@test "members that announce another address are reached by --address-map" {
+  local i
+  for i in 1 2 3 4 5 6; do
+    member "$i" CONFIG SET cluster-announce-bus-port $((ports[i] + 10000))
+    member "$i" CONFIG SET cluster-announce-port "$(announced_port "$i")"
+  done
+  EVENTUALLY_MS=60000 eventually announces_others
+  DLOCK_STORE=redis+cluster://127.0.0.1:${ports[1]}
+  local name
+  name=$(name_elsewhere)
+
+  run dlock run "$name" -- touch "$ran"
+  assert_status 69
+  assert_output_contains 'the address that the members of the cluster announce'
+  assert_output_contains --address-map
+  [[ ! -e $ran ]]
+
+  DLOCK_ADDRESS_MAP=$(for i in 1 2 3; do echo "127.0.0.1:$(announced_port "$i")=localhost:${ports[i]}"; done | paste -sd ,)
+  export DLOCK_ADDRESS_MAP
+  run dlock run "$name" -- dlock check
+  assert_equal "$status $output" '0 '
+  run dlock list --json
+  assert_equal "$(json '.[].name')" "$name"
+}
+
+# Nobody listens there.
+announced_port() { echo $((ports[$1] + 30000)); }  # <number>
+
+announces_others() {
+  member 1 CLUSTER NODES > "$said"
+  grep -q ":$(announced_port 2)@" "$said" && grep -q ":$(announced_port 3)@" "$said"
+}
+
+# Prints the name of a lock whose slot another member than the first has.
+name_elsewhere() {
+  local i
+  for i in {1..50}; do
+    [[ $(member 1 EXISTS "dlock:{job$i}") == MOVED* ]] || continue
+    echo "job$i"
+    return
+  done
+}
+
 @test "a server that is not a member of a cluster is refused" {
   redis_root=$BATS_TEST_TMPDIR/alone
   mkdir "$redis_root"

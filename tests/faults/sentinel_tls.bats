@@ -38,12 +38,12 @@ use_tls_fleet() {  # <certificate>
 @test "a lock outlives a failover over TLS" {
   over_tls=(1 2 3 4 5 6)
   use_tls_fleet by_address
-  hold job --ttl 6s --replicas all
+  hold job --ttl 20s --replicas all
   crash 1
   eventually has_failed_over
   eventually was_renewed_there
 
-  run dlock run --ttl 6s job -- true
+  run dlock run --ttl 20s job -- true
 
   assert_status 75
   let_go

@@ -17,7 +17,7 @@ std::uint64_t most(std::uint64_t number) { return number; }
 Vote grants(std::uint64_t fence) {
   Grant grant;
   grant.fence.number = fence;
-  return {Answer(grant), {}, "", WallTime(0)};
+  return {Answer(grant), {}, "", WallTime(0), "", false};
 }
 
 Vote busy(std::uint64_t holder, std::size_t place = 0, std::int64_t time = 500) {
@@ -26,11 +26,13 @@ Vote busy(std::uint64_t holder, std::size_t place = 0, std::int64_t time = 500) 
   info.fence.number = holder;
   busy.holders.push_back(info);
   busy.place = place;
-  return {Answer(busy), {}, "", WallTime(time)};
+  return {Answer(busy), {}, "", WallTime(time), "", false};
 }
 
 Vote fails() {
-  return {{}, Failure(Failure::Kind::unreachable, "a is not there"), "", WallTime(0)};
+  return {{}, Failure(Failure::Kind::unreachable, "a is not there"),
+          "", WallTime(0),
+          "", false};
 }
 
 Step after(Candidacy& candidacy, const Votes& votes, Queue queue = Queue::join,

@@ -76,7 +76,7 @@ TEST(QuorumMerge, runs_of_two_hosts_with_the_same_fence_are_two_runs) {
   auto there = run(5, "failed");
   there.host = "web2";
 
-  EXPECT_EQ(merged_runs({{here}, {there}, {}}, 3).size(), 2u);
+  EXPECT_EQ(merged_runs({{here}, {here, there}, {there}}, 3).size(), 2u);
 }
 
 TEST(QuorumMerge, a_lease_expires_when_it_expires_on_the_first_server) {
@@ -94,7 +94,7 @@ TEST(QuorumMerge, waiters_have_the_order_of_the_longest_queue_and_appear_once) {
   auto other = one;
   other.waiters = {waiter(1), waiter(2), waiter(3)};
 
-  const auto lock = merged({one, other, one}, 3);
+  const auto lock = merged({one, other, other}, 3);
 
   ASSERT_EQ(lock.waiters.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -102,7 +102,56 @@ TEST(QuorumMerge, waiters_have_the_order_of_the_longest_queue_and_appear_once) {
   }
 }
 
-TEST(QuorumMerge, a_run_with_a_recorded_end_is_shown_if_any_server_knows_it) {
+TEST(QuorumMerge, waiters_and_numbers_that_a_single_server_reports_are_not_shown) {
+  auto liar = held_by({});
+  liar.waiters = {waiter(1)};
+  liar.known = true;
+  liar.refused = 1'000'000;
+  liar.last_success = run(7, "ran");
+  liar.now = WallTime(std::chrono::hours(24 * 365 * 200));
+
+  const auto lock = merged({liar, held_by({}), held_by({})}, 3);
+
+  EXPECT_TRUE(lock.waiters.empty());
+  EXPECT_FALSE(lock.known);
+  EXPECT_EQ(lock.refused, 0u);
+  EXPECT_FALSE(lock.last_success);
+  EXPECT_EQ(lock.now, WallTime{});
+  EXPECT_FALSE(merged({liar, held_by({})}, 3).last_success);
+  EXPECT_TRUE(merged({liar, liar}, 3).last_success);
+}
+
+TEST(QuorumMerge, a_break_that_most_holders_do_not_know_is_not_shown) {
+  auto broken = holder(5);
+  broken.broken = true;
+  const auto is_broken = [](const std::vector<LockInfo>& told) {
+    return merged(told, 3).holders.at(0).broken;
+  };
+
+  EXPECT_FALSE(
+      is_broken({held_by({broken}), held_by({holder(5)}), held_by({holder(5)})}));
+  EXPECT_TRUE(is_broken({held_by({broken}), held_by({broken}), held_by({holder(5)})}));
+  EXPECT_TRUE(is_broken({held_by({broken}), held_by({holder(5)}), held_by({})}));
+}
+
+TEST(QuorumMerge, of_different_ends_of_a_run_the_one_that_most_recorded_counts) {
+  auto failed = run(7, "ran");
+  failed.exit_code = 1;
+  auto good = run(7, "ran");
+  good.exit_code = 0;
+
+  EXPECT_EQ(merged_runs({{good}, {failed}, {failed}}, 3).at(0).exit_code, 1);
+  EXPECT_EQ(
+      merged_runs({{good}, {run(7, "vanished")}, {run(7, "vanished")}}, 3).at(0).outcome,
+      "vanished");
+}
+
+TEST(QuorumMerge, a_run_that_a_single_server_reports_is_not_shown) {
+  EXPECT_TRUE(merged_runs({{run(7, "ran")}, {}, {}}, 3).empty());
+  EXPECT_EQ(merged_runs({{run(7, "ran")}, {}}, 3).size(), 1u);
+}
+
+TEST(QuorumMerge, an_end_that_one_server_recorded_counts_if_others_know_the_run) {
   const auto runs = merged_runs({{run(7, "ran")}, {run(7, "vanished")}, {}}, 3);
 
   ASSERT_EQ(runs.size(), 1u);
@@ -119,7 +168,8 @@ TEST(QuorumMerge, a_run_without_a_recorded_end_is_shown_only_if_a_majority_may_k
 }
 
 TEST(QuorumMerge, the_newest_run_comes_first) {
-  const auto runs = merged_runs({{run(7, "ran")}, {run(9, "ran")}, {run(8, "ran")}}, 3);
+  const std::vector<RunInfo> told{run(7, "ran"), run(9, "ran"), run(8, "ran")};
+  const auto runs = merged_runs({told, told, told}, 3);
 
   ASSERT_EQ(runs.size(), 3u);
   EXPECT_EQ(runs[0].fence.number, 9u);

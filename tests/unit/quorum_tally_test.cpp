@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "store/redis_quorum/majority.hpp"
+#include "store/redis_quorum/screening.hpp"
 #include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {
@@ -10,7 +11,8 @@ const auto start = Clock::time_point(std::chrono::seconds(100));
 
 Vote said(Answer answer) {
   static int lives = 0;
-  return {std::move(answer), {}, "life " + std::to_string(++lives), WallTime(0)};
+  return {std::move(answer), {}, "life " + std::to_string(++lives),
+          WallTime(0),       "", false};
 }
 
 Vote grants(std::uint64_t fence, milliseconds after = milliseconds(0)) {
@@ -102,11 +104,17 @@ TEST(QuorumTally, a_differing_counter_does_not_matter_if_a_majority_agrees) {
   EXPECT_EQ(held.servers, 2u);
 }
 
-TEST(QuorumTally, a_grant_that_is_broken_on_one_server_is_broken) {
-  auto broken = grants(5);
-  std::get<Grant>(*broken.answer).broken = true;
+TEST(QuorumTally, a_grant_is_broken_if_as_many_say_so_as_a_break_has_reached) {
+  const auto broken = [] {
+    auto vote = grants(5);
+    std::get<Grant>(*vote.answer).broken = true;
+    return vote;
+  };
 
-  EXPECT_TRUE(as<Held>(tally({grants(5), broken, grants(5)})).grant.broken);
+  EXPECT_TRUE(as<Held>(tally({grants(5), broken(), broken()})).grant.broken);
+  EXPECT_TRUE(as<Held>(tally({grants(5), broken(), silent})).grant.broken);
+  // A break reaches a majority, and so at least two of three that have the lease.
+  EXPECT_FALSE(as<Held>(tally({grants(5), broken(), grants(5)})).grant.broken);
 }
 
 TEST(QuorumTally, is_busy_if_another_claim_has_a_majority) {
@@ -169,7 +177,7 @@ TEST(QuorumTally, fails_if_too_few_servers_reply) {
                "1 of 3 servers reply, 2 required: a:6379 refuses the connection");
 }
 
-TEST(QuorumTally, is_rejected_only_if_all_failures_are_rejections) {
+TEST(QuorumTally, is_rejected_only_if_no_majority_is_possible_without_those) {
   const auto rejected = Failure::Kind::rejected;
   const auto kind_of = [](const Votes& votes) {
     return as<Failure>(tally(votes)).kind();
@@ -181,11 +189,33 @@ TEST(QuorumTally, is_rejected_only_if_all_failures_are_rejections) {
             Failure::Kind::exhausted);
 }
 
-TEST(QuorumTally, one_misconfigured_server_is_enough_to_fail) {
-  const auto failure =
-      as<Failure>(tally({grants(5), grants(5), fails(Failure::Kind::misconfigured)}));
+TEST(QuorumTally, a_misconfigured_server_is_one_that_does_not_vote) {
+  const auto wrong = fails(Failure::Kind::misconfigured);
 
-  EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured);
+  EXPECT_EQ(as<Held>(tally({grants(5), grants(5), wrong})).servers, 2u);
+  EXPECT_EQ(as<Failure>(tally({grants(5), wrong, wrong})).kind(),
+            Failure::Kind::misconfigured);
+  EXPECT_EQ(as<Failure>(tally({grants(5), fails(), wrong})).kind(),
+            Failure::Kind::unreachable);
+  EXPECT_EQ(complaints_about({grants(5), grants(5), wrong}).size(), 1u);
+  EXPECT_TRUE(complaints_about({grants(5), grants(5), fails()}).empty());
+}
+
+TEST(QuorumTally, says_how_many_can_vote_if_servers_have_just_started) {
+  const auto young = [](const std::string& name) {
+    auto vote = grants(5);
+    vote.server = name;
+    return counted(vote, why_no_vote(name, milliseconds(2000), milliseconds(60'000)));
+  };
+
+  const auto failure = as<Failure>(tally({grants(5), young("b:1"), young("c:1")}));
+
+  EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
+  EXPECT_STREQ(
+      failure.what(),
+      "3 of 3 servers reply, 1 can vote, 2 required: b:1 has no vote until it has "
+      "been up for 1m0s (--max-ttl), in 58s; c:1 has no vote until it has been up "
+      "for 1m0s (--max-ttl), in 58s");
 }
 
 TEST(QuorumTally, refuses_two_entries_that_are_the_same_server) {
@@ -197,12 +227,8 @@ TEST(QuorumTally, refuses_two_entries_that_are_the_same_server) {
   EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured);
 }
 
-TEST(QuorumTally, a_run_that_has_ended_counts_even_if_only_one_server_knows_it) {
-  EXPECT_TRUE(answers<Deduplicated>(tally({grants(5), had_run("ran"), silent})));
-}
-
-TEST(QuorumTally, a_run_without_an_end_counts_only_if_a_majority_knows_it) {
-  for (const auto* outcome : {"running", "vanished"}) {
+TEST(QuorumTally, a_run_counts_only_if_a_majority_knows_it) {
+  for (const auto* outcome : {"ran", "running", "vanished"}) {
     EXPECT_FALSE(
         answers<Deduplicated>(tally({had_run(outcome), held_by({}), held_by({})})))
         << outcome;
@@ -233,10 +259,66 @@ TEST(QuorumTally, a_claim_is_superseded_if_a_majority_says_so) {
       answers<Superseded>(tally({said(Superseded{}), said(Superseded{}), silent})));
 }
 
-TEST(QuorumTally, one_server_is_enough_to_report_an_outer_run_or_other_slots) {
-  EXPECT_TRUE(
-      answers<HeldByOuterRun>(tally({said(HeldByOuterRun{}), grants(5), silent})));
-  EXPECT_TRUE(answers<SlotsDiffer>(tally({said(SlotsDiffer{2}), grants(5), silent})));
+TEST(QuorumTally, a_majority_reports_an_outer_run_or_other_slots) {
+  const auto above = [] { return said(HeldByOuterRun{}); };
+  const auto slots = [] { return said(SlotsDiffer{2}); };
+
+  EXPECT_TRUE(answers<HeldByOuterRun>(tally({above(), grants(5), above()})));
+  EXPECT_TRUE(answers<SlotsDiffer>(tally({slots(), slots(), silent})));
+}
+
+// Screening
+
+const WallTime now{1'700'000'000'000'000};
+const std::uint64_t present = 1'700'000'000'000'000;
+const std::uint64_t days = 86'400'000'000;
+
+Failure struck_out(const Vote& vote) {
+  EXPECT_FALSE(vote.answer);
+  return vote.failure.value_or(Failure(Failure::Kind::exhausted, "was not struck out"));
+}
+
+TEST(QuorumScreening, a_fence_that_is_implausibly_far_ahead_is_a_failed_vote) {
+  for (const auto fence : {std::uint64_t{9'007'199'254'740'990}, present + 33 * days}) {
+    const auto votes = screened({grants(fence), grants(present), grants(present)}, now);
+
+    EXPECT_EQ(struck_out(votes[0]).kind(), Failure::Kind::misconfigured);
+    EXPECT_EQ(as<Held>(tally(votes)).grant.fence.number, present);
+    EXPECT_EQ(complaints_about(votes).size(), 1u);
+    const auto failure =
+        as<Failure>(tally(screened({grants(fence), grants(present), fails()}, now)));
+    EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
+  }
+  EXPECT_NE(screened({grants(present + 31 * days), silent, silent}, now)[0].grant(),
+            nullptr);
+}
+
+TEST(QuorumScreening, fences_far_ahead_that_a_majority_has_reached_count) {
+  const auto ahead = present + 400 * days;  // the clock was wrong once
+
+  auto votes = screened({grants(ahead), grants(ahead + 5), grants(present)}, now);
+  EXPECT_EQ(as<Uneven>(tally(votes)).fence.number, ahead + 5);
+
+  votes = screened({grants(ahead), grants(9'007'199'254'740'990), silent}, now);
+  EXPECT_NE(votes[0].grant(), nullptr);
+  EXPECT_EQ(votes[1].grant(), nullptr);
+}
+
+TEST(QuorumScreening, what_a_single_server_reports_is_a_failed_vote) {
+  for (const auto& lie : {had_run("ran"), said(SlotsDiffer{2}), said(HeldByOuterRun{})}) {
+    const auto votes = screened({grants(present), lie, grants(present)}, now);
+
+    EXPECT_EQ(struck_out(votes[1]).kind(), Failure::Kind::misconfigured);
+    EXPECT_EQ(as<Held>(tally(votes)).servers, 2u);
+    const auto most = screened({grants(present), lie, lie}, now);
+    EXPECT_TRUE(most[1].answer);
+  }
+}
+
+TEST(QuorumScreening, a_run_in_progress_that_a_single_server_reports_may_be_its_vote) {
+  const auto votes = screened({grants(present), had_run("running"), silent}, now);
+
+  EXPECT_TRUE(votes[1].answer);
 }
 
 TEST(QuorumTally, is_certain_when_no_further_vote_matters) {
@@ -261,8 +343,13 @@ TEST(QuorumTally, a_lease_is_confirmed_by_a_majority) {
   EXPECT_EQ(renewal_of({confirmed, confirmed, unanswered}), Renewal::confirmed);
 }
 
-TEST(QuorumTally, a_lease_that_one_server_reports_as_broken_is_broken) {
-  EXPECT_EQ(renewal_of({confirmed, says(Renewal::broken), confirmed}), Renewal::broken);
+TEST(QuorumTally, a_lease_is_broken_if_as_many_say_so_as_a_break_has_reached) {
+  const auto broken = says(Renewal::broken);
+
+  EXPECT_EQ(renewal_of({confirmed, broken, broken}), Renewal::broken);
+  EXPECT_EQ(renewal_of({confirmed, broken, gone}), Renewal::broken);
+  EXPECT_EQ(renewal_of({confirmed, broken, unanswered}), Renewal::broken);
+  EXPECT_EQ(renewal_of({confirmed, broken, confirmed}), Renewal::confirmed);
 }
 
 TEST(QuorumTally, a_lease_is_lost_as_soon_as_a_majority_can_no_longer_confirm_it) {
@@ -326,7 +413,10 @@ TEST(QuorumTally, a_release_reports_a_loss_if_no_majority_had_the_lease) {
   EXPECT_EQ(release_of({returns(Release::taken_over), vanished, no_reply}),
             Release::taken_over);
   EXPECT_EQ(release_of({released, released, vanished}), Release::released);
-  EXPECT_EQ(release_of({released, released, returns(Release::broken)}), Release::broken);
+  const auto broken = returns(Release::broken);
+  EXPECT_EQ(release_of({released, broken, broken}), Release::broken);
+  EXPECT_EQ(release_of({released, vanished, broken}), Release::broken);
+  EXPECT_EQ(release_of({released, released, broken}), Release::released);
 }
 
 }  // namespace

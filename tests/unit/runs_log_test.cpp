@@ -163,6 +163,36 @@ TEST(RunsHistory, an_end_replaces_its_start) {
   EXPECT_EQ(history.last_runs.at(job).outcome, "ran");
 }
 
+TEST(RunsHistory, a_line_with_an_implausible_fence_is_skipped) {
+  const WallTime now{1'700'000'000'000'000};
+  const std::uint64_t month_ahead = 1'703'000'000'000'000;
+  const auto usual =
+      end_of(job, 1'699'000'000'000'000) + end_of(job, 1'699'000'000'000'001);
+  for (const auto fence : {month_ahead, std::uint64_t{9'007'199'254'740'989}}) {
+    const auto log = usual + end_of(job, fence);
+
+    EXPECT_EQ(history_of(log, now).greatest_fence.number, 1'699'000'000'000'001u)
+        << fence;
+    EXPECT_EQ(history_of(log, now).last_runs.at(job).fence.number,
+              1'699'000'000'000'001u);
+    EXPECT_EQ(fence_far_ahead(log, now), Fence{fence});
+  }
+  EXPECT_FALSE(fence_far_ahead(usual, now));
+}
+
+TEST(RunsHistory, fences_of_a_clock_that_was_far_ahead_are_kept_if_most_lines_have_them) {
+  const WallTime now{1'700'000'000'000'000};
+  const auto log =
+      end_of(job, 1'800'000'000'000'000) + end_of(job, 1'800'000'000'000'001);
+
+  EXPECT_EQ(history_of(log, now).greatest_fence.number, 1'800'000'000'000'001u);
+  EXPECT_TRUE(fence_far_ahead(log, now));
+  // But nothing that no clock explains.
+  const auto lies =
+      end_of(job, 9'007'199'254'740'989) + end_of(job, 9'007'199'254'740'989);
+  EXPECT_EQ(history_of(lies, now).greatest_fence.number, 0u);
+}
+
 TEST(RunsHistory, the_last_run_is_the_one_with_the_greatest_fence) {
   const auto history = history_of(end_of(job, 7) + end_of(job, 9) + end_of(job, 8));
 
@@ -396,13 +426,14 @@ TEST(RunsShortened, a_busy_lock_does_not_push_out_a_quiet_one) {
 }
 
 TEST(RunsShortened, the_greatest_fence_is_kept_however_old_it_is) {
-  const auto greatest = start_of(job, 9'000'000'000'000'000);
+  const auto now = static_cast<std::uint64_t>(wall_now().count());
+  const auto greatest = start_of(job, now);
   std::string log = end_of(job, 1) + greatest;
   for (std::uint64_t fence = 2; fence <= 500; ++fence) log += end_of(job, fence);
 
   const auto kept = shortened(log, 5'000);
 
-  EXPECT_EQ(history_of(kept).greatest_fence.number, 9'000'000'000'000'000u);
+  EXPECT_EQ(history_of(kept).greatest_fence.number, now);
   EXPECT_EQ(kept.rfind(greatest, 0), 0u);
   EXPECT_EQ(kept.find(greatest, 1), std::string::npos);
 }

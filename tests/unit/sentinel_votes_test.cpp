@@ -196,5 +196,35 @@ TEST(NobodyElected, distinguishes_temporary_from_permanent_failures) {
             "the sentinel names no primary 'main': s1 does not reply");
 }
 
+TEST(SentinelVotes, a_sentinel_with_two_entries_is_reported_and_has_one_vote) {
+  const auto by = [](const Address& address, const std::string& id) {
+    auto ballot = names(address);
+    ballot.id = id;
+    return ballot;
+  };
+  const std::vector<std::string> entries{"s1:1", "s2:1", "s3:1"};
+  const std::vector<Ballot> twins{by(a, "x"), by(a, "x"), by(b, "y")};
+
+  const auto failure = same_sentinel(entries, twins);
+
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->kind(), Failure::Kind::misconfigured);
+  EXPECT_STREQ(failure->what(),
+               "s1:1 and s2:1 are the same sentinel: name each sentinel once");
+  EXPECT_FALSE(elected(twins));
+  // Old sentinels do not say who they are.
+  EXPECT_FALSE(same_sentinel(entries, {names(a), names(a), names(b)}));
+}
+
+TEST(SentinelVotes, mapped_addresses_take_the_place_of_announced_ones) {
+  const auto map = AddressMap::parsed("10.0.0.1=127.0.0.1:7001,10.0.0.2:6379=[::1]");
+  auto vote = *with_replicas({{b, true}}).vote;
+
+  vote = translated(vote, map);
+
+  EXPECT_EQ(vote.primary, (Address{"127.0.0.1", 7001}));
+  EXPECT_EQ(vote.replicas.begin()->first, (Address{"::1", 6379}));
+}
+
 }  // namespace
 }  // namespace dlock::redis_sentinel

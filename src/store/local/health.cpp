@@ -114,6 +114,15 @@ std::optional<Finding> fences(const Facts& facts) {
                  "restore it from a backup, or remove it if no fence register matters"};
 }
 
+std::optional<Finding> far_ahead(const Facts& facts) {
+  if (!facts.fence_far_ahead) return std::nullopt;
+  return Finding{"fences", Level::warning,
+                 printable(facts.path) + "/runs.jsonl has fence " +
+                     std::to_string(facts.fence_far_ahead->number) +
+                     ", implausibly far ahead of the clock",
+                 "see 'A fence far ahead of the clock' in docs/operating.md"};
+}
+
 std::string list_of(const std::vector<std::string>& names, const std::string& separator) {
   constexpr std::size_t most = 5;
   std::string text;
@@ -182,6 +191,7 @@ std::vector<Finding> findings_of(const Facts& facts) {
   findings.push_back(file_system(facts));
   findings.push_back(state(facts));
   if (auto found = fences(facts)) findings.push_back(std::move(*found));
+  if (auto found = far_ahead(facts)) findings.push_back(std::move(*found));
   findings.push_back(files(facts));
   if (auto found = space(facts)) findings.push_back(std::move(*found));
   return findings;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lock/finding.hpp"
+#include "lock/lease.hpp"
 #include "util/failure.hpp"
 
 namespace dlock::local {
@@ -42,6 +43,7 @@ struct Facts {
   Trouble mended;           // what the next run mends
   std::uint64_t locks = 0;  // known to it
   Trouble fences;
+  std::optional<Fence> fence_far_ahead;  // that runs.jsonl contains
 
   std::vector<std::string> stale;      // files that dlock never removes
   std::vector<std::string> abandoned;  // files that the next run removes

@@ -145,7 +145,43 @@ RunInfo never_started_run(const Holder& holder) {
   return run;
 }
 
-History history_of(std::string_view log) {
+namespace {
+
+// The fence of a line that may be damaged; 0 if there is none. A text value cannot be
+// mistaken for a fence, because its quotes are escaped.
+Fence fence_in(std::string_view line) {
+  constexpr std::string_view key = "\"fence\":";
+  const auto at = line.find(key);
+  Fence fence;
+  if (at == std::string_view::npos) return fence;
+  const auto* begin = line.data() + at + key.size();
+  std::from_chars(begin, line.data() + line.size(), fence.number);
+  return fence;
+}
+
+Fence greatest_plausible_fence_in(const std::vector<std::string_view>& lines,
+                                  WallTime now) {
+  std::vector<Fence> fences;
+  fences.reserve(lines.size());
+  for (const auto line : lines) fences.push_back(fence_in(line));
+  if (fences.empty()) return greatest_plausible_fence(now, {});
+  // More than half of the lines have reached the one in the middle.
+  const auto middle =
+      fences.begin() + static_cast<std::ptrdiff_t>((fences.size() - 1) / 2);
+  std::nth_element(fences.begin(), middle, fences.end());
+  return greatest_plausible_fence(now, *middle);
+}
+
+}  // namespace
+
+std::optional<Fence> fence_far_ahead(std::string_view log, WallTime now) {
+  Fence greatest;
+  for (const auto line : lines_of(log)) greatest = std::max(greatest, fence_in(line));
+  if (greatest <= greatest_plausible_fence(now, {})) return std::nullopt;
+  return greatest;
+}
+
+History history_of(std::string_view log, WallTime now) {
   History history;
   std::map<LockName, std::map<Fence, RunInfo>> begun;
   std::map<LockName, std::map<Fence, RunInfo>> over;
@@ -156,10 +192,13 @@ History history_of(std::string_view log) {
     auto [known, is_new] = history.last_runs.try_emplace(lock, run);
     if (!is_new && known->second.fence <= run.fence) known->second = std::move(run);
   };
-  for (const auto text : lines_of(log)) {
+  const auto lines = lines_of(log);
+  const auto most = greatest_plausible_fence_in(lines, now);
+  for (const auto text : lines) {
     const auto line = parsed(text);
     if (line.is_null()) continue;
     auto run = run_of(line);
+    if (run.fence > most) continue;
     const auto lock = lock_of(line);
     history.greatest_fence = std::max(history.greatest_fence, run.fence);
     const bool was_by_hand = line["event"] == was_acquired;
@@ -225,19 +264,15 @@ bool has_lease_by_hand(std::string_view log, const LockName& lock) {
 
 namespace {
 
-// The line with the greatest fence, as fences must not be reused; empty if there is none.
-// A text value cannot be mistaken for a fence, because its quotes are escaped.
+// The line with the greatest plausible fence, as fences must not be reused; empty if
+// there is none.
 std::string_view line_of_greatest_fence(const std::vector<std::string_view>& lines) {
-  constexpr std::string_view key = "\"fence\":";
+  const auto most = greatest_plausible_fence_in(lines, wall_now());
   std::string_view found;
-  std::uint64_t greatest = 0;
+  Fence greatest;
   for (const auto line : lines) {
-    const auto at = line.find(key);
-    if (at == std::string_view::npos) continue;
-    std::uint64_t fence = 0;
-    const auto* begin = line.data() + at + key.size();
-    std::from_chars(begin, line.data() + line.size(), fence);
-    if (fence > greatest && !parsed(line).is_null()) {
+    const auto fence = fence_in(line);
+    if (fence > greatest && fence <= most && !parsed(line).is_null()) {
       greatest = fence;
       found = line;
     }

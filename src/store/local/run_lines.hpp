@@ -28,7 +28,9 @@ std::string grant_line(const LockName& lock, const Holder& holder);
 // The end of a start whose command could not be started; it does not count as a run.
 RunInfo never_started_run(const Holder& holder);
 
-// The contents of a log. Truncated, damaged and unknown lines are skipped.
+// The contents of a log. Truncated, damaged and unknown lines are skipped, and so are
+// those with an implausible fence (greatest_plausible_fence()): the next grants of all
+// locks would go on from it.
 struct History {
   Fence greatest_fence;
   std::map<LockName, RunInfo> last_runs;
@@ -36,7 +38,11 @@ struct History {
   std::map<LockName, std::vector<RunInfo>>
       runs;  // the last runs_kept that started, in order
 };
-History history_of(std::string_view log);
+History history_of(std::string_view log, WallTime now = wall_now());
+
+// The greatest fence in a log, if it is implausibly far ahead of the clock. It is not
+// necessarily skipped: most of the other lines may be as far ahead.
+std::optional<Fence> fence_far_ahead(std::string_view log, WallTime now);
 
 // The command that was started under a grant, if `log` contains it.
 struct LoggedCommand {
@@ -53,7 +59,7 @@ std::optional<RunInfo> end_of(std::string_view log, const LockName& lock, Fence 
 bool has_lease_by_hand(std::string_view log, const LockName& lock);
 
 // The lines of `log` to keep: the newest of each lock, at most `most` bytes in all, and
-// also the line with the greatest fence.
+// also the line with the greatest plausible fence.
 std::string shortened(std::string_view log, std::size_t most);
 
 }  // namespace dlock::local

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lock/clock.hpp"
+#include "store/address_map.hpp"
 #include "store/redis/target.hpp"
 
 namespace dlock::redis {
@@ -17,6 +18,12 @@ struct Address {
   std::uint16_t port = 0;
   auto operator<=>(const Address&) const = default;
 };
+
+// The address to use in its place.
+inline Address used_for(Address announced, const AddressMap& map) {
+  auto used = map.used_for({std::move(announced.host), announced.port});
+  return {std::move(used.host), used.port};
+}
 
 inline Address address_of(const Target& target) { return {target.host, target.port}; }
 

@@ -1,9 +1,11 @@
 #include "store/redis/examine.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <map>
 
+#include "lock/lease.hpp"
 #include "store/redis/connection.hpp"
 #include "store/redis/error_reply.hpp"
 #include "store/redis/permissions.hpp"
@@ -16,6 +18,9 @@ using std::chrono::microseconds;
 using Kind = Reply::Kind;
 
 constexpr std::size_t round_trips_measured = 20;
+
+// How many steps of SCAN look for locks: enough for 100,000 keys.
+constexpr int most_scans = 100;
 
 // Checks the permissions that cannot be tried. Before Redis 7.0 that needs a permission
 // of its own, so they are not checked.
@@ -109,6 +114,13 @@ class Examiner {
       // A shortage on this machine says nothing about the server.
       if (failure.kind() == Failure::Kind::exhausted) throw;
       facts.failure = failure;
+      co_return;
+    }
+    try {
+      co_await look_at_fences();
+    } catch (const Failure& failure) {
+      // Locks work nevertheless.
+      if (failure.kind() == Failure::Kind::exhausted) throw;
     }
   }
 
@@ -232,6 +244,48 @@ class Examiner {
       }
       if (Clock::now() >= give_up_at) co_return;
     }
+  }
+
+  // The counters of the locks, as far as they can be read within the budget.
+  asio::awaitable<void> look_at_fences() {
+    const auto until = budget_end();
+    std::string cursor = "0";
+    for (int step = 0; step < most_scans && Clock::now() < until; ++step) {
+      Command scan{"SCAN",  std::move(cursor),
+                   "MATCH", facts.key_prefix + "{*}:s",
+                   "COUNT", "1000"};
+      const auto found =
+          co_await connection_.exchange(alone(std::move(scan)), until, wakeup_);
+      const auto& reply = found.front();
+      if (reply.kind != Kind::array || reply.elements.size() != 2) co_return;
+      co_await note_fences(reply.elements[1].elements, until);
+      cursor = reply.elements[0].text;
+      if (cursor == "0") co_return;
+    }
+  }
+
+  asio::awaitable<void> note_fences(const std::vector<Reply>& keys,
+                                    Clock::time_point until) {
+    if (keys.empty()) co_return;
+    std::vector<Command> commands;
+    for (const auto& key : keys) commands.push_back({"HGET", key.text, "fence"});
+    const auto fences =
+        co_await connection_.exchange(std::move(commands), until, wakeup_);
+    const auto plausible = greatest_plausible_fence(
+        wall_now() + facts.clock_ahead.value_or(microseconds(0)), {});
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      note_fence(keys[i].text, fences[i], plausible);
+    }
+  }
+
+  void note_fence(const std::string& key, const Reply& fence, Fence plausible) {
+    if (fence.kind != Kind::string) return;
+    Fence number;
+    const auto* last = fence.text.data() + fence.text.size();
+    const auto [end, error] = std::from_chars(fence.text.data(), last, number.number);
+    const bool is_number = error == std::errc() && end == last;
+    if (is_number && number <= plausible) return;
+    facts.far_fences.emplace_back(key, fence.text);
   }
 
   void note_time(const Reply& reply, WallTime ours) {

@@ -216,6 +216,24 @@ Finding clock(const Facts& facts) {
           "are the server's"};
 }
 
+// The next grants would go on from such a fence; see greatest_plausible_fence().
+std::optional<Finding> fences(const Facts& facts) {
+  if (facts.far_fences.empty()) return std::nullopt;
+  constexpr std::size_t most_shown = 3;
+  std::string message;
+  for (std::size_t i = 0; i < std::min(most_shown, facts.far_fences.size()); ++i) {
+    const auto& [key, fence] = facts.far_fences[i];
+    message +=
+        (i > 0 ? ", " : "") + printable(key, 300) + " has fence " + printable(fence, 40);
+  }
+  if (facts.far_fences.size() > most_shown) {
+    message += ", " + std::to_string(facts.far_fences.size() - most_shown) + " more";
+  }
+  return Finding{"fences", Level::warning,
+                 message + ": implausibly far ahead of the clock",
+                 "see 'A fence far ahead of the clock' in docs/operating.md"};
+}
+
 }  // namespace
 
 std::vector<Finding> findings_of(const Facts& facts) {
@@ -251,6 +269,7 @@ std::vector<Finding> findings_of(const Facts& facts) {
   }
   if (auto found = tls_connections(facts)) findings.push_back(std::move(*found));
   findings.push_back(clock(facts));
+  if (auto found = fences(facts)) findings.push_back(std::move(*found));
   if (auto found = round_trip_finding(facts.round_trips, facts.trips_to_renew))
     findings.push_back(std::move(*found));
   return findings;

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lock/finding.hpp"
@@ -43,6 +44,9 @@ struct Facts {
   std::optional<std::string> refuses_work;
   // Its error to a script that used an undeclared key, if it refuses such scripts.
   std::optional<std::string> refuses_undeclared;
+
+  // Names and last fences of locks whose counters no clock explains.
+  std::vector<std::pair<std::string, std::string>> far_fences;
 
   std::vector<std::chrono::nanoseconds> round_trips;
   std::optional<std::chrono::microseconds> clock_ahead;  // of this machine's

@@ -35,13 +35,16 @@ asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until
   std::optional<Failure> reason;
   for (Backoff backoff;;) {
     milliseconds pause{};
+    Node* node = nullptr;
     try {
-      auto* node = co_await node_for(lock, until, wakeup);
+      node = co_await node_for(lock, until, wakeup);
       co_await node->open(until, wakeup);
       co_return node;
     } catch (const Failure& error) {
       const bool is_unreachable = error.kind() == Failure::Kind::unreachable;
-      if (!reason || !ran_out_of_time(error, until)) reason = error;
+      if (!reason || !ran_out_of_time(error, until)) {
+        reason = node == nullptr ? error : node->target().with_origin(error);
+      }
       const bool passes = has_others() && is_unreachable;
       const auto end =
           passes ? until : std::min(until, later(began, patience_with(error, timeout_)));

@@ -14,6 +14,15 @@ Target Target::at(const std::string& announced, std::uint16_t at_port) const {
   return other;
 }
 
+Failure Target::with_origin(const Failure& failure) const {
+  const bool is_announced =
+      !announced_by.empty() && failure.kind() == Failure::Kind::unreachable;
+  if (!is_announced) return failure;
+  return Failure(failure.kind(),
+                 failure.what() + (", the address that " + std::string(announced_by) +
+                                   " announce (--address-map if it differs here)"));
+}
+
 std::string Target::shown() const {
   if (!path.empty()) return printable(path, 200);
   const ServerAddress server{host, port};

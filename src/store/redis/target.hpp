@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "net/tls_options.hpp"
+#include "util/failure.hpp"
 
 namespace dlock::redis {
 
@@ -23,10 +24,14 @@ struct Target {
   std::string_view password_options = "--password-file or DLOCK_PASSWORD";
   std::string password_file;  // read at each login, so that a rotated password is used
   unsigned database = 0;
+  std::string_view announced_by;  // who named its address, if the URL does not
 
   // Another server with the same login, at the address that a server announced. Its
   // certificate must match an announced name; an announced address has no name to match.
   Target at(const std::string& announced, std::uint16_t at_port) const;
+
+  // The Failure to connect to it, which says who named its address.
+  Failure with_origin(const Failure& failure) const;
 
   // The server without secrets, for messages: "127.0.0.1:6379", "[::1]:6379", a path.
   std::string shown() const;

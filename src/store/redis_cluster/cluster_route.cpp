@@ -21,14 +21,28 @@ ClusterRoute::ClusterRoute(asio::io_context& context, Plan plan, milliseconds ti
   asked_ = nodes_.find(address_of(plan_.seeds.front()));
 }
 
+bool ClusterRoute::is_seed(const Address& address) const {
+  return std::any_of(plan_.seeds.begin(), plan_.seeds.end(),
+                     [&](const auto& seed) { return address_of(seed) == address; });
+}
+
 Node& ClusterRoute::node_at(const Address& address) {
   auto& node = nodes_[address];
   if (!node) {
-    node = std::make_unique<Node>(context_,
-                                  plan_.seeds.front().at(address.host, address.port),
-                                  timeout(), redis::Role::cluster_member);
+    auto target = plan_.seeds.front().at(address.host, address.port);
+    if (!is_seed(address)) target.announced_by = "the members of the cluster";
+    node = std::make_unique<Node>(context_, std::move(target), timeout(),
+                                  redis::Role::cluster_member);
   }
   return *node;
+}
+
+// The address to which a reply points.
+std::optional<Address> ClusterRoute::owner_in(const Reply& reply,
+                                              const redis::Target& by) const {
+  auto address = pointed_to(reply, address_of(by));
+  if (address) address = used_for(std::move(*address), plan_.addresses);
+  return address;
 }
 
 // The member that was asked last, unless it is suspect.
@@ -64,10 +78,7 @@ void ClusterRoute::note_owner(const LockName& lock, Node& owner) {
   owners_[lock] = &owner;
   const auto file = hints_.find(lock);
   const auto address = address_of(owner.target());
-  const bool is_named =
-      std::any_of(plan_.seeds.begin(), plan_.seeds.end(),
-                  [&](const auto& seed) { return address_of(seed) == address; });
-  if (is_named && file != hints_.end()) file->second.write(address);
+  if (is_seed(address) && file != hints_.end()) file->second.write(address);
 }
 
 // Uses a command that changes nothing: a request that needs replicas must not go to a
@@ -85,7 +96,7 @@ asio::awaitable<Node*> ClusterRoute::owner_by(Node& member, const LockName& lock
     case ReplyClass::answer:
     case ReplyClass::ask: break;  // it is migrating the slot, but still owns it
     case ReplyClass::moved: {
-      const auto address = pointed_to(reply, address_of(member.target()));
+      const auto address = owner_in(reply, member.target());
       if (!address) throw member.failure(reply);
       owner = &node_at(*address);
       owner->trust();
@@ -113,7 +124,7 @@ asio::awaitable<std::optional<Address>> ClusterRoute::owner_by_others(
       co_await connection.exchange(redis::alone(std::move(exists)), part, wakeup);
   if (wakeup.gives_up()) co_return std::nullopt;
   const auto sort = redis::class_of(replies.front());
-  auto owner = pointed_to(replies.front(), address);
+  auto owner = owner_in(replies.front(), member->target());
   if (sort == ReplyClass::answer) owner = address;
   if (sort != ReplyClass::answer && sort != ReplyClass::moved) owner.reset();
   if (owner && *owner != address_of(node.target())) owners_[lock] = &node_at(*owner);
@@ -149,7 +160,9 @@ asio::awaitable<std::vector<Node*>> ClusterRoute::all(Clock::time_point until,
                                                   " slots");
   }
   std::vector<Node*> nodes;
-  for (const auto& address : primaries->addresses) nodes.push_back(&node_at(address));
+  for (const auto& address : primaries->addresses) {
+    nodes.push_back(&node_at(used_for(address, plan_.addresses)));
+  }
   co_return nodes;
 }
 
@@ -182,7 +195,7 @@ redis::Route::Then ClusterRoute::then(const LockName& lock, Node& node,
   switch (redis::class_of(reply)) {
     case ReplyClass::answer: note_owner(lock, node); return Then::done;
     case ReplyClass::moved: {
-      const auto address = pointed_to(reply, address_of(node.target()));
+      const auto address = owner_in(reply, node.target());
       if (!address) return Then::done;
       auto& owner = node_at(*address);
       owner.trust();
@@ -199,7 +212,7 @@ redis::Route::Then ClusterRoute::then(const LockName& lock, Node& node,
 
 Node* ClusterRoute::sent_on(const redis::Script& script, Node& node, const Reply& reply) {
   if (&script != &redis::renew_script || reply.error_code() != "ASK") return nullptr;
-  const auto address = pointed_to(reply, address_of(node.target()));
+  const auto address = owner_in(reply, node.target());
   return address ? &node_at(*address) : nullptr;
 }
 

@@ -50,6 +50,9 @@ class ClusterRoute final : public redis::Route {
 
   asio::awaitable<redis::Node*> owner_by(redis::Node& member, const LockName& lock,
                                          Clock::time_point until, Wakeup& wakeup);
+  std::optional<Address> owner_in(const redis::Reply& reply,
+                                  const redis::Target& by) const;
+  bool is_seed(const Address& address) const;
   redis::Node& node_at(const Address& address);
   redis::Node& member_to_ask();
   const redis::Node* other_than(const redis::Node& node);

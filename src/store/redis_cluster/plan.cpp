@@ -28,6 +28,7 @@ Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
 void Plan::set(const Credentials& credentials) {
   for (auto& seed : seeds) redis::set_login(seed, credentials);
   replicas = credentials.replicas;
+  addresses = credentials.addresses;
 }
 
 bool Plan::is_insecure() const {

@@ -20,6 +20,7 @@ struct Plan {
   // same for every member of the cluster.
   std::vector<redis::Target> seeds;
   Replicas replicas;
+  AddressMap addresses;  // of the members that members announce
 
   // Parses what follows the scheme and its colon:
   //   redis+cluster://[user[:password]@]host[:port][,...],

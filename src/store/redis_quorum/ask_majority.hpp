@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "store/redis_quorum/complaints.hpp"
 #include "store/redis_quorum/majority.hpp"
 #include "store/redis_quorum/round.hpp"
 #include "store/redis_quorum/tally.hpp"
@@ -10,11 +11,13 @@
 namespace dlock::redis_quorum {
 
 // The replies that arrive within `timeout`, in the order of the members; it does not wait
-// for servers that are much slower than the majority. Throws Failure if too few reply.
+// for servers that are much slower than the majority. Throws Failure if too few reply, or
+// two of them are the same server. `complaints` about those that do not are noted.
 template <typename T>
 asio::awaitable<std::vector<T>> ask_majority(const Members& members,
                                              typename Round<T>::Ask ask,
-                                             milliseconds timeout, Wakeup& wakeup) {
+                                             milliseconds timeout, Complaints& complaints,
+                                             Wakeup& wakeup) {
   Round<T> round(members, std::move(ask));
   const auto is_enough = [](const typename Round<T>::Answers& answers) {
     std::size_t count = 0;
@@ -26,17 +29,23 @@ asio::awaitable<std::vector<T>> ask_majority(const Members& members,
   co_await round.wait_for_most(is_enough, later(Clock::now(), timeout), wakeup);
   std::vector<T> said;
   std::vector<Failure> failures;
-  for (const auto& answer : round.answers()) {
+  std::vector<std::string> run_ids;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const auto& answer = round.answers()[i];
     if (!answer) continue;
     if (const auto* failure = std::get_if<Failure>(&*answer)) {
-      if (failure->kind() == Failure::Kind::misconfigured) throw *failure;
       failures.push_back(*failure);
     } else {
       said.push_back(std::get<T>(*answer));
+      run_ids.push_back(members[i]->run_id());
     }
   }
+  if (const auto twins = same_server_in(std::move(run_ids))) throw *twins;
   if (said.size() < needed(members.size())) {
     throw too_few(said.size(), members.size(), failures);
+  }
+  for (const auto& failure : failures) {
+    if (is_for_administrators(failure)) complaints.note(failure.what());
   }
   co_return said;
 }

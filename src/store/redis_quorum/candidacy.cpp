@@ -58,7 +58,10 @@ void Candidacy::forget() {
 }
 
 Ballot Candidacy::ballot(WallTime wall) {
-  const auto now = static_cast<std::uint64_t>(std::max<std::int64_t>(wall.count(), 1));
+  wall_ = wall;
+  const auto now =
+      std::min(static_cast<std::uint64_t>(std::max<std::int64_t>(wall.count(), 1)),
+               greatest_believed_fence.number);
   if (!is_fence_set_) {
     ballot_.fence.number =
         std::min(std::max(now, floor_.number + 1), greatest_fence.number);
@@ -67,8 +70,9 @@ Ballot Candidacy::ballot(WallTime wall) {
   return ballot_;
 }
 
-Step Candidacy::after(const Votes& votes, Queue queue, Clock::time_point now,
+Step Candidacy::after(const Votes& all_votes, Queue queue, Clock::time_point now,
                       milliseconds took) {
+  const auto votes = screened(all_votes);
   auto outcome = tally(votes);
   if (auto* failure = std::get_if<Failure>(&outcome)) {
     has_asked_before_ = true;

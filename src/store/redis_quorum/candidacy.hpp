@@ -7,6 +7,7 @@
 
 #include "lock/clock.hpp"
 #include "store/redis/ballot.hpp"
+#include "store/redis_quorum/screening.hpp"
 #include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {
@@ -45,8 +46,14 @@ class Candidacy {
   // than those of released votes, so that a late release cannot hit a newer vote.
   Ballot ballot(WallTime wall);
 
+  // What counts of the votes; see screening.hpp.
+  Votes screened(const Votes& votes) const {
+    return redis_quorum::screened(votes, wall_);
+  }
+
   // `took`: how long the round took.
-  Step after(const Votes& votes, Queue queue, Clock::time_point now, milliseconds took);
+  Step after(const Votes& all_votes, Queue queue, Clock::time_point now,
+             milliseconds took);
 
   // The budget ended before the next round: the fence to agree on is out of date when the
   // claim asks again.
@@ -77,6 +84,7 @@ class Candidacy {
 
   Fence floor_;
   bool supersedes_;
+  WallTime wall_{};  // of the last ballot
   RandomUpTo random_up_to_;
   Ballot ballot_;
   // The fence is agreed on, or is being agreed on: it does not follow the clock.

@@ -1,6 +1,7 @@
 #include "store/redis_quorum/merge.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "lock/history.hpp"
@@ -14,18 +15,19 @@ bool has_said_how_it_ended(const RunInfo& run) {
   return run.outcome != "running" && run.outcome != "vanished" && run.outcome != by_hand;
 }
 
-std::vector<HolderInfo> merged_holders(const std::vector<LockInfo>& told,
+std::vector<HolderInfo> merged_holders(const std::vector<std::vector<HolderInfo>>& told,
                                        std::size_t servers, std::size_t& least_told) {
   struct Told {
     HolderInfo holder;
     std::size_t by = 0;
+    std::size_t broken = 0;
   };
   std::map<Party, Told> by_party;
-  for (const auto& lock : told) {
-    for (const auto& holder : lock.holders) {
+  for (const auto& holders : told) {
+    for (const auto& holder : holders) {
       auto& one = by_party[party_of(holder)];
       if (one.by++ == 0) one.holder = holder;
-      one.holder.broken = one.holder.broken || holder.broken;
+      if (holder.broken) ++one.broken;
       if (holder.expires_in < one.holder.expires_in) {
         one.holder.expires_in = holder.expires_in;
       }
@@ -37,30 +39,69 @@ std::vector<HolderInfo> merged_holders(const std::vector<LockInfo>& told,
   for (auto& [party, one] : by_party) {
     if (one.by + silent < needed(servers)) continue;
     least_told = std::min(least_told, one.by);
+    one.holder.broken = one.broken >= marked_at_least(servers, one.by);
     holders.push_back(std::move(one.holder));
   }
   return holders;
 }
 
+// The greatest number that a majority may have reached, counting the servers that did not
+// reply.
+template <typename Number>
+Number reached_by_most(std::vector<Number> numbers, std::size_t servers) {
+  const auto silent = servers - numbers.size();
+  const auto enough = needed(servers) > silent ? needed(servers) - silent : 1;
+  std::sort(numbers.begin(), numbers.end(), std::greater<>());
+  return numbers[std::min(enough, numbers.size()) - 1];
+}
+
 // In the order of the longest queue, followed by waiters that are only in other queues.
-std::vector<WaiterInfo> merged_waiters(const std::vector<LockInfo>& told) {
+std::vector<WaiterInfo> merged_waiters(const std::vector<LockInfo>& told,
+                                       std::size_t servers) {
+  using Who = std::pair<std::string, pid_t>;  // a process can wait more than once
   auto lines = told;
   std::stable_sort(lines.begin(), lines.end(), [](const LockInfo& a, const LockInfo& b) {
     return a.waiters.size() > b.waiters.size();
   });
-  std::vector<WaiterInfo> waiters;
-  std::map<std::pair<std::string, pid_t>, std::size_t> shown;
+  std::map<std::pair<Who, std::size_t>, std::size_t> told_by;
+  std::vector<std::pair<std::pair<Who, std::size_t>, WaiterInfo>> all;
   for (const auto& lock : lines) {
-    std::map<std::pair<std::string, pid_t>, std::size_t> here;
+    std::map<Who, std::size_t> here;
     for (const auto& waiter : lock.waiters) {
-      // A process can wait more than once.
-      const std::pair who(waiter.host, waiter.pid);
-      if (++here[who] <= shown[who]) continue;
-      ++shown[who];
-      waiters.push_back(waiter);
+      const Who who(waiter.host, waiter.pid);
+      const std::pair place(who, ++here[who]);
+      if (++told_by[place] == 1) all.emplace_back(place, waiter);
     }
   }
+  const auto silent = servers - told.size();
+  std::vector<WaiterInfo> waiters;
+  for (auto& [place, waiter] : all) {
+    if (told_by[place] + silent >= needed(servers)) waiters.push_back(std::move(waiter));
+  }
   return waiters;
+}
+
+bool is_same_end(const RunInfo& a, const RunInfo& b) {
+  return a.outcome == b.outcome && a.exit_code == b.exit_code && a.signal == b.signal &&
+         a.reason == b.reason;
+}
+
+// The record of a run that most of these agree with. A release may have reached only some
+// of the servers, so a recorded end precedes as many records without one.
+RunInfo told_most(const std::vector<RunInfo>& records) {
+  const RunInfo* most = nullptr;
+  std::pair<std::ptrdiff_t, bool> best;
+  for (const auto& record : records) {
+    const auto count =
+        std::count_if(records.begin(), records.end(),
+                      [&](const RunInfo& other) { return is_same_end(record, other); });
+    const std::pair rank(count, has_said_how_it_ended(record));
+    if (most == nullptr || rank > best) {
+      most = &record;
+      best = rank;
+    }
+  }
+  return *most;
 }
 
 // The last of these runs, each reported by one server.
@@ -80,27 +121,22 @@ std::vector<RunInfo> as_list(const std::optional<RunInfo>& run) {
 
 }  // namespace
 
+std::vector<HolderInfo> told_by_most(const std::vector<std::vector<HolderInfo>>& told,
+                                     std::size_t servers) {
+  std::size_t least_told = 0;
+  return merged_holders(told, servers, least_told);
+}
+
 std::vector<RunInfo> merged_runs(const std::vector<std::vector<RunInfo>>& told,
                                  std::size_t servers) {
-  struct Told {
-    RunInfo run;
-    std::size_t by = 0;
-  };
-  std::map<Party, Told> by_party;
+  std::map<Party, std::vector<RunInfo>> by_party;
   for (const auto& runs : told) {
-    for (const auto& run : runs) {
-      auto& one = by_party[party_of(run)];
-      const bool knows_more =
-          has_said_how_it_ended(run) && !has_said_how_it_ended(one.run);
-      if (one.by++ == 0 || knows_more) one.run = run;
-    }
+    for (const auto& run : runs) by_party[party_of(run)].push_back(run);
   }
   const auto silent = servers - told.size();
   std::vector<RunInfo> runs;
-  for (auto& [party, one] : by_party) {
-    const bool is_one =
-        has_said_how_it_ended(one.run) || one.by + silent >= needed(servers);
-    if (is_one) runs.push_back(std::move(one.run));
+  for (const auto& [party, records] : by_party) {
+    if (records.size() + silent >= needed(servers)) runs.push_back(told_most(records));
   }
   std::stable_sort(runs.begin(), runs.end(), [](const RunInfo& a, const RunInfo& b) {
     return a.started > b.started;
@@ -111,20 +147,30 @@ std::vector<RunInfo> merged_runs(const std::vector<std::vector<RunInfo>>& told,
 LockInfo merged(const std::vector<LockInfo>& told, std::size_t servers) {
   auto lock = told.front();
   std::size_t least_told = 0;
-  lock.holders = merged_holders(told, servers, least_told);
-  lock.waiters = merged_waiters(told);
-  lock.strength.reset();
-  if (!lock.holders.empty()) lock.strength = strength(servers, least_told);
+  std::vector<std::vector<HolderInfo>> holders;
   std::vector<std::vector<RunInfo>> last, successes;
+  // A success has to be sure: the silence of a server does not confirm it.
+  successes.resize(servers - told.size());
+  std::vector<std::uint64_t> known, refused, superseded;
+  std::vector<WallTime> now;
   for (const auto& one : told) {
+    holders.push_back(one.holders);
     last.push_back(as_list(one.last_run));
     successes.push_back(as_list(one.last_success));
-    lock.known = lock.known || one.known;
-    lock.refused = std::max(lock.refused, one.refused);
-    lock.superseded = std::max(lock.superseded, one.superseded);
-    lock.now = std::max(lock.now, one.now);
+    known.push_back(one.known ? 1 : 0);
+    refused.push_back(one.refused);
+    superseded.push_back(one.superseded);
+    now.push_back(one.now);
     if (!one.holders.empty()) lock.mode = one.mode;
   }
+  lock.holders = merged_holders(holders, servers, least_told);
+  lock.waiters = merged_waiters(told, servers);
+  lock.strength.reset();
+  if (!lock.holders.empty()) lock.strength = strength(servers, least_told);
+  lock.known = reached_by_most(std::move(known), servers) > 0;
+  lock.refused = reached_by_most(std::move(refused), servers);
+  lock.superseded = reached_by_most(std::move(superseded), servers);
+  lock.now = reached_by_most(std::move(now), servers);
   lock.last_run = last_of(last, servers);
   lock.last_success = last_of(successes, servers);
   lock.slots = 1;

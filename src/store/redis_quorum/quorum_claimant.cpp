@@ -23,12 +23,13 @@ Failure too_weak(int strength, unsigned wanted, std::size_t held, std::size_t se
 
 QuorumClaimant::QuorumClaimant(asio::io_context& context, const Members& members,
                                const QuorumTerms& terms, milliseconds timeout,
-                               const Claim& claim)
+                               const Claim& claim, std::shared_ptr<Complaints> complaints)
     : Claimant(claim),
       context_(context),
       members_(members),
       terms_(terms),
       timeout_(timeout),
+      complaints_(std::move(complaints)),
       candidacy_(claim.fence_floor, claim.supersedes, random_up_to) {
   for (const auto& member : members_) {
     seats_.push_back(std::make_shared<Seat>(member, claim));
@@ -43,6 +44,7 @@ QuorumClaimant::~QuorumClaimant() {
 
 Vote QuorumClaimant::vote_of(const Seat& seat, const MaybeReply<Answer>& said) {
   Vote vote;
+  vote.server = seat.member->name();
   if (!said) return vote;
   if (const auto* failure = std::get_if<Failure>(&*said)) {
     vote.failure = *failure;
@@ -81,7 +83,7 @@ asio::awaitable<Votes> QuorumClaimant::vote(Queue queue, Clock::time_point until
   };
   Round<Answer> round(members_, busy_with_something_else(), ask_one);
   const auto is_enough = [this](const Round<Answer>::Answers& answers) {
-    return is_certain(votes_of(answers));
+    return is_certain(candidacy_.screened(votes_of(answers)));
   };
   co_await round.wait_for_most(is_enough, until, wakeup);
   note_silent(round.answers());
@@ -127,6 +129,9 @@ asio::awaitable<Answer> QuorumClaimant::ask(Queue queue, Wakeup& wakeup) {
       co_await undo(until, wakeup);
     }
     if (const auto* failure = std::get_if<Failure>(&step.said)) throw *failure;
+    for (const auto& message : complaints_about(candidacy_.screened(votes_))) {
+      complaints_->note(message);
+    }
     auto& answer = std::get<Answer>(step.said);
     const auto* grant = std::get_if<Grant>(&answer);
     if (grant == nullptr) co_return answer;

@@ -9,6 +9,7 @@
 #include "store/plan.hpp"
 #include "store/redis/redis_claimant.hpp"
 #include "store/redis_quorum/candidacy.hpp"
+#include "store/redis_quorum/complaints.hpp"
 #include "store/redis_quorum/round.hpp"
 
 namespace dlock::redis_quorum {
@@ -18,7 +19,8 @@ namespace dlock::redis_quorum {
 class QuorumClaimant final : public Claimant {
  public:
   QuorumClaimant(asio::io_context& context, const Members& members,
-                 const QuorumTerms& terms, milliseconds timeout, const Claim& claim);
+                 const QuorumTerms& terms, milliseconds timeout, const Claim& claim,
+                 std::shared_ptr<Complaints> complaints);
   ~QuorumClaimant() override;
 
   bool queues_at_once() const override { return true; }
@@ -70,6 +72,8 @@ class QuorumClaimant final : public Claimant {
     }
   }
   milliseconds least_ttl(const Round<Renewal>::Answers& answers) const;
+  asio::awaitable<RenewalReplies> renew_everywhere(Clock::time_point until,
+                                                   Wakeup& wakeup);
   std::vector<std::size_t> where_to_listen() const;
   Clock::time_point ask_again_at() const;
 
@@ -77,6 +81,7 @@ class QuorumClaimant final : public Claimant {
   Members members_;
   QuorumTerms terms_;
   milliseconds timeout_;
+  std::shared_ptr<Complaints> complaints_;
   Seats seats_;
   Candidacy candidacy_;
   Votes votes_;                  // of the last round

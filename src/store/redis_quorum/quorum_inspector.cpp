@@ -18,7 +18,8 @@ asio::awaitable<LockInfo> QuorumInspector::inspect(const LockName& lock, Wakeup&
   const auto look = [members, lock](std::size_t number, Wakeup& own) {
     return members[number]->store().inspector().inspect(lock, own);
   };
-  const auto told = co_await ask_majority<LockInfo>(members_, look, timeout_, wakeup);
+  const auto told =
+      co_await ask_majority<LockInfo>(members_, look, timeout_, *complaints_, wakeup);
   co_return merged(told, members_.size());
 }
 
@@ -30,7 +31,8 @@ asio::awaitable<std::vector<LockInfo>> QuorumInspector::list(
   const auto look = [members, name_space, matches](std::size_t number, Wakeup& own) {
     return members[number]->store().inspector().list(name_space, matches, own);
   };
-  const auto told = co_await ask_majority<Locks>(members_, look, list_takes, wakeup);
+  const auto told =
+      co_await ask_majority<Locks>(members_, look, list_takes, *complaints_, wakeup);
   // A server that does not list a lock that another one lists reports it as free.
   std::map<LockName, std::vector<LockInfo>> by_name;
   for (const auto& locks : told) {
@@ -55,7 +57,8 @@ asio::awaitable<std::vector<RunInfo>> QuorumInspector::history(const LockName& l
   const auto look = [members, lock](std::size_t number, Wakeup& own) {
     return members[number]->store().inspector().history(lock, own);
   };
-  const auto told = co_await ask_majority<Runs>(members_, look, timeout_, wakeup);
+  const auto told =
+      co_await ask_majority<Runs>(members_, look, timeout_, *complaints_, wakeup);
   co_return merged_runs(told, members_.size());
 }
 
@@ -67,7 +70,8 @@ asio::awaitable<std::vector<LockHistory>> QuorumInspector::histories(
   const auto look = [members, name_space, matches](std::size_t number, Wakeup& own) {
     return members[number]->store().inspector().histories(name_space, matches, own);
   };
-  const auto told = co_await ask_majority<Histories>(members_, look, list_takes, wakeup);
+  const auto told =
+      co_await ask_majority<Histories>(members_, look, list_takes, *complaints_, wakeup);
   std::map<LockName, std::vector<std::vector<RunInfo>>> by_name;
   WallTime now{};
   for (const auto& histories : told) {

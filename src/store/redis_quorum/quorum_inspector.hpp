@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "lock/inspector.hpp"
+#include "store/redis_quorum/complaints.hpp"
 #include "store/redis_quorum/member.hpp"
 
 namespace dlock::redis_quorum {
@@ -13,8 +15,9 @@ namespace dlock::redis_quorum {
 // Reports what a majority of servers shows (merge.hpp). Throws Failure if too few reply.
 class QuorumInspector final : public LockInspector {
  public:
-  QuorumInspector(const Members& members, milliseconds timeout)
-      : members_(members), timeout_(timeout) {}
+  QuorumInspector(const Members& members, milliseconds timeout,
+                  std::shared_ptr<Complaints> complaints)
+      : members_(members), timeout_(timeout), complaints_(std::move(complaints)) {}
 
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<std::vector<LockInfo>> list(
@@ -32,6 +35,7 @@ class QuorumInspector final : public LockInspector {
  private:
   Members members_;
   milliseconds timeout_;
+  std::shared_ptr<Complaints> complaints_;
 };
 
 }  // namespace dlock::redis_quorum

@@ -10,6 +10,20 @@ namespace {
 // How long a release waits for a server that does not reply.
 constexpr milliseconds patience_with_silent{200};
 
+// How long a break takes to reach all servers that reply.
+constexpr milliseconds breaks_within{50};
+
+// Whether some server says that the lease is broken, but too few.
+bool is_broken_by_too_few(const RenewalReplies& answers) {
+  const auto result = tally(answers);
+  const auto* renewal = std::get_if<Renewal>(&result);
+  if (renewal != nullptr && *renewal == Renewal::broken) return false;
+  return std::any_of(answers.begin(), answers.end(), [](const auto& said) {
+    const auto* one = said ? std::get_if<Renewal>(&*said) : nullptr;
+    return one != nullptr && *one == Renewal::broken;
+  });
+}
+
 // What several servers report about a lease.
 class AllNews final : public LeaseNews {
  public:
@@ -92,8 +106,8 @@ asio::awaitable<void> QuorumClaimant::leave_lines(const ReleaseReplies& returns,
   co_await round.wait(until_all_answer, until, own);
 }
 
-asio::awaitable<Renewal> QuorumClaimant::renew(Wakeup& wakeup) {
-  require_short_lease();
+asio::awaitable<RenewalReplies> QuorumClaimant::renew_everywhere(Clock::time_point until,
+                                                                 Wakeup& wakeup) {
   const auto seats = seats_;
   const auto renew_one = [seats](std::size_t number, Wakeup& own) {
     return seats[number]->claimant.renew(own);
@@ -106,8 +120,23 @@ asio::awaitable<Renewal> QuorumClaimant::renew(Wakeup& wakeup) {
   const auto is_enough = [](const Round<Renewal>::Answers& answers) {
     return is_certain(answers);
   };
-  co_await round.wait_for_most(is_enough, budget_end(), wakeup);
-  const auto& answers = round.answers();
+  co_await round.wait_for_most(is_enough, until, wakeup);
+  co_return round.answers();
+}
+
+asio::awaitable<Renewal> QuorumClaimant::renew(Wakeup& wakeup) {
+  require_short_lease();
+  const auto until = budget_end();
+  auto answers = co_await renew_everywhere(until, wakeup);
+  if (is_broken_by_too_few(answers)) {
+    // A break may just be reaching the servers.
+    const auto next = std::min(until, later(Clock::now(), breaks_within));
+    while (Clock::now() < next && !wakeup.gives_up()) co_await wakeup.wait_until(next);
+    answers = co_await renew_everywhere(until, wakeup);
+    if (is_broken_by_too_few(answers)) {
+      complaints_->note("a single server reports that the lock was broken");
+    }
+  }
   note_silent(answers);
   const auto said = tally(answers);
   if (const auto* failure = std::get_if<Failure>(&said)) throw *failure;

@@ -1,10 +1,9 @@
 #include "store/redis_quorum/quorum_store.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include "store/redis_quorum/ask_majority.hpp"
-#include "store/redis_quorum/party.hpp"
+#include "store/redis_quorum/merge.hpp"
 #include "store/redis_quorum/quorum_claimant.hpp"
 
 namespace dlock::redis_quorum {
@@ -27,10 +26,19 @@ asio::awaitable<Admission> QuorumRegisters::admit_fence(const LockName& resource
   const auto admit = [members, resource, fence](std::size_t number, Wakeup& own) {
     return members[number]->store().registers()->admit_fence(resource, fence, own);
   };
-  const auto said = co_await ask_majority<Admission>(members_, admit, timeout_, wakeup);
-  const bool is_stale =
-      std::find(said.begin(), said.end(), Admission::stale) != said.end();
-  co_return is_stale ? Admission::stale : Admission::admitted;
+  const auto said =
+      co_await ask_majority<Admission>(members_, admit, timeout_, *complaints_, wakeup);
+  const auto stale =
+      static_cast<std::size_t>(std::count(said.begin(), said.end(), Admission::stale));
+  const auto servers = members_.size();
+  if (stale == 0) co_return Admission::admitted;
+  const auto unheard = servers - said.size();
+  if (stale + unheard >= needed(servers) || said.size() - stale < needed(servers)) {
+    co_return Admission::stale;
+  }
+  complaints_->note(std::to_string(stale) + " of " + std::to_string(servers) +
+                    " servers report a greater fence, which most do not know");
+  co_return Admission::admitted;
 }
 
 QuorumStore::QuorumStore(asio::io_context& context, const Plan& plan,
@@ -39,8 +47,8 @@ QuorumStore::QuorumStore(asio::io_context& context, const Plan& plan,
       plan_(plan),
       timeout_(timeout),
       members_(members_of(context, plan, timeout)),
-      inspector_(members_, timeout),
-      registers_(members_, timeout) {}
+      inspector_(members_, timeout, complaints_),
+      registers_(members_, timeout, complaints_) {}
 
 QuorumStore::~QuorumStore() {
   for (const auto& member : members_) member->give_up();
@@ -54,7 +62,7 @@ std::unique_ptr<Claimant> QuorumStore::claimant(const Claim& claim) {
                       " leases, any two of them could admit one more holder");
   }
   return std::make_unique<QuorumClaimant>(context_, members_, plan_.terms, timeout_,
-                                          claim);
+                                          claim, complaints_);
 }
 
 asio::awaitable<std::vector<Broken>> QuorumStore::break_leases(const LockName& lock,
@@ -69,14 +77,12 @@ asio::awaitable<std::vector<Broken>> QuorumStore::break_leases(const LockName& l
     for (auto& one : broken) holders.push_back(std::move(one.holder));
     co_return holders;
   };
-  const auto said = co_await ask_majority<Holders>(members_, break_one, timeout_, wakeup);
-  std::map<Party, HolderInfo> all;
-  for (const auto& holders : said) {
-    for (const auto& holder : holders) all.emplace(party_of(holder), holder);
-  }
+  const auto said =
+      co_await ask_majority<Holders>(members_, break_one, timeout_, *complaints_, wakeup);
   std::vector<Broken> broken;
-  broken.reserve(all.size());
-  for (auto& [party, holder] : all) broken.push_back({std::move(holder), {}});
+  for (auto& holder : told_by_most(said, members_.size())) {
+    broken.push_back({std::move(holder), {}});
+  }
   co_return broken;
 }
 

@@ -14,11 +14,13 @@
 
 namespace dlock::redis_quorum {
 
-// A fence is admitted if a majority replies and no server has admitted a greater one.
+// A fence is admitted if a majority admits it, and a majority cannot have admitted a
+// greater one.
 class QuorumRegisters final : public FenceRegisters {
  public:
-  QuorumRegisters(const Members& members, milliseconds timeout)
-      : members_(members), timeout_(timeout) {}
+  QuorumRegisters(const Members& members, milliseconds timeout,
+                  std::shared_ptr<Complaints> complaints)
+      : members_(members), timeout_(timeout), complaints_(std::move(complaints)) {}
 
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;
@@ -26,6 +28,7 @@ class QuorumRegisters final : public FenceRegisters {
  private:
   Members members_;
   milliseconds timeout_;
+  std::shared_ptr<Complaints> complaints_;
 };
 
 class QuorumStore final : public Store {
@@ -41,6 +44,9 @@ class QuorumStore final : public Store {
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
                                                     const Break& order,
                                                     Wakeup& wakeup) override;
+  void report_complaints(std::function<void(const std::string&)> warn) override {
+    complaints_->report_to(std::move(warn));
+  }
   LockInspector& inspector() override { return inspector_; }
   FenceRegisters* registers() override { return &registers_; }
 
@@ -49,6 +55,7 @@ class QuorumStore final : public Store {
   Plan plan_;
   milliseconds timeout_;
   Members members_;
+  std::shared_ptr<Complaints> complaints_ = std::make_shared<Complaints>();
   QuorumInspector inspector_;
   QuorumRegisters registers_;
 };

@@ -96,6 +96,9 @@ std::optional<Failure> hopeless(const Watch& watch) {
 
 asio::awaitable<void> QuorumInspector::watch(const Watched& watched, EventSink& sink,
                                              Wakeup& wakeup) {
+  // Throws if two of the servers are the same one, whose events would count twice.
+  const LockName any{watched.name_space, "watch"};
+  co_await inspect(any, wakeup);
   const auto watch = std::make_shared<Watch>(sink, members_.size());
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const auto member = members_[i];

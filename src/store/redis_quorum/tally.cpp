@@ -30,25 +30,13 @@ std::size_t granted(const Votes& votes) {
                     [](const Vote& one) { return one.grant() != nullptr; }));
 }
 
-// A failure that only an administrator can fix.
-std::optional<Failure> misconfigured(const Votes& votes) {
-  std::set<std::string> lives;
+// Whether two entries of the store URL are one server, which must not vote twice.
+std::optional<Failure> same_server(const Votes& votes) {
+  std::vector<std::string> lives;
   for (const auto& vote : votes) {
-    const bool is_wrong =
-        vote.failure && vote.failure->kind() == Failure::Kind::misconfigured;
-    if (is_wrong) return vote.failure;
-    if (!vote.answer || vote.run_id.empty()) continue;
-    if (!lives.insert(vote.run_id).second) {
-      return Failure(Failure::Kind::misconfigured,
-                     "two of the servers are the same server (run_id " + vote.run_id +
-                         "): name each server once");
-    }
+    if (vote.answer || vote.has_no_vote) lives.push_back(vote.run_id);
   }
-  return std::nullopt;
-}
-
-bool needs_most(const RunInfo& run) {
-  return run.outcome == "running" || run.outcome == "vanished";
+  return same_server_in(std::move(lives));
 }
 
 std::optional<Answer> deduplicated(const Votes& votes) {
@@ -56,8 +44,7 @@ std::optional<Answer> deduplicated(const Votes& votes) {
   for (const auto& vote : votes) {
     const auto* run = vote.answer ? std::get_if<Deduplicated>(&*vote.answer) : nullptr;
     if (run == nullptr) continue;
-    const auto by = ++told[party_of(run->by)];
-    if (!needs_most(run->by) || by >= needed(votes.size())) return *run;
+    if (++told[party_of(run->by)] >= needed(votes.size())) return *run;
   }
   return std::nullopt;
 }
@@ -75,17 +62,17 @@ std::optional<Answer> said_by(std::size_t enough, const Votes& votes) {
 
 Outcome granted_by_most(const Votes& votes) {
   std::map<Fence, Held> with_fence;
-  bool is_broken = false;
+  std::map<Fence, std::size_t> broken;
   for (const auto& vote : votes) {
     const auto* grant = vote.grant();
     if (grant == nullptr) continue;
     auto& held = with_fence[grant->fence];
-    is_broken = is_broken || grant->broken;
+    if (grant->broken) ++broken[grant->fence];
     if (held.servers++ == 0 || grant->sent_at < held.grant.sent_at) held.grant = *grant;
   }
   for (auto& [fence, held] : with_fence) {
     if (held.servers < needed(votes.size())) continue;
-    held.grant.broken = is_broken;
+    held.grant.broken = broken[fence] >= marked_at_least(votes.size(), held.servers);
     held.grant.slot = 0;
     return held;
   }
@@ -190,30 +177,71 @@ std::size_t lost(const RenewalReplies& all) {
 
 }  // namespace
 
+std::optional<Failure> same_server_in(std::vector<std::string> run_ids) {
+  std::erase(run_ids, "");
+  std::sort(run_ids.begin(), run_ids.end());
+  const auto twin = std::adjacent_find(run_ids.begin(), run_ids.end());
+  if (twin == run_ids.end()) return std::nullopt;
+  return Failure(Failure::Kind::misconfigured,
+                 "two of the servers are the same server (run_id " + *twin +
+                     "): name each server once");
+}
+
 Failure too_few(std::size_t count, std::size_t servers,
                 const std::vector<Failure>& failures, std::string_view what_they_do) {
-  auto kind = failures.empty() ? Failure::Kind::unreachable : Failure::Kind::rejected;
+  std::size_t lasting = 0;
+  const Failure* wrong = nullptr;  // the first that lasts
+  const Failure* away = nullptr;   // the first other one
   for (const auto& failure : failures) {
     if (failure.kind() == Failure::Kind::exhausted) return failure;
-    if (failure.kind() != Failure::Kind::rejected) kind = Failure::Kind::unreachable;
+    auto& first = is_for_administrators(failure) ? wrong : away;
+    if (first == nullptr) first = &failure;
+    if (is_for_administrators(failure)) ++lasting;
   }
-  const auto reason = !failures.empty() ? std::string(failures.front().what())
-                      : count == 0      ? "no reply in time"
-                                        : "the others do not reply";
-  return Failure(kind, std::to_string(count) + " of " + std::to_string(servers) +
-                           " servers " + std::string(what_they_do) + ", " +
-                           std::to_string(needed(servers)) + " required: " + reason);
+  const bool is_lasting = lasting >= in_every_majority(servers);
+  std::string reason;
+  for (const auto* failure : {is_lasting ? wrong : away, is_lasting ? away : wrong}) {
+    if (failure == nullptr) continue;
+    reason += (reason.empty() ? "" : "; ") + std::string(failure->what());
+  }
+  if (reason.empty()) {
+    reason = count == 0 ? "no reply in time" : "the others do not reply";
+  }
+  return Failure(is_lasting ? wrong->kind() : Failure::Kind::unreachable,
+                 std::to_string(count) + " of " + std::to_string(servers) + " servers " +
+                     std::string(what_they_do) + ", " + std::to_string(needed(servers)) +
+                     " required: " + reason);
 }
+
+namespace {
+
+// All of them may reply, and yet have no vote.
+Failure too_few_votes(const Votes& votes) {
+  const auto servers = votes.size();
+  std::string waiting;
+  std::size_t replied = answered(votes);
+  for (const auto& vote : votes) {
+    if (!vote.has_no_vote) continue;
+    ++replied;
+    waiting += (waiting.empty() ? "" : "; ") + std::string(vote.failure->what());
+  }
+  if (waiting.empty()) return too_few(answered(votes), servers, failures_of(votes));
+  return Failure(Failure::Kind::unreachable,
+                 std::to_string(replied) + " of " + std::to_string(servers) +
+                     " servers reply, " + std::to_string(answered(votes)) +
+                     " can vote, " + std::to_string(needed(servers)) +
+                     " required: " + waiting);
+}
+
+}  // namespace
 
 Outcome tally(const Votes& votes) {
   const auto most = needed(votes.size());
-  if (auto failure = misconfigured(votes)) return *failure;
-  if (answered(votes) < most) {
-    return too_few(answered(votes), votes.size(), failures_of(votes));
-  }
+  if (auto failure = same_server(votes)) return *failure;
+  if (answered(votes) < most) return too_few_votes(votes);
   if (auto run = deduplicated(votes)) return *run;
-  if (auto differ = said_by<SlotsDiffer>(1, votes)) return *differ;
-  if (auto above = said_by<HeldByOuterRun>(1, votes)) return *above;
+  if (auto differ = said_by<SlotsDiffer>(most, votes)) return *differ;
+  if (auto above = said_by<HeldByOuterRun>(most, votes)) return *above;
   if (auto newer = said_by<Superseded>(most, votes)) return *newer;
   if (granted(votes) >= most) return granted_by_most(votes);
   return not_granted(votes);
@@ -225,6 +253,10 @@ bool is_certain(const Votes& votes) {
       std::count_if(votes.begin(), votes.end(),
                     [](const Vote& one) { return !one.answer && !one.failure; }));
   const auto for_it = granted(votes);
+  // The message says how many reply, and when they can vote.
+  const bool has_young = std::any_of(votes.begin(), votes.end(),
+                                     [](const Vote& one) { return one.has_no_vote; });
+  if (has_young && open > 0 && answered(votes) < most) return false;
   return for_it >= most || for_it + open < most;
 }
 
@@ -244,7 +276,8 @@ std::variant<Renewal, Failure> tally(const RenewalReplies& confirmations) {
   const auto servers = confirmations.size();
   const auto have_it = confirmed(confirmations) + set_up_again(confirmations);
   if (have_it >= needed(servers)) {
-    if (count_of(confirmations, {Renewal::broken}) > 0) return Renewal::broken;
+    const auto broken = count_of(confirmations, {Renewal::broken});
+    if (broken >= marked_at_least(servers, have_it)) return Renewal::broken;
     return confirmed(confirmations) >= needed(servers) ? Renewal::confirmed
                                                        : Renewal::reclaimed;
   }
@@ -260,7 +293,9 @@ std::variant<Release, Failure> tally(const ReleaseReplies& returns, bool relied)
   const auto failures = failures_in(returns);
   const auto answers = static_cast<std::size_t>(std::count_if(
       returns.begin(), returns.end(), [](const auto& said) { return said.has_value(); }));
-  if (count_of(returns, {Release::broken}) > 0) return Release::broken;
+  const auto broken = count_of(returns, {Release::broken});
+  const auto had_it = broken + count_of(returns, {Release::released});
+  if (broken > 0 && broken >= marked_at_least(servers, had_it)) return Release::broken;
   const auto taken = count_of(returns, {Release::taken_over, Release::failed_over});
   const auto losses = taken + count_of(returns, {Release::gone}) +
                       (relied ? count_of(returns, {Release::not_ours}) : 0);

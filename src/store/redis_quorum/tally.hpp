@@ -31,13 +31,12 @@ struct Split {
 
 using Outcome = std::variant<Held, Uneven, Split, Answer, Failure>;
 
-// The result of one round; replies of earlier rounds do not count. In this order:
-//   - fails if a server is misconfigured, or two that replied are the same server;
-//   - fails as unreachable, rejected or exhausted if too few have replied;
-//   - deduplicated if a single server reports a run that has ended. A run that is running
-//     or has vanished must be reported by a majority: a vote alone is not a run;
-//   - SlotsDiffer and HeldByOuterRun if one server says so; Superseded if a majority
-//   does;
+// The result of one round; replies of earlier rounds do not count. The votes are
+// screened(). In this order:
+//   - fails if two that replied are the same server;
+//   - fails as unreachable, rejected, misconfigured or exhausted if too few have a vote;
+//   - deduplicated if a majority reports a run: a vote alone is not a run;
+//   - SlotsDiffer, HeldByOuterRun and Superseded if a majority says so;
 //   - granted if a majority has granted it;
 //   - busy otherwise.
 // The slot of a grant is always 0.
@@ -46,26 +45,31 @@ Outcome tally(const Votes& votes);
 // Whether the missing votes cannot change whether a majority grants the claim.
 bool is_certain(const Votes& votes);
 
-// The result of a renewal: confirmed (or broken, if one server says so) if a majority
-// confirms it; reclaimed if it takes servers that have set the lease up again to reach a
-// majority; lost as soon as a majority can no longer confirm it; otherwise unreachable.
+// The result of a renewal: confirmed (or broken, if as many servers say so as a break has
+// reached at least) if a majority confirms it; reclaimed if it takes servers that have
+// set the lease up again to reach a majority; lost as soon as a majority can no longer
+// confirm it; otherwise unreachable.
 std::variant<Renewal, Failure> tally(const RenewalReplies& confirmations);
 bool is_certain(const RenewalReplies& confirmations);
 
 // Whether the server reports that it no longer has the lease.
 bool is_missing(const MaybeReply<Renewal>& said);
 
-// The result of a release: broken if one server says so, as a break may not reach all of
-// them; lost if the servers that still had the lease were not a majority; otherwise
+// The result of a release: broken if as many servers say so as a break has reached at
+// least; lost if the servers that still had the lease were not a majority; otherwise
 // released if any server has released it and a majority may have had it, else not ours
 // (as when a lease has expired on all servers but one). Unreachable if too few have
 // replied. `relied`: a run has relied on the lease, so a server that does not know it
 // counts as having lost it.
 std::variant<Release, Failure> tally(const ReleaseReplies& returns, bool relied);
 
-// "1 of 3 servers reply, 2 required: ", followed by the first failure; or, in the place
-// of "reply", what else those servers do. Exhausted if any failure is, rejected if all
-// failures are, otherwise unreachable.
+// A Failure (misconfigured) if two servers have the same run_id; empty ones do not count.
+std::optional<Failure> same_server_in(std::vector<std::string> run_ids);
+
+// "1 of 3 servers reply, 2 required: ", followed by the first failure, and the first of
+// another kind; or, in the place of "reply", what else those servers do. Exhausted if any
+// failure is; rejected or misconfigured if too many failures are for a majority to be
+// possible without them; otherwise unreachable.
 Failure too_few(std::size_t count, std::size_t servers,
                 const std::vector<Failure>& failures,
                 std::string_view what_they_do = "reply");

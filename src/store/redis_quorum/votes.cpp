@@ -16,6 +16,7 @@ Vote counted(Vote vote, std::optional<Failure> no_vote) {
   if (!no_vote || !vote.answer) return vote;
   vote.answer.reset();
   vote.failure = std::move(no_vote);
+  vote.has_no_vote = true;
   return vote;
 }
 

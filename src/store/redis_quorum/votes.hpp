@@ -17,8 +17,10 @@ namespace dlock::redis_quorum {
 struct Vote {
   std::optional<Answer> answer;
   std::optional<Failure> failure;
-  std::string run_id;      // of the server that replied; different after each restart
-  WallTime server_time{};  // with Busy
+  std::string run_id;        // of the server that replied; different after each restart
+  WallTime server_time{};    // with Busy
+  std::string server;        // its name, for messages
+  bool has_no_vote = false;  // it replied, and `failure` is why_no_vote()
 
   const Grant* grant() const { return answer ? std::get_if<Grant>(&*answer) : nullptr; }
   const Busy* busy() const { return answer ? std::get_if<Busy>(&*answer) : nullptr; }
@@ -33,6 +35,12 @@ std::optional<Failure> why_no_vote(const std::string& server, milliseconds up,
 
 // The vote, or `no_vote` in its place if that is set.
 Vote counted(Vote vote, std::optional<Failure> no_vote);
+
+// Whether only an administrator can help: waiting does not.
+inline bool is_for_administrators(const Failure& failure) {
+  return failure.kind() == Failure::Kind::misconfigured ||
+         failure.kind() == Failure::Kind::rejected;
+}
 
 // The reply of one server to another request; nothing if it did not reply.
 template <typename T>

@@ -42,6 +42,7 @@ struct Discovery::State {
   };
 
   std::deque<Sentinel> sentinels;
+  AddressMap addresses;
   std::vector<Ballot> ballots;
   std::vector<Command> question;
   Clock::time_point until;
@@ -52,9 +53,11 @@ Discovery::Discovery(asio::io_context& context, const Plan& plan, bool with_repl
                      Clock::time_point until)
     : state_(std::make_shared<State>()) {
   state_->until = until;
+  state_->addresses = plan.addresses;
   state_->ballots.resize(plan.sentinels.size());
   state_->question.push_back({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", plan.master});
   if (with_replicas) state_->question.push_back({"SENTINEL", "REPLICAS", plan.master});
+  state_->question.push_back({"SENTINEL", "MYID"});
   for (const auto& target : plan.sentinels)
     state_->sentinels.emplace_back(context, target);
   for (std::size_t i = 0; i < plan.sentinels.size(); ++i) {
@@ -73,11 +76,13 @@ asio::awaitable<void> Discovery::ask(std::shared_ptr<State> state, std::size_t n
   auto& sentinel = state->sentinels[number];
   auto& ballot = state->ballots[number];
   try {
-    const auto replies = co_await sentinel.connection.exchange(
-        state->question, state->until, sentinel.wakeup);
+    auto replies = co_await sentinel.connection.exchange(state->question, state->until,
+                                                         sentinel.wakeup);
+    ballot.id = id_from(replies.back());
+    replies.pop_back();
     const auto vote = vote_from(replies);
     if (const auto* valid = std::get_if<Vote>(&vote)) {
-      ballot.vote = *valid;
+      ballot.vote = translated(*valid, state->addresses);
     } else {
       ballot.failure = failure_of(std::get<Reply>(vote), sentinel.target);
     }

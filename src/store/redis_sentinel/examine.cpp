@@ -113,9 +113,11 @@ asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_s
     co_return examination;
   }
   co_await ask_sentinels(context, plan, timeout, facts, wakeup);
-  const auto primary = plan.server.at(address->host, address->port);
+  auto primary = plan.server.at(address->host, address->port);
+  primary.announced_by = announced_by;
   auto server = co_await redis::facts_of(context, primary, name_space, timeout, wakeup,
                                          redis::needed_on_replicated);
+  if (server.failure) server.failure = primary.with_origin(*server.failure);
   co_await compare_clocks(context, plan, name_space, timeout, server.clock_ahead, facts,
                           wakeup);
   examination.findings = findings_of(facts);

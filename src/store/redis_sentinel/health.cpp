@@ -28,6 +28,10 @@ Finding sentinels(const SentinelFacts& facts) {
             "in the store URL, name all sentinels, and the primary as `sentinel monitor` "
             "does"};
   }
+  if (const auto twins = same_sentinel(facts.names, facts.ballots)) {
+    return {"sentinels", Level::error, twins->what(),
+            "name each sentinel once in the store URL"};
+  }
   const auto all = facts.ballots.size();
   const auto agree = static_cast<std::size_t>(std::count_if(
       facts.ballots.begin(), facts.ballots.end(),

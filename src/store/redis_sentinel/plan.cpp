@@ -65,6 +65,7 @@ void Plan::set(const Credentials& credentials) {
     if (sentinel.tls) sentinel.tls->name.clear();  // it is named by its host
   }
   replicas = credentials.replicas;
+  addresses = credentials.addresses;
 }
 
 std::string Plan::url() const {

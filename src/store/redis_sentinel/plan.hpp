@@ -15,6 +15,9 @@
 
 namespace dlock::redis_sentinel {
 
+// For messages.
+constexpr std::string_view announced_by = "the sentinels";
+
 // The login in the URL is for the servers. Sentinels have a login of their own; neither
 // is ever used in place of the other.
 struct Plan {
@@ -22,6 +25,7 @@ struct Plan {
   std::string master;                    // the master name, as in `sentinel monitor`
   redis::Target server;  // the login for any of the servers; the host is empty
   Replicas replicas;
+  AddressMap addresses;  // of the servers that the sentinels announce
 
   // Parses what follows the scheme and its colon:
   //   redis+sentinel://[user[:password]@]host[:port][,...]/MASTER[/db],

@@ -44,9 +44,10 @@ class SentinelInquiry final : public redis::Inquiry {
 redis::Node& SentinelRoute::node_at(const Address& address) {
   auto& node = nodes_[address];
   if (!node) {
-    node = std::make_unique<redis::Node>(context_,
-                                         plan_.server.at(address.host, address.port),
-                                         timeout(), redis::Role::primary);
+    auto target = plan_.server.at(address.host, address.port);
+    target.announced_by = announced_by;
+    node = std::make_unique<redis::Node>(context_, std::move(target), timeout(),
+                                         redis::Role::primary);
   }
   return *node;
 }
@@ -67,6 +68,10 @@ asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&,
     const auto soon = later(Clock::now(), timeout() / 5);
     co_await discovery.wait(never, std::min(until, soon), wakeup);
   }
+  std::vector<std::string> names;
+  names.reserve(plan_.sentinels.size());
+  for (const auto& sentinel : plan_.sentinels) names.push_back(sentinel.shown());
+  if (const auto twins = same_sentinel(names, discovery.ballots())) throw *twins;
   const auto address = elected(discovery.ballots());
   if (!address) {
     // A healthy primary protects its locks even if the sentinels do not reply.
@@ -76,9 +81,6 @@ asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&,
       primary_->trust();
       co_return primary_;
     }
-    std::vector<std::string> names;
-    names.reserve(plan_.sentinels.size());
-    for (const auto& sentinel : plan_.sentinels) names.push_back(sentinel.shown());
     throw no_primary_elected(plan_.master, names, discovery.ballots());
   }
   primary_ = &node_at(*address);

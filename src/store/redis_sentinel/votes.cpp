@@ -4,6 +4,7 @@
 #include <charconv>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "util/text.hpp"
 
@@ -13,6 +14,17 @@ namespace {
 std::size_t count_of(const std::vector<Ballot>& ballots, auto is_meant) {
   return static_cast<std::size_t>(
       std::count_if(ballots.begin(), ballots.end(), is_meant));
+}
+
+// The votes, without further ones of the same sentinel.
+std::vector<const Vote*> votes_of_different(const std::vector<Ballot>& ballots) {
+  std::vector<const Vote*> votes;
+  std::set<std::string> seen;
+  for (const auto& ballot : ballots) {
+    const bool is_other = ballot.id.empty() || seen.insert(ballot.id).second;
+    if (ballot.vote && is_other) votes.push_back(&*ballot.vote);
+  }
+  return votes;
 }
 
 bool is_most(std::size_t some, std::size_t all) { return some > all / 2; }
@@ -104,10 +116,38 @@ std::variant<Vote, Reply> vote_from(const std::vector<Reply>& replies) {
   return vote;
 }
 
+std::string id_from(const Reply& reply) {
+  return reply.kind == Reply::Kind::string ? reply.text : "";
+}
+
+Vote translated(Vote vote, const AddressMap& addresses) {
+  if (vote.primary) vote.primary = used_for(std::move(*vote.primary), addresses);
+  std::map<Address, bool> replicas;
+  for (const auto& [replica, is_up] : vote.replicas) {
+    replicas[used_for(replica, addresses)] = is_up;
+  }
+  vote.replicas = std::move(replicas);
+  return vote;
+}
+
+std::optional<Failure> same_sentinel(const std::vector<std::string>& names,
+                                     const std::vector<Ballot>& ballots) {
+  std::map<std::string, std::size_t> seen;
+  for (std::size_t i = 0; i < ballots.size(); ++i) {
+    if (ballots[i].id.empty()) continue;
+    const auto [other, is_new] = seen.emplace(ballots[i].id, i);
+    if (is_new) continue;
+    return Failure(Failure::Kind::misconfigured,
+                   names[other->second] + " and " + names[i] +
+                       " are the same sentinel: name each sentinel once");
+  }
+  return std::nullopt;
+}
+
 std::optional<Address> elected(const std::vector<Ballot>& ballots) {
   std::map<Address, std::size_t> votes;
-  for (const auto& ballot : ballots) {
-    if (ballot.vote && ballot.vote->primary) ++votes[*ballot.vote->primary];
+  for (const auto* vote : votes_of_different(ballots)) {
+    if (vote->primary) ++votes[*vote->primary];
   }
   for (const auto& [address, number] : votes) {
     if (is_most(number, ballots.size())) return address;
@@ -124,9 +164,9 @@ struct Count {
 
 Count count_on(const Address& address, const std::vector<Ballot>& ballots) {
   Count count;
-  for (const auto& ballot : ballots) {
-    if (!ballot.vote || !ballot.vote->primary) continue;
-    ++(*ballot.vote->primary == address ? count.for_it : count.against);
+  for (const auto* vote : votes_of_different(ballots)) {
+    if (!vote->primary) continue;
+    ++(*vote->primary == address ? count.for_it : count.against);
   }
   return count;
 }
@@ -151,9 +191,8 @@ bool is_other_named(const Address& address, const std::vector<Ballot>& ballots) 
 
 unsigned replicas_up(const Address& primary, const std::vector<Ballot>& ballots) {
   std::map<Address, std::size_t> down;
-  for (const auto& ballot : ballots) {
-    if (!ballot.vote) continue;
-    for (const auto& [replica, is_up] : ballot.vote->replicas) {
+  for (const auto* vote : votes_of_different(ballots)) {
+    for (const auto& [replica, is_up] : vote->replicas) {
       if (replica != primary) down[replica] += is_up ? 0 : 1;
     }
   }

@@ -30,6 +30,7 @@ struct Vote {
 struct Ballot {
   std::optional<Vote> vote;
   std::optional<Failure> failure;
+  std::string id;  // of the sentinel that voted; empty if it does not say
 
   bool is_open() const { return !vote && !failure; }
 };
@@ -38,7 +39,19 @@ struct Ballot {
 // the first of them that is invalid.
 std::variant<Vote, Reply> vote_from(const std::vector<Reply>& replies);
 
-// The address that more than half of all sentinels name; nothing if there is none. A
+// The id in the reply to SENTINEL MYID; empty if it is an error, as in Redis 6.0.
+std::string id_from(const Reply& reply);
+
+// The vote with the addresses to use in place of the announced ones.
+Vote translated(Vote vote, const AddressMap& addresses);
+
+// A Failure (misconfigured) if two of the sentinels, whose `names` are in the order of
+// the ballots, are the same one: it would have two votes.
+std::optional<Failure> same_sentinel(const std::vector<std::string>& names,
+                                     const std::vector<Ballot>& ballots);
+
+// The address that more than half of all sentinels name; nothing if there is none. Those
+// that are the same one (same_sentinel()) have one vote. A
 // single sentinel next to an isolated old primary must not be enough.
 std::optional<Address> elected(const std::vector<Ballot>& ballots);
 

@@ -154,7 +154,7 @@ if own and not own.promise then
 end
 if was_abandoned() then return { 'given up' } end
 if fence >= MOST_FENCE then
-  return redis.error_reply('WRONGTYPE ' .. S .. ' has a last fence that none can follow')
+  return redis.error_reply('WRONGTYPE ' .. S .. ' has a fence that no clock explains: see dlock doctor')
 end
 
 -- Usually there are no waiters, and nothing to read about them.

@@ -65,7 +65,9 @@ local MARKER = 'dlock:shared'
 -- end of a lease that is longer than LONG_MS.
 local KEPT_MS = '2692000000'
 local LONG_MS = 1296000000
-local MOST_FENCE = 9007199254740991 -- 2^53 - 1: greater Lua numbers are not exact
+-- 2^52: no clock shows as many microseconds before 2112, so a greater fence is a mistake or a
+-- lie. Lua numbers are exact up to twice as much.
+local MOST_FENCE = 4503599627370496
 
 local time = redis.call('TIME')
 local now_text = time[1] .. string.sub('00000' .. time[2], -6)
