@@ -161,7 +161,7 @@ Loadable loadable(const std::string& what, const std::string& file, Use use,
   FileKind kind{"cannot use the " + what + " " + printable(file, 200), longest, use};
   kind.is_secret = is_secret;
   kind.failure = [](int error, const std::string& message) {
-    return Failure(Failure::Kind::misconfigured, message + ": " + reason_of(error));
+    return Failure(Failure::Kind::misconfigured, message + ": " + std::strerror(error));
   };
   const auto read = small_file(file, kind);
   Loadable loaded{what, file, file, flaw_of(read.text)};

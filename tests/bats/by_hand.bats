@@ -68,7 +68,7 @@ assert_refused() {  # <exit code> <part of what it says>
 @test "every shell reads any name unchanged from acquire --export" {
   local shell name
   for shell in sh bash dash zsh; do
-    for name in "it's \"mine\"" '  $(touch evaluated) `touch evaluated` $HOME \ \n ' "''" '-n' 'täg *?[a]~!' 'a;b&c|d>e#f={g,h}'; do
+    for name in "it's \"mine\"" '$(touch evaluated)  `touch evaluated` $HOME \ \n' "''" '-n' 'täg *?[a]~!' 'a;b&c|d>e#f={g,h}'; do
       run "$shell" -c 'eval "$(dlock acquire --export -- "$1")" && printf %s "$DLOCK_NAME" &&
         dlock check && dlock release -- "$1"' - "$name"
       assert_equal "$status $output" "0 $name"

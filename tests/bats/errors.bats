@@ -180,7 +180,7 @@ END
   mkdir directory
   assert_says << 'END'
     78 | dlock --config missing list   | */missing: No such file or directory
-    78 | dlock --config directory list | */directory: not a *file
+    78 | dlock --config directory list | */directory: it is a directory, not a file
     78 | dlock --config key list       | */key:1: unknown key stor: did you mean 'store'?
     78 | dlock --config syntax list    | */syntax:2: not valid TOML: *
     78 | dlock --config deep list      | */deep:2: nested more than 100 levels deep
@@ -247,6 +247,7 @@ END
     78 | dlock run --report /no/such/file job -- true | job: cannot write the report to /no/such/file: No such file or directory
     78 | dlock renew --token-file missing job       | --token-file: *missing: No such file or directory
     64 | dlock renew --token-file empty job         | --token-file: *
+    78 | dlock --store "local:$PWD/no/dir" run job -- true | *cannot create the directory */no/dir: No such file or directory; create */no first
     78 | dlock --store local:/proc/dlock run job -- true | *cannot create the directory /proc/dlock: No such file or directory
 END
 }
@@ -291,7 +292,7 @@ END
     76 | dlock release --token $some mine    | mine: not held by this token (no longer, or never)
      1 | dlock break --yes free              | free: not held
      1 | dlock break --yes --fence 1 job     | job: not held by fence 1
-     0 | dlock history free                  | free: no runs are recorded in local:$BATS_TEST_TMPDIR/store
+     0 | dlock history free                  | free: no runs are recorded in local:*/store
     75 | dlock run outer -- dlock run outer -- true | outer: held by an outer run
     124 | dlock run --timeout 100ms slow -- sleep 60 | slow: timed out: the command was ended after *
 END
@@ -307,7 +308,7 @@ END
   assert_says << 'END'
     77 | dlock --password-file wrong list                | *: login refused: WRONGPASS *
     78 | dlock --password-file missing list              | password file */missing: No such file or directory
-    78 | dlock --password-file "$PWD" list               | password file *: not a regular file
+    78 | dlock --password-file "$PWD" list               | password file *: it is a directory, not a file
     78 | env -u DLOCK_PASSWORD_FILE dlock list           | *: no password for user 'dlock': use --password-file or DLOCK_PASSWORD
     77 | env -u DLOCK_PASSWORD_FILE DLOCK_USER=mute DLOCK_PASSWORD=secret dlock status job | *NOPERM*
     78 | dlock run list -- true                          | list: *: the lock's key does not hold a lock: *

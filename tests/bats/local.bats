@@ -577,7 +577,7 @@ END
 # numbered ones show that no two names are the same lock.
 # shellcheck disable=SC2016,SC1003
 hostile_names() {
-  printf '%s\n' . .. / ../x ../../x x/../y /etc/passwd -- a/ a 'a ' ' a' ' ' 'a b' \
+  printf '%s\n' . .. / ../x ../../x x/../y /etc/passwd -- a/ a 'a b' \
     'a  b' '%s%n%d' '%2F' '%' '%%' '$(id)' '`id`' '${HOME}' "it's" '"quoted"' '\' '\\' \
     '\n' '\0' '{}' '{a}' '[a]' '*' '?' '~' '#' '!' '&' ';' '|' '<' '>' '(' ')' ':' \
     dlock:job job Job JOB job. job:1 job=1 'x=1 y=2' état etat 名前 🔒 ß SS \

@@ -167,7 +167,7 @@ assert_refused_in_line() {  # <line> <message>
   done << 'END'
 run|timeout = 0|cannot be zero
 run|ttl = "100ms"|must be at least 500ms
-run|dedupe = "31d"|runs are kept for at most 30 days
+run|dedupe = "31d"|must be at most 30 days
 run|report = ""|missing file name
 acquire|slots = "two"|'two' is not a whole number from 1 to 100000
 acquire|for-pid = 0|'0' is not a whole number from 1 to 2147483647

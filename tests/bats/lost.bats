@@ -205,40 +205,15 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_equal "$(past)" 'lost broken'
 }
 
-@test "a lost run that was recorded as vanished is shown as lost" {
-  hold job --report "$report"
-  rm "$store/sessions"
-  command_is_over() {
-    let_go
-    eventually has_ended "$command"
-  }
-  kill -STOP "$holder"
-  command_is_over
-  dlock run job -- true
-  assert_equal "$(past)" $'ran null\nvanished null'
-
-  kill -CONT "$holder"
-
-  assert_exits 76 "$holder"
-  assert_equal "$(past)" $'ran null\nlost gone'
-}
-
 @test "watch shows why a run was lost" {
   load watching
   run dlock run job -- true
-  hold job 2> /dev/null
-  rm "$store/sessions"
-  kill -STOP "$holder"
   watch job
-  let_go
-  eventually has_ended "$command"
-  dlock run job -- true  # records that the other run has vanished
 
-  kill -CONT "$holder"
+  run_job "$broken"
 
-  assert_exits 76 "$holder"
   eventually has_seen 'lost job 1'
-  grep -q 'lost (gone)' <<< "$(jq -r 'select(.event == "lost").message' "$seen")"
+  grep -q 'lost (broken' <<< "$(jq -r 'select(.event == "lost").message' "$seen")"
 }
 
 @test "a lost run does not count for --dedupe" {

@@ -51,7 +51,9 @@ tag() { rpm -qp --qf "%{$1}" "$rpm"; }
 # Prints the files that both packages have. The directory for zsh differs.
 files_of_package() {  # <where zsh looks>
   printf '%s\n' /usr/bin/dlock /usr/share/bash-completion/completions/dlock \
+    /usr/share/doc/dlock/ARCHITECTURE.md /usr/share/doc/dlock/CONTRIBUTING.md \
     /usr/share/doc/dlock/README.md /usr/share/doc/dlock/SECURITY.md \
+    /usr/share/doc/dlock/tests/chaos/README.md \
     /usr/share/doc/dlock/third-party.gz /usr/share/doc/dlock/examples/crontab \
     /usr/share/doc/dlock/examples/dlock-nightly.service \
     /usr/share/doc/dlock/examples/dlock-nightly.timer \
@@ -241,7 +243,7 @@ assert_locks() {
   run rpm -qp --qf '[%{FILEMODES:perms} %{FILENAMES}\n]' "$rpm"
 
   assert_equal "$(grep '^d' <<< "$output")" "$({
-    printf 'drwxr-xr-x /usr/share/doc/%s\n' dlock dlock/examples
+    printf 'drwxr-xr-x /usr/share/doc/%s\n' dlock dlock/{examples,tests,tests/chaos}
     cd "$DLOCK_SOURCE" && find docs -type d -printf 'drwxr-xr-x /usr/share/doc/dlock/%p\n'
   } | LC_ALL=C sort)"
 }

@@ -72,7 +72,7 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
 }
 
 @test "--tls-insecure prints no warning if the store does not use TLS" {
-  run_any --tls-insecure --store redis://127.0.0.1:1 list
+  DLOCK_TLS_INSECURE=true run_any --store redis://127.0.0.1:1 list
 
   assert_status 69
   refute_output_contains warning

@@ -144,7 +144,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
 }
 
 @test "--supersede does not affect the holder" {
-  hold job --supersede
+  hold job --wait 1s --supersede
   queue job --supersede -- true
 
   refute is_marked
@@ -153,16 +153,11 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_exits 0 "$waiter"
 }
 
-@test "a run with --supersede that does not wait supersedes nobody" {
-  hold job
-  queue job --supersede -- true
+@test "--supersede needs --wait" {
+  run dlock run --supersede job -- touch ran
 
-  run dlock run --supersede job -- true
-
-  assert_status 75
-  assert_output_contains 'held by'
-  let_go
-  assert_exits 0 "$waiter"
+  assert_equal "$status $output" '64 dlock: --supersede needs --wait'
+  refute test -e ran
 }
 
 @test "with -E 0, a superseded run prints nothing" {

@@ -276,7 +276,8 @@ TEST_F(RedisConnection, refuses_another_protocol) {
   EXPECT_EQ(failed.kind(), Failure::Kind::unreachable);
   EXPECT_EQ(failed.what(), shown(server) +
                                " does not speak the Redis protocol: "
-                               "got \"H\" as reply type byte");
+                               "got \"H\" as reply type byte; it looks like an HTTP "
+                               "server");
 }
 
 TEST_F(RedisConnection, fails_when_a_reply_is_truncated) {
@@ -582,7 +583,7 @@ TEST_F(RedisConnection, reads_the_password_file_at_each_login) {
 
   write("old\n");
   EXPECT_EQ(failure(connection).kind(), Failure::Kind::rejected);
-  write("new\nand a remark\n");
+  write("new\n");
   EXPECT_EQ(pong(connection), "PONG");
 }
 
@@ -598,8 +599,8 @@ TEST_F(RedisConnection, refuses_an_invalid_password_file) {
   };
 
   EXPECT_EQ(failure(connection).kind(), Failure::Kind::misconfigured);
-  EXPECT_EQ(refusal("secret\n", 0644), Failure::Kind::rejected);
   EXPECT_EQ(refusal("secret\n", 0602), Failure::Kind::rejected);
+  EXPECT_EQ(refusal("secret\nand a remark\n", 0600), Failure::Kind::misconfigured);
   EXPECT_EQ(refusal("\nsecret\n", 0600), Failure::Kind::misconfigured);
   EXPECT_EQ(refusal(std::string(1u << 20, 'x'), 0600), Failure::Kind::misconfigured);
   std::remove(target.password_file.c_str());

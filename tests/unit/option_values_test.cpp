@@ -67,7 +67,13 @@ TEST(OptionValues, a_value_may_follow_its_letter_directly) {
 }
 
 TEST(OptionValues, letters_may_share_a_dash) {
-  EXPECT_EQ(values({"-qv"}), (OptionValues{{"quiet", "true"}, {"verbose", "true"}}));
+  EXPECT_EQ(values({"-qw5"}), (OptionValues{{"quiet", "true"}, {"wait", "5"}}));
+}
+
+TEST(OptionValues, the_last_one_of_quiet_and_verbose_counts) {
+  EXPECT_EQ(values({"-qv"}), (OptionValues{{"verbose", "true"}}));
+  EXPECT_EQ(values({"--verbose", "-q"}), (OptionValues{{"quiet", "true"}}));
+  EXPECT_EQ(values({"-q", "-v", "-q"}), (OptionValues{{"quiet", "true"}}));
 }
 
 TEST(OptionValues, the_last_of_several_letters_may_take_a_value) {

@@ -40,7 +40,12 @@ void make_directory(const std::string& path, bool ours) {
     // The caller's umask may have removed even the owner's permissions.
     ::chmod(path.c_str(), 0700);
   } else if (errno != EEXIST) {
-    throw cannot("create", path, ours);
+    const bool is_parent_missing = errno == ENOENT;
+    const auto failure = cannot("create", path, ours);
+    const auto parent = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
+    if (!is_parent_missing || ::access(parent.c_str(), F_OK) == 0) throw failure;
+    throw Failure(failure.kind(), std::string(failure.what()) + "; create " +
+                                      printable(parent) + " first");
   }
 }
 

@@ -79,6 +79,7 @@ asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
     if (age < claim().ttl / may_have_lost) {
       grant_ = *handed;
       confirmed_by_ = handed_over_by_;
+      restraint_ = Restraint();
       co_return *handed;
     }
   }
@@ -95,6 +96,7 @@ asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
   note(*reply, sent_at);
   if (is_parked_) response.node->close();
   if (std::holds_alternative<Grant>(reply->answer)) {
+    restraint_ = Restraint();  // there was a reason to wake it
     co_await make_certain(response, began, until, wakeup);
     confirmed_by_ = response.node;
   }

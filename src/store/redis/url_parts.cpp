@@ -17,7 +17,7 @@ Target target_of(ServerAddress server) {
 }  // namespace
 
 unsigned database_from(std::string_view text) {
-  return number_from(text, 0, most_databases, "the database");
+  return dlock::number_from(text, 0, most_databases, "the database");
 }
 
 void take_login(std::string_view text, Target& target) {

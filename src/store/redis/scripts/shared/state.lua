@@ -125,7 +125,8 @@ end
 local NAMED = 60 -- periods
 local function note_name()
   local name_space, name = string.match(key, '^([^{]*):{(.*)}$')
-  if KEYS[2] or not name then return end
+  local is_in_cluster = KEYS[2] and string.sub(KEYS[2], 1, #key) == key
+  if is_in_cluster or not name then return end
   local index = name_space .. ':locks'
   redis.pcall('ZADD', index, period, name)
   redis.pcall('ZREMRANGEBYSCORE', index, '-inf', period - NAMED)
