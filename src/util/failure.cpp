@@ -49,8 +49,9 @@ Failure failure_of(int error_number, const std::string& what) {
 
 Failure failure_of_named(int error_number, const std::string& what) {
   auto failure = failure_of(error_number, what);
-  if (failure.kind() == Failure::Kind::exhausted) return failure;
-  return Failure(Failure::Kind::misconfigured, failure.what());
+  // EAGAIN: another program has a lease on the file (F_SETLEASE).
+  const bool is_lack = failure.kind() == Failure::Kind::exhausted && error_number != EAGAIN;
+  return is_lack ? failure : Failure(Failure::Kind::misconfigured, failure.what());
 }
 
 Failure failure_to_watch(int error_number, const std::string& what) {

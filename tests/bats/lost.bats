@@ -205,17 +205,6 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_equal "$(past)" 'lost broken'
 }
 
-@test "watch shows why a run was lost" {
-  load watching
-  run dlock run job -- true
-  watch job
-
-  run_job "$broken"
-
-  eventually has_seen 'lost job 1'
-  grep -q 'lost (broken' <<< "$(jq -r 'select(.event == "lost").message' "$seen")"
-}
-
 @test "a lost run does not count for --dedupe" {
   for loss in "$removed" "$replaced" "$no_sessions" "$new_sessions" "$no_state" "$broken"; do
     rm -rf "$store" "$store.old"

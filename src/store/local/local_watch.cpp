@@ -53,8 +53,11 @@ asio::awaitable<void> LocalInspector::watch_for_a_while(const Watched& watched,
   EventReader reader(files_.directory());
   auto held = locks_with_holders(watched, sink);
   std::optional<FileWatcher> changes;
+  // Short enough that no events are lost: the file is replaced when it is full.
+  constexpr milliseconds pause{5};
   const auto follow_file = [&] {
-    changes.emplace(files_.context(), [&wakeup] { wakeup.notify(); });
+    changes.emplace(
+        files_.context(), [&wakeup] { wakeup.notify(); }, [=] { return pause; });
     changes->watch(files_.directory().pinned(events_file), IN_MODIFY | IN_MOVE_SELF);
   };
   follow_file();

@@ -51,7 +51,8 @@ PauseAfterCall pause_in_a_flood() {
   };
 }
 
-FileWatcher::FileWatcher(asio::io_context& context, std::function<void()> happened)
+FileWatcher::FileWatcher(asio::io_context& context, std::function<void()> happened,
+                         PauseAfterCall pause)
     : inotify_(
           context, new_inotify(),
           [this, happened = std::move(happened)] {
@@ -62,7 +63,7 @@ FileWatcher::FileWatcher(asio::io_context& context, std::function<void()> happen
             }
             happened();
           },
-          pause_in_a_flood()) {}
+          std::move(pause)) {}
 
 void FileWatcher::watch(const std::string& path, unsigned events) {
   if (::inotify_add_watch(inotify_.fd(), path.c_str(), events) < 0) {

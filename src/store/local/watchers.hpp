@@ -37,7 +37,10 @@ PauseAfterCall pause_in_a_flood();
 // close an inotify descriptor that has watches.
 class FileWatcher {
  public:
-  FileWatcher(asio::io_context& context, std::function<void()> happened);
+  // `pause`: see Readable; it delays the next call, which tells of all changes until
+  // then.
+  FileWatcher(asio::io_context& context, std::function<void()> happened,
+              PauseAfterCall pause = pause_in_a_flood());
 
   void watch(const std::string& path, unsigned events);
 
