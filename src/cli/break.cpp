@@ -134,10 +134,12 @@ void Breaking::warn_of_long_wait(const HolderInfo& holder) {
                         : ""));
 }
 
-ExitStatus not_held(const Speaker& speaker, const BreakOptions& options) {
-  speaker.warning(options.fence
-                      ? "not held by fence " + std::to_string(options.fence->number)
-                      : "not held");
+ExitStatus not_held(const Speaker& speaker, const BreakOptions& options,
+                    const std::string& store) {
+  speaker.warning(
+      (options.fence ? "not held by fence " + std::to_string(options.fence->number)
+                     : "not held") +
+      " in " + printable(store));
   return ExitStatus::not_held;
 }
 
@@ -213,7 +215,7 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
   };
   if (holders.empty()) {
     print_taken({});
-    return not_held(speaker, options);
+    return not_held(speaker, options, store->url());
   }
   if (!options.yes) {
     if (!is_agreed(speaker, holders, options.force)) {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "net/progress.hpp"
-#include "net/tls_options.hpp"
+#include "net/tls_context.hpp"
 
 namespace dlock::net {
 
@@ -36,16 +36,13 @@ class Tls {
   static void forget_errors();
   Progress progress_of(int result);
 
-  struct FreeContext {
-    void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
-  };
   struct FreeSession {
     void operator()(SSL* session) const { SSL_free(session); }
   };
 
   std::string server_;
   int fd_;  // the session reads it at this address
-  std::unique_ptr<SSL_CTX, FreeContext> context_;
+  TlsContext context_;
   std::unique_ptr<SSL, FreeSession> session_;
 };
 

@@ -184,7 +184,7 @@ knows_command() { dlock status "$1"; }
   run dlock break --yes --fence 7 job
 
   assert_status 1
-  assert_equal "$output" 'dlock: job: not held by fence 7'
+  assert_equal "$output" "dlock: job: not held by fence 7 in $DLOCK_STORE"
   refute has_ended "$holder"
   is_held job
 }
@@ -195,7 +195,7 @@ knows_command() { dlock status "$1"; }
   run dlock break --yes job
 
   assert_status 1
-  assert_equal "$output" 'dlock: job: not held'
+  assert_equal "$output" "dlock: job: not held in $DLOCK_STORE"
 }
 
 @test "break exits with 1 in a store that nobody has used, and does not create it" {

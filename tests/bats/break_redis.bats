@@ -177,7 +177,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   run dlock break --yes --fence 7 job
 
   assert_status 1
-  assert_equal "$output" 'dlock: job: not held by fence 7'
+  assert_equal "$output" "dlock: job: not held by fence 7 in $DLOCK_STORE"
   refute is_marked
 }
 
@@ -185,7 +185,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   run dlock break --yes job
 
   assert_status 1
-  assert_equal "$output" 'dlock: job: not held'
+  assert_equal "$output" "dlock: job: not held in $DLOCK_STORE"
 }
 
 @test "break deletes the key of a foreign holder, and -v reports it" {

@@ -155,7 +155,7 @@ makes_four_writes() {
   use_warm_server
   hold job
 
-  assert_calls all 115 run job -- /bin/true
+  assert_calls all 130 run job -- /bin/true
 }
 
 # Asserts that the process that reaps the command makes its last call of this kind before.

@@ -290,8 +290,8 @@ END
     78 | dlock limit api 2/1h                | api: in use with 1/1h, not 2/1h: all users of a limit must set the same rate
     76 | dlock renew --token $some mine      | mine: not held by this token (no longer, or never)
     76 | dlock release --token $some mine    | mine: not held by this token (no longer, or never)
-     1 | dlock break --yes free              | free: not held
-     1 | dlock break --yes --fence 1 job     | job: not held by fence 1
+     1 | dlock break --yes free              | free: not held in local:*/store
+     1 | dlock break --yes --fence 1 job     | job: not held by fence 1 in local:*/store
      0 | dlock history free                  | free: no runs are recorded in local:*/store
     75 | dlock run outer -- dlock run outer -- true | outer: held by an outer run
     124 | dlock run --timeout 100ms slow -- sleep 60 | slow: timed out: the command was ended after *
