@@ -5,7 +5,8 @@
 
 #include "cli/exit_status.hpp"
 #include "cli/options.hpp"
-#include "lock/rates.hpp"
+#include "lock/answers.hpp"
+#include "lock/lease.hpp"
 #include "util/json.hpp"
 
 namespace dlock {

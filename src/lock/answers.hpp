@@ -1,6 +1,8 @@
 // The answers of a lock service.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -83,6 +85,46 @@ struct Broken {
   // The remaining processes of a run whose dlock process is gone, as pidfds, for the
   // caller to end.
   std::vector<Fd> processes;
+};
+
+// The answers of a rate limit. Each has the number of admissions left now, and the time
+// until a newcomer could be admitted.
+struct Admitted {
+  unsigned remaining = 0;
+  milliseconds next_in{0};
+};
+
+// Not yet admitted. With a turn the claim has a place in the queue and has to ask again
+// after `next_in`; without one the wait would be longer than the claim accepts.
+struct NotAdmitted {
+  unsigned remaining = 0;
+  milliseconds next_in{0};
+  bool has_turn = false;
+};
+
+// The limit is in use with another rate.
+struct RateDiffers {
+  Rate in_use;
+};
+
+using RateAnswer = std::variant<Admitted, NotAdmitted, RateDiffers>;
+
+// A turn lapses if it is not taken within this time.
+constexpr milliseconds turn_holds{1000};
+
+// The state of a limit, for display.
+struct LimitInfo {
+  // A waiter, and the time until its turn.
+  struct Waiter {
+    std::string host;  // empty if it is not known
+    pid_t pid = 0;
+    milliseconds turn_in{0};
+  };
+
+  std::optional<Rate> rate;  // nothing if it is not in use; then any rate is accepted
+  unsigned remaining = 0;
+  milliseconds next_in{0};      // until a newcomer could be admitted
+  std::vector<Waiter> waiters;  // in order of arrival
 };
 
 }  // namespace dlock

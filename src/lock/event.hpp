@@ -1,10 +1,12 @@
 // The events of locks, for `dlock watch`.
 #pragma once
 
-#include <boost/asio/awaitable.hpp>
+#include <sys/types.h>
+
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lock/lease.hpp"

@@ -4,8 +4,9 @@
 #include <optional>
 #include <vector>
 
+#include "lock/answers.hpp"
 #include "lock/event.hpp"
-#include "lock/store.hpp"
+#include "lock/lease.hpp"
 #include "rules/state.hpp"
 
 namespace dlock::rules {

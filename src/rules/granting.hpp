@@ -8,7 +8,9 @@
 #include <optional>
 #include <vector>
 
-#include "lock/store.hpp"
+#include "lock/answers.hpp"
+#include "lock/command_process.hpp"
+#include "lock/lease.hpp"
 #include "rules/liveness.hpp"
 #include "rules/state.hpp"
 

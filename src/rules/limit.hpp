@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "lock/store.hpp"
+#include "lock/answers.hpp"
+#include "lock/lease.hpp"
 
 namespace dlock::rules {
 

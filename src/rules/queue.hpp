@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "lock/store.hpp"
+#include "lock/lease.hpp"
 #include "rules/liveness.hpp"
 #include "rules/state.hpp"
 

@@ -4,7 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "lock/store.hpp"
+#include "lock/answers.hpp"
+#include "lock/lease.hpp"
 #include "rules/liveness.hpp"
 #include "rules/state.hpp"
 

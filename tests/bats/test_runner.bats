@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# tests/run, which everybody waits for, and sometimes no longer.
+# tests/run, which everybody waits for, and sometimes no longer; and the layers of tests/lint,
+# which has to find what no compiler does.
 
 setup() {
   load support
@@ -46,4 +47,81 @@ have_started() { (($(sleepers) == 5)); }
     assert_equal "$(sleepers)" 0
     grep -q "stopped by SIG$signal" "$BATS_TEST_TMPDIR/log"
   done
+}
+
+# Makes a project of three parts that keeps to its table, with tests/lint, in $project.
+use_small_project() {
+  export GIT_CEILING_DIRECTORIES=$BATS_TEST_TMPDIR # even if that is in a checkout
+  project=$BATS_TEST_TMPDIR/project
+  rm -rf "$project"
+  mkdir -p "$project"/{tests,packaging,src/{top,middle,bottom}}
+  cp "$DLOCK_SOURCE/tests/lint" "$project/tests/"
+  cp "$DLOCK_SOURCE/packaging/packages.sh" "$project/packaging/"
+  cat > "$project/ARCHITECTURE.md" << 'END'
+| folder | purpose | builds on |
+| --- | --- | --- |
+| `src/top` | waits | `middle` |
+| `src/middle` | decides | `bottom`, without Asio |
+| `src/bottom` | text | |
+
+| `src/elsewhere` | not of this table | |
+END
+  printf '#include "middle/rule.hpp"\n#include "bottom/text.hpp"\n' > "$project/src/top/loop.cpp"
+  printf '#include <boost/asio/post.hpp>\n' > "$project/src/top/wait.hpp"
+  printf '#include <string>\n#include "bottom/text.hpp"\n' > "$project/src/middle/rule.hpp"
+  printf '#include "bottom/clock.hpp"\n' > "$project/src/bottom/text.hpp"
+  printf '#include <ctime>\n' > "$project/src/bottom/clock.hpp"
+}
+
+# Appends a line to a file of the project.
+append() { printf '%s\n' "$2" >> "$project/$1"; }  # <file> <line>
+
+# Asserts what tests/lint says about the project, and makes a new one.
+assert_lint_finds() {  # <message>
+  run "$project/tests/lint" layers
+  assert_status 1
+  assert_equal "$output" "tests/lint: $1
+tests/lint: layers failed"
+  use_small_project
+}
+
+@test "tests/lint finds an include that the table of parts does not allow" {
+  use_small_project
+  run "$project/tests/lint" layers
+  assert_status 0
+  assert_equal "$output" ''
+
+  append src/bottom/text.hpp '#  include "middle/rule.hpp"'
+  assert_lint_finds 'src/bottom/text.hpp:2: bottom must not include middle (middle/rule.hpp), says ARCHITECTURE.md'
+  append src/bottom/text.hpp '#include <top/loop.cpp>'
+  assert_lint_finds 'src/bottom/text.hpp:2: bottom must not include top (top/loop.cpp), says ARCHITECTURE.md'
+  append src/top/loop.cpp '#include "../bottom/text.hpp"'
+  assert_lint_finds 'src/top/loop.cpp:3: src has no file ../bottom/text.hpp'
+  append src/bottom/text.hpp '#include "bottom/../top/wait.hpp"'
+  assert_lint_finds 'src/bottom/text.hpp:2: src has no file bottom/../top/wait.hpp'
+}
+
+@test "tests/lint finds a file that reaches Asio in a part without it" {
+  use_small_project
+  append src/middle/rule.hpp '#include <boost/asio/post.hpp>'
+  assert_lint_finds 'src/middle/rule.hpp: middle is without Asio, but reads <boost/asio/post.hpp>'
+  append src/bottom/clock.hpp '#include <boost/asio/post.hpp>'
+  assert_lint_finds 'src/middle/rule.hpp: middle is without Asio, but reads <boost/asio/post.hpp>, by bottom/clock.hpp, by bottom/text.hpp'
+}
+
+@test "tests/lint finds that the table of parts and the folders of src differ" {
+  use_small_project
+  mkdir "$project/src/elsewhere"
+  append src/elsewhere/other.hpp ''
+  assert_lint_finds 'src/elsewhere/other.hpp: ARCHITECTURE.md has no row for src/elsewhere'
+  append src/main.cpp ''
+  assert_lint_finds 'src/main.cpp: ARCHITECTURE.md has no row for src'
+  rm "$project/src/top/"*
+  assert_lint_finds 'ARCHITECTURE.md: src/top has no files'
+  sed -i "s/| text | |/| text | \`middle\` |/" "$project/ARCHITECTURE.md"
+  assert_lint_finds 'ARCHITECTURE.md: bottom builds on middle, which is not below it in the table'
+  sed -i 's/builds on/knows/' "$project/ARCHITECTURE.md"
+  run "$project/tests/lint" layers
+  assert_status 1
+  assert_equal "${lines[0]}" 'tests/lint: ARCHITECTURE.md has no table of parts'
 }

@@ -58,6 +58,7 @@ times_said() { grep -cE "$1" "$said" || true; }
 }
 
 @test "the time left is shown however narrow the terminal is" {
+  # shellcheck disable=SC2016
   dlock run --label 'release 2026-11-26 of the shop' job -- \
     sh -c 'touch "$1"; exec sleep 60' - "$BATS_TEST_TMPDIR/started" 3>&- &
   eventually test -e "$BATS_TEST_TMPDIR/started"

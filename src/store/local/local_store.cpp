@@ -30,7 +30,9 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(const LockName& lo
                                                               const Break& order,
                                                               Wakeup& wakeup) {
   return files_.repeated(
-      wakeup, [this, lock, fences = order.fences, &wakeup]() -> asio::awaitable<std::vector<Broken>> {
+      wakeup,
+      [this, lock, fences = order.fences,
+       &wakeup]() -> asio::awaitable<std::vector<Broken>> {
         if (!files_.open_to_look() || !files_.has_folder())
           co_return std::vector<Broken>{};
         files_.open_sessions_to_lock();

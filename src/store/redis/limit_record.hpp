@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "lock/rates.hpp"
+#include "lock/lease.hpp"
 #include "rules/limit.hpp"
 #include "store/redis/reply.hpp"
 
