@@ -7,7 +7,8 @@
 // libcrypto and libcares contain calls of these functions, so the linker would add
 // glibc's code and print warnings. Its option --wrap redirects these calls to the
 // functions below; CMakeLists.txt has the names. The functions from OPENSSL_cpuid_setup
-// on only save time.
+// on only save time: together 39 µs, which is 2 % of `dlock run x -- true` and 5 % of
+// `dlock status x` (a virtual machine with two cores), and 5 ms of what fails.
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -49,9 +50,8 @@ int __wrap_getservbyport_r(int, const char*, servent*, char*, std::size_t,
 void* __wrap_dlopen(const char*, int) { return nullptr; }
 
 // libcrypto asks for the features of the processor before anything else in the program.
-// On a virtual machine the host answers each of these requests, which takes a twentieth
-// of a whole run. libcrypto asks again when it is first used; then the requests are
-// allowed.
+// On a virtual machine the host answers each of these six requests, which takes 21 µs.
+// libcrypto asks again when it is first used; then the requests are allowed.
 void __real_OPENSSL_cpuid_setup();
 
 static bool program_runs = false;
@@ -61,7 +61,8 @@ void __wrap_OPENSSL_cpuid_setup() {
   if (program_runs) __real_OPENSSL_cpuid_setup();
 }
 
-// glibc asks for the directory of the program, to find shared libraries there.
+// glibc asks for the directory of the program, to find shared libraries there. It takes
+// 18 µs, because the kernel creates what is in /proc anew for each process.
 const char* __wrap__dl_get_origin() {
   // The value that glibc uses for "unknown".
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
@@ -69,8 +70,10 @@ const char* __wrap__dl_get_origin() {
 }
 
 // A static program registers its table of frames when it starts, and the unwinder sorts
-// it at the first exception, which takes 5 ms. Without the registration, the unwinder
-// uses the table that the linker has sorted (--eh-frame-hdr).
+// it at the first exception, which takes 5 ms and a hundred page faults: `dlock
+// --version` and each message about a mistake would take 5.9 ms instead of 0.7. Without
+// the registration, the unwinder uses the table that the linker has sorted
+// (--eh-frame-hdr).
 void __wrap___register_frame_info(const void*, void*) {}
 void* __wrap___deregister_frame_info(const void*) { return nullptr; }
 
