@@ -24,11 +24,10 @@ TEST(EtcdRequest, a_range_has_the_fields_of_the_protocol) {
   range.key = "a";
   range.range_end = "b";
   range.limit = 3;
-  range.by_create_revision = true;
   range.keys_only = true;
 
-  EXPECT_EQ(encoded(range), "\x0a\x01"s + "a" + "\x12\x01"s + "b" + "\x18\x03"s +
-                                "\x28\x01"s + "\x30\x02"s + "\x40\x01"s);
+  EXPECT_EQ(encoded(range),
+            "\x0a\x01"s + "a" + "\x12\x01"s + "b" + "\x18\x03"s + "\x40\x01"s);
   EXPECT_EQ(path_of(range), "/etcdserverpb.KV/Range");
 }
 

@@ -130,11 +130,6 @@ asio::awaitable<LeaseKeepAliveResult> Calls::lease_keep_alive(
   return only<LeaseKeepAliveResult>(*this, request, Repeat::freely, until, wakeup);
 }
 
-asio::awaitable<LeaseTimeToLiveResult> Calls::lease_time_to_live(
-    LeaseTimeToLiveRequest request, Clock::time_point until, Wakeup& wakeup) {
-  return only<LeaseTimeToLiveResult>(*this, request, Repeat::freely, until, wakeup);
-}
-
 asio::awaitable<TxnResult> Calls::txn(TxnRequest request, Repeat repeat,
                                       Clock::time_point until, Wakeup& wakeup) {
   return only<TxnResult>(*this, std::move(request), repeat, until, wakeup);

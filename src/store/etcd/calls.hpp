@@ -63,8 +63,6 @@ class Calls {
   asio::awaitable<LeaseKeepAliveResult> lease_keep_alive(LeaseKeepAliveRequest request,
                                                          Clock::time_point until,
                                                          Wakeup& wakeup);
-  asio::awaitable<LeaseTimeToLiveResult> lease_time_to_live(
-      LeaseTimeToLiveRequest request, Clock::time_point until, Wakeup& wakeup);
 
   asio::awaitable<TxnResult> txn(TxnRequest request, Repeat repeat,
                                  Clock::time_point until, Wakeup& wakeup);

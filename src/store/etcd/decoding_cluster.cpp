@@ -33,14 +33,9 @@ void read(pbf_reader& from, LeaseKeepAliveResult& kept, Count&) {
   }
 }
 
-void read(pbf_reader& from, LeaseTimeToLiveResult& lease, Count& count) {
+void read(pbf_reader& from, LeaseTimeToLiveResult& lease, Count&) {
   switch (from.tag_and_type()) {
     case field(3, varint): lease.ttl = from.get_int64(); break;
-    case field(4, varint): lease.granted_ttl = from.get_int64(); break;
-    case field(5, bytes_type):
-      count.one_more();
-      lease.keys.push_back(from.get_bytes());
-      break;
     default: from.skip();
   }
 }
@@ -58,7 +53,6 @@ void read(pbf_reader& from, StatusResult& status, Count& count) {
       count.one_more();
       status.errors.push_back(from.get_bytes());
       break;
-    case field(9, varint): status.size_in_use = from.get_int64(); break;
     case field(10, varint): status.is_learner = flag_in(from); break;
     default: from.skip();
   }
@@ -81,14 +75,10 @@ void read(pbf_reader& from, AlarmsResult& alarms, Count& count) {
   }
 }
 
-void read(pbf_reader& from, Member& member, Count& count) {
+void read(pbf_reader& from, Member& member, Count&) {
   switch (from.tag_and_type()) {
     case field(1, varint): member.id = from.get_uint64(); break;
     case field(2, bytes_type): member.name = from.get_bytes(); break;
-    case field(4, bytes_type):
-      count.one_more();
-      member.client_urls.push_back(from.get_bytes());
-      break;
     case field(5, varint): member.is_learner = flag_in(from); break;
     default: from.skip();
   }

@@ -24,13 +24,6 @@ void write(pbf_writer& to, const RangeRequest& range) {
   add(to, 2, range.range_end);
   add(to, 3, range.limit);
   add(to, 4, range.revision);
-  if (range.by_create_revision) {
-    constexpr int ascending = 1;
-    constexpr int by_creation = 2;
-    to.add_enum(5, ascending);
-    to.add_enum(6, by_creation);
-  }
-  add(to, 7, range.serializable);
   add(to, 8, range.keys_only);
 }
 
@@ -95,10 +88,7 @@ void write(pbf_writer& to, const LeaseGrantRequest& grant) {
 }
 void write(pbf_writer& to, const LeaseRevokeRequest& revoke) { add(to, 1, revoke.id); }
 void write(pbf_writer& to, const LeaseKeepAliveRequest& keep) { add(to, 1, keep.id); }
-void write(pbf_writer& to, const LeaseTimeToLiveRequest& ask) {
-  add(to, 1, ask.id);
-  add(to, 2, ask.keys);
-}
+void write(pbf_writer& to, const LeaseTimeToLiveRequest& ask) { add(to, 1, ask.id); }
 void write(pbf_writer&, const StatusRequest&) {}
 void write(pbf_writer&, const AlarmsRequest&) {}  // the action that is 0: get
 void write(pbf_writer&, const MemberListRequest&) {}

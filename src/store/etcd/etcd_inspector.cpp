@@ -45,7 +45,7 @@ asio::awaitable<void> EtcdInspector::fill_ends(std::vector<LockInfo>& locks,
     const auto end = std::min(first + at_once, leases.size());
     std::vector<Request> requests;
     for (auto i = first; i < end; ++i) {
-      requests.emplace_back(LeaseTimeToLiveRequest{leases[i].second, false});
+      requests.emplace_back(LeaseTimeToLiveRequest{leases[i].second});
     }
     const auto results =
         co_await calls_.together(std::move(requests), Repeat::freely, until, wakeup);

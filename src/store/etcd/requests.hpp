@@ -27,12 +27,10 @@ std::string end_of_prefix(std::string_view prefix);
 
 struct RangeRequest {
   std::string key;
-  std::string range_end;            // empty: the one key; see end_of_prefix()
-  std::int64_t limit = 0;           // 0: all of them
-  std::int64_t revision = 0;        // as of then; 0: now
-  bool by_create_revision = false;  // in this order, the oldest first; else by key
+  std::string range_end;      // empty: the one key; see end_of_prefix()
+  std::int64_t limit = 0;     // 0: all of them
+  std::int64_t revision = 0;  // as of then; 0: now
   bool keys_only = false;
-  bool serializable = false;  // answer from this member's data, which may be stale
 };
 struct RangeResult {
   std::int64_t revision = 0;  // of the store when it answered
@@ -123,12 +121,9 @@ struct LeaseKeepAliveResult {
 
 struct LeaseTimeToLiveRequest {
   std::int64_t id = 0;
-  bool keys = false;  // list the attached keys
 };
 struct LeaseTimeToLiveResult {
   std::int64_t ttl = 0;  // seconds that are left; -1: the lease is gone
-  std::int64_t granted_ttl = 0;
-  std::vector<std::string> keys;
 };
 
 struct StatusRequest {};
@@ -137,8 +132,7 @@ struct StatusResult {
   std::uint64_t leader = 0;  // 0: none
   std::uint64_t term = 0;
   std::string version;
-  std::int64_t size = 0;         // bytes of the database
-  std::int64_t size_in_use = 0;  // 0: not reported (before 3.4)
+  std::int64_t size = 0;  // bytes of the database
   bool is_learner = false;
   std::vector<std::string> errors;
 };
@@ -157,7 +151,6 @@ struct MemberListRequest {};
 struct Member {
   std::uint64_t id = 0;
   std::string name;  // empty: it has never been started
-  std::vector<std::string> client_urls;
   bool is_learner = false;
 };
 struct MemberListResult {
