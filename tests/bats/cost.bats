@@ -196,7 +196,7 @@ least_page_faults() {  # <command>...
 @test "a local run causes few page faults" {
   use_warm_local_store
 
-  # 95 were counted.
+  # 97 were counted.
   assert_between "$(least_page_faults dlock run job -- /bin/true)" 40 99
 }
 
