@@ -70,9 +70,10 @@ const char* __wrap__dl_get_origin() {
 }
 
 // A static program registers its table of frames when it starts, and the unwinder sorts
-// it at the first exception, which takes 5 ms and a hundred page faults: `dlock --version`
-// and each message about a mistake would take 5.9 ms instead of 0.7. Without the
-// registration, the unwinder uses the table that the linker has sorted (--eh-frame-hdr).
+// it at the first exception, which takes 5 ms and a hundred page faults: `dlock
+// --version` and each message about a mistake would take 5.9 ms instead of 0.7. Without
+// the registration, the unwinder uses the table that the linker has sorted
+// (--eh-frame-hdr).
 void __wrap___register_frame_info(const void*, void*) {}
 void* __wrap___deregister_frame_info(const void*) { return nullptr; }
 

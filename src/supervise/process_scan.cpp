@@ -34,6 +34,9 @@ struct Entry {
   unsigned char type;
   char name[1];
 };
+// Beside the other large arrays. As a static variable of the function that uses it, the
+// linker placed it between small variables, and each run touched one more page.
+alignas(Entry) char entries[32'768];
 
 // Writes decimal digits, for which there must be room; returns their end.
 char* write_number(char* to, pid_t number) {
@@ -70,7 +73,6 @@ bool look_up(int proc, ScannedProcess& process) {
 template <typename Found>
 void for_each_pid(int proc, Found found) {
   if (::lseek(proc, 0, SEEK_SET) != 0) return;
-  alignas(Entry) static char entries[32'768];
   for (;;) {
     const auto size = ::syscall(SYS_getdents64, proc, entries, sizeof entries);
     if (size <= 0) return;

@@ -196,8 +196,8 @@ least_page_faults() {  # <command>...
 @test "a local run causes few page faults" {
   use_warm_local_store
 
-  # 101 were counted.
-  assert_between "$(least_page_faults dlock run job -- /bin/true)" 40 103
+  # 97 were counted.
+  assert_between "$(least_page_faults dlock run job -- /bin/true)" 40 99
 }
 
 @test "options cause few more page faults" {
