@@ -39,15 +39,16 @@ asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_s
     if (failure.kind() == Failure::Kind::exhausted) throw;
     facts.failure = failure;
   }
-  for (auto* primary : primaries) {
-    auto found = co_await redis::facts_of(context, primary->target(), name_space, timeout,
-                                          wakeup, redis::needed_in_cluster);
-    found.is_in_cluster = true;
-    if (const auto node_timeout = node_timeout_of(found)) {
+  std::vector<redis::Target> targets;
+  for (auto* primary : primaries) targets.push_back(primary->target());
+  facts.primaries = co_await redis::facts_of_all(
+      context, std::move(targets), name_space, timeout, wakeup, redis::needed_in_cluster);
+  for (auto& primary : facts.primaries) {
+    primary.is_in_cluster = true;
+    if (const auto node_timeout = node_timeout_of(primary)) {
       facts.node_timeout =
           std::max(facts.node_timeout.value_or(*node_timeout), *node_timeout);
     }
-    facts.primaries.push_back(std::move(found));
   }
   examination.findings = findings_of(facts);
   for (const auto& primary : facts.primaries) {

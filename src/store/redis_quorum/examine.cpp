@@ -12,12 +12,8 @@ namespace dlock::redis_quorum {
 asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_space,
                                      milliseconds timeout, asio::io_context& context,
                                      Wakeup& wakeup) {
-  std::vector<redis::Facts> servers;
-  for (const auto& target : plan.servers) {
-    auto facts = co_await redis::facts_of(context, target, name_space, timeout, wakeup,
-                                          redis::needed_in_quorum);
-    servers.push_back(std::move(facts));
-  }
+  const auto servers = co_await redis::facts_of_all(
+      context, plan.servers, name_space, timeout, wakeup, redis::needed_in_quorum);
   Examination examination;
   examination.findings = findings_of(servers, plan.terms);
   for (const auto& server : servers) {
