@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "store/redis/connection.hpp"
 #include "store/redis/redis_store.hpp"
@@ -12,7 +13,6 @@
 #include "store/redis_sentinel/plan.hpp"
 #include "store/redis_sentinel/sentinel_route.hpp"
 #include "store/round.hpp"
-#include "store/round_trips.hpp"
 
 namespace dlock::redis_sentinel {
 namespace {
@@ -109,12 +109,8 @@ asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_s
   const auto never = [](const std::vector<Ballot>&) { return false; };
   co_await discovery.wait(never, until, wakeup);
   facts.ballots = discovery.ballots();
-  Examination examination;
   const auto address = elected(facts.ballots);
-  if (!address) {
-    examination.findings = findings_of(facts);
-    co_return examination;
-  }
+  if (!address) co_return redis::examination_of(findings_of(facts), {});
   co_await ask_sentinels(context, plan, timeout, facts, wakeup);
   auto primary = plan.server.at(address->host, address->port);
   primary.announced_by = announced_by;
@@ -130,16 +126,9 @@ asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_s
     facts.clocks_ahead.emplace_back(servers[i].server,
                                     *servers[i].clock_ahead - *server.clock_ahead);
   }
-  examination.findings = findings_of(facts);
-  const auto of_server = redis::findings_of(server);
-  examination.findings.insert(examination.findings.end(), of_server.begin(),
-                              of_server.end());
-  examination.round_trip = median_of(server.round_trips);
-  if (examination.round_trip) {
-    examination.smallest_ttl =
-        smallest_ttl_for(needed_budget(*examination.round_trip, server.trips_to_renew));
-  }
-  co_return examination;
+  auto findings = findings_of(facts);
+  for (auto& found : redis::findings_of(server)) findings.push_back(std::move(found));
+  co_return redis::examination_of(std::move(findings), {&server, 1});
 }
 
 }  // namespace dlock::redis_sentinel
