@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "lock/timing.hpp"
 #include "util/text.hpp"
@@ -56,6 +57,17 @@ milliseconds smallest_ttl_to_outlive(milliseconds failover) {
         ttl - timing.renew_every() - timing.drift() - timing.grace() - timing.margin();
     if (left >= failover) return ttl;
   }
+}
+
+Finding failover_finding(milliseconds failover, const std::string& detected,
+                         const std::string& what, std::string advice) {
+  constexpr milliseconds usual_ttl{30'000};
+  const auto least = smallest_ttl_to_outlive(failover);
+  const auto message =
+      detected + "a --ttl of " + for_people(least) + " or more survives " + what;
+  if (least <= usual_ttl) return {"failover", Finding::Level::ok, message, ""};
+  return {"failover", Finding::Level::warning, message + ", the default of 30s does not",
+          std::move(advice)};
 }
 
 std::optional<Finding> round_trip_finding(

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "lock/clock.hpp"
@@ -24,6 +25,11 @@ milliseconds smallest_ttl_for(milliseconds budget);
 // The shortest lease with which a run survives a failover of this length that begins just
 // before a renewal is due.
 milliseconds smallest_ttl_to_outlive(milliseconds failover);
+
+// The finding of dlock doctor on a failover that takes this long: "DETECTED a --ttl
+// of 6.0s or more survives WHAT".
+Finding failover_finding(milliseconds failover, const std::string& detected,
+                         const std::string& what, std::string advice);
 
 // The finding of dlock doctor; nothing if there are no round trips.
 std::optional<Finding> round_trip_finding(

@@ -12,6 +12,7 @@ setup() {
   load partition
   load sentinel
   load cluster
+  load doctor
   report=$BATS_TEST_TMPDIR/report
   said=$BATS_TEST_TMPDIR/said
   ran=$BATS_TEST_TMPDIR/ran
@@ -95,6 +96,21 @@ somebody_watches() {
   assert_output_contains '3, serving all slots: 127.0.0.1:'
   assert_output_contains 'detected after 1.0s (cluster-node-timeout); a --ttl of '
   refute_output_contains 'error'
+}
+
+@test "doctor waits for silent primaries together" {
+  local i owner silent=()
+  # None is replaced meanwhile.
+  for i in 1 2 3 4 5 6; do member "$i" CONFIG SET cluster-node-timeout 60000; done
+  # The one to which doctor is referred when it asks for the members has to reply.
+  owner=$(member 1 EXISTS ':{}:z' | sed -n 's/^MOVED .*://p')
+  for i in 1 2 3; do [[ ${ports[i]} == "${owner:-${ports[1]}}" ]] || silent+=("$i"); done
+  freeze "${silent[@]}"
+
+  run_doctor_for_one_time_limit
+
+  assert_found ok primaries '3, serving all slots: '
+  assert_status 2
 }
 
 @test "members that announce another address are reached by --address-map" {

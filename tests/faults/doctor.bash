@@ -1,4 +1,4 @@
-# A helper for the tests of dlock doctor. It needs support.bash.
+# Helpers for the tests of dlock doctor. They need support.bash.
 # shellcheck disable=SC2154  # output is from `run`
 
 # Asserts that `run dlock doctor` printed this finding.
@@ -8,4 +8,26 @@ assert_found() {  # <level> <check> <part of the message> [<part of the advice>]
   [[ -z $found || ${found%%$'\n'*} != *"$3"* || ${found##*$'\n'} != *"${4:+-> $4}"* ]] || return 0
   printf 'no %s of %s with "%s" and "%s":\n%s\n' "$1" "$2" "$3" "${4:-}" "$output" >&2
   return 1
+}
+
+# Starts five servers that accept connections and never reply, and sets $silent to their
+# addresses, with commas between them.
+start_silent_servers() {
+  local i file
+  silent=''
+  for i in 1 2 3 4 5; do
+    file=$BATS_TEST_TMPDIR/silent-$i
+    "$DLOCK_SOURCE/tests/faults/fake_server" "$file" silence 3>&- &
+    eventually test -s "$file"
+    silent+=${silent:+,}127.0.0.1:$(< "$file")
+  done
+}
+
+# Runs dlock doctor with a time limit of 2 s for an answer, and asserts that it waits for all
+# silent servers together, and so for no more than one time limit.
+run_doctor_for_one_time_limit() {
+  local begin
+  begin=$(now_ms)
+  run dlock doctor --store-timeout 2s
+  assert_between $(($(now_ms) - begin)) 1900 3500
 }

@@ -11,6 +11,7 @@ setup() {
   load partition
   load sentinel
   load quorum
+  load doctor
   report=$BATS_TEST_TMPDIR/report
   said=$BATS_TEST_TMPDIR/said
   ran=$BATS_TEST_TMPDIR/ran
@@ -812,4 +813,15 @@ questions_of_each() {
   crash 2
   run dlock doctor
   assert_status 2
+}
+
+@test "doctor waits for silent servers together" {
+  use_private_store
+  start_silent_servers
+  export DLOCK_STORE=redis+quorum://$silent
+
+  run_doctor_for_one_time_limit
+
+  assert_status 2
+  assert_found error servers '0 of 5 reply, 3 required; '
 }

@@ -10,6 +10,7 @@ setup() {
   load redis
   load partition
   load sentinel
+  load doctor
   load tree
   report=$BATS_TEST_TMPDIR/report
   said=$BATS_TEST_TMPDIR/said
@@ -609,6 +610,19 @@ announce_elsewhere() {
   crash 4
   run dlock doctor
   assert_output_contains "2 of 3 name 127.0.0.1:${ports[1]}; cannot reach 127.0.0.1:${ports[4]}"
+}
+
+@test "doctor waits for a silent primary and silent replicas together" {
+  local i
+  # None is replaced meanwhile.
+  for i in 4 5 6; do member "$i" SENTINEL SET main down-after-milliseconds 60000; done
+  freeze 1 2 3
+
+  run_doctor_for_one_time_limit
+
+  assert_status 2
+  assert_found ok sentinels "3 of 3 name 127.0.0.1:${ports[1]}"
+  assert_found error reachable 'did not reply within'
 }
 
 # --- Watching ---

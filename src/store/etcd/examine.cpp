@@ -8,6 +8,7 @@
 #include "store/etcd/keys.hpp"
 #include "store/etcd/plan.hpp"
 #include "store/etcd/verdict.hpp"
+#include "store/round.hpp"
 #include "store/round_trips.hpp"
 #include "util/random.hpp"
 
@@ -22,22 +23,98 @@ int trips_to_renew(const Access& access) {
   return connect_and_ask + (access.tls ? tls : 0) + (access.user.empty() ? 0 : 1);
 }
 
+// A shortage on this machine says nothing about the cluster.
+Failure let_pass(const Failure& failure) {
+  if (failure.kind() == Failure::Kind::exhausted ||
+      failure.kind() == Failure::Kind::interrupted) {
+    throw failure;
+  }
+  return failure;
+}
+
+template <typename Answer, typename Question>
+asio::awaitable<Answer> ask(Calls& calls, Question question, Wakeup& wakeup) {
+  std::vector<Request> requests;
+  requests.emplace_back(std::move(question));
+  auto results = co_await calls.together(std::move(requests), Repeat::freely,
+                                         calls.budget_end(), wakeup);
+  co_return std::get<Answer>(std::move(results.front()));
+}
+
+// Nothing if the member replies, but not with its status.
+asio::awaitable<std::optional<StatusResult>> status_for(asio::io_context& context,
+                                                        const Access& access,
+                                                        milliseconds timeout,
+                                                        Wakeup& wakeup) {
+  Calls calls(context, access, timeout);
+  try {
+    co_return co_await ask<StatusResult>(calls, StatusRequest{}, wakeup);
+  } catch (const Failure& failure) {
+    if (!is_permission_denied(failure) && !is_login_required(failure)) throw;
+  }
+  co_return std::nullopt;
+}
+
+// The only member of `access`: without a login, which may need the other members; if the
+// member requires one, with it.
+asio::awaitable<MemberFacts> ask_member(asio::io_context& context, Access access,
+                                        milliseconds timeout, Wakeup& wakeup) {
+  MemberFacts member;
+  member.server = access.members.front().shown();
+  Access anonymous = access;
+  anonymous.user.clear();
+  try {
+    member.status = co_await status_for(context, anonymous, timeout, wakeup);
+  } catch (const Failure& failure) {
+    member.failure = let_pass(failure);
+  }
+  if (member.status || member.failure || access.user.empty()) co_return member;
+  try {
+    member.status = co_await status_for(context, access, timeout, wakeup);
+  } catch (const Failure& failure) {
+    let_pass(failure);  // the member has replied; ask_cluster() reports a refused login
+  }
+  co_return member;
+}
+
+asio::awaitable<std::vector<MemberFacts>> ask_members(asio::io_context& context,
+                                                      const Access& access,
+                                                      milliseconds timeout,
+                                                      Wakeup& wakeup) {
+  const auto ask_one = [&context, access, timeout](std::size_t number, Wakeup& own) {
+    Access only = access;
+    only.members.assign(1, access.members[number]);
+    return ask_member(context, std::move(only), timeout, own);
+  };
+  co_return co_await ask_all<MemberFacts>(context, access.members.size(), ask_one,
+                                          wakeup);
+}
+
+// With the members first that have replied, so that the others cost no time.
+Access replied_first(Access access, const std::vector<MemberFacts>& named) {
+  std::vector<ServerAddress> silent;
+  std::vector<ServerAddress> sorted;
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    (named[i].failure ? silent : sorted).push_back(access.members[i]);
+  }
+  sorted.insert(sorted.end(), silent.begin(), silent.end());
+  access.members = std::move(sorted);
+  return access;
+}
+
 class Examiner {
  public:
-  Examiner(asio::io_context& context, const Access& access, const std::string& name_space,
+  Examiner(asio::io_context& context, const Access& access,
+           std::vector<MemberFacts> members, const std::string& name_space,
            milliseconds timeout, Wakeup& wakeup)
-      : calls_(context, access, timeout), wakeup_(wakeup) {
+      : calls_(context, replied_first(access, members), timeout), wakeup_(wakeup) {
+    facts.named = std::move(members);
     facts.user = access.user;
     facts.prefix = namespace_prefix(name_space);
     facts.trips_to_renew = trips_to_renew(access);
   }
 
-  // First each member, then the cluster.
   asio::awaitable<void> examine() {
-    for (const auto& server : calls_.access().members) {
-      auto member = co_await ask_member(server);
-      facts.named.push_back(std::move(member));
-    }
     try {
       co_await ask_cluster();
       co_await try_to_write();
@@ -50,58 +127,6 @@ class Examiner {
   Facts facts;
 
  private:
-  // A shortage on this machine says nothing about the cluster.
-  static Failure let_pass(const Failure& failure) {
-    if (failure.kind() == Failure::Kind::exhausted ||
-        failure.kind() == Failure::Kind::interrupted) {
-      throw failure;
-    }
-    return failure;
-  }
-
-  template <typename Answer, typename Question>
-  asio::awaitable<Answer> ask(Calls& calls, Question question) {
-    std::vector<Request> requests;
-    requests.emplace_back(std::move(question));
-    auto results = co_await calls.together(std::move(requests), Repeat::freely,
-                                           calls.budget_end(), wakeup_);
-    co_return std::get<Answer>(std::move(results.front()));
-  }
-
-  // Without a login, which may need the other members; if the member requires one, with
-  // it.
-  asio::awaitable<MemberFacts> ask_member(ServerAddress server) {
-    MemberFacts member;
-    member.server = server.shown();
-    Access access = calls_.access();
-    access.members.assign(1, server);
-    Access anonymous = access;
-    anonymous.user.clear();
-    try {
-      member.status = co_await status_for(anonymous);
-    } catch (const Failure& failure) {
-      member.failure = let_pass(failure);
-    }
-    if (member.status || member.failure || access.user.empty()) co_return member;
-    try {
-      member.status = co_await status_for(access);
-    } catch (const Failure& failure) {
-      let_pass(failure);  // the member has replied; ask_cluster() reports a refused login
-    }
-    co_return member;
-  }
-
-  // Nothing if the member replies, but not with its status.
-  asio::awaitable<std::optional<StatusResult>> status_for(const Access& access) {
-    Calls calls(calls_.context(), access, calls_.timeout());
-    try {
-      co_return co_await ask<StatusResult>(calls, StatusRequest{});
-    } catch (const Failure& failure) {
-      if (!is_permission_denied(failure) && !is_login_required(failure)) throw;
-    }
-    co_return std::nullopt;
-  }
-
   asio::awaitable<void> ask_cluster() {
     if (!facts.user.empty()) co_await measure_login();
     if (auto alarms = co_await ask_if_permitted<AlarmsResult>(AlarmsRequest{})) {
@@ -115,7 +140,7 @@ class Examiner {
   template <typename Answer, typename Question>
   asio::awaitable<std::optional<Answer>> ask_if_permitted(Question question) {
     try {
-      co_return co_await ask<Answer>(calls_, std::move(question));
+      co_return co_await ask<Answer>(calls_, std::move(question), wakeup_);
     } catch (const Failure& failure) {
       if (!is_permission_denied(failure)) throw;
     }
@@ -127,7 +152,8 @@ class Examiner {
     login.user = calls_.access().user;
     login.password = password_of(calls_.access());
     const auto began = Clock::now();
-    const auto result = co_await ask<AuthenticateResult>(calls_, std::move(login));
+    const auto result =
+        co_await ask<AuthenticateResult>(calls_, std::move(login), wakeup_);
     facts.login_took = Clock::now() - began;
     facts.login_is_off = result.token.empty();
   }
@@ -188,8 +214,12 @@ class Examiner {
 asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_space,
                                      milliseconds timeout, asio::io_context& context,
                                      Wakeup& wakeup) {
-  Examiner examiner(context, plan.access, name_space, timeout, wakeup);
-  co_await examiner.examine();
+  auto members = co_await ask_members(context, plan.access, timeout, wakeup);
+  const bool is_reached = std::any_of(members.begin(), members.end(),
+                                      [](const auto& one) { return !one.failure; });
+  Examiner examiner(context, plan.access, std::move(members), name_space, timeout,
+                    wakeup);
+  if (is_reached) co_await examiner.examine();
   Examination examination;
   examination.findings = findings_of(examiner.facts);
   examination.round_trip = median_of(examiner.facts.round_trips);

@@ -14,8 +14,6 @@ namespace {
 using Level = Finding::Level;
 using std::chrono::seconds;
 
-constexpr milliseconds usual_ttl{30'000};
-
 std::size_t count_reached(const Facts& facts) {
   return static_cast<std::size_t>(
       std::count_if(facts.named.begin(), facts.named.end(),
@@ -229,12 +227,8 @@ Finding failover(const Facts& facts) {
     return {"failover", Level::info, "not checked: no other members can take over", "",
             false};
   }
-  const auto least = smallest_ttl_to_outlive(*least_ttl * 4 / 3);
-  const auto message =
-      "a --ttl of " + for_people(least) + " or more survives the loss of the leader";
-  if (least <= usual_ttl) return {"failover", Level::ok, message, ""};
-  return {"failover", Level::warning, message + ", the default of 30s does not",
-          "set a shorter --election-timeout for etcd, or a longer --ttl"};
+  return failover_finding(*least_ttl * 4 / 3, "", "the loss of the leader",
+                          "set a shorter --election-timeout for etcd, or a longer --ttl");
 }
 
 Finding clocks(const Facts&) {

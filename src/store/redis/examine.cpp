@@ -9,6 +9,7 @@
 #include "store/redis/connection.hpp"
 #include "store/redis/error_reply.hpp"
 #include "store/redis/permissions.hpp"
+#include "store/round.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -340,6 +341,20 @@ asio::awaitable<Facts> facts_of(asio::io_context& context, const Target& target,
   Examiner examiner(context, target, name_space, timeout, more, wakeup);
   co_await examiner.examine();
   co_return std::move(examiner.facts);
+}
+
+asio::awaitable<std::vector<Facts>> facts_of_all(asio::io_context& context,
+                                                 std::vector<Target> targets,
+                                                 std::string name_space,
+                                                 milliseconds timeout, Wakeup& wakeup,
+                                                 std::span<const Permission> more) {
+  const auto count = targets.size();
+  const auto ask = [&context, targets = std::move(targets),
+                    name_space = std::move(name_space), timeout,
+                    more](std::size_t number, Wakeup& own) {
+    return facts_of(context, targets[number], name_space, timeout, own, more);
+  };
+  co_return co_await ask_all<Facts>(context, count, ask, wakeup);
 }
 
 }  // namespace dlock::redis

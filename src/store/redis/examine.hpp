@@ -20,6 +20,13 @@ asio::awaitable<Facts> facts_of(asio::io_context& context, const Target& target,
                                 const std::string& name_space, milliseconds timeout,
                                 Wakeup& wakeup, std::span<const Permission> more = {});
 
+// The same for several servers, all examined at once; the facts are in their order.
+asio::awaitable<std::vector<Facts>> facts_of_all(asio::io_context& context,
+                                                 std::vector<Target> targets,
+                                                 std::string name_space,
+                                                 milliseconds timeout, Wakeup& wakeup,
+                                                 std::span<const Permission> more = {});
+
 // What an error reports as missing: permission for a command, or for a key.
 enum class Denial { none, command, keys };
 Denial denial_of(const Reply& reply);

@@ -1,6 +1,8 @@
 #include "store/redis/health.hpp"
 
+#include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "store/redis/health_settings.hpp"
 #include "store/round_trips.hpp"
@@ -110,12 +112,6 @@ Finding cluster(const Facts& facts) {
   if (enabled != "1" && mode != "cluster") return {"cluster", Level::ok, "none", ""};
   return {"cluster", Level::error, "the server is a member of a cluster",
           "use a redis+cluster:// store URL"};
-}
-
-std::string listed(const std::vector<std::string>& words) {
-  std::string list;
-  for (const auto& word : words) list += (list.empty() ? "" : ", ") + word;
-  return list;
 }
 
 std::vector<std::string> rules_for(const std::vector<std::string>& commands) {
@@ -273,6 +269,52 @@ std::vector<Finding> findings_of(const Facts& facts) {
   if (auto found = round_trip_finding(facts.round_trips, facts.trips_to_renew))
     findings.push_back(std::move(*found));
   return findings;
+}
+
+std::string listed(const std::vector<std::string>& words) {
+  std::string list;
+  for (const auto& word : words) list += (list.empty() ? "" : ", ") + word;
+  return list;
+}
+
+void add_worst(std::vector<Finding>& findings, Finding found, const std::string& server) {
+  const auto same =
+      std::find_if(findings.begin(), findings.end(),
+                   [&](const Finding& other) { return other.check == found.check; });
+  if (found.level > Level::info) found.message = server + ": " + found.message;
+  if (same == findings.end()) {
+    findings.push_back(std::move(found));
+  } else if (found.level > same->level) {
+    *same = std::move(found);
+  }
+}
+
+std::optional<microseconds> clock_spread(std::span<const Facts> servers) {
+  std::optional<microseconds> first;
+  std::optional<microseconds> last;
+  for (const auto& one : servers) {
+    if (!one.clock_ahead) continue;
+    first = std::min(first.value_or(*one.clock_ahead), *one.clock_ahead);
+    last = std::max(last.value_or(*one.clock_ahead), *one.clock_ahead);
+  }
+  if (!first) return std::nullopt;
+  return *last - *first;
+}
+
+Examination examination_of(std::vector<Finding> findings,
+                           std::span<const Facts> servers) {
+  Examination examination;
+  examination.findings = std::move(findings);
+  auto& slowest = examination.round_trip;
+  for (const auto& one : servers) {
+    const auto median = median_of(one.round_trips);
+    if (median) slowest = std::max(slowest.value_or(*median), *median);
+  }
+  if (slowest) {
+    examination.smallest_ttl =
+        smallest_ttl_for(needed_budget(*slowest, servers.front().trips_to_renew));
+  }
+  return examination;
 }
 
 }  // namespace dlock::redis

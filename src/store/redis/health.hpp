@@ -1,8 +1,10 @@
 // Judges a server: findings from the facts about it.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,5 +56,18 @@ struct Facts {
 
 // One finding for each check; a check that depends on another follows it.
 std::vector<Finding> findings_of(const Facts& facts);
+
+// For a store of several servers: adds a finding of one of them, which it names if it is
+// a problem, or keeps the one of the same check that is there, if that is as severe.
+void add_worst(std::vector<Finding>& findings, Finding found, const std::string& server);
+
+// By how much the clocks of the servers differ; nothing if none reports its time.
+std::optional<std::chrono::microseconds> clock_spread(std::span<const Facts> servers);
+
+// With the round trip of the slowest of these servers, and the shortest lease for it.
+Examination examination_of(std::vector<Finding> findings, std::span<const Facts> servers);
+
+// "a, b"
+std::string listed(const std::vector<std::string>& words);
 
 }  // namespace dlock::redis

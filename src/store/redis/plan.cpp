@@ -5,7 +5,6 @@
 #include "store/redis/address.hpp"
 #include "store/redis/examine.hpp"
 #include "store/redis/redis_store.hpp"
-#include "store/round_trips.hpp"
 
 namespace dlock::redis {
 
@@ -37,15 +36,8 @@ std::unique_ptr<Store> open(const Plan& plan, milliseconds timeout,
 asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_space,
                                      milliseconds timeout, asio::io_context& context,
                                      Wakeup& wakeup) {
-  Examination examination;
   const auto facts = co_await facts_of(context, plan.target, name_space, timeout, wakeup);
-  examination.findings = findings_of(facts);
-  examination.round_trip = median_of(facts.round_trips);
-  if (examination.round_trip) {
-    examination.smallest_ttl =
-        smallest_ttl_for(needed_budget(*examination.round_trip, facts.trips_to_renew));
-  }
-  co_return examination;
+  co_return examination_of(findings_of(facts), {&facts, 1});
 }
 
 }  // namespace dlock::redis

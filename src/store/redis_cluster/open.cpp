@@ -6,7 +6,6 @@
 #include "store/redis_cluster/cluster_route.hpp"
 #include "store/redis_cluster/health.hpp"
 #include "store/redis_cluster/plan.hpp"
-#include "store/round_trips.hpp"
 
 namespace dlock::redis_cluster {
 namespace {
@@ -29,7 +28,6 @@ std::unique_ptr<Store> open(const Plan& plan, milliseconds timeout,
 asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_space,
                                      milliseconds timeout, asio::io_context& context,
                                      Wakeup& wakeup) {
-  Examination examination;
   ClusterFacts facts;
   ClusterRoute route(context, plan, timeout);
   std::vector<redis::Node*> primaries;
@@ -39,29 +37,18 @@ asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_s
     if (failure.kind() == Failure::Kind::exhausted) throw;
     facts.failure = failure;
   }
-  for (auto* primary : primaries) {
-    auto found = co_await redis::facts_of(context, primary->target(), name_space, timeout,
-                                          wakeup, redis::needed_in_cluster);
-    found.is_in_cluster = true;
-    if (const auto node_timeout = node_timeout_of(found)) {
+  std::vector<redis::Target> targets;
+  for (auto* primary : primaries) targets.push_back(primary->target());
+  facts.primaries = co_await redis::facts_of_all(
+      context, std::move(targets), name_space, timeout, wakeup, redis::needed_in_cluster);
+  for (auto& primary : facts.primaries) {
+    primary.is_in_cluster = true;
+    if (const auto node_timeout = node_timeout_of(primary)) {
       facts.node_timeout =
           std::max(facts.node_timeout.value_or(*node_timeout), *node_timeout);
     }
-    facts.primaries.push_back(std::move(found));
   }
-  examination.findings = findings_of(facts);
-  for (const auto& primary : facts.primaries) {
-    const auto round_trip = median_of(primary.round_trips);
-    if (round_trip) {
-      examination.round_trip =
-          std::max(examination.round_trip.value_or(*round_trip), *round_trip);
-    }
-  }
-  if (examination.round_trip) {
-    examination.smallest_ttl = smallest_ttl_for(
-        needed_budget(*examination.round_trip, facts.primaries.front().trips_to_renew));
-  }
-  co_return examination;
+  co_return redis::examination_of(findings_of(facts), facts.primaries);
 }
 
 }  // namespace dlock::redis_cluster

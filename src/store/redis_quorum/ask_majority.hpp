@@ -5,8 +5,9 @@
 
 #include "store/redis_quorum/complaints.hpp"
 #include "store/redis_quorum/majority.hpp"
-#include "store/redis_quorum/round.hpp"
+#include "store/redis_quorum/member.hpp"
 #include "store/redis_quorum/tally.hpp"
+#include "store/round.hpp"
 
 namespace dlock::redis_quorum {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "store/redis/health_settings.hpp"
 #include "store/redis/life.hpp"
 #include "store/redis_quorum/majority.hpp"
 #include "util/text.hpp"
@@ -17,17 +18,6 @@ using std::chrono::microseconds;
 // Each server times leases by its own clock; the clocks only need to agree on the order
 // of the queue.
 constexpr microseconds close_enough{1'000'000};
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string all;
-  for (const auto& name : names) all += (all.empty() ? "" : ", ") + name;
-  return all;
-}
-
-std::string field(const Facts& facts, std::string_view name) {
-  const auto found = facts.info.find(name);
-  return found == facts.info.end() ? "" : found->second;
-}
 
 Finding reachable(const std::vector<Facts>& servers) {
   const auto there = static_cast<std::size_t>(
@@ -48,7 +38,7 @@ Finding reachable(const std::vector<Facts>& servers) {
 Finding distinct(const std::vector<Facts>& servers) {
   std::map<std::string, std::string> seen;
   for (const auto& one : servers) {
-    const auto run_id = field(one, "run_id");
+    const auto run_id = redis::field(one.info, "run_id");
     if (run_id.empty()) continue;
     const auto [other, is_new] = seen.emplace(run_id, one.server);
     if (is_new) continue;
@@ -66,10 +56,10 @@ Finding distinct(const std::vector<Facts>& servers) {
 // How long a server has been up at least; nothing if it does not say.
 std::optional<milliseconds> uptime_of(const Facts& facts) {
   const auto now = Clock::now();
-  const auto life =
-      redis::life_from("run_id:" + field(facts, "run_id") +
-                           "\r\nuptime_in_seconds:" + field(facts, "uptime_in_seconds"),
-                       now);
+  const auto life = redis::life_from(
+      "run_id:" + redis::field(facts.info, "run_id") +
+          "\r\nuptime_in_seconds:" + redis::field(facts.info, "uptime_in_seconds"),
+      now);
   if (!life) return std::nullopt;
   return std::chrono::floor<milliseconds>(now - life->began);
 }
@@ -97,41 +87,22 @@ Finding uptimes(const std::vector<Facts>& servers, const QuorumTerms& terms) {
   }
   const bool is_enough = servers.size() - without.size() >= needed(servers.size());
   return {"uptime", is_enough ? Level::warning : Level::error,
-          joined(without) + ": no vote until up for " + span + " (--max-ttl)",
+          redis::listed(without) + ": no vote until up for " + span + " (--max-ttl)",
           "wait, or set a shorter --max-ttl; no lease may be longer than it"};
 }
 
 Finding clocks(const std::vector<Facts>& servers) {
-  std::optional<microseconds> first;
-  std::optional<microseconds> last;
-  for (const auto& one : servers) {
-    if (!one.clock_ahead) continue;
-    first = std::min(first.value_or(*one.clock_ahead), *one.clock_ahead);
-    last = std::max(last.value_or(*one.clock_ahead), *one.clock_ahead);
-  }
-  if (!first) {
+  const auto spread = redis::clock_spread(servers);
+  if (!spread) {
     return {"clocks", Level::info, "not checked: no server reports its time", "", false};
   }
-  if (*last - *first < close_enough) {
+  if (*spread < close_enough) {
     return {"clocks", Level::ok, "all servers agree", ""};
   }
   return {"clocks", Level::warning,
-          "the servers' clocks differ by " + for_people(*last - *first) +
+          "the servers' clocks differ by " + for_people(*spread) +
               ": a server whose clock steps can lose leases",
           "synchronize the clocks of all servers by slewing (chrony, ntpd)"};
-}
-
-// Keeps the most severe finding of each check, with the name of its server.
-void add(std::vector<Finding>& findings, Finding found, const std::string& server) {
-  const auto same =
-      std::find_if(findings.begin(), findings.end(),
-                   [&](const Finding& other) { return other.check == found.check; });
-  if (found.level > Level::info) found.message = server + ": " + found.message;
-  if (same == findings.end()) {
-    findings.push_back(std::move(found));
-  } else if (found.level > same->level) {
-    *same = std::move(found);
-  }
 }
 
 }  // namespace
@@ -149,7 +120,7 @@ std::vector<Finding> findings_of(const std::vector<Facts>& servers,
         found.message = "none: a restarted server has no vote for --max-ttl";
         found.advice.clear();
       }
-      add(findings, std::move(found), server.server);
+      redis::add_worst(findings, std::move(found), server.server);
     }
   }
   return findings;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "store/redis/redis_store.hpp"
@@ -57,5 +58,10 @@ class Member : public std::enable_shared_from_this<Member> {
 };
 
 using Members = std::vector<std::shared_ptr<Member>>;
+
+// For a Round.
+inline void perform_at(const Members& members, std::size_t number, Member::Work work) {
+  members[number]->perform(std::move(work));
+}
 
 }  // namespace dlock::redis_quorum

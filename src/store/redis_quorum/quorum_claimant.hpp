@@ -10,7 +10,8 @@
 #include "store/redis/redis_claimant.hpp"
 #include "store/redis_quorum/candidacy.hpp"
 #include "store/redis_quorum/complaints.hpp"
-#include "store/redis_quorum/round.hpp"
+#include "store/redis_quorum/member.hpp"
+#include "store/round.hpp"
 
 namespace dlock::redis_quorum {
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "store/redis/connection.hpp"
 #include "store/redis/redis_store.hpp"
@@ -11,16 +12,12 @@
 #include "store/redis_sentinel/health.hpp"
 #include "store/redis_sentinel/plan.hpp"
 #include "store/redis_sentinel/sentinel_route.hpp"
-#include "store/round_trips.hpp"
+#include "store/round.hpp"
 
 namespace dlock::redis_sentinel {
 namespace {
 
 using redis::Command;
-using std::chrono::microseconds;
-
-// How far a server's clock is ahead of ours; nothing if it does not say.
-using ClockAhead = std::optional<microseconds>;
 
 // The replies within the budget; empty if there are none.
 asio::awaitable<std::vector<Reply>> answers_of(asio::io_context& context,
@@ -46,45 +43,51 @@ std::optional<milliseconds> down_after_in(const Reply& primary) {
   return std::nullopt;
 }
 
+// Those that have voted.
 asio::awaitable<void> ask_sentinels(asio::io_context& context, const Plan& plan,
                                     milliseconds timeout, SentinelFacts& facts,
                                     Wakeup& wakeup) {
+  std::vector<std::size_t> voters;
   for (std::size_t i = 0; i < plan.sentinels.size(); ++i) {
-    if (!facts.ballots[i].vote) continue;
+    if (facts.ballots[i].vote) voters.push_back(i);
+  }
+  const auto ask = [&context, plan, timeout, voters](std::size_t number, Wakeup& own) {
     std::vector<Command> commands;
     commands.push_back({"SENTINEL", "MASTER", plan.master});
     commands.push_back({"INFO", "sentinel"});
-    const auto replies = co_await answers_of(context, plan.sentinels[i],
-                                             std::move(commands), timeout, wakeup);
+    return answers_of(context, plan.sentinels[voters[number]], std::move(commands),
+                      timeout, own);
+  };
+  const auto answers =
+      co_await ask_all<std::vector<Reply>>(context, voters.size(), ask, wakeup);
+  for (std::size_t i = 0; i < voters.size(); ++i) {
+    const auto& replies = answers[i];
     if (replies.size() != 2) continue;
     if (const auto after = down_after_in(replies[0])) {
       facts.down_after = std::max(facts.down_after.value_or(*after), *after);
     }
     const auto info = redis::fields_of_info(replies[1].text);
     const auto tilt = info.find("sentinel_tilt");
-    if (tilt != info.end() && tilt->second == "1") facts.tilted.push_back(facts.names[i]);
+    if (tilt != info.end() && tilt->second == "1") {
+      facts.tilted.push_back(facts.names[voters[i]]);
+    }
   }
 }
 
-asio::awaitable<void> compare_clocks(asio::io_context& context, const Plan& plan,
-                                     const std::string& name_space, milliseconds timeout,
-                                     ClockAhead primary, SentinelFacts& facts,
-                                     Wakeup& wakeup) {
-  std::set<Address> replicas;
+// The replicas that are up according to a sentinel.
+std::vector<redis::Target> replicas_in(const SentinelFacts& facts, const Plan& plan) {
+  std::set<Address> addresses;
   for (const auto& ballot : facts.ballots) {
     if (!ballot.vote) continue;
     for (const auto& [replica, is_up] : ballot.vote->replicas) {
-      if (is_up) replicas.insert(replica);
+      if (is_up) addresses.insert(replica);
     }
   }
-  for (const auto& address : replicas) {
-    const auto target = plan.server.at(address.host, address.port);
-    const auto found =
-        co_await redis::facts_of(context, target, name_space, timeout, wakeup);
-    if (primary && found.clock_ahead) {
-      facts.clocks_ahead.emplace_back(target.shown(), *found.clock_ahead - *primary);
-    }
+  std::vector<redis::Target> replicas;
+  for (const auto& address : addresses) {
+    replicas.push_back(plan.server.at(address.host, address.port));
   }
+  return replicas;
 }
 
 }  // namespace
@@ -106,30 +109,26 @@ asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_s
   const auto never = [](const std::vector<Ballot>&) { return false; };
   co_await discovery.wait(never, until, wakeup);
   facts.ballots = discovery.ballots();
-  Examination examination;
   const auto address = elected(facts.ballots);
-  if (!address) {
-    examination.findings = findings_of(facts);
-    co_return examination;
-  }
+  if (!address) co_return redis::examination_of(findings_of(facts), {});
   co_await ask_sentinels(context, plan, timeout, facts, wakeup);
   auto primary = plan.server.at(address->host, address->port);
   primary.announced_by = announced_by;
-  auto server = co_await redis::facts_of(context, primary, name_space, timeout, wakeup,
-                                         redis::needed_on_replicated);
+  auto targets = replicas_in(facts, plan);
+  targets.insert(targets.begin(), primary);
+  auto servers =
+      co_await redis::facts_of_all(context, std::move(targets), name_space, timeout,
+                                   wakeup, redis::needed_on_replicated);
+  auto& server = servers.front();
   if (server.failure) server.failure = primary.with_origin(*server.failure);
-  co_await compare_clocks(context, plan, name_space, timeout, server.clock_ahead, facts,
-                          wakeup);
-  examination.findings = findings_of(facts);
-  const auto of_server = redis::findings_of(server);
-  examination.findings.insert(examination.findings.end(), of_server.begin(),
-                              of_server.end());
-  examination.round_trip = median_of(server.round_trips);
-  if (examination.round_trip) {
-    examination.smallest_ttl =
-        smallest_ttl_for(needed_budget(*examination.round_trip, server.trips_to_renew));
+  for (std::size_t i = 1; i < servers.size() && server.clock_ahead; ++i) {
+    if (!servers[i].clock_ahead) continue;
+    facts.clocks_ahead.emplace_back(servers[i].server,
+                                    *servers[i].clock_ahead - *server.clock_ahead);
   }
-  co_return examination;
+  auto findings = findings_of(facts);
+  for (auto& found : redis::findings_of(server)) findings.push_back(std::move(found));
+  co_return redis::examination_of(std::move(findings), {&server, 1});
 }
 
 }  // namespace dlock::redis_sentinel

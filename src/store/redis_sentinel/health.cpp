@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "store/redis/health.hpp"
 #include "store/round_trips.hpp"
 #include "util/text.hpp"
 
@@ -9,8 +10,6 @@ namespace dlock::redis_sentinel {
 namespace {
 
 using Level = Finding::Level;
-
-constexpr milliseconds usual_ttl{30'000};
 
 // From the detection of a dead primary until the next one accepts writes: the sentinels'
 // vote, which begins up to a second late, and the promotion.
@@ -60,14 +59,12 @@ Finding failover(const SentinelFacts& facts) {
     return {"failover", Level::info, "not checked: no sentinel reports its settings", "",
             false};
   }
-  const auto least = smallest_ttl_to_outlive(*facts.down_after + election);
-  const auto message = "detected after " + for_people(*facts.down_after) +
-                       " (down-after-milliseconds); a --ttl of " + for_people(least) +
-                       " or more survives a failover";
-  if (least <= usual_ttl) return {"failover", Level::ok, message, ""};
-  return {"failover", Level::warning, message + ", the default of 30s does not",
-          "SENTINEL SET " + printable_command({facts.master}, 200) +
-              " down-after-milliseconds 5000, or a longer --ttl"};
+  return failover_finding(
+      *facts.down_after + election,
+      "detected after " + for_people(*facts.down_after) + " (down-after-milliseconds); ",
+      "a failover",
+      "SENTINEL SET " + printable_command({facts.master}, 200) +
+          " down-after-milliseconds 5000, or a longer --ttl");
 }
 
 Finding replicas(const SentinelFacts& facts) {
@@ -86,9 +83,8 @@ Finding replicas(const SentinelFacts& facts) {
 
 Finding tilt(const SentinelFacts& facts) {
   if (facts.tilted.empty()) return {"tilt", Level::ok, "none", ""};
-  std::string names;
-  for (const auto& name : facts.tilted) names += (names.empty() ? "" : ", ") + name;
-  return {"tilt", Level::warning, names + " is in TILT mode and performs no failover",
+  return {"tilt", Level::warning,
+          redis::listed(facts.tilted) + " is in TILT mode and performs no failover",
           "check whether its machine's clock jumps or the machine is overloaded"};
 }
 

@@ -2,6 +2,10 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <cstddef>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -9,37 +13,41 @@
 #include <variant>
 #include <vector>
 
-#include "store/redis_quorum/member.hpp"
-#include "store/redis_quorum/votes.hpp"
+#include "lock/wakeup.hpp"
+#include "util/failure.hpp"
 
-namespace dlock::redis_quorum {
+namespace dlock {
 
 // For Round::wait(): waits for all replies.
 constexpr auto until_all_answer = [](const auto&) { return false; };
 
-// The constructor sends the requests. After the destructor, requests without a reply
-// continue, but their replies are ignored.
+// The constructor sends the requests: perform_at(servers, number, work), which is
+// declared beside the type of `servers`, begins each. After the destructor, requests
+// without a reply continue, but their replies are ignored.
 template <typename T>
 class Round {
  public:
-  using Answers = std::vector<MaybeReply<T>>;  // in the order of the members
-  // Asks the member with that index. It must own everything it uses, because it may
+  using MaybeReply = std::optional<std::variant<T, Failure>>;  // nothing: no reply
+  using Answers = std::vector<MaybeReply>;  // in the order of the servers
+  // Asks the server with that index. It must own everything it uses, because it may
   // outlive the Round.
   using Ask = std::function<asio::awaitable<T>(std::size_t, Wakeup&)>;
 
-  Round(const Members& members, Ask ask) : state_(std::make_shared<State>()) {
-    state_->answers.resize(members.size());
-    state_->ask = std::move(ask);
-    for (std::size_t i = 0; i < members.size(); ++i) put_to(*members[i], i);
-  }
+  template <typename Servers>
+  Round(const Servers& servers, Ask ask)
+      : Round(servers, Answers(servers.size()), std::move(ask)) {}
 
-  // Asks only some members: `answers` already contains the replies for the others.
-  Round(const Members& members, Answers answers, Ask ask)
+  // Asks only some servers: `answers` already contains the replies for the others.
+  template <typename Servers>
+  Round(const Servers& servers, Answers answers, Ask ask)
       : state_(std::make_shared<State>()) {
     state_->answers = std::move(answers);
     state_->ask = std::move(ask);
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      if (!state_->answers[i]) put_to(*members[i], i);
+    for (std::size_t i = 0; i < servers.size(); ++i) {
+      if (state_->answers[i]) continue;
+      perform_at(servers, i, [state = state_, i](Wakeup& wakeup) {
+        return answer(state, i, wakeup);
+      });
     }
   }
   ~Round() { state_->awaited_by = nullptr; }
@@ -94,15 +102,9 @@ class Round {
     Wakeup* awaited_by = nullptr;
   };
 
-  void put_to(Member& member, std::size_t number) {
-    member.perform([state = state_, number](Wakeup& wakeup) {
-      return answer(state, number, wakeup);
-    });
-  }
-
   static asio::awaitable<void> answer(std::shared_ptr<State> state, std::size_t number,
                                       Wakeup& wakeup) {
-    MaybeReply<T> said;
+    MaybeReply said;
     try {
       said = co_await state->ask(number, wakeup);
     } catch (const Failure& failure) {
@@ -116,4 +118,41 @@ class Round {
   std::shared_ptr<State> state_;  // shared with the requests
 };
 
-}  // namespace dlock::redis_quorum
+// The servers of ask_all(): each request has connections and a wake-up of its own.
+struct Strangers {
+  using Work = std::function<asio::awaitable<void>(Wakeup&)>;
+
+  asio::io_context& context;
+  std::size_t count;
+  std::size_t size() const { return count; }
+};
+
+inline asio::awaitable<void> with_own_wakeup(asio::io_context& context,
+                                             Strangers::Work work) {
+  Wakeup wakeup(context);
+  co_await work(wakeup);
+}
+
+inline void perform_at(const Strangers& servers, std::size_t, Strangers::Work work) {
+  asio::co_spawn(servers.context, with_own_wakeup(servers.context, std::move(work)),
+                 [](std::exception_ptr error) {
+                   if (error) std::rethrow_exception(error);
+                 });
+}
+
+// Asks `count` servers at once, and waits for each. Returns their replies in order;
+// throws the first Failure among them, or Failure (interrupted) if `wakeup` gives up.
+template <typename T>
+asio::awaitable<std::vector<T>> ask_all(asio::io_context& context, std::size_t count,
+                                        typename Round<T>::Ask ask, Wakeup& wakeup) {
+  Round<T> round(Strangers{context, count}, std::move(ask));
+  co_await round.wait(until_all_answer, Clock::time_point::max(), wakeup);
+  std::vector<T> replies;
+  for (const auto& reply : round.answers()) {
+    if (const auto* failure = std::get_if<Failure>(&*reply)) throw Failure(*failure);
+    replies.push_back(std::get<T>(*reply));
+  }
+  co_return replies;
+}
+
+}  // namespace dlock
