@@ -136,10 +136,10 @@ void Breaking::warn_of_long_wait(const HolderInfo& holder) {
 
 ExitStatus not_held(const Speaker& speaker, const BreakOptions& options,
                     const std::string& store) {
-  speaker.warning(
-      (options.fence ? "not held by fence " + std::to_string(options.fence->number)
-                     : "not held") +
-      " in " + printable(store));
+  speaker.warning((options.fence
+                       ? "not held by fence " + std::to_string(options.fence->number)
+                       : "not held") +
+                  " in " + printable(store));
   return ExitStatus::not_held;
 }
 

@@ -50,7 +50,8 @@ Failure failure_of(int error_number, const std::string& what) {
 Failure failure_of_named(int error_number, const std::string& what) {
   auto failure = failure_of(error_number, what);
   // EAGAIN: another program has a lease on the file (F_SETLEASE).
-  const bool is_lack = failure.kind() == Failure::Kind::exhausted && error_number != EAGAIN;
+  const bool is_lack =
+      failure.kind() == Failure::Kind::exhausted && error_number != EAGAIN;
   return is_lack ? failure : Failure(Failure::Kind::misconfigured, failure.what());
 }
 

@@ -196,8 +196,8 @@ least_page_faults() {  # <command>...
 @test "a local run causes few page faults" {
   use_warm_local_store
 
-  # 97 were counted.
-  assert_between "$(least_page_faults dlock run job -- /bin/true)" 40 99
+  # 97 were counted; some copies of the same program cause up to three more.
+  assert_between "$(least_page_faults dlock run job -- /bin/true)" 40 102
 }
 
 @test "options cause few more page faults" {
