@@ -477,8 +477,8 @@ is_longer_than_before() {
 }
 
 @test "a sentinel that is named twice is refused with 78" {
-  member 4 SENTINEL MYID
-  DLOCK_STORE="redis+sentinel://127.0.0.1:${ports[4]},localhost:${ports[4]},127.0.0.1:${ports[5]}/main"
+  # With a third one, the answers of two that differ can be enough before the last one arrives.
+  DLOCK_STORE="redis+sentinel://127.0.0.1:${ports[4]},localhost:${ports[4]}/main"
   for verb in "run job -- touch $ran" 'status job' list; do
     # shellcheck disable=SC2086
     run dlock $verb

@@ -20,16 +20,17 @@ constexpr milliseconds election{1300};
 constexpr std::chrono::microseconds close_enough{1'000'000};
 
 Finding sentinels(const SentinelFacts& facts) {
+  // They have one vote, so this can also be why no primary is elected.
+  if (const auto twins = same_sentinel(facts.names, facts.ballots)) {
+    return {"sentinels", Level::error, twins->what(),
+            "name each sentinel once in the store URL"};
+  }
   const auto primary = elected(facts.ballots);
   if (!primary) {
     return {"sentinels", Level::error,
             no_primary_elected(facts.master, facts.names, facts.ballots).what(),
             "in the store URL, name all sentinels, and the primary as `sentinel monitor` "
             "does"};
-  }
-  if (const auto twins = same_sentinel(facts.names, facts.ballots)) {
-    return {"sentinels", Level::error, twins->what(),
-            "name each sentinel once in the store URL"};
   }
   const auto all = facts.ballots.size();
   const auto agree = static_cast<std::size_t>(std::count_if(
