@@ -280,7 +280,7 @@ TEST_F(RedisTls, refuses_missing_files) {
   EXPECT_EQ(without_certificate.kind(), Failure::Kind::misconfigured);
   EXPECT_EQ(without_certificate.what(), "cannot use the certificate " +
                                             directory_.file("none.pem") +
-                                            ": no such file or directory");
+                                            ": No such file or directory");
   EXPECT_EQ(without_ca.kind(), Failure::Kind::misconfigured);
 }
 
