@@ -12,7 +12,20 @@ setup() {
 
 teardown() {
   stop_etcd
+  kill_network
   kill_leftovers
+}
+
+# Kills all processes in the test's own network, among them the servers.
+kill_network() {
+  local network process
+  [[ -n ${mounts:-} ]] || return 0
+  network=$(readlink "/proc/$mounts/ns/net") || return 0
+  [[ $network != "$(readlink /proc/self/ns/net)" ]] || return 0
+  for process in /proc/[0-9]*; do
+    [[ $(readlink "$process/ns/net" 2> /dev/null) != "$network" ]] ||
+      kill -KILL "${process##*/}" 2> /dev/null || true
+  done
 }
 
 # Makes a network and files in /etc for `there`, with a Redis server at port
