@@ -288,6 +288,9 @@ END
     78 | dlock run -n 2 job -- true          | job: in use with 1 slot, not 2: all users of a lock must set the same --slots
     75 | dlock limit api 1/1h                | api: rate exceeded (1/1h): next turn in *
     78 | dlock limit api 2/1h                | api: in use with 1/1h, not 2/1h: all users of a limit must set the same rate
+    76 | dlock renew --token $some never     | never: was never held by this token, as far as local:*/store knows
+    76 | dlock release --token $some never   | never: was never held by this token, as far as local:*/store knows
+    76 | dlock check never --fence 5         | never: was never held by this grant, as far as local:*/store knows
     76 | dlock renew --token $some mine      | mine: not held by this token (no longer, or never)
     76 | dlock release --token $some mine    | mine: not held by this token (no longer, or never)
      1 | dlock break --yes free              | free: not held in local:*/store

@@ -72,6 +72,17 @@ times_said() { grep -cE "$1" "$said" || true; }
   done
 }
 
+@test "a run that does not wait says on a terminal, and only there, how to queue" {
+  hold job
+
+  on_terminal 200 'run job -- true'
+  eventually shows 'held by .* \(--wait queues\)$'
+
+  run dlock run job -- true
+  assert_status 75
+  refute_output_contains queues
+}
+
 @test "a wait of less than a second does not show a second left" {
   hold job
 

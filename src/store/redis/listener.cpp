@@ -11,7 +11,7 @@ constexpr milliseconds listens_for{60'000};
 
 // The pause between attempts to reach a server that is unavailable or refuses.
 constexpr milliseconds first_pause{1000};
-constexpr milliseconds longest_break{30'000};
+constexpr milliseconds longest_reconnect_pause{30'000};
 
 }  // namespace
 
@@ -55,7 +55,7 @@ asio::awaitable<void> Listener::listen(std::function<void()> on_news) {
       continue;
     }
     co_await sleep(pause);
-    pause = std::min(pause * 2, longest_break);
+    pause = std::min(pause * 2, longest_reconnect_pause);
   }
   if (connection_) connection_->close();
 }
