@@ -55,7 +55,7 @@ function(write name text)
   endif()
 endfunction()
 
-write(version.cpp "#include \"cli/version.hpp\"\n
+write(version.cpp "#include \"cli/args/version.hpp\"\n
 const char* const dlock::program_version = \"${program_version}\";\n")
 # cpack includes this.
 write(version.cmake "set(CPACK_PACKAGE_VERSION \"${package_version}\")\n")

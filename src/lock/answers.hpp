@@ -10,10 +10,18 @@
 #include <vector>
 
 #include "lock/lease.hpp"
-#include "lock/lease_watcher.hpp"
 #include "util/fd.hpp"
 
 namespace dlock {
+
+// Why a lease is certainly, or possibly, no longer ours. `failed_over`: a server that
+// took over did not know the lease, and it was too late to restore it there.
+enum class Loss { taken_over, gone, broken, unconfirmed, failed_over };
+std::string loss_name(Loss loss);  // as in the report: "taken over"
+
+// The result of a renewal. A broken lease is renewed, but its holder has to end. If the
+// store cannot be reached, that is a Failure.
+enum class Renewal { confirmed, broken, reclaimed, taken_over, gone, failed_over };
 
 // What a claim does if the lock is busy: `join` takes a place in the queue or keeps it;
 // `stay_out` only asks. `refuse` only asks, for the last time: if the answer is Busy, it

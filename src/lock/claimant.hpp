@@ -9,8 +9,7 @@
 #include "lock/answers.hpp"
 #include "lock/command_process.hpp"
 #include "lock/lease.hpp"
-#include "lock/lease_watcher.hpp"
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 
 namespace dlock {
 

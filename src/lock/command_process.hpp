@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "lock/clock.hpp"
+#include "util/clock.hpp"
 #include "util/fd.hpp"
 
 namespace dlock {

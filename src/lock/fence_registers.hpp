@@ -4,7 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 
 #include "lock/lease.hpp"
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 
 namespace dlock {
 

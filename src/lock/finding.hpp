@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lock/clock.hpp"
+#include "util/clock.hpp"
 
 namespace dlock {
 

@@ -8,7 +8,7 @@
 
 #include "lock/event.hpp"
 #include "lock/lease.hpp"
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {

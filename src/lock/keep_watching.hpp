@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "lock/event.hpp"
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 
 namespace dlock {
 

@@ -11,12 +11,12 @@
 #include <string_view>
 #include <vector>
 
-#include "lock/clock.hpp"
+#include "util/clock.hpp"
 
 namespace dlock {
 
 // Identifies a lock in a store. Both parts are 1 to 255 bytes of printable UTF-8;
-// cli/values.cpp rejects anything else.
+// cli/args/values.cpp rejects anything else.
 struct LockName {
   std::string name_space;
   std::string name;

@@ -5,7 +5,7 @@
 
 #include "lock/answers.hpp"
 #include "lock/lease.hpp"
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 
 namespace dlock {
 

@@ -14,7 +14,7 @@
 #include "lock/lease.hpp"
 #include "lock/rates.hpp"
 #include "lock/value.hpp"
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {

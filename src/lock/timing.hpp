@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "lock/clock.hpp"
+#include "util/clock.hpp"
 
 namespace dlock {
 

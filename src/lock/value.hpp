@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "lock/clock.hpp"
 #include "lock/lease.hpp"
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
+#include "util/clock.hpp"
 
 namespace dlock {
 

@@ -5,8 +5,8 @@
 #include <functional>
 #include <string>
 
-#include "lock/clock.hpp"
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
+#include "util/clock.hpp"
 #include "util/failure.hpp"
 
 namespace dlock::net {

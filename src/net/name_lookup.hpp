@@ -8,10 +8,10 @@
 #include <map>
 #include <string>
 
-#include "lock/clock.hpp"
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 #include "net/endpoint.hpp"
 #include "net/readiness.hpp"
+#include "util/clock.hpp"
 
 namespace dlock::net {
 

@@ -4,7 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <memory>
 
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 
 namespace dlock::net {
 

@@ -3,8 +3,8 @@
 
 #include <optional>
 
+#include "lock/answers.hpp"
 #include "lock/lease.hpp"
-#include "lock/lease_watcher.hpp"
 #include "rules/liveness.hpp"
 #include "rules/state.hpp"
 

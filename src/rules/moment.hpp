@@ -1,7 +1,7 @@
 // One moment on both clocks.
 #pragma once
 
-#include "lock/clock.hpp"
+#include "util/clock.hpp"
 
 namespace dlock::rules {
 

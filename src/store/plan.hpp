@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "lock/clock.hpp"
 #include "net/tls_options.hpp"
 #include "store/address_map.hpp"
+#include "util/clock.hpp"
 
 namespace dlock {
 

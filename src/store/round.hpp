@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lock/clock.hpp"
 #include "lock/finding.hpp"
+#include "util/clock.hpp"
 
 namespace dlock {
 

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "loop/readable.hpp"
 #include "supervise/guardian.hpp"
 #include "supervise/supervisor.hpp"
-#include "util/readable.hpp"
 
 namespace dlock {
 

@@ -5,10 +5,10 @@
 
 #include <atomic>
 
-#include "lock/clock.hpp"
 #include "supervise/own_cgroup.hpp"
 #include "supervise/process_scan.hpp"
 #include "supervise/signal_tree.hpp"
+#include "util/clock.hpp"
 
 namespace dlock {
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lock/clock.hpp"
+#include "util/clock.hpp"
 
 namespace dlock {
 

@@ -1,9 +1,9 @@
 // Kills all processes that descend from this one, without allocating memory.
 #pragma once
 
-#include "lock/clock.hpp"
 #include "supervise/process_scan.hpp"
 #include "supervise/signal_tree.hpp"
+#include "util/clock.hpp"
 
 namespace dlock {
 

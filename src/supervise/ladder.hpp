@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "lock/lease_watcher.hpp"
+#include "lock/answers.hpp"
 #include "lock/timing.hpp"
 
 namespace dlock {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lock/lease_watcher.hpp"
+#include "lock/answers.hpp"
 #include "supervise/signals.hpp"
 
 namespace dlock {

@@ -3,8 +3,8 @@
 
 #include <sys/types.h>
 
-#include "lock/clock.hpp"
 #include "supervise/process_scan.hpp"
+#include "util/clock.hpp"
 
 namespace dlock {
 

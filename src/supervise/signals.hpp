@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "lock/wakeup.hpp"
-#include "util/readable.hpp"
+#include "loop/readable.hpp"
+#include "loop/wakeup.hpp"
 
 namespace dlock {
 

@@ -6,9 +6,9 @@
 #include <variant>
 #include <vector>
 
+#include "lease/lease_watcher.hpp"
 #include "lock/command_process.hpp"
-#include "lock/lease_watcher.hpp"
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 #include "supervise/ladder.hpp"
 #include "supervise/launch.hpp"
 #include "supervise/signals.hpp"

@@ -34,9 +34,9 @@ table() {  # <file> <name>
   sed -n "/constexpr .* $2\[\] = {/,/^};/p" "$DLOCK_SOURCE/$1" | tr -s '\n ' ' '
 }
 
-# Prints the options of a table of src/cli/verb_spec.cpp: name, letter or -, value or -.
+# Prints the options of a table of src/cli/args/verb_spec.cpp: name, letter or -, value or -.
 options_in() {  # <table>
-  table src/cli/verb_spec.cpp "$1" |
+  table src/cli/args/verb_spec.cpp "$1" |
     grep -oE '\{"[a-z-]+", ?(0|'\''.'\''), ?"[^"]*", ?"[^"]*", ?"' |
     sed -E -e 's/^\{"([a-z-]+)", ?0, ?/\1 - /' \
       -e 's/^\{"([a-z-]+)", ?'\''(.)'\'', ?/\1 \2 /' \
@@ -53,11 +53,11 @@ common_options() {
 }
 
 verbs_in_source() {
-  table src/cli/verb_spec.cpp verbs | grep -oE '\{Verb::[a-z_]+, ?VerbGroup::[a-z_]+, ?"[a-z]+"' | sed -E 's/.*"(.*)"/\1/' | sort
+  table src/cli/args/verb_spec.cpp verbs | grep -oE '\{Verb::[a-z_]+, ?VerbGroup::[a-z_]+, ?"[a-z]+"' | sed -E 's/.*"(.*)"/\1/' | sort
 }
 
 options_in_source_of() {  # <verb>
-  if table src/cli/verb_spec.cpp verbs | grep -qE "\"$1\",[^{}]*std::begin\($1_specs\)"; then
+  if table src/cli/args/verb_spec.cpp verbs | grep -qE "\"$1\",[^{}]*std::begin\($1_specs\)"; then
     options_in "$1_specs"
   fi
 }
@@ -72,12 +72,12 @@ all_options_of() { cat "$BATS_FILE_TMPDIR/all-options-of-$1"; }  # <verb>
 
 statuses() {
   sed -n '/^enum class ExitStatus/,/^};/s/^ *[a-z_]* = \([0-9]*\),.*/\1/p' \
-    "$DLOCK_SOURCE/src/cli/exit_status.hpp" | sort -n
+    "$DLOCK_SOURCE/src/cli/args/exit_status.hpp" | sort -n
 }
 
 # Prints the words that an option accepts, in their order.
-words_of() {  # <table of src/cli/run_options.cpp or common_options.cpp>
-  sed -n "/constexpr .* $1\[\] = {/,/};/p" "$DLOCK_SOURCE"/src/cli/{run,common}_options.cpp |
+words_of() {  # <table of src/cli/args/run_options.cpp or common_options.cpp>
+  sed -n "/constexpr .* $1\[\] = {/,/};/p" "$DLOCK_SOURCE"/src/cli/args/{run,common}_options.cpp |
     grep -oE '\{"[a-z]+"' | tr -d '{"' | paste -sd ' '
 }
 
@@ -116,11 +116,11 @@ spellings() {
 keys() { grep -oE '"[a-z_]+" ?:' | tr -d '": ' | sort -u; }
 
 @test "the tables of options, verbs and statuses can be read" {
-  assert_equal "$(options_in options_of_all | grep -c .)" "$(table src/cli/verb_spec.cpp options_of_all | grep -o '{"' | grep -c .)"
+  assert_equal "$(options_in options_of_all | grep -c .)" "$(table src/cli/args/verb_spec.cpp options_of_all | grep -o '{"' | grep -c .)"
   assert_equal "$(options_in run_specs | grep -E '^(wait|shared|label) ')" 'label - TEXT
 shared s -
 wait w D'
-  assert_equal "$(verbs | grep -c .)" "$(table src/cli/verb_spec.cpp verbs | grep -o '{Verb::' | grep -c .)"
+  assert_equal "$(verbs | grep -c .)" "$(table src/cli/args/verb_spec.cpp verbs | grep -o '{Verb::' | grep -c .)"
   [[ $(verbs) == *run* ]]
   [[ $(statuses) == *75* ]]
 }
@@ -153,7 +153,7 @@ wait w D'
 
 @test "the manual has every variable that sets an option" {
   local variable
-  for variable in $(cat "$DLOCK_SOURCE"/src/cli/{verb_spec,sources}.cpp |
+  for variable in $(cat "$DLOCK_SOURCE"/src/cli/args/{verb_spec,sources}.cpp |
     grep -oE '"DLOCK_[A-Z_]+"' | tr -d '"'); do
     section 'Read by dlock' | grep -qE "^\.It Ev .*\b$variable\b" ||
       { echo "not in the manual: $variable" >&2; return 1; }
@@ -223,9 +223,9 @@ wait w D'
   local code kind
   assert_equal "$(section 'Of a failure' | grep '^\.Li' | grep -oE '[a-z]+ \([0-9]+\)' |
     tr -d '()' | while read -r kind code; do echo "$code $kind"; done)" \
-    "$(table src/cli/failure_document.cpp failure_kinds | grep -oE '::[a-z_]+, ?"[a-z]+"' |
+    "$(table src/cli/show/failure_document.cpp failure_kinds | grep -oE '::[a-z_]+, ?"[a-z]+"' |
       tr -d ':,"' | while read -r status kind; do
-        echo "$(sed -nE "s/^ *$status = ([0-9]+),.*/\1/p" "$DLOCK_SOURCE/src/cli/exit_status.hpp") $kind"
+        echo "$(sed -nE "s/^ *$status = ([0-9]+),.*/\1/p" "$DLOCK_SOURCE/src/cli/args/exit_status.hpp") $kind"
       done)"
 }
 

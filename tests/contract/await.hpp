@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "lock/clock.hpp"
+#include "util/clock.hpp"
 
 namespace dlock {
 

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "lock/clock.hpp"
 #include "store/redis/connection.hpp"
 #include "store/redis/reply.hpp"
 #include "tests/contract/redis_server.hpp"
+#include "util/clock.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::against {

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "lock/keeper.hpp"
+#include "lease/keeper.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/worlds.hpp"
 #include "util/random.hpp"

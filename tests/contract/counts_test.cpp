@@ -4,7 +4,7 @@
 
 #include <list>
 
-#include "lock/acquire.hpp"
+#include "lease/acquire.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/run_end.hpp"
 

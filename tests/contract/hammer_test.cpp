@@ -14,7 +14,7 @@
 #include <memory>
 #include <vector>
 
-#include "lock/acquire.hpp"
+#include "lease/acquire.hpp"
 #include "tests/contract/contender.hpp"
 
 namespace dlock {

@@ -1,6 +1,6 @@
 // When the keeper renews a lease, and what it reports to the watcher.
 
-#include "lock/keeper.hpp"
+#include "lease/keeper.hpp"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lock/acquire.hpp"
+#include "lease/acquire.hpp"
 #include "tests/contract/contender.hpp"
 
 namespace dlock {

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "lock/clock.hpp"
 #include "tests/unit/temporary_directory.hpp"
+#include "util/clock.hpp"
 #include "util/fd.hpp"
 
 namespace dlock {

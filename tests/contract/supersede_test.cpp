@@ -5,7 +5,7 @@
 #include <list>
 #include <string>
 
-#include "lock/acquire.hpp"
+#include "lease/acquire.hpp"
 #include "tests/contract/contender.hpp"
 #include "util/host.hpp"
 

@@ -1,6 +1,6 @@
 // When a coroutine sleeps, and what ends its sleep.
 
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 
 #include <gtest/gtest.h>
 

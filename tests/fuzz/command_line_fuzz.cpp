@@ -1,6 +1,6 @@
 // Whole command lines, parsed into settings.
 
-#include "cli/app.hpp"
+#include "cli/args/app.hpp"
 #include "fuzz.hpp"
 #include "util/failure.hpp"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cli/nesting.hpp"
+#include "cli/args/nesting.hpp"
 #include "fuzz.hpp"
 
 using namespace dlock;

@@ -1,6 +1,6 @@
 // Durations, numbers and names from the command line, a variable or a file.
 
-#include "cli/options.hpp"
+#include "cli/args/options.hpp"
 #include "fuzz.hpp"
 
 using namespace dlock;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cli/words.hpp"
+#include "cli/args/words.hpp"
 #include "fuzz.hpp"
 
 using namespace dlock;

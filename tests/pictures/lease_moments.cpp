@@ -10,8 +10,8 @@
 #include <iostream>
 #include <string_view>
 
-#include "cli/options.hpp"
-#include "lock/keeper.hpp"
+#include "cli/args/options.hpp"
+#include "lease/keeper.hpp"
 #include "lock/timing.hpp"
 #include "supervise/ladder.hpp"
 

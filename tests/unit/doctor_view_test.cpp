@@ -1,6 +1,6 @@
 // The findings of `doctor` as text and as JSON.
 
-#include "cli/doctor_view.hpp"
+#include "cli/show/doctor_view.hpp"
 
 #include <gtest/gtest.h>
 

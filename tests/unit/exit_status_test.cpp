@@ -1,12 +1,12 @@
 // Exit codes: their numbers, and which failure leads to which code.
 
-#include "cli/exit_status.hpp"
+#include "cli/args/exit_status.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cerrno>
 
-#include "cli/look.hpp"
+#include "cli/args/exit_status.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {

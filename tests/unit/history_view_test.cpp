@@ -1,6 +1,6 @@
 // The runs of a lock as `history` shows them.
 
-#include "cli/history_view.hpp"
+#include "cli/show/history_view.hpp"
 
 #include <gtest/gtest.h>
 

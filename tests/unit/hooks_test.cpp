@@ -1,7 +1,7 @@
 // Which hook runs for which outcome, what it is told, and how a hook that takes too long
 // is stopped.
 
-#include "cli/hooks.hpp"
+#include "cli/run/hooks.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

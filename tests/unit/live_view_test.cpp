@@ -1,6 +1,6 @@
 // What `list --live` shows, and when it refreshes.
 
-#include "cli/live_view.hpp"
+#include "cli/show/live_view.hpp"
 
 #include <gtest/gtest.h>
 

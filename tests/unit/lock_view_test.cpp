@@ -1,6 +1,6 @@
 // Locks as `status` and `list` show them.
 
-#include "cli/lock_view.hpp"
+#include "cli/show/lock_view.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The message about a lost lock: why it was lost, and what happened to the command.
 
-#include "cli/loss_text.hpp"
+#include "cli/show/loss_text.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Locks as Prometheus reads them.
 
-#include "cli/metrics_view.hpp"
+#include "cli/show/metrics_view.hpp"
 
 #include <gtest/gtest.h>
 

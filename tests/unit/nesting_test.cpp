@@ -1,6 +1,6 @@
 // What a run passes on to the runs nested in it, and how they read it.
 
-#include "cli/nesting.hpp"
+#include "cli/args/nesting.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // How the options of a verb are parsed, and why they are refused.
 
-#include "cli/option_values.hpp"
+#include "cli/args/option_values.hpp"
 
 #include <gtest/gtest.h>
 

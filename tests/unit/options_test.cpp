@@ -1,6 +1,6 @@
 // The values of options: which are accepted, how they are parsed, and which are refused.
 
-#include "cli/options.hpp"
+#include "cli/args/options.hpp"
 
 #include <gtest/gtest.h>
 

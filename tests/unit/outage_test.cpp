@@ -1,6 +1,6 @@
 // What a run does when its lease cannot be renewed.
 
-#include "lock/outage.hpp"
+#include "lease/outage.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The report of a run: its keys, in the order of the manual, and its file.
 
-#include "cli/report.hpp"
+#include "cli/run/report.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 // How long something that is woken too often pauses.
 
-#include "lock/retry.hpp"
+#include "loop/retry.hpp"
 
 #include <gtest/gtest.h>
 

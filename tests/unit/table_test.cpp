@@ -1,6 +1,6 @@
 // Tables on terminals that are wide enough, and on narrower ones.
 
-#include "cli/table.hpp"
+#include "cli/show/table.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lock/keeper.hpp"
+#include "lease/keeper.hpp"
 
 namespace dlock {
 namespace {

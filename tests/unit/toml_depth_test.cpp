@@ -1,4 +1,4 @@
-#include "cli/toml_depth.hpp"
+#include "cli/args/toml_depth.hpp"
 
 #include <gtest/gtest.h>
 

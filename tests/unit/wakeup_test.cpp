@@ -1,6 +1,6 @@
 // Sleeping on the one timer of a context.
 
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Which words of a command line are dlock's options, its operands, or the command.
 
-#include "cli/words.hpp"
+#include "cli/args/words.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "lock/clock.hpp"
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 #include "store/etcd/access.hpp"
 #include "store/etcd/requests.hpp"
+#include "util/clock.hpp"
 #include "util/failure.hpp"
 
 namespace dlock::etcd {

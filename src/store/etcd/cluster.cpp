@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "lock/retry.hpp"
+#include "loop/retry.hpp"
 #include "store/etcd/messages.hpp"
 
 namespace dlock::etcd {

@@ -11,12 +11,12 @@
 #include <string_view>
 #include <vector>
 
-#include "lock/clock.hpp"
 #include "net/budget.hpp"
 #include "store/etcd/access.hpp"
 #include "store/etcd/calls.hpp"
 #include "store/etcd/connection.hpp"
 #include "store/etcd/verdict.hpp"
+#include "util/clock.hpp"
 
 namespace dlock::etcd {
 

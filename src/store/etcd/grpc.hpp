@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lock/clock.hpp"
+#include "util/clock.hpp"
 
 namespace dlock::etcd {
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "lock/clock.hpp"
 #include "store/local/health.hpp"
+#include "util/clock.hpp"
 
 namespace dlock::local {
 

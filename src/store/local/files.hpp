@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 #include "store/local/directory.hpp"
 #include "store/local/names.hpp"
 #include "store/local/record_file.hpp"

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lock/clock.hpp"
 #include "lock/lease.hpp"
 #include "store/local/names.hpp"
+#include "util/clock.hpp"
 
 namespace dlock::local {
 

@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "lock/wakeup.hpp"
+#include "loop/readable.hpp"
+#include "loop/wakeup.hpp"
 #include "store/local/directory.hpp"
 #include "store/local/names.hpp"
-#include "util/readable.hpp"
 
 namespace dlock::local {
 

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "lock/retry.hpp"
+#include "loop/retry.hpp"
 #include "util/failure.hpp"
 #include "util/fd.hpp"
 #include "util/process.hpp"

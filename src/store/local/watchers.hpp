@@ -8,8 +8,8 @@
 #include <set>
 #include <string>
 
-#include "lock/wakeup.hpp"
-#include "util/readable.hpp"
+#include "loop/readable.hpp"
+#include "loop/wakeup.hpp"
 
 namespace dlock::local {
 

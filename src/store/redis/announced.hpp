@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "lock/clock.hpp"
 #include "store/address_map.hpp"
 #include "store/redis/target.hpp"
+#include "util/clock.hpp"
 
 namespace dlock::redis {
 

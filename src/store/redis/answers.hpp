@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "lock/lease_watcher.hpp"
+#include "lock/answers.hpp"
 #include "lock/store.hpp"
 #include "store/redis/reply.hpp"
 

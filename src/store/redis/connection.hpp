@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "lock/clock.hpp"
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 #include "store/redis/reply.hpp"
 #include "store/redis/target.hpp"
+#include "util/clock.hpp"
 #include "util/failure.hpp"
 
 namespace dlock::net {

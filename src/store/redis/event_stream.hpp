@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lock/event.hpp"
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 #include "store/redis/connection.hpp"
 
 namespace dlock::redis {

@@ -5,7 +5,7 @@
 #include <boost/asio/io_context.hpp>
 #include <string>
 
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 #include "store/redis/health.hpp"
 #include "store/redis/permissions.hpp"
 #include "store/redis/reply.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "lock/clock.hpp"
+#include "util/clock.hpp"
 
 namespace dlock::redis {
 

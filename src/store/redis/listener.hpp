@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "lock/wakeup.hpp"
+#include "loop/wakeup.hpp"
 #include "store/redis/connection.hpp"
 
 namespace dlock::redis {

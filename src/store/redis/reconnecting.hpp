@@ -2,7 +2,7 @@
 // one operation.
 #pragma once
 
-#include "lock/clock.hpp"
+#include "util/clock.hpp"
 #include "util/failure.hpp"
 
 namespace dlock::redis {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "lock/claimant.hpp"
-#include "lock/retry.hpp"
+#include "loop/retry.hpp"
 #include "store/redis/ballot.hpp"
 #include "store/redis/route.hpp"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lock/keep_watching.hpp"
-#include "lock/retry.hpp"
+#include "loop/retry.hpp"
 #include "store/redis/answers.hpp"
 #include "store/redis/event_stream.hpp"
 #include "store/redis/redis_inspector.hpp"

@@ -5,10 +5,10 @@
 #include <functional>
 #include <variant>
 
-#include "lock/clock.hpp"
 #include "store/redis/ballot.hpp"
 #include "store/redis_quorum/screening.hpp"
 #include "store/redis_quorum/tally.hpp"
+#include "util/clock.hpp"
 
 namespace dlock::redis_quorum {
 

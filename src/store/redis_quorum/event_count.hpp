@@ -7,8 +7,8 @@
 #include <tuple>
 #include <vector>
 
-#include "lock/clock.hpp"
 #include "lock/event.hpp"
+#include "util/clock.hpp"
 
 namespace dlock::redis_quorum {
 

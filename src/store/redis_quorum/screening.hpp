@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "lock/clock.hpp"
 #include "store/redis_quorum/votes.hpp"
+#include "util/clock.hpp"
 
 namespace dlock::redis_quorum {
 

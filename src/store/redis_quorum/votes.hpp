@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lock/answers.hpp"
-#include "lock/clock.hpp"
+#include "util/clock.hpp"
 #include "util/failure.hpp"
 
 namespace dlock::redis_quorum {

@@ -1,0 +1,158 @@
+#include "cli/args/config_file.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <sstream>
+#include <toml.hpp>
+
+#include "cli/args/toml_depth.hpp"
+#include "util/failure.hpp"
+#include "util/small_file.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::size_t longest_file = 1u << 20;
+
+Failure broken(const std::string& path, const std::string& why) {
+  return Failure(Failure::Kind::misconfigured, printable(path) + ": " + why);
+}
+
+// Whoever can write the file decides on a command's lock, time limit and store, and on
+// hooks, which are commands.
+std::string contents_of(const std::string& path) {
+  FileKind kind{printable(path), longest_file, Use::settings};
+  kind.may_be_pipe = false;
+  kind.failure = failure_of_named;
+  return small_file(path, kind).text;
+}
+
+// The parser's message has several lines; the first one has the reason.
+std::string first_line_of(std::string text) {
+  constexpr std::string_view prefix = "[error] ";
+  if (text.starts_with(prefix)) text.erase(0, prefix.size());
+  text.resize(std::min(text.find('\n'), text.size()));
+  if (text.starts_with("toml::")) text.erase(0, std::min(text.find(": "), text.size()));
+  if (text.starts_with(": ")) text.erase(0, 2);
+  return printable(text, 200);
+}
+
+// The parsed file, kept for as long as a line number may be requested.
+using Toml = std::shared_ptr<const toml::value>;
+
+Line line_of(const Toml& root, const toml::value& value) {
+  return [root, &value] { return std::size_t{value.location().line()}; };
+}
+
+ConfigValue value_from(const Toml& root, const toml::value& value,
+                       const std::string& path, const std::string& key) {
+  const auto line = line_of(root, value);
+  if (value.is_string()) {
+    const std::string text = toml::get<std::string>(value);
+    return {text, line};
+  }
+  if (value.is_boolean()) return {value.as_boolean() ? "true" : "false", line};
+  if (value.is_integer()) return {std::to_string(value.as_integer()), line};
+  if (value.is_floating()) {
+    std::ostringstream text;
+    text.precision(15);
+    text << value.as_floating();
+    return {text.str(), line};
+  }
+  throw broken_line(path, line, key + ": expected a string, a number or a boolean");
+}
+
+ConfigTable table_from(const Toml& root, const toml::value& table,
+                       const std::string& path, const std::string& shown) {
+  ConfigTable config{line_of(root, table), {}};
+  for (const auto& [key, value] : table.as_table()) {
+    config.keys[key] = value_from(root, value, path, shown + "." + printable(key));
+  }
+  return config;
+}
+
+// The tables of locks within [lock].
+void add_locks(const Toml& root, const toml::value& tables, Config& config) {
+  for (const auto& [name, table] : tables.as_table()) {
+    if (!table.is_table()) {
+      throw broken_line(config.path, line_of(root, table),
+                        "'" + printable(name, 60) +
+                            "' is not in a lock's table: the table of the lock NAME is "
+                            "[lock.\"NAME\"]");
+    }
+    config.locks[name] = table_from(root, table, config.path, shown_lock(name));
+  }
+}
+
+// [address-map], whose keys are the addresses that servers announce, as the value of the
+// option.
+ConfigValue address_map_from(const Toml& root, const toml::value& table,
+                             const std::string& path) {
+  ConfigValue map{"", line_of(root, table)};
+  std::map<std::string, std::string> entries;  // in one order, whatever the parser's is
+  for (const auto& [from, value] : table.as_table()) {
+    if (!value.is_string()) {
+      throw broken_line(path, line_of(root, value),
+                        "address-map." + printable(from, 60) + ": expected a string");
+    }
+    entries[from] = toml::get<std::string>(value);
+  }
+  for (const auto& [from, to] : entries) {
+    map.text += (map.text.empty() ? "" : ",") + from + "=" + to;
+  }
+  return map;
+}
+
+Toml parsed_toml(const std::string& text, const std::string& path) {
+  if (const auto line = line_nested_too_deeply(text)) {
+    throw broken_line(
+        path, [line] { return *line; },
+        "nested more than " + std::to_string(deepest_toml) + " levels deep");
+  }
+  std::istringstream stream(text);
+  try {
+    return std::make_shared<const toml::value>(toml::parse(stream, path));
+  } catch (const toml::exception& error) {
+    const std::size_t line = error.location().line();
+    throw broken_line(
+        path, [line] { return line; }, "not valid TOML: " + first_line_of(error.what()));
+  } catch (const std::exception& error) {
+    throw broken(path, "not valid TOML: " + first_line_of(error.what()));
+  }
+}
+
+}  // namespace
+
+Config config_from(const std::string& path) {
+  const auto text = contents_of(path);
+  // The behavior of toml11 for other bytes in strings is undefined.
+  if (!is_utf8(text)) throw broken(path, "not valid UTF-8");
+  const auto root = parsed_toml(text, path);
+  Config config;
+  config.path = path;
+  for (const auto& [key, value] : root->as_table()) {
+    if (!value.is_table()) {
+      config.top.keys[key] = value_from(root, value, path, printable(key));
+    } else if (key == "address-map") {
+      if (value.as_table().empty()) continue;
+      config.top.keys[key] = address_map_from(root, value, path);
+    } else if (key == "lock") {
+      add_locks(root, value, config);
+    } else {
+      config.verbs[key] = table_from(root, value, path, printable(key));
+    }
+  }
+  return config;
+}
+
+Failure broken_line(const std::string& path, const Line& line, const std::string& why) {
+  return Failure(Failure::Kind::misconfigured,
+                 printable(path) + ":" + std::to_string(line()) + ": " + why);
+}
+
+std::string shown_lock(const std::string& name) {
+  return "lock.\"" + printable_name(name) + "\"";
+}
+
+}  // namespace dlock

@@ -1,0 +1,45 @@
+// Every exit status of dlock itself.
+#pragma once
+
+#include <optional>
+
+#include "supervise/spawn.hpp"
+#include "util/failure.hpp"
+
+namespace dlock {
+
+// If the command ran to its end, its own status is used instead. A test checks the manual
+// and --help against this list.
+enum class ExitStatus : int {
+  success = 0,
+  not_held = 1,               // nobody holds the lock (status, break)
+  warnings_found = not_held,  // doctor
+  errors_found = 2,           // doctor
+  usage = 64,                 // EX_USAGE
+  unavailable = 69,           // EX_UNAVAILABLE: the store cannot be reached
+  bug = 70,                   // EX_SOFTWARE
+  not_obtained = 75,          // EX_TEMPFAIL: held by others, wait over
+  lost = 76,             // the lease ended while the command ran, or is no longer ours
+  permission = 77,       // EX_NOPERM
+  misconfigured = 78,    // EX_CONFIG
+  timed_out = 124,       // as timeout(1)
+  no_resources = 125,    // the command could not be started
+  not_executable = 126,  // as sh
+  not_found = 127,       // as sh
+};
+
+constexpr int code_of(ExitStatus status) { return static_cast<int>(status); }
+
+// The exit status for a Failure.
+ExitStatus status_of(Failure::Kind kind);
+
+// The exit status for a command that could not be started.
+ExitStatus status_of(SpawnFailure::Kind kind);
+
+// How dlock ends: with an exit code, or by a signal.
+struct Exit {
+  int code = 0;
+  std::optional<int> by_signal;
+};
+
+}  // namespace dlock

@@ -1,0 +1,191 @@
+// Validated option values as plain structs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/args/settings.hpp"
+#include "lease/outage.hpp"
+#include "lock/lease.hpp"
+#include "lock/value.hpp"
+#include "store/open.hpp"
+#include "supervise/ladder.hpp"
+#include "util/clock.hpp"
+
+namespace dlock {
+
+enum class Color { automatic, always, never };
+
+struct CommonOptions {
+  StoreUrl store;  // with login and TLS files from all sources
+  std::string name_space = "dlock";
+  std::optional<milliseconds> store_timeout;
+  bool json = false;
+  bool quiet = false;
+  bool verbose = false;
+  Color color = Color::automatic;
+};
+
+// What run and acquire request.
+struct ClaimOptions {
+  std::string name;
+  std::optional<milliseconds> wait;  // max(): forever
+  milliseconds ttl{30'000};
+  unsigned slots = 1;
+  bool shared = false;
+  std::string label;
+};
+
+// The command lines of the hooks, each for /bin/sh -c; empty if not set.
+struct HookLines {
+  std::string on_success;
+  std::string on_failure;
+  std::string on_busy;
+
+  bool are_empty() const {
+    return on_success.empty() && on_failure.empty() && on_busy.empty();
+  }
+};
+
+struct RunOptions : ClaimOptions {
+  std::vector<std::string> command;
+  int conflict_exit_code = 75;
+  bool waits_for_store = true;  // as long as it waits for the lock
+  std::optional<Dedupe> dedupe;
+  bool replace = false;
+  bool supersede = false;
+  std::optional<unsigned> max_queue;
+  milliseconds min_hold{0};
+  milliseconds jitter{0};
+  bool reclaim = false;
+  milliseconds lock_delay{0};
+  std::string report;  // a path, or empty
+  HookLines hooks;
+  OnOutage on_outage = OnOutage::stop;
+  SupervisionPlan supervision;
+};
+
+struct AcquireOptions : ClaimOptions {
+  enum class Form { token, json, variables };
+  Form form = Form::token;
+  std::optional<pid_t> for_pid;
+};
+
+// A lease acquired by hand, and its new ttl for renew.
+struct LeaseOptions {
+  std::string name;
+  Token token;
+  std::optional<milliseconds> ttl;  // nothing: that of the lease
+};
+
+struct CheckOptions {
+  std::string name;
+  Fence fence;
+  milliseconds min_validity{0};
+};
+
+// What `check` reads from the environment besides its options.
+struct RunAbove {
+  std::string name;  // DLOCK_NAME
+  std::string held;  // DLOCK_HELD
+};
+
+// By name; or by age: the longest held first, then free locks, the last run first.
+enum class ListOrder { name, age };
+
+struct ListOptions {
+  enum class Form { table, json, metrics, live };
+  std::string pattern = "*";
+  Form form = Form::table;
+  bool held = false;
+  ListOrder order = ListOrder::name;
+};
+
+struct HistoryOptions {
+  std::string pattern = "*";
+  std::optional<std::string> name;  // set if the pattern matches exactly one name
+  unsigned limit = 20;
+  bool failed = false;
+  std::optional<milliseconds> since;
+  std::optional<milliseconds> succeeded_within;
+};
+
+struct BreakOptions {
+  std::string name;
+  std::optional<Fence> fence;  // only the holder with this fence
+  bool force = false;          // Break::by_force
+  bool yes = false;
+};
+
+struct CacheOptions {
+  std::string name;  // of the lock: "cache:KEY"
+  std::vector<std::string> command;
+  bool forget = false;
+  bool show = false;
+  Lifetime lifetime{milliseconds(300'000), milliseconds(0)};
+  std::size_t max_size = std::size_t{16} << 20;
+  milliseconds wait = milliseconds::max();  // for another call that runs the command
+  bool waits_for_store = false;             // only if --wait was set
+  int conflict_exit_code = 75;
+};
+
+struct LimitOptions {
+  enum class Action { admit, show, reset };
+  Action action = Action::admit;
+  std::string name;
+  Rate rate;                         // the requested rate
+  std::vector<std::string> command;  // empty: only report whether it is admitted
+  std::optional<milliseconds> wait;  // max(): forever
+};
+
+// These functions throw UsageError, and Failure for an invalid store URL or a token file
+// that cannot be read.
+CommonOptions common_options(const Settings& settings);
+
+// A warning for each file with a secret for the store that every user of this machine can
+// read, and that the caller cannot change (util/small_file.hpp).
+std::vector<std::string> exposed_secrets(const CommonOptions& common,
+                                         const Settings& settings);
+
+// Throws Failure (unsupported) for an option on the command line that this store has no
+// use for. From a file or a variable it is ignored, because these are for several stores,
+// and so are settings of connections and logins for a store without any.
+void refuse_useless_options(const Settings& settings, const StoreUrl& store);
+RunOptions run_options(const Settings& settings, const std::string& name,
+                       std::vector<std::string> command);
+AcquireOptions acquire_options(const Settings& settings, const std::string& name);
+LeaseOptions lease_options(const Settings& settings, const std::string& name);
+
+// Throws UsageError if a token and a token file are set in the same place.
+void require_one_token(const Settings& settings);
+
+// The lock is `name`, or the lock of the outer run. The fence comes from --fence, or is
+// that of the outer run that holds this lock.
+CheckOptions check_options(const Settings& settings,
+                           const std::optional<std::string>& name, const RunAbove& above);
+
+// Throws UsageError if the command is missing, or is given where nothing is run.
+CacheOptions cache_options(const Settings& settings, const std::string& key,
+                           std::vector<std::string> command);
+
+// Of --json, --prometheus and --live, one on the command line takes precedence over one
+// in the file.
+ListOptions list_options(const Settings& settings,
+                         const std::vector<std::string>& operands);
+
+HistoryOptions history_options(const Settings& settings,
+                               const std::vector<std::string>& operands);
+
+BreakOptions break_options(const Settings& settings, const std::string& name);
+
+// `operands`: the name, and the rate unless --show or --reset is set.
+LimitOptions limit_options(const Settings& settings,
+                           const std::vector<std::string>& operands,
+                           std::vector<std::string> command);
+
+// The time limit of one operation on the store: --store-timeout if it is set, else 2 s,
+// but no more than a tenth of the ttl where leases can expire.
+milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl);
+
+}  // namespace dlock

@@ -1,0 +1,270 @@
+#include "cli/args/usage_hint.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include "store/url_advice.hpp"
+#include "util/nearest.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+std::string in_quotes(std::string_view word) { return "'" + shown_word(word) + "'"; }
+
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// Options of flock(1), and what to use instead. Letters first, then long names.
+struct Habit {
+  std::string_view names[6];
+  std::string_view instead;
+};
+
+constexpr Habit habits[] = {
+    {{"-n", "--nonblock", "--nonblocking", "--nb", "--no-wait", "--nowait"},
+     " is not needed: dlock run NAME -- COMMAND does not wait unless --wait is given"},
+    {{"-c", "--command"}, ": dlock uses no shell; use dlock run NAME -- sh -c 'LINE'"},
+    {{"-x", "-e", "--exclusive", "--ex"},
+     " is not needed: dlock run NAME -- COMMAND is exclusive unless --shared is given"},
+    {{"-u", "--unlock"},
+     ": dlock run releases the lock when the command ends, dlock release does so by "
+     "hand"},
+};
+
+// In combined letters such as -xn, ignores the one that is the default here.
+std::string habit_of(std::string_view word) {
+  std::string letters(word);
+  if (!letters.starts_with("--") && letters.size() > 2) {
+    letters.erase(std::remove_if(letters.begin() + 1, letters.end() - 1,
+                                 [](char letter) { return letter == 'x'; }),
+                  letters.end() - 1);
+  }
+  for (const auto& habit : habits) {
+    const bool known = std::find(std::begin(habit.names), std::end(habit.names),
+                                 letters) != std::end(habit.names);
+    if (known) return in_quotes(word) + std::string(habit.instead);
+  }
+  return "";
+}
+
+// The first verb that has this option; null if none has.
+const VerbSpec* verb_with(std::string_view name) {
+  for (const auto& verb : all_verbs()) {
+    const auto own = verb.own();
+    const bool has = std::any_of(own.begin(), own.end(), [&](const OptionSpec& spec) {
+      return name.size() == 1 ? spec.letter == name.front() : spec.name == name;
+    });
+    if (has) return &verb;
+  }
+  return nullptr;
+}
+
+std::string_view without_dashes(std::string_view word) {
+  if (word.starts_with("--")) return word.substr(2);
+  // The first of combined letters.
+  return word.substr(1, 1);
+}
+
+// Only for long options: all letters are equally near to each other.
+std::string option_suggestion(std::string_view mistyped, const VerbSpec* verb) {
+  if (!mistyped.starts_with("--")) return "";
+  auto names = names_of(common_specs());
+  if (verb != nullptr) {
+    const auto own = names_of(verb->own());
+    names.insert(names.begin(), own.begin(), own.end());
+  }
+  names.insert(names.end(), {"help", "version"});
+  return did_you_mean(mistyped.substr(2), names, "--");
+}
+
+// A lock name derived from a path: "job" for "/var/lock/job.lock".
+std::string name_from_path(std::string_view path) {
+  auto name = path.substr(path.rfind('/') + 1);
+  for (const std::string_view end : {".lock", ".lck", ".pid"}) {
+    if (name.size() > end.size() && name.ends_with(end)) name.remove_suffix(end.size());
+  }
+  return name.empty() ? "NAME" : printable(name, 60);
+}
+
+struct UnitWord {
+  std::string_view unit;
+  std::string_view words[6];
+};
+constexpr UnitWord unit_words[] = {
+    {"ms", {"ms", "msec", "msecs", "millis", "millisecond", "milliseconds"}},
+    {"s", {"s", "sec", "secs", "second", "seconds"}},
+    {"m", {"m", "min", "mins", "minute", "minutes"}},
+    {"h", {"h", "hr", "hrs", "hour", "hours"}},
+    {"d", {"d", "day", "days"}},
+    {"KB", {"KB", "kB", "kb"}},
+    {"KiB", {"KiB", "K", "k"}},
+    {"MB", {"MB", "mb"}},
+    {"MiB", {"MiB", "M"}},
+    {"GB", {"GB", "gb"}},
+    {"GiB", {"GiB", "G"}},
+};
+
+std::string_view unit_of(std::string_view word) {
+  for (const auto& [unit, words] : unit_words) {
+    const bool found =
+        std::find(std::begin(words), std::end(words), word) != std::end(words);
+    if (found && !word.empty()) return unit;
+  }
+  return "";
+}
+
+// Variables that dlock sets for commands, or that its users set; without DLOCK_.
+constexpr std::string_view set_by_dlock[] = {"NAME", "FENCE", "SLOT", "HELD"};
+
+// "store-timeout" for "STORE_TIMEOUT".
+std::string option_name(std::string_view variable) {
+  std::string name;
+  for (const char letter : variable) {
+    const bool is_capital = letter >= 'A' && letter <= 'Z';
+    name += letter == '_' ? '-'
+            : is_capital  ? static_cast<char>(letter - 'A' + 'a')
+                          : letter;
+  }
+  return name;
+}
+
+// The variables of options, without DLOCK_.
+std::vector<std::string_view> settable() {
+  std::vector<std::string_view> names{"PASSWORD", "SENTINEL_PASSWORD"};
+  const auto add = [&](std::span<const OptionSpec> specs) {
+    for (const auto& spec : specs) {
+      if (!spec.environment.empty()) names.push_back(spec.environment.substr(6));
+    }
+  };
+  add(common_specs());
+  for (const auto& verb : all_verbs()) add(verb.own());
+  return names;
+}
+
+// The warning about DLOCK_`name`; empty if there is none.
+std::string unknown_variable(std::string_view name) {
+  if (std::find(std::begin(set_by_dlock), std::end(set_by_dlock), name) !=
+      std::end(set_by_dlock)) {
+    return "";
+  }
+  const auto names = settable();
+  if (std::find(names.begin(), names.end(), name) != names.end()) return "";
+  const auto start = "DLOCK_" + printable(name, 60) + " is not a variable of dlock";
+  const auto option = option_name(name);
+  const bool is_option =
+      option_in(common_specs(), option) != nullptr || verb_with(option) != nullptr;
+  if (is_option && option.size() > 1) {
+    return start + "; use --" + option + " or the configuration file";
+  }
+  const auto meant = did_you_mean(name, names, "DLOCK_");
+  return meant.empty() ? "" : start + meant;
+}
+
+}  // namespace
+
+std::string unknown_verb(const std::string& word) {
+  const auto start = "unknown verb " + in_quotes(word);
+  if (word == "version") return start + "; use dlock --version";
+  if (word.find("://") != std::string::npos) {
+    return start + "; the store is named by --store URL";
+  }
+  if (word.find('/') != std::string::npos) {
+    return start + "; locks have names, not paths: dlock run " + name_from_path(word) +
+           " -- COMMAND";
+  }
+  if (is_digits(word)) {
+    return start + "; a script takes a lock by name: dlock acquire NAME --for-pid $$";
+  }
+  const auto names = verb_names();
+  const auto meant = nearest(word, names);
+  // Most five-letter words are two edits away from "help".
+  const bool is_far = meant == "help" && edits_between(word, "help") > 1 &&
+                      !std::string_view("help").starts_with(word);
+  if (meant && !is_far) return start + did_you_mean(word, names);
+  return start + "; to run a command: dlock run " + printable(word, 60) + " -- COMMAND";
+}
+
+std::string unknown_option(const std::string& word, const VerbSpec* verb) {
+  // Without the text after the sign: it may be a password.
+  const auto name = std::string_view(word).substr(0, word.find('='));
+  const auto bare = without_dashes(name);
+  if (name == "--password" || name == "--sentinel-password") {
+    const bool is_sentinels = name != "--password";
+    return in_quotes(name) +
+           " is not an option, because other users could read it: use " +
+           std::string(name) + "-file or DLOCK_" + (is_sentinels ? "SENTINEL_" : "") +
+           "PASSWORD";
+  }
+  const auto* spec =
+      verb != nullptr ? option_named(*verb, bare) : option_in(common_specs(), bare);
+  if (name.starts_with("--") &&
+      ((spec != nullptr && spec->value.empty()) || bare == "help" || bare == "version")) {
+    return in_quotes(name) + ": the option takes no value";
+  }
+  if (name == "-V") return "'-V' is not an option: use --version";
+  const bool is_for_run =
+      verb == nullptr || verb->verb == Verb::run || verb->verb == Verb::acquire;
+  auto habit = is_for_run ? habit_of(name) : "";
+  if (!habit.empty()) return habit;
+  if (verb == nullptr) {
+    if (const auto* other = verb_with(bare); other != nullptr) {
+      const std::string owner(other->name);
+      return in_quotes(name) + " is an option of " + owner + ": dlock " + owner + " " +
+             printable(name, 60) + " ...";
+    }
+  }
+  const auto suggestion = option_suggestion(name, verb);
+  if (!suggestion.empty()) return "unknown option " + in_quotes(name) + suggestion;
+  return "unknown option " + in_quotes(name) + " (see dlock " +
+         (verb == nullptr ? "" : std::string(verb->name) + " ") + "--help)";
+}
+
+std::string split_value(const std::vector<std::string>& args, std::size_t place,
+                        const VerbSpec& verb) {
+  if (place == 0 || place >= args.size()) return "";
+  const auto unit = unit_of(args[place]);
+  if (unit.empty()) return "";
+  // The number is a word of its own ("--wait 5") or part of the option ("--wait=5",
+  // "-w5").
+  std::string_view option = args[place - 1];
+  std::string_view number = option;
+  if (is_digits(number)) {
+    if (place < 2) return "";
+    option = args[place - 2];
+  } else {
+    number.remove_prefix(
+        std::min(number.size(), number.find_last_not_of("0123456789") + 1));
+    option.remove_suffix(number.size());
+    if (option.ends_with('=')) option.remove_suffix(1);
+  }
+  if (!is_digits(number) || option.size() < 2 || option.front() != '-') return "";
+  const bool is_long = option.starts_with("--");
+  const auto* spec =
+      option_named(verb, is_long ? option.substr(2) : option.substr(option.size() - 1));
+  if (spec == nullptr) return "";
+  const bool is_size = unit.ends_with('B');
+  const bool takes_it =
+      is_size ? spec->value == "SIZE" : spec->value == "D" || spec->value == "WINDOW";
+  if (!takes_it) return "";
+  return std::string("a ") + (is_size ? "size" : "duration") + " is one word: --" +
+         std::string(spec->name) + " " + std::string(number) + std::string(unit);
+}
+
+std::vector<std::string> unknown_variables(const char* const* environment) {
+  constexpr std::string_view ours = "DLOCK_";
+  std::vector<std::string> warnings;
+  for (; *environment != nullptr; ++environment) {
+    std::string_view entry(*environment);
+    if (!entry.starts_with(ours)) continue;
+    entry.remove_prefix(ours.size());
+    const auto name = entry.substr(0, entry.find('='));
+    auto warning = unknown_variable(name);
+    if (!warning.empty()) warnings.push_back(std::move(warning));
+  }
+  return warnings;
+}
+
+}  // namespace dlock

@@ -1,0 +1,165 @@
+#include "cli/args/values.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double in_milliseconds;
+};
+constexpr Unit units[] = {{"d", 86'400'000}, {"h", 3'600'000}, {"min", 60'000},
+                          {"m", 60'000},     {"s", 1000},      {"ms", 1}};
+
+// The possible error of a sum of decimal fractions.
+constexpr double rounding = 1e-6;
+
+// Far beyond any use, and far below the overflow of nanoseconds.
+constexpr double longest = 100.0 * 366 * 86'400'000;
+
+constexpr unsigned highest_rate = 10'000;
+
+UsageError no_duration(std::string_view text) {
+  return UsageError("'" + printable(text, 60) +
+                    "' is not a duration: expected a number and ms, s, m, h or d, "
+                    "such as 5m or 1h30m");
+}
+
+// Removes digits with at most one point from the front of `text`.
+double take_number(std::string_view& text, std::string_view whole) {
+  const auto end = text.find_first_not_of("0123456789.");
+  const auto digits = text.substr(0, end);
+  double number = 0;
+  const auto* last = digits.data() + digits.size();
+  const auto [parsed, error] =
+      std::from_chars(digits.data(), last, number, std::chars_format::fixed);
+  if (error != std::errc() || parsed != last) throw no_duration(whole);
+  text.remove_prefix(digits.size());
+  return number;
+}
+
+}  // namespace
+
+milliseconds parsed_duration(std::string_view text) {
+  const auto whole = text;
+  if (text.empty()) throw no_duration(whole);
+  double sum = 0;
+  double last_unit = HUGE_VAL;
+  do {
+    const double number = take_number(text, whole);
+    const auto end = text.find_first_of("0123456789.");
+    const auto name = text.substr(0, end);
+    const bool plain = text.empty() && last_unit == HUGE_VAL;
+    const auto* unit =
+        std::find_if(std::begin(units), std::end(units), [&](const Unit& u) {
+          return u.name == (plain ? "s" : name) && u.in_milliseconds < last_unit;
+        });
+    if (unit == std::end(units)) throw no_duration(whole);
+    sum += number * unit->in_milliseconds;
+    last_unit = unit->in_milliseconds;
+    text.remove_prefix(name.size());
+  } while (!text.empty());
+  if (sum > longest) {
+    throw UsageError("'" + printable(whole, 60) + "' is longer than 100 years");
+  }
+  return milliseconds(static_cast<std::int64_t>(std::ceil(sum - rounding)));
+}
+
+unsigned parsed_number(std::string_view text, unsigned least, unsigned most) {
+  unsigned number = 0;
+  const auto* last = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), last, number);
+  if (error != std::errc() || parsed != last || number < least || number > most) {
+    throw UsageError("'" + printable(text, 60) + "' is not a whole number from " +
+                     std::to_string(least) + " to " + std::to_string(most));
+  }
+  return number;
+}
+
+std::size_t parsed_size(std::string_view text) {
+  constexpr std::pair<std::string_view, std::uint64_t> size_units[] = {
+      {"", 1},         {"B", 1},          {"KB", 1000},        {"KiB", 1u << 10},
+      {"MB", 1000000}, {"MiB", 1u << 20}, {"GB", 1000000000u}, {"GiB", 1u << 30}};
+  // The maximum size of a string in Redis.
+  constexpr std::uint64_t most = std::uint64_t{512} << 20;
+  std::uint64_t number = 0;
+  const auto* last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  const std::string_view name(end, static_cast<std::size_t>(last - end));
+  const auto* unit = std::find_if(std::begin(size_units), std::end(size_units),
+                                  [&](const auto& u) { return u.first == name; });
+  if (error == std::errc::invalid_argument || unit == std::end(size_units)) {
+    throw UsageError("'" + printable(text, 60) +
+                     "' is not a size: expected bytes, such as 16MiB, 500KB or 4096");
+  }
+  if (error != std::errc() || number > most / unit->second) {
+    throw UsageError("'" + printable(text, 60) + "' is more than 512MiB");
+  }
+  return number * unit->second;
+}
+
+Rate parsed_rate(std::string_view text) {
+  const auto slash = text.find('/');
+  if (slash == std::string_view::npos) {
+    throw UsageError("'" + printable(text, 60) +
+                     "' is not a rate: expected NUMBER/PERIOD, such as 5/1m or 10/800ms");
+  }
+  Rate rate;
+  rate.most = parsed_number(text.substr(0, slash), 1, highest_rate);
+  std::string period(text.substr(slash + 1));
+  const bool is_unit = std::any_of(std::begin(units), std::end(units),
+                                   [&](const Unit& unit) { return unit.name == period; });
+  if (is_unit) period.insert(0, 1, '1');
+  rate.period = parsed_duration(period);
+  if (rate.period.count() == 0) throw UsageError("the period of a rate cannot be zero");
+  return rate;
+}
+
+std::string parsed_text(const std::string& text, const std::string& what) {
+  if (text.empty()) throw UsageError("a " + what + " cannot be empty");
+  if (text.size() > longest_text) {
+    throw UsageError("a " + what + " can have at most 255 bytes; this one has " +
+                     std::to_string(text.size()));
+  }
+  if (!is_printable_utf8(text)) {
+    throw UsageError("'" + printable(text) +
+                     "' contains bytes that are not printable UTF-8");
+  }
+  return text;
+}
+
+std::string parsed_name(const std::string& text) {
+  const auto reason = unfit_in_name(text);
+  if (!text.empty() && text.size() <= longest_text && !reason.empty()) {
+    throw UsageError("'" + printable_name(text) + "' is not a name: " + reason);
+  }
+  return parsed_text(text, "name");
+}
+
+Token parsed_token(std::string_view text) {
+  // The message does not contain the text: it may be a token with a typing error.
+  const auto token = token_from(text);
+  if (!token) throw UsageError("invalid token: expected 32 hexadecimal digits");
+  return *token;
+}
+
+Fence parsed_fence(std::string_view text) {
+  Fence fence;
+  const auto* last = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), last, fence.number);
+  if (error != std::errc() || parsed != last || fence.number == 0 ||
+      fence.number > std::uint64_t{INT64_MAX}) {
+    throw UsageError("'" + printable(text, 60) +
+                     "' is not a fence: expected a whole number from 1 to " +
+                     std::to_string(INT64_MAX));
+  }
+  return fence;
+}
+
+}  // namespace dlock

@@ -1,0 +1,282 @@
+#include "cli/run/background_keeper.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "cli/args/options.hpp"
+#include "lease/keeper.hpp"
+#include "loop/run_blocking.hpp"
+#include "util/process.hpp"
+
+namespace dlock {
+namespace {
+
+// The messages between the two processes, one packet each. A failure is sent as a digit
+// for its kind, followed by its message.
+constexpr std::string_view granted = "granted";
+constexpr std::string_view kept = "+";
+constexpr std::string_view stay_word = "stay";
+
+// The pause between attempts to release the lease.
+constexpr milliseconds release_retry{500};
+
+// Time for the other process to be scheduled, in addition to the store timeout.
+constexpr milliseconds scheduling{3000};
+
+// What the background process gets from its parent.
+struct Duty {
+  const StoreUrl& store;
+  const Claim& claim;
+  milliseconds budget;
+  Fd channel;
+  Fd beneficiary;
+};
+
+// Nothing if the other end is closed.
+std::optional<std::string> received(int channel) {
+  char packet[1024];
+  for (;;) {
+    const auto size = ::recv(channel, packet, sizeof packet, 0);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return std::nullopt;
+    return std::string(packet, static_cast<std::size_t>(size));
+  }
+}
+
+void tell(int channel, std::string_view packet) {
+  while (::send(channel, packet.data(), packet.size(), MSG_NOSIGNAL) < 0 &&
+         errno == EINTR) {
+  }
+}
+
+// The keeper in the background process.
+class KeeperProcess final : public LeaseWatcher {
+ public:
+  explicit KeeperProcess(Duty duty)
+      : duty_(std::move(duty)),
+        wakeup_(context_),
+        store_(open_store(duty_.store, duty_.budget, context_)),
+        claimant_(store_->claimant(duty_.claim)),
+        timing_(duty_.claim.ttl, {}, duty_.budget) {}
+
+  void run() {
+    run_blocking(context_, [this] { return execute(); });
+  }
+
+  void extend(Clock::time_point deadline) override { deadline_ = deadline; }
+  void forfeit(Loss) override {
+    is_lost_ = true;
+    wakeup_.notify();
+  }
+
+ private:
+  asio::awaitable<bool> execute();
+  asio::awaitable<std::string> begin(Clock::time_point& sent_at);
+  asio::awaitable<void> give_back();
+  void watch();
+
+  Duty duty_;
+  asio::io_context context_{1};
+  Wakeup wakeup_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Claimant> claimant_;
+  LeaseTiming timing_;
+  asio::signal_set signals_{context_, SIGTERM, SIGINT, SIGHUP};
+  std::unique_ptr<Readable> channel_;
+  std::unique_ptr<Readable> beneficiary_;
+
+  Clock::time_point deadline_;
+  bool is_lost_ = false;
+  bool is_free_to_go_ = false;  // the beneficiary has ended, or did not get the token
+  bool is_told_to_end_ = false;
+};
+
+asio::awaitable<bool> KeeperProcess::execute() {
+  auto sent_at = Clock::now();
+  const auto answer = co_await begin(sent_at);
+  tell(duty_.channel.get(), answer);
+  if (answer != kept) co_return false;  // the parent releases it
+  watch();
+  deadline_ = timing_.deadline(sent_at);
+  LeaseKeeper keeper(context_, *claimant_, true, timing_, *this);
+  keeper.start(sent_at);
+  while (!is_lost_ && !is_free_to_go_ && Clock::now() < deadline_) {
+    if (is_told_to_end_) keeper.stop();
+    co_await wakeup_.wait_until(deadline_);
+  }
+  keeper.stop();
+  co_await keeper.ended(wakeup_);
+  if (is_free_to_go_ && !is_lost_) co_await give_back();
+  co_return true;
+}
+
+// The first renewal, which shows that this process can renew. Returns the message for the
+// parent.
+asio::awaitable<std::string> KeeperProcess::begin(Clock::time_point& sent_at) {
+  try {
+    sent_at = Clock::now();
+    if (co_await claimant_->renew(wakeup_) == Renewal::confirmed) {
+      co_return std::string(kept);
+    }
+    co_return std::to_string(static_cast<int>(Failure::Kind::unreachable)) +
+        "the lease expired before it could be renewed";
+  } catch (const Failure& failure) {
+    co_return std::to_string(static_cast<int>(failure.kind())) + failure.what();
+  }
+}
+
+void KeeperProcess::watch() {
+  beneficiary_ =
+      std::make_unique<Readable>(context_, std::move(duty_.beneficiary), [this] {
+        is_free_to_go_ = true;
+        wakeup_.notify();
+        beneficiary_.reset();  // it stays readable
+      });
+  const int channel = duty_.channel.get();
+  channel_ =
+      std::make_unique<Readable>(context_, std::move(duty_.channel), [this, channel] {
+        if (received(channel) != stay_word) {
+          is_free_to_go_ = true;
+          wakeup_.notify();
+        }
+        channel_.reset();
+      });
+  signals_.async_wait([this](boost::system::error_code error, int) {
+    if (error) return;
+    is_told_to_end_ = true;
+    wakeup_.notify();
+  });
+}
+
+// Releases the lease, unless it has certainly expired.
+asio::awaitable<void> KeeperProcess::give_back() {
+  const auto ends_at = later(deadline_, timing_.drift());
+  do {
+    bool failed = false;
+    try {
+      co_await claimant_->release(std::nullopt, wakeup_);
+    } catch (const Failure&) {
+      failed = true;
+    }
+    if (!failed) co_return;
+    const auto retry_at = later(Clock::now(), release_retry);
+    while (Clock::now() < retry_at) co_await wakeup_.wait_until(retry_at);
+  } while (Clock::now() < ends_at);
+}
+
+// Detaches from the caller's environment, so that nobody waits for a descriptor,
+// directory or terminal because of this process.
+void leave_everything_but(const Duty& duty) {
+  ::chdir("/");
+  const int null = ::open("/dev/null", O_RDWR);
+  for (int fd = 0; fd <= 2; ++fd) ::dup2(null, fd);
+  for (const auto& name : entries_of("/proc/self/fd")) {
+    const int fd = std::atoi(name.c_str());
+    if (fd > 2 && fd != duty.channel.get() && fd != duty.beneficiary.get()) ::close(fd);
+  }
+  for (int signal = 1; signal <= SIGRTMAX; ++signal) ::signal(signal, SIG_DFL);
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // the limit on file size (ulimit -f) is inherited
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+[[noreturn]] void live(Duty duty) {
+  leave_everything_but(duty);
+  // Opens nothing until there is a lease to keep.
+  if (received(duty.channel.get())) {
+    try {
+      KeeperProcess(std::move(duty)).run();
+    } catch (const std::exception&) {
+      // There is nobody to report to; the lease expires by itself.
+    }
+  }
+  ::_exit(0);
+}
+
+}  // namespace
+
+BackgroundKeeper::BackgroundKeeper(pid_t beneficiary, const StoreUrl& store,
+                                   const Claim& claim, milliseconds budget)
+    : beneficiary_(open_pidfd(beneficiary)), budget_(budget) {
+  const auto process = "process " + std::to_string(beneficiary);
+  // EINVAL, on newer kernels ENOENT: the pid is that of a thread.
+  const bool absent =
+      !beneficiary_ && (errno == ESRCH || errno == EINVAL || errno == ENOENT);
+  if (absent || (beneficiary_ && dlock::has_ended(beneficiary))) {
+    throw UsageError("--for-pid: there is no " + process);
+  }
+  if (!beneficiary_) throw failure_of(errno, "cannot watch " + process);
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    throw failure_of(errno, "cannot create a socket");
+  }
+  channel_ = Fd(ends[0]);
+  Fd others(ends[1]);
+  const auto failure = [](int error) {
+    return Failure(Failure::Kind::exhausted,
+                   std::string("cannot start a process: ") + std::strerror(error));
+  };
+  const pid_t child = ::fork();
+  if (child < 0) throw failure(errno);
+  if (child == 0) {
+    // Not a session leader, which could acquire a terminal, and not our child, which
+    // would stay a zombie if it ended before us.
+    ::setsid();
+    const pid_t keeper = ::fork();
+    if (keeper != 0) ::_exit(keeper < 0 ? errno : 0);
+    channel_.reset();
+    live({store, claim, budget, std::move(others), std::move(beneficiary_)});
+  }
+  const int status = reap(child);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    throw failure(WIFEXITED(status) ? WEXITSTATUS(status) : ECHILD);
+  }
+}
+
+BackgroundKeeper::~BackgroundKeeper() = default;
+
+std::unique_ptr<Readable> BackgroundKeeper::watch_beneficiary(
+    asio::io_context& context, std::function<void()> ended) {
+  return std::make_unique<Readable>(context, std::move(beneficiary_), std::move(ended));
+}
+
+asio::awaitable<void> BackgroundKeeper::take_over(asio::io_context& context,
+                                                  Wakeup& wakeup) {
+  tell(channel_.get(), granted);
+  std::optional<std::string> answer;
+  bool answered = false;
+  std::unique_ptr<Readable> reply;
+  reply = std::make_unique<Readable>(context, Fd(::dup(channel_.get())), [&] {
+    answer = received(channel_.get());
+    answered = true;
+    reply.reset();
+    wakeup.notify();
+  });
+  const auto give_up_at = later(Clock::now(), budget_ + scheduling);
+  while (!answered && !wakeup.gives_up() && Clock::now() < give_up_at) {
+    co_await wakeup.wait_until(give_up_at);
+  }
+  if (answered && answer == kept) co_return;
+  if (wakeup.gives_up()) throw Failure(Failure::Kind::interrupted, "interrupted");
+  if (!answer || answer->empty()) {
+    throw Failure(Failure::Kind::exhausted, "the background process failed");
+  }
+  throw Failure(static_cast<Failure::Kind>(answer->front() - '0'), answer->substr(1));
+}
+
+void BackgroundKeeper::stay() { tell(channel_.get(), stay_word); }
+
+}  // namespace dlock

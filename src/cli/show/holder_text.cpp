@@ -1,0 +1,146 @@
+#include "cli/show/holder_text.hpp"
+
+#include <unistd.h>
+
+#include "cli/show/lock_view.hpp"
+#include "util/text.hpp"
+#include "util/width.hpp"
+
+namespace dlock {
+namespace {
+
+// "pid 123, nightly copy: ./backup.sh"
+std::string use_of(const HolderInfo& holder, const std::string& label,
+                   const std::string& command) {
+  const auto state = holder.run_ended ? "ended"
+                     : holder.for_pid ? renewed_for(holder)
+                                      : "pid " + std::to_string(holder.pid);
+  const auto shown = is_detached(holder) ? "" : command;
+  if (label.empty()) return state + (shown.empty() ? "" : ", " + shown);
+  return state + ", " + label + (shown.empty() ? "" : ": " + shown);
+}
+
+std::string expiry_note(const HolderInfo& holder) {
+  if (holder.is_expiry_unknown) return "";
+  return holder.expires_in ? ", expires in " + for_people(*holder.expires_in)
+                           : ", does not expire";
+}
+
+std::string described(const HolderInfo& holder, const std::string& label,
+                      const std::string& command) {
+  if (holder.foreign) return std::string(foreign_holder) + expiry_note(holder);
+  return owner_text(holder.user, holder.host) + " (" + use_of(holder, label, command) +
+         ") for " + for_people(holder.held) +
+         (holder.run_ended ? hold_note(holder) : "") +
+         (is_detached(holder) && !holder.for_pid ? expiry_note(holder) : "");
+}
+
+}  // namespace
+
+std::string owner_text(const std::string& user, const std::string& host) {
+  return printable(user, 64) + "@" + printable(host, 64);
+}
+
+bool is_detached(const HolderInfo& holder) {
+  return !holder.attached && !holder.run_ended;
+}
+
+std::string time_left(const HolderInfo& holder) {
+  return for_people(holder.expires_in.value_or(milliseconds(0)));
+}
+
+std::string hold_note(const HolderInfo& holder) {
+  return holder.is_expiry_unknown ? "" : ", held for another " + time_left(holder);
+}
+
+std::string renewed_for(const HolderInfo& holder) {
+  return "renewed for pid " + std::to_string(holder.pid);
+}
+
+std::string shown_label(const HolderInfo& holder) { return printable(holder.label, 60); }
+
+std::string described(const HolderInfo& holder) {
+  return described(holder, shown_label(holder), printable_command(holder.command));
+}
+
+std::string refusal_text(const Answer& answer, unsigned slots) {
+  if (const auto* differ = std::get_if<SlotsDiffer>(&answer)) {
+    return "in use with " + std::to_string(differ->in_use) +
+           (differ->in_use == 1 ? " slot" : " slots") + ", not " + std::to_string(slots) +
+           ": all users of a lock must set the same --slots";
+  }
+  if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
+    return described(deduplicated->by);
+  }
+  if (const auto* superseded = std::get_if<Superseded>(&answer)) {
+    const auto& host = superseded->host;
+    return "superseded by a newer run" +
+           (host.empty() ? ""
+                         : " (" + printable(host, 64) + ", pid " +
+                               std::to_string(superseded->pid) + ")");
+  }
+  const auto* busy = std::get_if<Busy>(&answer);
+  if (busy == nullptr) return "held by an outer run";
+  if (busy->holders.empty()) return "promised to a waiter";
+  auto text = "held by " + described(busy->holders.front());
+  if (busy->holders.size() > 1) {
+    const auto others = busy->holders.size() - 1;
+    text += ", and by " + std::to_string(others) + (others == 1 ? " other" : " others");
+  }
+  return text;
+}
+
+std::string queue_hint(const Answer& answer) {
+  const bool is_held = std::holds_alternative<Busy>(answer);
+  return is_held && ::isatty(STDERR_FILENO) != 0 ? " (--wait queues)" : "";
+}
+
+std::string not_held_text(const LockInfo& lock, Fence fence, milliseconds at_least) {
+  for (const auto& holder : lock.holders) {
+    if (holder.foreign || holder.fence != fence) continue;
+    if (holder.run_ended) return "the run of this grant has ended";
+    return "held by this grant only for another " + time_left(holder) + ", not for " +
+           for_people(at_least);
+  }
+  if (lock.holders.empty()) return "no longer held by this grant: the lock is free";
+  return "no longer held by this grant: held by " + described(lock.holders.front());
+}
+
+std::string waiting_text(const Busy& busy, std::size_t columns) {
+  const auto place =
+      "; position " + std::to_string(busy.place) + " of " + std::to_string(busy.queued);
+  if (busy.holders.empty()) return "waiting" + place;
+  const auto& holder = busy.holders.front();
+  const auto label = shown_label(holder);
+  const auto held_by = [&](const std::string& command) {
+    return "held by " + described(holder, label, command) + place;
+  };
+  const std::string waiting = "waiting: ";
+  const auto fits = [&](const std::string& text) { return columns_of(text) <= columns; };
+  const auto command = printable_command(holder.command);
+  auto whole = waiting + held_by(command);
+  if (fits(whole) || holder.foreign) return whole;
+  // Shortens the command first, then drops the command, the pid, the label, and finally
+  // the owner.
+  constexpr std::size_t least = 4;
+  constexpr std::size_t comma = 2;
+  const auto room = columns - std::min(columns, columns_of(waiting + held_by("")));
+  if (room >= comma + least) return waiting + held_by(cut_to(command, room - comma));
+  const auto since = "for " + for_people(holder.held) + place;
+  const auto owned = "held by " + owner_text(holder.user, holder.host) + " ";
+  for (const auto& text : {waiting + held_by(""), held_by("")}) {
+    if (fits(text)) return text;
+  }
+  constexpr std::size_t parentheses = 3;  // with the space behind them
+  const auto used = columns_of(owned + since) + parentheses;
+  if (!label.empty() && columns >= used + least) {
+    return owned + "(" + cut_to(label, columns - used) + ") " + since;
+  }
+  for (const auto& text :
+       {"held by " + described(holder, "", "") + place, owned + since, "held " + since}) {
+    if (fits(text)) return text;
+  }
+  return place.substr(place.find('p')) + ", held for " + for_people(holder.held);
+}
+
+}  // namespace dlock

@@ -1,0 +1,129 @@
+#include "cli/show/screen.hpp"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <string_view>
+#include <utility>
+
+#include "cli/terminal/speaker.hpp"
+#include "util/bounded_write.hpp"
+#include "util/failure.hpp"
+
+namespace dlock {
+namespace {
+
+// The alternate screen, so that the old content is restored, without a cursor.
+constexpr std::string_view entering = "\x1b[?1049h\x1b[?25l\x1b[2J";
+constexpr std::string_view leaving = "\x1b[?25h\x1b[?1049l";
+
+sigset_t only_stops() {
+  sigset_t stops;
+  ::sigemptyset(&stops);
+  ::sigaddset(&stops, SIGTSTP);
+  return stops;
+}
+
+bool is_in_front() {
+  return ::isatty(STDIN_FILENO) != 0 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
+}
+
+// Does not write to a terminal stopped by Ctrl-S, which would delay dlock's exit.
+void write_at_once(std::string_view text) {
+  constexpr milliseconds patience{100};
+  write_within(STDOUT_FILENO, text, patience);
+}
+
+}  // namespace
+
+Screen::Screen(boost::asio::io_context& context, std::function<void()> changed)
+    : context_(context),
+      changed_(std::move(changed)),
+      output_(context, STDOUT_FILENO, [this](int) {
+        is_gone_ = true;
+        changed_();
+      }) {
+  const auto stops = only_stops();
+  ::sigprocmask(SIG_BLOCK, &stops, nullptr);
+  Fd fd(::signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) throw failure_of(errno, "cannot receive signals");
+  stops_.emplace(context, std::move(fd), [this] { stop(); });
+  enter();
+}
+
+Screen::~Screen() { leave(); }
+
+Window Screen::window() const {
+  constexpr std::size_t usual_rows = 24;  // if the terminal does not report it
+  winsize size{};
+  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0;
+  return {columns_of_output(), known ? size.ws_row : usual_rows};
+}
+
+void Screen::draw(const std::vector<std::string>& lines) {
+  auto text = drawn(lines);
+  if (text == shown_ || !output_.is_empty()) return;
+  shown_ = text;
+  output_.push(std::move(text));
+}
+
+void Screen::forget() {
+  shown_.clear();
+  if (!keys_) take_keys();
+}
+
+void Screen::enter() {
+  write_at_once(entering);
+  forget();
+}
+
+void Screen::leave() {
+  keys_.reset();
+  if (modes_ && is_in_front()) ::tcsetattr(STDIN_FILENO, TCSADRAIN, &*modes_);
+  modes_.reset();
+  write_at_once(leaving);
+}
+
+// Reads single keys without echo. A background process leaves the terminal's modes and
+// input alone: it would be stopped for changing them.
+void Screen::take_keys() {
+  termios modes{};
+  if (!is_in_front() || ::tcgetattr(STDIN_FILENO, &modes) != 0) return;
+  // Standard input is our controlling terminal, as tcgetpgrp(2) has found. It is opened
+  // again because Readable makes it non-blocking, for all that share the descriptor.
+  Fd fd(::open("/dev/tty", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!fd) return;
+  modes_ = modes;
+  modes.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  modes.c_cc[VMIN] = 1;
+  modes.c_cc[VTIME] = 0;
+  ::tcsetattr(STDIN_FILENO, TCSADRAIN, &modes);
+  keys_.emplace(context_, std::move(fd), [this] { read_keys(); });
+}
+
+void Screen::read_keys() {
+  char keys[64];
+  const auto size = is_in_front() ? ::read(keys_->fd(), keys, sizeof keys) : 0;
+  if (size <= 0) {
+    keys_.reset();
+    return;
+  }
+  const std::string_view typed(keys, static_cast<std::size_t>(size));
+  is_left_ = is_left_ || typed.find_first_of("qQ") != std::string_view::npos;
+  changed_();
+}
+
+void Screen::stop() {
+  signalfd_siginfo info{};
+  [[maybe_unused]] const auto size = ::read(stops_->fd(), &info, sizeof info);
+  leave();
+  ::raise(SIGSTOP);
+  enter();
+  changed_();
+}
+
+}  // namespace dlock

@@ -1,0 +1,61 @@
+// Draws full screens on a terminal.
+#pragma once
+
+#include <termios.h>
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/show/live_view.hpp"
+#include "cli/terminal/output_queue.hpp"
+#include "loop/readable.hpp"
+
+namespace dlock {
+
+// Takes over the terminal from construction to destruction, except while Ctrl-Z has
+// stopped this process. Reads keys if standard input is a terminal, too. It knows nothing
+// of locks.
+class Screen {
+ public:
+  // `changed` is called when the screen has to be redrawn, and when it cannot be drawn
+  // any more. Throws Failure (exhausted).
+  Screen(boost::asio::io_context& context, std::function<void()> changed);
+  ~Screen();
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  Window window() const;
+
+  // Draws these lines unless they are already shown or the terminal is too slow.
+  void draw(const std::vector<std::string>& lines);
+
+  // Forgets what was drawn, because the window has a new size.
+  void forget();
+
+  bool is_gone() const { return is_gone_; }
+
+  // Whether the user has typed q.
+  bool is_left() const { return is_left_; }
+
+ private:
+  void take_keys();
+  void read_keys();
+  void enter();
+  void leave();
+  void stop();
+
+  boost::asio::io_context& context_;
+  std::function<void()> changed_;
+  OutputQueue output_;
+  std::optional<Readable> stops_;  // Ctrl-Z
+  std::optional<Readable> keys_;   // set if standard input is a terminal that we may read
+  std::optional<termios> modes_;   // the original modes of that terminal
+  std::string shown_;
+  bool is_gone_ = false;
+  bool is_left_ = false;
+};
+
+}  // namespace dlock

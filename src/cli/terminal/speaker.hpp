@@ -1,0 +1,72 @@
+// Prints dlock's messages on standard error.
+#pragma once
+
+#include <string>
+
+#include "cli/args/options.hpp"
+
+namespace dlock {
+
+// Prints lines of the form "dlock: NAME: message", with a priority prefix if standard
+// error is the systemd journal. Messages must already be printable. If nobody reads
+// standard error, lines are dropped and their number is reported later: no deadline,
+// signal or release waits for a reader.
+class Speaker {
+ public:
+  Speaker(std::string name, bool quiet, bool verbose)
+      : name_(std::move(name)), quiet_(quiet), verbose_(verbose) {}
+
+  void error(const std::string& message) const;           // always
+  void urgent_warning(const std::string& message) const;  // always
+  void warning(const std::string& message) const;         // unless --quiet
+  void step(const std::string& message) const;            // with --verbose
+  bool is_verbose() const { return verbose_; }
+
+  // Shows one line on a terminal, cut at its width; the next call replaces it, and an
+  // empty message removes it. Does nothing if standard error is not a terminal, or with
+  // --quiet, and does not wait for a terminal that accepts nothing. Returns whether the
+  // line is shown, or would be if the terminal accepted it.
+  bool live(const std::string& message);
+
+  // How many columns such a message can have now.
+  std::size_t live_columns() const;
+
+ private:
+  std::string live_start() const;
+
+  std::string name_;
+  bool quiet_;
+  bool verbose_;
+  std::size_t live_shown_ = 0;  // columns
+};
+
+// How long such a line may stay unchanged while its subject changes.
+constexpr milliseconds live_for{2000};
+
+// Writes all of `text` to the descriptor; returns false if that is not possible.
+bool write_text(int fd, std::string_view text);
+
+// "cannot write to standard output: No space left on device"
+std::string output_failure(int error_number);
+
+// The last error or warning with the name it was about, whether or not it was printed;
+// empty if there was none.
+const std::string& last_message();
+
+// Whether print() has printed anything.
+bool has_printed();
+
+// Prints a verb's output on standard output. Throws Failure if that is not possible.
+void print(const std::string& text);
+
+// Whether to color standard output: decided by --color, then NO_COLOR, then whether it is
+// a terminal with colors.
+bool use_color(Color wanted);
+
+// The width of the terminal on standard output; 0 if it is not a terminal.
+std::size_t columns_of_output();
+
+// Whether TERM is unset or names a terminal without control sequences.
+bool is_dumb_terminal();
+
+}  // namespace dlock

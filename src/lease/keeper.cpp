@@ -1,0 +1,198 @@
+#include "lease/keeper.hpp"
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <utility>
+
+#include "util/failure.hpp"
+#include "util/random.hpp"
+
+namespace dlock {
+namespace {
+
+// Listening starts after this time, because it is not worth its cost for a shorter run.
+// Also the interval between checks of a lease without notifications.
+constexpr milliseconds look_after{1000};
+
+// The interval of checks that nothing calls for. A store may use them to keep its files
+// from looking unused.
+constexpr milliseconds look_anyway = std::chrono::hours(6);
+
+}  // namespace
+
+Clock::time_point next_renewal(const LeaseTiming& timing, Clock::time_point sent_at,
+                               int failures, Clock::time_point now) {
+  if (failures == 0) {
+    const auto tenth = static_cast<std::uint64_t>(timing.renew_every().count()) / 10;
+    const milliseconds earlier(random_up_to(tenth));
+    return later(sent_at, timing.renew_every() - earlier);
+  }
+  constexpr int most_doublings = 20;
+  const auto pause =
+      LeaseTiming::first_retry * (1 << std::min(failures - 1, most_doublings));
+  return later(now, std::min(pause, timing.longest_retry()));
+}
+
+struct LeaseKeeper::State {
+  State(asio::io_context& at, Claimant& of, bool lease_can_expire,
+        LeaseTiming lease_timing, LeaseWatcher& told)
+      : context(at),
+        claimant(of),
+        can_expire(lease_can_expire),
+        timing(lease_timing),
+        watcher(told),
+        wakeup(at),
+        first_look(at) {}
+
+  // When to ask again if there is no notification before.
+  Clock::time_point next_look(Clock::time_point now) const {
+    if (can_expire) return next_renewal(timing, confirmed_at, failures, now);
+    const bool is_interrupted = news == nullptr || news->is_interrupted();
+    return is_interrupted || failures > 0 ? now + look_after : now + look_anyway;
+  }
+
+  asio::io_context& context;
+  Claimant& claimant;
+  bool can_expire;
+  LeaseTiming timing;
+  LeaseWatcher& watcher;
+  Wakeup wakeup;
+  asio::steady_timer first_look;
+  Clock::time_point listen_at;
+  bool listens = false;
+  std::unique_ptr<LeaseNews> news;
+
+  Clock::time_point confirmed_at;
+  int failures = 0;
+  bool told_broken = false;
+
+  bool stops = false;
+  bool has_news = false;
+  bool renews = false;           // a renewal is in progress
+  Wakeup* awaited_by = nullptr;  // notified when it is over
+};
+
+LeaseKeeper::LeaseKeeper(asio::io_context& context, Claimant& claimant, bool can_expire,
+                         LeaseTiming timing, LeaseWatcher& watcher)
+    : state_(std::make_shared<State>(context, claimant, can_expire, timing, watcher)) {}
+
+LeaseKeeper::~LeaseKeeper() {
+  stop();
+  state_->news.reset();
+}
+
+void LeaseKeeper::start(Clock::time_point granted_at) {
+  const auto state = state_;
+  const auto begin = [state] {
+    if (state->stops) return;  // the watcher may be gone
+    asio::co_spawn(state->context, keep(state), [state](std::exception_ptr error) {
+      if (error) std::rethrow_exception(error);
+    });
+  };
+  state->confirmed_at = granted_at;
+  state->listen_at = later(Clock::now(), look_after);
+  if (state->can_expire) {
+    state->wakeup.prepare();
+    asio::post(state->context, begin);
+    return;
+  }
+  state->first_look.expires_after(look_after);
+  state->first_look.async_wait([begin](boost::system::error_code error) {
+    if (!error) begin();
+  });
+}
+
+void LeaseKeeper::stop() {
+  state_->stops = true;
+  state_->first_look.cancel();
+  if (state_->news != nullptr) state_->news->stop();
+  state_->wakeup.notify();
+}
+
+asio::awaitable<void> LeaseKeeper::ended(Wakeup& wakeup) {
+  state_->awaited_by = &wakeup;
+  while (state_->renews) co_await wakeup.wait_until(Clock::time_point::max());
+  state_->awaited_by = nullptr;
+}
+
+asio::awaitable<void> LeaseKeeper::keep(std::shared_ptr<State> state) {
+  for (;;) {
+    co_await sleep(*state);
+    if (state->stops) co_return;
+    const bool goes_on = co_await renew(*state);
+    if (!goes_on) co_return;
+  }
+}
+
+void LeaseKeeper::listen(State& state) {
+  state.listens = true;
+  try {
+    state.news = state.claimant.listen([&state] {
+      state.has_news = true;
+      state.wakeup.notify();
+    });
+  } catch (const Failure&) {
+    // The lease is checked periodically then.
+  }
+}
+
+// Sleeps until it is time to renew or check the lease, or to stop.
+asio::awaitable<void> LeaseKeeper::sleep(State& state) {
+  auto next = state.next_look(Clock::now());
+  while (!state.stops && !state.has_news && Clock::now() < next) {
+    if (!state.listens && Clock::now() >= state.listen_at) {
+      listen(state);
+      // Earlier events were missed, so check now.
+      if (!state.can_expire) break;
+    }
+    const auto until = state.listens ? next : std::min(next, state.listen_at);
+    co_await state.wakeup.wait_until(until);
+  }
+  state.has_news = false;
+}
+
+// False once the lease is certainly lost.
+asio::awaitable<bool> LeaseKeeper::renew(State& state) {
+  const auto sent_at = Clock::now();
+  std::optional<Renewal> renewal;
+  std::string why_not;
+  state.renews = true;
+  try {
+    renewal = co_await state.claimant.renew(state.wakeup);
+  } catch (const Failure& failure) {
+    // Whatever the failure: the lease was not renewed, and the deadline stays.
+    why_not = failure.what();
+  }
+  state.renews = false;
+  if (state.awaited_by != nullptr) state.awaited_by->notify();
+  if (state.stops) co_return false;  // the watcher may be gone
+  if (!renewal) {
+    ++state.failures;
+    if (state.can_expire) state.watcher.renewal_failed(Clock::now(), why_not);
+    co_return true;
+  }
+  switch (*renewal) {
+    case Renewal::taken_over: state.watcher.forfeit(Loss::taken_over); co_return false;
+    case Renewal::failed_over: state.watcher.forfeit(Loss::failed_over); co_return false;
+    case Renewal::gone: state.watcher.forfeit(Loss::gone); co_return false;
+    case Renewal::reclaimed: state.watcher.reclaimed(); break;
+    case Renewal::broken: {
+      const auto taker = state.claimant.taken_by();
+      if (!taker || !taker->forced) break;
+      state.watcher.forfeit(Loss::broken);  // it was not renewed
+      co_return false;
+    }
+    case Renewal::confirmed: break;
+  }
+  state.confirmed_at = sent_at;
+  state.failures = 0;
+  if (state.can_expire) state.watcher.extend(state.timing.deadline(sent_at));
+  if (*renewal == Renewal::broken && !std::exchange(state.told_broken, true)) {
+    state.watcher.forfeit(Loss::broken);
+  }
+  co_return true;
+}
+
+}  // namespace dlock

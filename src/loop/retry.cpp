@@ -1,0 +1,17 @@
+#include "loop/retry.hpp"
+
+#include <algorithm>
+
+namespace dlock {
+
+milliseconds Restraint::pause(Clock::time_point now) {
+  constexpr milliseconds shortest{20};
+  constexpr std::int64_t most_doublings = 4;
+  used_until_ = later(std::max(used_until_, now), interval);
+  const auto excess = used_until_ - now - allowance_;
+  if (excess <= nanoseconds(0)) return milliseconds(0);
+  const auto doublings = std::min<std::int64_t>(excess / interval, most_doublings);
+  return std::min<milliseconds>(shortest * (1 << doublings), interval);
+}
+
+}  // namespace dlock

@@ -1,0 +1,76 @@
+#include "loop/wakeup.hpp"
+
+#include <algorithm>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "util/failure.hpp"
+
+namespace dlock {
+
+using boost::system::error_code;
+
+Wakeup::Wakeup(asio::io_context& context) : context_(context), sleep_(context) {}
+
+Wakeup::~Wakeup() {
+  if (timer_ != nullptr) timer_->remove(*this);
+}
+
+void Wakeup::notify() {
+  notified_ = true;
+  sleep_.cancel();
+}
+
+void Wakeup::give_up(bool wanted) {
+  gives_up_ = wanted;
+  if (wanted) notify();
+}
+
+asio::awaitable<void> Wakeup::wait_until(Clock::time_point moment) {
+  // Without a timer on boot time, a suspend delays the return by up to this.
+  constexpr nanoseconds pause = milliseconds(100);
+  sleep_.expires_at(asio::steady_timer::time_point::max());
+  try {
+    if (!notified_) arm(moment);
+  } catch (const Failure&) {
+    sleep_.expires_after(std::clamp(moment - Clock::now(), nanoseconds(0), pause));
+  }
+  co_await sleep();
+}
+
+asio::awaitable<void> Wakeup::wait_for(milliseconds span) {
+  sleep_.expires_after(span);
+  co_await sleep();
+}
+
+asio::awaitable<void> Wakeup::sleep() {
+  if (!notified_) {
+    error_code ignored;
+    co_await sleep_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  }
+  notified_ = false;
+}
+
+void Wakeup::prepare() {
+  if (timer_ != nullptr) return;
+  auto& timer = asio::use_service<BootTimer>(context_);
+  timer.add(*this);
+  timer_ = &timer;
+}
+
+void Wakeup::arm(Clock::time_point moment) {
+  if (moment == armed_) return;
+  prepare();
+  armed_ = moment;
+  timer_->wake_by(moment);
+}
+
+Clock::time_point Wakeup::look_at_clock(Clock::time_point now) {
+  if (now >= armed_) {
+    armed_ = Clock::time_point::max();
+    notify();
+  }
+  return armed_;
+}
+
+}  // namespace dlock

@@ -1,0 +1,63 @@
+// The one place where dlock sleeps.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "loop/boot_timer.hpp"
+#include "util/clock.hpp"
+
+namespace dlock {
+
+// One coroutine waits on this object while everything else (signals, child processes,
+// sockets) only records what happened and calls notify(). So there is one sleeper,
+// nothing is cancelled half-way, and each wake-up starts by reading the clock.
+class Wakeup {
+ public:
+  explicit Wakeup(asio::io_context& context);
+  ~Wakeup();
+  Wakeup(const Wakeup&) = delete;
+  Wakeup& operator=(const Wakeup&) = delete;
+
+  // Ends the current sleep, or makes the next one return at once.
+  void notify();
+
+  // Asks an operation on a store that sleeps to stop; see gives_up(). Remains set until
+  // it is cleared with false.
+  void give_up(bool wanted);
+  bool gives_up() const { return gives_up_; }
+
+  // Creates the timer now if the context has none yet, and not when it is first needed,
+  // so that it is surely there when a command has to be ended in time. Throws Failure
+  // (exhausted).
+  void prepare();
+
+  // Sleeps until notify() or `moment`, whichever comes first; may return early. The
+  // caller must have checked everything that a notification could be about. One call at a
+  // time. If no timer can be created, it returns every 100 ms: a command may be running
+  // that must not be abandoned for that.
+  asio::awaitable<void> wait_until(Clock::time_point moment);
+
+  // Sleeps until notify(), or for about `span`, and costs less than wait_until(). Time
+  // when the machine is suspended does not count, so nothing that has to happen in time
+  // can depend on it.
+  asio::awaitable<void> wait_for(milliseconds span);
+
+  // Called by the timer: notifies if the awaited moment has come. Returns the next moment
+  // at which to call it.
+  Clock::time_point look_at_clock(Clock::time_point now);
+
+ private:
+  void arm(Clock::time_point moment);
+  asio::awaitable<void> sleep();
+
+  asio::io_context& context_;
+  asio::steady_timer sleep_;  // a condition variable, which expires only in wait_for()
+  BootTimer* timer_ = nullptr;
+  Clock::time_point armed_ = Clock::time_point::max();
+  bool notified_ = false;
+  bool gives_up_ = false;
+};
+
+}  // namespace dlock
