@@ -8,9 +8,13 @@ namespace dlock::rules {
 namespace {
 
 // A shared claim inside a shared outer run enters even if an exclusive claim waits: that
-// one waits for the outer run, which waits for this claim.
+// one waits for the outer run, which waits for this claim. A foreign party does not look
+// at entries behind its own, and would not see it.
 bool joins_outer_reader(const State& state, const Claim& claim) {
+  const auto is_foreign = [](const auto& one) { return one.party.foreign; };
   return claim.mode == Mode::shared &&
+         std::none_of(state.holders.begin(), state.holders.end(), is_foreign) &&
+         std::none_of(state.waiters.begin(), state.waiters.end(), is_foreign) &&
          std::any_of(state.holders.begin(), state.holders.end(),
                      [&](const Holder& holder) {
                        return holder.mode == Mode::shared && is_outer_run(claim, holder);

@@ -8,9 +8,15 @@
 namespace dlock::rules {
 namespace {
 
-bool has_fence(const std::vector<Holder>& holders, Fence fence) {
-  return std::any_of(holders.begin(), holders.end(),
-                     [&](const Holder& h) { return h.fence == fence; });
+// Foreign holders have no fence.
+bool is_same(const Holder& a, const Holder& b) {
+  return a.fence == b.fence && (!a.party.foreign || a.party.token == b.party.token);
+}
+
+const Holder* same_in(const std::vector<Holder>& holders, const Holder& holder) {
+  const auto found = std::find_if(holders.begin(), holders.end(),
+                                  [&](const Holder& h) { return is_same(h, holder); });
+  return found == holders.end() ? nullptr : &*found;
 }
 
 bool has_token(const std::vector<Waiter>& waiters, const Token& token) {
@@ -19,8 +25,9 @@ bool has_token(const std::vector<Waiter>& waiters, const Token& token) {
 }
 
 unsigned free_of(const std::vector<Holder>& holders, std::uint32_t slots) {
-  const bool shared = std::any_of(holders.begin(), holders.end(),
-                                  [](const Holder& h) { return h.mode == Mode::shared; });
+  const bool shared = std::any_of(holders.begin(), holders.end(), [](const Holder& h) {
+    return h.mode == Mode::shared || h.party.foreign;
+  });
   const auto taken = shared ? slots : holders.size();
   return slots - static_cast<unsigned>(std::min<std::size_t>(taken, slots));
 }
@@ -32,7 +39,7 @@ Event event_of(Event::Kind kind, const LockName& lock, const Party& party, Momen
   event.lock = lock;
   event.host = party.host;
   event.pid = party.pid;
-  event.user = std::to_string(party.uid);
+  event.user = user_of(party);
   return event;
 }
 
@@ -47,6 +54,8 @@ Event event_of(Event::Kind kind, const LockName& lock, const Holder& holder, Mom
 Event event_of(Event::Kind kind, const LockName& lock, const Waiter& waiter, Moment now) {
   auto event = event_of(kind, lock, waiter.party, now);
   event.pid = shown_pid(waiter);
+  event.label = waiter.label;
+  event.command = waiter.argv;
   return event;
 }
 
@@ -71,8 +80,9 @@ Event event_of_end(const Holder& holder, const LockName& lock, const Cause& caus
   const bool broken = std::find(cause.broken.begin(), cause.broken.end(), holder.fence) !=
                       cause.broken.end();
   if (broken) return broken_event(lock, holder, cause.taken_by, now);
-  auto event = event_of(holder.ended ? Event::Kind::released : Event::Kind::expired, lock,
-                        holder, now);
+  const bool was_given_back = holder.ended || holder.party.foreign;
+  auto event = event_of(was_given_back ? Event::Kind::released : Event::Kind::expired,
+                        lock, holder, now);
   // Nobody needs to have noticed it then.
   if (ran_out) {
     event.time -= std::chrono::duration_cast<WallTime>(now.boot - *holder.ends_at);
@@ -93,8 +103,8 @@ std::vector<Event> events_between(const State& before, const State& after,
     events.push_back(std::move(event));
   };
   for (const auto& holder : before.holders) {
-    if (has_fence(after.holders, holder.fence)) continue;
-    std::erase_if(holders, [&](const Holder& h) { return h.fence == holder.fence; });
+    if (same_in(after.holders, holder) != nullptr) continue;
+    std::erase_if(holders, [&](const Holder& h) { return is_same(h, holder); });
     add(event_of_end(holder, lock, cause, now));
   }
   for (const auto& waiter : before.waiters) {
@@ -106,14 +116,12 @@ std::vector<Event> events_between(const State& before, const State& after,
   }
   slots = after.slots;
   for (const auto& holder : after.holders) {
-    const auto former =
-        std::find_if(before.holders.begin(), before.holders.end(),
-                     [&](const Holder& h) { return h.fence == holder.fence; });
-    if (former == before.holders.end()) {
+    const auto* former = same_in(before.holders, holder);
+    if (former == nullptr) {
       holders.push_back(holder);
       add(event_of(Event::Kind::granted, lock, holder, now));
     }
-    const bool was_broken = former != before.holders.end() && former->broken;
+    const bool was_broken = former != nullptr && former->broken;
     if (holder.broken && !was_broken) {
       add(broken_event(lock, holder, holder.taken_by, now));
     }

@@ -85,10 +85,12 @@ Busy busy(const State& state, std::size_t place, Moment now) {
 
 // Adopts the claim's number of slots if nobody uses another one.
 bool agrees_on_slots(State& state, const Claim& claim) {
-  const bool queued = waiter_of(state, claim.token) != state.waiters.end();
-  if (state.holders.empty() && state.waiters.size() == (queued ? 1u : 0u)) {
-    state.slots = claim.slots;
-  }
+  const auto uses_it = [&](const auto& other) {
+    return !other.party.foreign && other.party.token != claim.token;
+  };
+  const bool is_used = std::any_of(state.holders.begin(), state.holders.end(), uses_it) ||
+                       std::any_of(state.waiters.begin(), state.waiters.end(), uses_it);
+  if (!is_used) state.slots = claim.slots;
   return state.slots == claim.slots;
 }
 

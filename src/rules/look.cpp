@@ -19,18 +19,24 @@ std::int32_t shown_pid(const Waiter& waiter) {
   return waiter.on_behalf_of != 0 ? waiter.on_behalf_of : waiter.party.pid;
 }
 
+std::string user_of(const Party& party) {
+  if (party.foreign) return "";
+  return party.user.empty() ? std::to_string(party.uid) : party.user;
+}
+
 Taker taker_of(const TakenBy& taken_by) {
-  return {std::to_string(taken_by.uid), taken_by.host, taken_by.replaces,
-          taken_by.forced};
+  return {taken_by.user.empty() ? std::to_string(taken_by.uid) : taken_by.user,
+          taken_by.host, taken_by.replaces, taken_by.forced};
 }
 
 HolderInfo info_of(const Holder& holder, Moment now) {
   HolderInfo info;
+  info.foreign = holder.party.foreign;
   info.fence = holder.fence;
   info.slot = holder.slot;
   info.host = holder.party.host;
   info.pid = holder.party.pid;
-  info.user = std::to_string(holder.party.uid);
+  info.user = user_of(holder.party);
   info.command = holder.argv;
   info.label = holder.label;
   info.since = holder.since;
@@ -39,6 +45,7 @@ HolderInfo info_of(const Holder& holder, Moment now) {
   info.for_pid = holder.for_pid;
   info.run_ended = holder.ended;
   info.broken = holder.broken;
+  info.is_expiry_unknown = holder.ends_unknown;
   if (holder.ends_at) info.expires_in = whole_milliseconds(*holder.ends_at - now.boot);
   return info;
 }
@@ -59,7 +66,7 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
       if (holder.command != 0) info.last_run = run_of_gone(holder);
       continue;
     }
-    occupancy.add(holder.mode);
+    occupancy.add(holder.party, holder.mode);
     info.mode = holder.mode;
     info.holders.push_back(info_of(holder, now));
   }
@@ -68,7 +75,7 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
     WaiterInfo shown;
     shown.host = waiter.party.host;
     shown.pid = shown_pid(waiter);
-    shown.user = std::to_string(waiter.party.uid);
+    shown.user = user_of(waiter.party);
     shown.since = waiter.since;
     shown.waiting = whole_milliseconds(now.boot - waiter.queued_at);
     info.waiters.push_back(std::move(shown));
@@ -92,7 +99,8 @@ std::optional<Loss> loss_of(const State& state, const Token& token) {
     if (!holder.ended && holder.party.token == token) {
       return holder.broken ? std::optional(Loss::broken) : std::nullopt;
     }
-    is_taken = is_taken || (holder.mode == Mode::exclusive && state.slots == 1);
+    const bool is_alone = state.slots == 1 || holder.party.foreign;
+    is_taken = is_taken || (holder.mode == Mode::exclusive && is_alone);
   }
   return is_taken ? Loss::taken_over : Loss::gone;
 }

@@ -50,11 +50,18 @@ bool end_promises(State& state, Moment now, const Liveness& liveness,
 
 Occupancy occupancy_of(const State& state, Moment now) {
   Occupancy occupancy;
-  for (const auto& holder : state.holders) occupancy.add(holder.mode);
+  for (const auto& holder : state.holders) occupancy.add(holder.party, holder.mode);
   for (const auto& waiter : state.waiters) {
-    if (is_promised(waiter, now)) occupancy.add(waiter.mode);
+    if (is_promised(waiter, now)) occupancy.add(waiter.party, waiter.mode);
   }
   return occupancy;
+}
+
+bool fits(const State& state, const Occupancy& occupancy, const Waiter& waiter) {
+  if (waiter.party.foreign || waiter.differs_in_slots) {
+    return occupancy.exclusive + occupancy.shared == 0;
+  }
+  return occupancy.admits(waiter.mode, state.slots);
 }
 
 bool is_promised(const Waiter& waiter, Moment now) {
@@ -114,7 +121,7 @@ void promise_to_the_next(State& state, Moment now, const Liveness& liveness,
     } else if (!liveness.is_alive(*waiter)) {
       consequences.dead.push_back(waiter->party.session);
       waiter = state.waiters.erase(waiter);
-    } else if (!occupancy.admits(waiter->mode, state.slots)) {
+    } else if (!fits(state, occupancy, *waiter)) {
       return;
     } else {
       const bool is_last = std::next(waiter) == state.waiters.end();
@@ -122,7 +129,7 @@ void promise_to_the_next(State& state, Moment now, const Liveness& liveness,
         waiter->passed_over = true;
       } else {
         waiter->promised_until = now.boot + holds;
-        occupancy.add(waiter->mode);
+        occupancy.add(waiter->party, waiter->mode);
       }
       consequences.wake.push_back(waiter->party.session);
       ++waiter;

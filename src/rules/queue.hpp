@@ -24,12 +24,19 @@ struct Occupancy {
   unsigned shared = 0;
 
   void add(Mode mode) { ++(mode == Mode::shared ? shared : exclusive); }
+  void add(const Party& party, Mode mode) {
+    add(mode);
+    if (party.foreign) ++shared;  // nothing fits beside it
+  }
   bool admits(Mode mode, unsigned slots) const {
     return mode == Mode::shared ? exclusive == 0 : shared == 0 && exclusive < slots;
   }
 };
 
 Occupancy occupancy_of(const State& state, Moment now);
+
+// Whether there is room for this waiter.
+bool fits(const State& state, const Occupancy& occupancy, const Waiter& waiter);
 
 // Whether the waiter has a valid promise. One that ends too far in the future was made on
 // another clock (another time namespace) and does not count.

@@ -33,7 +33,7 @@ RunInfo vanished_run(const Holder& holder) {
   run.fence = holder.fence;
   run.started = holder.since;
   run.host = holder.party.host;
-  run.user = std::to_string(holder.party.uid);
+  run.user = user_of(holder.party);
   run.outcome = "vanished";
   run.counts = holder.counts;
   return run;
@@ -44,7 +44,7 @@ RunInfo run_of_gone(const Holder& holder) {
 }
 
 bool is_by_hand(const Holder& holder) {
-  return holder.party.session == 0 && !holder.ended;
+  return holder.party.session == 0 && !holder.ended && !holder.party.foreign;
 }
 
 RunInfo lease_by_hand(const Holder& holder, Moment now) {

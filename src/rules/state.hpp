@@ -25,6 +25,9 @@ struct Party {
   std::uint64_t pid_namespace = 0;  // in which that pid is valid
   std::uint32_t uid = 0;
   std::string host;
+  std::string user = {};  // its name, where the uid means nothing (another machine)
+  // Not dlock's: it has the whole lock, or waits for it, and nothing else is known of it.
+  bool foreign = false;
 };
 
 // The ttl of a detached lease of which no other is recorded.
@@ -36,6 +39,7 @@ struct TakenBy {
   std::string host;
   bool replaces = false;  // Taker::replaces
   bool forced = false;    // Taker::forced; such a holder is removed at once
+  std::string user = {};  // Party::user
 };
 
 struct Holder {
@@ -49,7 +53,8 @@ struct Holder {
   WallTime since{};
   Clock::time_point granted_at;
   std::optional<Clock::time_point> ends_at;  // detached leases, and ended ones
-  milliseconds ttl = usual_ttl;              // that a detached lease was acquired with
+  bool ends_unknown = false;     // its lease ends, but the store did not say when
+  milliseconds ttl = usual_ttl;  // that a detached lease was acquired with
   std::string label;
   std::vector<std::string> argv;
   bool counts = false;  // whether its run counts for Claim::dedupe
@@ -76,6 +81,11 @@ struct Waiter {
   bool supersedes = false;
   bool replaces = false;
   std::int32_t on_behalf_of = 0;  // Claim::on_behalf_of
+  // It asks for another number of slots than those before it. Most stores refuse that.
+  bool differs_in_slots = false;
+  // What it waits to run, where a store keeps that.
+  std::string label = {};
+  std::vector<std::string> argv = {};
 };
 
 // A waiter that has left the queue because another run counts as its own or a newer claim

@@ -25,9 +25,9 @@ std::vector<Holder> take_from(State& state, IsMeant is_meant, const TakenBy& tak
       consequences.vanished.push_back(*state.last_run);
     }
   }
-  // A lease that ends by the clock has no process to notify.
+  // A lease without a session has no process to notify.
   std::erase_if(state.holders, [](const Holder& h) {
-    return h.broken && (h.ends_at || (h.taken_by && h.taken_by->forced));
+    return h.broken && (h.party.session == 0 || (h.taken_by && h.taken_by->forced));
   });
   return found;
 }
@@ -65,7 +65,9 @@ bool replace_holders(State& state, const Claim& claim, const Party& taker, Momen
   return !taken.empty();
 }
 
-TakenBy replacing(const Party& taker) { return {taker.uid, taker.host, true}; }
+TakenBy replacing(const Party& taker) {
+  return {taker.uid, taker.host, true, false, taker.user};
+}
 
 const Waiter* replacer(const State& state, Moment now, const Liveness& liveness) {
   const auto found =

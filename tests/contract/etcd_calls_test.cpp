@@ -194,7 +194,7 @@ TEST_F(OneEtcd, a_watch_reports_events_while_its_connection_carries_calls) {
   EXPECT_EQ(quiet.kind, WatchUpdate::Kind::nothing);
   ASSERT_EQ(update.kind, WatchUpdate::Kind::events);
   ASSERT_EQ(update.events.size(), 1U);
-  EXPECT_EQ(update.events[0].kind, Event::Kind::put);
+  EXPECT_EQ(update.events[0].kind, KeyChange::Kind::put);
   EXPECT_EQ(update.events[0].pair.value, "value");
   EXPECT_GT(update.events[0].pair.mod_revision, since);
 }
@@ -214,14 +214,14 @@ TEST_F(OneEtcd, a_watch_reports_several_keys_and_deletions_with_the_previous_val
   txn.then.emplace_back(deletion);
   result_of(context_, calls_.txn(txn, Repeat::never, soon(), wakeup_));
   put(calls_, "several/b", "new");
-  std::vector<Event> events;
+  std::vector<KeyChange> events;
   while (events.size() < 2) {
     const auto update = result_of(context_, watch.next(soon(), wakeup_));
     ASSERT_EQ(update.kind, WatchUpdate::Kind::events);
     events.insert(events.end(), update.events.begin(), update.events.end());
   }
 
-  EXPECT_EQ(events[0].kind, Event::Kind::deletion);
+  EXPECT_EQ(events[0].kind, KeyChange::Kind::deletion);
   EXPECT_EQ(events[0].previous.value_or(KeyValue{}).value, "old");
   EXPECT_EQ(events[1].pair.value, "new");
 }

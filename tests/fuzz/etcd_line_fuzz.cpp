@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "fuzz.hpp"
-#include "store/etcd/decision.hpp"
+#include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/keys.hpp"
 #include "store/etcd/name_space.hpp"
-#include "store/etcd/snapshot_view.hpp"
 
 using namespace dlock;
 using fuzz::require;

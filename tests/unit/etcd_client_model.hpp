@@ -9,7 +9,8 @@
 #include <random>
 #include <string>
 
-#include "store/etcd/decision.hpp"
+#include "rules/granting.hpp"
+#include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/keys.hpp"
 #include "store/etcd/steps.hpp"
 #include "tests/unit/etcd_model.hpp"
@@ -30,6 +31,20 @@ class Dice {
  private:
   std::mt19937 engine_;
 };
+
+// Whether the rules promise the lock to this waiter.
+inline bool has_its_turn(const LockSnapshot& snapshot, const std::string& id) {
+  class AllLive final : public rules::Liveness {
+    bool is_alive(const rules::Holder&) const override { return true; }
+    bool is_alive(const rules::Waiter&) const override { return true; }
+    bool is_stopped(const rules::Waiter&) const override { return false; }
+  };
+  auto state = state_of(snapshot, id, entry_of(snapshot, id)->slots);
+  rules::Consequences consequences;
+  rules::tidy(state, {}, AllLive(), consequences);
+  const auto waiter = rules::waiter_of(state, token_of(id));
+  return waiter != state.waiters.end() && waiter->promised_until;
+}
 
 // Does what EtcdClaimant does, one request at a time.
 class Client {

@@ -144,9 +144,9 @@ TEST(EtcdWatch, events_distinguish_puts_from_deletions) {
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->id, 3);
   ASSERT_EQ(answer->events.size(), 2U);
-  EXPECT_EQ(answer->events[0].kind, Event::Kind::put);
+  EXPECT_EQ(answer->events[0].kind, KeyChange::Kind::put);
   EXPECT_FALSE(answer->events[0].previous);
-  EXPECT_EQ(answer->events[1].kind, Event::Kind::deletion);
+  EXPECT_EQ(answer->events[1].kind, KeyChange::Kind::deletion);
   EXPECT_EQ(answer->events[1].previous.value_or(KeyValue{}).key, "p");
 }
 

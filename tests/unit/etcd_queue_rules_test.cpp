@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "store/etcd/decision.hpp"
-#include "store/etcd/queue_rules.hpp"
-#include "store/etcd/snapshot_view.hpp"
+#include "rules/runs.hpp"
+#include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/steps.hpp"
 #include "tests/run_end.hpp"
+#include "tests/unit/etcd_client_model.hpp"
 
 namespace dlock::etcd {
 namespace {
@@ -72,7 +72,7 @@ class Built {
     PastRun past;
     auto holder = entry_for(plain(), started);
     holder.created = static_cast<std::int64_t>(fence);
-    past.info = ended_run(holder, end, now);
+    past.info = rules::ended_run(as_holder(holder), end, moment_of(now));
     past.is_shared = end.is_shared;
     past.revision = ++snapshot.revision;
     snapshot.runs.past.push_back(past);
@@ -84,10 +84,14 @@ class Built {
   }
 
   const Entry& operator[](const std::string& id) const { return *entry_of(snapshot, id); }
-  bool has_turn(const std::string& id) const {
-    return has_its_turn(snapshot, (*this)[id]);
+  // As the rules decide on the state.
+  bool has_turn(const std::string& id) const { return has_its_turn(snapshot, id); }
+  std::optional<RunInfo> deduplicated_by(const std::string& id) const {
+    auto state = state_of(snapshot);
+    const auto found = rules::answered_of(state, token_of(id));
+    return found == state.answered.end() ? std::nullopt : std::optional(found->by);
   }
-  Watched watched(const std::string& id) const {
+  WatchedKeys watched(const std::string& id) const {
     return watched_by(snapshot, (*this)[id]);
   }
 
@@ -181,7 +185,7 @@ TEST(EtcdQueue, a_deduplicated_waiter_gives_its_turn_to_the_next) {
   Built snapshot;
   snapshot.wait(deduped({hours(1), true})).wait(plain()).ran(77, exit_with(0));
 
-  const auto by = deduplicated_by(snapshot.snapshot, snapshot["a"]);
+  const auto by = snapshot.deduplicated_by("a");
   ASSERT_TRUE(by);
   EXPECT_EQ(by->fence, Fence{77});
   EXPECT_TRUE(snapshot.has_turn("b"));
@@ -191,34 +195,34 @@ TEST(EtcdQueue, a_run_that_failed_or_ended_earlier_counts_for_no_waiter) {
   Built snapshot;
   snapshot.ran(70, exit_with(0)).wait(deduped({hours(1), true})).ran(77, exit_with(1));
 
-  EXPECT_FALSE(deduplicated_by(snapshot.snapshot, snapshot["a"]));
+  EXPECT_FALSE(snapshot.deduplicated_by("a"));
 }
 
 TEST(EtcdQueue, a_run_that_started_before_the_window_counts_for_no_waiter) {
   Built snapshot;
   snapshot.wait(deduped({seconds(5), true})).ran(77, exit_with(0), now - seconds(6));
 
-  EXPECT_FALSE(deduplicated_by(snapshot.snapshot, snapshot["a"]));
+  EXPECT_FALSE(snapshot.deduplicated_by("a"));
 }
 
 TEST(EtcdQueue, only_a_shared_run_counts_for_a_waiter_that_joins) {
   auto end = exit_with(3);
   Built snapshot;
   snapshot.wait(deduped({{}, false, true})).ran(77, end);
-  EXPECT_FALSE(deduplicated_by(snapshot.snapshot, snapshot["a"]));
+  EXPECT_FALSE(snapshot.deduplicated_by("a"));
   end.is_shared = true;
   snapshot.ran(78, end);
 
-  EXPECT_EQ(deduplicated_by(snapshot.snapshot, snapshot["a"])->fence, Fence{78});
+  EXPECT_EQ(snapshot.deduplicated_by("a")->fence, Fence{78});
 }
 
 TEST(EtcdQueue, a_run_that_starts_counts_for_a_waiter_that_needs_no_success) {
   Built snapshot;
   snapshot.hold(shared()).wait(plain()).wait(deduped({hours(1)}));
-  EXPECT_FALSE(deduplicated_by(snapshot.snapshot, snapshot["c"]));
+  EXPECT_FALSE(snapshot.deduplicated_by("c"));
   snapshot.leaves("a").snapshot.entries.front().standing = Standing::holds;
 
-  EXPECT_TRUE(deduplicated_by(snapshot.snapshot, snapshot["c"]));
+  EXPECT_TRUE(snapshot.deduplicated_by("c"));
 }
 
 // New claims
@@ -374,10 +378,11 @@ TEST(EtcdDecision, a_replacing_waiter_takes_the_lock_from_the_next_holder) {
   Built snapshot;
   snapshot.wait(plain()).wait(replacing);
 
-  ASSERT_NE(replacer(snapshot.snapshot, "a"), nullptr);
-  EXPECT_EQ(replacer(snapshot.snapshot, "a")->id, "b");
-  EXPECT_EQ(replacer(snapshot.leaves("a").snapshot, "x"), nullptr)
-      << "it is promised the lock";
+  ASSERT_TRUE(replacer(snapshot.snapshot, "a"));
+  EXPECT_TRUE(replacer(snapshot.snapshot, "a")->replaces);
+  const auto decision = decide(snapshot.snapshot, plain(), "a", Queue::join, now);
+  EXPECT_TRUE(decision.taken_by);
+  EXPECT_FALSE(replacer(snapshot.leaves("a").snapshot, "x")) << "it is promised the lock";
 }
 
 TEST(EtcdDecision, a_superseded_waiter_learns_by_whom) {
@@ -405,23 +410,23 @@ TEST(EtcdQueue, a_waiter_watches_only_the_entry_before_it) {
   Built snapshot;
   snapshot.hold(plain()).wait(plain()).wait(plain());
 
-  EXPECT_EQ(snapshot.watched("b"), (Watched{"a", false}));
-  EXPECT_EQ(snapshot.watched("c"), (Watched{"b", false}));
+  EXPECT_EQ(snapshot.watched("b"), (WatchedKeys{"a", false}));
+  EXPECT_EQ(snapshot.watched("c"), (WatchedKeys{"b", false}));
 }
 
 TEST(EtcdQueue, the_first_waiter_behind_several_holders_watches_all_deletions) {
   Built snapshot;
   snapshot.hold(slot(2), 0).hold(slot(2), 1).wait(slot(2)).wait(slot(2));
 
-  EXPECT_EQ(snapshot.watched("c"), (Watched{"", false}));
-  EXPECT_EQ(snapshot.watched("d"), (Watched{"c", true}));
+  EXPECT_EQ(snapshot.watched("c"), (WatchedKeys{"", false}));
+  EXPECT_EQ(snapshot.watched("d"), (WatchedKeys{"c", true}));
 }
 
 TEST(EtcdQueue, a_waiter_with_dedupe_watches_all_changes) {
   Built snapshot;
   snapshot.hold(plain()).wait(plain()).wait(deduped({hours(1)}));
 
-  EXPECT_EQ(snapshot.watched("c"), (Watched{"", true}));
+  EXPECT_EQ(snapshot.watched("c"), (WatchedKeys{"", true}));
 }
 
 // Setting up a vanished lease again

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "rules/runs.hpp"
 #include "store/etcd/entry.hpp"
 #include "store/etcd/keys.hpp"
 #include "store/etcd/run_record.hpp"
@@ -139,7 +140,7 @@ Entry a_holder(std::int64_t revision) {
 TEST(EtcdRuns, a_past_run_reads_back_as_written) {
   auto end = exit_with(3);
   end.lost = Loss::broken;
-  const auto run = ended_run(a_holder(7), end, WallTime(seconds(103)));
+  const auto run = rules::ended_run(as_holder(a_holder(7)), end, moment_of(seconds(103)));
   const auto runs = runs_from(
       {pair_of(past_key(job, Fence{7}), past_run_text(run, true), 12)}, runs_prefix(job));
 
@@ -233,7 +234,8 @@ Runs runs_with(unsigned count, unsigned last_success) {
   for (unsigned i = 1; i <= count; ++i) {
     const auto ended = WallTime(seconds(1000 + i));
     PastRun past;
-    past.info = ended_run(a_holder(i), exit_with(i <= last_success ? 0 : 1), ended);
+    past.info = rules::ended_run(as_holder(a_holder(i)),
+                                 exit_with(i <= last_success ? 0 : 1), moment_of(ended));
     past.key = past_key(job, past.info.fence);
     past.revision = i;
     runs.past.push_back(past);

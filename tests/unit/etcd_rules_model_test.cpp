@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "store/etcd/decision.hpp"
+#include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/keys.hpp"
 #include "store/etcd/steps.hpp"
 #include "tests/unit/etcd_client_model.hpp"
@@ -176,7 +176,7 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
       for (const auto& before : now.entries) {
         if (before.created >= entry.created) break;
         // Of two waiters that were promised slots, either may take its slot first.
-        ASSERT_TRUE(before.holds() || has_its_turn(now, before))
+        ASSERT_TRUE(before.holds() || has_its_turn(now, before.id))
             << entry.id << " has overtaken " << before.id;
       }
       ASSERT_GT(entry.fence(), GetParam().slots == 1 ? last_fence : Fence{});
@@ -261,7 +261,7 @@ TEST(EtcdSteps, do_not_let_a_nested_reader_pass_a_writer_after_its_outer_reader_
   ASSERT_TRUE(execute(outer, reads, now()).succeeded);
   ASSERT_TRUE(execute(writer, writes, now()).succeeded);
   const auto seen = now();
-  ASSERT_EQ(waiting(seen).size(), 1u);
+  ASSERT_EQ(state_of(seen).waiters.size(), 1u);
 
   auto nested = reads;
   nested.outer_fences = {seen.entries.front().fence()};

@@ -82,7 +82,7 @@ struct WatchUpdate {
   };
 
   Kind kind = Kind::nothing;
-  std::vector<Event> events;
+  std::vector<KeyChange> events;
   // All events up to it have been received; if compacted, the oldest one available.
   std::int64_t revision = 0;
 };

@@ -92,10 +92,11 @@ void read(pbf_reader& from, TxnResult& txn, Count& count) {
   }
 }
 
-void read(pbf_reader& from, Event& event, Count& count) {
+void read(pbf_reader& from, KeyChange& event, Count& count) {
   switch (from.tag_and_type()) {
     case field(1, varint):
-      event.kind = from.get_enum() == 0 ? Event::Kind::put : Event::Kind::deletion;
+      event.kind =
+          from.get_enum() == 0 ? KeyChange::Kind::put : KeyChange::Kind::deletion;
       break;
     case field(2, bytes_type):
       event.pair = message_in<KeyValue>(from.get_message(), count);
@@ -118,7 +119,7 @@ void read(pbf_reader& from, WatchAnswer& answer, Count& count) {
     case field(5, varint): answer.compact_revision = from.get_int64(); break;
     case field(6, bytes_type): answer.reason = from.get_bytes(); break;
     case field(11, bytes_type):
-      answer.events.push_back(message_in<Event>(from.get_message(), count));
+      answer.events.push_back(message_in<KeyChange>(from.get_message(), count));
       break;
     default: from.skip();
   }

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 
+#include "util/checksum.hpp"
 #include "util/host.hpp"
 #include "util/json.hpp"
 #include "util/json_line.hpp"
@@ -76,8 +78,20 @@ bool fill(Entry& entry, const Json& json) {
   return true;
 }
 
-milliseconds between(WallTime start, WallTime end) {
-  return std::chrono::duration_cast<milliseconds>(std::max(end - start, WallTime(0)));
+Clock::time_point as_boot_time(WallTime time) {
+  constexpr auto greatest = std::chrono::duration_cast<WallTime>(Clock::duration::max());
+  return Clock::time_point(std::min(time, greatest));
+}
+
+rules::Party party_of(const Entry& entry) {
+  rules::Party party;
+  party.token = token_of(entry.id);
+  party.session = static_cast<rules::Session>(entry.created);
+  party.pid = entry.pid;
+  party.host = entry.host;
+  party.user = entry.user;
+  party.foreign = entry.foreign;
+  return party;
 }
 
 // Looked up once, so that it does not delay a waiter when its turn comes.
@@ -172,35 +186,54 @@ std::vector<Entry> entries_from(const std::vector<KeyValue>& pairs,
   return entries;
 }
 
-HolderInfo holder_info(const Entry& entry, WallTime now) {
-  HolderInfo info;
-  info.foreign = entry.foreign;
-  info.fence = entry.fence();
-  info.slot = entry.slot;
-  info.host = entry.host;
-  info.pid = entry.pid;
-  info.user = entry.user;
-  info.command = entry.command;
-  info.label = entry.label;
-  info.since = entry.since;
-  info.held = entry.foreign ? milliseconds(0) : between(entry.since, now);
-  info.run_ended = entry.standing == Standing::ended;
-  info.attached = entry.attached && !info.run_ended;
-  info.for_pid = entry.for_pid;
-  info.broken = entry.standing == Standing::broken;
-  // Only another request would tell: see EtcdInspector.
-  info.is_expiry_unknown = entry.lease != 0;
-  return info;
+Token token_of(std::string_view id) {
+  Token token;
+  const std::uint64_t halves[] = {checksum(id, 0), checksum(id, 1)};
+  static_assert(sizeof halves == sizeof token.bytes);
+  std::memcpy(token.bytes.data(), halves, sizeof halves);
+  return token;
 }
 
-WaiterInfo waiter_info(const Entry& entry, WallTime now) {
-  WaiterInfo info;
-  info.host = entry.host;
-  info.pid = entry.pid;
-  info.user = entry.user;
-  info.since = entry.since;
-  info.waiting = entry.foreign ? milliseconds(0) : between(entry.since, now);
-  return info;
+rules::Moment moment_of(WallTime now) { return {as_boot_time(now), now}; }
+
+rules::TakenBy as_taken_by(const Taker& taker) {
+  return {0, taker.host, taker.replaces, taker.forced, taker.user};
+}
+
+rules::Holder as_holder(const Entry& entry) {
+  rules::Holder holder;
+  holder.party = party_of(entry);
+  holder.ended = entry.standing == Standing::ended;
+  if (!entry.attached || holder.ended) holder.party.session = 0;
+  holder.mode = entry.mode;
+  holder.slot = entry.slot;
+  holder.fence = entry.fence();
+  holder.since = entry.since;
+  // That of a foreign one is unknown, and it is shown as held for no time.
+  holder.granted_at =
+      entry.foreign ? Clock::time_point::max() : as_boot_time(entry.since);
+  holder.ends_unknown = entry.lease != 0;  // only another request would tell
+  holder.label = entry.label;
+  holder.argv = entry.command;
+  holder.counts = entry.counts();
+  holder.for_pid = entry.for_pid;
+  holder.broken = entry.standing == Standing::broken;
+  if (entry.taken_by) holder.taken_by = as_taken_by(*entry.taken_by);
+  return holder;
+}
+
+rules::Waiter as_waiter(const Entry& entry) {
+  rules::Waiter waiter;
+  waiter.party = party_of(entry);
+  waiter.mode = entry.mode;
+  waiter.since = entry.since;
+  waiter.queued_at = entry.foreign ? Clock::time_point::max() : as_boot_time(entry.since);
+  waiter.dedupe = entry.dedupe;
+  waiter.supersedes = entry.supersedes;
+  waiter.replaces = entry.replaces;
+  waiter.label = entry.label;
+  waiter.argv = entry.command;
+  return waiter;
 }
 
 Taker taker(bool replaces) { return {own_user(), host_name(), replaces}; }

@@ -9,6 +9,8 @@
 
 #include "lock/answers.hpp"
 #include "lock/lease.hpp"
+#include "rules/moment.hpp"
+#include "rules/state.hpp"
 #include "store/etcd/requests.hpp"
 
 namespace dlock::etcd {
@@ -69,9 +71,13 @@ Entry entry_from(const KeyValue& pair, std::string_view prefix);
 std::vector<Entry> entries_from(const std::vector<KeyValue>& pairs,
                                 std::string_view prefix);
 
-// The entry as `status` shows it.
-HolderInfo holder_info(const Entry& entry, WallTime now);
-WaiterInfo waiter_info(const Entry& entry, WallTime now);
+// For the rules: the token of the claim whose entry has this id, the entry as a holder or
+// waiter, and a moment of which the clock of this host alone is known.
+Token token_of(std::string_view id);
+rules::Holder as_holder(const Entry& entry);
+rules::Waiter as_waiter(const Entry& entry);
+rules::Moment moment_of(WallTime now);
+rules::TakenBy as_taken_by(const Taker& taker);
 
 // This process, as the one that takes a lock from its holder.
 Taker taker(bool replaces);

@@ -116,8 +116,8 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::ask_as_waiter(CallContext& 
   const bool has_entered = is_plain && result.succeeded;
   call.snapshot = snapshot_from(claim().lock, result, has_entered ? 2 : 0);
   if (!has_entered || !is_confirmed) co_return std::nullopt;
-  const auto snapshot = call.snapshot;
-  auto answer = co_await entered(std::move(own), result, snapshot, call);
+  const auto taken_by = replacer(call.snapshot, own.id);
+  auto answer = co_await entered(std::move(own), result, taken_by, call);
   co_return std::optional<Answer>(std::move(answer));
 }
 
@@ -157,7 +157,7 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::enter_as(const Decision& de
     call.snapshot = snapshot_from(claim().lock, result);
     co_return std::nullopt;
   }
-  auto answer = co_await entered(std::move(own), result, snapshot, call);
+  auto answer = co_await entered(std::move(own), result, decision.taken_by, call);
   co_return std::optional<Answer>(std::move(answer));
 }
 
@@ -238,7 +238,7 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::resume_holding(CallContext&
 // Our entry now holds the lock. If a waiter with --replace takes it from the next holder,
 // that has already been done.
 asio::awaitable<Answer> EtcdClaimant::entered(Entry own, const TxnResult& result,
-                                              const LockSnapshot& snapshot,
+                                              const std::optional<Taker>& taken_by,
                                               CallContext& call) {
   own.modified = result.revision;
   if (own.created == 0) own.created = result.revision;
@@ -249,10 +249,9 @@ asio::awaitable<Answer> EtcdClaimant::entered(Entry own, const TxnResult& result
   grant.slot = own.slot;
   grant.sent_at = *lasts_from_;
   grant.deadline = LeaseTiming(claim().ttl, {}, {}).deadline(grant.sent_at);
-  const auto* replaces = replacer(snapshot, own.id);
-  if (replaces != nullptr && claim().attached) {
+  if (taken_by && claim().attached) {
     own.standing = Standing::broken;
-    own.taken_by = Taker{replaces->user, replaces->host, true};
+    own.taken_by = taken_by;
     auto request = rewrite(step_context(), own);
     const auto marked = co_await write(std::move(request), call);
     if (marked.succeeded) own.modified = marked.revision;

@@ -12,7 +12,7 @@
 #include "lock/claimant.hpp"
 #include "store/etcd/calls.hpp"
 #include "store/etcd/day_lease.hpp"
-#include "store/etcd/decision.hpp"
+#include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/steps.hpp"
 
 namespace dlock::etcd {
@@ -59,7 +59,8 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<Answer> leave_with(const Decision& decision, CallContext& call);
   asio::awaitable<std::optional<Answer>> resume_holding(CallContext& call);
   asio::awaitable<Answer> entered(Entry own, const TxnResult& result,
-                                  const LockSnapshot& snapshot, CallContext& call);
+                                  const std::optional<Taker>& taken_by,
+                                  CallContext& call);
   asio::awaitable<TxnResult> write(TxnRequest request, CallContext& call);
   asio::awaitable<void> count(CallContext& call);
   void adopt(const LockSnapshot& snapshot);
@@ -129,7 +130,7 @@ class EtcdClaimant final : public Claimant {
 
   std::unique_ptr<Watch> watch_;
   unsigned quick_wakes_ = 0;  // in a row, waits for its turn that were over at once
-  Watched watched_;
+  WatchedKeys watched_;
   std::optional<LockSnapshot> waits_in_;  // as of the decision to wait
 };
 

@@ -5,7 +5,6 @@
 
 #include "store/etcd/keys.hpp"
 #include "store/etcd/name_space.hpp"
-#include "store/etcd/snapshot_view.hpp"
 #include "store/etcd/steps.hpp"
 
 namespace dlock::etcd {
@@ -13,17 +12,6 @@ namespace {
 
 // The number of requests in flight at the same time.
 constexpr std::size_t at_once = 64;
-
-std::vector<RunInfo> history_of(const LockSnapshot& snapshot, WallTime now) {
-  std::vector<RunInfo> runs;
-  for (const auto& entry : snapshot.entries) {
-    if (!entry.holds()) continue;
-    if (auto run = run_of(holder_info(entry, now))) runs.push_back(std::move(*run));
-  }
-  auto kept = kept_runs(snapshot.runs, snapshot.entries, now);
-  runs.insert(runs.end(), kept.begin(), kept.end());
-  return as_history(std::move(runs), now);
-}
 
 }  // namespace
 

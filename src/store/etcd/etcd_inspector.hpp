@@ -7,7 +7,7 @@
 
 #include "lock/inspector.hpp"
 #include "store/etcd/calls.hpp"
-#include "store/etcd/queue_rules.hpp"
+#include "store/etcd/etcd_queue.hpp"
 
 namespace dlock::etcd {
 
@@ -27,7 +27,7 @@ class EtcdInspector final : public LockInspector {
   asio::awaitable<std::vector<LockHistory>> histories(
       const std::string& name_space, std::function<bool(const std::string&)> matches,
       Wakeup& wakeup) override;
-  asio::awaitable<void> watch(const dlock::Watched& watched, EventSink& sink,
+  asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
                               Wakeup& wakeup) override;
 
  private:

@@ -1,6 +1,7 @@
 // EtcdClaimant: the lease of its entry, and how it was lost.
 #include <utility>
 
+#include "rules/look.hpp"
 #include "store/etcd/etcd_claimant.hpp"
 #include "store/etcd/keys.hpp"
 #include "store/etcd/lease_time.hpp"
@@ -218,14 +219,15 @@ std::optional<Entry> EtcdClaimant::entry_on(std::int64_t lease, const TxnResult&
 asio::awaitable<Renewal> EtcdClaimant::found_lost(CallContext& call) {
   co_await look(call);
   if (own_ && claim().attached) {
-    if (const auto taker = forced_by(call.snapshot.runs, own_->fence())) {
-      taken_by_ = taker;
+    if (auto taker = rules::forced_by(state_of(call.snapshot), own_->fence())) {
+      taken_by_ = std::move(taker);
       co_return Renewal::broken;
     }
     const bool is_back = claim().reclaim && co_await set_up_again(call);
     if (is_back) co_return Renewal::reclaimed;
   }
-  co_return is_taken_over(call.snapshot, id()) ? Renewal::taken_over : Renewal::gone;
+  const auto loss = rules::loss_of(state_of(call.snapshot, id()), token_of(id()));
+  co_return loss == Loss::taken_over ? Renewal::taken_over : Renewal::gone;
 }
 
 // Sets up the vanished lease again, if the lock was not granted to another claim since.

@@ -29,7 +29,7 @@ asio::awaitable<void> pause_until(Clock::time_point end, Wakeup& wakeup) {
   while (Clock::now() < end && !wakeup.gives_up()) co_await wakeup.wait_until(end);
 }
 
-WatchRequest request_for(const LockName& lock, const Watched& watched,
+WatchRequest request_for(const LockName& lock, const WatchedKeys& watched,
                          std::int64_t from) {
   WatchRequest request;
   request.key = queue_prefix(lock) + watched.id;

@@ -60,7 +60,7 @@ void read(pbf_reader& from, AlarmsResult& alarms, Count& count);
 void read(pbf_reader& from, Member& member, Count& count);
 void read(pbf_reader& from, MemberListResult& list, Count& count);
 void read(pbf_reader& from, AuthenticateResult& login, Count& count);
-void read(pbf_reader& from, Event& event, Count& count);
+void read(pbf_reader& from, KeyChange& event, Count& count);
 void read(pbf_reader& from, WatchAnswer& answer, Count& count);
 
 // Reads a whole message.

@@ -37,7 +37,7 @@ struct WatchAnswer {
   bool canceled = false;
   std::int64_t compact_revision = 0;  // not 0: its start revision was compacted
   std::string reason;                 // why it was canceled
-  std::vector<Event> events;
+  std::vector<KeyChange> events;
 };
 std::optional<WatchAnswer> decoded_watch(std::string_view bytes);
 

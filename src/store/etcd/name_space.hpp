@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "store/etcd/calls.hpp"
-#include "store/etcd/queue_rules.hpp"
+#include "store/etcd/etcd_queue.hpp"
 
 namespace dlock::etcd {
 

@@ -41,9 +41,9 @@ struct Listener {
 };
 
 // Not what the holder itself writes: its entry on a new lease.
-bool matters(const std::vector<Event>& events) {
-  return std::any_of(events.begin(), events.end(), [](const Event& event) {
-    if (event.kind == Event::Kind::deletion) return true;
+bool matters(const std::vector<KeyChange>& events) {
+  return std::any_of(events.begin(), events.end(), [](const KeyChange& event) {
+    if (event.kind == KeyChange::Kind::deletion) return true;
     const auto entry = entry_from(event.pair, {});
     return entry.foreign || entry.standing != Standing::holds;
   });

@@ -183,7 +183,7 @@ struct WatchRequest {
   bool prev_kv = false;
 };
 
-struct Event {
+struct KeyChange {
   enum class Kind { put, deletion };
 
   Kind kind = Kind::put;

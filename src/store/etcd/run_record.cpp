@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "rules/runs.hpp"
 #include "util/json.hpp"
 #include "util/json_line.hpp"
 
@@ -126,8 +127,7 @@ Runs runs_from(const std::vector<KeyValue>& pairs, std::string_view folder) {
 
 std::string open_run_text(const Entry& holder, WallTime until) {
   JsonLine json;
-  auto run = run_of_holder(holder);
-  add_party(json, run);
+  add_party(json, rules::vanished_run(as_holder(holder)));
   if (!holder.attached) {
     json.add_flag("detached", true);
     json.add_number("until", until.count());
@@ -164,46 +164,9 @@ std::string taken_text(const Taker& taker) {
   return json.finished();
 }
 
-RunInfo run_of_holder(const Entry& holder) {
-  RunInfo run;
-  run.fence = holder.fence();
-  run.started = holder.since;
-  run.host = holder.host;
-  run.user = holder.user;
-  run.outcome = holder.attached ? "running" : by_hand;
-  run.counts = holder.counts();
-  return run;
-}
-
-RunInfo ended_run(const Entry& holder, const RunEnd& end, WallTime now) {
-  auto run = run_of_holder(holder);
-  run.ended = now;
-  run.duration = end.duration;
-  run.exit_code = end.exit_code;
-  run.signal = end.signal;
-  run.outcome = end.outcome;
-  if (end.lost) run.reason = loss_name(*end.lost);
-  return run;
-}
-
-RunInfo forced_run(const Entry& holder, const Taker& taker, WallTime now) {
-  auto run = ended_by_hand(holder, now);
-  run.outcome = lost_run;
-  run.reason = forced_reason(taker);
-  return run;
-}
-
-std::optional<Taker> forced_by(const Runs& runs, Fence fence) {
-  for (const auto& past : runs.past) {
-    if (past.info.fence == fence) return dlock::forced_by(past.info);
-  }
-  return std::nullopt;
-}
-
-RunInfo ended_by_hand(const Entry& holder, WallTime ended) {
-  auto run = run_of_holder(holder);
-  run.ended = std::max(ended, run.started);
-  run.duration = std::chrono::duration_cast<milliseconds>(*run.ended - run.started);
+RunInfo running_run(const Entry& holder) {
+  auto run = rules::vanished_run(as_holder(holder));
+  run.outcome = "running";
   return run;
 }
 

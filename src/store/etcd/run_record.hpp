@@ -54,15 +54,8 @@ std::string past_run_text(const RunInfo& run, bool is_shared);
 std::string told_text(const Superseded& newer);
 std::string taken_text(const Taker& taker);
 
-// The run of this holder: not yet ended ("running", or by hand); with an end; as one
-// whose lock `taker` freed by force; and as a detached lease that was held until `ended`.
-RunInfo run_of_holder(const Entry& holder);
-RunInfo ended_run(const Entry& holder, const RunEnd& end, WallTime now);
-RunInfo forced_run(const Entry& holder, const Taker& taker, WallTime now);
-RunInfo ended_by_hand(const Entry& holder, WallTime ended);
-
-// Who freed the lock of the run with this fence by force; nothing if nobody did.
-std::optional<Taker> forced_by(const Runs& runs, Fence fence);
+// The run of a holder that has not ended.
+RunInfo running_run(const Entry& holder);
 
 // The open runs whose entry is gone, and with it the lease: vanished, or ended by hand.
 std::vector<RunInfo> vanished(const Runs& runs, const std::vector<Entry>& entries,

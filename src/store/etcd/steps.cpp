@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "lock/history.hpp"
+#include "rules/runs.hpp"
 #include "store/etcd/keys.hpp"
 #include "util/failure.hpp"
 
@@ -86,6 +88,17 @@ void add_past_run(std::vector<Operation>& operations, const StepContext& step_co
                               past_run_text(run, is_shared), step_context.day_lease));
 }
 
+// A holder that notices when its lease is broken, and releases the lock itself. The lease
+// of any other holder is revoked.
+bool is_told_of_loss(const Entry& holder) {
+  return !holder.foreign && holder.attached && holder.standing != Standing::ended;
+}
+
+// The moment at which the lease of this holder is ended, even if the clock was set back.
+rules::Moment end_for(const Entry& holder, WallTime now) {
+  return moment_of(std::max(now, holder.since));
+}
+
 void add_loser(TxnRequest& txn, const StepContext& step_context, const Entry& holder,
                const Taker& taker) {
   txn.conditions.push_back(is_as_it_was(step_context, holder));
@@ -103,9 +116,11 @@ void add_loser(TxnRequest& txn, const StepContext& step_context, const Entry& ho
                             holder.lease != 0 ? holder.lease : step_context.day_lease));
   if (holder.foreign || holder.standing == Standing::ended) return;
   txn.then.emplace_back(deletion(now_key(step_context.lock, holder.id)));
+  const auto end = end_for(holder, step_context.now);
   add_past_run(txn.then, step_context, holder,
-               holder.attached ? forced_run(holder, taker, step_context.now)
-                               : ended_by_hand(holder, step_context.now),
+               holder.attached
+                   ? rules::forced_run(as_holder(holder), as_taken_by(taker), end)
+                   : rules::lease_by_hand(as_holder(holder), end),
                false);
 }
 
@@ -286,10 +301,13 @@ TxnRequest give_back(const StepContext& step_context, const Entry& own,
   }
   if (own.holds()) txn.then.emplace_back(deletion(now_key(step_context.lock, own.id)));
   if (ending.end) {
-    add_past_run(txn.then, step_context, own,
-                 ended_run(own, *ending.end, step_context.now), ending.end->is_shared);
+    add_past_run(
+        txn.then, step_context, own,
+        rules::ended_run(as_holder(own), *ending.end, moment_of(step_context.now)),
+        ending.end->is_shared);
   } else if (own.holds() && !own.attached) {
-    add_past_run(txn.then, step_context, own, ended_by_hand(own, step_context.now),
+    const auto end = end_for(own, step_context.now);
+    add_past_run(txn.then, step_context, own, rules::lease_by_hand(as_holder(own), end),
                  false);
   }
   auto runs = all_below(runs_prefix(step_context.lock));
@@ -307,7 +325,7 @@ std::int64_t runs_kept_after(const TxnResult& given_back) {
 TxnRequest record_lost(const StepContext& step_context, const Runs& known,
                        const Entry& own, const RunEnd& end) {
   TxnRequest txn;
-  auto run = ended_run(own, end, step_context.now);
+  auto run = rules::ended_run(as_holder(own), end, moment_of(step_context.now));
   for (const auto& past : known.past) keep_forced_reason(past.info, run);
   txn.then.emplace_back(deletion(now_key(step_context.lock, own.id)));
   add_past_run(txn.then, step_context, own, run, false);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lock/answers.hpp"
-#include "store/etcd/decision.hpp"
+#include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/requests.hpp"
 
 namespace dlock::etcd {

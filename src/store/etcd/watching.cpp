@@ -6,9 +6,9 @@
 
 #include "lock/keep_watching.hpp"
 #include "store/etcd/etcd_inspector.hpp"
+#include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/keys.hpp"
 #include "store/etcd/name_space.hpp"
-#include "store/etcd/snapshot_events.hpp"
 
 namespace dlock::etcd {
 namespace {
@@ -18,7 +18,7 @@ constexpr milliseconds ask_every{5'000};
 
 class Watching final : public WatchSession {
  public:
-  Watching(const Calls& like, const dlock::Watched& watched, Wakeup& wakeup)
+  Watching(const Calls& like, const Watched& watched, Wakeup& wakeup)
       : calls_(like.context(), like.access(), like.timeout()),
         watch_(calls_),
         watched_(watched),
@@ -58,13 +58,13 @@ class Watching final : public WatchSession {
   }
 
   // Revision by revision; each is one step of one client.
-  void tell(const std::vector<Event>& events, EventSink& sink) {
+  void tell(const std::vector<KeyChange>& events, EventSink& sink) {
     for (auto next = events.begin(); next != events.end();) {
       const auto revision = next->pair.mod_revision;
-      const auto end = std::find_if(next, events.end(), [&](const Event& event) {
+      const auto end = std::find_if(next, events.end(), [&](const KeyChange& event) {
         return event.pair.mod_revision != revision;
       });
-      std::map<std::string, std::vector<const Event*>> by_lock;
+      std::map<std::string, std::vector<const KeyChange*>> by_lock;
       for (; next != end; ++next) {
         const auto parts = parts_of(next->pair.key, watched_.name_space);
         if (parts) by_lock[parts->name].push_back(&*next);
@@ -74,7 +74,7 @@ class Watching final : public WatchSession {
     }
   }
 
-  void tell_of(const LockName& lock, const std::vector<const Event*>& changes,
+  void tell_of(const LockName& lock, const std::vector<const KeyChange*>& changes,
                EventSink& sink) {
     if (!watched_.covers(lock)) return;
     auto& snapshot = lines_[lock.name];
@@ -87,10 +87,10 @@ class Watching final : public WatchSession {
     if (snapshot.entries.empty()) lines_.erase(lock.name);
   }
 
-  static void apply(const Event& change, const LockName& lock, LockSnapshot& snapshot,
+  static void apply(const KeyChange& change, const LockName& lock, LockSnapshot& snapshot,
                     RunChanges& aside) {
     const auto parts = parts_of(change.pair.key, lock.name_space);
-    const bool is_put = change.kind == Event::Kind::put;
+    const bool is_put = change.kind == KeyChange::Kind::put;
     if (!parts->in_queue) {
       const std::string_view open = "now/";
       if (is_put) {
@@ -114,14 +114,14 @@ class Watching final : public WatchSession {
 
   Calls calls_;
   Watch watch_;
-  const dlock::Watched& watched_;
+  const Watched& watched_;
   Wakeup& wakeup_;
   std::map<std::string, LockSnapshot> lines_;
 };
 
 }  // namespace
 
-asio::awaitable<void> EtcdInspector::watch(const dlock::Watched& watched, EventSink& sink,
+asio::awaitable<void> EtcdInspector::watch(const Watched& watched, EventSink& sink,
                                            Wakeup& wakeup) {
   NewWatchSession new_session = [&] {
     return std::make_unique<Watching>(calls_, watched, wakeup);

@@ -1,0 +1,336 @@
+#include "store/etcd/etcd_queue.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "lock/dedupe.hpp"
+#include "lock/history.hpp"
+#include "rules/eligibility.hpp"
+#include "rules/events.hpp"
+#include "rules/granting.hpp"
+#include "rules/look.hpp"
+#include "rules/queue.hpp"
+#include "rules/runs.hpp"
+#include "rules/takeover.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+// Entries vanish with their leases, so all that are there are alive.
+class EntriesLive final : public rules::Liveness {
+ public:
+  bool is_alive(const rules::Holder&) const override { return true; }
+  bool is_alive(const rules::Waiter&) const override { return true; }
+  bool is_stopped(const rules::Waiter&) const override { return false; }
+};
+const EntriesLive entries_live;
+
+bool counts_when_ended(const PastRun& run, const Dedupe& dedupe) {
+  if (dedupe.joins) return run.is_shared && run.info.counts;
+  if (!run.info.counts || !run.info.reason.empty() || !run.info.ended) return false;
+  const auto verdict = verdict_on(run.info.exit_code);
+  const bool is_good =
+      dedupe.retry_failed ? verdict == Verdict::succeeded : verdict != Verdict::no_run;
+  // The time of its end counts: a waiter at that moment leaves and does not come back.
+  return is_good && is_recent(run.info.started, dedupe.window, *run.info.ended);
+}
+
+// The run against which this waiter is deduplicated: it has ended since the waiter came,
+// or is running. Nothing if there is none.
+std::optional<RunInfo> deduplicated_by(const LockSnapshot& snapshot,
+                                       const Entry& waiter) {
+  if (!waiter.dedupe) return std::nullopt;
+  const auto& dedupe = *waiter.dedupe;
+  for (const auto& run : snapshot.runs.past) {
+    if (run.revision > waiter.created && counts_when_ended(run, dedupe)) return run.info;
+  }
+  if (dedupe.joins || dedupe.retry_failed) return std::nullopt;
+  for (const auto& entry : snapshot.entries) {
+    if (entry.standing != Standing::holds || !entry.counts()) continue;
+    return running_run(entry);
+  }
+  return std::nullopt;
+}
+
+// The slots of the holders and of the waiters before `id`; nothing if dlock wrote none of
+// these entries.
+std::optional<unsigned> slots_in_use(const LockSnapshot& snapshot, std::string_view id) {
+  std::optional<unsigned> slots;
+  bool is_behind = false;
+  for (const auto& entry : snapshot.entries) {
+    is_behind = is_behind || entry.id == id;
+    if (entry.foreign || entry.id == id) continue;
+    if (!entry.holds() && (is_behind || deduplicated_by(snapshot, entry))) continue;
+    // If there is no holder, the first waiter determines it.
+    if (!slots || entry.holds()) slots = entry.slots;
+  }
+  return slots;
+}
+
+PastRuns past_of(const LockSnapshot& snapshot) {
+  PastRuns past;
+  auto runs = vanished(snapshot.runs, snapshot.entries, WallTime{});
+  for (const auto& run : snapshot.runs.past) runs.push_back(run.info);
+  std::sort(runs.begin(), runs.end(),
+            [](const RunInfo& a, const RunInfo& b) { return a.fence < b.fence; });
+  for (const auto& run : runs) {
+    if (run.counts) past.note(run);
+  }
+  return past;
+}
+
+const Entry* entry_with(const LockSnapshot& snapshot, const Token& token) {
+  const auto found =
+      std::find_if(snapshot.entries.begin(), snapshot.entries.end(),
+                   [&](const Entry& entry) { return token_of(entry.id) == token; });
+  return found == snapshot.entries.end() ? nullptr : &*found;
+}
+
+// The holders that lose the lock between the two states and do not know it yet.
+std::vector<Entry> losers(const LockSnapshot& snapshot, const rules::State& before,
+                          const rules::State& after) {
+  std::vector<Entry> found;
+  for (const auto& holder : before.holders) {
+    const bool keeps =
+        std::any_of(after.holders.begin(), after.holders.end(), [&](const auto& other) {
+          return other.party.token == holder.party.token && other.broken == holder.broken;
+        });
+    if (!keeps) found.push_back(*entry_with(snapshot, holder.party.token));
+  }
+  return found;
+}
+
+// The waiters that a newer claim supersedes between the two states.
+std::vector<Entry> superseded(const LockSnapshot& snapshot, const rules::State& before,
+                              const rules::State& after) {
+  std::vector<Entry> found;
+  for (const auto& answered : after.answered) {
+    const auto& token = answered.waiter.party.token;
+    const bool waited =
+        std::any_of(before.waiters.begin(), before.waiters.end(),
+                    [&](const auto& waiter) { return waiter.party.token == token; });
+    if (answered.newer && waited) found.push_back(*entry_with(snapshot, token));
+  }
+  return found;
+}
+
+}  // namespace
+
+const Entry* entry_of(const LockSnapshot& snapshot, std::string_view id) {
+  const auto found = std::find_if(snapshot.entries.begin(), snapshot.entries.end(),
+                                  [&](const Entry& entry) { return entry.id == id; });
+  return found == snapshot.entries.end() ? nullptr : &*found;
+}
+
+bool is_holder(const LockSnapshot& snapshot, const Entry& entry) {
+  if (entry.holds()) return true;
+  return entry.foreign && entry.id == snapshot.entries.front().id;
+}
+
+rules::State state_of(const LockSnapshot& snapshot, std::string_view id, unsigned slots) {
+  rules::State state;
+  state.slots = slots_in_use(snapshot, id).value_or(slots);
+  for (const auto& entry : snapshot.entries) {
+    if (is_holder(snapshot, entry)) {
+      state.holders.push_back(as_holder(entry));
+      continue;
+    }
+    auto waiter = as_waiter(entry);
+    waiter.differs_in_slots =
+        entry.mode == Mode::exclusive && !entry.foreign && entry.slots != state.slots;
+    if (auto run = deduplicated_by(snapshot, entry)) {
+      state.answered.push_back({std::move(waiter), std::move(*run)});
+    } else {
+      state.waiters.push_back(std::move(waiter));
+    }
+  }
+  for (const auto& [waiter, newer] : snapshot.runs.told) {
+    auto& answered = state.answered.emplace_back();
+    answered.waiter.party.token = token_of(waiter);
+    answered.newer = newer;
+  }
+  state.past = past_of(snapshot);
+  for (const auto& run : snapshot.runs.past) state.runs.push_back(run.info);
+  state.refused = snapshot.runs.refused;
+  state.superseded = snapshot.runs.superseded;
+  return state;
+}
+
+Decision decide(const LockSnapshot& snapshot, const Claim& claim, std::string_view id,
+                Queue queue, WallTime now) {
+  const auto* own = entry_of(snapshot, id);
+  // Another program has written there.
+  if (own != nullptr && own->foreign) {
+    return decide(snapshot, claim, {}, Queue::stay_out, now);
+  }
+  auto asking = claim;
+  asking.token = token_of(id);
+  rules::Party party;
+  party.token = asking.token;
+  party.session = 1;
+  const auto before = state_of(snapshot, id, claim.slots);
+  auto after = before;
+  rules::Consequences consequences;
+  auto answer = rules::ask(after, {asking, party, queue}, moment_of(now), entries_live,
+                           consequences);
+
+  Decision decision;
+  decision.counts_as_refused = after.refused > before.refused;
+  decision.give_way = superseded(snapshot, before, after);
+  decision.lose = losers(snapshot, before, after);
+  const bool waits = own != nullptr && !is_holder(snapshot, *own);
+  const bool takes_more = decision.lose.size() > most_in_one_step;
+  if (takes_more) decision.lose.resize(most_in_one_step);
+  if (const auto* grant = std::get_if<Grant>(&answer)) {
+    const auto holder = rules::holder_of(after, asking.token);
+    if (holder->taken_by) decision.taken_by = rules::taker_of(*holder->taken_by);
+    decision.slot = grant->slot;
+    const bool held = own != nullptr && !waits && own->standing != Standing::ended;
+    const auto asks_on = waits ? Decision::Kind::wait : Decision::Kind::join;
+    decision.kind = held         ? Decision::Kind::held
+                    : takes_more ? asks_on
+                                 : Decision::Kind::enter;
+    return decision;
+  }
+  const bool queues = rules::waiter_of(after, asking.token) != after.waiters.end();
+  if (queues) decision.kind = waits ? Decision::Kind::wait : Decision::Kind::join;
+  decision.answer = std::move(answer);
+  return decision;
+}
+
+BreakDecision decide_on_break(const LockSnapshot& snapshot, const Break& order,
+                              WallTime now) {
+  const auto before = state_of(snapshot);
+  auto after = before;
+  rules::TakenBy by;
+  by.forced = order.by_force;
+  rules::Consequences consequences;
+  const auto meant = rules::break_leases(after, order.fences, by, moment_of(now),
+                                         entries_live, consequences);
+  BreakDecision decision;
+  for (const auto& holder : meant) {
+    decision.meant.push_back(rules::info_of(holder, moment_of(now)));
+  }
+  decision.lose = losers(snapshot, before, after);
+  if (decision.lose.size() > most_in_one_step) decision.lose.resize(most_in_one_step);
+  return decision;
+}
+
+const Entry* outer_reader(const LockSnapshot& snapshot, const Claim& claim) {
+  if (claim.mode != Mode::shared) return nullptr;
+  const Entry* outer = nullptr;
+  for (const auto& entry : snapshot.entries) {
+    if (entry.foreign) return nullptr;
+    const bool holds = entry.holds() && entry.mode == Mode::shared;
+    if (holds && rules::is_outer_run(claim, as_holder(entry))) outer = &entry;
+  }
+  return outer;
+}
+
+std::optional<Taker> replacer(const LockSnapshot& snapshot, std::string_view id) {
+  auto state = state_of(snapshot);
+  rules::Consequences consequences;
+  rules::tidy(state, {}, entries_live, consequences);
+  std::erase_if(state.waiters, [&](const rules::Waiter& waiter) {
+    return waiter.party.token == token_of(id);
+  });
+  const auto* waiter = rules::replacer(state, {}, entries_live);
+  if (waiter == nullptr) return std::nullopt;
+  return rules::taker_of(rules::replacing(waiter->party));
+}
+
+bool can_be_set_up_again(const LockSnapshot& snapshot, const Entry& lost) {
+  const auto later_than_lost = [&](Fence fence) { return fence > lost.fence(); };
+  for (const auto& run : snapshot.runs.past) {
+    if (later_than_lost(run.info.fence)) return false;
+  }
+  for (const auto& run : snapshot.runs.open) {
+    if (later_than_lost(run.info.fence)) return false;
+  }
+  // A waiter is in the way, because it decides by the entries in front of it. Holders
+  // are, too, unless they held other slots, or read, at the same time.
+  rules::Occupancy occupancy;
+  for (const auto& entry : snapshot.entries) {
+    if (!entry.holds() || later_than_lost(entry.fence())) return false;
+    if (entry.slot == lost.slot && lost.mode == Mode::exclusive) return false;
+    occupancy.add(entry.mode);
+  }
+  return occupancy.admits(lost.mode, lost.slots);
+}
+
+WatchedKeys watched_by(const LockSnapshot& snapshot, const Entry& waiter) {
+  // A claim that depends on what happens to others.
+  if (waiter.dedupe || waiter.replaces || waiter.supersedes) return {"", true};
+  const auto state = state_of(snapshot, waiter.id, waiter.slots);
+  const auto waits = rules::waits_for(state, token_of(waiter.id), {});
+  if (waits.predecessor != nullptr) {
+    // With slots, its turn may also come when the waiter in front takes another slot.
+    return {entry_with(snapshot, waits.predecessor->token)->id,
+            waiter.slots > 1 || waiter.mode == Mode::shared};
+  }
+  if (waits.holders.size() != 1) return {"", false};
+  return {entry_with(snapshot, waits.holders.front()->party.token)->id, false};
+}
+
+LockInfo info_of(const LockSnapshot& snapshot, const LockName& lock, WallTime now) {
+  auto state = state_of(snapshot);
+  const auto kept = kept_runs(snapshot.runs, snapshot.entries, now);
+  const auto last = std::find_if_not(kept.begin(), kept.end(), is_by_hand);
+  if (last != kept.end()) state.last_run = *last;
+  const bool is_known = !snapshot.entries.empty() || !snapshot.runs.past.empty() ||
+                        !snapshot.runs.open.empty() || snapshot.runs.refused > 0;
+  state.used = WallTime(is_known ? 1 : 0);
+  return rules::info_of(state, lock, moment_of(now), entries_live);
+}
+
+std::vector<RunInfo> history_of(const LockSnapshot& snapshot, WallTime now) {
+  auto runs = rules::runs_of_holders(state_of(snapshot), moment_of(now), entries_live);
+  auto kept = kept_runs(snapshot.runs, snapshot.entries, now);
+  runs.insert(runs.end(), kept.begin(), kept.end());
+  return as_history(std::move(runs), now);
+}
+
+namespace {
+
+// Why holders of `before` may be gone.
+rules::Cause cause_of(const LockSnapshot& before, const RunChanges& aside) {
+  rules::Cause cause;
+  for (const auto& entry : before.entries) {
+    if (!is_holder(before, entry)) continue;
+    if (const auto taken = aside.taken.find(entry.id); taken != aside.taken.end()) {
+      cause.broken.push_back(entry.fence());
+      cause.taken_by = as_taken_by(taken->second);
+      continue;
+    }
+    if (aside.closed.count(entry.id) > 0) cause.released_by = token_of(entry.id);
+    for (const auto& run : aside.ended) {
+      if (run.info.fence != entry.fence()) continue;
+      cause.released_by = token_of(entry.id);
+      if (!is_by_hand(run.info)) cause.end.emplace().outcome = run.info.outcome;
+    }
+  }
+  return cause;
+}
+
+// A waiter for which a run counts is shown until it leaves the queue.
+rules::State state_to_watch(LockSnapshot snapshot) {
+  for (auto& entry : snapshot.entries) entry.dedupe.reset();
+  return state_of(snapshot);
+}
+
+}  // namespace
+
+std::vector<Event> events_between(const LockSnapshot& before, const LockSnapshot& after,
+                                  const RunChanges& aside, const LockName& lock,
+                                  WallTime now) {
+  auto events = rules::events_between(state_to_watch(before), state_to_watch(after), lock,
+                                      cause_of(before, aside), moment_of(now));
+  for (auto& event : events) {
+    for (const auto& run : aside.ended) {
+      if (event.run && event.run->fence == run.info.fence) event.run = run.info;
+    }
+  }
+  return events;
+}
+
+}  // namespace dlock::etcd
