@@ -2,6 +2,7 @@
 # What is on disk, on the wire, on the command line and in each JSON document is as in the files
 # in golden/, up to what varies from run to run.
 # shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
+# shellcheck disable=SC2119,SC2120  # dumps are of all locks, if none are named
 # shellcheck disable=SC2034,SC2154  # locks.bash uses held_by; hold and queue set holder, command and waiter
 
 setup() {
@@ -18,6 +19,7 @@ setup() {
 teardown() {
   kill_leftovers
   stop_etcd
+  ! declare -F stop_fleet > /dev/null || stop_fleet
 }
 
 # Holds a lock in the background until `let_go`. Sets $holder and $command to the pids of its dlock
@@ -43,10 +45,21 @@ queue_as() {  # <name> <lock> [<option>...]
   queue "$2" --ttl 10m "${@:3}" -- true
   call_pid "$1" "$waiter"
   waiters[$2]=$((${waiters[$2]:-0} + 1))
-  [[ $DLOCK_STORE != redis* ]] || eventually has_blocked "$2" "${waiters[$2]}"
+  [[ $DLOCK_STORE != redis+unix:* ]] || eventually has_blocked "$2" "${waiters[$2]}"
 }
 has_blocked() {  # <lock> <number of waiters>
   (($(grep -o "\"BLPOP\" \"dlock:{$1}:w:[0-9a-f]*" sent | sort -u | wc -l) >= $2))
+}
+
+# Stops a process while it sleeps: then it has no mutex of the store.
+halt_asleep() {  # <pid>
+  eventually is_asleep "$1"
+  halt "$1"
+}
+is_asleep() {
+  local stat
+  read -r stat < "/proc/$1/stat"
+  [[ ${stat##*) } == S* ]]
 }
 
 # Runs a command for its output, and prints its exit code if that is not 0.
@@ -129,13 +142,13 @@ play_present() {
   # A run that has ended, and locks that are taken from their holders.
   dlock run kept --min-hold 1h --label ended -- true
   hold_as stays cut
-  halt "$holder"
+  halt_asleep "$holder"
   # It returns when the holder has ended.
   dlock break cut --yes > /dev/null 2>&1 3>&- &
   is_broken() { [[ $(dlock status cut) == *'(broken)'* ]]; }
   eventually is_broken
   hold_as loses taken
-  halt "$holder"
+  halt_asleep "$holder"
   queue_as taker taken --replace
 }
 
@@ -143,17 +156,17 @@ play_present() {
 play_answers() {
   hold_as went join
   queue_as joiner join --dedupe 1h --retry-failed
-  halt "$waiter"
+  halt_asleep "$waiter"
   let_go
   assert_exits 0 "$holder"
   hold_as holds old
   queue_as first old --supersede
-  halt "$waiter"
+  halt_asleep "$waiter"
   queue_as second old --supersede
   # A promise holds for three seconds.
   hold_as promises late
   queue_as promised late
-  halt "$waiter"
+  halt_asleep "$waiter"
   let_go
   assert_exits 0 "$holder"
 }
@@ -240,10 +253,10 @@ dump_local() {  # [<lock>...]
   done
 }
 
-# The keys of a Redis server with their values.
+# The keys of the Redis server to which `server` leads, with their values.
 dump_redis() {  # [<lock>...]
   # shellcheck disable=SC2016
-  redis-cli -s "$socket" --raw EVAL '
+  redis-cli "${server[@]}" --raw EVAL '
     local lines = {}
     local function add(key, ...) 
       lines[#lines + 1] = string.gsub(key .. " | " .. table.concat({...}, " | "), "\n", "\\n")
@@ -306,6 +319,7 @@ saw() { grep -qF "$1" sent; }
 @test "a Redis server is as before" {
   DLOCK_TEST_STORE=redis use_private_store
   socket=$BATS_TEST_TMPDIR/server.socket
+  server=(-s "$socket")
   # Fences count up from that of a grant in the past.
   for lock in "${names[@]}" join old late cache:small cache:large; do
     redis-cli -s "$socket" HSET "dlock:{$lock}:s" fence "$golden_fence" > /dev/null
@@ -313,6 +327,44 @@ saw() { grep -qF "$1" sent; }
   redis-cli -s "$socket" MONITOR > sent 3>&- &
   eventually saw OK
   show_all redis
+}
+
+@test "the members of a quorum are as before" {
+  load ../faults/redis
+  load ../faults/partition
+  load ../faults/sentinel
+  load ../faults/quorum
+  use_quorum_store 3
+  for i in 1 2 3; do
+    for lock in past job pool hand; do member "$i" HSET "dlock:{$lock}:s" fence "$golden_fence" > /dev/null; done
+  done
+  dlock watch -v --json > events 2> watching 3>&- &
+  eventually grep -q 'watching$' watching
+  dlock run past --label 'the "past"' --report report.ran --ttl 10m -- true
+  dlock run past --ttl 10m -- sh -c 'exit 3' || true
+  hold_as job job --label 'a "label"' --lock-delay 10m
+  queue_as waits job --label first
+  hold_as reader pool --shared
+  dlock acquire hand --ttl 10m --label 'by hand' > /dev/null
+  dlock fence disk 7
+  {
+    for lock in past job pool hand; do part "$lock"; shown dlock status --json "$lock"; done
+    part list; shown dlock list --json
+    part history; shown dlock history --json
+    part report; cat report.ran
+    part events; by_name < events
+  } | masked | golden quorum-json
+  # What a member answers later than the majority is not awaited.
+  dumps_are_equal() {
+    for i in 1 2 3; do
+      server=(-p "${ports[i]}")
+      dump_redis > "member.$i"
+    done
+    cmp member.1 member.2 && cmp member.1 member.3
+  }
+  eventually dumps_are_equal
+  golden quorum-store < member.1
+  assert_golden
 }
 
 @test "etcd is as before" {
