@@ -143,7 +143,7 @@ class RulesSide final : public Side {
   }
 
   std::string take_away(const Step& step) {
-    rules::TakenBy by;
+    Taker by;
     by.forced = step.by_force;
     cause_.taken_by = by;
     std::vector<HolderInfo> meant;

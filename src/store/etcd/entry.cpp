@@ -196,10 +196,6 @@ Token token_of(std::string_view id) {
 
 rules::Moment moment_of(WallTime now) { return {as_boot_time(now), now}; }
 
-rules::TakenBy as_taken_by(const Taker& taker) {
-  return {0, taker.host, taker.replaces, taker.forced, taker.user};
-}
-
 rules::Holder as_holder(const Entry& entry) {
   rules::Holder holder;
   holder.party = party_of(entry);
@@ -218,7 +214,7 @@ rules::Holder as_holder(const Entry& entry) {
   holder.counts = entry.counts();
   holder.for_pid = entry.for_pid;
   holder.broken = entry.standing == Standing::broken;
-  if (entry.taken_by) holder.taken_by = as_taken_by(*entry.taken_by);
+  holder.taken_by = entry.taken_by;
   return holder;
 }
 

@@ -77,7 +77,6 @@ Token token_of(std::string_view id);
 rules::Holder as_holder(const Entry& entry);
 rules::Waiter as_waiter(const Entry& entry);
 rules::Moment moment_of(WallTime now);
-rules::TakenBy as_taken_by(const Taker& taker);
 
 // This process, as the one that takes a lock from its holder.
 Taker taker(bool replaces);

@@ -183,7 +183,7 @@ Decision decide(const LockSnapshot& snapshot, const Claim& claim, std::string_vi
   if (takes_more) decision.lose.resize(most_in_one_step);
   if (const auto* grant = std::get_if<Grant>(&answer)) {
     const auto holder = rules::holder_of(after, asking.token);
-    if (holder->taken_by) decision.taken_by = rules::taker_of(*holder->taken_by);
+    decision.taken_by = holder->taken_by;
     decision.slot = grant->slot;
     const bool held = own != nullptr && !waits && own->standing != Standing::ended;
     const auto asks_on = waits ? Decision::Kind::wait : Decision::Kind::join;
@@ -202,7 +202,7 @@ BreakDecision decide_on_break(const LockSnapshot& snapshot, const Break& order,
                               WallTime now) {
   const auto before = state_of(snapshot);
   auto after = before;
-  rules::TakenBy by;
+  Taker by;
   by.forced = order.by_force;
   rules::Consequences consequences;
   const auto meant = rules::break_leases(after, order.fences, by, moment_of(now),
@@ -236,7 +236,7 @@ std::optional<Taker> replacer(const LockSnapshot& snapshot, std::string_view id)
   });
   const auto* waiter = rules::replacer(state, {}, entries_live);
   if (waiter == nullptr) return std::nullopt;
-  return rules::taker_of(rules::replacing(waiter->party));
+  return rules::replacing(waiter->party);
 }
 
 bool can_be_set_up_again(const LockSnapshot& snapshot, const Entry& lost) {
@@ -299,7 +299,7 @@ rules::Cause cause_of(const LockSnapshot& before, const RunChanges& aside) {
     if (!is_holder(before, entry)) continue;
     if (const auto taken = aside.taken.find(entry.id); taken != aside.taken.end()) {
       cause.broken.push_back(entry.fence());
-      cause.taken_by = as_taken_by(taken->second);
+      cause.taken_by = taken->second;
       continue;
     }
     if (aside.closed.count(entry.id) > 0) cause.released_by = token_of(entry.id);

@@ -118,9 +118,8 @@ void add_loser(TxnRequest& txn, const StepContext& step_context, const Entry& ho
   txn.then.emplace_back(deletion(now_key(step_context.lock, holder.id)));
   const auto end = end_for(holder, step_context.now);
   add_past_run(txn.then, step_context, holder,
-               holder.attached
-                   ? rules::forced_run(as_holder(holder), as_taken_by(taker), end)
-                   : rules::lease_by_hand(as_holder(holder), end),
+               holder.attached ? rules::forced_run(as_holder(holder), taker, end)
+                               : rules::lease_by_hand(as_holder(holder), end),
                false);
 }
 
