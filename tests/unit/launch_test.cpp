@@ -1,6 +1,6 @@
 // Where a command is searched for, and how errors of exec are classified.
 
-#include "supervise/launch.hpp"
+#include "supervise/spawn.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -10,7 +10,7 @@
 
 #include "cli/run/one_run.hpp"
 #include "cli/run/verb_store.hpp"
-#include "supervise/process_tree.hpp"
+#include "supervise/command_tree.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -100,7 +100,9 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
     const auto plan = supervision_of(common, options, timing);
     std::unique_ptr<Guardian> guardian;
     // Before the store is contacted.
-    if (!needs_guardian && plan.needs_tree()) ProcessTree().require_visibility();
+    if (!needs_guardian && plan.needs_tree()) {
+      CommandTree(plan, CommandTree::Strangers::possible).require_visibility();
+    }
     if (needs_guardian) {
       guardian =
           std::make_unique<Guardian>(guardian_task(options, plan, held, run_hooks));

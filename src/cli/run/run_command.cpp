@@ -3,9 +3,9 @@
 #include <boost/asio/co_spawn.hpp>
 
 #include "cli/run/one_run.hpp"
-#include "lease/outage.hpp"
-#include "supervise/direct_supervisor.hpp"
-#include "supervise/guarded_supervisor.hpp"
+#include "lease/lease_watcher.hpp"
+#include "supervise/guardian.hpp"
+#include "supervise/supervisor.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
