@@ -1,6 +1,6 @@
 // Asks for a lock until it is granted or the wait is over.
 
-#include "lease/acquire.hpp"
+#include "lease/patience.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // What a run does when its lease cannot be renewed.
 
-#include "lease/outage.hpp"
+#include "lease/lease_watcher.hpp"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include "cli/run/verb_store.hpp"
 #include "cli/run/wait_notice.hpp"
 #include "cli/show/lock_view.hpp"
-#include "lease/acquire.hpp"
+#include "lease/patience.hpp"
 #include "util/on_exit.hpp"
 #include "util/process.hpp"
 #include "util/random.hpp"

@@ -13,7 +13,7 @@
 #include "cli/show/loss_text.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "lease/keeper.hpp"
-#include "lease/outage.hpp"
+#include "lease/lease_watcher.hpp"
 #include "supervise/guardian.hpp"
 #include "supervise/supervisor.hpp"
 

@@ -14,7 +14,7 @@
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/by_hand.hpp"
-#include "lease/acquire.hpp"
+#include "lease/patience.hpp"
 #include "loop/run_blocking.hpp"
 #include "supervise/signals.hpp"
 #include "util/random.hpp"
