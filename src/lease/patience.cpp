@@ -20,10 +20,6 @@ milliseconds left_until(Clock::time_point until) {
   return std::min(std::chrono::floor<milliseconds>(until - now), longest_patience);
 }
 
-asio::awaitable<void> sleep(Wakeup& wakeup, Clock::time_point until) {
-  while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
-}
-
 // Sleeps until the turn, and reports the time left whenever the text shown is outdated.
 asio::awaitable<void> sleep_until_turn(Wakeup& wakeup, Clock::time_point turn,
                                        const TurnPatience& patience) {
@@ -32,9 +28,9 @@ asio::awaitable<void> sleep_until_turn(Wakeup& wakeup, Clock::time_point turn,
     if (turn_in.count() <= 0 || wakeup.gives_up()) break;
     const auto good_for =
         patience.waiting ? patience.waiting(turn_in) : milliseconds::max();
-    co_await sleep(wakeup, std::min(turn, later(Clock::now(), good_for)));
+    co_await wakeup.sleep_until(std::min(turn, later(Clock::now(), good_for)));
   }
-  co_await sleep(wakeup, turn);
+  co_await wakeup.sleep_until(turn);
 }
 
 }  // namespace
@@ -85,7 +81,7 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
                                    std::min(until, later(Clock::now(), good_for)));
       const auto now = Clock::now();
       const auto end = std::min(until, later(now, restraint.pause(now)));
-      while (Clock::now() < end && !wakeup.gives_up()) co_await wakeup.wait_until(end);
+      co_await wakeup.sleep_until(end);
     } else {
       if (patience.retrying) patience.retrying(*failure);
       co_await wakeup.wait_until(std::min(until, later(Clock::now(), pause.next())));
@@ -128,7 +124,7 @@ asio::awaitable<RateAnswer> await_admission(RateLimits& limits, RateClaim claim,
     if (turn) {
       co_await sleep_until_turn(wakeup, *turn, patience);
     } else if (!was_interrupted) {
-      co_await sleep(wakeup, next_try);
+      co_await wakeup.sleep_until(next_try);
     }
     if (wakeup.gives_up()) break;
   }

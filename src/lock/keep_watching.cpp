@@ -1,6 +1,5 @@
 #include "lock/keep_watching.hpp"
 
-#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -45,8 +44,7 @@ asio::awaitable<void> keep_watching(NewWatchSession new_session, EventSink& sink
     if (!is_interrupted && elapsed_since(began) > longest_pause) pause.reset();
     is_interrupted = true;
     session.reset();
-    const auto until = later(Clock::now(), pause.next());
-    while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+    co_await wakeup.sleep_until(later(Clock::now(), pause.next()));
   }
 }
 
