@@ -43,7 +43,7 @@ enum class OnOutage {
 // forwards every call. With `run` the first failed renewal removes the deadline, so that
 // nothing ends the command even if this process is stopped later. A confirmed renewal
 // sets the deadline again: a lease that can be renewed has held all the time.
-class OutagePolicy final : public LeaseWatcher {
+class OutagePolicy : public LeaseWatcher {
  public:
   // `warn` is called with warnings for the user: once per outage when the lease may have
   // expired, and when it is certainly lost.

@@ -90,11 +90,6 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
   }
 }
 
-Failure lease_too_short() {
-  return Failure(Failure::Kind::unreachable,
-                 "the store is too slow for so short a lease; use a longer --ttl");
-}
-
 asio::awaitable<RateAnswer> await_admission(RateLimits& limits, RateClaim claim,
                                             TurnPatience patience, Wakeup& wakeup) {
   GrowingPause pause;

@@ -35,11 +35,6 @@ struct Patience {
 asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
                                 Wakeup& wakeup);
 
-// How often a lease is requested again if too little of it was left before it could be
-// used, and the error to throw after that.
-constexpr int most_repeats = 3;
-Failure lease_too_short();
-
 struct TurnPatience {
   // How long to wait; min(): ask once; max(): without end.
   Clock::time_point until = Clock::time_point::min();

@@ -137,14 +137,14 @@ struct Start {
 
 // vfork, not fork: nothing is copied, the parent sleeps until exec, and the error comes
 // back through the shared memory, where a pipe would cost four system calls.
-pid_t started_by_vfork(const Start& start) {
+pid_t start_by_vfork(const Start& start) {
   const auto child = ::vfork();
   if (child != 0) return child;
   start.run();
   ::_exit(127);
 }
 
-pid_t started_in_cgroup(const Start& start, int cgroup) {
+pid_t start_in_cgroup(const Start& start, int cgroup) {
   pid_t noted = -1;
   const auto child = fork_into(cgroup, &noted, ForkWait::until_exec);
   if (child != 0) return child;
@@ -276,10 +276,10 @@ std::variant<Spawned, SpawnFailure> spawn(const SpawnPlan& plan) {
   Spawned spawned;
   spawned.not_before = Clock::now();
   spawned.pid =
-      begun == nullptr ? -1 : started_in_cgroup({plan, launch, *begun}, plan.cgroup);
+      begun == nullptr ? -1 : start_in_cgroup({plan, launch, *begun}, plan.cgroup);
   if (spawned.pid < 0) {
     begun = &own;
-    spawned.pid = started_by_vfork({plan, launch, own, plan.cgroup});
+    spawned.pid = start_by_vfork({plan, launch, own, plan.cgroup});
   }
   // As measured by the child: this process may run again much later.
   spawned.not_after = Clock::time_point(Clock::duration(begun->at));

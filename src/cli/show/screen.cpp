@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "cli/terminal/speaker.hpp"
-#include "util/bounded_write.hpp"
+#include "util/slow_writer.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "cli/args/about.hpp"
-#include "cli/run/orphaned_runs.hpp"
 #include "cli/run/verb_store.hpp"
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/speaker.hpp"
@@ -96,8 +95,7 @@ asio::awaitable<std::vector<HolderInfo>> Breaking::take_from(std::vector<Fence> 
     const auto left = co_await left_of(fences_of(taken));
     if (left.empty()) break;
     warn_of_long_wait(left.front());
-    const auto until = Clock::now() + pause.next();
-    while (Clock::now() < until) co_await wakeup_.wait_until(until);
+    co_await wakeup_.sleep_until(later(Clock::now(), pause.next()));
     // Repeats the call if the mark was lost (a server lost its data, and the holder
     // restored its lease), and if there are processes left to end.
     const bool again = std::any_of(

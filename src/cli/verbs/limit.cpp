@@ -10,7 +10,6 @@
 #include "cli/args/about.hpp"
 #include "cli/args/nesting.hpp"
 #include "cli/run/verb_store.hpp"
-#include "cli/run/wait_notice.hpp"
 #include "cli/show/limit_view.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "lease/patience.hpp"
