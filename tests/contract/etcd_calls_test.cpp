@@ -1,8 +1,9 @@
 // Calls to etcd, with real members and with servers that misbehave.
 
+#include "store/etcd/etcd_calls.hpp"
+
 #include <gtest/gtest.h>
 
-#include "store/etcd/calls.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/etcd_server.hpp"
 #include "tests/contract/peer.hpp"
@@ -38,25 +39,25 @@ WatchRequest watch_of(const std::string& key) {
   return watch;
 }
 
-class EtcdCalls : public ::testing::Test {
+class EtcdMembers : public ::testing::Test {
  protected:
   Clock::time_point soon(milliseconds span = seconds(5)) const {
     return later(Clock::now(), span);
   }
 
-  std::string value_of(Calls& calls, const std::string& key) {
+  std::string value_of(EtcdCalls& calls, const std::string& key) {
     const auto found = result_of(context_, calls.range(look_at(key), soon(), wakeup_));
     return found.pairs.size() == 1 ? found.pairs.front().value : "";
   }
 
-  TxnResult put(Calls& calls, const std::string& key, const std::string& value,
+  TxnResult put(EtcdCalls& calls, const std::string& key, const std::string& value,
                 std::int64_t of_lease = 0) {
     return result_of(context_, calls.txn(put_of(key, value, of_lease), Repeat::never,
                                          soon(), wakeup_));
   }
 
   // The failure of a range request.
-  Failure failure_of(Calls& calls, milliseconds budget = seconds(5)) {
+  Failure failure_of(EtcdCalls& calls, milliseconds budget = seconds(5)) {
     try {
       result_of(context_, calls.range(look_at("any"), soon(budget), wakeup_));
     } catch (const Failure& failure) {
@@ -66,8 +67,8 @@ class EtcdCalls : public ::testing::Test {
     return Failure(Failure::Kind::unreachable, "");
   }
 
-  static Access to(const PeerServer& server) {
-    Access access;
+  static EtcdAccess to(const PeerServer& server) {
+    EtcdAccess access;
     access.members.push_back({"127.0.0.1", server.port()});
     return access;
   }
@@ -76,12 +77,12 @@ class EtcdCalls : public ::testing::Test {
   Wakeup wakeup_{context_};
 };
 
-class OneEtcd : public EtcdCalls {
+class OneEtcd : public EtcdMembers {
  protected:
   static void SetUpTestSuite() { servers_ = std::make_unique<EtcdServers>(1); }
   static void TearDownTestSuite() { servers_.reset(); }
 
-  Calls calls_{context_, servers_->access(), seconds(2)};
+  EtcdCalls calls_{context_, servers_->access(), seconds(2)};
   static inline std::unique_ptr<EtcdServers> servers_;
 };
 
@@ -182,7 +183,7 @@ TEST_F(OneEtcd, messages_larger_than_the_flow_control_window_go_both_ways) {
 }
 
 TEST_F(OneEtcd, a_watch_reports_events_while_its_connection_carries_calls) {
-  Watch watch(calls_);
+  KeyWatch watch(calls_);
   const auto since =
       result_of(context_, watch.start({watch_of("watched")}, soon(), wakeup_));
   const auto quiet = result_of(context_, watch.next(soon(milliseconds(20)), wakeup_));
@@ -199,14 +200,13 @@ TEST_F(OneEtcd, a_watch_reports_events_while_its_connection_carries_calls) {
   EXPECT_GT(update.events[0].pair.mod_revision, since);
 }
 
-TEST_F(OneEtcd, a_watch_reports_several_keys_and_deletions_with_the_previous_value) {
+TEST_F(OneEtcd, a_watch_reports_several_keys_and_deletions) {
   put(calls_, "several/a", "old");
-  auto with_previous = watch_of("several/a");
-  with_previous.prev_kv = true;
-  with_previous.no_put = true;
-  Watch watch(calls_);
+  auto deletions = watch_of("several/a");
+  deletions.no_put = true;
+  KeyWatch watch(calls_);
   result_of(context_,
-            watch.start({with_previous, watch_of("several/b")}, soon(), wakeup_));
+            watch.start({deletions, watch_of("several/b")}, soon(), wakeup_));
 
   DeleteRequest deletion;
   deletion.key = "several/a";
@@ -222,7 +222,7 @@ TEST_F(OneEtcd, a_watch_reports_several_keys_and_deletions_with_the_previous_val
   }
 
   EXPECT_EQ(events[0].kind, KeyChange::Kind::deletion);
-  EXPECT_EQ(events[0].previous.value_or(KeyValue{}).value, "old");
+  EXPECT_EQ(events[0].pair.key, "several/a");
   EXPECT_EQ(events[1].pair.value, "new");
 }
 
@@ -231,7 +231,7 @@ TEST_F(OneEtcd, a_watch_from_a_revision_reports_everything_since) {
   put(calls_, "since", "2");
   auto request = watch_of("since");
   request.start_revision = first;
-  Watch watch(calls_);
+  KeyWatch watch(calls_);
 
   result_of(context_, watch.start({request}, soon(), wakeup_));
   const auto update = result_of(context_, watch.next(soon(), wakeup_));
@@ -241,7 +241,7 @@ TEST_F(OneEtcd, a_watch_from_a_revision_reports_everything_since) {
 }
 
 TEST_F(OneEtcd, an_interrupted_wait_leaves_the_watch_and_its_connection_intact) {
-  Watch watch(calls_);
+  KeyWatch watch(calls_);
   result_of(context_, watch.start({watch_of("interrupted")}, soon(), wakeup_));
   Task<WatchUpdate> waiting(context_, watch.next(soon(), wakeup_));
   context_.restart();
@@ -263,13 +263,13 @@ TEST_F(OneEtcd, an_interrupted_wait_leaves_the_watch_and_its_connection_intact) 
 
 // A waiter may be destroyed before its connection.
 TEST_F(OneEtcd, the_current_waiter_is_woken_and_not_an_earlier_one) {
-  Watch watch(calls_);
+  KeyWatch watch(calls_);
   {
     Wakeup first(context_);
     result_of(context_, watch.start({watch_of("handed")}, soon(), first));
     result_of(context_, watch.next(soon(milliseconds(5)), first));
   }
-  Calls other(context_, servers_->access(), seconds(2));
+  EtcdCalls other(context_, servers_->access(), seconds(2));
   Task<WatchUpdate> waiting(context_, watch.next(soon(), wakeup_));
   const auto began = Clock::now();
 
@@ -281,9 +281,9 @@ TEST_F(OneEtcd, the_current_waiter_is_woken_and_not_an_earlier_one) {
 
 TEST_F(OneEtcd, a_restarted_server_is_connected_to_again) {
   EtcdServers servers(1);
-  Calls calls(context_, servers.access(), seconds(5));
+  EtcdCalls calls(context_, servers.access(), seconds(5));
   put(calls, "kept", "value");
-  Watch watch(calls);
+  KeyWatch watch(calls);
   result_of(context_, watch.start({watch_of("kept")}, soon(), wakeup_));
 
   servers.kill(0);
@@ -295,11 +295,11 @@ TEST_F(OneEtcd, a_restarted_server_is_connected_to_again) {
             WatchUpdate::Kind::broken);
 }
 
-TEST_F(EtcdCalls, the_next_member_answers_for_one_that_is_dead_or_stopped) {
+TEST_F(EtcdMembers, the_next_member_answers_for_one_that_is_dead_or_stopped) {
   EtcdServers servers(3);
   const auto leader = servers.leader();
   ASSERT_LT(leader, servers.size());
-  Calls calls(context_, servers.access((leader + 1) % 3), seconds(2));
+  EtcdCalls calls(context_, servers.access((leader + 1) % 3), seconds(2));
   put(calls, "asked", "value");
 
   servers.send((leader + 1) % 3, SIGSTOP);
@@ -310,12 +310,12 @@ TEST_F(EtcdCalls, the_next_member_answers_for_one_that_is_dead_or_stopped) {
   EXPECT_EQ(value_of(calls, "asked"), "value");
 }
 
-TEST_F(EtcdCalls, a_member_of_another_cluster_does_not_answer_for_the_first_one) {
+TEST_F(EtcdMembers, a_member_of_another_cluster_does_not_answer_for_the_first_one) {
   EtcdServers first(1);
   const EtcdServers second(1);
   auto access = first.access();
   access.members.push_back(second.access().members.front());
-  Calls calls(context_, access, seconds(2));
+  EtcdCalls calls(context_, access, seconds(2));
   put(calls, "asked", "value");
 
   first.kill(0);
@@ -326,10 +326,10 @@ TEST_F(EtcdCalls, a_member_of_another_cluster_does_not_answer_for_the_first_one)
       << failure.what();
 }
 
-TEST_F(EtcdCalls, a_minority_grants_nothing_and_says_why) {
+TEST_F(EtcdMembers, a_minority_grants_nothing_and_says_why) {
   EtcdServers servers(3);
   const auto leader = servers.leader();
-  Calls calls(context_, servers.access(leader), seconds(2));
+  EtcdCalls calls(context_, servers.access(leader), seconds(2));
   put(calls, "before", "value");
 
   servers.kill((leader + 1) % 3);
@@ -339,11 +339,11 @@ TEST_F(EtcdCalls, a_minority_grants_nothing_and_says_why) {
   EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
 }
 
-TEST_F(EtcdCalls, an_unavailable_cluster_is_reported_within_the_budget) {
-  Access access;
+TEST_F(EtcdMembers, an_unavailable_cluster_is_reported_within_the_budget) {
+  EtcdAccess access;
   access.members.push_back(
       {"127.0.0.1", static_cast<std::uint16_t>(std::stoul(free_port()))});
-  Calls calls(context_, access, seconds(2));
+  EtcdCalls calls(context_, access, seconds(2));
   const auto began = Clock::now();
 
   const auto failure = failure_of(calls, milliseconds(500));
@@ -354,9 +354,9 @@ TEST_F(EtcdCalls, an_unavailable_cluster_is_reported_within_the_budget) {
   EXPECT_LT(Clock::now() - began, milliseconds(1500));
 }
 
-TEST_F(EtcdCalls, a_silent_server_is_a_failure_when_the_budget_is_over) {
+TEST_F(EtcdMembers, a_silent_server_is_a_failure_when_the_budget_is_over) {
   const PeerServer silent([](const Peer& peer) { peer.read_all(); });
-  Calls calls(context_, to(silent), seconds(2));
+  EtcdCalls calls(context_, to(silent), seconds(2));
 
   const auto failure = failure_of(calls, milliseconds(400));
 
@@ -365,12 +365,12 @@ TEST_F(EtcdCalls, a_silent_server_is_a_failure_when_the_budget_is_over) {
       << failure.what();
 }
 
-TEST_F(EtcdCalls, a_server_of_another_protocol_is_refused) {
+TEST_F(EtcdMembers, a_server_of_another_protocol_is_refused) {
   const PeerServer other([](const Peer& peer) {
     peer.send("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
     peer.read_all();
   });
-  Calls calls(context_, to(other), seconds(2));
+  EtcdCalls calls(context_, to(other), seconds(2));
 
   const auto failure = failure_of(calls, milliseconds(400));
 
@@ -379,10 +379,10 @@ TEST_F(EtcdCalls, a_server_of_another_protocol_is_refused) {
       << failure.what();
 }
 
-TEST_F(EtcdCalls, a_call_that_may_have_been_executed_is_not_repeated_unless_allowed) {
+TEST_F(EtcdMembers, a_call_that_may_have_been_executed_is_not_repeated_unless_allowed) {
   // Listens, reads the call, and closes the connection.
   const PeerServer hangs_up([](const Peer& peer) { peer.read_until("any"); });
-  Calls calls(context_, to(hangs_up), seconds(2));
+  EtcdCalls calls(context_, to(hangs_up), seconds(2));
 
   EXPECT_THROW(result_of(context_, calls.txn(put_of("k", "any"), Repeat::never,
                                              soon(milliseconds(800)), wakeup_)),

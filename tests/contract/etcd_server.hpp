@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "store/etcd/access.hpp"
-#include "store/etcd/calls.hpp"
+#include "store/etcd/etcd_calls.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/free_port.hpp"
 #include "tests/contract/redis_server.hpp"
@@ -44,15 +43,15 @@ class EtcdServers {
   std::size_t size() const { return client_ports_.size(); }
 
   // How to reach all members, starting with member `first`.
-  etcd::Access access(std::size_t first = 0) const {
-    etcd::Access access;
+  etcd::EtcdAccess access(std::size_t first = 0) const {
+    etcd::EtcdAccess access;
     for (std::size_t i = 0; i < size(); ++i) {
       access.members.push_back(address((first + i) % size()));
     }
     return access;
   }
-  etcd::Access access_to(std::size_t member) const {
-    etcd::Access access;
+  etcd::EtcdAccess access_to(std::size_t member) const {
+    etcd::EtcdAccess access;
     access.members.push_back(address(member));
     return access;
   }
@@ -133,7 +132,7 @@ class EtcdServers {
   std::optional<etcd::StatusResult> status_of(std::size_t member) const {
     asio::io_context context;
     Wakeup wakeup(context);
-    etcd::Calls calls(context, access_to(member), milliseconds(1000));
+    etcd::EtcdCalls calls(context, access_to(member), milliseconds(1000));
     std::vector<etcd::Request> requests;
     requests.emplace_back(etcd::StatusRequest{});
     try {

@@ -3,20 +3,20 @@
 #include <algorithm>
 
 #include "fuzz.hpp"
-#include "store/etcd/http2.hpp"
-#include "store/etcd/verdict.hpp"
+#include "grpc/http2.hpp"
+#include "store/etcd/etcd_cluster.hpp"
 
 using namespace dlock;
 using fuzz::require;
 
 namespace {
 
-constexpr etcd::Http2Limits limits{500};
+constexpr grpc::Http2Limits limits{500};
 
 // Everything that results from two calls, one of which stays open.
 std::string read(std::string_view bytes, std::size_t piece) {
-  etcd::Http2 http2("host:1", limits);
-  etcd::CallStart start;
+  grpc::Http2 http2("host:1", limits);
+  grpc::CallStart start;
   start.path = "/service/Method";
   start.message = "question";
   const auto call = http2.begin(start);

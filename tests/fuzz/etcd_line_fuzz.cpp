@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "fuzz.hpp"
+#include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_inspector.hpp"
 #include "store/etcd/etcd_queue.hpp"
-#include "store/etcd/keys.hpp"
-#include "store/etcd/name_space.hpp"
 
 using namespace dlock;
 using fuzz::require;
@@ -35,7 +35,7 @@ std::vector<etcd::KeyValue> pairs_from(std::string_view input) {
 }
 
 // What is read can be written, and is then read as the same.
-void check(const etcd::Entry& entry, const LockName& lock) {
+void check(const etcd::QueueEntry& entry, const LockName& lock) {
   if (entry.foreign) return;
   etcd::KeyValue pair;
   pair.key = etcd::queue_prefix(lock) + entry.id;

@@ -1,7 +1,7 @@
 // Messages of etcd. The first byte selects the request that they reply to.
 
 #include "fuzz.hpp"
-#include "store/etcd/messages.hpp"
+#include "store/etcd/etcd_messages.hpp"
 
 using namespace dlock;
 using fuzz::require;

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "rules/granting.hpp"
+#include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_queue.hpp"
-#include "store/etcd/keys.hpp"
-#include "store/etcd/steps.hpp"
+#include "store/etcd/etcd_steps.hpp"
 #include "tests/unit/etcd_model.hpp"
 
 namespace dlock::etcd {
@@ -92,10 +92,10 @@ class Client {
     return own != nullptr && !own->holds() && claim_.mode == Mode::exclusive &&
            claim_.slots == 1 &&
            std::none_of(line_->entries.begin(), line_->entries.end(),
-                        [](const Entry& e) { return e.mode == Mode::shared; });
+                        [](const QueueEntry& e) { return e.mode == Mode::shared; });
   }
 
-  void believe(const Entry& own) {
+  void believe(const QueueEntry& own) {
     believes_ = own;
     line_.reset();
   }
@@ -136,7 +136,7 @@ class Client {
     was_set_up_again_ = true;
   }
 
-  Entry own_in(const LockSnapshot& snapshot, WallTime now) const {
+  QueueEntry own_in(const LockSnapshot& snapshot, WallTime now) const {
     if (const auto* own = entry_of(snapshot, id())) return *own;
     auto entry = entry_for(claim_, now);
     entry.id = id();
@@ -191,7 +191,7 @@ class Client {
   void check_answer() const {
     if (claim_.outer_fences.empty()) return;
     const auto& entries = line_->entries;
-    const auto is_foreign = [](const Entry& entry) { return entry.foreign; };
+    const auto is_foreign = [](const QueueEntry& entry) { return entry.foreign; };
     if (std::any_of(entries.begin(), entries.end(), is_foreign)) return;
     for (const auto& entry : entries) {
       EXPECT_FALSE(entry.holds() && entry.fence() == claim_.outer_fences.front())
@@ -229,7 +229,8 @@ class Client {
   std::int64_t lease_;
   Claim claim_;
   std::optional<LockSnapshot> line_;
-  std::optional<Entry> believes_;  // its entry, if it believes that it holds the lock
+  std::optional<QueueEntry>
+      believes_;                   // its entry, if it believes that it holds the lock
   bool was_set_up_again_ = false;  // by the last act()
   bool is_over_ = false;
 };

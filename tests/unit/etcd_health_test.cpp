@@ -1,11 +1,11 @@
 // From the facts about an etcd cluster to the findings about it.
 
+#include "store/etcd/etcd_health.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "store/etcd/health.hpp"
-#include "store/etcd/known_faults.hpp"
 #include "util/text.hpp"
 
 namespace dlock::etcd {
@@ -25,8 +25,8 @@ MemberFacts member(const std::string& server) {
 }
 
 // A healthy cluster of three members.
-Facts good() {
-  Facts facts;
+ClusterFacts good() {
+  ClusterFacts facts;
   for (const std::string server : {"a:2379", "b:2379", "c:2379"}) {
     facts.named.push_back(member(server));
     facts.members.emplace_back();
@@ -38,7 +38,7 @@ Facts good() {
   return facts;
 }
 
-Finding found(const Facts& facts, const std::string& check) {
+Finding found(const ClusterFacts& facts, const std::string& check) {
   const auto findings = findings_of(facts);
   const auto one = std::find_if(findings.begin(), findings.end(),
                                 [&](const Finding& of) { return of.check == check; });
@@ -190,9 +190,9 @@ TEST(EtcdHealth, learners_do_not_count_as_members) {
 
 TEST(EtcdHealth, alarms_are_errors) {
   auto full = good();
-  full.alarms->push_back({1, Alarm::Kind::no_space});
+  full.alarms->push_back({Alarm::Kind::no_space});
   auto corrupt = good();
-  corrupt.alarms->push_back({1, Alarm::Kind::corrupt});
+  corrupt.alarms->push_back({Alarm::Kind::corrupt});
 
   EXPECT_EQ(found(full, "quota").level, Level::error);
   EXPECT_EQ(found(full, "alarms").level, Level::ok);

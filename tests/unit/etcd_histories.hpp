@@ -26,9 +26,9 @@
 
 #include "lock/history.hpp"
 #include "rules/events.hpp"
+#include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_queue.hpp"
-#include "store/etcd/keys.hpp"
-#include "store/etcd/steps.hpp"
+#include "store/etcd/etcd_steps.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 
 namespace dlock::etcd::histories {

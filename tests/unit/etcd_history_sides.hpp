@@ -321,7 +321,7 @@ class EtcdSide final : public Side {
   }
 
   bool has_changed(const LockSnapshot& before, const WatchedKeys& watched) const {
-    const auto is_watched = [&](const Entry& entry) {
+    const auto is_watched = [&](const QueueEntry& entry) {
       return watched.id.empty() || watched.id == entry.id;
     };
     for (const auto& entry : before.entries) {
@@ -363,7 +363,7 @@ class EtcdSide final : public Side {
     return text_of(info_of(known_, lock_, now_)) + text_of(history_of(known_, now_));
   }
 
-  Entry own_entry(const Contender& contender) const {
+  QueueEntry own_entry(const Contender& contender) const {
     if (const auto* own = entry_of(known_, id_of(contender.number))) return *own;
     auto entry = entry_for(contender.claim, now_);
     entry.id = id_of(contender.number);
@@ -413,7 +413,7 @@ class EtcdSide final : public Side {
     return "no end";
   }
 
-  Answer grant_of(const Entry& own) const {
+  Answer grant_of(const QueueEntry& own) const {
     Grant grant;
     grant.slot = own.slot;
     grant.broken = own.standing == Standing::broken;
@@ -487,7 +487,7 @@ class EtcdSide final : public Side {
   WallTime now_{};
   LockSnapshot known_;  // now
   Seen seen_;
-  std::map<Session, Entry> entries_;  // as they were granted
+  std::map<Session, QueueEntry> entries_;  // as they were granted
   std::map<Session, WatchedKeys> watched_;
   std::set<Session> woken_;
   std::int64_t kept_ = 0;

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "store/etcd/http2.hpp"
+#include "grpc/http2.hpp"
 
-namespace dlock::etcd {
+namespace dlock::grpc {
 namespace {
 
 using namespace std::string_literals;
@@ -54,11 +54,11 @@ class EtcdHttp2 : public ::testing::Test {
   }
 
   // The outcome of a call after the server has sent these frames.
-  Outcome outcome_after(const std::string& frames) {
+  CallOutcome outcome_after(const std::string& frames) {
     const auto call = begin();
     http2_.take_output();
     http2_.feed(frames);
-    return http2_.outcome(call).value_or(Outcome{Code::ok, "goes on", false});
+    return http2_.outcome(call).value_or(CallOutcome{Code::ok, "goes on", false});
   }
 
   Http2 http2_{"host:1"};
@@ -246,4 +246,4 @@ TEST_F(EtcdHttp2, an_open_call_takes_further_messages_until_it_is_dropped) {
 }
 
 }  // namespace
-}  // namespace dlock::etcd
+}  // namespace dlock::grpc

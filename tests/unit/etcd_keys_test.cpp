@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "store/etcd/keys.hpp"
+#include "store/etcd/etcd_entry.hpp"
 
 namespace dlock::etcd {
 namespace {

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "store/etcd/requests.hpp"
+#include "store/etcd/etcd_messages.hpp"
 
 namespace dlock::etcd {
 
@@ -58,10 +58,8 @@ class EtcdModel {
 
   static std::int64_t number_of(const KeyValue& pair, Compare::Target target) {
     switch (target) {
-      case Compare::Target::version: return pair.version;
       case Compare::Target::create_revision: return pair.create_revision;
       case Compare::Target::mod_revision: return pair.mod_revision;
-      case Compare::Target::lease: return pair.lease;
       case Compare::Target::value: break;
     }
     throw std::logic_error("no number");
@@ -99,10 +97,10 @@ class EtcdModel {
     return PutResult{};
   }
   OperationResult done(const DeleteRequest& deletion) {
-    const auto gone = std::erase_if(keys_, [&](const auto& key) {
+    std::erase_if(keys_, [&](const auto& key) {
       return is_in(key.first, deletion.key, deletion.range_end);
     });
-    return DeleteResult{static_cast<std::int64_t>(gone), {}};
+    return DeleteResult{};
   }
   OperationResult done(const RangeRequest& range) {
     RangeResult result;

@@ -8,7 +8,7 @@
 
 #include "rules/runs.hpp"
 #include "store/etcd/etcd_queue.hpp"
-#include "store/etcd/steps.hpp"
+#include "store/etcd/etcd_steps.hpp"
 #include "tests/run_end.hpp"
 #include "tests/unit/etcd_client_model.hpp"
 
@@ -57,7 +57,7 @@ class Built {
     return *this;
   }
   Built& foreign() {
-    Entry entry;
+    QueueEntry entry;
     entry.foreign = true;
     entry.attached = false;
     add(entry);
@@ -79,11 +79,14 @@ class Built {
     return *this;
   }
   Built& leaves(const std::string& id) {
-    std::erase_if(snapshot.entries, [&](const Entry& entry) { return entry.id == id; });
+    std::erase_if(snapshot.entries,
+                  [&](const QueueEntry& entry) { return entry.id == id; });
     return *this;
   }
 
-  const Entry& operator[](const std::string& id) const { return *entry_of(snapshot, id); }
+  const QueueEntry& operator[](const std::string& id) const {
+    return *entry_of(snapshot, id);
+  }
   // As the rules decide on the state.
   bool has_turn(const std::string& id) const { return has_its_turn(snapshot, id); }
   std::optional<RunInfo> deduplicated_by(const std::string& id) const {
@@ -98,7 +101,7 @@ class Built {
   LockSnapshot snapshot;
 
  private:
-  void add(Entry entry) {
+  void add(QueueEntry entry) {
     entry.id = std::string(1, static_cast<char>('a' + count_++));
     entry.created = ++snapshot.revision;
     entry.modified = entry.created;

@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "rules/runs.hpp"
-#include "store/etcd/entry.hpp"
-#include "store/etcd/keys.hpp"
-#include "store/etcd/run_record.hpp"
+#include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_runs.hpp"
 #include "tests/run_end.hpp"
 
 namespace dlock::etcd {
@@ -30,7 +29,7 @@ KeyValue pair_of(const std::string& key, const std::string& value,
   return pair;
 }
 
-Entry read_back(const Entry& entry) {
+QueueEntry read_back(const QueueEntry& entry) {
   return entry_from(pair_of("dlock/job/1f", text_of(entry)), queue_prefix(job));
 }
 
@@ -129,7 +128,7 @@ TEST(EtcdEntry, is_sorted_by_its_creation) {
   EXPECT_EQ(entries[2].id, "a");
 }
 
-Entry a_holder(std::int64_t revision) {
+QueueEntry a_holder(std::int64_t revision) {
   auto holder = entry_for(a_claim(), WallTime(seconds(100)));
   holder.id = "1f";
   holder.standing = Standing::holds;

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_queue.hpp"
-#include "store/etcd/keys.hpp"
-#include "store/etcd/steps.hpp"
+#include "store/etcd/etcd_steps.hpp"
 #include "tests/unit/etcd_client_model.hpp"
 #include "tests/unit/etcd_model.hpp"
 #include "tests/unit/setting.hpp"

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "store/etcd/cluster.hpp"
-#include "store/etcd/verdict.hpp"
+#include "store/etcd/etcd_cluster.hpp"
 #include "util/text.hpp"
 
 namespace dlock::etcd {
@@ -13,14 +12,15 @@ using Remedy = CallFailure::Remedy;
 using Kind = Failure::Kind;
 using namespace std::chrono_literals;
 
-CallFailure failed_call(Code code, const std::string& message) {
-  return call_failure(Outcome{code, message, false}, "host:1");
+CallFailure failed_call(grpc::Code code, const std::string& message) {
+  return call_failure(grpc::CallOutcome{code, message, false}, "host:1");
 }
 
 TEST(EtcdVerdict, an_existing_or_missing_lease_is_an_answer_and_not_an_error) {
-  const Outcome exists{Code::failed_precondition, "etcdserver: lease already exists",
-                       false};
-  const Outcome gone{Code::not_found, "etcdserver: requested lease not found", false};
+  const grpc::CallOutcome exists{grpc::Code::failed_precondition,
+                                 "etcdserver: lease already exists", false};
+  const grpc::CallOutcome gone{grpc::Code::not_found,
+                               "etcdserver: requested lease not found", false};
 
   EXPECT_TRUE(std::get<LeaseGrantResult>(*answer_in(LeaseGrantRequest{}, exists)).exists);
   EXPECT_FALSE(
@@ -32,7 +32,7 @@ TEST(EtcdVerdict, an_existing_or_missing_lease_is_an_answer_and_not_an_error) {
 
 TEST(EtcdVerdict, a_proxy_that_passes_on_only_the_text_of_an_error_changes_nothing) {
   const auto text = [](const std::string& message) {
-    return Outcome{Code::unknown, message, false};
+    return grpc::CallOutcome{grpc::Code::unknown, message, false};
   };
 
   EXPECT_TRUE(std::get<TxnResult>(
@@ -43,35 +43,37 @@ TEST(EtcdVerdict, a_proxy_that_passes_on_only_the_text_of_an_error_changes_nothi
           *answer_in(LeaseGrantRequest{}, text("etcdserver: lease already exists")))
           .exists);
   EXPECT_TRUE(is_permission_denied(
-      failed_call(Code::unknown, "etcdserver: permission denied").failure));
-  EXPECT_EQ(failed_call(Code::unknown, "etcdserver: invalid auth token").remedy,
+      failed_call(grpc::Code::unknown, "etcdserver: permission denied").failure));
+  EXPECT_EQ(failed_call(grpc::Code::unknown, "etcdserver: invalid auth token").remedy,
             Remedy::login);
-  EXPECT_EQ(
-      failed_call(Code::unknown, "etcdserver: mvcc: database space exceeded").remedy,
-      Remedy::none);
-  EXPECT_EQ(failed_call(Code::unknown, "anything else").remedy, Remedy::next_member);
+  EXPECT_EQ(failed_call(grpc::Code::unknown, "etcdserver: mvcc: database space exceeded")
+                .remedy,
+            Remedy::none);
+  EXPECT_EQ(failed_call(grpc::Code::unknown, "anything else").remedy,
+            Remedy::next_member);
 }
 
 TEST(EtcdVerdict, a_keep_alive_that_ends_without_a_reply_is_an_answer) {
-  const auto is_unanswered = [](Code code, std::string message) {
-    const auto result =
-        answer_in(LeaseKeepAliveRequest{}, Outcome{code, std::move(message), false});
+  const auto is_unanswered = [](grpc::Code code, std::string message) {
+    const auto result = answer_in(LeaseKeepAliveRequest{},
+                                  grpc::CallOutcome{code, std::move(message), false});
     return result && std::get<LeaseKeepAliveResult>(*result).is_unanswered;
   };
 
-  EXPECT_TRUE(is_unanswered(Code::unknown, "context canceled"));
-  EXPECT_TRUE(is_unanswered(Code::unavailable, "context canceled"));
-  EXPECT_TRUE(is_unanswered(Code::internal, std::string(no_reply)));
-  EXPECT_TRUE(is_unanswered(Code::unimplemented, "unknown service"));
-  EXPECT_FALSE(is_unanswered(Code::unavailable, "etcdserver: no leader"));
-  EXPECT_FALSE(answer_in(RangeRequest{}, {Code::unknown, "context canceled", false}));
+  EXPECT_TRUE(is_unanswered(grpc::Code::unknown, "context canceled"));
+  EXPECT_TRUE(is_unanswered(grpc::Code::unavailable, "context canceled"));
+  EXPECT_TRUE(is_unanswered(grpc::Code::internal, std::string(grpc::no_reply)));
+  EXPECT_TRUE(is_unanswered(grpc::Code::unimplemented, "unknown service"));
+  EXPECT_FALSE(is_unanswered(grpc::Code::unavailable, "etcdserver: no leader"));
+  EXPECT_FALSE(
+      answer_in(RangeRequest{}, {grpc::Code::unknown, "context canceled", false}));
 }
 
 TEST(EtcdVerdict, a_missing_permission_and_a_missing_login_differ_from_other_refusals) {
   const auto denied =
-      failed_call(Code::permission_denied, "etcdserver: permission denied").failure;
+      failed_call(grpc::Code::permission_denied, "etcdserver: permission denied").failure;
   const auto anonymous =
-      failed_call(Code::invalid_argument, "etcdserver: user name is empty").failure;
+      failed_call(grpc::Code::invalid_argument, "etcdserver: user name is empty").failure;
   const Failure certificate(Kind::rejected, "host:1: certificate has expired");
 
   EXPECT_TRUE(is_permission_denied(denied));
@@ -83,20 +85,20 @@ TEST(EtcdVerdict, a_missing_permission_and_a_missing_login_differ_from_other_ref
 }
 
 TEST(EtcdVerdict, the_next_member_is_tried_without_a_leader_or_after_a_timeout) {
-  const auto none = failed_call(Code::unavailable, "etcdserver: no leader");
+  const auto none = failed_call(grpc::Code::unavailable, "etcdserver: no leader");
   EXPECT_EQ(none.remedy, Remedy::next_member);
   EXPECT_FALSE(none.may_be_executed);
 
-  const auto late = failed_call(Code::unavailable, "etcdserver: request timed out");
+  const auto late = failed_call(grpc::Code::unavailable, "etcdserver: request timed out");
   EXPECT_EQ(late.remedy, Remedy::next_member);
   EXPECT_TRUE(late.may_be_executed);
 }
 
 TEST(EtcdVerdict, an_expired_token_needs_a_new_login) {
   for (const auto& [code, message] :
-       {std::pair{Code::unauthenticated, "etcdserver: invalid auth token"},
-        {Code::invalid_argument, "etcdserver: revision of auth store is old"},
-        {Code::invalid_argument, "etcdserver: user name is empty"}}) {
+       {std::pair{grpc::Code::unauthenticated, "etcdserver: invalid auth token"},
+        {grpc::Code::invalid_argument, "etcdserver: revision of auth store is old"},
+        {grpc::Code::invalid_argument, "etcdserver: user name is empty"}}) {
     const auto one = failed_call(code, message);
 
     EXPECT_EQ(one.remedy, Remedy::login) << message;
@@ -107,22 +109,23 @@ TEST(EtcdVerdict, an_expired_token_needs_a_new_login) {
 
 TEST(EtcdVerdict, missing_permissions_and_a_full_database_have_no_remedy) {
   const auto permissions =
-      failed_call(Code::permission_denied, "etcdserver: permission denied");
+      failed_call(grpc::Code::permission_denied, "etcdserver: permission denied");
   EXPECT_EQ(permissions.remedy, Remedy::none);
   EXPECT_EQ(permissions.failure.kind(), Kind::rejected);
 
-  const auto room =
-      failed_call(Code::resource_exhausted, "etcdserver: mvcc: database space exceeded");
+  const auto room = failed_call(grpc::Code::resource_exhausted,
+                                "etcdserver: mvcc: database space exceeded");
   EXPECT_EQ(room.remedy, Remedy::none);
   EXPECT_EQ(room.failure.kind(), Kind::unreachable);
 }
 
 TEST(EtcdVerdict, a_refused_login_is_not_retried) {
-  const Outcome wrong{Code::invalid_argument,
-                      "etcdserver: authentication failed, invalid user ID or password",
-                      false};
+  const grpc::CallOutcome wrong{
+      grpc::Code::invalid_argument,
+      "etcdserver: authentication failed, invalid user ID or password", false};
 
-  const Outcome lapsed{Code::unauthenticated, "etcdserver: invalid auth token", false};
+  const grpc::CallOutcome lapsed{grpc::Code::unauthenticated,
+                                 "etcdserver: invalid auth token", false};
 
   for (const auto& outcome : {wrong, lapsed}) {
     const auto refused = login_failure(outcome, "host:1");
@@ -133,8 +136,8 @@ TEST(EtcdVerdict, a_refused_login_is_not_retried) {
 }
 
 TEST(EtcdVerdict, a_message_is_escaped) {
-  EXPECT_TRUE(
-      is_printable_utf8(failed_call(Code::unknown, "\x1b[2J\n\xff").failure.what()));
+  EXPECT_TRUE(is_printable_utf8(
+      failed_call(grpc::Code::unknown, "\x1b[2J\n\xff").failure.what()));
 }
 
 TEST(EtcdShare, members_not_yet_tried_get_equal_shares_of_the_time) {

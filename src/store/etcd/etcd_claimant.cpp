@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "lock/timing.hpp"
-#include "store/etcd/keys.hpp"
-#include "store/etcd/lease_time.hpp"
+#include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_lease.hpp"
 
 namespace dlock::etcd {
 
-EtcdClaimant::EtcdClaimant(Calls& calls, const Claim& claim)
+EtcdClaimant::EtcdClaimant(EtcdCalls& calls, const Claim& claim)
     : Claimant(claim), calls_(calls), day_lease_(calls, claim.lock.name_space) {}
 
 EtcdClaimant::~EtcdClaimant() = default;
@@ -24,7 +24,7 @@ StepContext EtcdClaimant::step_context() const {
   return {claim().lock, wall_now(), day_lease_.id()};
 }
 
-Entry EtcdClaimant::fresh_entry() const {
+QueueEntry EtcdClaimant::fresh_entry() const {
   auto entry = entry_for(claim(), wall_now());
   entry.id = id();
   entry.lease = lease_;
@@ -62,8 +62,9 @@ asio::awaitable<void> EtcdClaimant::count(CallContext& call) {
 // Updates own_ from the snapshot.
 void EtcdClaimant::adopt(const LockSnapshot& snapshot) {
   const auto* entry = entry_of(snapshot, id());
-  saw_readers_ = std::any_of(snapshot.entries.begin(), snapshot.entries.end(),
-                             [](const Entry& one) { return one.mode == Mode::shared; });
+  saw_readers_ =
+      std::any_of(snapshot.entries.begin(), snapshot.entries.end(),
+                  [](const QueueEntry& one) { return one.mode == Mode::shared; });
   own_.reset();
   if (entry == nullptr || entry->foreign) return;
   own_ = *entry;
@@ -212,7 +213,7 @@ asio::awaitable<Answer> EtcdClaimant::leave_with(const Decision& decision,
 
 // The claim already has the lock: by a grant whose reply was lost, or it asks again.
 asio::awaitable<std::optional<Answer>> EtcdClaimant::resume_holding(CallContext& call) {
-  std::optional<Entry> entry;
+  std::optional<QueueEntry> entry;
   if (own_->attached || own_->ttl == seconds_for(claim())) {
     entry = co_await extend(call.until, call.wakeup);
   } else {
@@ -237,7 +238,7 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::resume_holding(CallContext&
 
 // Our entry now holds the lock. If a waiter with --replace takes it from the next holder,
 // that has already been done.
-asio::awaitable<Answer> EtcdClaimant::entered(Entry own, const TxnResult& result,
+asio::awaitable<Answer> EtcdClaimant::entered(QueueEntry own, const TxnResult& result,
                                               const std::optional<Taker>& taken_by,
                                               CallContext& call) {
   own.modified = result.revision;
@@ -260,6 +261,54 @@ asio::awaitable<Answer> EtcdClaimant::entered(Entry own, const TxnResult& result
     grant.broken = true;
   }
   co_return grant;
+}
+
+asio::awaitable<void> EtcdClaimant::look(CallContext& call) {
+  auto request = look_at(claim().lock);
+  const auto result =
+      co_await calls_.txn(std::move(request), Repeat::freely, call.until, call.wakeup);
+  call.snapshot = snapshot_from(claim().lock, result);
+}
+
+// Reads the records of runs only where they can matter.
+TxnRequest EtcdClaimant::first_look() const {
+  const bool goes_by_runs = claim().dedupe || claim().supersedes;
+  return goes_by_runs ? look_at(claim().lock) : glance_at(claim().lock);
+}
+
+// A glance does not contain the runs against which waiters are deduplicated.
+asio::awaitable<void> EtcdClaimant::take_first_look(const TxnResult& result,
+                                                    CallContext& call) {
+  call.snapshot = snapshot_from(claim().lock, result);
+  const auto& entries = call.snapshot.entries;
+  const bool is_glance = result.results.size() == 1;
+  const bool needs_runs =
+      is_glance && std::any_of(entries.begin(), entries.end(),
+                               [](const QueueEntry& e) { return e.dedupe.has_value(); });
+  if (needs_runs) co_await look(call);
+}
+
+asio::awaitable<void> EtcdClaimant::glance(CallContext& call) {
+  auto request = first_look();
+  const auto result =
+      co_await calls_.txn(std::move(request), Repeat::freely, call.until, call.wakeup);
+  co_await take_first_look(result, call);
+}
+
+// Reads the lock while the lease is granted that most new claims need next: the grant
+// waits for the cluster's disks, and the read costs no extra time. The entry itself must
+// not be sent before its lease is granted: etcd would often refuse it, and if both
+// arrived after the claim was abandoned, they would hold the lock without a holder.
+asio::awaitable<void> EtcdClaimant::glance_with_lease(CallContext& call) {
+  lease_ = lease_for(claim().token, times_);
+  std::vector<Request> requests;
+  requests.emplace_back(LeaseGrantRequest{lease_, seconds_for(claim())});
+  requests.emplace_back(first_look());
+  const auto sent_at = Clock::now();
+  const auto results = co_await calls_.together(std::move(requests), Repeat::freely,
+                                                call.until, call.wakeup);
+  take_granted(std::get<LeaseGrantResult>(results.at(0)), sent_at);
+  co_await take_first_look(std::get<TxnResult>(results.at(1)), call);
 }
 
 }  // namespace dlock::etcd

@@ -10,17 +10,17 @@
 #include <string>
 
 #include "lock/claimant.hpp"
-#include "store/etcd/calls.hpp"
-#include "store/etcd/day_lease.hpp"
+#include "store/etcd/etcd_calls.hpp"
+#include "store/etcd/etcd_lease.hpp"
 #include "store/etcd/etcd_queue.hpp"
-#include "store/etcd/steps.hpp"
+#include "store/etcd/etcd_steps.hpp"
 
 namespace dlock::etcd {
 
 class EtcdClaimant final : public Claimant {
  public:
   // `calls` must outlive this.
-  EtcdClaimant(Calls& calls, const Claim& claim);
+  EtcdClaimant(EtcdCalls& calls, const Claim& claim);
   ~EtcdClaimant() override;
 
   bool queues_at_once() const override { return true; }
@@ -58,7 +58,7 @@ class EtcdClaimant final : public Claimant {
                                                  CallContext& call);
   asio::awaitable<Answer> leave_with(const Decision& decision, CallContext& call);
   asio::awaitable<std::optional<Answer>> resume_holding(CallContext& call);
-  asio::awaitable<Answer> entered(Entry own, const TxnResult& result,
+  asio::awaitable<Answer> entered(QueueEntry own, const TxnResult& result,
                                   const std::optional<Taker>& taken_by,
                                   CallContext& call);
   asio::awaitable<TxnResult> write(TxnRequest request, CallContext& call);
@@ -76,13 +76,14 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<void> have_lease(CallContext& call);
   bool take_granted(const LeaseGrantResult& granted, Clock::time_point sent_at);
   bool is_renewed_by(const LeaseKeepAliveResult& alive, const TxnResult& written) const;
-  asio::awaitable<std::optional<Entry>> extend(Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<NewLease> attach_to_new_lease(Entry& entry, CallContext& call);
-  asio::awaitable<std::optional<Entry>> move_to_new_lease(const Entry& entry,
-                                                          CallContext& call);
+  asio::awaitable<std::optional<QueueEntry>> extend(Clock::time_point until,
+                                                    Wakeup& wakeup);
+  asio::awaitable<NewLease> attach_to_new_lease(QueueEntry& entry, CallContext& call);
+  asio::awaitable<std::optional<QueueEntry>> move_to_new_lease(const QueueEntry& entry,
+                                                               CallContext& call);
   asio::awaitable<Renewal> renew_detached(CallContext& call);
-  std::optional<Entry> entry_on(std::int64_t lease, const TxnResult& result,
-                                CallContext& call);
+  std::optional<QueueEntry> entry_on(std::int64_t lease, const TxnResult& result,
+                                     CallContext& call);
   asio::awaitable<Renewal> found_lost(CallContext& call);
   asio::awaitable<bool> set_up_again(CallContext& call);
   void use(const NewLease& fresh, std::int64_t lease);
@@ -106,10 +107,10 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<bool> start_watch(Wakeup& wakeup);
 
   StepContext step_context() const;
-  Entry fresh_entry() const;
+  QueueEntry fresh_entry() const;
   std::string id() const;
 
-  Calls& calls_;
+  EtcdCalls& calls_;
   DayLease day_lease_;
 
   unsigned times_ = 0;               // how often it was released
@@ -118,7 +119,7 @@ class EtcdClaimant final : public Claimant {
   bool has_replaced_lease_ = false;  // so its id may not be used again
   // When the last confirmed grant or renewal was sent; nothing if none was confirmed.
   std::optional<Clock::time_point> lasts_from_;
-  std::optional<Entry> own_;  // in the queue, as far as is known
+  std::optional<QueueEntry> own_;  // in the queue, as far as is known
   // Whether the last snapshot contained a reader: a reader further back may hold the lock
   // together with those in front.
   bool saw_readers_ = true;
@@ -128,7 +129,7 @@ class EtcdClaimant final : public Claimant {
   Clock::time_point granted_at_;
   std::int64_t runs_kept_ = 0;  // recorded runs as of its release
 
-  std::unique_ptr<Watch> watch_;
+  std::unique_ptr<KeyWatch> watch_;
   unsigned quick_wakes_ = 0;  // in a row, waits for its turn that were over at once
   WatchedKeys watched_;
   std::optional<LockSnapshot> waits_in_;  // as of the decision to wait

@@ -1,13 +1,91 @@
 #include "store/etcd/etcd_inspector.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
-#include "store/etcd/keys.hpp"
-#include "store/etcd/name_space.hpp"
-#include "store/etcd/steps.hpp"
+#include "lock/keep_watching.hpp"
+#include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_queue.hpp"
+#include "store/etcd/etcd_steps.hpp"
+#include "util/failure.hpp"
+#include "util/text.hpp"
 
 namespace dlock::etcd {
+
+namespace {
+
+// Keys to read in one step: some 500 KB.
+constexpr std::int64_t page = 1000;
+
+// What a namespace may have in memory: some 500,000 keys, which are the runs of more than
+// ten thousand locks.
+constexpr std::size_t most_bytes = std::size_t{256} << 20;
+
+std::size_t size_of(const KeyValue& pair) {
+  return sizeof pair + pair.key.size() + pair.value.size();
+}
+
+Failure too_large(const std::string& name_space) {
+  return Failure(Failure::Kind::unreachable,
+                 "etcd has more keys below " + printable(name_space, 200) +
+                     "/ than dlock reads at once (256 MiB): name the lock instead, or "
+                     "give other programs another prefix");
+}
+
+}  // namespace
+
+std::map<std::string, LockSnapshot> snapshots_from(const std::vector<KeyValue>& pairs,
+                                                   const std::string& name_space,
+                                                   std::int64_t revision) {
+  struct Pairs {
+    std::vector<KeyValue> entries;
+    std::vector<KeyValue> runs;
+  };
+  std::map<std::string, Pairs> sorted;
+  for (const auto& pair : pairs) {
+    const auto parts = parts_of(pair.key, name_space);
+    if (!parts) continue;
+    auto& of_lock = sorted[parts->name];
+    (parts->in_queue ? of_lock.entries : of_lock.runs).push_back(pair);
+  }
+  std::map<std::string, LockSnapshot> snapshots;
+  for (const auto& [name, of_lock] : sorted) {
+    const LockName lock{name_space, name};
+    auto& snapshot = snapshots[name];
+    snapshot.revision = revision;
+    snapshot.entries = entries_from(of_lock.entries, queue_prefix(lock));
+    snapshot.runs = runs_from(of_lock.runs, runs_prefix(lock));
+  }
+  return snapshots;
+}
+
+asio::awaitable<NameSpace> read_name_space(EtcdCalls& calls, std::string name_space,
+                                           Clock::time_point until, Wakeup& wakeup) {
+  NameSpace found;
+  std::vector<KeyValue> pairs;
+  RangeRequest request;
+  request.key = namespace_prefix(name_space);
+  request.range_end = end_of_prefix(request.key);
+  request.limit = page;
+  std::size_t bytes = 0;
+  bool more = true;
+  while (more) {
+    auto result = co_await calls.range(request, until, wakeup);
+    if (found.revision == 0) found.revision = result.revision;
+    request.revision = found.revision;
+    more = result.more && !result.pairs.empty();
+    if (more) request.key = result.pairs.back().key + '\0';
+    for (auto& pair : result.pairs) {
+      bytes += size_of(pair);
+      pairs.push_back(std::move(pair));
+    }
+    if (bytes > most_bytes) throw too_large(name_space);
+  }
+  found.snapshots = snapshots_from(pairs, name_space, found.revision);
+  co_return found;
+}
+
 namespace {
 
 // The number of requests in flight at the same time.
@@ -105,6 +183,124 @@ asio::awaitable<std::vector<LockHistory>> EtcdInspector::histories(
     if (!runs.empty()) histories.push_back({{name_space, name}, std::move(runs), now});
   }
   co_return histories;
+}
+
+namespace {
+
+// After this time without events the member is queried: it may have stopped.
+constexpr milliseconds ask_every{5'000};
+
+class EtcdWatchSession final : public WatchSession {
+ public:
+  EtcdWatchSession(const EtcdCalls& like, const Watched& watched, Wakeup& wakeup)
+      : calls_(like.context(), like.access(), like.timeout()),
+        watch_(calls_),
+        watched_(watched),
+        wakeup_(wakeup) {}
+
+  // The whole namespace, so that all changes of a revision arrive together.
+  asio::awaitable<void> begin() override {
+    const auto until = calls_.budget_end();
+    auto found = co_await read_name_space(calls_, watched_.name_space, until, wakeup_);
+    lines_ = std::move(found.snapshots);
+    WatchRequest request;
+    request.key = namespace_prefix(watched_.name_space);
+    request.range_end = end_of_prefix(request.key);
+    request.start_revision = found.revision + 1;
+    std::vector<WatchRequest> requests{request};
+    co_await watch_.start(std::move(requests), until, wakeup_);
+  }
+
+  asio::awaitable<void> go_on(EventSink& sink) override {
+    const auto update = co_await watch_.next(later(Clock::now(), ask_every), wakeup_);
+    switch (update.kind) {
+      case WatchUpdate::Kind::events: tell(update.events, sink); break;
+      case WatchUpdate::Kind::nothing: co_await ask_anything(); break;
+      case WatchUpdate::Kind::compacted:
+      case WatchUpdate::Kind::broken:
+        throw Failure(Failure::Kind::unreachable,
+                      calls_.name() + ": the connection is closed");
+    }
+  }
+
+ private:
+  asio::awaitable<void> ask_anything() {
+    RangeRequest request;
+    request.key = namespace_prefix(watched_.name_space);
+    request.keys_only = true;
+    co_await calls_.range(request, calls_.budget_end(), wakeup_);
+  }
+
+  // Revision by revision; each is one step of one client.
+  void tell(const std::vector<KeyChange>& events, EventSink& sink) {
+    for (auto next = events.begin(); next != events.end();) {
+      const auto revision = next->pair.mod_revision;
+      const auto end = std::find_if(next, events.end(), [&](const KeyChange& event) {
+        return event.pair.mod_revision != revision;
+      });
+      std::map<std::string, std::vector<const KeyChange*>> by_lock;
+      for (; next != end; ++next) {
+        const auto parts = parts_of(next->pair.key, watched_.name_space);
+        if (parts) by_lock[parts->name].push_back(&*next);
+      }
+      for (const auto& [name, changes] : by_lock)
+        tell_of({watched_.name_space, name}, changes, sink);
+    }
+  }
+
+  void tell_of(const LockName& lock, const std::vector<const KeyChange*>& changes,
+               EventSink& sink) {
+    if (!watched_.covers(lock)) return;
+    auto& snapshot = lines_[lock.name];
+    const auto before = snapshot;
+    RunChanges aside;
+    for (const auto* change : changes) apply(*change, lock, snapshot, aside);
+    for (const auto& event : events_between(before, snapshot, aside, lock, wall_now())) {
+      sink.happened(event);
+    }
+    if (snapshot.entries.empty()) lines_.erase(lock.name);
+  }
+
+  static void apply(const KeyChange& change, const LockName& lock, LockSnapshot& snapshot,
+                    RunChanges& aside) {
+    const auto parts = parts_of(change.pair.key, lock.name_space);
+    const bool is_put = change.kind == KeyChange::Kind::put;
+    if (!parts->in_queue) {
+      const std::string_view open = "now/";
+      if (is_put) {
+        auto runs = runs_from({change.pair}, runs_prefix(lock));
+        for (auto& run : runs.past) aside.ended.push_back(std::move(run));
+        for (auto& [id, taker] : runs.taken) aside.taken.emplace(id, std::move(taker));
+      } else if (parts->rest.starts_with(open)) {
+        aside.closed.insert(parts->rest.substr(open.size()));
+      }
+      return;
+    }
+    std::erase_if(snapshot.entries,
+                  [&](const QueueEntry& entry) { return entry.id == parts->rest; });
+    if (!is_put) return;
+    auto entry = entry_from(change.pair, queue_prefix(lock));
+    const auto behind = std::find_if(
+        snapshot.entries.begin(), snapshot.entries.end(),
+        [&](const QueueEntry& other) { return other.created > entry.created; });
+    snapshot.entries.insert(behind, std::move(entry));
+  }
+
+  EtcdCalls calls_;
+  KeyWatch watch_;
+  const Watched& watched_;
+  Wakeup& wakeup_;
+  std::map<std::string, LockSnapshot> lines_;
+};
+
+}  // namespace
+
+asio::awaitable<void> EtcdInspector::watch(const Watched& watched, EventSink& sink,
+                                           Wakeup& wakeup) {
+  NewWatchSession new_session = [&] {
+    return std::make_unique<EtcdWatchSession>(calls_, watched, wakeup);
+  };
+  co_await keep_watching(std::move(new_session), sink, wakeup);
 }
 
 }  // namespace dlock::etcd

@@ -1,20 +1,37 @@
 // Reads the locks in an etcd cluster.
 #pragma once
 
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "lock/inspector.hpp"
-#include "store/etcd/calls.hpp"
+#include "store/etcd/etcd_calls.hpp"
 #include "store/etcd/etcd_queue.hpp"
 
 namespace dlock::etcd {
 
+struct NameSpace {
+  std::int64_t revision = 0;
+  std::map<std::string, LockSnapshot> snapshots;  // by the names of the locks
+};
+
+// Reads them page by page. Throws Failure as EtcdCalls.
+asio::awaitable<NameSpace> read_name_space(EtcdCalls& calls, std::string name_space,
+                                           Clock::time_point until, Wakeup& wakeup);
+
+// From all keys of the namespace; keys that belong to no lock are skipped.
+std::map<std::string, LockSnapshot> snapshots_from(const std::vector<KeyValue>& pairs,
+                                                   const std::string& name_space,
+                                                   std::int64_t revision);
+
 class EtcdInspector final : public LockInspector {
  public:
   // `calls` must outlive this.
-  explicit EtcdInspector(Calls& calls) : calls_(calls) {}
+  explicit EtcdInspector(EtcdCalls& calls) : calls_(calls) {}
 
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<LockInfo> inspect_for_sure(const LockName& lock,
@@ -36,7 +53,7 @@ class EtcdInspector final : public LockInspector {
                                   const std::vector<LockSnapshot>& snapshots,
                                   Clock::time_point until, Wakeup& wakeup);
 
-  Calls& calls_;
+  EtcdCalls& calls_;
 };
 
 }  // namespace dlock::etcd

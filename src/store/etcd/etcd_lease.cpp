@@ -1,274 +1,143 @@
-// EtcdClaimant: the lease of its entry, and how it was lost.
+#include "store/etcd/etcd_lease.hpp"
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
 #include <utility>
 
-#include "rules/look.hpp"
-#include "store/etcd/etcd_claimant.hpp"
-#include "store/etcd/keys.hpp"
-#include "store/etcd/lease_time.hpp"
-#include "store/etcd/news.hpp"
-#include "util/random.hpp"
+#include "lock/history.hpp"
+#include "store/etcd/etcd_entry.hpp"
 
 namespace dlock::etcd {
+
+DayLease::DayLease(EtcdCalls& calls, std::string name_space)
+    : calls_(calls), name_space_(std::move(name_space)) {}
+
+std::int64_t DayLease::id() const { return lease_of_day(name_space_, wall_now()); }
+
+asio::awaitable<bool> DayLease::set_up(Clock::time_point until, Wakeup& wakeup) {
+  // A day longer, for runs that end at the end of the day.
+  constexpr auto lasts = run_retention + std::chrono::hours(24);
+  LeaseGrantRequest request;
+  request.id = id();
+  request.ttl = std::chrono::seconds(lasts).count();
+  const auto granted = co_await calls_.lease_grant(request, until, wakeup);
+  co_return !granted.exists;
+}
+
 namespace {
 
-// The part of its ttl that a lease may have used up before a claim takes the lock with
-// it.
-constexpr int may_have_lost = 10;
+// How often the member is asked for a sign of life: a frozen member sends nothing and
+// still accepts data. If it does not reply, the next member is used.
+constexpr milliseconds silence{5'000};
 
-Failure too_short(std::int64_t seconds) {
-  return Failure(
-      Failure::Kind::unreachable,
-      "etcd granted a lease of " + std::to_string(seconds) + " s, less than requested");
+// The pause between failed connections.
+constexpr milliseconds reconnect_after{1000};
+
+// The pause after news, each of which the holder answers with a renewal: a server that
+// sends them without end must not be asked without end.
+constexpr milliseconds after_news{100};
+
+// Runs independently of the caller, so it shares ownership of everything it uses.
+struct EntryListener {
+  EntryListener(const EtcdCalls& like, std::string of, std::int64_t from,
+                std::function<void()> then)
+      : calls(like.context(), like.access(), like.timeout()),
+        watch(calls),
+        wakeup(like.context()),
+        key(std::move(of)),
+        revision(from),
+        on_news(std::move(then)) {}
+
+  EtcdCalls calls;
+  KeyWatch watch;
+  Wakeup wakeup;
+  std::string key;
+  std::int64_t revision;  // all events up to it have been received
+  std::function<void()> on_news;
+  bool stops = false;
+};
+
+// Not what the holder itself writes: its entry on a new lease.
+bool matters(const std::vector<KeyChange>& events) {
+  return std::any_of(events.begin(), events.end(), [](const KeyChange& event) {
+    if (event.kind == KeyChange::Kind::deletion) return true;
+    const auto entry = entry_from(event.pair, {});
+    return entry.foreign || entry.standing != Standing::holds;
+  });
 }
 
-std::int64_t any_lease() {
-  Token any;
-  any.bytes = random_bytes();
-  return lease_for(any);
+asio::awaitable<void> pause(EntryListener& listener, milliseconds span) {
+  const auto until = later(Clock::now(), span);
+  while (!listener.stops && Clock::now() < until) {
+    co_await listener.wakeup.wait_until(until);
+  }
 }
 
-Failure always_changed() {
-  return Failure(Failure::Kind::unreachable, "the entry changed during each renewal");
+asio::awaitable<void> receive(std::shared_ptr<EntryListener> listener) {
+  WatchRequest request;
+  request.key = listener->key;
+  request.start_revision = listener->revision + 1;
+  std::vector<WatchRequest> requests{request};
+  co_await listener->watch.start(std::move(requests), listener->calls.budget_end(),
+                                 listener->wakeup);
+  while (!listener->stops) {
+    const auto news =
+        co_await listener->watch.next(later(Clock::now(), silence), listener->wakeup);
+    if (listener->stops || news.kind == WatchUpdate::Kind::broken) co_return;
+    if (news.kind == WatchUpdate::Kind::nothing) {
+      RangeRequest look;
+      look.key = listener->key;
+      look.keys_only = true;
+      co_await listener->calls.range(std::move(look), listener->calls.budget_end(),
+                                     listener->wakeup);
+      continue;
+    }
+    listener->revision = std::max(listener->revision, news.revision);
+    if (news.kind == WatchUpdate::Kind::events && !matters(news.events)) continue;
+    listener->on_news();
+    if (news.kind == WatchUpdate::Kind::compacted) co_return;
+    co_await pause(*listener, after_news);
+  }
 }
+
+asio::awaitable<void> keep_hearing(std::shared_ptr<EntryListener> listener) {
+  while (!listener->stops) {
+    try {
+      co_await receive(listener);
+    } catch (const Failure&) {
+      // Try again.
+    }
+    co_await pause(*listener, reconnect_after);
+  }
+}
+
+class EntryNews final : public LeaseNews {
+ public:
+  explicit EntryNews(std::shared_ptr<EntryListener> listener)
+      : listener_(std::move(listener)) {
+    asio::co_spawn(listener_->calls.context(), keep_hearing(listener_),
+                   [](const std::exception_ptr&) {});
+  }
+  ~EntryNews() override { stop(); }
+  EntryNews(const EntryNews&) = delete;
+  EntryNews& operator=(const EntryNews&) = delete;
+
+  void stop() override {
+    listener_->stops = true;
+    listener_->wakeup.give_up(true);
+    listener_->wakeup.notify();
+  }
+
+ private:
+  std::shared_ptr<EntryListener> listener_;
+};
 
 }  // namespace
 
-void EtcdClaimant::forget_lease() {
-  lease_ = 0;
-  lease_term_ = 0;
-  lasts_from_.reset();
-}
-
-void EtcdClaimant::use(const NewLease& fresh, std::int64_t lease) {
-  lease_ = lease;
-  lease_term_ = fresh.term;
-  lasts_from_ = fresh.sent_at;
-}
-
-// Obtains or renews the lease, so that it counts from now.
-asio::awaitable<void> EtcdClaimant::have_lease(CallContext& call) {
-  const auto is_fresh = [this] {
-    return lasts_from_ && Clock::now() - *lasts_from_ < claim().ttl / may_have_lost;
-  };
-  while (!is_fresh()) {
-    if (lease_ != 0) {
-      co_await extend(call.until, call.wakeup);
-      if (lasts_from_) break;
-    }
-    // As far as is known, there is none.
-    lease_ = has_replaced_lease_ ? any_lease() : lease_for(claim().token, times_);
-    const auto sent_at = Clock::now();
-    LeaseGrantRequest request{lease_, seconds_for(claim())};
-    const auto granted = co_await calls_.lease_grant(request, call.until, call.wakeup);
-    if (take_granted(granted, sent_at)) break;
-  }
-}
-
-// False if it exists already, from a request whose reply was lost.
-bool EtcdClaimant::take_granted(const LeaseGrantResult& granted,
-                                Clock::time_point sent_at) {
-  if (granted.exists) return false;
-  if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
-  use({sent_at, granted.term}, lease_);
-  return true;
-}
-
-// Whether the lease surely lasts its full time from when both were sent.
-//
-// A former leader that does not know yet that it was replaced (it was stopped, for
-// example) may still report a renewal as successful (etcd issue 15247). A write is in the
-// log only once a majority of the members has it; if it has the same term, no other
-// leader was elected before both were sent. A read does not show that: some versions
-// answer it from old data after such a stop (etcd issue 20418).
-//
-// When a former leader continues, it may also end the leases that it granted or renewed,
-// although the next leader has renewed them since, and no write of ours prevents that. So
-// the lease must be granted in this term, too.
-bool EtcdClaimant::is_renewed_by(const LeaseKeepAliveResult& alive,
-                                 const TxnResult& written) const {
-  return covers(alive.ttl, claim()) && written.term != 0 && alive.term == written.term &&
-         lease_term_ == written.term;
-}
-
-// Renews the lease and reads its entry; nothing if either is gone.
-//
-// If a keep-alive does not surely renew it, the entry is attached to a new lease, which
-// needs nothing but writes: after a change of the leader, whose predecessor does not know
-// the new lease, and behind a proxy that answers no keep-alive or hides the terms. A
-// former leader sees the lease end a full ttl after it renewed it. By then the entry has
-// the new one, or our deadline has passed.
-asio::awaitable<std::optional<Entry>> EtcdClaimant::extend(Clock::time_point until,
-                                                           Wakeup& wakeup) {
-  constexpr int tries = 5;
-  CallContext call{Queue::stay_out, until, wakeup, {}};
-  for (int i = 0; i < tries; ++i) {
-    std::vector<Request> requests;
-    requests.emplace_back(LeaseKeepAliveRequest{lease_});
-    requests.emplace_back(written_look_at_own(claim().lock, id()));
-    const auto sent_at = Clock::now();
-    const auto results =
-        co_await calls_.together(std::move(requests), Repeat::freely, until, wakeup);
-    const auto& alive = std::get<LeaseKeepAliveResult>(results.at(0));
-    const auto& written = std::get<TxnResult>(results.at(1));
-    const auto entry = own_entry_from(claim().lock, written);
-    if (entry && entry->lease != lease_ && entry->lease != 0) {
-      forget_lease();  // the reply about a new lease was lost
-      lease_ = entry->lease;
-      continue;
-    }
-    const bool is_attached = !entry || entry->lease == lease_;
-    if (is_attached && is_renewed_by(alive, written)) {
-      lasts_from_ = sent_at;
-      co_return entry;
-    }
-    if (!entry) {
-      if (alive.ttl != 0 || alive.is_unanswered) {
-        has_replaced_lease_ = true;
-        co_await revoke(lease_, call);
-      }
-      forget_lease();
-      co_return std::nullopt;
-    }
-    if (auto moved = co_await move_to_new_lease(*entry, call)) co_return moved;
-  }
-  throw always_changed();
-}
-
-asio::awaitable<Renewal> EtcdClaimant::renew(Wakeup& wakeup) {
-  CallContext call{Queue::stay_out, calls_.budget_end(), wakeup, {}};
-  if (!claim().attached) co_return co_await renew_detached(call);
-  const auto entry = co_await extend(call.until, call.wakeup);
-  const bool is_own = entry && own_ && entry->created == own_->created && entry->holds();
-  if (!is_own) co_return co_await found_lost(call);
-  own_ = *entry;
-  taken_by_ = entry->taken_by;
-  co_return entry->standing == Standing::broken ? Renewal::broken : Renewal::confirmed;
-}
-
-// Any client that knows the token may renew, so the lease is looked up in the store.
-asio::awaitable<Renewal> EtcdClaimant::renew_detached(CallContext& call) {
-  co_await look(call);
-  adopt(call.snapshot);
-  std::optional<Entry> entry;
-  if (own_ && claim().keeps_ttl) {
-    const auto ttl = own_->acquired_ttl != 0 ? own_->acquired_ttl : own_->ttl;
-    if (ttl > 0) keep_ttl(std::chrono::seconds(ttl));
-  }
-  if (own_ && own_->standing == Standing::holds && !own_->attached) {
-    if (own_->ttl == seconds_for(claim())) {
-      entry = co_await extend(call.until, call.wakeup);
-    } else {
-      entry = co_await move_to_new_lease(*own_, call);
-    }
-  }
-  // The first look may have been at an older state.
-  if (entry && entry->standing == Standing::holds && !entry->attached) {
-    own_ = *entry;
-    co_return Renewal::confirmed;
-  }
-  co_return co_await found_lost(call);
-}
-
-// Attaches the entry to a new lease.
-asio::awaitable<EtcdClaimant::NewLease> EtcdClaimant::attach_to_new_lease(
-    Entry& entry, CallContext& call) {
-  entry.lease = any_lease();
-  const auto sent_at = Clock::now();
-  LeaseGrantRequest request{entry.lease, entry.ttl};
-  const auto granted = co_await calls_.lease_grant(request, call.until, call.wakeup);
-  if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
-  co_return NewLease{sent_at, granted.term};
-}
-
-// For another duration, which etcd cannot change, or because a keep-alive is not enough.
-// Nothing if the entry has changed.
-asio::awaitable<std::optional<Entry>> EtcdClaimant::move_to_new_lease(const Entry& entry,
-                                                                      CallContext& call) {
-  auto moved = entry;
-  moved.ttl = seconds_for(claim());
-  if (moved.ttl != entry.ttl && entry.acquired_ttl == 0) moved.acquired_ttl = entry.ttl;
-  const auto fresh = co_await attach_to_new_lease(moved, call);
-  auto step = rewrite(step_context(), moved);
-  const auto result = co_await write(std::move(step), call);
-  if (result.succeeded) {
-    moved.modified = result.revision;
-  } else {
-    // It also has no effect if it was done before and the reply was lost.
-    const auto done = entry_on(moved.lease, result, call);
-    if (!done) {
-      co_await revoke(moved.lease, call);
-      co_return std::nullopt;
-    }
-    moved = *done;
-  }
-  use(fresh, moved.lease);
-  co_await revoke(entry.lease, call);
-  co_return moved;
-}
-
-// Our entry if it is attached to that lease, from the results of a step without effect.
-std::optional<Entry> EtcdClaimant::entry_on(std::int64_t lease, const TxnResult& result,
-                                            CallContext& call) {
-  if (result.lease_gone) return std::nullopt;
-  call.snapshot = snapshot_from(claim().lock, result);
-  const auto* entry = entry_of(call.snapshot, id());
-  const bool is_there = entry != nullptr && !entry->foreign && entry->lease == lease;
-  return is_there ? std::optional(*entry) : std::nullopt;
-}
-
-asio::awaitable<Renewal> EtcdClaimant::found_lost(CallContext& call) {
-  co_await look(call);
-  if (own_ && claim().attached) {
-    if (auto taker = rules::forced_by(state_of(call.snapshot), own_->fence())) {
-      taken_by_ = std::move(taker);
-      co_return Renewal::broken;
-    }
-    const bool is_back = claim().reclaim && co_await set_up_again(call);
-    if (is_back) co_return Renewal::reclaimed;
-  }
-  const auto loss = rules::loss_of(state_of(call.snapshot, id()), token_of(id()));
-  co_return loss == Loss::taken_over ? Renewal::taken_over : Renewal::gone;
-}
-
-// Sets up the vanished lease again, if the lock was not granted to another claim since.
-asio::awaitable<bool> EtcdClaimant::set_up_again(CallContext& call) {
-  co_await look(call);
-  const auto* there = entry_of(call.snapshot, id());
-  if (there != nullptr && there->holds() && there->fence() == own_->fence()) {
-    // Done before; the reply was lost.
-    adopt(call.snapshot);
-    const auto entry = co_await extend(call.until, call.wakeup);
-    if (entry) own_ = *entry;
-    co_return entry.has_value();
-  }
-  if (!can_be_set_up_again(call.snapshot, *own_)) co_return false;
-  auto own = *own_;  // with its previous id
-  own.set_up_again = own.fence();
-  own.modified = 0;
-  const auto fresh = co_await attach_to_new_lease(own, call);
-  const auto snapshot = call.snapshot;
-  auto step = etcd::set_up_again(step_context(), snapshot, own);
-  const auto result = co_await write(std::move(step), call);
-  if (result.succeeded) {
-    own.created = result.revision;
-    own.modified = result.revision;
-  } else {
-    const auto done = entry_on(own.lease, result, call);
-    if (!done) {
-      co_await revoke(own.lease, call);
-      co_return false;
-    }
-    own = *done;
-  }
-  own_ = own;
-  use(fresh, own.lease);
-  co_return true;
-}
-
-std::unique_ptr<LeaseNews> EtcdClaimant::listen(std::function<void()> on_news) {
-  if (!claim().attached || !own_) return nullptr;  // those are not notified
-  return news_of(calls_, queue_prefix(claim().lock) + id(), own_->modified,
-                 std::move(on_news));
+std::unique_ptr<LeaseNews> news_of(const EtcdCalls& calls, std::string key,
+                                   std::int64_t revision, std::function<void()> on_news) {
+  return std::make_unique<EntryNews>(std::make_shared<EntryListener>(
+      calls, std::move(key), revision, std::move(on_news)));
 }
 
 }  // namespace dlock::etcd

@@ -14,6 +14,7 @@
 #include "rules/takeover.hpp"
 
 namespace dlock::etcd {
+
 namespace {
 
 // Entries vanish with their leases, so all that are there are alive.
@@ -38,7 +39,7 @@ bool counts_when_ended(const PastRun& run, const Dedupe& dedupe) {
 // The run against which this waiter is deduplicated: it has ended since the waiter came,
 // or is running. Nothing if there is none.
 std::optional<RunInfo> deduplicated_by(const LockSnapshot& snapshot,
-                                       const Entry& waiter) {
+                                       const QueueEntry& waiter) {
   if (!waiter.dedupe) return std::nullopt;
   const auto& dedupe = *waiter.dedupe;
   for (const auto& run : snapshot.runs.past) {
@@ -79,17 +80,17 @@ PastRuns past_of(const LockSnapshot& snapshot) {
   return past;
 }
 
-const Entry* entry_with(const LockSnapshot& snapshot, const Token& token) {
+const QueueEntry* entry_with(const LockSnapshot& snapshot, const Token& token) {
   const auto found =
       std::find_if(snapshot.entries.begin(), snapshot.entries.end(),
-                   [&](const Entry& entry) { return token_of(entry.id) == token; });
+                   [&](const QueueEntry& entry) { return token_of(entry.id) == token; });
   return found == snapshot.entries.end() ? nullptr : &*found;
 }
 
 // The holders that lose the lock between the two states and do not know it yet.
-std::vector<Entry> losers(const LockSnapshot& snapshot, const rules::State& before,
-                          const rules::State& after) {
-  std::vector<Entry> found;
+std::vector<QueueEntry> losers(const LockSnapshot& snapshot, const rules::State& before,
+                               const rules::State& after) {
+  std::vector<QueueEntry> found;
   for (const auto& holder : before.holders) {
     const bool keeps =
         std::any_of(after.holders.begin(), after.holders.end(), [&](const auto& other) {
@@ -101,9 +102,10 @@ std::vector<Entry> losers(const LockSnapshot& snapshot, const rules::State& befo
 }
 
 // The waiters that a newer claim supersedes between the two states.
-std::vector<Entry> superseded(const LockSnapshot& snapshot, const rules::State& before,
-                              const rules::State& after) {
-  std::vector<Entry> found;
+std::vector<QueueEntry> superseded(const LockSnapshot& snapshot,
+                                   const rules::State& before,
+                                   const rules::State& after) {
+  std::vector<QueueEntry> found;
   for (const auto& answered : after.answered) {
     const auto& token = answered.waiter.party.token;
     const bool waited =
@@ -116,13 +118,14 @@ std::vector<Entry> superseded(const LockSnapshot& snapshot, const rules::State& 
 
 }  // namespace
 
-const Entry* entry_of(const LockSnapshot& snapshot, std::string_view id) {
-  const auto found = std::find_if(snapshot.entries.begin(), snapshot.entries.end(),
-                                  [&](const Entry& entry) { return entry.id == id; });
+const QueueEntry* entry_of(const LockSnapshot& snapshot, std::string_view id) {
+  const auto found =
+      std::find_if(snapshot.entries.begin(), snapshot.entries.end(),
+                   [&](const QueueEntry& entry) { return entry.id == id; });
   return found == snapshot.entries.end() ? nullptr : &*found;
 }
 
-bool is_holder(const LockSnapshot& snapshot, const Entry& entry) {
+bool is_holder(const LockSnapshot& snapshot, const QueueEntry& entry) {
   if (entry.holds()) return true;
   return entry.foreign && entry.id == snapshot.entries.front().id;
 }
@@ -216,9 +219,9 @@ BreakDecision decide_on_break(const LockSnapshot& snapshot, const Break& order,
   return decision;
 }
 
-const Entry* outer_reader(const LockSnapshot& snapshot, const Claim& claim) {
+const QueueEntry* outer_reader(const LockSnapshot& snapshot, const Claim& claim) {
   if (claim.mode != Mode::shared) return nullptr;
-  const Entry* outer = nullptr;
+  const QueueEntry* outer = nullptr;
   for (const auto& entry : snapshot.entries) {
     if (entry.foreign) return nullptr;
     const bool holds = entry.holds() && entry.mode == Mode::shared;
@@ -239,7 +242,7 @@ std::optional<Taker> replacer(const LockSnapshot& snapshot, std::string_view id)
   return rules::replacing(waiter->party);
 }
 
-bool can_be_set_up_again(const LockSnapshot& snapshot, const Entry& lost) {
+bool can_be_set_up_again(const LockSnapshot& snapshot, const QueueEntry& lost) {
   const auto later_than_lost = [&](Fence fence) { return fence > lost.fence(); };
   for (const auto& run : snapshot.runs.past) {
     if (later_than_lost(run.info.fence)) return false;
@@ -258,7 +261,7 @@ bool can_be_set_up_again(const LockSnapshot& snapshot, const Entry& lost) {
   return occupancy.admits(lost.mode, lost.slots);
 }
 
-WatchedKeys watched_by(const LockSnapshot& snapshot, const Entry& waiter) {
+WatchedKeys watched_by(const LockSnapshot& snapshot, const QueueEntry& waiter) {
   // A claim that depends on what happens to others.
   if (waiter.dedupe || waiter.replaces || waiter.supersedes) return {"", true};
   const auto state = state_of(snapshot, waiter.id, waiter.slots);

@@ -20,8 +20,8 @@
 #include "lock/event.hpp"
 #include "rules/moment.hpp"
 #include "rules/state.hpp"
-#include "store/etcd/entry.hpp"
-#include "store/etcd/run_record.hpp"
+#include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_runs.hpp"
 
 namespace dlock::etcd {
 
@@ -32,14 +32,14 @@ constexpr std::size_t most_in_one_step = 25;
 // A lock at one revision.
 struct LockSnapshot {
   std::int64_t revision = 0;
-  std::vector<Entry> entries;  // oldest first
+  std::vector<QueueEntry> entries;  // oldest first
   Runs runs;
 };
 
-const Entry* entry_of(const LockSnapshot& snapshot, std::string_view id);
+const QueueEntry* entry_of(const LockSnapshot& snapshot, std::string_view id);
 
 // Whether the entry holds the lock: it says so, or it is foreign and first.
-bool is_holder(const LockSnapshot& snapshot, const Entry& entry);
+bool is_holder(const LockSnapshot& snapshot, const QueueEntry& entry);
 
 // The state of the lock for the rules, as the claim with this id sees it: waiters behind
 // it do not determine the number of slots; `slots` is that of an unused lock. Waiters for
@@ -58,12 +58,12 @@ struct Decision {
   };
 
   Kind kind = Kind::answer;
-  std::optional<Answer> answer;    // with `answer` and `wait`
-  bool counts_as_refused = false;  // Queue::refuse, Claim::max_queue
-  unsigned slot = 0;               // with `enter`
-  std::vector<Entry> give_way;     // waiters that this claim supersedes
-  std::vector<Entry> lose;         // holders from which it takes the lock
-  std::optional<Taker> taken_by;   // with `enter`: a waiter takes the lock at once
+  std::optional<Answer> answer;      // with `answer` and `wait`
+  bool counts_as_refused = false;    // Queue::refuse, Claim::max_queue
+  unsigned slot = 0;                 // with `enter`
+  std::vector<QueueEntry> give_way;  // waiters that this claim supersedes
+  std::vector<QueueEntry> lose;      // holders from which it takes the lock
+  std::optional<Taker> taken_by;     // with `enter`: a waiter takes the lock at once
 };
 
 // Decides on the claim whose entry has, or would have, this id. `now` is by the clock of
@@ -74,7 +74,7 @@ Decision decide(const LockSnapshot& snapshot, const Claim& claim, std::string_vi
 // The holders that are still to lose the lock for this order, as many as fit into one
 // transaction, and all that it means, as `status` shows them.
 struct BreakDecision {
-  std::vector<Entry> lose;
+  std::vector<QueueEntry> lose;
   std::vector<HolderInfo> meant;
 };
 BreakDecision decide_on_break(const LockSnapshot& snapshot, const Break& order,
@@ -82,7 +82,7 @@ BreakDecision decide_on_break(const LockSnapshot& snapshot, const Break& order,
 
 // The outer run of a nested reader, which lets it pass a waiting writer. Null if there is
 // none, or if etcdctl is in the queue.
-const Entry* outer_reader(const LockSnapshot& snapshot, const Claim& claim);
+const QueueEntry* outer_reader(const LockSnapshot& snapshot, const Claim& claim);
 
 // The waiter other than `id` that takes the lock from its next holder (--replace), if
 // there is one. A waiter whose own turn has come does not count.
@@ -90,7 +90,7 @@ std::optional<Taker> replacer(const LockSnapshot& snapshot, std::string_view id)
 
 // Whether the vanished lease of this entry may be set up again: no other claim holds the
 // lock, or was granted or promised it since.
-bool can_be_set_up_again(const LockSnapshot& snapshot, const Entry& lost);
+bool can_be_set_up_again(const LockSnapshot& snapshot, const QueueEntry& lost);
 
 // What a waiter must watch: only the key before its own if no other departure can affect
 // it, otherwise the whole queue.
@@ -100,7 +100,7 @@ struct WatchedKeys {
 
   bool operator==(const WatchedKeys&) const = default;
 };
-WatchedKeys watched_by(const LockSnapshot& snapshot, const Entry& waiter);
+WatchedKeys watched_by(const LockSnapshot& snapshot, const QueueEntry& waiter);
 
 // The lock as `status` shows it, except when leases end, and its history.
 LockInfo info_of(const LockSnapshot& snapshot, const LockName& lock, WallTime now);

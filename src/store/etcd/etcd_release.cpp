@@ -3,11 +3,12 @@
 #include <utility>
 
 #include "store/etcd/etcd_claimant.hpp"
-#include "store/etcd/keys.hpp"
-#include "store/etcd/lease_time.hpp"
+#include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_lease.hpp"
 #include "util/random.hpp"
 
 namespace dlock::etcd {
+
 namespace {
 
 // How long an interrupted release may still take.

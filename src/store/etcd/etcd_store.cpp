@@ -3,13 +3,51 @@
 #include <algorithm>
 #include <utility>
 
-#include "store/etcd/day_lease.hpp"
 #include "store/etcd/etcd_claimant.hpp"
+#include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_lease.hpp"
 #include "store/etcd/etcd_queue.hpp"
-#include "store/etcd/steps.hpp"
+#include "store/etcd/etcd_steps.hpp"
 
 namespace dlock::etcd {
-EtcdStore::EtcdStore(std::string url, std::unique_ptr<Calls> calls)
+
+namespace {
+
+// Fixed length, so that etcd's comparison of bytes compares the numbers.
+std::string digits_of(Fence fence) {
+  constexpr std::size_t width = 20;
+  const auto digits = std::to_string(fence.number);
+  return std::string(width - digits.size(), '0') + digits;
+}
+
+TxnRequest admission_of(const LockName& resource, Fence fence) {
+  const auto key = register_key(resource);
+  Compare is_greater;
+  is_greater.key = key;
+  is_greater.target = Compare::Target::value;
+  is_greater.result = Compare::Result::greater;
+  is_greater.value = digits_of(fence);
+  PutRequest put;
+  put.key = key;
+  put.value = digits_of(fence);
+  TxnRequest txn;
+  txn.conditions.push_back(std::move(is_greater));
+  txn.otherwise.emplace_back(std::move(put));
+  return txn;
+}
+
+}  // namespace
+
+asio::awaitable<Admission> EtcdRegisters::admit_fence(const LockName& resource,
+                                                      Fence fence, Wakeup& wakeup) {
+  auto request = admission_of(resource, fence);
+  const auto until = calls_.budget_end();
+  const auto result =
+      co_await calls_.txn(std::move(request), Repeat::freely, until, wakeup);
+  co_return result.succeeded ? Admission::stale : Admission::admitted;
+}
+
+EtcdStore::EtcdStore(std::string url, std::unique_ptr<EtcdCalls> calls)
     : url_(std::move(url)),
       calls_(std::move(calls)),
       inspector_(*calls_),
@@ -49,10 +87,10 @@ asio::awaitable<std::vector<Broken>> EtcdStore::break_leases(const LockName& loc
   co_return broken;
 }
 
-std::unique_ptr<Store> store_of(std::string url, const Access& access,
+std::unique_ptr<Store> store_of(std::string url, const EtcdAccess& access,
                                 milliseconds timeout, asio::io_context& context) {
-  return std::make_unique<EtcdStore>(std::move(url),
-                                     std::make_unique<Calls>(context, access, timeout));
+  return std::make_unique<EtcdStore>(
+      std::move(url), std::make_unique<EtcdCalls>(context, access, timeout));
 }
 
 }  // namespace dlock::etcd

@@ -6,17 +6,29 @@
 #include <string>
 #include <vector>
 
+#include "lock/fence_registers.hpp"
 #include "lock/store.hpp"
-#include "store/etcd/calls.hpp"
+#include "store/etcd/etcd_calls.hpp"
 #include "store/etcd/etcd_inspector.hpp"
-#include "store/etcd/etcd_registers.hpp"
 
 namespace dlock::etcd {
+
+class EtcdRegisters final : public FenceRegisters {
+ public:
+  // `calls` must outlive this.
+  explicit EtcdRegisters(EtcdCalls& calls) : calls_(calls) {}
+
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override;
+
+ private:
+  EtcdCalls& calls_;
+};
 
 class EtcdStore final : public Store {
  public:
   // `url` as users see it, without secrets.
-  EtcdStore(std::string url, std::unique_ptr<Calls> calls);
+  EtcdStore(std::string url, std::unique_ptr<EtcdCalls> calls);
 
   std::string url() const override { return url_; }
   bool leases_expire() const override { return true; }
@@ -29,13 +41,13 @@ class EtcdStore final : public Store {
 
  private:
   std::string url_;
-  std::unique_ptr<Calls> calls_;
+  std::unique_ptr<EtcdCalls> calls_;
   EtcdInspector inspector_;
   EtcdRegisters registers_;
 };
 
 // `access`: the addresses of the members and the login.
-std::unique_ptr<Store> store_of(std::string url, const Access& access,
+std::unique_ptr<Store> store_of(std::string url, const EtcdAccess& access,
                                 milliseconds timeout, asio::io_context& context);
 
 }  // namespace dlock::etcd

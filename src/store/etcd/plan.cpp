@@ -5,6 +5,7 @@
 #include "store/etcd/etcd_store.hpp"
 
 namespace dlock::etcd {
+
 namespace {
 
 constexpr std::uint16_t usual_port = 2379;

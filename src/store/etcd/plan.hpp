@@ -9,13 +9,13 @@
 
 #include "lock/finding.hpp"
 #include "lock/store.hpp"
-#include "store/etcd/access.hpp"
+#include "store/etcd/etcd_calls.hpp"
 #include "store/plan.hpp"
 
 namespace dlock::etcd {
 
 struct Plan {
-  Access access;
+  EtcdAccess access;
 
   // Parses what follows the scheme and its colon:
   //   etcd://[user[:password]@]host[:port][,host[:port]...],

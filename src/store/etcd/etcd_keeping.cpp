@@ -1,0 +1,369 @@
+// EtcdClaimant: the lease of its entry, how it was lost, and the sleep until it may be
+// its turn.
+#include <algorithm>
+#include <utility>
+
+#include "rules/look.hpp"
+#include "store/etcd/etcd_claimant.hpp"
+#include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_lease.hpp"
+#include "util/random.hpp"
+
+namespace dlock::etcd {
+
+namespace {
+
+// The part of its ttl that a lease may have used up before a claim takes the lock with
+// it.
+constexpr int may_have_lost = 10;
+
+Failure too_short(std::int64_t seconds) {
+  return Failure(
+      Failure::Kind::unreachable,
+      "etcd granted a lease of " + std::to_string(seconds) + " s, less than requested");
+}
+
+std::int64_t any_lease() {
+  Token any;
+  any.bytes = random_bytes();
+  return lease_for(any);
+}
+
+Failure always_changed() {
+  return Failure(Failure::Kind::unreachable, "the entry changed during each renewal");
+}
+
+}  // namespace
+
+void EtcdClaimant::forget_lease() {
+  lease_ = 0;
+  lease_term_ = 0;
+  lasts_from_.reset();
+}
+
+void EtcdClaimant::use(const NewLease& fresh, std::int64_t lease) {
+  lease_ = lease;
+  lease_term_ = fresh.term;
+  lasts_from_ = fresh.sent_at;
+}
+
+// Obtains or renews the lease, so that it counts from now.
+asio::awaitable<void> EtcdClaimant::have_lease(CallContext& call) {
+  const auto is_fresh = [this] {
+    return lasts_from_ && Clock::now() - *lasts_from_ < claim().ttl / may_have_lost;
+  };
+  while (!is_fresh()) {
+    if (lease_ != 0) {
+      co_await extend(call.until, call.wakeup);
+      if (lasts_from_) break;
+    }
+    // As far as is known, there is none.
+    lease_ = has_replaced_lease_ ? any_lease() : lease_for(claim().token, times_);
+    const auto sent_at = Clock::now();
+    LeaseGrantRequest request{lease_, seconds_for(claim())};
+    const auto granted = co_await calls_.lease_grant(request, call.until, call.wakeup);
+    if (take_granted(granted, sent_at)) break;
+  }
+}
+
+// False if it exists already, from a request whose reply was lost.
+bool EtcdClaimant::take_granted(const LeaseGrantResult& granted,
+                                Clock::time_point sent_at) {
+  if (granted.exists) return false;
+  if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
+  use({sent_at, granted.term}, lease_);
+  return true;
+}
+
+// Whether the lease surely lasts its full time from when both were sent.
+//
+// A former leader that does not know yet that it was replaced (it was stopped, for
+// example) may still report a renewal as successful (etcd issue 15247). A write is in the
+// log only once a majority of the members has it; if it has the same term, no other
+// leader was elected before both were sent. A read does not show that: some versions
+// answer it from old data after such a stop (etcd issue 20418).
+//
+// When a former leader continues, it may also end the leases that it granted or renewed,
+// although the next leader has renewed them since, and no write of ours prevents that. So
+// the lease must be granted in this term, too.
+bool EtcdClaimant::is_renewed_by(const LeaseKeepAliveResult& alive,
+                                 const TxnResult& written) const {
+  return covers(alive.ttl, claim()) && written.term != 0 && alive.term == written.term &&
+         lease_term_ == written.term;
+}
+
+// Renews the lease and reads its entry; nothing if either is gone.
+//
+// If a keep-alive does not surely renew it, the entry is attached to a new lease, which
+// needs nothing but writes: after a change of the leader, whose predecessor does not know
+// the new lease, and behind a proxy that answers no keep-alive or hides the terms. A
+// former leader sees the lease end a full ttl after it renewed it. By then the entry has
+// the new one, or our deadline has passed.
+asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::extend(Clock::time_point until,
+                                                                Wakeup& wakeup) {
+  constexpr int tries = 5;
+  CallContext call{Queue::stay_out, until, wakeup, {}};
+  for (int i = 0; i < tries; ++i) {
+    std::vector<Request> requests;
+    requests.emplace_back(LeaseKeepAliveRequest{lease_});
+    requests.emplace_back(written_look_at_own(claim().lock, id()));
+    const auto sent_at = Clock::now();
+    const auto results =
+        co_await calls_.together(std::move(requests), Repeat::freely, until, wakeup);
+    const auto& alive = std::get<LeaseKeepAliveResult>(results.at(0));
+    const auto& written = std::get<TxnResult>(results.at(1));
+    const auto entry = own_entry_from(claim().lock, written);
+    if (entry && entry->lease != lease_ && entry->lease != 0) {
+      forget_lease();  // the reply about a new lease was lost
+      lease_ = entry->lease;
+      continue;
+    }
+    const bool is_attached = !entry || entry->lease == lease_;
+    if (is_attached && is_renewed_by(alive, written)) {
+      lasts_from_ = sent_at;
+      co_return entry;
+    }
+    if (!entry) {
+      if (alive.ttl != 0 || alive.is_unanswered) {
+        has_replaced_lease_ = true;
+        co_await revoke(lease_, call);
+      }
+      forget_lease();
+      co_return std::nullopt;
+    }
+    if (auto moved = co_await move_to_new_lease(*entry, call)) co_return moved;
+  }
+  throw always_changed();
+}
+
+asio::awaitable<Renewal> EtcdClaimant::renew(Wakeup& wakeup) {
+  CallContext call{Queue::stay_out, calls_.budget_end(), wakeup, {}};
+  if (!claim().attached) co_return co_await renew_detached(call);
+  const auto entry = co_await extend(call.until, call.wakeup);
+  const bool is_own = entry && own_ && entry->created == own_->created && entry->holds();
+  if (!is_own) co_return co_await found_lost(call);
+  own_ = *entry;
+  taken_by_ = entry->taken_by;
+  co_return entry->standing == Standing::broken ? Renewal::broken : Renewal::confirmed;
+}
+
+// Any client that knows the token may renew, so the lease is looked up in the store.
+asio::awaitable<Renewal> EtcdClaimant::renew_detached(CallContext& call) {
+  co_await look(call);
+  adopt(call.snapshot);
+  std::optional<QueueEntry> entry;
+  if (own_ && claim().keeps_ttl) {
+    const auto ttl = own_->acquired_ttl != 0 ? own_->acquired_ttl : own_->ttl;
+    if (ttl > 0) keep_ttl(std::chrono::seconds(ttl));
+  }
+  if (own_ && own_->standing == Standing::holds && !own_->attached) {
+    if (own_->ttl == seconds_for(claim())) {
+      entry = co_await extend(call.until, call.wakeup);
+    } else {
+      entry = co_await move_to_new_lease(*own_, call);
+    }
+  }
+  // The first look may have been at an older state.
+  if (entry && entry->standing == Standing::holds && !entry->attached) {
+    own_ = *entry;
+    co_return Renewal::confirmed;
+  }
+  co_return co_await found_lost(call);
+}
+
+// Attaches the entry to a new lease.
+asio::awaitable<EtcdClaimant::NewLease> EtcdClaimant::attach_to_new_lease(
+    QueueEntry& entry, CallContext& call) {
+  entry.lease = any_lease();
+  const auto sent_at = Clock::now();
+  LeaseGrantRequest request{entry.lease, entry.ttl};
+  const auto granted = co_await calls_.lease_grant(request, call.until, call.wakeup);
+  if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
+  co_return NewLease{sent_at, granted.term};
+}
+
+// For another duration, which etcd cannot change, or because a keep-alive is not enough.
+// Nothing if the entry has changed.
+asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::move_to_new_lease(
+    const QueueEntry& entry, CallContext& call) {
+  auto moved = entry;
+  moved.ttl = seconds_for(claim());
+  if (moved.ttl != entry.ttl && entry.acquired_ttl == 0) moved.acquired_ttl = entry.ttl;
+  const auto fresh = co_await attach_to_new_lease(moved, call);
+  auto step = rewrite(step_context(), moved);
+  const auto result = co_await write(std::move(step), call);
+  if (result.succeeded) {
+    moved.modified = result.revision;
+  } else {
+    // It also has no effect if it was done before and the reply was lost.
+    const auto done = entry_on(moved.lease, result, call);
+    if (!done) {
+      co_await revoke(moved.lease, call);
+      co_return std::nullopt;
+    }
+    moved = *done;
+  }
+  use(fresh, moved.lease);
+  co_await revoke(entry.lease, call);
+  co_return moved;
+}
+
+// Our entry if it is attached to that lease, from the results of a step without effect.
+std::optional<QueueEntry> EtcdClaimant::entry_on(std::int64_t lease,
+                                                 const TxnResult& result,
+                                                 CallContext& call) {
+  if (result.lease_gone) return std::nullopt;
+  call.snapshot = snapshot_from(claim().lock, result);
+  const auto* entry = entry_of(call.snapshot, id());
+  const bool is_there = entry != nullptr && !entry->foreign && entry->lease == lease;
+  return is_there ? std::optional(*entry) : std::nullopt;
+}
+
+asio::awaitable<Renewal> EtcdClaimant::found_lost(CallContext& call) {
+  co_await look(call);
+  if (own_ && claim().attached) {
+    if (auto taker = rules::forced_by(state_of(call.snapshot), own_->fence())) {
+      taken_by_ = std::move(taker);
+      co_return Renewal::broken;
+    }
+    const bool is_back = claim().reclaim && co_await set_up_again(call);
+    if (is_back) co_return Renewal::reclaimed;
+  }
+  const auto loss = rules::loss_of(state_of(call.snapshot, id()), token_of(id()));
+  co_return loss == Loss::taken_over ? Renewal::taken_over : Renewal::gone;
+}
+
+// Sets up the vanished lease again, if the lock was not granted to another claim since.
+asio::awaitable<bool> EtcdClaimant::set_up_again(CallContext& call) {
+  co_await look(call);
+  const auto* there = entry_of(call.snapshot, id());
+  if (there != nullptr && there->holds() && there->fence() == own_->fence()) {
+    // Done before; the reply was lost.
+    adopt(call.snapshot);
+    const auto entry = co_await extend(call.until, call.wakeup);
+    if (entry) own_ = *entry;
+    co_return entry.has_value();
+  }
+  if (!can_be_set_up_again(call.snapshot, *own_)) co_return false;
+  auto own = *own_;  // with its previous id
+  own.set_up_again = own.fence();
+  own.modified = 0;
+  const auto fresh = co_await attach_to_new_lease(own, call);
+  const auto snapshot = call.snapshot;
+  auto step = etcd::set_up_again(step_context(), snapshot, own);
+  const auto result = co_await write(std::move(step), call);
+  if (result.succeeded) {
+    own.created = result.revision;
+    own.modified = result.revision;
+  } else {
+    const auto done = entry_on(own.lease, result, call);
+    if (!done) {
+      co_await revoke(own.lease, call);
+      co_return false;
+    }
+    own = *done;
+  }
+  own_ = own;
+  use(fresh, own.lease);
+  co_return true;
+}
+
+std::unique_ptr<LeaseNews> EtcdClaimant::listen(std::function<void()> on_news) {
+  if (!claim().attached || !own_) return nullptr;  // those are not notified
+  return news_of(calls_, queue_prefix(claim().lock) + id(), own_->modified,
+                 std::move(on_news));
+}
+
+namespace {
+
+// The pause before the next attempt if the watch fails.
+constexpr milliseconds pause_after_failure{300};
+
+// A waiter is woken when it may be its turn, and asks again. After several waits that
+// were over at once, each further one lasts longer, up to a limit: a server that always
+// wakes it, or always ends its watch, must not be asked without end.
+constexpr milliseconds hardly_waited{50};
+constexpr unsigned many_wakes = 8;
+constexpr milliseconds longest_pause{200};
+
+milliseconds pause_after(unsigned quick_wakes) {
+  if (quick_wakes <= many_wakes) return milliseconds(0);
+  const auto doublings = std::min(quick_wakes - many_wakes, 8U);
+  return std::min(milliseconds(1U << doublings), longest_pause);
+}
+
+asio::awaitable<void> pause_until(Clock::time_point end, Wakeup& wakeup) {
+  co_await wakeup.sleep_until(end);
+}
+
+WatchRequest request_for(const LockName& lock, const WatchedKeys& watched,
+                         std::int64_t from) {
+  WatchRequest request;
+  request.key = queue_prefix(lock) + watched.id;
+  if (watched.id.empty()) request.range_end = end_of_prefix(request.key);
+  request.start_revision = from;
+  request.no_put = !watched.puts;
+  return request;
+}
+
+}  // namespace
+
+asio::awaitable<void> EtcdClaimant::await_turn(Wakeup& wakeup, Clock::time_point until) {
+  const auto began = Clock::now();
+  bool has_failed = false;
+  try {
+    co_await listen_for_turn(wakeup, until);
+  } catch (const Failure& failure) {
+    if (failure.kind() == Failure::Kind::interrupted) throw;
+    has_failed = true;  // the next request reports the failure
+  }
+  if (has_failed) watch_.reset();
+  quick_wakes_ = Clock::now() - began < hardly_waited ? quick_wakes_ + 1 : 0;
+  const auto pause = has_failed ? pause_after_failure : pause_after(quick_wakes_);
+  co_await pause_until(std::min(until, later(Clock::now(), pause)), wakeup);
+}
+
+// The place in the queue is renewed as often as a held lease.
+asio::awaitable<void> EtcdClaimant::listen_for_turn(Wakeup& wakeup,
+                                                    Clock::time_point until) {
+  const bool is_watching = co_await start_watch(wakeup);
+  if (!is_watching) co_return;
+  const auto every = claim().ttl / 3;
+  auto renewed = lasts_from_.value_or(Clock::now());
+  while (Clock::now() < until) {
+    const auto next = later(renewed, every);
+    const auto update = co_await watch_->next(std::min(until, next), wakeup);
+    if (update.kind == WatchUpdate::Kind::broken ||
+        update.kind == WatchUpdate::Kind::compacted) {
+      watch_.reset();
+      co_return;
+    }
+    if (update.kind == WatchUpdate::Kind::events) co_return;
+    if (Clock::now() < next) {
+      if (wakeup.gives_up()) co_return;
+      continue;
+    }
+    renewed = Clock::now();
+    LeaseKeepAliveRequest request{lease_};
+    const auto alive =
+        co_await calls_.lease_keep_alive(request, calls_.budget_end(), wakeup);
+    if (alive.ttl == 0) co_return;  // the place is gone, too
+  }
+}
+
+// Starts the watch at the revision of the last snapshot. False if the lock has to be read
+// again first.
+asio::awaitable<bool> EtcdClaimant::start_watch(Wakeup& wakeup) {
+  const auto* own = waits_in_ ? entry_of(*waits_in_, id()) : nullptr;
+  if (own == nullptr) co_return false;
+  const auto wanted = watched_by(*waits_in_, *own);
+  if (watch_ && !watch_->is_broken() && wanted == watched_) co_return true;
+  watched_ = wanted;
+  watch_ = std::make_unique<KeyWatch>(calls_);
+  std::vector<WatchRequest> requests{
+      request_for(claim().lock, wanted, waits_in_->revision + 1)};
+  co_await watch_->start(std::move(requests), calls_.budget_end(), wakeup);
+  co_return true;
+}
+
+}  // namespace dlock::etcd

@@ -1,0 +1,229 @@
+#include "store/etcd/etcd_runs.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include "rules/runs.hpp"
+#include "util/json.hpp"
+#include "util/json_line.hpp"
+
+namespace dlock::etcd {
+
+namespace {
+
+// Records beyond the retention, so that only one release in this many has to delete any.
+constexpr std::size_t slack = 10;
+
+std::optional<Fence> fence_at(const Json& json) {
+  const auto number = count_at(json, "fence");
+  if (!number) return std::nullopt;
+  return Fence{static_cast<std::uint64_t>(*number)};
+}
+
+void add_party(JsonLine& json, const RunInfo& run) {
+  json.add_number("fence", run.fence.number);
+  json.add_number("started", run.started.count());
+  json.add_text("host", run.host);
+  json.add_text("user", run.user);
+  if (run.counts) json.add_flag("counts", true);
+}
+
+// Nothing if it does not identify the run.
+std::optional<RunInfo> party_from(const Json& json) {
+  const auto fence = fence_at(json);
+  const auto started = count_at(json, "started");
+  if (!fence || !started) return std::nullopt;
+  RunInfo run;
+  run.fence = *fence;
+  run.started = WallTime(*started);
+  run.host = text_at(json, "host");
+  run.user = text_at(json, "user");
+  run.counts = flag_at(json, "counts");
+  return run;
+}
+
+std::optional<PastRun> past_from(const KeyValue& pair) {
+  const auto json = object_from(pair.value);
+  auto run = json ? party_from(*json) : std::nullopt;
+  if (!run) return std::nullopt;
+  if (const auto ended = count_at(*json, "ended")) run->ended = WallTime(*ended);
+  if (const auto span = count_at(*json, "duration_ms"))
+    run->duration = milliseconds(*span);
+  run->exit_code = exit_code_at(*json, "exit_code");
+  if (auto signal = text_at(*json, "signal"); !signal.empty()) run->signal = signal;
+  run->outcome = text_at(*json, "outcome");
+  run->reason = text_at(*json, "reason");
+  return PastRun{pair.key, std::move(*run), flag_at(*json, "shared"), pair.mod_revision};
+}
+
+std::optional<OpenRun> open_from(const KeyValue& pair, std::string_view id) {
+  const auto json = object_from(pair.value);
+  auto run = json ? party_from(*json) : std::nullopt;
+  if (!run) return std::nullopt;
+  // The fence of an immediate grant is the revision of its entry.
+  if (run->fence.number == 0) {
+    run->fence.number = static_cast<std::uint64_t>(pair.mod_revision);
+  }
+  OpenRun open;
+  open.key = pair.key;
+  open.id = id;
+  open.info = std::move(*run);
+  open.attached = !flag_at(*json, "detached");
+  open.until = WallTime(count_at(*json, "until").value_or(0));
+  return open;
+}
+
+std::optional<Superseded> told_from(const KeyValue& pair) {
+  const auto json = object_from(pair.value);
+  if (!json) return std::nullopt;
+  return Superseded{text_at(*json, "host"), pid_at(*json, "pid")};
+}
+
+std::optional<Taker> taken_from(const KeyValue& pair) {
+  const auto json = object_from(pair.value);
+  if (!json) return std::nullopt;
+  return Taker{text_at(*json, "user"), text_at(*json, "host"), flag_at(*json, "replaced"),
+               flag_at(*json, "forced")};
+}
+
+// The text after `part`, if `text` begins with it.
+std::optional<std::string_view> behind(std::string_view part, std::string_view text) {
+  if (!text.starts_with(part)) return std::nullopt;
+  return text.substr(part.size());
+}
+
+void sort_in(Runs& runs, const KeyValue& pair, std::string_view name) {
+  if (behind("past/", name)) {
+    if (auto past = past_from(pair)) runs.past.push_back(std::move(*past));
+  } else if (const auto running = behind("now/", name)) {
+    if (auto open = open_from(pair, *running)) runs.open.push_back(std::move(*open));
+  } else if (const auto waited = behind("told/", name)) {
+    if (auto told = told_from(pair)) runs.told.emplace_back(*waited, std::move(*told));
+  } else if (const auto held = behind("taken/", name)) {
+    if (auto taker = taken_from(pair)) runs.taken.emplace_back(*held, std::move(*taker));
+  } else if (name == "refused") {
+    runs.refused = static_cast<std::uint64_t>(pair.version);
+  } else if (name == "superseded") {
+    runs.superseded = static_cast<std::uint64_t>(pair.version);
+  }
+}
+
+bool is_there(const std::vector<QueueEntry>& entries, std::string_view id) {
+  return std::any_of(entries.begin(), entries.end(), [&](const QueueEntry& entry) {
+    return entry.id == id && entry.holds();
+  });
+}
+
+}  // namespace
+
+Runs runs_from(const std::vector<KeyValue>& pairs, std::string_view folder) {
+  Runs runs;
+  for (const auto& pair : pairs) {
+    const auto name = behind(folder, pair.key);
+    if (name) sort_in(runs, pair, *name);
+  }
+  std::sort(runs.past.begin(), runs.past.end(),
+            [](const auto& a, const auto& b) { return a.revision < b.revision; });
+  return runs;
+}
+
+std::string open_run_text(const QueueEntry& holder, WallTime until) {
+  JsonLine json;
+  add_party(json, rules::vanished_run(as_holder(holder)));
+  if (!holder.attached) {
+    json.add_flag("detached", true);
+    json.add_number("until", until.count());
+  }
+  return json.finished();
+}
+
+std::string past_run_text(const RunInfo& run, bool is_shared) {
+  JsonLine json;
+  add_party(json, run);
+  if (run.ended) json.add_number("ended", run.ended->count());
+  if (run.duration) json.add_number("duration_ms", run.duration->count());
+  if (run.exit_code) json.add_number("exit_code", *run.exit_code);
+  if (run.signal) json.add_text("signal", *run.signal);
+  json.add_text("outcome", run.outcome);
+  if (!run.reason.empty()) json.add_text("reason", run.reason);
+  if (is_shared) json.add_flag("shared", true);
+  return json.finished();
+}
+
+std::string told_text(const Superseded& newer) {
+  JsonLine json;
+  json.add_text("host", newer.host);
+  json.add_number("pid", newer.pid);
+  return json.finished();
+}
+
+std::string taken_text(const Taker& taker) {
+  JsonLine json;
+  json.add_text("user", taker.user);
+  json.add_text("host", taker.host);
+  if (taker.replaces) json.add_flag("replaced", true);
+  if (taker.forced) json.add_flag("forced", true);
+  return json.finished();
+}
+
+RunInfo running_run(const QueueEntry& holder) {
+  auto run = rules::vanished_run(as_holder(holder));
+  run.outcome = "running";
+  return run;
+}
+
+std::vector<RunInfo> vanished(const Runs& runs, const std::vector<QueueEntry>& entries,
+                              WallTime now) {
+  std::vector<RunInfo> found;
+  for (const auto& open : runs.open) {
+    if (is_there(entries, open.id)) continue;
+    auto run = open.info;
+    run.outcome = open.attached ? "vanished" : by_hand;
+    if (!open.attached) {
+      run.ended = std::clamp(open.until, run.started, std::max(run.started, now));
+      run.duration = std::chrono::duration_cast<milliseconds>(*run.ended - run.started);
+    }
+    found.push_back(std::move(run));
+  }
+  return found;
+}
+
+std::vector<RunInfo> kept_runs(const Runs& runs, const std::vector<QueueEntry>& entries,
+                               WallTime now) {
+  auto ended = vanished(runs, entries, now);
+  for (const auto& past : runs.past) ended.push_back(past.info);
+  std::sort(ended.begin(), ended.end(), [](const RunInfo& a, const RunInfo& b) {
+    return a.ended.value_or(a.started) < b.ended.value_or(b.started);
+  });
+  std::vector<RunInfo> kept;
+  for (const auto& run : ended) add_to_history(kept, run);
+  return kept;
+}
+
+std::vector<std::string> to_forget(const Runs& runs,
+                                   const std::vector<QueueEntry>& entries, WallTime now) {
+  if (runs.past.size() + runs.open.size() <= runs_kept + slack) return {};
+  const auto kept = kept_runs(runs, entries, now);
+  std::optional<Fence> success;
+  std::optional<Fence> counting;
+  for (const auto& past : runs.past) {
+    if (is_success(past.info)) success = past.info.fence;
+    if (past.info.counts) counting = past.info.fence;
+  }
+  const auto is_kept = [&](Fence fence) {
+    return fence == success || fence == counting ||
+           std::any_of(kept.begin(), kept.end(),
+                       [&](const RunInfo& run) { return run.fence == fence; });
+  };
+  std::vector<std::string> keys;
+  for (const auto& past : runs.past) {
+    if (!is_kept(past.info.fence)) keys.push_back(past.key);
+  }
+  for (const auto& open : runs.open) {
+    const bool has_ended = !is_there(entries, open.id);
+    if (has_ended && !is_kept(open.info.fence)) keys.push_back(open.key);
+  }
+  return keys;
+}
+
+}  // namespace dlock::etcd
