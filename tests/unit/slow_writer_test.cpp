@@ -1,6 +1,6 @@
-// Bounded writes: to pipes and sockets, which can be full, and to files, which cannot.
+// Writes to pipes and sockets, which can be full, and to files, which cannot.
 
-#include "util/bounded_write.hpp"
+#include "util/slow_writer.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <future>
 #include <string>
 
@@ -97,6 +98,31 @@ TEST_P(BoundedWrite, leaves_the_descriptor_in_blocking_mode) {
   fill(ends);
 
   EXPECT_EQ(::fcntl(ends.in.get(), F_GETFL) & O_NONBLOCK, 0);
+}
+
+TEST_P(BoundedWrite, writes_as_much_as_fits_and_says_when_nothing_does) {
+  const auto ends = GetParam()();
+  SlowWriter writer(ends.in.get());
+  const std::string much(10'000'000, 'x');
+  std::size_t written = 0;
+  for (ssize_t size = 1; size > 0; written += static_cast<std::size_t>(size)) {
+    size = writer.write_some(std::string_view(much).substr(written));
+    ASSERT_GE(size, 0);
+  }
+
+  EXPECT_GE(written, std::size_t{PIPE_BUF});
+  EXPECT_LT(written, much.size());
+  EXPECT_EQ(writer.write_some("text"), 0);
+}
+
+TEST_P(BoundedWrite, fails_if_nobody_can_read_any_more) {
+  ::signal(SIGPIPE, SIG_IGN);
+  auto ends = GetParam()();
+  SlowWriter writer(ends.in.get());
+  ends.out.reset();
+
+  EXPECT_EQ(writer.write_some("text"), -1);
+  EXPECT_EQ(errno, EPIPE);
 }
 
 INSTANTIATE_TEST_SUITE_P(Pipe, BoundedWrite, testing::Values(made_pipe));

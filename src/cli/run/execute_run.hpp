@@ -5,8 +5,8 @@
 #include <string>
 
 #include "cli/args/app.hpp"
-#include "cli/run/report.hpp"
-#include "cli/run/run_hooks.hpp"
+#include "cli/run/locked_run.hpp"
+#include "cli/run/run_result.hpp"
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
 
@@ -24,8 +24,8 @@ FinishedRun run_ended_by(const Failure& failure, const std::string& store);
 
 // Acquires the lock, runs the command and releases the lock, printing messages on
 // standard error. The store must not be open yet, because the guardian has to be forked
-// first. `run_hooks` may be null. Throws UsageError if the ttl is too short.
-FinishedRun finished_run(const Invocation& invocation, const RunOptions& options,
-                         const HeldSignals& held, RunHooks* run_hooks);
+// first. `extension` may be null. Throws UsageError if the ttl is too short.
+FinishedRun execute_run(const Invocation& invocation, const RunOptions& options,
+                        const HeldSignals& held, RunExtension* extension);
 
 }  // namespace dlock

@@ -1,4 +1,4 @@
-#include "lease/outage.hpp"
+#include "lease/lease_watcher.hpp"
 
 #include <utility>
 

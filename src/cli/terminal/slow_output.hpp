@@ -1,14 +1,20 @@
-// Captures and forwards the standard output of a command.
+// Writes to a standard output that may be slow: the output of a command, or a queue of
+// lines.
 #pragma once
+
+#include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
 #include <cstddef>
+#include <deque>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "loop/readable.hpp"
 #include "util/fd.hpp"
+#include "util/slow_writer.hpp"
 
 namespace dlock {
 
@@ -50,7 +56,6 @@ class CommandOutput {
   void pass_on();
   void give_up();
   void watch();
-  int output() const { return terminal_ ? terminal_.get() : STDOUT_FILENO; }
   std::size_t left() const { return bytes_.size() - passed_; }
 
   std::size_t most_;
@@ -61,7 +66,7 @@ class CommandOutput {
   // shares them.
   Fd epoll_;
   std::optional<Readable> poll_;
-  Fd terminal_;         // standard output, if it is one that we may open
+  SlowWriter writer_{STDOUT_FILENO};
   bool blocks_ = true;  // whether standard output can block; a file cannot
   std::string bytes_;
   std::size_t passed_ = 0;  // bytes of these
@@ -73,5 +78,41 @@ class CommandOutput {
 // Writes all of `bytes` to standard output, even if it is non-blocking. Returns false if
 // that is not possible.
 bool print_bytes(std::string_view bytes);
+
+// Writes lines as fast as the descriptor accepts them and never blocks: the rest is kept,
+// up to a limit. The descriptor is shared with other processes, so its flags are not
+// changed.
+class OutputQueue {
+ public:
+  // `ended` is called once, when nothing can be written any more: with the errno, or with
+  // 0 if the reader has closed the pipe.
+  OutputQueue(boost::asio::io_context& context, int fd, std::function<void(int)> ended);
+
+  // Queues a line, which includes its newline. Returns false if the queue is full; then
+  // the line is dropped.
+  bool push(std::string line);
+
+  // Whether push() would accept a line now.
+  bool has_room() const;
+
+  // Whether everything has been written.
+  bool is_empty() const { return lines_.empty(); }
+
+ private:
+  void write_available();
+  bool write_some();
+  void end(int error);
+  void ask(bool for_room);
+
+  SlowWriter writer_;
+  std::function<void(int)> ended_;
+  std::deque<std::string> lines_;
+  std::size_t written_ = 0;  // of the first line
+  std::size_t waiting_ = 0;  // bytes
+  Fd epoll_;
+  std::optional<Readable> events_;  // nothing for a file, which is always writable
+  bool asked_for_room_ = false;
+  bool has_ended_ = false;
+};
 
 }  // namespace dlock

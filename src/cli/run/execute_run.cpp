@@ -1,4 +1,4 @@
-#include "cli/run/finished_run.hpp"
+#include "cli/run/execute_run.hpp"
 
 #include <unistd.h>
 
@@ -8,9 +8,9 @@
 #include <memory>
 #include <optional>
 
-#include "cli/run/one_run.hpp"
-#include "cli/run/verb_store.hpp"
-#include "supervise/process_tree.hpp"
+#include "cli/run/locked_run.hpp"
+#include "supervise/command_tree.hpp"
+#include "supervise/guardian.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -44,7 +44,7 @@ SupervisionPlan supervision_of(const CommonOptions& common, const RunOptions& op
 }
 
 Guardian::Task guardian_task(const RunOptions& options, const SupervisionPlan& plan,
-                             const HeldSignals& held, const RunHooks* run_hooks) {
+                             const HeldSignals& held, const RunExtension* extension) {
   // An upper limit for each variable that dlock adds: exec(3) rejects longer ones.
   constexpr std::size_t longest_variable = 128 * 1024;
   std::size_t size = 4 * longest_variable;
@@ -52,16 +52,16 @@ Guardian::Task guardian_task(const RunOptions& options, const SupervisionPlan& p
     size += std::strlen(*variable) + 1 + sizeof(char*);
   }
   Guardian::Task task{options.command, held.inherited(), plan, size};
-  if (run_hooks != nullptr) {
-    task.output = run_hooks->output();
-    task.output_reader = run_hooks->output_reader();
+  if (extension != nullptr) {
+    task.output = extension->output();
+    task.output_reader = extension->output_reader();
   }
   return task;
 }
 
 struct Parts {
   asio::io_context context{1};
-  std::optional<Run> run;
+  std::optional<LockedRun> run;
 };
 
 // If nothing follows the run, its objects are not destroyed: the process exits now, and
@@ -87,8 +87,8 @@ FinishedRun run_ended_by(const Failure& failure, const std::string& store) {
   return finished;
 }
 
-FinishedRun finished_run(const Invocation& invocation, const RunOptions& options,
-                         const HeldSignals& held, RunHooks* run_hooks) {
+FinishedRun execute_run(const Invocation& invocation, const RunOptions& options,
+                        const HeldSignals& held, RunExtension* extension) {
   const auto& common = invocation.common;
   const auto timing = timing_of(common, options);
   const bool needs_guardian = leases_expire(common.store);
@@ -100,14 +100,16 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
     const auto plan = supervision_of(common, options, timing);
     std::unique_ptr<Guardian> guardian;
     // Before the store is contacted.
-    if (!needs_guardian && plan.needs_tree()) ProcessTree().require_visibility();
+    if (!needs_guardian && plan.needs_tree()) {
+      CommandTree(plan, CommandTree::Strangers::possible).require_visibility();
+    }
     if (needs_guardian) {
       guardian =
-          std::make_unique<Guardian>(guardian_task(options, plan, held, run_hooks));
+          std::make_unique<Guardian>(guardian_task(options, plan, held, extension));
     }
     auto parts = std::make_unique<Parts>();
     auto& run = parts->run.emplace(RunParts{parts->context, invocation, options, timing,
-                                            plan, held, guardian.get(), run_hooks});
+                                            plan, held, guardian.get(), extension});
     finished.store = run.store_url();
     asio::co_spawn(
         parts->context, [&run] { return run.execute(); },
@@ -117,7 +119,7 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
           parts->context.stop();
         });
     parts->context.run();
-    if (ends_at_once && run_hooks == nullptr) {
+    if (ends_at_once && extension == nullptr) {
       left_to_the_kernel = parts.release();
       if (guardian) guardian->dismiss();
       guardian_left = guardian.release();

@@ -1,4 +1,5 @@
-// Requests a lock until it is granted or the wait is over.
+// Asks a store until it grants a lock or admits a claim of a rate limit, or until the
+// wait is over.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -6,6 +7,7 @@
 #include <optional>
 
 #include "lock/claimant.hpp"
+#include "lock/rates.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {
@@ -33,9 +35,21 @@ struct Patience {
 asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
                                 Wakeup& wakeup);
 
-// How often a lease is requested again if too little of it was left before it could be
-// used, and the error to throw after that.
-constexpr int most_repeats = 3;
-Failure lease_too_short();
+struct TurnPatience {
+  // How long to wait; min(): ask once; max(): without end.
+  Clock::time_point until = Clock::time_point::min();
+  // Called while the claim has a turn, with the time until then. Returns how long the
+  // text shown to the user stays valid.
+  std::function<milliseconds(milliseconds turn_in)> waiting;
+  // Called with the reason before an unreachable store is tried again.
+  std::function<void(const Failure&)> retrying;
+};
+
+// Asks for admission, sleeps until the claim's turn and asks again. Returns NotAdmitted
+// as soon as it is known that the turn comes too late. An unreachable store is tried
+// again while the wait allows it, as in acquire(). An interrupted claim loses its
+// place in the queue.
+asio::awaitable<RateAnswer> await_admission(RateLimits& limits, RateClaim claim,
+                                            TurnPatience patience, Wakeup& wakeup);
 
 }  // namespace dlock

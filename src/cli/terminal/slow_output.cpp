@@ -1,9 +1,10 @@
-#include "cli/terminal/command_output.hpp"
+#include "cli/terminal/slow_output.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,14 +12,9 @@
 #include <utility>
 
 #include "util/failure.hpp"
-#include "util/reopen.hpp"
 
 namespace dlock {
 namespace {
-
-// If poll(2) reports a pipe as writable, this much can be written without blocking. A
-// terminal is reported with less room, so it is opened again, non-blocking.
-constexpr std::size_t safe_write = 4096;
 
 // How much is read ahead of the reader of standard output.
 constexpr std::size_t most_ahead = 64 * 1024;
@@ -26,10 +22,8 @@ constexpr std::size_t most_ahead = 64 * 1024;
 // How many blocks are handled before other events get their turn.
 constexpr int rounds = 16;
 
-bool is_ready(int fd, short what, int timeout) {
-  pollfd wanted{fd, what, 0};
-  return ::poll(&wanted, 1, timeout) > 0;
-}
+// How much may wait for the reader of a queue.
+constexpr std::size_t most_waiting = 4u << 20;
 
 }  // namespace
 
@@ -46,9 +40,8 @@ CommandOutput::CommandOutput(std::size_t most) : most_(most) {
   if (!epoll_ || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, ends[0], &nothing_yet) != 0) {
     throw failure_of(errno, "cannot watch a pipe");
   }
-  if (::isatty(STDOUT_FILENO) != 0) terminal_ = reopen_to_write(STDOUT_FILENO);
   // Fails for a file, which never blocks.
-  blocks_ = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, output(), &nothing_yet) == 0;
+  blocks_ = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, writer_.fd(), &nothing_yet) == 0;
 }
 
 void CommandOutput::prepare(boost::asio::io_context& context) {
@@ -96,11 +89,9 @@ void CommandOutput::add(const char* bytes, std::size_t size) {
 void CommandOutput::pass_on() {
   if (!passes_on_ || failed_) return;
   for (int round = 0; left() > 0 && (round < rounds || !blocks_); ++round) {
-    if (blocks_ && !is_ready(output(), POLLOUT, 0)) break;
-    const auto size =
-        ::write(output(), bytes_.data() + passed_, std::min(left(), safe_write));
-    if (size < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (size <= 0) return give_up();
+    const auto size = writer_.write_some(std::string_view(bytes_).substr(passed_));
+    if (size == 0 && blocks_) break;
+    if (size < 0) return give_up();
     passed_ += static_cast<std::size_t>(size);
   }
   if (passed_ < most_ahead && left() > 0) return;
@@ -125,7 +116,7 @@ void CommandOutput::watch() {
   };
   const bool has_room = !passes_on_ || left() < most_ahead;
   arm(reading_.get(), reading_ && has_room, EPOLLIN);
-  arm(output(), blocks_ && passes_on_ && left() > 0, EPOLLOUT);
+  arm(writer_.fd(), blocks_ && passes_on_ && left() > 0, EPOLLOUT);
 }
 
 void CommandOutput::stop() {
@@ -150,7 +141,8 @@ bool print_bytes(std::string_view bytes) {
   while (!bytes.empty()) {
     const auto size = ::write(STDOUT_FILENO, bytes.data(), bytes.size());
     if (size < 0 && errno == EAGAIN) {
-      is_ready(STDOUT_FILENO, POLLOUT, -1);
+      pollfd room{STDOUT_FILENO, POLLOUT, 0};
+      ::poll(&room, 1, -1);
     } else if (size < 0 && errno != EINTR) {
       return false;
     } else if (size > 0) {
@@ -158,6 +150,74 @@ bool print_bytes(std::string_view bytes) {
     }
   }
   return true;
+}
+
+// The descriptor is watched through our own epoll instance. Watching it with Asio would
+// set O_NONBLOCK for all processes that share it.
+OutputQueue::OutputQueue(boost::asio::io_context& context, int fd,
+                         std::function<void(int)> ended)
+    : writer_(fd), ended_(std::move(ended)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+  if (!epoll_) throw failure_of(errno, "cannot watch standard output");
+  epoll_event event{};
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, writer_.fd(), &event) != 0) return;
+  Fd shared(::fcntl(epoll_.get(), F_DUPFD_CLOEXEC, 3));
+  if (!shared) throw failure_of(errno, "cannot watch standard output");
+  events_.emplace(context, std::move(shared), [this] { write_available(); });
+}
+
+bool OutputQueue::push(std::string line) {
+  if (has_ended_) return true;
+  if (!has_room()) return false;
+  waiting_ += line.size();
+  lines_.push_back(std::move(line));
+  if (!asked_for_room_) write_available();
+  return true;
+}
+
+bool OutputQueue::has_room() const { return waiting_ <= most_waiting; }
+
+void OutputQueue::write_available() {
+  // The event is cleared, or it would be reported forever.
+  epoll_event event{};
+  ::epoll_wait(epoll_.get(), &event, 1, 0);
+  while (!lines_.empty() && write_some()) {
+  }
+  if (has_ended_) return;
+  pollfd wanted{writer_.fd(), 0, 0};
+  const bool is_gone =
+      events_ && ::poll(&wanted, 1, 0) > 0 && (wanted.revents & (POLLERR | POLLHUP)) != 0;
+  if (is_gone) return end(0);
+  ask(!lines_.empty());
+}
+
+void OutputQueue::end(int error) {
+  has_ended_ = true;
+  lines_.clear();
+  events_.reset();
+  ended_(error);
+}
+
+// Returns whether more might be written at once.
+bool OutputQueue::write_some() {
+  auto& line = lines_.front();
+  const auto size = writer_.write_some(std::string_view(line).substr(written_));
+  if (size < 0) end(errno == EPIPE ? 0 : errno);  // the reader has closed it
+  if (size <= 0) return false;
+  written_ += static_cast<std::size_t>(size);
+  waiting_ -= static_cast<std::size_t>(size);
+  if (written_ < line.size()) return true;
+  lines_.pop_front();
+  written_ = 0;
+  return true;
+}
+
+void OutputQueue::ask(bool for_room) {
+  if (!events_ || for_room == asked_for_room_) return;
+  asked_for_room_ = for_room;
+  epoll_event event{};
+  event.events =
+      for_room ? static_cast<unsigned>(EPOLLOUT) : 0u;  // errors are reported in any case
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, writer_.fd(), &event);
 }
 
 }  // namespace dlock
