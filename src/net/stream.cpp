@@ -5,8 +5,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "net/messages.hpp"
-#include "net/refusal.hpp"
+#include "net/net_failures.hpp"
 #include "net/tls.hpp"
 
 namespace dlock::net {

@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "net/budget.hpp"
-#include "net/progress.hpp"
 #include "net/readiness.hpp"
 #include "net/tls_options.hpp"
 #include "util/fd.hpp"

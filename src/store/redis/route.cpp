@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "net/budget.hpp"
-#include "net/refusal.hpp"
+#include "net/net_failures.hpp"
 #include "store/redis/keys.hpp"
-#include "store/redis/reconnecting.hpp"
+#include "util/random.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -26,6 +26,10 @@ bool ran_out_of_time(const Failure& error, Clock::time_point until) {
       dynamic_cast<const net::Timeout*>(&error) != nullptr || Clock::now() >= until;
   return timed_out && error.kind() == Failure::Kind::unreachable;
 }
+
+// Short enough for a failover that may complete any moment, long enough that a thousand
+// clients do not keep a full server busy with refusing them.
+constexpr milliseconds longest_pause{200};
 
 }  // namespace
 
@@ -153,6 +157,20 @@ std::vector<std::string> Route::keys_for(const Script&, const LockName& lock) co
   std::vector<std::string> keys;
   keys.push_back(key_of(lock));
   return keys;
+}
+
+milliseconds patience_with(const Failure& failure, milliseconds timeout) {
+  const auto* refusal = dynamic_cast<const net::Refusal*>(&failure);
+  if (refusal == nullptr) return milliseconds(0);
+  return refusal->reason() == net::Refusal::Reason::overloaded ? timeout : timeout / 4;
+}
+
+milliseconds Backoff::next() {
+  const auto half = longest_ / 2;
+  const auto pause =
+      half + milliseconds(random_up_to(static_cast<std::uint64_t>(half.count())));
+  longest_ = std::min(longest_ * 2, longest_pause);
+  return pause;
 }
 
 }  // namespace dlock::redis
