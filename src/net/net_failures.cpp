@@ -52,6 +52,11 @@ std::string kind_of_server(std::string_view first_bytes) {
   return "";
 }
 
+Failure with_tls_hint(const Failure& failure, const std::string& scheme) {
+  return Failure(failure.kind(),
+                 std::string(failure.what()) + "; does it require TLS (" + scheme + ")?");
+}
+
 Failure cannot_reach(const std::string& server, const std::string& why) {
   return Failure(Failure::Kind::unreachable, "cannot reach " + server + ": " + why);
 }

@@ -19,6 +19,10 @@ std::string reason_of(int error_number);
 // another kind of server; else empty.
 std::string kind_of_server(std::string_view first_bytes);
 
+// The same failure with "; does it require TLS (SCHEME)?", for a server that closes the
+// connection without a word: one that requires TLS does when it reads anything else.
+Failure with_tls_hint(const Failure& failure, const std::string& scheme);
+
 // A Failure (unreachable): "cannot reach `server`: `why`".
 Failure cannot_reach(const std::string& server, const std::string& why);
 

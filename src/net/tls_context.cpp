@@ -1,6 +1,7 @@
 #include "net/tls_context.hpp"
 
 #include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -200,5 +201,7 @@ TlsContext tls_context(const TlsOptions& plan) {
   identify(context.get(), plan);
   return context;
 }
+
+void FreeContext::operator()(ssl_ctx_st* context) const { SSL_CTX_free(context); }
 
 }  // namespace dlock::net

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "net/tls_options.hpp"
+#include "net/tls_context.hpp"
 #include "store/url_parts.hpp"
 #include "util/clock.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "net/tls_options.hpp"
+#include "net/tls_context.hpp"
 #include "store/store_url.hpp"
 
 namespace dlock::etcd {

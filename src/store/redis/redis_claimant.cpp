@@ -154,14 +154,15 @@ void RedisClaimant::watch_for(const Busy& busy, const AskReply& reply) {
 }
 
 asio::awaitable<void> RedisClaimant::await_turn(Wakeup& wakeup, Clock::time_point until) {
-  if (is_parked_) co_return co_await sleep(wakeup, std::min(until, ask_again_));
+  if (is_parked_) co_return co_await wakeup.sleep_until(std::min(until, ask_again_));
   do {
     const auto reply = co_await pop(wakeup, std::min(until, ask_again_));
     // Each server by itself: if one of several wakes us too often, the others are heard.
     co_await pause_if_woken_too_often(wakeup, std::min(until, ask_again_));
     if (!reply) co_return;  // the next request reports the failure
     if (reply->is_error()) {
-      co_await sleep(wakeup, std::min(until, later(Clock::now(), pause_after_error)));
+      co_await wakeup.sleep_until(
+          std::min(until, later(Clock::now(), pause_after_error)));
       co_return;
     }
     handed_over_ = handed_over_from(*reply, claim(), asked_at_);
@@ -175,7 +176,7 @@ asio::awaitable<void> RedisClaimant::pause_if_woken_too_often(Wakeup& wakeup,
                                                               Clock::time_point until) {
   const auto now = Clock::now();
   const auto pause = restraint_.pause(now);
-  if (pause.count() > 0) co_await sleep(wakeup, std::min(until, later(now, pause)));
+  if (pause.count() > 0) co_await wakeup.sleep_until(std::min(until, later(now, pause)));
 }
 
 // An element of our own list or the shared one, or the reply that none arrived in time.
@@ -201,10 +202,6 @@ asio::awaitable<std::optional<Reply>> RedisClaimant::pop(Wakeup& wakeup,
     if (failure.kind() == Failure::Kind::interrupted) throw;
   }
   co_return reply;
-}
-
-asio::awaitable<void> RedisClaimant::sleep(Wakeup& wakeup, Clock::time_point until) {
-  co_await wakeup.sleep_until(until);
 }
 
 asio::awaitable<Release> RedisClaimant::release(const std::optional<RunEnd>& end,

@@ -68,7 +68,6 @@ class RedisClaimant final : public Claimant {
   bool is_elsewhere(const Response& response) const;
   asio::awaitable<Renewal> reclaim(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::optional<Reply>> pop(Wakeup& wakeup, Clock::time_point end);
-  asio::awaitable<void> sleep(Wakeup& wakeup, Clock::time_point until);
   asio::awaitable<void> pause_if_woken_too_often(Wakeup& wakeup, Clock::time_point until);
   void note(const AskReply& reply, Clock::time_point sent_at);
   void watch_for(const Busy& busy, const AskReply& reply);

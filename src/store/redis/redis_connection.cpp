@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "net/budget.hpp"
-#include "net/dial.hpp"
 #include "net/net_failures.hpp"
 #include "net/stream.hpp"
 #include "store/redis/reply.hpp"
@@ -87,11 +86,8 @@ class RedisConnection::Link {
   asio::awaitable<void> open(net::Budget& budget) {
     // First: without it a connection would be useless.
     const auto login = login_commands(target_);
-    auto stream = std::make_unique<net::Stream>(context_, co_await dial(budget));
-    if (const auto& tls = target_.tls) {
-      co_await stream->secure(*tls, tls->name.empty() ? target_.host : tls->name, budget);
-    }
-    stream_ = std::move(stream);
+    const net::Peer peer{target_.host, target_.port, target_.path, target_.tls};
+    stream_ = co_await net::open_stream(context_, peer, budget, last_used_);
     if (!login.empty()) check_login(target_, co_await ask(login, budget));
     is_ready_ = true;
   }
@@ -194,21 +190,9 @@ class RedisConnection::Link {
     throw net::Refusal(net::Refusal::Reason::absent, with_hint(failure).what());
   }
 
-  // A server that requires TLS closes the connection when it reads anything else.
   Failure with_hint(const Failure& failure) const {
     if (has_replied_ || target_.tls || !target_.path.empty()) return failure;
-    return Failure(failure.kind(),
-                   std::string(failure.what()) + "; does it require TLS (rediss://)?");
-  }
-
-  asio::awaitable<Fd> dial(net::Budget& budget) {
-    if (target_.path.empty()) {
-      co_return co_await net::dial(context_, target_.host, target_.port, budget,
-                                   last_used_);
-    }
-    const net::Endpoints endpoints{net::endpoint_of_path(target_.path)};
-    net::Endpoint used;
-    co_return co_await net::dial(context_, endpoints, budget, used);
+    return net::with_tls_hint(failure, "rediss://");
   }
 
   Failure nonsense(const ReplyReader& reader, std::string_view begin) const {

@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "loop/retry.hpp"
+
 namespace dlock::redis {
 namespace {
 
@@ -12,7 +14,7 @@ namespace {
 constexpr milliseconds listens_for{60'000};
 
 // The pause between attempts to reach a server that is unavailable or refuses.
-constexpr milliseconds first_pause{1000};
+constexpr milliseconds first_reconnect_pause{1000};
 constexpr milliseconds longest_reconnect_pause{30'000};
 
 }  // namespace
@@ -42,7 +44,7 @@ void BreakListener::follow(const Target& target) {
 }
 
 asio::awaitable<void> BreakListener::listen(std::function<void()> on_news) {
-  auto pause = first_pause;
+  GrowingPause pause(longest_reconnect_pause, first_reconnect_pause);
   while (!stops_) {
     if (next_) {
       connection_.emplace(context_, *std::exchange(next_, std::nullopt));
@@ -53,11 +55,10 @@ asio::awaitable<void> BreakListener::listen(std::function<void()> on_news) {
     if (next_) continue;
     if (result == AskReply::something) on_news();
     if (result == AskReply::nothing) {
-      pause = first_pause;
+      pause.reset();
       continue;
     }
-    co_await sleep(pause);
-    pause = std::min(pause * 2, longest_reconnect_pause);
+    co_await wakeup_.sleep_until(later(Clock::now(), pause.next()));
   }
   if (connection_) connection_->close();
 }
@@ -89,11 +90,6 @@ asio::awaitable<BreakListener::AskReply> BreakListener::wait_for_element() {
   co_return listened ? AskReply::something : AskReply::cannot;
 }
 
-asio::awaitable<void> BreakListener::sleep(milliseconds span) {
-  const auto until = later(Clock::now(), span);
-  while (!wakeup_.gives_up() && Clock::now() < until) co_await wakeup_.wait_until(until);
-}
-
 struct Lookout::State {
   State(asio::io_context& context, Route& of, LockName name, const Node& replaced,
         std::function<void(const ServerAddress&)> told)
@@ -120,7 +116,7 @@ Lookout::Lookout(asio::io_context& context, Route& route, const LockName& lock,
                  std::function<void(const ServerAddress&)> found)
     : state_(std::make_shared<State>(context, route, lock, server, std::move(found))) {
   const auto first = [state = state_, begin]() -> asio::awaitable<void> {
-    co_await sleep(*state, begin);
+    co_await state->wakeup.sleep_until(begin);
     co_await watch(state);
   };
   asio::co_spawn(context, first, [](const std::exception_ptr&) {});
@@ -142,12 +138,8 @@ asio::awaitable<void> Lookout::watch(std::shared_ptr<State> state) {
     }
     if (state->stops()) break;
     if (named && state->reported.insert(*named).second) state->found(*named);
-    co_await sleep(*state, later(Clock::now(), interval));
+    co_await state->wakeup.sleep_until(later(Clock::now(), interval));
   }
-}
-
-asio::awaitable<void> Lookout::sleep(State& state, Clock::time_point until) {
-  while (!state.stops() && Clock::now() < until) co_await state.wakeup.wait_until(until);
 }
 
 }  // namespace dlock::redis

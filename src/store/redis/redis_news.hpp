@@ -38,7 +38,6 @@ class BreakListener {
  private:
   enum class AskReply { something, nothing, cannot };
   asio::awaitable<AskReply> wait_for_element();
-  asio::awaitable<void> sleep(milliseconds span);
 
   asio::io_context& context_;
   std::string server_;          // as it is shown
@@ -67,7 +66,6 @@ class Lookout {
  private:
   struct State;
   static asio::awaitable<void> watch(std::shared_ptr<State> state);
-  static asio::awaitable<void> sleep(State& state, Clock::time_point until);
 
   std::shared_ptr<State> state_;  // shared with the coroutine
 };

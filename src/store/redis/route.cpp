@@ -15,10 +15,6 @@ namespace {
 // The most redirections to follow. More mean that two servers redirect to each other.
 constexpr int most_hops = 5;
 
-asio::awaitable<void> sleep(Clock::time_point until, Wakeup& wakeup) {
-  co_await wakeup.sleep_until(until);
-}
-
 // Whether an attempt failed because time ran out, which does not say why those before it
 // failed.
 bool ran_out_of_time(const Failure& error, Clock::time_point until) {
@@ -26,10 +22,6 @@ bool ran_out_of_time(const Failure& error, Clock::time_point until) {
       dynamic_cast<const net::Timeout*>(&error) != nullptr || Clock::now() >= until;
   return timed_out && error.kind() == Failure::Kind::unreachable;
 }
-
-// Short enough for a failover that may complete any moment, long enough that a thousand
-// clients do not keep a full server busy with refusing them.
-constexpr milliseconds longest_pause{200};
 
 }  // namespace
 
@@ -55,7 +47,7 @@ asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until
       pause = backoff.next();
       if (later(Clock::now(), pause) >= end || wakeup.gives_up()) throw Failure(*reason);
     }
-    co_await sleep(later(Clock::now(), pause), wakeup);
+    co_await wakeup.sleep_until(later(Clock::now(), pause));
   }
 }
 
@@ -80,7 +72,7 @@ asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
       throw;
     }
     if (refused_for) {
-      co_await sleep(later(Clock::now(), *refused_for), wakeup);
+      co_await wakeup.sleep_until(later(Clock::now(), *refused_for));
       continue;
     }
     const auto next = then(lock, *response.node, response.reply());
@@ -89,7 +81,7 @@ asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
     const auto pause = backoff.next();
     if (later(Clock::now(), pause) >= until || wakeup.gives_up()) co_return response;
     reason = response.failure();
-    co_await sleep(later(Clock::now(), pause), wakeup);
+    co_await wakeup.sleep_until(later(Clock::now(), pause));
   }
 }
 
@@ -166,11 +158,8 @@ milliseconds patience_with(const Failure& failure, milliseconds timeout) {
 }
 
 milliseconds Backoff::next() {
-  const auto half = longest_ / 2;
-  const auto pause =
-      half + milliseconds(random_up_to(static_cast<std::uint64_t>(half.count())));
-  longest_ = std::min(longest_ * 2, longest_pause);
-  return pause;
+  const auto half = longest_.next() / 2;
+  return half + milliseconds(random_up_to(static_cast<std::uint64_t>(half.count())));
 }
 
 }  // namespace dlock::redis

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "loop/retry.hpp"
 #include "store/redis/node.hpp"
 #include "store/redis/target.hpp"
 #include "util/clock.hpp"
@@ -206,7 +207,9 @@ class Backoff {
   milliseconds next();
 
  private:
-  milliseconds longest_{20};
+  // Short enough for a failover that may complete any moment, long enough that a thousand
+  // clients do not keep a full server busy with refusing them.
+  GrowingPause longest_{/*longest=*/milliseconds(200), /*first=*/milliseconds(20)};
 };
 
 }  // namespace dlock::redis

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "net/tls_options.hpp"
+#include "net/tls_context.hpp"
 #include "store/redis/reply.hpp"
 #include "store/store_url.hpp"
 #include "util/clock.hpp"
