@@ -17,13 +17,10 @@
 #include <vector>
 
 #include "lock/store.hpp"
+#include "store/directory.hpp"
 #include "store/etcd/etcd_store.hpp"
-#include "store/local/directory.hpp"
 #include "store/local/local_store.hpp"
-#include "store/redis/redis_store.hpp"
-#include "store/redis_cluster/plan.hpp"
-#include "store/redis_quorum/plan.hpp"
-#include "store/redis_sentinel/plan.hpp"
+#include "store/open.hpp"
 #include "tests/contract/etcd_server.hpp"
 #include "tests/contract/free_port.hpp"
 #include "tests/contract/memory_store.hpp"
@@ -57,8 +54,7 @@ class LocalWorld final : public World {
   }
 
   std::shared_ptr<void> hold_up() override {
-    const auto directory =
-        local::Directory::open(path(), false, local::Directory::Missing::create);
+    const auto directory = Directory::open(path(), false, Directory::Missing::create);
     auto file = std::make_shared<Fd>(directory->open_file("sessions", O_RDWR, true));
     // The set-up and the registers first, then all locks.
     constexpr off_t first_of_locks = off_t{1} << 62;
@@ -119,9 +115,8 @@ class RedisWorld final : public World {
 
   std::unique_ptr<Store> connect(asio::io_context& context,
                                  milliseconds timeout) override {
-    redis::Target target;
-    target.path = server().socket();
-    return redis::store_of(target, timeout, context);
+    return open_store(parsed_store_url("redis+unix:" + server().socket()), timeout,
+                      context);
   }
 
   std::shared_ptr<void> hold_up() override {
@@ -148,9 +143,9 @@ class SentinelWorld final : public World {
 
   std::unique_ptr<Store> connect(asio::io_context& context,
                                  milliseconds timeout) override {
-    const auto plan = redis_sentinel::Plan::parsed(
-        "redis+sentinel", "//127.0.0.1:" + fleet().sentinel_port + "/main");
-    return redis_sentinel::open(plan, timeout, context);
+    const auto place = "127.0.0.1:" + fleet().sentinel_port;
+    return open_store(parsed_store_url("redis+sentinel://" + place + "/main"), timeout,
+                      context);
   }
 
   std::shared_ptr<void> hold_up() override {
@@ -196,9 +191,8 @@ class ClusterWorld final : public World {
 
   std::unique_ptr<Store> connect(asio::io_context& context,
                                  milliseconds timeout) override {
-    const auto plan =
-        redis_cluster::Plan::parsed("redis+cluster", "//127.0.0.1:" + cluster().port);
-    return redis_cluster::open(plan, timeout, context);
+    return open_store(parsed_store_url("redis+cluster://127.0.0.1:" + cluster().port),
+                      timeout, context);
   }
 
   std::shared_ptr<void> hold_up() override {
@@ -246,11 +240,11 @@ class QuorumWorld final : public World {
                                  milliseconds timeout) override {
     std::string list;
     for (const auto& server : servers()) {
-      list += (list.empty() ? "//127.0.0.1:" : ",127.0.0.1:") + server.port;
+      list += (list.empty() ? "127.0.0.1:" : ",127.0.0.1:") + server.port;
     }
-    auto plan = redis_quorum::Plan::parsed("redis+quorum", list);
-    plan.terms.max_ttl = milliseconds(0);
-    return redis_quorum::open(plan, timeout, context);
+    auto url = parsed_store_url("redis+quorum://" + list);
+    url.terms.max_ttl = milliseconds(0);
+    return open_store(url, timeout, context);
   }
 
   // Two are enough.
