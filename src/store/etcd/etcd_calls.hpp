@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "loop/wakeup.hpp"
-#include "net/tls_options.hpp"
+#include "net/tls_context.hpp"
 #include "store/etcd/etcd_messages.hpp"
-#include "store/url_parts.hpp"
+#include "store/store_url.hpp"
 #include "util/clock.hpp"
 #include "util/failure.hpp"
 
@@ -25,6 +25,8 @@ struct EtcdAccess {
   std::optional<std::string> password;
   std::string password_file;  // read at each login, so that a rotated password is used
 };
+
+EtcdAccess access_of(const StoreUrl& url);
 
 // Throws Failure: misconfigured if the user has no password, and as password_in() does.
 std::string password_of(const EtcdAccess& access);

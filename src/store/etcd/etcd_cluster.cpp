@@ -7,7 +7,6 @@
 #include "loop/retry.hpp"
 #include "store/etcd/etcd_calls.hpp"
 #include "store/etcd/etcd_messages.hpp"
-#include "store/password_file.hpp"
 #include "util/failure.hpp"
 #include "util/text.hpp"
 
@@ -166,6 +165,12 @@ CallFailure login_failure(const grpc::CallOutcome& sent, const std::string& serv
     failed_call.remedy = Remedy::none;
   }
   return failed_call;
+}
+
+EtcdAccess access_of(const StoreUrl& url) {
+  return {url.servers,        url.tls,
+          url.login.user,     url.login.alone == Login::Alone::user,
+          url.login.password, url.login.password_file};
 }
 
 std::string password_of(const EtcdAccess& access) {

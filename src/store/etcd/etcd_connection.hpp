@@ -13,7 +13,7 @@
 #include "grpc/http2.hpp"
 #include "net/budget.hpp"
 #include "net/endpoint.hpp"
-#include "net/tls_options.hpp"
+#include "net/tls_context.hpp"
 #include "store/url_parts.hpp"
 
 namespace dlock::net {

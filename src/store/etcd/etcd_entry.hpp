@@ -20,7 +20,6 @@
 
 #include "lock/answers.hpp"
 #include "lock/lease.hpp"
-#include "rules/moment.hpp"
 #include "rules/state.hpp"
 #include "store/etcd/etcd_messages.hpp"
 

@@ -5,7 +5,6 @@
 
 #include "lock/dedupe.hpp"
 #include "lock/history.hpp"
-#include "rules/eligibility.hpp"
 #include "rules/events.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"

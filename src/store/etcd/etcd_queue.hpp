@@ -18,7 +18,6 @@
 
 #include "lock/answers.hpp"
 #include "lock/event.hpp"
-#include "rules/moment.hpp"
 #include "rules/state.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_runs.hpp"

@@ -93,4 +93,9 @@ std::unique_ptr<Store> store_of(std::string url, const EtcdAccess& access,
       std::move(url), std::make_unique<EtcdCalls>(context, access, timeout));
 }
 
+std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
+                            asio::io_context& context) {
+  return store_of(url.text(), access_of(url), timeout, context);
+}
+
 }  // namespace dlock::etcd

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "lock/fence_registers.hpp"
+#include "lock/finding.hpp"
 #include "lock/store.hpp"
 #include "store/etcd/etcd_calls.hpp"
 #include "store/etcd/etcd_inspector.hpp"
+#include "store/store_url.hpp"
 
 namespace dlock::etcd {
 
@@ -49,5 +51,9 @@ class EtcdStore final : public Store {
 // `access`: the addresses of the members and the login.
 std::unique_ptr<Store> store_of(std::string url, const EtcdAccess& access,
                                 milliseconds timeout, asio::io_context& context);
+
+// As open_store() and examine_store().
+OpenStore open;
+ExamineStore examine;
 
 }  // namespace dlock::etcd
