@@ -103,8 +103,7 @@ std::optional<Account> account_in(std::string_view line) {
 }
 
 std::optional<uid_t> uid_from(std::string_view text) {
-  uid_t uid = 0;
-  return read_number(text, uid) ? std::optional(uid) : std::nullopt;
+  return number_in<uid_t>(text);
 }
 
 std::string user_name(uid_t uid) {
