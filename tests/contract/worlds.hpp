@@ -78,10 +78,19 @@ class LocalWorld final : public World {
   TemporaryDirectory root_;
 };
 
+// Every third write loses against another one, except of counts: those are not repeated.
 class MemoryWorld final : public World {
  public:
-  std::unique_ptr<Store> connect(asio::io_context&, milliseconds timeout) override {
-    return std::make_unique<MemoryStore>(service_, timeout);
+  MemoryWorld() {
+    service_.fate = [this](bool only_counts) {
+      const bool loses = !only_counts && ++writes_ % 3 == 0;
+      return loses ? Fate::lost_race : Fate::done;
+    };
+  }
+
+  std::unique_ptr<Store> connect(asio::io_context& context,
+                                 milliseconds timeout) override {
+    return std::make_unique<MemoryStore>(context, service_, timeout);
   }
 
   std::shared_ptr<void> hold_up() override {
@@ -91,11 +100,12 @@ class MemoryWorld final : public World {
 
   void wipe_out() override {
     service_.locks.clear();
-    for (const auto& [session, listener] : service_.listeners) listener.second();
+    for (const auto& [session, on_news] : service_.listeners) on_news();
   }
 
  private:
   MemoryService service_;
+  unsigned writes_ = 0;
 };
 
 // A server for all tests of this process, emptied before each.
