@@ -19,6 +19,16 @@ std::int32_t shown_pid(const Waiter& waiter) {
   return waiter.on_behalf_of != 0 ? waiter.on_behalf_of : waiter.party.pid;
 }
 
+CommandInfo shown_party(const Holder& holder) {
+  CommandInfo party;
+  party.host = holder.party.host;
+  party.pid = holder.party.pid;
+  party.user = std::to_string(holder.party.uid);
+  party.label = holder.label;
+  party.command = holder.argv;
+  return party;
+}
+
 Taker taker_of(const TakenBy& taken_by) {
   return {std::to_string(taken_by.uid), taken_by.host, taken_by.replaces,
           taken_by.forced};
@@ -28,11 +38,7 @@ HolderInfo info_of(const Holder& holder, Moment now) {
   HolderInfo info;
   info.fence = holder.fence;
   info.slot = holder.slot;
-  info.host = holder.party.host;
-  info.pid = holder.party.pid;
-  info.user = std::to_string(holder.party.uid);
-  info.command = holder.argv;
-  info.label = holder.label;
+  info.CommandInfo::operator=(shown_party(holder));
   info.since = holder.since;
   info.held = whole_milliseconds(now.boot - holder.granted_at);
   info.attached = holder.party.session != 0;

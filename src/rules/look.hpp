@@ -15,6 +15,9 @@ namespace dlock::rules {
 LockInfo info_of(const State& state, const LockName& lock, Moment now,
                  const Liveness& liveness);
 HolderInfo info_of(const Holder& holder, Moment now);
+// The party of a holder, and its command; the user is the numeric user id.
+CommandInfo shown_party(const Holder& holder);
+
 // The pid to show for a waiter.
 std::int32_t shown_pid(const Waiter& waiter);
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "lease/admission.hpp"
+#include "record/state_bytes.hpp"
 #include "store/local/file_name.hpp"
-#include "store/local/limit_bytes.hpp"
 #include "store/local/record.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/state_folder.hpp"
@@ -86,7 +86,7 @@ class Hammered {
     const auto key = local::key_of({"dlock", "api"}, local::Kept::limit);
     const local::RecordFile file(*folder, key.file, local::RecordFile::Access::read);
     const auto named = local::named_in(file.payload());
-    return named ? local::decoded_limit(named->value) : std::nullopt;
+    return named ? record::decoded_limit(named->value) : std::nullopt;
   }
 
   void ask(Clock::time_point until) {

@@ -337,8 +337,9 @@ TEST_F(LocalStores, fences_continue_above_all_earlier_ones_after_a_boot) {
   fs::remove_all(folder());
   Holder earlier;
   earlier.fence.number = far_ahead;
-  std::ofstream(log(), std::ios::app) << start_line({"dlock", "other"}, earlier) << 1
-                                      << start_line_time << 1 << start_line_end;
+  std::ofstream(log(), std::ios::app)
+      << record::start_line({"dlock", "other"}, earlier) << 1 << record::start_line_time
+      << 1 << record::start_line_end;
 
   EXPECT_GT(contender().granted().fence.number, far_ahead);
 }

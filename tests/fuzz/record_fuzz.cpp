@@ -6,11 +6,10 @@
 #include <cstring>
 
 #include "fuzz.hpp"
+#include "record/state_bytes.hpp"
 #include "rules/limit.hpp"
 #include "store/local/file_name.hpp"
-#include "store/local/limit_bytes.hpp"
 #include "store/local/record.hpp"
-#include "store/local/state_bytes.hpp"
 
 using namespace dlock;
 using fuzz::require;
@@ -56,16 +55,16 @@ void look_into(std::string_view payload) {
     require(local::is_file_of(kept, local::key_of(named->name, kept).file),
             "every name has a file");
   }
-  if (const auto state = local::decoded(named->value)) {
-    const auto written = local::encoded(*state);
-    const auto again = local::decoded(written);
-    require(again && local::encoded(*again) == written, "a state is what was written");
+  if (const auto state = record::decoded(named->value)) {
+    const auto written = record::encoded(*state);
+    const auto again = record::decoded(written);
+    require(again && record::encoded(*again) == written, "a state is what was written");
   }
   // Older files lack the pids of waiters.
-  if (const auto limit = local::decoded_limit(named->value)) {
-    const auto written = local::encoded(*limit);
-    const auto again = local::decoded_limit(written);
-    require(again && local::encoded(*again) == written, "a limit is what was written");
+  if (const auto limit = record::decoded_limit(named->value)) {
+    const auto written = record::encoded(*limit);
+    const auto again = record::decoded_limit(written);
+    require(again && record::encoded(*again) == written, "a limit is what was written");
   }
 }
 

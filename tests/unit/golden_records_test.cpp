@@ -7,14 +7,14 @@
 
 #include <string>
 
+#include "record/event_line.hpp"
+#include "record/party_fields.hpp"
+#include "record/run_lines.hpp"
+#include "record/state_bytes.hpp"
 #include "store/etcd/entry.hpp"
 #include "store/etcd/run_record.hpp"
 #include "store/local/cache_files.hpp"
-#include "store/local/event_file.hpp"
-#include "store/local/limit_bytes.hpp"
 #include "store/local/registers.hpp"
-#include "store/local/run_lines.hpp"
-#include "store/local/state_bytes.hpp"
 #include "store/redis/arguments.hpp"
 #include "store/redis/limit_record.hpp"
 #include "store/redis/records.hpp"
@@ -49,7 +49,7 @@ std::string neutral(std::string text) {
     return "\"" + std::string(name) + "\":" + value;
   };
   const auto host = to_line(Json(host_name()));
-  const auto user = to_line(Json(redis::own_user()));
+  const auto user = to_line(Json(record::own_user()));
   replace(key("host", host), key("host", "HOST"));
   replace(key("taken_on", host), key("taken_on", "HOST"));
   replace(key("user", user), key("user", "USER"));
@@ -222,10 +222,10 @@ std::string words_of(const std::vector<std::string>& arguments) {
 
 TEST(GoldenRecords, the_state_of_a_lock_in_a_file) {
   EXPECT_EQ(
-      hex_of(local::encoded(rules::State{})),
+      hex_of(record::encoded(rules::State{})),
       "000000000000000001000000000000000000000000000000000000000000000000000000000000");
   EXPECT_EQ(
-      hex_of(local::encoded(golden_state())),
+      hex_of(record::encoded(golden_state())),
       "ffffffffffff1f000300000040222018240a0600020000000000000000000000000000000000000000"
       "0000000000000000000000000000000000000000000000000000000000000000000000000000000000"
       "0000000000000000000000000000000000000000000000000000000000000000000000000000000000"
@@ -263,9 +263,9 @@ TEST(GoldenRecords, fields_that_follow_the_state_only_if_they_are_not_empty) {
     state.holders.resize(1);
     state.waiters.resize(1);
     state.answered.resize(1);
-    const auto before = local::encoded(state).size();
+    const auto before = record::encoded(state).size();
     change(state);
-    return hex_of(local::encoded(state).substr(before));
+    return hex_of(record::encoded(state).substr(before));
   };
 
   EXPECT_EQ(appended([](auto&) {}), "");
@@ -292,43 +292,43 @@ TEST(GoldenRecords, fields_that_follow_the_state_only_if_they_are_not_empty) {
 }
 
 TEST(GoldenRecords, a_limit_in_a_file) {
-  EXPECT_EQ(hex_of(local::encoded(rules::LimitState{})),
+  EXPECT_EQ(hex_of(record::encoded(rules::LimitState{})),
             "0100000000000000e80300000000000000000000000000000000000000000000");
-  EXPECT_EQ(hex_of(local::encoded(golden_limit())),
+  EXPECT_EQ(hex_of(record::encoded(golden_limit())),
             "050000000000000060ea00000000000002000000000000000200000000000000010000000000"
             "0000020000000000000001010101010101010101010101010101030000000000000002020202"
             "02020202020202020202020204000000000000000c00000000000000");
 }
 
 TEST(GoldenRecords, a_run_in_the_log) {
-  EXPECT_EQ(local::start_line(golden_lock, golden_holder()),
+  EXPECT_EQ(record::start_line(golden_lock, golden_holder()),
             "{\"event\":\"start\",\"namespace\":\"some "
             "space\",\"name\":\"job\",\"fence\":1700000000000000,\"slot\":2,\"mode\":"
             "\"shared\",\"started\":\"2023-11-14T22:13:20.123Z\",\"host\":\"web1\","
             "\"pid\":1234,\"uid\":1000,\"label\":\"a\\n\\\"b\\\"\",\"counts\":true,"
             "\"command\":[\"sh\",\"\",\"\xEF\xBF\xBD\"],\"command_pid\":");
-  EXPECT_EQ(local::start_line(golden_lock, {}),
+  EXPECT_EQ(record::start_line(golden_lock, {}),
             "{\"event\":\"start\",\"namespace\":\"some "
             "space\",\"name\":\"job\",\"fence\":0,\"slot\":0,\"mode\":\"exclusive\","
             "\"started\":\"1970-01-01T00:00:00.000Z\",\"host\":\"\",\"pid\":0,\"uid\":0,"
             "\"label\":\"\",\"counts\":false,\"command\":[],\"command_pid\":");
-  EXPECT_EQ(local::grant_line(golden_lock, golden_holder()),
+  EXPECT_EQ(record::grant_line(golden_lock, golden_holder()),
             "{\"event\":\"acquire\",\"namespace\":\"some "
             "space\",\"name\":\"job\",\"fence\":1700000000000000,\"slot\":2,\"mode\":"
             "\"shared\",\"started\":\"2023-11-14T22:13:20.123Z\",\"host\":\"web1\","
             "\"pid\":1234,\"uid\":1000,\"label\":\"a\\n\\\"b\\\"\",\"counts\":true}");
-  EXPECT_EQ(local::end_line(golden_lock, golden_run()),
+  EXPECT_EQ(record::end_line(golden_lock, golden_run()),
             "{\"event\":\"end\",\"namespace\":\"some "
             "space\",\"name\":\"job\",\"fence\":17,\"started\":\"2023-11-14T22:13:20."
             "123Z\",\"ended\":\"2023-11-14T22:13:22.123Z\",\"duration_ms\":2000,\"exit_"
             "code\":3,\"signal\":\"TERM\",\"host\":\"web2\",\"uid\":1000,\"outcome\":"
             "\"lost\",\"reason\":\"taken over\",\"counts\":true}");
-  EXPECT_EQ(local::end_line(golden_lock, {}),
+  EXPECT_EQ(record::end_line(golden_lock, {}),
             "{\"event\":\"end\",\"namespace\":\"some "
             "space\",\"name\":\"job\",\"fence\":0,\"started\":\"1970-01-01T00:00:00."
             "000Z\",\"ended\":null,\"duration_ms\":null,\"exit_code\":null,\"signal\":"
             "null,\"host\":\"\",\"outcome\":\"\",\"counts\":false}");
-  EXPECT_EQ(local::end_line(golden_lock, local::never_started_run(golden_holder())),
+  EXPECT_EQ(record::end_line(golden_lock, record::never_started_run(golden_holder())),
             "{\"event\":\"end\",\"namespace\":\"some "
             "space\",\"name\":\"job\",\"fence\":1700000000000000,\"started\":\"2023-11-"
             "14T22:13:20.123Z\",\"ended\":null,\"duration_ms\":null,\"exit_code\":null,"
@@ -338,7 +338,7 @@ TEST(GoldenRecords, a_run_in_the_log) {
 
 TEST(GoldenRecords, an_event_in_a_file) {
   EXPECT_EQ(
-      local::line_of(golden_event()),
+      record::line_of(golden_event()),
       "{\"time\":1700000000123456,\"event\":\"released\",\"namespace\":\"some "
       "space\",\"name\":\"job\",\"fence\":1795271470307526,\"free\":3,\"host\":"
       "\"web\\\"1\\\"\",\"pid\":12,\"user\":\"33\",\"label\":\"a\\nb\",\"command\":["
@@ -346,12 +346,12 @@ TEST(GoldenRecords, an_event_in_a_file) {
       "code\":3,\"signal\":\"TERM\",\"reason\":\"taken "
       "over\",\"taken_by\":{\"user\":\"33\",\"host\":\"web5\",\"replaces\":true}}\n");
   Event least;
-  EXPECT_EQ(local::line_of(least),
+  EXPECT_EQ(record::line_of(least),
             "{\"time\":0,\"event\":\"granted\",\"namespace\":\"\",\"name\":\"\","
             "\"fence\":0,\"free\":0,\"host\":\"\",\"pid\":0,\"user\":\"\",\"label\":\"\","
             "\"command\":[]}\n");
   least.run.emplace();
-  EXPECT_EQ(local::line_of(least),
+  EXPECT_EQ(record::line_of(least),
             "{\"time\":0,\"event\":\"granted\",\"namespace\":\"\",\"name\":\"\","
             "\"fence\":0,\"free\":0,\"host\":\"\",\"pid\":0,\"user\":\"\",\"label\":\"\","
             "\"command\":[],\"outcome\":\"\",\"duration_ms\":0}\n");

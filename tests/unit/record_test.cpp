@@ -8,13 +8,13 @@
 #include <string>
 
 #include "lock/store.hpp"
+#include "record/state_bytes.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
 #include "rules/takeover.hpp"
 #include "store/local/file_name.hpp"
-#include "store/local/state_bytes.hpp"
 #include "tests/unit/setting.hpp"
 
 namespace dlock::local {

@@ -18,6 +18,8 @@
 namespace dlock::local {
 namespace {
 
+using namespace record;
+using rules::Holder;
 using std::chrono::seconds;
 
 const LockName job{"dlock", "job"};

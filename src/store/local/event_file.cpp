@@ -8,8 +8,6 @@
 #include <cerrno>
 
 #include "util/failure.hpp"
-#include "util/json.hpp"
-#include "util/text.hpp"
 
 namespace dlock::local {
 namespace {
@@ -24,69 +22,6 @@ bool is_same_file(const struct stat& a, const struct stat& b) {
 }
 
 }  // namespace
-
-std::string line_of(const Event& event) {
-  Json json{
-      {"time", event.time.count()},
-      {"event", event_name(event.kind)},
-      {"namespace", event.lock.name_space},
-      {"name", event.lock.name},
-      {"fence", event.fence.number},
-      {"free", event.free},
-      {"host", event.host},
-      {"pid", event.pid},
-      {"user", event.user},
-      {"label", event.label},
-      {"command", event.command},
-  };
-  if (event.run) {
-    json["outcome"] = event.run->outcome;
-    json["duration_ms"] = event.run->duration.value_or(milliseconds(0)).count();
-    if (event.run->exit_code) json["exit_code"] = *event.run->exit_code;
-    if (event.run->signal) json["signal"] = *event.run->signal;
-    if (!event.run->reason.empty()) json["reason"] = event.run->reason;
-  }
-  if (event.taken_by) {
-    json["taken_by"] = {{"user", event.taken_by->user},
-                        {"host", event.taken_by->host},
-                        {"replaces", event.taken_by->replaces}};
-  }
-  return to_line(json) + "\n";
-}
-
-std::optional<Event> event_from(std::string_view line) {
-  const auto object = object_from(line);
-  if (!object) return std::nullopt;
-  const auto& json = *object;
-  const auto kind = event_kind_of(text_at(json, "event"));
-  Event event;
-  event.lock = {text_at(json, "namespace"), text_at(json, "name")};
-  if (!kind || !is_valid(event.lock)) return std::nullopt;
-  event.kind = *kind;
-  event.time = WallTime(count_at(json, "time").value_or(0));
-  event.fence.number = static_cast<std::uint64_t>(count_at(json, "fence").value_or(0));
-  event.free = static_cast<unsigned>(count_at(json, "free").value_or(0));
-  event.host = text_at(json, "host");
-  event.pid = pid_at(json, "pid");
-  event.user = text_at(json, "user");
-  event.label = text_at(json, "label");
-  event.command = words_at(json, "command");
-  if (const auto outcome = text_at(json, "outcome"); !outcome.empty()) {
-    auto& run = event.run.emplace();
-    run.ended = event.time;
-    run.outcome = outcome;
-    run.reason = text_at(json, "reason");
-    run.duration = milliseconds(count_at(json, "duration_ms").value_or(0));
-    run.exit_code = exit_code_at(json, "exit_code");
-    if (const auto signal = text_at(json, "signal"); !signal.empty()) run.signal = signal;
-  }
-  if (const auto taker = json.find("taken_by");
-      taker != json.end() && taker->is_object()) {
-    event.taken_by = Taker{text_at(*taker, "user"), text_at(*taker, "host"),
-                           flag_at(*taker, "replaces")};
-  }
-  return event;
-}
 
 void publish(const Directory& directory, SessionsFile& sessions,
              const std::vector<Event>& events) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lock/event.hpp"
+#include "record/event_line.hpp"
 #include "store/local/directory.hpp"
 #include "store/local/names.hpp"
 #include "store/local/sessions.hpp"
@@ -19,9 +20,8 @@
 
 namespace dlock::local {
 
-// An event as a line of the file, and back; nothing if the line is not an event.
-std::string line_of(const Event& event);
-std::optional<Event> event_from(std::string_view line);
+using record::event_from;
+using record::line_of;
 
 // Appends lines to the file and keeps its size bounded. The caller holds the mutex of the
 // lock. A failure to write is ignored.

@@ -11,16 +11,15 @@
 #include <cstdlib>
 #include <utility>
 
+#include "record/run_lines.hpp"
+#include "record/state_bytes.hpp"
 #include "store/local/directory.hpp"
 #include "store/local/epoch.hpp"
 #include "store/local/file_name.hpp"
-#include "store/local/limit_bytes.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/registers.hpp"
-#include "store/local/run_lines.hpp"
 #include "store/local/runs_log.hpp"
 #include "store/local/sessions.hpp"
-#include "store/local/state_bytes.hpp"
 #include "store/local/state_folder.hpp"
 #include "store/local/wake_socket.hpp"
 #include "util/process.hpp"
@@ -148,7 +147,7 @@ void look_at_fences(const Directory& directory, Facts& facts) {
     if (failure.kind() == Failure::Kind::exhausted) throw;
     facts.fences = failure.what();
   }
-  facts.fence_far_ahead = fence_far_ahead(RunsLog(directory).text(), wall_now());
+  facts.fence_far_ahead = record::fence_far_ahead(RunsLog(directory).text(), wall_now());
 }
 
 // Whether a draft may still be in use: writing one takes no longer.

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "record/state_bytes.hpp"
 #include "store/local/event_file.hpp"
 #include "store/local/file_name.hpp"
 #include "store/local/runs_log.hpp"
-#include "store/local/state_bytes.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 
@@ -235,9 +235,9 @@ void Files::recall_holders(State& state, const LockName& lock) const {
     const bool is_locked = sessions_->is_locked(holder.party.session);
     if (is_locked && (holder.command != 0 || !has_ended(holder.party.pid))) continue;
     const auto log = RunsLog(*directory_).text();
-    if (!is_locked) holder.known_end = end_of(log, lock, holder.fence);
-    const auto command = holder.command == 0 ? command_of(log, lock, holder.fence)
-                                             : std::optional<LoggedCommand>();
+    if (!is_locked) holder.known_end = record::end_of(log, lock, holder.fence);
+    const auto command = holder.command == 0 ? record::command_of(log, lock, holder.fence)
+                                             : std::optional<record::LoggedCommand>();
     if (!command) continue;
     holder.command = command->pid;
     holder.command_after = holder.granted_at.time_since_epoch().count();
@@ -256,7 +256,7 @@ void Files::notify(const Consequences& consequences) {
 asio::awaitable<void> Files::log_ends(const LockName& lock,
                                       const std::vector<RunInfo>& runs, Wakeup& wakeup) {
   std::string lines;
-  for (const auto& run : runs) lines += end_line(lock, run) + "\n";
+  for (const auto& run : runs) lines += record::end_line(lock, run) + "\n";
   co_await log(lines, wakeup);
 }
 

@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "record/state_bytes.hpp"
 #include "rules/look.hpp"
 #include "store/local/file_name.hpp"
 #include "store/local/files.hpp"
-#include "store/local/limit_bytes.hpp"
 #include "store/local/runs_log.hpp"
-#include "store/local/state_bytes.hpp"
 #include "util/text.hpp"
 
 namespace dlock::local {
@@ -66,7 +65,7 @@ asio::awaitable<Files::Change> Files::begin_claim(const LockName& lock, Session 
   } catch (const Damaged& damage) {
     check_in_place();
     if (sessions_->is_in_use(lock, own)) throw Transient(damage.kind(), damage.what());
-    if (has_lease_by_hand(RunsLog(*directory_).text(), lock)) throw;
+    if (record::has_lease_by_hand(RunsLog(*directory_).text(), lock)) throw;
   }
   ::unlinkat(folder_->fd(), key.file.c_str(), 0);
   auto change = begin(lock, std::move(guard));

@@ -198,7 +198,7 @@ asio::awaitable<Answer> LocalClaimant::ask_once(Queue queue, Wakeup& wakeup) {
   files_.notify(consequences);
   co_await files_.log_ends(claim().lock, consequences.vanished, wakeup);
   if (!claim().attached && std::holds_alternative<Grant>(answer)) {
-    co_await files_.log(grant_line(claim().lock, *holder_) + "\n", wakeup);
+    co_await files_.log(record::grant_line(claim().lock, *holder_) + "\n", wakeup);
   }
   co_return answer;
 }
@@ -272,7 +272,7 @@ asio::awaitable<Release> LocalClaimant::release_once(const std::optional<RunEnd>
   }
   files_.notify(consequences);
   if (outcome == Release::released && !end && noted_start_) {
-    ended.push_back(never_started_run(*holder_));
+    ended.push_back(record::never_started_run(*holder_));
   }
   co_await files_.log_ends(claim().lock, ended, wakeup);
   holder_.reset();
@@ -321,10 +321,10 @@ std::optional<StartNote> LocalClaimant::start_note() {
   if (!holder_) return std::nullopt;
   try {
     StartNote note;
-    note.before_pid = start_line(claim().lock, *holder_);
+    note.before_pid = record::start_line(claim().lock, *holder_);
     note.file = RunsLog(files_.directory()).open_for_note(note.before_pid);
-    note.before_time = start_line_time;
-    note.after = start_line_end;
+    note.before_time = record::start_line_time;
+    note.after = record::start_line_end;
     noted_start_ = true;
     return note;
   } catch (const Failure&) {

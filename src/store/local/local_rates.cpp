@@ -6,8 +6,8 @@
 
 #include <utility>
 
+#include "record/state_bytes.hpp"
 #include "store/local/file_name.hpp"
-#include "store/local/limit_bytes.hpp"
 #include "store/local/record.hpp"
 #include "store/local/registers.hpp"
 #include "store/local/state_folder.hpp"

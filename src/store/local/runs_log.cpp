@@ -94,7 +94,7 @@ void RunsLog::shorten() {
   const auto left_out = text.size() - (text.rfind('\n') + 1);
   end -= static_cast<off_t>(left_out);
   text.resize(text.size() - left_out);
-  if (!write_all(shorter.get(), shortened(text, shortened_to)) ||
+  if (!write_all(shorter.get(), record::shortened(text, shortened_to)) ||
       ::renameat(directory_.fd(), draft.c_str(), directory_.fd(), log_name) != 0) {
     const int error = errno;
     ::unlinkat(directory_.fd(), draft.c_str(), 0);
@@ -104,7 +104,7 @@ void RunsLog::shorten() {
   write_all(shorter.get(), whole_lines(since));
 }
 
-History RunsLog::read() const { return history_of(text()); }
+History RunsLog::read() const { return record::history_of(text()); }
 
 std::string RunsLog::text() const {
   const Fd file = directory_.open_file(log_name, O_RDONLY, false);

@@ -8,10 +8,12 @@
 
 #include <string>
 
+#include "record/run_lines.hpp"
 #include "store/local/directory.hpp"
-#include "store/local/run_lines.hpp"
 
 namespace dlock::local {
+
+using record::History;
 
 // Lines are appended without a mutex: each is a single write, and none is lost while the
 // file is being shortened.

@@ -17,9 +17,6 @@
 
 namespace dlock::local {
 
-// Whether a number read from a file is a valid session.
-bool is_session(Session session);
-
 // A byte of the file, far behind the fixed mutexes, that stays locked while any process
 // has this description open: dlock itself, the command, and its stragglers. Those of one
 // lock are next to each other, so that the kernel can tell whether a lock is in use

@@ -9,12 +9,11 @@
 #include <cstdio>
 #include <cstring>
 
+#include "record/state_bytes.hpp"
 #include "store/local/epoch.hpp"
 #include "store/local/file_name.hpp"
-#include "store/local/limit_bytes.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/runs_log.hpp"
-#include "store/local/state_bytes.hpp"
 #include "store/local/wake_socket.hpp"
 #include "util/text.hpp"
 

@@ -5,13 +5,15 @@
 #include <optional>
 #include <string>
 
+#include "record/run_lines.hpp"
 #include "store/local/directory.hpp"
 #include "store/local/names.hpp"
-#include "store/local/run_lines.hpp"
 #include "store/local/sessions.hpp"
 #include "util/failure.hpp"
 
 namespace dlock::local {
+
+using record::History;
 
 // The folder's file `head`: what does not belong to a single lock.
 struct FolderHead {

@@ -96,11 +96,6 @@ std::optional<AskReply> deduplicated(const std::string& text) {
   return AskReply{Deduplicated{std::move(*run)}};
 }
 
-std::optional<AskReply> superseded(const std::string& text) {
-  const auto newer = party_from(text);
-  return AskReply{Superseded{newer.host, newer.pid}};
-}
-
 bool says(const Reply& reply, const char* word) {
   return reply.kind == Kind::string && reply.text == word;
 }
@@ -146,7 +141,7 @@ std::optional<AskReply> ask_reply_from(const Reply& reply, const Claim& claim,
     return deduplicated(reply.elements[1].text);
   }
   if (is_answer(reply, "superseded", {Kind::string})) {
-    return superseded(reply.elements[1].text);
+    return AskReply{newer_from(reply.elements[1].text)};
   }
   return std::nullopt;
 }

@@ -21,8 +21,8 @@ std::optional<Taker> taker_from(std::string_view text);
 // if they do not have that shape.
 std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime now);
 
-// The party in this record; only host and pid are set.
-WaiterInfo party_from(std::string_view text);
+// The newer claim that this record describes.
+Superseded newer_from(std::string_view text);
 
 std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now);
 std::optional<RunInfo> run_from(std::string_view record);
