@@ -59,7 +59,7 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
                                    std::min(until, later(Clock::now(), good_for)));
       const auto now = Clock::now();
       const auto end = std::min(until, later(now, restraint.pause(now)));
-      while (Clock::now() < end && !wakeup.gives_up()) co_await wakeup.wait_until(end);
+      co_await wakeup.sleep_until(end);
     } else {
       if (patience.retrying) patience.retrying(*failure);
       co_await wakeup.wait_until(std::min(until, later(Clock::now(), retry_after)));

@@ -18,7 +18,7 @@ milliseconds left_until(Clock::time_point until) {
 }
 
 asio::awaitable<void> sleep(Wakeup& wakeup, Clock::time_point until) {
-  while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+  co_await wakeup.sleep_until(until);
 }
 
 // Sleeps until the turn, and reports the time left whenever the text shown is outdated.

@@ -46,7 +46,7 @@ asio::awaitable<void> keep_watching(NewWatchSession new_session, EventSink& sink
     is_interrupted = true;
     session.reset();
     const auto until = later(Clock::now(), pause);
-    while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+    co_await wakeup.sleep_until(until);
     pause = std::min(pause * 2, longest_pause);
   }
 }

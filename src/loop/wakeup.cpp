@@ -38,6 +38,10 @@ asio::awaitable<void> Wakeup::wait_until(Clock::time_point moment) {
   co_await sleep();
 }
 
+asio::awaitable<void> Wakeup::sleep_until(Clock::time_point moment) {
+  while (!gives_up_ && Clock::now() < moment) co_await wait_until(moment);
+}
+
 asio::awaitable<void> Wakeup::wait_for(milliseconds span) {
   sleep_.expires_after(span);
   co_await sleep();

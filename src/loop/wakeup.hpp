@@ -44,6 +44,9 @@ class Wakeup {
   // can depend on it.
   asio::awaitable<void> wait_for(milliseconds span);
 
+  // Sleeps until `moment`, whatever notifies it, or until it is asked to give up.
+  asio::awaitable<void> sleep_until(Clock::time_point moment);
+
   // Called by the timer: notifies if the awaited moment has come. Returns the next moment
   // at which to call it.
   Clock::time_point look_at_clock(Clock::time_point now);

@@ -149,7 +149,7 @@ bool is_scheme(std::string_view text) {
 }  // namespace
 
 std::string canonical_scheme(std::string_view scheme) {
-  auto text = with_small_letters(scheme);
+  auto text = lower_case(scheme);
   constexpr std::string_view other = "valkey";
   if (text.starts_with(other)) text.replace(0, other.size(), "redis");
   return text;
@@ -235,7 +235,7 @@ std::string advice_on(const std::string& scheme, std::string_view rest,
 }
 
 std::string advice_on_query(std::string_view query, const std::string& path) {
-  const auto name = with_small_letters(run_of(without_first(query, 1), "-_."));
+  const auto name = lower_case(run_of(without_first(query, 1), "-_."));
   for (const auto& near : near_parameters) {
     if (name.find(near.part) == std::string_view::npos) continue;
     return path + "; for that parameter, use " + std::string(near.instead);

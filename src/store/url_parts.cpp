@@ -21,12 +21,6 @@ bool all_alphanumeric_or(std::string_view others, std::string_view text) {
   });
 }
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 // An IPv6 address, perhaps with a zone: "fe80::1%eth0" or, as RFC 6874 wants it,
 // "fe80::1%25eth0".
 std::string address_in_brackets(std::string_view text) {
@@ -67,18 +61,6 @@ std::optional<std::size_t> twin_of_last(const std::vector<ServerAddress>& server
 
 }  // namespace
 
-bool is_alphanumeric(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
-std::string with_small_letters(std::string_view text) {
-  std::string out(text);
-  for (auto& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
-
 Failure bad_url(const std::string& why) {
   return Failure(Failure::Kind::misconfigured, why);
 }
@@ -91,35 +73,14 @@ void refuse_controls(std::string_view rest) {
 }
 
 std::string decoded(std::string_view text, const std::string& what) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    char c = text[i];
-    if (c == '%') {
-      const int high = i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
-      const int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
-      if (high < 0 || low < 0) throw bad_url("write a % in " + what + " as %25");
-      c = static_cast<char>(high * 16 + low);
-      i += 2;
-    }
-    if (c == '\0') throw bad_url(what + " contains a NUL byte");
-    out += c;
-  }
-  return out;
+  auto decoded = percent_unescaped(text);
+  if (!decoded.is_valid) throw bad_url("write a % in " + what + " as %25");
+  if (decoded.text.find('\0') != npos) throw bad_url(what + " contains a NUL byte");
+  return std::move(decoded.text);
 }
 
 std::string encoded(std::string_view text, std::string_view also_as_it_is) {
-  constexpr char digits[] = "0123456789ABCDEF";
-  std::string out;
-  for (const char c : text) {
-    if (is_alphanumeric(c) || std::string_view("-._~").find(c) != npos ||
-        also_as_it_is.find(c) != npos) {
-      out += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      out += {'%', digits[byte >> 4], digits[byte & 15]};
-    }
-  }
-  return out;
+  return percent_encoded(text, "-._~" + std::string(also_as_it_is));
 }
 
 unsigned number_from(std::string_view text, unsigned least, unsigned most,
@@ -183,7 +144,7 @@ std::string ServerAddress::shown() const {
 }
 
 std::string normalized_host(std::string host) {
-  if (host.find(':') == npos) return with_small_letters(host);
+  if (host.find(':') == npos) return lower_case(host);
   in6_addr bytes{};
   if (::inet_pton(AF_INET6, host.c_str(), &bytes) != 1) return host;  // with a zone
   char usual[INET6_ADDRSTRLEN];

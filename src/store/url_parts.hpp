@@ -15,10 +15,6 @@ namespace dlock {
 // Far more than anyone uses, and few enough to ask all of them at once.
 constexpr std::size_t most_servers = 32;
 
-// In ASCII, whatever the locale is.
-bool is_alphanumeric(char c);
-std::string with_small_letters(std::string_view text);
-
 Failure bad_url(const std::string& why);
 
 void refuse_controls(std::string_view rest);

@@ -32,22 +32,26 @@ std::string escaped(unsigned char byte) {
   return hex;
 }
 
-bool stands_for_itself(unsigned char byte) {
-  return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
-         (byte >= '0' && byte <= '9') ||
-         std::string_view("-_./@:").find(static_cast<char>(byte)) !=
-             std::string_view::npos;
-}
-
 bool needs_quotes(std::string_view argument) {
   return argument.empty() || !std::all_of(argument.begin(), argument.end(), [](char c) {
-           const auto byte = static_cast<unsigned char>(c);
-           return stands_for_itself(byte) || c == '=' || c == ',' || c == '+' ||
-                  c == '%' || byte >= 0x80;
+           return is_alphanumeric(c) || static_cast<unsigned char>(c) >= 0x80 ||
+                  std::string_view("-_./@:=,+%").find(c) != std::string_view::npos;
          });
 }
 
 }  // namespace
+
+bool is_alphanumeric(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (auto& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
 
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
@@ -198,42 +202,42 @@ std::string shell_quoted(std::string_view text) {
   return out + "'";
 }
 
-std::string percent_encoded(std::string_view text) {
+std::string percent_encoded(std::string_view text, std::string_view plain) {
+  constexpr char digits[] = "0123456789ABCDEF";
   std::string out;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (stands_for_itself(byte)) {
+    if (is_alphanumeric(c) || plain.find(c) != std::string_view::npos) {
       out += c;
     } else {
-      char hex[4];
-      std::snprintf(hex, sizeof hex, "%%%02X", byte);
-      out += hex;
+      out += {'%', digits[byte >> 4u], digits[byte & 15u]};
+    }
+  }
+  return out;
+}
+
+Unescaped percent_unescaped(std::string_view text) {
+  Unescaped out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    std::uint8_t byte = 0;
+    if (text[i] != '%') {
+      out.text += text[i];
+    } else if (from_hex(text.substr(i + 1, 2), &byte, 1)) {
+      out.text += static_cast<char>(byte);
+      i += 2;
+    } else {
+      out.text += '%';
+      out.is_valid = false;
     }
   }
   return out;
 }
 
 std::optional<std::string> percent_decoded(std::string_view text) {
-  const auto digit = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-  };
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      if (!stands_for_itself(static_cast<unsigned char>(text[i]))) return std::nullopt;
-      out += text[i];
-      continue;
-    }
-    if (i + 2 >= text.size()) return std::nullopt;
-    const int high = digit(text[i + 1]);
-    const int low = digit(text[i + 2]);
-    if (high < 0 || low < 0) return std::nullopt;
-    const auto byte = static_cast<unsigned char>(high * 16 + low);
-    if (stands_for_itself(byte)) return std::nullopt;  // each text has only one encoding
-    out += static_cast<char>(byte);
-    i += 2;
-  }
-  return out;
+  auto decoded = percent_unescaped(text);
+  // Each text has only one encoding.
+  if (!decoded.is_valid || percent_encoded(decoded.text) != text) return std::nullopt;
+  return std::move(decoded.text);
 }
 
 std::string hex(const std::uint8_t* bytes, std::size_t size) {

@@ -13,6 +13,10 @@ namespace dlock {
 // Whether `text` is valid UTF-8.
 bool is_utf8(std::string_view text);
 
+// In ASCII, whatever the locale is.
+bool is_alphanumeric(char c);
+std::string lower_case(std::string_view text);
+
 // Whether `text` is valid UTF-8 without control characters (C0, DEL, C1) and
 // without the invisible characters that reorder or hide text (bidirectional
 // controls, line and paragraph separators).
@@ -50,12 +54,23 @@ std::string printable_command(const std::vector<std::string>& argv,
 // `text` as one word for a shell, whatever it contains except NUL: 'it'\''s'.
 std::string shell_quoted(std::string_view text);
 
-// Reversible: letters, digits and -_./@: stay as they are, every other byte becomes %XX.
-// So the encoded text contains no spaces, braces or equals signs, and no hash tags.
-std::string percent_encoded(std::string_view text);
+// Reversible: letters, digits and the characters of `plain` stay as they are, every other
+// byte becomes %XX. So, with the default, the encoded text contains no spaces, braces or
+// equals signs, and no hash tags.
+constexpr std::string_view plain_in_keys = "-_./@:";
+std::string percent_encoded(std::string_view text,
+                            std::string_view plain = plain_in_keys);
 
 // The inverse; nothing if `text` is not what percent_encoded would have written.
 std::optional<std::string> percent_decoded(std::string_view text);
+
+// `text` with the byte for each %XX; `is_valid` is false if a % without two digits behind
+// it, which stays, is in it.
+struct Unescaped {
+  std::string text;
+  bool is_valid = true;
+};
+Unescaped percent_unescaped(std::string_view text);
 
 // Bytes as pairs of hexadecimal digits, and back: false unless `text` is exactly that
 // many pairs.

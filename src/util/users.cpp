@@ -14,6 +14,7 @@
 #include <set>
 
 #include "util/fd.hpp"
+#include "util/number.hpp"
 
 namespace dlock {
 namespace {
@@ -52,13 +53,6 @@ void find_account(uid_t uid, Found found) {
   });
 }
 
-// False unless all of `text` is a number.
-bool read_number(std::string_view text, std::uint32_t& number) {
-  const auto* last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, number);
-  return error == std::errc() && end == last;
-}
-
 template <std::size_t count>
 std::optional<std::array<std::string_view, count>> fields_of(std::string_view line) {
   std::array<std::string_view, count> fields;
@@ -83,9 +77,9 @@ std::optional<Group> group_in(std::string_view line) {
   const auto fields = fields_of<4>(line);
   if (!fields) return std::nullopt;
   const auto& [name, password, number, members] = *fields;
-  Group group{0, name, members};
-  if (!read_number(number, group.gid) || name.empty()) return std::nullopt;
-  return group;
+  const auto gid = number_in<gid_t>(number);
+  if (!gid || name.empty()) return std::nullopt;
+  return Group{*gid, name, members};
 }
 
 void add_members(std::string_view list, std::set<std::string, std::less<>>& members) {
@@ -101,13 +95,11 @@ void add_members(std::string_view list, std::set<std::string, std::less<>>& memb
 std::optional<Account> account_in(std::string_view line) {
   const auto fields = fields_of<7>(line);
   if (!fields) return std::nullopt;
-  Account account{0, 0, (*fields)[0], (*fields)[5]};
-  if (!read_number((*fields)[2], account.uid) || account.name.empty()) {
-    return std::nullopt;
-  }
+  const auto uid = number_in<uid_t>((*fields)[2]);
+  if (!uid || (*fields)[0].empty()) return std::nullopt;
   // An account with an invalid group has none that a file could belong to.
-  if (!read_number((*fields)[3], account.gid)) account.gid = static_cast<gid_t>(-1);
-  return account;
+  const auto gid = number_in<gid_t>((*fields)[3]).value_or(static_cast<gid_t>(-1));
+  return Account{*uid, gid, (*fields)[0], (*fields)[5]};
 }
 
 std::string user_name(uid_t uid) {
@@ -166,8 +158,10 @@ bool is_private_group(gid_t gid, uid_t uid, const char* accounts, const char* gr
 
 bool is_unmapped_user(uid_t uid) {
   uid_t shown = 65534;
-  for_each_line("/proc/sys/kernel/overflowuid",
-                [&](std::string_view line) { return read_number(line, shown); });
+  for_each_line("/proc/sys/kernel/overflowuid", [&](std::string_view line) {
+    shown = number_in<uid_t>(line).value_or(shown);
+    return true;
+  });
   if (uid != shown) return false;
   bool is_mapped = false;
   bool is_known = false;

@@ -151,7 +151,7 @@ asio::awaitable<bool> Run::sleep_for_jitter() {
   speaker_.step("sleeping for " + for_people(jitter) + " (jitter)");
   const auto until = Clock::now() + jitter;
   const SignalInbox::InterruptibleWait wait(signals_);
-  while (Clock::now() < until && !wakeup_.gives_up()) co_await wakeup_.wait_until(until);
+  co_await wakeup_.sleep_until(until);
   co_return Clock::now() >= until;
 }
 
@@ -267,7 +267,7 @@ asio::awaitable<void> Run::record_loss(const std::optional<RunEnd>& end) {
       // It does not reply yet.
     }
     const auto next = std::min(until, later(Clock::now(), pause));
-    while (Clock::now() < next && !wakeup_.gives_up()) co_await wakeup_.wait_until(next);
+    co_await wakeup_.sleep_until(next);
   }
 }
 

@@ -26,7 +26,7 @@ milliseconds pause_after(unsigned quick_wakes) {
 }
 
 asio::awaitable<void> pause_until(Clock::time_point end, Wakeup& wakeup) {
-  while (Clock::now() < end && !wakeup.gives_up()) co_await wakeup.wait_until(end);
+  co_await wakeup.sleep_until(end);
 }
 
 WatchRequest request_for(const LockName& lock, const Watched& watched,

@@ -204,7 +204,7 @@ asio::awaitable<std::optional<Reply>> RedisClaimant::pop(Wakeup& wakeup,
 }
 
 asio::awaitable<void> RedisClaimant::sleep(Wakeup& wakeup, Clock::time_point until) {
-  while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+  co_await wakeup.sleep_until(until);
 }
 
 }  // namespace dlock::redis

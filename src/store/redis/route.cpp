@@ -16,7 +16,7 @@ namespace {
 constexpr int most_hops = 5;
 
 asio::awaitable<void> sleep(Clock::time_point until, Wakeup& wakeup) {
-  while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+  co_await wakeup.sleep_until(until);
 }
 
 // Whether an attempt failed because time ran out, which does not say why those before it

@@ -66,7 +66,7 @@ class RedisInspector::Watching final : public WatchSession {
     // The server may say of a lease again and again that it expires at once.
     const auto now = Clock::now();
     const auto end = later(now, restraint_.pause(now));
-    while (Clock::now() < end && !wakeup_.gives_up()) co_await wakeup_.wait_until(end);
+    co_await wakeup_.sleep_until(end);
     for (const auto& lock : over) co_await remove_expired(lock);
   }
 

@@ -117,7 +117,7 @@ asio::awaitable<Answer> QuorumClaimant::ask(Queue queue, Wakeup& wakeup) {
     if (step.then == Step::Then::give_back) {
       co_await give_back_votes(until, wakeup);
       const auto next = std::min(votes_until, later(Clock::now(), step.pause));
-      while (Clock::now() < next && !wakeup.gives_up()) co_await wakeup.wait_until(next);
+      co_await wakeup.sleep_until(next);
     }
     if (step.then != Step::Then::done && Clock::now() < votes_until) continue;
     const bool is_over = step.then != Step::Then::done;

@@ -131,7 +131,7 @@ asio::awaitable<Renewal> QuorumClaimant::renew(Wakeup& wakeup) {
   if (is_broken_by_too_few(answers)) {
     // A break may just be reaching the servers.
     const auto next = std::min(until, later(Clock::now(), breaks_within));
-    while (Clock::now() < next && !wakeup.gives_up()) co_await wakeup.wait_until(next);
+    co_await wakeup.sleep_until(next);
     answers = co_await renew_everywhere(until, wakeup);
     if (is_broken_by_too_few(answers)) {
       complaints_->note("a single server reports that the lock was broken");

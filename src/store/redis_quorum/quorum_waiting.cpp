@@ -51,7 +51,7 @@ asio::awaitable<void> QuorumClaimant::await_turn(Wakeup& wakeup,
   const auto numbers = where_to_listen();
   if (numbers.empty()) {
     until = std::min(until, later(Clock::now(), pause_without_servers));
-    while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+    co_await wakeup.sleep_until(until);
     co_return;
   }
   Round<std::monostate>::Answers answers(members_.size(), std::monostate{});

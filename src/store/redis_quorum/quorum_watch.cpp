@@ -77,7 +77,7 @@ asio::awaitable<void> watch_one(std::shared_ptr<Watch> watch, std::size_t number
       watch->failed(number, failure);
     }
     const auto until = later(Clock::now(), try_again_after);
-    while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+    co_await wakeup.sleep_until(until);
   }
 }
 
