@@ -1,8 +1,7 @@
 #include "record/json_fields.hpp"
 
-#include <charconv>
-
 #include "rules/moment.hpp"
+#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::record {
@@ -12,10 +11,7 @@ void JsonWriter::operator()(const char* key, AsDate<const WallTime> field) {
 }
 
 void JsonWriter::operator()(const char* key, AsUid<const std::string> field) {
-  std::uint32_t uid = 0;
-  const auto* last = field.value.data() + field.value.size();
-  const auto [end, error] = std::from_chars(field.value.data(), last, uid);
-  if (error == std::errc() && end == last) line_.add_number(key, uid);
+  if (const auto uid = number_in<std::uint32_t>(field.value)) line_.add_number(key, *uid);
 }
 
 void JsonReader::operator()(const char* key, AsDate<std::optional<WallTime>> field) {

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "lock/lease.hpp"
+#include "util/number.hpp"
 
 namespace dlock::record {
 
@@ -22,13 +23,10 @@ class RecordWords {
   void operator()(T& number) {
     // No number in a script is beyond 2^53.
     constexpr auto greatest = std::int64_t{1} << 53;
-    const auto word = next();
-    const auto* last = word.data() + word.size();
-    T value{};
-    const auto [end, error] = std::from_chars(word.data(), last, value);
-    if (error == std::errc() && end == last && std::cmp_greater_equal(value, 0) &&
-        std::cmp_less_equal(value, greatest)) {
-      number = value;
+    const auto value = number_in<T>(next());
+    if (value && std::cmp_greater_equal(*value, 0) &&
+        std::cmp_less_equal(*value, greatest)) {
+      number = *value;
     } else {
       is_usable_ = false;
     }

@@ -1,12 +1,12 @@
 #include "record/run_lines.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "lock/history.hpp"
 #include "record/party_fields.hpp"
 #include "record/run_fields.hpp"
+#include "util/number.hpp"
 
 namespace dlock::record {
 namespace {
@@ -107,11 +107,9 @@ namespace {
 Fence fence_in(std::string_view line) {
   constexpr std::string_view key = "\"fence\":";
   const auto at = line.find(key);
-  Fence fence;
-  if (at == std::string_view::npos) return fence;
-  const auto* begin = line.data() + at + key.size();
-  std::from_chars(begin, line.data() + line.size(), fence.number);
-  return fence;
+  if (at == std::string_view::npos) return {};
+  line.remove_prefix(at + key.size());
+  return Fence{take_number<std::uint64_t>(line).value_or(0)};
 }
 
 Fence greatest_plausible_fence_in(const std::vector<std::string_view>& lines,

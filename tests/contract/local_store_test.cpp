@@ -16,10 +16,9 @@
 #include <sstream>
 
 #include "store/local/epoch.hpp"
-#include "store/local/event_file.hpp"
-#include "store/local/file_name.hpp"
-#include "store/local/runs_log.hpp"
+#include "store/local/record_file.hpp"
 #include "store/local/state_folder.hpp"
+#include "store/local/text_files.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/contract/ended_process.hpp"
 
@@ -99,7 +98,7 @@ class LocalStores : public ::testing::Test {
 
   std::string folder() const { return world_.path() + "/" + state_folder_name(); }
   std::string file() const {
-    return folder() + "/" + key_of(claim_of("job").lock, Kept::lock).file;
+    return folder() + "/" + key_of(claim_of("job").lock, StateKind::lock).file;
   }
   std::string log() const { return world_.path() + "/runs.jsonl"; }
 

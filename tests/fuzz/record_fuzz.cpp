@@ -8,8 +8,7 @@
 #include "fuzz.hpp"
 #include "record/state_bytes.hpp"
 #include "rules/limit.hpp"
-#include "store/local/file_name.hpp"
-#include "store/local/record.hpp"
+#include "store/local/record_file.hpp"
 
 using namespace dlock;
 using fuzz::require;
@@ -24,9 +23,9 @@ std::string file_of(std::string_view bytes) {
   return file;
 }
 
-// With the checksum that record.cpp expects, because otherwise the bytes after it would
-// never be read. The head is the format, the checksum and 32 more bytes, which end with
-// the size and the half.
+// With the checksum that record_file.cpp expects, because otherwise the bytes after it
+// would never be read. The head is the format, the checksum and 32 more bytes, which end
+// with the size and the half.
 std::string with_checksum(std::string file) {
   std::uint32_t size = 0;
   std::uint32_t half = 0;
@@ -51,8 +50,8 @@ void look_into(std::string_view payload) {
   if (!named) return;
   require(local::with_name(named->name, named->value) == payload,
           "a name is written as it was read");
-  for (const auto kept : {local::Kept::lock, local::Kept::limit}) {
-    require(local::is_file_of(kept, local::key_of(named->name, kept).file),
+  for (const auto kept : {local::StateKind::lock, local::StateKind::limit}) {
+    require(local::kind_of(local::key_of(named->name, kept).file) == kept,
             "every name has a file");
   }
   if (const auto state = record::decoded(named->value)) {

@@ -1,7 +1,7 @@
 // The log of runs, which people may edit and crashes may truncate.
 
 #include "fuzz.hpp"
-#include "store/local/runs_log.hpp"
+#include "store/local/text_files.hpp"
 
 using namespace dlock;
 using fuzz::require;

@@ -1,7 +1,5 @@
 // A value in a file of two halves: a read returns what was written, or nothing.
 
-#include "store/local/record.hpp"
-
 #include <gtest/gtest.h>
 
 #include <random>
@@ -14,7 +12,7 @@
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
 #include "rules/takeover.hpp"
-#include "store/local/file_name.hpp"
+#include "store/local/record_file.hpp"
 #include "tests/unit/setting.hpp"
 
 namespace dlock::local {

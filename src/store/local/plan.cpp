@@ -1,6 +1,6 @@
 #include "store/local/plan.hpp"
 
-#include "store/local/examine.hpp"
+#include "store/local/local_health.hpp"
 #include "store/local/local_store.hpp"
 
 namespace dlock::local {

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "store/local/namespaces.hpp"
+#include "store/local/epoch.hpp"
 #include "util/checksum.hpp"
 #include "util/failure.hpp"
 #include "util/process.hpp"

@@ -33,7 +33,7 @@ std::string queue_text(Queue queue, const Claim& claim) {
   return claim.max_queue ? "1 " + std::to_string(*claim.max_queue) : "1";
 }
 
-std::string order_in_line(std::int64_t arrived, const std::optional<Ballot>& ballot) {
+std::string place_in_queue(std::int64_t arrived, const std::optional<Ballot>& ballot) {
   if (!ballot || ballot->ticket == 0) return std::to_string(arrived);
   return "=" + std::to_string(ballot->ticket);
 }
@@ -95,7 +95,7 @@ std::vector<std::string> ask_arguments(const Claim& claim, Queue queue,
                                      queue_text(queue, claim),
                                      party_text(claim),
                                      dedupe_text(claim.dedupe),
-                                     order_in_line(arrived, ballot),
+                                     place_in_queue(arrived, ballot),
                                      fence_wanted(fence_floor, ballot)};
   for (const auto& fence : claim.outer_fences) {
     arguments.push_back(std::to_string(fence.number));

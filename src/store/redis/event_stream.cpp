@@ -5,7 +5,6 @@
 
 #include "store/redis/error_reply.hpp"
 #include "store/redis/keys.hpp"
-#include "store/redis/records.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
