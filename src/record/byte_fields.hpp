@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "lock/lease.hpp"
+#include "record/json_fields.hpp"
+#include "util/users.hpp"
 
 namespace dlock::record {
 
@@ -33,6 +35,9 @@ class ByteWriter {
   }
   void operator()(const Token& token) {
     bytes.append(reinterpret_cast<const char*>(token.bytes.data()), token.bytes.size());
+  }
+  void operator()(AsUid<const std::string> user) {
+    (*this)(std::uint32_t{uid_from(user.value).value_or(0)});
   }
   void operator()(Fence fence) { (*this)(fence.number); }
   void operator()(Mode mode) { (*this)(static_cast<std::uint8_t>(mode)); }
@@ -74,6 +79,9 @@ class ByteReader {
   void operator()(std::string& text) { text = take(number<std::uint32_t>()); }
   void operator()(Token& token) {
     std::memcpy(token.bytes.data(), take(token.bytes.size()).data(), token.bytes.size());
+  }
+  void operator()(AsUid<std::string> user) {
+    user.value = std::to_string(number<std::uint32_t>());
   }
   void operator()(Fence& fence) { (*this)(fence.number); }
   void operator()(Mode& mode) {

@@ -28,7 +28,7 @@ constexpr bool is_session(rules::Session session) {
 template <Of<rules::Party> Party, typename Visit>
 void fields_in_bytes(Party& party, Visit&& visit) {
   visit(party.token), visit(party.session), visit(party.pid);
-  visit(party.pid_namespace), visit(party.uid), visit(party.host);
+  visit(party.pid_namespace), visit(as_uid(party.user)), visit(party.host);
 }
 
 // Fields that were added later are in the file of a lock behind all others:
@@ -60,9 +60,9 @@ void fields_in_bytes(Superseded& newer, Visit&& visit) {
   visit(newer.host), visit(newer.pid);
 }
 
-template <Of<rules::TakenBy> TakenBy, typename Visit>
-void fields_in_bytes(TakenBy& taker, Visit&& visit) {
-  visit(taker.uid), visit(taker.host), visit(taker.replaces);
+template <Of<Taker> Taker, typename Visit>
+void fields_in_bytes(Taker& taker, Visit&& visit) {
+  visit(as_uid(taker.user)), visit(taker.host), visit(taker.replaces);
 }
 
 // The grant of a lock, in the log of an embedded store.
@@ -74,7 +74,7 @@ void fields_in_log(Holder& holder, Visit&& visit) {
   visit("started", as_date(holder.since));
   visit("host", holder.party.host);
   visit("pid", holder.party.pid);
-  visit("uid", holder.party.uid);
+  visit("uid", as_uid(holder.party.user));
   visit("label", holder.label);
   visit("counts", holder.counts);
 }

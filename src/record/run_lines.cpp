@@ -95,7 +95,7 @@ RunInfo never_started_run(const Holder& holder) {
   run.fence = holder.fence;
   run.started = holder.since;
   run.host = holder.party.host;
-  run.user = std::to_string(holder.party.uid);
+  run.user = holder.party.user;
   run.outcome = was_no_run;
   return run;
 }

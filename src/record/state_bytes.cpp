@@ -53,11 +53,10 @@ Column(T&, Value Element::*, Value) -> Column<T, Element, Value>;
 // this one writes.
 template <Of<State> T, typename Group>
 void later_fields(T& state, Group&& group) {
-  using Taker = std::optional<rules::TakenBy>;
   group(Column{state.waiters, &Waiter::supersedes, false},
         Column{state.waiters, &Waiter::replaces, false},
         Column{state.answered, &AnsweredWaiter::newer, std::optional<Superseded>()});
-  group(Column{state.holders, &Holder::taken_by, Taker()});
+  group(Column{state.holders, &Holder::taken_by, std::optional<Taker>()});
   group(state.refused, state.superseded);
   group(Column{state.waiters, &Waiter::on_behalf_of, 0});
   group(Column{state.holders, &Holder::ttl, rules::usual_ttl});

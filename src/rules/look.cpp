@@ -23,15 +23,10 @@ CommandInfo shown_party(const Holder& holder) {
   CommandInfo party;
   party.host = holder.party.host;
   party.pid = holder.party.pid;
-  party.user = std::to_string(holder.party.uid);
+  party.user = holder.party.user;
   party.label = holder.label;
   party.command = holder.argv;
   return party;
-}
-
-Taker taker_of(const TakenBy& taken_by) {
-  return {std::to_string(taken_by.uid), taken_by.host, taken_by.replaces,
-          taken_by.forced};
 }
 
 HolderInfo info_of(const Holder& holder, Moment now) {
@@ -45,7 +40,8 @@ HolderInfo info_of(const Holder& holder, Moment now) {
   info.for_pid = holder.for_pid;
   info.run_ended = holder.ended;
   info.broken = holder.broken;
-  if (holder.ends_at) info.expires_in = whole_milliseconds(*holder.ends_at - now.boot);
+  const auto ends_at = end_of(holder);
+  if (ends_at) info.expires_in = whole_milliseconds(*ends_at - now.boot);
   return info;
 }
 
@@ -62,7 +58,7 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
   Occupancy occupancy;
   for (const auto& holder : state.holders) {
     if (is_over(holder, now, liveness)) {
-      if (holder.command != 0) info.last_run = run_of_gone(holder);
+      if (may_have_run(holder)) info.last_run = run_of_gone(holder);
       continue;
     }
     occupancy.add(holder.mode);
@@ -74,7 +70,7 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
     WaiterInfo shown;
     shown.host = waiter.party.host;
     shown.pid = shown_pid(waiter);
-    shown.user = std::to_string(waiter.party.uid);
+    shown.user = waiter.party.user;
     shown.since = waiter.since;
     shown.waiting = whole_milliseconds(now.boot - waiter.queued_at);
     info.waiters.push_back(std::move(shown));

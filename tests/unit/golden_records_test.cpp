@@ -64,7 +64,7 @@ rules::Party golden_party(std::uint8_t number) {
   party.session = 70'000 + number;
   party.pid = 1234;
   party.pid_namespace = 4'026'531'836;
-  party.uid = 1000;
+  party.user = "1000";
   party.host = "web1";
   return party;
 }
@@ -89,7 +89,7 @@ rules::Holder golden_holder() {
   holder.for_pid = true;
   holder.ended = true;
   holder.broken = true;
-  holder.taken_by = rules::TakenBy{1001, "web3", true, false};
+  holder.taken_by = Taker{"1001", "web3", true, false};
   return holder;
 }
 
@@ -277,7 +277,7 @@ TEST(GoldenRecords, fields_that_follow_the_state_only_if_they_are_not_empty) {
               state.answered[0].newer = Superseded{"h", 1};
             }),
             "00000000000000000100000000000000010000006801000000");
-  EXPECT_EQ(appended([](auto& state) { state.holders[0].taken_by = rules::TakenBy{}; }),
+  EXPECT_EQ(appended([](auto& state) { state.holders[0].taken_by = Taker{}; }),
             "0000000000000000000000000100000000000000000000000000000000");
   EXPECT_EQ(appended([](auto& state) { state.refused = 1; }),
             "0000000000000000000000000000000001000000000000000000000000000000");

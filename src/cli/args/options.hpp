@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/args/settings.hpp"
-#include "lease/outage.hpp"
+#include "lease/lease_watcher.hpp"
 #include "lock/lease.hpp"
 #include "lock/value.hpp"
 #include "store/open.hpp"

@@ -15,7 +15,7 @@
 #include "cli/show/live_view.hpp"
 #include "cli/show/lock_view.hpp"
 #include "cli/show/screen.hpp"
-#include "cli/terminal/output_queue.hpp"
+#include "cli/terminal/slow_output.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "loop/run_blocking.hpp"
 #include "store/open.hpp"

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "cli/terminal/speaker.hpp"
-#include "util/bounded_write.hpp"
 #include "util/failure.hpp"
+#include "util/slow_writer.hpp"
 
 namespace dlock {
 namespace {

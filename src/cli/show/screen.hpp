@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cli/show/live_view.hpp"
-#include "cli/terminal/output_queue.hpp"
+#include "cli/terminal/slow_output.hpp"
 #include "loop/readable.hpp"
 
 namespace dlock {

@@ -3,21 +3,19 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "cli/args/about.hpp"
-#include "cli/args/nesting.hpp"
 #include "cli/run/background_keeper.hpp"
 #include "cli/run/verb_store.hpp"
-#include "cli/run/wait_notice.hpp"
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/by_hand.hpp"
-#include "lease/acquire.hpp"
+#include "lease/holding.hpp"
 #include "loop/run_blocking.hpp"
 #include "supervise/signals.hpp"
-#include "util/random.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -43,21 +41,21 @@ class Acquisition {
               BackgroundKeeper* keeper)
       : context_(context),
         options_(options),
-        claim_(claim),
         keeper_(keeper),
         speaker_(options.name, common.quiet, common.verbose),
         wakeup_(context),
         signals_(context, wakeup_, held),
         store_(opened_store(common, budget_of(common, claim), context, options.name)),
-        claimant_(store_->claimant(claim)) {}
+        lock_(context, wakeup_, *store_, claim,
+              LeaseTiming(claim.ttl, {}, budget_of(common, claim))) {}
 
   asio::awaitable<Exit> execute();
 
  private:
   asio::awaitable<void> take();
-  asio::awaitable<Answer> obtain();
-  void granted(const Grant& grant);
-  bool is_over() const { return !is_kept_ && Clock::now() >= grant_->deadline; }
+  bool is_granted() const { return lock_.grant().has_value(); }
+  bool is_over() const { return !is_kept_ && !lock_.lasts(milliseconds(1)); }
+  void note(const Answer& answer);
   asio::awaitable<void> ask_again();
   asio::awaitable<void> have_kept();
   asio::awaitable<void> hand_out();
@@ -68,15 +66,12 @@ class Acquisition {
 
   asio::io_context& context_;
   const AcquireOptions& options_;
-  const Claim& claim_;
   BackgroundKeeper* keeper_;  // or null
   Speaker speaker_;
   Wakeup wakeup_;
   SignalInbox signals_;
   std::unique_ptr<Store> store_;
-  std::unique_ptr<Claimant> claimant_;
-  std::optional<Grant> grant_;
-  int repeats_ = 0;
+  Holding lock_;
   bool is_kept_ = false;  // renewed by the keeper
   bool may_hold_ = true;  // may hold the lock or a place in its queue
   bool is_handed_out_ = false;
@@ -89,7 +84,7 @@ asio::awaitable<Exit> Acquisition::execute() {
     co_await take();
     if (const auto signal = signals_.next_ending()) {
       exit_.by_signal = signal;
-    } else if (grant_) {
+    } else if (is_granted()) {
       co_await hand_out();
     }
   } catch (const Failure& error) {
@@ -121,13 +116,10 @@ asio::awaitable<void> Acquisition::take() {
   }
   std::optional<Failure> failure;
   try {
-    const auto answer = co_await obtain();
-    if (const auto* grant = std::get_if<Grant>(&answer)) {
-      granted(*grant);
-      if (keeper_ != nullptr) co_await have_kept();
-    } else {
-      refused(answer);
-    }
+    Patience patience;
+    const auto answer = co_await obtain(lock_, options_, std::move(patience), speaker_);
+    note(answer);
+    if (keeper_ != nullptr) co_await have_kept();
   } catch (const Failure& error) {
     failure = error;
   }
@@ -140,43 +132,24 @@ asio::awaitable<void> Acquisition::take() {
   if (failure) throw *failure;
 }
 
-asio::awaitable<Answer> Acquisition::obtain() {
-  Patience patience;
-  if (options_.wait) patience.until = later(Clock::now(), *options_.wait);
-  WaitNotice notice(speaker_, patience.until.value_or(Clock::time_point::min()));
-  patience.waiting = [&](const Busy& busy) {
-    return notice.waiting(
-        [&](std::size_t columns) { return waiting_text(busy, columns); });
-  };
-  patience.retrying = [&](const Failure& failure) { notice.store_absent(failure); };
-  speaker_.step("contacting " + printable(store_->url()));
-  co_return co_await acquire(*claimant_, patience, wakeup_);
-}
-
-void Acquisition::granted(const Grant& grant) {
-  grant_ = grant;
-  speaker_.step("granted, fence " + std::to_string(grant.fence.number) + ", slot " +
-                std::to_string(grant.slot) +
-                (store_->protects() ? "" : " (none: does not exclude others)"));
-}
-
-// Requests the lease again if it has expired (this process was stopped, or the store was
-// slow). There is no grant afterwards if the lock was granted to somebody else in the
-// meantime.
-asio::awaitable<void> Acquisition::ask_again() {
-  if (repeats_++ == most_repeats) throw lease_too_short();
-  const auto answer = co_await claimant_->ask(Queue::refuse, wakeup_);
-  if (const auto* grant = std::get_if<Grant>(&answer)) {
-    granted(*grant);
+void Acquisition::note(const Answer& answer) {
+  if (is_granted()) {
+    say_granted(lock_, speaker_);
   } else {
-    grant_.reset();
     refused(answer);
   }
 }
 
+// Requests the lease again if it has expired. There is no grant afterwards if the lock
+// was granted to somebody else in the meantime.
+asio::awaitable<void> Acquisition::ask_again() {
+  const auto answer = co_await lock_.ask_again();
+  note(answer);
+}
+
 asio::awaitable<void> Acquisition::have_kept() {
-  while (grant_ && is_over()) co_await ask_again();
-  if (!grant_) co_return;
+  while (is_granted() && is_over()) co_await ask_again();
+  if (!is_granted()) co_return;
   co_await keeper_->take_over(context_, wakeup_);
   is_kept_ = true;
 }
@@ -193,26 +166,27 @@ asio::awaitable<void> Acquisition::hand_out() {
   Json free;
   do {
     if (is_over()) co_await ask_again();
-    if (!grant_) co_return;
+    if (!is_granted()) co_return;
     if (options_.form == Form::json) {
-      free = co_await free_of(*store_, claim_.lock, wakeup_);
+      free = co_await free_of(*store_, lock_.claim().lock, wakeup_);
     }
   } while (is_over());
   switch (options_.form) {
-    case Form::token: print(text_of(claim_.token) + "\n"); break;
+    case Form::token: print(text_of(lock_.claim().token) + "\n"); break;
     case Form::json: print(document(free)); break;
-    case Form::variables: print(exports_of(claim_, grant_->fence)); break;
+    case Form::variables: print(exports_of(lock_.claim(), lock_.grant()->fence)); break;
   }
   is_handed_out_ = true;
 }
 
 std::string Acquisition::document(const Json& free) const {
-  const bool ends = grant_->deadline != Clock::time_point::max();
-  const auto left = left_of(claim_.ttl, grant_->sent_at);
+  const auto& grant = *lock_.grant();
+  const bool ends = grant.deadline != Clock::time_point::max();
+  const auto left = left_of(lock_.claim().ttl, grant.sent_at);
   return to_line(Json{
-             {"token", text_of(claim_.token)},
-             {"fence", grant_->fence.number},
-             {"slot", grant_->slot},
+             {"token", text_of(lock_.claim().token)},
+             {"fence", grant.fence.number},
+             {"slot", grant.slot},
              {"expires_in_ms", ends ? Json(left.count()) : Json(nullptr)},
              {"free", free},
          }) +
@@ -222,19 +196,20 @@ std::string Acquisition::document(const Json& free) const {
 // Always safe: releasing a lock that is not ours does nothing.
 asio::awaitable<void> Acquisition::give_back() {
   if (!may_hold_) co_return;
+  const std::optional<RunEnd> no_run;  // has to outlive the call
   try {
-    co_await claimant_->release(std::nullopt, wakeup_);
+    co_await lock_.release(no_run);
   } catch (const Failure& failure) {
-    if (grant_ && failure.kind() != Failure::Kind::interrupted) {
+    if (is_granted() && failure.kind() != Failure::Kind::interrupted) {
       speaker_.warning("cannot release the lock: " + std::string(failure.what()) +
                        "; its lease expires in " +
-                       for_people(left_of(claim_.ttl, grant_->sent_at)));
+                       for_people(left_of(lock_.claim().ttl, lock_.grant()->sent_at)));
     }
   }
 }
 
 void Acquisition::refused(const Answer& answer) {
-  const auto message = refusal_text(answer, claim_.slots);
+  const auto message = refusal_text(answer, lock_.claim().slots);
   if (std::holds_alternative<SlotsDiffer>(answer)) {
     exit_.code = code_of(ExitStatus::misconfigured);
     speaker_.error(message);
@@ -253,24 +228,16 @@ void Acquisition::failed(const Failure& failure) {
     return;
   }
   exit_.code = code_of(status_of(failure.kind()));
-  if (!grant_) wakeup_.give_up(true);  // the store timeout is used up
+  if (!is_granted()) wakeup_.give_up(true);  // the store timeout is used up
   speaker_.error(failure.what());
 }
 
 Claim claim_of(const CommonOptions& common, const AcquireOptions& options) {
-  Claim claim;
-  claim.lock = {common.name_space, options.name};
-  claim.token.bytes = random_bytes();
-  claim.mode = options.shared ? Mode::shared : Mode::exclusive;
-  claim.slots = options.slots;
-  claim.ttl = options.ttl;
-  claim.label = options.label;
+  auto claim = new_claim(common, options);
   claim.attached = false;
   // The calling process, because this one exits in a moment.
   claim.on_behalf_of = options.for_pid.value_or(::getppid());
   claim.for_pid = options.for_pid.has_value();
-  const char* held = std::getenv("DLOCK_HELD");
-  if (held != nullptr) claim.outer_fences = outer_fences_of(held, options.name);
   return claim;
 }
 

@@ -10,7 +10,7 @@
 
 #include "cli/run/verb_store.hpp"
 #include "cli/show/lock_view.hpp"
-#include "cli/terminal/output_queue.hpp"
+#include "cli/terminal/slow_output.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "store/open.hpp"
 #include "util/text.hpp"

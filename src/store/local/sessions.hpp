@@ -43,7 +43,6 @@ using rules::Moment;
 using rules::Party;
 using rules::Session;
 using rules::State;
-using rules::TakenBy;
 using rules::Waiter;
 
 // A byte of the file, far behind the fixed mutexes, that stays locked while any process
