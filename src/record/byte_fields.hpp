@@ -18,7 +18,7 @@
 
 #include "lock/lease.hpp"
 #include "record/json_fields.hpp"
-#include "util/users.hpp"
+#include "util/number.hpp"
 
 namespace dlock::record {
 
@@ -37,7 +37,7 @@ class ByteWriter {
     bytes.append(reinterpret_cast<const char*>(token.bytes.data()), token.bytes.size());
   }
   void operator()(AsUid<const std::string> user) {
-    (*this)(std::uint32_t{uid_from(user.value).value_or(0)});
+    (*this)(number_in<std::uint32_t>(user.value).value_or(0));
   }
   void operator()(Fence fence) { (*this)(fence.number); }
   void operator()(Mode mode) { (*this)(static_cast<std::uint8_t>(mode)); }

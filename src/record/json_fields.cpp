@@ -1,8 +1,8 @@
 #include "record/json_fields.hpp"
 
-#include "rules/moment.hpp"
+#include "rules/state.hpp"
+#include "util/number.hpp"
 #include "util/text.hpp"
-#include "util/users.hpp"
 
 namespace dlock::record {
 
@@ -11,7 +11,7 @@ void JsonWriter::operator()(const char* key, AsDate<const WallTime> field) {
 }
 
 void JsonWriter::operator()(const char* key, AsUid<const std::string> field) {
-  if (const auto uid = uid_from(field.value)) line_.add_number(key, *uid);
+  if (const auto uid = number_in<std::uint32_t>(field.value)) line_.add_number(key, *uid);
 }
 
 void JsonReader::operator()(const char* key, AsDate<std::optional<WallTime>> field) {

@@ -3,7 +3,6 @@
 #include <variant>
 
 #include "cli/args/options.hpp"
-#include "store/password_file.hpp"
 #include "util/small_file.hpp"
 #include "util/text.hpp"
 
@@ -117,11 +116,6 @@ Credentials credentials_from(const Settings& settings) {
   return credentials;
 }
 
-template <typename Plan>
-bool is_kind(const StoreUrl& store) {
-  return std::holds_alternative<Plan>(store);
-}
-
 // The options that only some stores have a use for.
 struct StoreOption {
   std::string_view beginning;  // of the names of the options
@@ -129,21 +123,22 @@ struct StoreOption {
   std::string_view stores;
 };
 constexpr StoreOption store_options[] = {
-    {"replicas",
-     [](const StoreUrl& store) {
-       return is_kind<redis_sentinel::Plan>(store) || is_kind<redis_cluster::Plan>(store);
-     },
+    {"replicas", [](const StoreUrl& store) { return store.kind->features.replicas; },
      "redis+sentinel:// and redis+cluster://"},
-    {"min-strength", is_kind<redis_quorum::Plan>, "redis+quorum://"},
-    {"max-ttl", is_kind<redis_quorum::Plan>, "redis+quorum://"},
-    {"sentinel-", is_kind<redis_sentinel::Plan>, "redis+sentinel://"},
-    {"tls-", uses_tls, "stores over TLS (rediss://, rediss+..., etcds://)"},
+    {"min-strength", [](const StoreUrl& store) { return store.kind->features.votes; },
+     "redis+quorum://"},
+    {"max-ttl", [](const StoreUrl& store) { return store.kind->features.votes; },
+     "redis+quorum://"},
+    {"sentinel-", [](const StoreUrl& store) { return store.kind->features.sentinels; },
+     "redis+sentinel://"},
+    {"tls-", [](const StoreUrl& store) { return store.uses_tls(); },
+     "stores over TLS (rediss://, rediss+..., etcds://)"},
 };
 
 }  // namespace
 
 void refuse_useless_options(const Settings& settings, const StoreUrl& store) {
-  const bool connects = !is_kind<local::Plan>(store) && !is_kind<none::Plan>(store);
+  const bool connects = store.kind->form.place == UrlForm::Place::servers;
   for (const auto& [name, setting] : settings) {
     if (setting.source != Setting::Source::command_line) continue;
     const auto* option =
@@ -163,7 +158,7 @@ CommonOptions common_options(const Settings& settings) {
   with_setting(settings, "store", [&](const std::string& value) {
     options.store = parsed_store_url(value);
   });
-  set_credentials(options.store, credentials_from(settings));
+  options.store.set(credentials_from(settings));
   with_setting(settings, "namespace", [&](const std::string& value) {
     options.name_space = parsed_name(value);
   });

@@ -18,7 +18,8 @@ namespace dlock {
 enum class Color { automatic, always, never };
 
 struct CommonOptions {
-  StoreUrl store;  // with login and TLS files from all sources
+  StoreUrl store =
+      parsed_store_url("local:");  // with login and TLS files from all sources
   std::string name_space = "dlock";
   std::optional<milliseconds> store_timeout;
   bool json = false;

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::local {

@@ -13,6 +13,7 @@
 #include "rules/runs.hpp"
 #include "store/local/local_waiting.hpp"
 #include "store/local/text_files.hpp"
+#include "util/number.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
@@ -21,7 +22,7 @@ namespace dlock::local {
 
 // Text that is not a number stays as it is: the files may contain anything.
 void name_user(std::string& user) {
-  if (const auto uid = uid_from(user)) user = user_name(*uid);
+  if (const auto uid = number_in<std::uint32_t>(user)) user = user_name(*uid);
 }
 
 namespace {

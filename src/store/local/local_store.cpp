@@ -10,6 +10,7 @@
 #include "rules/look.hpp"
 #include "rules/takeover.hpp"
 #include "store/local/local_claimant.hpp"
+#include "store/local/local_health.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/state_folder.hpp"
 #include "store/local/text_files.hpp"
@@ -167,6 +168,18 @@ asio::awaitable<void> LocalRates::reset(const LockName& limit, Wakeup& wakeup) {
     RecordFile file(files_.folder(), key.file, RecordFile::Access::write);
     if (file.exists()) file.remove();
   });
+}
+
+std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
+                            asio::io_context& context) {
+  return std::make_unique<LocalStore>(context, url.path, timeout);
+}
+
+asio::awaitable<Examination> examine(const StoreUrl& url, const std::string&,
+                                     milliseconds timeout, asio::io_context&, Wakeup&) {
+  Examination examination;
+  examination.findings = findings_of(facts_of(url.path, timeout));
+  co_return examination;
 }
 
 }  // namespace dlock::local

@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "lock/fence_registers.hpp"
+#include "lock/finding.hpp"
 #include "lock/rates.hpp"
 #include "lock/store.hpp"
 #include "store/local/files.hpp"
 #include "store/local/local_inspector.hpp"
 #include "store/local/local_values.hpp"
+#include "store/store_url.hpp"
 
 namespace dlock::local {
 
@@ -70,5 +72,9 @@ class LocalStore final : public Store {
   LocalRates rates_;
   LocalRegisters registers_;
 };
+
+// As open_store() and examine_store().
+OpenStore open;
+ExamineStore examine;
 
 }  // namespace dlock::local

@@ -16,7 +16,7 @@
 
 #include "lock/lease.hpp"
 #include "lock/value.hpp"
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 #include "store/local/files.hpp"
 #include "store/local/kept_file.hpp"
 

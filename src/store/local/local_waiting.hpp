@@ -16,7 +16,7 @@
 #include "loop/readable.hpp"
 #include "loop/wakeup.hpp"
 #include "rules/queue.hpp"
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 #include "store/local/sessions.hpp"
 
 namespace dlock::local {

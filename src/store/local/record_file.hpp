@@ -16,7 +16,7 @@
 #include <string_view>
 #include <variant>
 
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 #include "store/local/kept_file.hpp"
 #include "store/local/sessions.hpp"
 #include "util/failure.hpp"

@@ -16,9 +16,8 @@
 #include "rules/events.hpp"
 #include "rules/limit.hpp"
 #include "rules/liveness.hpp"
-#include "rules/moment.hpp"
 #include "rules/state.hpp"
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 #include "util/failure.hpp"
 #include "util/fd.hpp"
 

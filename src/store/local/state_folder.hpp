@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "record/run_lines.hpp"
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/sessions.hpp"
 #include "util/failure.hpp"

@@ -11,7 +11,7 @@
 #include "lock/fence_registers.hpp"
 #include "record/event_line.hpp"
 #include "record/run_lines.hpp"
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 #include "store/local/kept_file.hpp"
 #include "store/local/sessions.hpp"
 #include "util/fd.hpp"
