@@ -301,13 +301,16 @@ TEST(GoldenRecords, a_limit_in_a_file) {
 }
 
 TEST(GoldenRecords, a_run_in_the_log) {
+  rules::Holder least;
+  least.party.user = "0";  // a holder of this store always has a user's number
+
   EXPECT_EQ(record::start_line(golden_lock, golden_holder()),
             "{\"event\":\"start\",\"namespace\":\"some "
             "space\",\"name\":\"job\",\"fence\":1700000000000000,\"slot\":2,\"mode\":"
             "\"shared\",\"started\":\"2023-11-14T22:13:20.123Z\",\"host\":\"web1\","
             "\"pid\":1234,\"uid\":1000,\"label\":\"a\\n\\\"b\\\"\",\"counts\":true,"
             "\"command\":[\"sh\",\"\",\"\xEF\xBF\xBD\"],\"command_pid\":");
-  EXPECT_EQ(record::start_line(golden_lock, {}),
+  EXPECT_EQ(record::start_line(golden_lock, least),
             "{\"event\":\"start\",\"namespace\":\"some "
             "space\",\"name\":\"job\",\"fence\":0,\"slot\":0,\"mode\":\"exclusive\","
             "\"started\":\"1970-01-01T00:00:00.000Z\",\"host\":\"\",\"pid\":0,\"uid\":0,"
