@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 std::string to_line(const Json& json);
 
 // The limits of a text that others wrote. dlock's own records are nested two levels deep
-// and have at most one element for each of the 4096 bytes of a command; a label is at
+// and have at most one element for each of the 4096 bytes of a command; a text is at
 // most as long as an argument of a process.
 struct JsonLimits {
   std::size_t bytes = 1u << 20;

@@ -1,4 +1,4 @@
-// The lines of the file `runs.jsonl` (runs_log.hpp): starts and ends of runs, and
+// The lines of the log of an embedded store, `runs.jsonl`: starts and ends of runs, and
 // detached grants, one line of JSON each.
 #pragma once
 
@@ -9,24 +9,24 @@
 #include <vector>
 
 #include "lock/lease.hpp"
-#include "store/local/names.hpp"
+#include "rules/state.hpp"
 #include "util/clock.hpp"
 
-namespace dlock::local {
+namespace dlock::record {
 
 // The beginning of a start line, as known before the process exists. The writer appends
 // the command's pid, start_line_time, a time at which it runs, in milliseconds since
 // boot, and start_line_end.
-std::string start_line(const LockName& lock, const Holder& holder);
+std::string start_line(const LockName& lock, const rules::Holder& holder);
 constexpr const char* start_line_time = ",\"command_boot_ms\":";
 constexpr const char* start_line_end = "}\n";
 std::string end_line(const LockName& lock, const RunInfo& run);
 
 // The line for a detached grant. It is not a run, but later boots need its fence.
-std::string grant_line(const LockName& lock, const Holder& holder);
+std::string grant_line(const LockName& lock, const rules::Holder& holder);
 
 // The end of a start whose command could not be started; it does not count as a run.
-RunInfo never_started_run(const Holder& holder);
+RunInfo never_started_run(const rules::Holder& holder);
 
 // The contents of a log. Truncated, damaged and unknown lines are skipped, and so are
 // those with an implausible fence (greatest_plausible_fence()): the next grants of all
@@ -62,4 +62,4 @@ bool has_lease_by_hand(std::string_view log, const LockName& lock);
 // also the line with the greatest plausible fence.
 std::string shortened(std::string_view log, std::size_t most);
 
-}  // namespace dlock::local
+}  // namespace dlock::record

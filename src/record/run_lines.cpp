@@ -1,22 +1,22 @@
-#include "store/local/run_lines.hpp"
+#include "record/run_lines.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "lock/history.hpp"
-#include "util/json.hpp"
-#include "util/json_line.hpp"
+#include "record/party_fields.hpp"
+#include "record/run_fields.hpp"
 #include "util/number.hpp"
-#include "util/text.hpp"
 
-namespace dlock::local {
+namespace dlock::record {
 namespace {
+
+using rules::Holder;
 
 constexpr std::size_t lines_per_lock = 40;  // starts and ends of the last 20 runs
 
-// A shorter line cannot have all fields; a longer one than dlock writes, with a label and
-// 4 KiB of a command, is not parsed either.
+// A shorter line cannot have all fields; a longer one than dlock writes, with 4 KiB of a
+// command, is not parsed either.
 constexpr std::size_t shortest_log_line = 40;
 constexpr std::size_t longest_log_line = 64 << 10;
 
@@ -54,78 +54,39 @@ Json parsed(std::string_view line) {
   return possible ? std::move(json) : Json();
 }
 
-std::optional<WallTime> time_at(const Json& line, const char* key) {
-  const auto time = from_rfc3339(text_at(line, key));
-  return time && is_possible(*time) ? time : std::nullopt;
-}
-
 RunInfo run_of(const Json& line) {
   RunInfo run;
-  run.fence.number = line["fence"].get<std::uint64_t>();
-  run.started = time_at(line, "started").value_or(WallTime{});
-  run.ended = time_at(line, "ended");
-  if (const auto duration = count_at(line, "duration_ms")) {
-    run.duration = milliseconds(*duration);
-  }
-  run.exit_code = exit_code_at(line, "exit_code");
-  if (const auto signal = text_at(line, "signal"); !signal.empty()) run.signal = signal;
-  run.host = text_at(line, "host");
-  if (const auto uid = count_at(line, "uid")) run.user = std::to_string(*uid);
-  run.outcome = text_at(line, "outcome");
+  fields_in_log(run, JsonReader(line));
   if (run.outcome.empty()) run.outcome = "vanished";
-  run.reason = text_at(line, "reason");
-  run.counts = flag_at(line, "counts");
   return run;
 }
 
-JsonLine line_of_grant(const char* event, const LockName& lock, const Holder& holder) {
+JsonLine line_of(const std::string& event, const LockName& lock) {
   JsonLine line;
   line.add_text("event", event);
   line.add_text("namespace", lock.name_space);
   line.add_text("name", lock.name);
-  line.add_number("fence", holder.fence.number);
-  line.add_number("slot", holder.slot);
-  line.add_text("mode", holder.mode == Mode::shared ? "shared" : "exclusive");
-  line.add_text("started", rfc3339(holder.since));
-  line.add_text("host", holder.party.host);
-  line.add_number("pid", holder.party.pid);
-  if (const auto uid = number_in<std::uint32_t>(holder.party.user))
-    line.add_number("uid", *uid);
-  line.add_text("label", holder.label);
-  line.add_flag("counts", holder.counts);
   return line;
 }
 
 }  // namespace
 
 std::string start_line(const LockName& lock, const Holder& holder) {
-  auto line = line_of_grant("start", lock, holder);
+  auto line = line_of("start", lock);
+  fields_in_log(holder, JsonWriter(line));
   line.add_texts("command", holder.argv);
   return line.unfinished() + ",\"command_pid\":";
 }
 
 std::string grant_line(const LockName& lock, const Holder& holder) {
-  return line_of_grant(was_acquired, lock, holder).finished();
+  auto line = line_of(was_acquired, lock);
+  fields_in_log(holder, JsonWriter(line));
+  return line.finished();
 }
 
 std::string end_line(const LockName& lock, const RunInfo& run) {
-  JsonLine line;
-  line.add_text("event", "end");
-  line.add_text("namespace", lock.name_space);
-  line.add_text("name", lock.name);
-  line.add_number("fence", run.fence.number);
-  line.add_text("started", rfc3339(run.started));
-  line.add_text_or_null("ended",
-                        run.ended ? std::optional(rfc3339(*run.ended)) : std::nullopt);
-  line.add_number_or_null(
-      "duration_ms", run.duration ? std::optional(run.duration->count()) : std::nullopt);
-  line.add_number_or_null("exit_code", run.exit_code);
-  line.add_text_or_null("signal", run.signal);
-  line.add_text("host", run.host);
-  if (const auto uid = number_in<std::uint32_t>(run.user)) line.add_number("uid", *uid);
-  line.add_text("outcome", run.outcome);
-  if (!run.reason.empty()) line.add_text("reason", run.reason);
-  line.add_flag("counts", run.counts);
+  auto line = line_of("end", lock);
+  fields_in_log(run, JsonWriter(line));
   return line.finished();
 }
 
@@ -146,11 +107,9 @@ namespace {
 Fence fence_in(std::string_view line) {
   constexpr std::string_view key = "\"fence\":";
   const auto at = line.find(key);
-  Fence fence;
-  if (at == std::string_view::npos) return fence;
-  const auto* begin = line.data() + at + key.size();
-  std::from_chars(begin, line.data() + line.size(), fence.number);
-  return fence;
+  if (at == std::string_view::npos) return {};
+  line.remove_prefix(at + key.size());
+  return Fence{take_number<std::uint64_t>(line).value_or(0)};
 }
 
 Fence greatest_plausible_fence_in(const std::vector<std::string_view>& lines,
@@ -303,4 +262,4 @@ std::string shortened(std::string_view log, std::size_t most) {
   return out;
 }
 
-}  // namespace dlock::local
+}  // namespace dlock::record

@@ -1,4 +1,5 @@
-// Judges the directory of a local store: findings from the facts about it.
+// Examines the directory of a local store, and judges what it finds. It changes nothing
+// and creates nothing.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "lock/finding.hpp"
 #include "lock/lease.hpp"
+#include "util/clock.hpp"
 #include "util/failure.hpp"
 
 namespace dlock::local {
@@ -21,7 +23,7 @@ struct Room {
   std::optional<std::uint64_t> files;  // nothing where they are not counted
 };
 
-struct Facts {
+struct DirectoryFacts {
   std::string path;
   bool exists = false;
   std::string parent;                // where it would be created: the part that exists
@@ -51,6 +53,10 @@ struct Facts {
 };
 
 // One finding for each check; a check that depends on another follows it.
-std::vector<Finding> findings_of(const Facts& facts);
+std::vector<Finding> findings_of(const DirectoryFacts& facts);
+
+// `path` as for LocalStore. Waits up to `timeout` for the mutex of the set-up. Throws
+// Failure (exhausted) if descriptors or memory are short.
+DirectoryFacts facts_of(const std::string& path, milliseconds timeout);
 
 }  // namespace dlock::local
