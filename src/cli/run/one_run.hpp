@@ -10,7 +10,7 @@
 #include "cli/run/orphaned_runs.hpp"
 #include "cli/run/report.hpp"
 #include "cli/run/run_hooks.hpp"
-#include "cli/show/loss_text.hpp"
+#include "cli/show/holder_text.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "lease/keeper.hpp"
 #include "lease/outage.hpp"

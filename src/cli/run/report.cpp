@@ -24,10 +24,6 @@ bool is_same_file(const struct stat& status, int fd) {
          other.st_ino == status.st_ino;
 }
 
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json(nullptr) : Json(text);
-}
-
 // How long to wait for the reader of a report. The limit ensures that a pipe that nobody
 // reads does not block dlock.
 constexpr milliseconds patience_for_reader{5000};

@@ -1,9 +1,12 @@
-// Describes a holder, for messages and tables.
+// Describes a holder, and the loss of a lock, in messages and tables.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "lock/answers.hpp"
 #include "lock/lease.hpp"
+#include "util/clock.hpp"
 
 namespace dlock {
 
@@ -29,5 +32,30 @@ std::string renewed_for(const HolderInfo& holder);
 // ", held for another 12s": for a lock that is still held after its run. Empty if that is
 // not known.
 std::string hold_note(const HolderInfo& holder);
+
+// What happened to the command.
+enum class CommandFate {
+  ended_in_time,  // before the lease expired
+  was_ended,
+  had_ended,         // by itself, before the loss was discovered
+  may_have_outlived  // the lease; it is not known which ended first
+};
+
+// Renewals that were not confirmed.
+struct FailedRenewals {
+  std::string why;  // of the last one
+  milliseconds lasted{};
+};
+
+// "root@web2 took the lock with dlock break".
+std::string taker_text(const Taker& taker);
+
+// "lost the lock: the server no longer knows it (restarted or flushed?); the command was
+// ended". `on_server`: whether the store is a server, where leases expire. `failed`:
+// only if the last renewal failed. `taker`: only if the lease was broken and the store
+// knows by whom.
+std::string loss_text(Loss loss, CommandFate command, bool on_server,
+                      const std::optional<FailedRenewals>& failed,
+                      const std::optional<Taker>& taker = std::nullopt);
 
 }  // namespace dlock

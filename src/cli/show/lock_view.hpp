@@ -1,7 +1,7 @@
-// Shows locks: as JSON (lock_json), as tables (lock_tables), and in messages
-// (holder_text, run_text, event_text).
+// Shows locks, runs and events: as JSON, as tables, and in messages (holder_text).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +16,12 @@ Json json_of(const LockInfo& lock);
 
 // A line of `dlock watch --json`.
 Json json_of(const Event& event);
+
+// Null if there is none.
+template <typename Value>
+Json json_or_null(const std::optional<Value>& value) {
+  return value ? json_of(*value) : Json(nullptr);
+}
 
 // "2026-11-21T04:00:00.250Z  granted   job  web1, pid 123, 0 free: ./backup.sh"
 std::string event_text(const Event& event, bool color);

@@ -1,4 +1,4 @@
-#include "cli/verbs/acquire.hpp"
+#include "lease/acquire.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -6,15 +6,13 @@
 #include <cstdlib>
 #include <memory>
 
-#include "cli/args/about.hpp"
 #include "cli/args/nesting.hpp"
 #include "cli/run/background_keeper.hpp"
 #include "cli/run/verb_store.hpp"
 #include "cli/run/wait_notice.hpp"
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/speaker.hpp"
-#include "cli/verbs/by_hand.hpp"
-#include "lease/acquire.hpp"
+#include "cli/verbs/verbs.hpp"
 #include "loop/run_blocking.hpp"
 #include "supervise/signals.hpp"
 #include "util/random.hpp"

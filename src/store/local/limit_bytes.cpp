@@ -32,7 +32,7 @@ constexpr std::uint64_t greatest_rate = 10'000;
 constexpr std::int64_t longest_period = 3'200'000'000'000;  // ms, 100 years
 constexpr Clock::time_point last_moment{nanoseconds(std::int64_t{1} << 62)};
 
-bool is_sound(Clock::time_point moment) {
+bool is_since_boot(Clock::time_point moment) {
   return moment >= Clock::time_point{} && moment <= last_moment;
 }
 
@@ -98,9 +98,9 @@ std::optional<LimitState> decoded_limit(std::string_view bytes) {
   }
   const bool is_possible =
       bytes.empty() && std::is_sorted(state.stamps.begin(), state.stamps.end()) &&
-      std::all_of(state.stamps.begin(), state.stamps.end(), is_sound) &&
+      std::all_of(state.stamps.begin(), state.stamps.end(), is_since_boot) &&
       std::all_of(state.turns.begin(), state.turns.end(),
-                  [](const Turn& turn) { return is_sound(turn.at); });
+                  [](const Turn& turn) { return is_since_boot(turn.at); });
   return is_possible ? std::optional(std::move(state)) : std::nullopt;
 }
 
