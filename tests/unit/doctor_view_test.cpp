@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/verbs/doctor_verb.hpp"
+#include "cli/verbs/verbs.hpp"
 
 namespace dlock {
 namespace {

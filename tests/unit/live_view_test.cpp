@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cli/show/screen.hpp"
-#include "cli/verbs/list_live.hpp"
+#include "cli/verbs/verbs.hpp"
 
 namespace dlock {
 namespace {

@@ -1,5 +1,3 @@
-#include "cli/verbs/doctor_verb.hpp"
-
 #include <algorithm>
 
 #include "cli/show/table.hpp"

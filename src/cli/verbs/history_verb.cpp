@@ -1,5 +1,3 @@
-#include "cli/verbs/history_verb.hpp"
-
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>

@@ -1,5 +1,3 @@
-#include "cli/verbs/list_live.hpp"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +14,6 @@
 #include "cli/show/screen.hpp"
 #include "cli/terminal/output_queue.hpp"
 #include "cli/terminal/speaker.hpp"
-#include "cli/verbs/list_verb.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "loop/run_blocking.hpp"
 #include "store/open.hpp"

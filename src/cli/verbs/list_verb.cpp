@@ -1,5 +1,3 @@
-#include "cli/verbs/list_verb.hpp"
-
 #include <algorithm>
 #include <optional>
 #include <tuple>
