@@ -6,6 +6,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <utility>
 
+#include "loop/retry.hpp"
 #include "util/failure.hpp"
 #include "util/random.hpp"
 
@@ -29,10 +30,7 @@ Clock::time_point next_renewal(const LeaseTiming& timing, Clock::time_point sent
     const milliseconds earlier(random_up_to(tenth));
     return later(sent_at, timing.renew_every() - earlier);
   }
-  constexpr int most_doublings = 20;
-  const auto pause =
-      LeaseTiming::first_retry * (1 << std::min(failures - 1, most_doublings));
-  return later(now, std::min(pause, timing.longest_retry()));
+  return later(now, growing_pause(failures, timing.longest_retry()));
 }
 
 struct LeaseKeeper::State {

@@ -1,9 +1,13 @@
-// The interface between renewing a lease and running the command under it.
+// The interface between renewing a lease and running the command under it, and what
+// stands between the two: --on-outage.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 
 #include "lock/answers.hpp"
+#include "lock/timing.hpp"
 
 namespace dlock {
 
@@ -27,6 +31,53 @@ class LeaseWatcher {
 
   // The lease is lost for good: everything that relies on it has to end now.
   virtual void forfeit(Loss loss) = 0;
+};
+
+// What a run does when its lease cannot be renewed.
+enum class OnOutage {
+  stop,  // end the command before its lease expires
+  run,   // let the command continue without the lock
+};
+
+// Stands between the keeper of a lease and the supervisor of the command. With `stop` it
+// forwards every call. With `run` the first failed renewal removes the deadline, so that
+// nothing ends the command even if this process is stopped later. A confirmed renewal
+// sets the deadline again: a lease that can be renewed has held all the time.
+class OutagePolicy : public LeaseWatcher {
+ public:
+  // `warn` is called with warnings for the user: once per outage when the lease may have
+  // expired, and when it is certainly lost.
+  OutagePolicy(OnOutage on_outage, LeaseTiming timing, Clock::time_point deadline,
+               LeaseWatcher& command, std::function<void(const std::string&)> warn);
+
+  void extend(Clock::time_point deadline) override;
+  void renewal_failed(Clock::time_point now, const std::string& why) override;
+
+  // A loss that is found while renewals fail, or right after, is part of the outage. Any
+  // other loss ends the command, whatever --on-outage is.
+  void forfeit(Loss loss) override;
+
+  // Whether the lease has certainly held until `now`.
+  bool has_held(Clock::time_point now) const;
+
+  // Whether there is an outage that the command is to survive.
+  bool is_in_outage() const { return in_outage_; }
+
+  // Why the lease was lost, if that is certain.
+  std::optional<Loss> lost() const { return lost_; }
+
+  // The last moment at which the lease certainly held, as far as is known.
+  Clock::time_point deadline() const { return deadline_; }
+
+ private:
+  OnOutage on_outage_;
+  LeaseTiming timing_;
+  Clock::time_point deadline_;
+  LeaseWatcher& command_;
+  std::function<void(const std::string&)> warn_;
+  bool in_outage_ = false;
+  bool has_warned_ = false;
+  std::optional<Loss> lost_;
 };
 
 }  // namespace dlock

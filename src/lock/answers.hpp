@@ -55,6 +55,8 @@ struct Deduplicated {
 struct Superseded {
   std::string host;  // of the newer one; empty if it is no longer known
   pid_t pid = 0;
+
+  bool operator==(const Superseded&) const = default;
 };
 
 using Answer =

@@ -33,6 +33,8 @@ struct PastRuns {
   // The run that counts for such a claim; null if none does. None counts for a claim that
   // joins, because it needs a run that has not ended yet.
   const RunInfo* counting_for(const Dedupe& dedupe, WallTime now) const;
+
+  bool operator==(const PastRuns&) const = default;
 };
 
 }  // namespace dlock

@@ -1,16 +1,15 @@
 #include "lock/keep_watching.hpp"
 
-#include <algorithm>
 #include <optional>
 #include <string>
 
+#include "loop/retry.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {
 namespace {
 
-// The pause between attempts to reach an unavailable store.
-constexpr milliseconds first_pause{100};
+// Between attempts to reach an unavailable store.
 constexpr milliseconds longest_pause{5'000};
 
 }  // namespace
@@ -21,7 +20,7 @@ asio::awaitable<void> keep_watching(NewWatchSession new_session, EventSink& sink
   bool has_begun = false;
   bool is_interrupted = false;
   Clock::time_point began;
-  auto pause = first_pause;
+  GrowingPause pause(longest_pause);
   while (!wakeup.gives_up()) {
     std::optional<Failure> failure;
     try {
@@ -42,12 +41,10 @@ asio::awaitable<void> keep_watching(NewWatchSession new_session, EventSink& sink
     if (failure->kind() == Failure::Kind::interrupted) co_return;
     if (!is_interrupted) sink.interrupted(failure->what());
     // A store that ends one session after the other is not asked without a pause.
-    if (!is_interrupted && elapsed_since(began) > longest_pause) pause = first_pause;
+    if (!is_interrupted && elapsed_since(began) > longest_pause) pause.reset();
     is_interrupted = true;
     session.reset();
-    const auto until = later(Clock::now(), pause);
-    co_await wakeup.sleep_until(until);
-    pause = std::min(pause * 2, longest_pause);
+    co_await wakeup.sleep_until(later(Clock::now(), pause.next()));
   }
 }
 

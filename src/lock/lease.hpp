@@ -70,6 +70,8 @@ struct Dedupe {
   milliseconds window{0};     // those that started less than this ago
   bool retry_failed = false;  // except those that failed
   bool joins = false;         // instead, only those that end while the claim waits
+
+  bool operator==(const Dedupe&) const = default;
 };
 
 // A request for a lock. The same claim may be sent repeatedly.
@@ -179,6 +181,8 @@ struct RunInfo {
 
   // Whether it can count for deduplication (Claim::dedupe): it held the lock alone.
   bool counts = false;
+
+  bool operator==(const RunInfo&) const = default;
 };
 
 struct LockInfo {

@@ -38,9 +38,8 @@ class LeaseTiming {
   milliseconds budget() const { return budget_; }
 
   // From one renewal to the next. Failed renewals are repeated at growing intervals, from
-  // first_retry up to longest_retry().
+  // first_retry (loop/retry.hpp) up to longest_retry().
   milliseconds renew_every() const { return ttl_ / 3; }
-  static constexpr milliseconds first_retry{100};
   milliseconds longest_retry() const { return renew_every() / 4; }
 
   // Whether a command could still be ended in time after a failed renewal.

@@ -4,6 +4,11 @@
 
 namespace dlock {
 
+milliseconds growing_pause(int failures, milliseconds longest, milliseconds first) {
+  constexpr int most_doublings = 20;
+  return std::min(first * (1 << std::min(failures - 1, most_doublings)), longest);
+}
+
 milliseconds Restraint::pause(Clock::time_point now) {
   constexpr milliseconds shortest{20};
   constexpr std::int64_t most_doublings = 4;

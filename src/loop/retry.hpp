@@ -9,6 +9,30 @@ namespace dlock {
 inline constexpr milliseconds first_retry{100};
 inline constexpr milliseconds longest_retry{2000};
 
+// The pause after that many failures: `first`, and then twice as long each time, but at
+// most `longest`.
+milliseconds growing_pause(int failures, milliseconds longest = longest_retry,
+                           milliseconds first = first_retry);
+
+// Counts the failures.
+class GrowingPause {
+ public:
+  explicit GrowingPause(milliseconds longest = longest_retry,
+                        milliseconds first = first_retry)
+      : longest_(longest), first_(first) {}
+
+  // The pause after one more failure.
+  milliseconds next() { return growing_pause(++failures_, longest_, first_); }
+
+  // It has succeeded.
+  void reset() { failures_ = 0; }
+
+ private:
+  milliseconds longest_;
+  milliseconds first_;
+  int failures_ = 0;
+};
+
 // Slows down what is woken again and again without a reason: a server, a proxy or a
 // member of a shared directory may wake a waiter as often as it likes, and each time the
 // waiter asks the store. A wake-up with a reason is rarer, and is not delayed.

@@ -32,7 +32,7 @@ Event event_of(Event::Kind kind, const LockName& lock, const Party& party, Momen
   event.lock = lock;
   event.host = party.host;
   event.pid = party.pid;
-  event.user = std::to_string(party.uid);
+  event.user = party.user;
   return event;
 }
 
@@ -51,17 +51,20 @@ Event event_of(Event::Kind kind, const LockName& lock, const Waiter& waiter, Mom
 }
 
 Event broken_event(const LockName& lock, const Holder& holder,
-                   const std::optional<TakenBy>& taken_by, Moment now) {
+                   const std::optional<Taker>& taken_by, Moment now) {
   auto event = event_of(Event::Kind::broken, lock, holder, now);
-  if (taken_by) event.taken_by = taker_of(*taken_by);
+  event.taken_by = taken_by;
   return event;
 }
 
 // The event for the end of `holder`, which is gone.
 Event event_of_end(const Holder& holder, const LockName& lock, const Cause& cause,
                    Moment now) {
-  const bool ran_out = holder.ends_at && *holder.ends_at <= now.boot;
-  if (cause.released_by == holder.party.token && !ran_out) {
+  const auto ends_at = end_of(holder);
+  const bool ran_out = ends_at && *ends_at <= now.boot;
+  // The end of a detached lease that ran out was not its release.
+  const bool is_over = ran_out && holder.ends_at;
+  if (cause.released_by == holder.party.token && !is_over) {
     const bool lost = cause.end && cause.end->outcome == "lost" && !holder.broken;
     auto event =
         event_of(lost ? Event::Kind::lost : Event::Kind::released, lock, holder, now);
@@ -75,7 +78,7 @@ Event event_of_end(const Holder& holder, const LockName& lock, const Cause& caus
                         holder, now);
   // Nobody needs to have noticed it then.
   if (ran_out) {
-    event.time -= std::chrono::duration_cast<WallTime>(now.boot - *holder.ends_at);
+    event.time -= std::chrono::duration_cast<WallTime>(now.boot - *ends_at);
   }
   return event;
 }

@@ -16,7 +16,7 @@ struct Cause {
   std::optional<Token> released_by;
   std::optional<RunEnd> end;  // of its run
   std::vector<Fence> broken;
-  std::optional<TakenBy> taken_by;  // who broke them
+  std::optional<Taker> taken_by;  // who broke them
 };
 
 // The events between two states of a lock, in order.

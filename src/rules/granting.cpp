@@ -1,6 +1,7 @@
 #include "rules/granting.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "lock/history.hpp"
 #include "rules/eligibility.hpp"
@@ -23,7 +24,24 @@ std::uint32_t free_slot(const State& state) {
 
 Grant grant_of(const Holder& holder, Moment now) {
   return {holder.fence, holder.slot, now.boot,
-          holder.ends_at.value_or(Clock::time_point::max()), holder.broken};
+          end_of(holder).value_or(Clock::time_point::max()), holder.broken};
+}
+
+// Sets how long the lease lasts from now.
+void set_lease(Holder& holder, const Ask& ask, Moment now) {
+  const auto& claim = ask.claim;
+  const bool clock_ends_all = ask.place_lasts.has_value();
+  const auto lasts = clock_ends_all ? claim.ttl + claim.lock_delay : claim.ttl;
+  if (clock_ends_all) holder.lease = lasts;
+  if (!claim.attached) {
+    holder.ends_at = later(now.boot, lasts);
+  } else if (clock_ends_all) {
+    holder.lives_until = later(now.boot, lasts);
+  }
+}
+
+void set_place(Waiter& waiter, const Ask& ask, Moment now) {
+  if (ask.place_lasts) waiter.lives_until = later(now.boot, *ask.place_lasts);
 }
 
 Holder& grant_to(State& state, const Ask& ask, Moment now) {
@@ -32,6 +50,7 @@ Holder& grant_to(State& state, const Ask& ask, Moment now) {
       std::max({state.last_fence.number + 1, ask.claim.fence_floor.number + 1,
                 static_cast<std::uint64_t>(by_clock)});
   state.used = now.wall;
+  state.restored.reset();
   Holder holder;
   holder.party = ask.party;
   holder.mode = ask.claim.mode;
@@ -50,19 +69,9 @@ Holder& grant_to(State& state, const Ask& ask, Moment now) {
     if (ask.claim.on_behalf_of != 0) holder.party.pid = ask.claim.on_behalf_of;
     holder.for_pid = ask.claim.for_pid;
     holder.ttl = ask.claim.ttl;
-    holder.ends_at = later(now.boot, ask.claim.ttl);
   }
+  set_lease(holder, ask, now);
   return state.holders.emplace_back(std::move(holder));
-}
-
-// Keeps the lock taken for a run that ended before min_hold. It belongs to nobody then:
-// the claim of the old holder would be a new one.
-void keep(Holder& holder) {
-  holder.ended = true;
-  holder.ends_at = later(holder.granted_at, holder.min_hold);
-  holder.party.token = {};
-  holder.party.session = 0;
-  holder.command = 0;
 }
 
 // With several holders, the first waiter has to watch a new one. With one holder it
@@ -73,6 +82,26 @@ void tell_of_grant(State& state, Moment now, Consequences& consequences) {
     wake_first_waiter(state, consequences);
   }
   if (holder.counts) deduplicate_waiters(state, now, consequences);
+}
+
+// Until when the lock stays taken though the run of the holder has ended.
+std::optional<Clock::time_point> stays_until(const Holder& holder, const RunEnd& end) {
+  const auto until = later(holder.granted_at, holder.min_hold);
+  if (end.leaves_lease && holder.lives_until) return std::max(until, *holder.lives_until);
+  return holder.broken ? std::nullopt : std::optional(until);
+}
+
+// It belongs to nobody then: the claim of the old holder would be a new one.
+void keep_ended(Holder& holder, Clock::time_point until) {
+  holder.ended = true;
+  holder.ends_at = until;
+  holder.lives_until.reset();
+  if (holder.lease > milliseconds(0)) {
+    holder.lease = std::max(holder.lease, holder.min_hold);
+  }
+  holder.party.token = {};
+  holder.party.session = 0;
+  holder.command = 0;
 }
 
 Busy busy(const State& state, std::size_t place, Moment now) {
@@ -174,6 +203,7 @@ Answer answer_to_newcomer(State& state, const Ask& ask, Moment now,
   waiter.mode = claim.mode;
   waiter.since = now.wall;
   waiter.queued_at = now.boot;
+  set_place(waiter, ask, now);
   waiter.dedupe = claim.dedupe;
   waiter.supersedes = claim.supersedes;
   waiter.replaces = claim.replaces;
@@ -191,13 +221,14 @@ Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
   remove_dead_answered(state, liveness, consequences);
 
   if (const auto own = holder_of(state, claim.token); own != state.holders.end()) {
-    if (!claim.attached) own->ends_at = later(now.boot, claim.ttl);
+    set_lease(*own, ask, now);
     return grant_of(*own, now);
   }
   if (auto own = waiter_of(state, claim.token); own != state.waiters.end()) {
     // A late waiter gets its place back as long as nobody else was promised it.
     if (!is_promised(*own, now)) own->promised_until.reset();
     own->passed_over = false;
+    set_place(*own, ask, now);
     remove_dead_predecessors(state, own, liveness, consequences);
   }
   promise_to_the_next(state, now, liveness, consequences);
@@ -234,9 +265,10 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
       consequences.vanished.push_back(lease_by_hand(*own, now));
     }
     state.used = now.wall;
-    kept = end && !own->broken && later(own->granted_at, own->min_hold) > now.boot;
+    const auto until = end ? stays_until(*own, *end) : std::nullopt;
+    kept = until && *until > now.boot;
     if (kept) {
-      keep(*own);
+      keep_ended(*own, *until);
     } else {
       state.holders.erase(own);
     }
@@ -264,7 +296,7 @@ milliseconds ttl_to_set(State& state, const Claim& claim) {
   return claim.keeps_ttl && own != state.holders.end() ? own->ttl : claim.ttl;
 }
 
-Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
+Renewal renew(State& state, const Token& token, milliseconds lasts, Moment now,
               const Liveness& liveness, Consequences& consequences) {
   const auto own = holder_of(state, token);
   if (own == state.holders.end() || is_over(*own, now, liveness)) {
@@ -274,11 +306,12 @@ Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
         });
     return others && state.slots == 1 ? Renewal::taken_over : Renewal::gone;
   }
-  if (!own->ends_at) return Renewal::confirmed;
-  const auto ends_at = later(now.boot, ttl);
-  if (ends_at < *own->ends_at) wake_first_waiter(state, consequences);
-  own->ends_at = ends_at;
-  return Renewal::confirmed;
+  if (auto& ends_at = own->ends_at ? own->ends_at : own->lives_until) {
+    const auto former = std::exchange(*ends_at, later(now.boot, lasts));
+    if (*ends_at < former) wake_first_waiter(state, consequences);
+    if (own->lease > milliseconds(0)) own->lease = lasts;
+  }
+  return own->broken ? Renewal::broken : Renewal::confirmed;
 }
 
 void tidy(State& state, Moment now, const Liveness& liveness,

@@ -21,6 +21,9 @@ struct Ask {
   const Claim& claim;
   const Party& party;
   Queue queue = Queue::stay_out;
+  // Where the clock ends leases and places, and not the kernel: how long the place of the
+  // claim lasts from now.
+  std::optional<milliseconds> place_lasts = std::nullopt;
 };
 
 // Grants the lock, or returns why not; see Claimant::ask. First removes dead holders,
@@ -42,9 +45,9 @@ void record_loss(State& state, const Holder& holder, const RunEnd& end, Moment n
 // The ttl to which a renewal sets the lease of this claim; see Claim::keeps_ttl.
 milliseconds ttl_to_set(State& state, const Claim& claim);
 
-// Extends the lease of the holder `token` to `ttl` from now; see Claimant::renew. A lease
-// that lasts as long as its processes does not change.
-Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
+// Extends the lease of the holder `token` to `lasts` from now; see Claimant::renew. A
+// lease that lasts as long as its processes does not change.
+Renewal renew(State& state, const Token& token, milliseconds lasts, Moment now,
               const Liveness& liveness, Consequences& consequences);
 
 // Removes holders that are gone, and promises what became free.

@@ -19,6 +19,22 @@ class Liveness {
   virtual bool is_stopped(const Waiter& waiter) const = 0;
 };
 
+// Where the clock of the store ends leases and places.
+class ClockLiveness final : public Liveness {
+ public:
+  explicit ClockLiveness(Moment now) : now_(now.boot) {}
+  bool is_alive(const Holder& holder) const override {
+    return holder.lives_until && *holder.lives_until > now_;
+  }
+  bool is_alive(const Waiter& waiter) const override {
+    return waiter.lives_until && *waiter.lives_until > now_;
+  }
+  bool is_stopped(const Waiter&) const override { return false; }
+
+ private:
+  Clock::time_point now_;
+};
+
 // The actions that follow from a change, to be carried out after it is stored.
 struct Consequences {
   std::vector<Session>

@@ -19,18 +19,13 @@ std::int32_t shown_pid(const Waiter& waiter) {
   return waiter.on_behalf_of != 0 ? waiter.on_behalf_of : waiter.party.pid;
 }
 
-Taker taker_of(const TakenBy& taken_by) {
-  return {std::to_string(taken_by.uid), taken_by.host, taken_by.replaces,
-          taken_by.forced};
-}
-
 HolderInfo info_of(const Holder& holder, Moment now) {
   HolderInfo info;
   info.fence = holder.fence;
   info.slot = holder.slot;
   info.host = holder.party.host;
   info.pid = holder.party.pid;
-  info.user = std::to_string(holder.party.uid);
+  info.user = holder.party.user;
   info.command = holder.argv;
   info.label = holder.label;
   info.since = holder.since;
@@ -39,7 +34,8 @@ HolderInfo info_of(const Holder& holder, Moment now) {
   info.for_pid = holder.for_pid;
   info.run_ended = holder.ended;
   info.broken = holder.broken;
-  if (holder.ends_at) info.expires_in = whole_milliseconds(*holder.ends_at - now.boot);
+  const auto ends_at = end_of(holder);
+  if (ends_at) info.expires_in = whole_milliseconds(*ends_at - now.boot);
   return info;
 }
 
@@ -56,7 +52,7 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
   Occupancy occupancy;
   for (const auto& holder : state.holders) {
     if (is_over(holder, now, liveness)) {
-      if (holder.command != 0) info.last_run = run_of_gone(holder);
+      if (may_have_run(holder)) info.last_run = run_of_gone(holder);
       continue;
     }
     occupancy.add(holder.mode);
@@ -68,7 +64,7 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
     WaiterInfo shown;
     shown.host = waiter.party.host;
     shown.pid = shown_pid(waiter);
-    shown.user = std::to_string(waiter.party.uid);
+    shown.user = waiter.party.user;
     shown.since = waiter.since;
     shown.waiting = whole_milliseconds(now.boot - waiter.queued_at);
     info.waiters.push_back(std::move(shown));

@@ -18,8 +18,6 @@ HolderInfo info_of(const Holder& holder, Moment now);
 // The pid to show for a waiter.
 std::int32_t shown_pid(const Waiter& waiter);
 
-Taker taker_of(const TakenBy& taken_by);  // the user is the numeric user id
-
 // Whether there are holders that are gone and not yet removed.
 bool is_untidy(const State& state, Moment now, const Liveness& liveness);
 

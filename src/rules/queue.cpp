@@ -74,7 +74,7 @@ void remove_dead_holders(State& state, Moment now, const Liveness& liveness,
     if (!is_over(holder, now, liveness)) return false;
     // It may have died before it removed the socket on which it waited.
     if (holder.party.session != 0) consequences.dead.push_back(holder.party.session);
-    if (holder.command != 0) {
+    if (may_have_run(holder)) {
       record_run(state, run_of_gone(holder));
       consequences.vanished.push_back(*state.last_run);
     } else if (is_by_hand(holder)) {
@@ -169,7 +169,11 @@ WaitsFor waits_for(const State& state, const Token& token, Moment now) {
   for (const auto& waiter : state.waiters) {
     if (waiter.party.token == token) {
       watch.ask_again = std::min(now.boot + safety_net_at(place), lapses);
-      if (before != nullptr) watch.predecessor = &before->party;
+      if (before != nullptr) {
+        watch.predecessor = &before->party;
+        const auto dies = before->lives_until.value_or(watch.ask_again);
+        watch.ask_again = std::min(watch.ask_again, dies);
+      }
       break;
     }
     if (waiter.passed_over) continue;
@@ -181,7 +185,8 @@ WaitsFor waits_for(const State& state, const Token& token, Moment now) {
   if (watch.predecessor == nullptr) {
     for (const auto& holder : state.holders) {
       watch.holders.push_back(&holder);
-      if (holder.ends_at) watch.ask_again = std::min(watch.ask_again, *holder.ends_at);
+      const auto ends_at = end_of(holder).value_or(watch.ask_again);
+      watch.ask_again = std::min(watch.ask_again, ends_at);
     }
   }
   return watch;

@@ -18,6 +18,11 @@ constexpr milliseconds promise_holds{3000};
 // has often frozen those behind it, too.
 constexpr milliseconds promise_holds_after_lapse{500};
 
+// Where the clock ends places: how long one usually lasts from when its waiter asks, and
+// the longest that is ever asked for.
+constexpr milliseconds place_lasts{90'000};
+constexpr milliseconds longest_place{20 * 60'000};
+
 // The leases, and the promises that have not lapsed, that count against a claim.
 struct Occupancy {
   unsigned exclusive = 0;

@@ -18,13 +18,13 @@ RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now) {
   return run;
 }
 
-RunInfo forced_run(const Holder& holder, const TakenBy& taker, Moment now) {
+RunInfo forced_run(const Holder& holder, const Taker& taker, Moment now) {
   auto run = vanished_run(holder);
   run.ended = now.wall;
   run.duration = std::chrono::duration_cast<milliseconds>(
       std::max(now.boot - holder.granted_at, nanoseconds(0)));
   run.outcome = lost_run;
-  run.reason = forced_reason(taker_of(taker));
+  run.reason = forced_reason(taker);
   return run;
 }
 
@@ -33,7 +33,7 @@ RunInfo vanished_run(const Holder& holder) {
   run.fence = holder.fence;
   run.started = holder.since;
   run.host = holder.party.host;
-  run.user = std::to_string(holder.party.uid);
+  run.user = holder.party.user;
   run.outcome = "vanished";
   run.counts = holder.counts;
   return run;
@@ -41,6 +41,10 @@ RunInfo vanished_run(const Holder& holder) {
 
 RunInfo run_of_gone(const Holder& holder) {
   return holder.known_end ? *holder.known_end : vanished_run(holder);
+}
+
+bool may_have_run(const Holder& holder) {
+  return holder.command != 0 || holder.lives_until;
 }
 
 bool is_by_hand(const Holder& holder) {
@@ -90,7 +94,7 @@ std::vector<RunInfo> runs_of_holders(const State& state, Moment now,
   for (const auto& holder : state.holders) {
     if (!is_over(holder, now, liveness)) {
       if (auto run = run_of(info_of(holder, now))) runs.push_back(std::move(*run));
-    } else if (holder.command != 0) {
+    } else if (may_have_run(holder)) {
       runs.push_back(run_of_gone(holder));
     } else if (is_by_hand(holder)) {
       runs.push_back(lease_by_hand(holder, now));

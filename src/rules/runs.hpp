@@ -15,13 +15,17 @@ namespace dlock::rules {
 RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now);
 
 // The run of a holder from which `taker` took the lock by force.
-RunInfo forced_run(const Holder& holder, const TakenBy& taker, Moment now);
+RunInfo forced_run(const Holder& holder, const Taker& taker, Moment now);
 
 // The run of a holder that ended without a report.
 RunInfo vanished_run(const Holder& holder);
 
 // The run of a holder that is gone: its known end, or vanished.
 RunInfo run_of_gone(const Holder& holder);
+
+// Whether its end without a report is recorded. Where the clock ends leases, nobody knows
+// whether the command has started.
+bool may_have_run(const Holder& holder);
 
 // Whether it is a lease acquired by hand, and not a lock that is only held for min_hold.
 bool is_by_hand(const Holder& holder);

@@ -12,6 +12,10 @@ std::vector<Holder>::iterator holder_of(State& state, const Token& token) {
   });
 }
 
+std::optional<Clock::time_point> end_of(const Holder& holder) {
+  return holder.ends_at ? holder.ends_at : holder.lives_until;
+}
+
 std::vector<Waiter>::iterator waiter_of(State& state, const Token& token) {
   return std::find_if(state.waiters.begin(), state.waiters.end(),
                       [&](const Waiter& w) { return w.party.token == token; });

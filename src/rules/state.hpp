@@ -23,20 +23,15 @@ struct Party {
   Session session = 0;
   std::int32_t pid = 0;             // of its dlock
   std::uint64_t pid_namespace = 0;  // in which that pid is valid
-  std::uint32_t uid = 0;
+  // The name, or the number where all clients are on one host and names would take time.
+  std::string user;
   std::string host;
+
+  bool operator==(const Party&) const = default;
 };
 
 // The ttl of a detached lease of which no other is recorded.
 constexpr milliseconds usual_ttl{30'000};
-
-// Who took the lock from a holder.
-struct TakenBy {
-  std::uint32_t uid = 0;
-  std::string host;
-  bool replaces = false;  // Taker::replaces
-  bool forced = false;    // Taker::forced; such a holder is removed at once
-};
 
 struct Holder {
   Party party;
@@ -49,7 +44,11 @@ struct Holder {
   WallTime since{};
   Clock::time_point granted_at;
   std::optional<Clock::time_point> ends_at;  // detached leases, and ended ones
-  milliseconds ttl = usual_ttl;              // that a detached lease was acquired with
+  // Where the clock ends leases: when an attached one ends unless it is renewed, and how
+  // long any of them lasts from its grant or renewal.
+  std::optional<Clock::time_point> lives_until;
+  milliseconds lease{};
+  milliseconds ttl = usual_ttl;  // that a detached lease was acquired with
   std::string label;
   std::vector<std::string> argv;
   bool counts = false;  // whether its run counts for Claim::dedupe
@@ -57,9 +56,11 @@ struct Holder {
   bool for_pid = false;  // Claim::for_pid
   bool ended = false;    // its run has ended, and the lock is held until ends_at
   bool broken = false;   // it was notified to end
-  std::optional<TakenBy> taken_by = std::nullopt;  // if it is broken, and if known
+  std::optional<Taker> taken_by = std::nullopt;  // if it is broken, and if known
   // The end of its run, if that is known from elsewhere; not a part of the state.
   std::optional<RunInfo> known_end = std::nullopt;
+
+  bool operator==(const Holder&) const = default;
 };
 
 struct Waiter {
@@ -67,6 +68,8 @@ struct Waiter {
   Mode mode = Mode::exclusive;
   WallTime since{};
   Clock::time_point queued_at;
+  // Where the clock ends places: when this one does unless the waiter asks again.
+  std::optional<Clock::time_point> lives_until;
   // Until when the lock is reserved for this waiter to take.
   std::optional<Clock::time_point> promised_until;
   // It let a promise lapse, for example because it is stopped: others go first until it
@@ -76,6 +79,8 @@ struct Waiter {
   bool supersedes = false;
   bool replaces = false;
   std::int32_t on_behalf_of = 0;  // Claim::on_behalf_of
+
+  bool operator==(const Waiter&) const = default;
 };
 
 // A waiter that has left the queue because another run counts as its own or a newer claim
@@ -84,6 +89,16 @@ struct AnsweredWaiter {
   Waiter waiter;
   RunInfo by;
   std::optional<Superseded> newer = std::nullopt;  // if it was superseded
+
+  bool operator==(const AnsweredWaiter&) const = default;
+};
+
+// That a lease was restored since the last grant (Claim::reclaim).
+struct Restored {
+  Fence granted;                // the fence of that grant, as far as is known
+  std::vector<Fence> vanished;  // of the leases that had ended since; they count as well
+
+  bool operator==(const Restored&) const = default;
 };
 
 struct State {
@@ -99,6 +114,9 @@ struct State {
   // The number of such claims; see LockInfo.
   std::uint64_t refused = 0;
   std::uint64_t superseded = 0;
+  std::optional<Restored> restored = std::nullopt;
+
+  bool operator==(const State&) const = default;
 };
 
 // The holder with this token; end() if there is none. A holder whose run has ended is not
@@ -106,6 +124,9 @@ struct State {
 std::vector<Holder>::iterator holder_of(State& state, const Token& token);
 
 std::vector<Waiter>::iterator waiter_of(State& state, const Token& token);
+// When the clock ends the lease, if it does.
+std::optional<Clock::time_point> end_of(const Holder& holder);
+
 std::vector<AnsweredWaiter>::iterator answered_of(State& state, const Token& token);
 
 // Adds a finished run; see add_to_history().

@@ -10,7 +10,7 @@ namespace dlock::rules {
 namespace {
 
 template <typename IsMeant>
-std::vector<Holder> take_from(State& state, IsMeant is_meant, const TakenBy& taker,
+std::vector<Holder> take_from(State& state, IsMeant is_meant, const Taker& taker,
                               Moment now, Consequences& consequences) {
   std::vector<Holder> found;
   for (auto& holder : state.holders) {
@@ -35,8 +35,8 @@ std::vector<Holder> take_from(State& state, IsMeant is_meant, const TakenBy& tak
 }  // namespace
 
 std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
-                                 const TakenBy& taker, Moment now,
-                                 const Liveness& liveness, Consequences& consequences) {
+                                 const Taker& taker, Moment now, const Liveness& liveness,
+                                 Consequences& consequences) {
   remove_dead_holders(state, now, liveness, consequences);
   remove_dead_answered(state, liveness, consequences);
   auto found = take_from(
@@ -65,7 +65,7 @@ bool replace_holders(State& state, const Claim& claim, const Party& taker, Momen
   return !taken.empty();
 }
 
-TakenBy replacing(const Party& taker) { return {taker.uid, taker.host, true}; }
+Taker replacing(const Party& taker) { return {taker.user, taker.host, true}; }
 
 const Waiter* replacer(const State& state, Moment now, const Liveness& liveness) {
   const auto found =

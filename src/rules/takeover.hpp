@@ -13,8 +13,8 @@ namespace dlock::rules {
 // They are notified that `taker` did so, and are returned as they were. By force, they no
 // longer hold it, and their runs are recorded as lost.
 std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
-                                 const TakenBy& taker, Moment now,
-                                 const Liveness& liveness, Consequences& consequences);
+                                 const Taker& taker, Moment now, const Liveness& liveness,
+                                 Consequences& consequences);
 
 std::vector<Fence> fences_of(const std::vector<Holder>& holders);
 
@@ -24,7 +24,7 @@ bool replace_holders(State& state, const Claim& claim, const Party& taker, Momen
                      Consequences& consequences);
 
 // The taker that holders are notified of when a claim takes the lock.
-TakenBy replacing(const Party& taker);
+Taker replacing(const Party& taker);
 
 // The first waiter that takes the lock from every new holder (Claim::replaces); null if
 // there is none. Skips waiters that let a promise lapse, which would keep everybody from

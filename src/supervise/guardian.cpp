@@ -8,13 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
-#include "supervise/guardian_process.hpp"
 #include "util/failure.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
@@ -35,10 +35,16 @@ Failure no_guardian(const char* step) {
                                                step + ": " + std::strerror(errno));
 }
 
+// If setpgid(2) fails, the process never enters its group, and the failure is noticed
+// only when it should start.
+constexpr milliseconds longest_wait_for_group{1000};
+
 }  // namespace
 
 Guardian::Guardian(const Task& task)
-    : argv_(task.argv), paths_(candidates(task.argv.front(), std::getenv("PATH"))) {
+    : tree_(task.plan, CommandTree::Strangers::possible),
+      argv_(task.argv),
+      paths_(candidates(task.argv.front(), std::getenv("PATH"))) {
   tree_.require_visibility();
   size_ = sizeof(GuardianPage) + task.environment_size;
   void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE,
@@ -82,13 +88,13 @@ Guardian::~Guardian() {
 void Guardian::dismiss() {
   const auto phase = page_->phase.load(std::memory_order_acquire);
   if (phase != Phase::running) kill();
-  if (page_->has_cgroup.load()) cgroup().remove();
+  if (page_->has_cgroup.load()) OwnCgroup::of(original_pid_).remove();
 }
 
-const OwnCgroup& Guardian::cgroup() {
-  if (!cgroup_)
-    cgroup_ = page_->has_cgroup.load() ? OwnCgroup::of(original_pid_) : OwnCgroup();
-  return *cgroup_;
+CommandTree& Guardian::inherited_tree() {
+  tree_.inherit(page_->pid,
+                page_->has_cgroup.load() ? OwnCgroup::of(original_pid_) : OwnCgroup());
+  return tree_;
 }
 
 void Guardian::kill() {
@@ -146,6 +152,203 @@ SpawnFailure Guardian::failure() const {
     case Step::none: break;
   }
   return failure_of_fork(page_->error);
+}
+
+GuardedSupervisor::GuardedSupervisor(asio::io_context& context, Guardian& guardian,
+                                     const SupervisionPlan& plan, SignalInbox& signals,
+                                     Wakeup& wakeup,
+                                     std::function<void(const std::string&)> say)
+    : Supervisor(std::move(say)),
+      context_(context),
+      guardian_(guardian),
+      page_(guardian.page()),
+      plan_(plan),
+      signals_(signals),
+      wakeup_(wakeup) {}
+
+asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
+    StartPlan plan) {
+  if (!guardian_.set_environment(plan.environment)) {
+    co_return SpawnFailure{SpawnFailure::Kind::no_resources,
+                           "the command's environment is too large"};
+  }
+  extend(plan.deadline);
+  channel_.emplace(context_, guardian_.take_channel(), [this] {
+    read_channel();
+    wakeup_.notify();
+  });
+  read_channel();
+  co_await await_group();
+  if (lost_) {
+    const auto why =
+        "lost the lock (" + loss_name(*lost_) + ") before the command could start";
+    co_return SpawnFailure{SpawnFailure::Kind::too_late, why, *lost_};
+  }
+  const auto early = take_early_signals();
+  const bool can_start = !guardian_is_gone_ && page_.phase.load() == Phase::idle;
+  if (can_start && !guardian_.start_command()) {
+    co_return SpawnFailure{SpawnFailure::Kind::no_resources,
+                           "cannot communicate with the guardian process"};
+  }
+  for (const int signal : early) send(signal, false);
+  for (;;) {
+    // Signals from here on are for the command, as if it already ran.
+    pass_on_signals();
+    const auto phase = page_.phase.load(std::memory_order_acquire);
+    if (phase == Phase::failed) co_return guardian_.failure();
+    if (phase != Phase::idle || (guardian_is_gone_ && page_.is_becoming.load())) {
+      reaches_command_ = !plan_.own_group;
+      co_return Spawned{page_.pid, page_.not_before, page_.not_after};
+    }
+    if (guardian_is_gone_) {
+      co_return SpawnFailure{SpawnFailure::Kind::no_resources,
+                             "the guardian process was killed"};
+    }
+    co_await wakeup_.wait_until(overdue_at());
+    if (Clock::now() >= overdue_at()) guardian_.kill();
+  }
+}
+
+// Waits until the process that becomes the command is in its group: from then on it is
+// certain that signals of the terminal reach it, too. It usually is there before the lock
+// is granted. Whether the guardian failed or is stopped, or the lease is lost, is noticed
+// by the caller.
+asio::awaitable<void> GuardedSupervisor::await_group() {
+  page_.is_group_awaited.store(true);
+  const auto until = std::min(overdue_at(), later(Clock::now(), longest_wait_for_group));
+  while (!page_.is_in_group.load() && page_.phase.load() == Phase::idle &&
+         !guardian_is_gone_ && !lost_ && Clock::now() < until) {
+    co_await wakeup_.wait_until(until);
+  }
+}
+
+// Takes the signals that have arrived so far; returns those to forward once the command
+// may start.
+std::vector<int> GuardedSupervisor::take_early_signals() {
+  reaches_command_ = !plan_.own_group && !guardian_is_gone_ && page_.is_in_group.load();
+  // If Ctrl-Z had stopped the wait and dlock alone was continued, the command would stop.
+  if (reaches_command_ && signals_.was_continued()) ::kill(page_.pid, SIGCONT);
+  std::vector<int> early;
+  while (const auto signal = signals_.next()) {
+    if (reaches_command_ && signal->reached_group) {
+      // Unless it came before that process was in the group. If it did reach it, it is
+      // still pending there, and is delivered only once.
+      ::kill(page_.pid, signal->number);
+    } else {
+      early.push_back(signal->number);
+    }
+  }
+  return early;
+}
+
+void GuardedSupervisor::pass_on_signals() {
+  while (const auto signal = signals_.next()) {
+    send(signal->number, reaches_command_ && signal->reached_group);
+    if (signal->number == SIGTSTP) SignalInbox::stop_here();
+  }
+}
+
+asio::awaitable<Ended> GuardedSupervisor::ended() {
+  const SignalInbox::HeldStops stops(!plan_.own_group);
+  for (;;) {
+    pass_on_signals();
+    if (page_.phase.load(std::memory_order_acquire) == Phase::over) break;
+    if (Clock::now() >= overdue_at()) guardian_is_gone_ = true;
+    if (guardian_is_gone_) co_return co_await end_without_guardian();
+    report({page_.refused.load(), page_.stuck.load()});
+    co_await wakeup_.wait_until(overdue_at());
+  }
+  auto ended = ended_with(page_.wait_status);
+  ended.timed_out = page_.timed_out;
+  // A loss that was reported after the end of the run counts, too.
+  ended.lost = page_.loss >= 0 ? std::optional(static_cast<Loss>(page_.loss)) : lost_;
+  co_return ended;
+}
+
+// When the guardian should have reported that it ends the command, or should have ended
+// it; after that it is stopped or stuck. It cannot have ended processes that it has no
+// permission to kill.
+Clock::time_point GuardedSupervisor::overdue_at() const {
+  if (deadline_ == Clock::time_point::max() || !plan_.lease || page_.refused.load() > 0) {
+    return Clock::time_point::max();
+  }
+  const auto margin = plan_.lease->margin();
+  const auto grace = plan_.lease->grace();
+  if (page_.deadline.load() == GuardianPage::ending) return deadline_ - 3 * margin / 4;
+  return deadline_ - margin - grace + std::max(grace, margin) / 4;
+}
+
+// The guardian's children are ours now, and the command died with it, unless it has
+// another user id (setuid).
+asio::awaitable<Ended> GuardedSupervisor::end_without_guardian() {
+  guardian_.kill();
+  Ended ended;
+  ended.guardian_died = true;
+  ended.lost = lost_;
+  if (!lost_ && page_.deadline.load() == GuardianPage::ending) {
+    ended.lost = Loss::unconfirmed;
+  }
+  if (Clock::now() >= overdue_at()) ended.lost = Loss::unconfirmed;
+  auto& tree = guardian_.inherited_tree();
+  for (;;) {
+    while (signals_.next()) {
+      // KILL was already sent to all of them.
+    }
+    const auto command = state_of_child(page_.pid);
+    const bool is_there = command != ChildState::none;  // otherwise its pid was reused
+    const auto survivors = tree.kill_all(Clock::now(), is_there);
+    const bool lives = is_there && command != ChildState::ended;
+    if (tree.is_empty() && !lives) {
+      if (is_there) reap(page_.pid);
+      co_return ended;
+    }
+    report(survivors);
+    co_await wakeup_.wait_until(Clock::now() + sweep_again);
+  }
+}
+
+void GuardedSupervisor::read_channel() {
+  char words[64];
+  for (;;) {
+    const auto size = ::recv(channel_->fd(), words, sizeof words, MSG_DONTWAIT);
+    if (size < 0 && errno == EINTR) continue;
+    if (size == 0 || (size < 0 && errno != EAGAIN)) guardian_is_gone_ = true;
+    if (size <= 0) return;
+  }
+}
+
+bool GuardedSupervisor::notify_guardian(std::uint8_t word) {
+  return channel_ && ::send(channel_->fd(), &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+}
+
+// If the guardian is stopped for so long that this would block, signals are lost, as they
+// are for a process that receives the same one twice.
+void GuardedSupervisor::send(int signal, bool reached_group) {
+  const int base = reached_group ? guardian_message::reached_group : 0;
+  notify_guardian(static_cast<std::uint8_t>(base + signal));
+}
+
+void GuardedSupervisor::extend(Clock::time_point deadline) {
+  const auto wanted = deadline.time_since_epoch().count();
+  auto current = page_.deadline.load();
+  do {
+    if (current == GuardianPage::ending) return;
+  } while (!page_.deadline.compare_exchange_weak(current, wanted));
+  deadline_ = deadline;
+  // The guardian sleeps until the deadline that it knows, which may be never (--on-outage
+  // run). If it cannot be notified, it is stopped, and reads the deadline first when it
+  // continues.
+  if (wanted < current) notify_guardian(guardian_message::sooner);
+  wakeup_.notify();
+}
+
+void GuardedSupervisor::forfeit(Loss loss) {
+  lost_ = loss;
+  const auto word =
+      static_cast<std::uint8_t>(guardian_message::lost + static_cast<int>(loss));
+  // A guardian that cannot be notified must not let the command continue.
+  if (!notify_guardian(word)) guardian_.kill();
+  wakeup_.notify();
 }
 
 }  // namespace dlock

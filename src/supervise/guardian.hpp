@@ -1,19 +1,21 @@
-// dlock's side of the guardian process: creates it, notifies it, and reaps it.
+// dlock's side of the guardian process: creates it, notifies it, and supervises the
+// command by it.
 #pragma once
 
 #include <sys/types.h>
 
+#include <boost/asio/io_context.hpp>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "supervise/guardian_page.hpp"
-#include "supervise/ladder.hpp"
-#include "supervise/launch.hpp"
-#include "supervise/own_cgroup.hpp"
-#include "supervise/process_tree.hpp"
+#include "loop/readable.hpp"
+#include "supervise/command_tree.hpp"
+#include "supervise/guardian_process.hpp"
+#include "supervise/supervisor.hpp"
 #include "util/fd.hpp"
 
 namespace dlock {
@@ -41,15 +43,9 @@ class Guardian {
 
   GuardianPage& page() { return *page_; }
 
-  // The command's processes that become ours if the guardian is killed.
-  ProcessTree& tree() { return tree_; }
-
   // The socket to the guardian; the caller watches and closes it. It becomes readable
   // when the page has changed, and reports end of file when the guardian is gone.
   Fd take_channel() { return std::move(channel_); }
-
-  // The command's cgroup, if it has one of its own. Reads files.
-  const OwnCgroup& cgroup();
 
   // Copies the environment to the shared page; false if it does not fit.
   bool set_environment(const std::vector<std::string>& environment);
@@ -61,6 +57,9 @@ class Guardian {
   // Why the command could not be started, once the phase is `failed`.
   SpawnFailure failure() const;
 
+  // The command's processes, which become ours if the guardian is killed. Reads files.
+  CommandTree& inherited_tree();
+
   // Kills the guardian unconditionally, and a process that was still waiting to become
   // the command, and reaps both.
   void kill();
@@ -71,7 +70,7 @@ class Guardian {
   void dismiss();
 
  private:
-  ProcessTree tree_;  // before the fork, so that the guardian counts as a descendant
+  CommandTree tree_;  // before the fork, so that the guardian counts as a descendant
   GuardianPage* page_ = nullptr;
   std::size_t size_ = 0;
   std::vector<std::string> argv_;
@@ -80,7 +79,49 @@ class Guardian {
   Fd timer_;  // shared with the guardian, which waits for it
   pid_t pid_ = 0;
   pid_t original_pid_ = 0;
-  std::optional<OwnCgroup> cgroup_;
+};
+
+// Supervises by a guardian, for a lease that expires unless it is renewed.
+//
+// The command is a child of the guardian, which decides and acts. This side forwards
+// signals and changes of the lease, and takes over if the guardian is gone.
+class GuardedSupervisor final : public Supervisor {
+ public:
+  GuardedSupervisor(asio::io_context& context, Guardian& guardian,
+                    const SupervisionPlan& plan, SignalInbox& signals, Wakeup& wakeup,
+                    std::function<void(const std::string&)> say);
+
+  asio::awaitable<std::variant<Spawned, SpawnFailure>> start(StartPlan plan) override;
+  asio::awaitable<Ended> ended() override;
+  void let_go() override { channel_.reset(); }
+
+  void extend(Clock::time_point deadline) override;
+  Clock::time_point deadline() const override { return deadline_; }
+  void forfeit(Loss loss) override;
+
+ private:
+  void read_channel();
+  bool notify_guardian(std::uint8_t word);
+  asio::awaitable<void> await_group();
+  std::vector<int> take_early_signals();
+  void pass_on_signals();
+  void send(int signal, bool reached_group);
+  Clock::time_point overdue_at() const;
+  asio::awaitable<Ended> end_without_guardian();
+
+  asio::io_context& context_;
+  Guardian& guardian_;
+  GuardianPage& page_;
+  SupervisionPlan plan_;
+  SignalInbox& signals_;
+  Wakeup& wakeup_;
+  std::optional<Readable> channel_;
+  bool guardian_is_gone_ = false;
+  // Whether the command is, or was, in the caller's group, so that the terminal's signals
+  // reach it unless it has left.
+  bool reaches_command_ = false;
+  std::optional<Loss> lost_;
+  Clock::time_point deadline_ = Clock::time_point::max();
 };
 
 }  // namespace dlock

@@ -1,19 +1,23 @@
 #include "supervise/guardian_process.hpp"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <optional>
 #include <utility>
 
-#include "supervise/guarded_tree.hpp"
-#include "supervise/guardian_child.hpp"
-#include "supervise/guardian_owner.hpp"
+#include "supervise/command_tree.hpp"
+#include "supervise/spawn.hpp"
+#include "util/fork_into.hpp"
 #include "util/process.hpp"
 
 namespace dlock {
@@ -33,24 +37,130 @@ constexpr milliseconds longest_blind_sleep{50};
 
 void ignore_child(int) {}
 
-class Process {
+// dlock as its guardian sees it: whether it lives, and messages from and to it.
+// Allocates nothing and never waits.
+class GuardianOwner {
  public:
-  explicit Process(const GuardianTask& task)
+  // `channel`: a stream socket to dlock. `dlock`: its pid, the parent while it lives.
+  GuardianOwner(int channel, pid_t dlock) : channel_(channel), dlock_(dlock) {}
+
+  // Whether dlock lives. Its last messages can still be read after its end.
+  bool lives() const;
+
+  // The next message (see guardian_message); nothing if there is none now, or never again
+  // because dlock is gone.
+  std::optional<std::uint8_t> next_message();
+
+  // Whether dlock is gone and its last message was read.
+  bool is_gone() const { return is_gone_; }
+
+  // Wakes dlock, so that it reads the page. If that fails, the end of this process does.
+  void notify() const;
+
+  // Becomes readable when there is a message or dlock is gone; -1 once is_gone().
+  int descriptor() const { return is_gone_ ? -1 : channel_; }
+
+ private:
+  int channel_;
+  pid_t dlock_;
+  bool is_gone_ = false;
+};
+
+bool GuardianOwner::lives() const {
+  char word = 0;
+  const auto size = ::recv(channel_, &word, 1, MSG_PEEK | MSG_DONTWAIT);
+  const bool is_closed = size == 0 || (size < 0 && errno == ECONNRESET);
+  return !is_closed && ::getppid() == dlock_;
+}
+
+std::optional<std::uint8_t> GuardianOwner::next_message() {
+  if (is_gone_) return std::nullopt;
+  const bool has_parent = ::getppid() == dlock_;
+  std::uint8_t word = 0;
+  const auto size = ::recv(channel_, &word, 1, MSG_DONTWAIT);
+  if (size == 1) return word;
+  // Any other error means that there is no message, or for example no memory, and not
+  // that dlock is gone.
+  is_gone_ = size == 0 || errno == ECONNRESET || !has_parent;
+  return std::nullopt;
+}
+
+void GuardianOwner::notify() const {
+  if (!is_gone_) ::send(channel_, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+// The process that the guardian forks to become the command.
+// Waits until dlock lets it start, then execs the command. If that fails, it writes the
+// reason to the page and exits. It also ends when the guardian does.
+struct GuardianChild {
+  const GuardianTask& task;
+  pid_t guardian;
+  int cgroup_to_enter = -1;  // -1: it was created inside, or there is none
+
+  [[noreturn]] void run() const;
+
+ private:
+  bool may_start() const;
+  [[noreturn]] void fail(Step step, int error, std::size_t path = 0) const;
+};
+
+void GuardianChild::run() const {
+  // PDEATHSIG depends on the parent thread; the guardian has only one.
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) fail(Step::become, errno);
+  if (::getppid() != guardian) ::_exit(127);  // the guardian is already gone
+  if (cgroup_to_enter >= 0) enter_cgroup(cgroup_to_enter);
+  auto& page = task.page;
+  const auto group = task.plan.own_group ? 0 : task.callers_group;
+  if (::setpgid(0, group) != 0) fail(Step::become, errno);
+  page.is_in_group.store(true);
+  while (page.go.load() == 0) {
+    ::syscall(SYS_futex, &page.go, FUTEX_WAIT, 0, nullptr);
+  }
+  page.is_becoming.store(true);
+  const Launch launch{task.paths,   task.argv,   page.environment,
+                      task.signals, task.output, task.owner};
+  launch.restore_signals();
+  if (!may_start()) fail(Step::too_late, 0);
+  const auto failed = launch.exec();
+  fail(Step::exec, failed.number, failed.path);
+}
+
+// Whether enough of the lease is left to end the command in time.
+bool GuardianChild::may_start() const {
+  const auto until = task.page.deadline.load();
+  if (until == GuardianPage::never || !task.plan.lease) return true;
+  const auto& lease = *task.plan.lease;
+  return until != GuardianPage::ending && Clock::now() + lease.margin() + lease.grace() <
+                                              Clock::time_point(nanoseconds(until));
+}
+
+void GuardianChild::fail(Step step, int error, std::size_t path) const {
+  task.page.error = error;
+  task.page.path = path;
+  task.page.failed_at = step;
+  ::_exit(127);
+}
+
+// The guardian.
+class GuardianProcess {
+ public:
+  explicit GuardianProcess(const GuardianTask& task)
       : task_(task),
         page_(task.page),
         pid_(::getpid()),
         owner_(task.channel, task.owner),
-        tree_(task.plan.own_group),
-        ladder_(task.plan, {}) {}
+        // It was forked for the command, so all its children are the command's.
+        tree_(task.plan, CommandTree::Strangers::none) {}
 
   [[noreturn]] void run() {
     settle();
     if (prepare() && await_start()) {
       while (!is_over()) sleep();
     } else {
-      tree_.drop();
+      drop();
     }
-    tree_.remove_cgroup(page_.has_cgroup);
+    // Processes that are left in it move to the caller's.
+    if (tree_.cgroup().remove()) page_.has_cgroup.store(false);
     await_end();
     ::_exit(0);
   }
@@ -63,10 +173,9 @@ class Process {
   bool is_over();
   void read_messages();
   bool has_launched();
-  void look_at_processes();
   void look_at_deadline(Clock::time_point now);
-  void forward(int signal, bool reached_group);
-  void kill_tree(Clock::time_point now);
+  void note_survivors();
+  void drop();
   void finish();
   void sleep();
   void await_event(int launching, bool is_timed) const;
@@ -76,20 +185,18 @@ class Process {
   GuardianPage& page_;
   pid_t pid_;
   GuardianOwner owner_;
-  GuardedTree tree_;
-  Ladder ladder_;
+  CommandTree tree_;
   int settle_error_ = 0;
   // A pipe that closes when exec has succeeded, or the child is gone.
   int launching_ = -1;
   int launching_end_ = -1;  // the child's end
-  bool command_ended_ = false;
   bool is_ending_ = false;
   bool has_news_ = false;  // the command runs, and dlock was not notified yet
   Clock::time_point next_check_ = Clock::time_point::max();
 };
 
 // Everything that may fail happens before the lock is granted.
-void Process::settle() {
+void GuardianProcess::settle() {
   sigset_t all;
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
@@ -99,7 +206,6 @@ void Process::settle() {
   ::sigaction(SIGCHLD, &action, nullptr);
   // Ctrl-Z must not stop the guardian.
   if (::setpgid(0, 0) != 0) settle_error_ = errno;
-  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) settle_error_ = errno;
   // Wakes us even if another process still has dlock's end of the channel open.
   if (::prctl(PR_SET_PDEATHSIG, SIGCHLD, 0, 0, 0) != 0) settle_error_ = errno;
   ::prctl(PR_SET_NAME, process_name, 0, 0, 0);
@@ -107,17 +213,26 @@ void Process::settle() {
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) settle_error_ = errno;
   launching_ = ends[0];
   launching_end_ = ends[1];
-  if (const int error = tree_.prepare(page_.has_cgroup)) settle_error_ = error;
+  if (const int error = tree_.open()) settle_error_ = error;
+  page_.has_cgroup.store(true);  // first, so that no cgroup is left if we are killed now
+  tree_.create_cgroup();
+  page_.has_cgroup.store(tree_.cgroup().exists());
 }
 
 // Forks the process of the command, which then waits to start; false on failure.
-bool Process::prepare() {
+bool GuardianProcess::prepare() {
   if (settle_error_ != 0) return fail(Step::settle, settle_error_);
   page_.not_before = Clock::now();
   GuardianChild child{task_, pid_};
-  const auto command = tree_.fork_command(&page_.pid, child.cgroup_to_enter);
+  const int cgroup = tree_.cgroup().directory();
+  auto command = fork_into(cgroup, &page_.pid);
+  if (command < 0 && cgroup >= 0) {
+    child.cgroup_to_enter = cgroup;  // clone3 cannot create it there
+    command = fork_into(-1, &page_.pid);
+  }
   if (command == 0) child.run();
   if (command < 0) return fail(Step::fork, errno);
+  tree_.adopt(command);
   page_.not_after = Clock::now();
   // As in the child: whichever is first, both see that it is done.
   const auto group = task_.plan.own_group ? command : task_.callers_group;
@@ -133,17 +248,17 @@ bool Process::prepare() {
 
 // Whether the command was allowed to start. dlock notifies the child, not the guardian,
 // which learns it by the timer that dlock sets, or by an earlier event.
-bool Process::await_start() {
+bool GuardianProcess::await_start() {
   for (;;) {
     await_event(-1, false);
     if (page_.go.load() != 0) break;
     if (!owner_.lives()) return false;
   }
-  ladder_ = Ladder(task_.plan, page_.told_at);
+  tree_.begin(page_.told_at);
   return true;
 }
 
-bool Process::fail(Step step, int error) {
+bool GuardianProcess::fail(Step step, int error) {
   page_.error = error;
   page_.failed_at = step;
   page_.phase.store(Phase::failed, std::memory_order_release);
@@ -154,7 +269,7 @@ bool Process::fail(Step step, int error) {
 // Waits until dlock closes the channel, or ends. The exit of a process takes longer than
 // a message, and on a busy machine dlock, and with it the next waiter, would wait for it:
 // so the others run first.
-void Process::await_end() {
+void GuardianProcess::await_end() {
   set_timer(task_.timer, Clock::time_point::max());
   while (!owner_.is_gone() && owner_.lives()) {
     while (owner_.next_message()) {
@@ -165,55 +280,54 @@ void Process::await_end() {
 }
 
 // Does everything that is due now; true if nothing is left to do.
-bool Process::is_over() {
+bool GuardianProcess::is_over() {
   read_messages();
   if (launching_ >= 0 && !has_launched()) return true;
-  look_at_processes();
+  // A child that ends before exec was confirmed may be one whose exec failed.
+  if (launching_ < 0) tree_.look();
   const auto now = Clock::now();
   look_at_deadline(now);
-  switch (ladder_.next(now)) {
-    case Ladder::Action::done: finish(); return true;
-    case Ladder::Action::send_term:
-      // It stops when the next step is due.
-      tree_.signal_all(SIGTERM, ladder_.next_check(now));
-      owner_.notify();
-      break;
-    case Ladder::Action::send_kill: kill_tree(now); break;
-    case Ladder::Action::wait: break;
+  const auto action = tree_.act(now);
+  if (action == Ladder::Action::done) {
+    finish();
+    return true;
   }
+  if (action == Ladder::Action::send_term) owner_.notify();
+  if (action == Ladder::Action::send_kill) note_survivors();
   // Not earlier, so that a start and an end are reported together. Two messages would
   // wake dlock twice between the command's end and the release.
   if (std::exchange(has_news_, false)) owner_.notify();
-  next_check_ = ladder_.next_check(now);
+  next_check_ = tree_.next_check(now);
   return false;
 }
 
-void Process::read_messages() {
+void GuardianProcess::read_messages() {
   if (owner_.is_gone()) return;
   while (const auto word = owner_.next_message()) {
-    if (*word >= guardian_message::reached_group) {
-      forward(*word - guardian_message::reached_group, true);
-    } else if (*word >= guardian_message::lost) {
-      ladder_.lease_lost(static_cast<Loss>(*word - guardian_message::lost), Clock::now());
+    const bool reached_group = *word >= guardian_message::reached_group;
+    if (!reached_group && *word >= guardian_message::lost) {
+      const auto loss = static_cast<Loss>(*word - guardian_message::lost);
+      tree_.ladder().lease_lost(loss, Clock::now());
     } else if (*word != guardian_message::sooner) {  // the deadline is read anyway
-      forward(*word, false);
+      const int signal = reached_group ? *word - guardian_message::reached_group : *word;
+      tree_.forward(signal, reached_group, {task_.callers_group, ::getsid(0)});
     }
   }
-  if (owner_.is_gone()) ladder_.owner_gone(Clock::now());
+  if (owner_.is_gone()) tree_.ladder().owner_gone(Clock::now());
 }
 
 // Whether there is a command, or may still be one.
-bool Process::has_launched() {
+bool GuardianProcess::has_launched() {
   char nothing = 0;
   if (::read(launching_, &nothing, 1) != 0) return true;  // not known yet
   ::close(launching_);
   launching_ = -1;
   if (page_.failed_at != Step::none) {
-    tree_.drop();
+    drop();
     return fail(page_.failed_at, page_.error);
   }
   if (!page_.is_becoming.load()) {
-    tree_.drop();
+    drop();
     return fail(Step::wait, 0);
   }
   page_.phase.store(Phase::running, std::memory_order_release);
@@ -221,60 +335,38 @@ bool Process::has_launched() {
   return true;
 }
 
-void Process::look_at_processes() {
-  // A child that ends before exec was confirmed may be one whose exec failed.
-  if (launching_ >= 0) return;
-  if (!command_ended_ && tree_.reap_until_command()) {
-    command_ended_ = true;
-    ladder_.command_ended();
-  }
-  if (command_ended_ && ladder_.needs_tree()) {
-    ladder_.tree_is_empty(tree_.is_empty());
-  }
-}
-
-void Process::look_at_deadline(Clock::time_point now) {
+void GuardianProcess::look_at_deadline(Clock::time_point now) {
   if (is_ending_) return;
   auto until = page_.deadline.load();
   for (;;) {
     // `never` means max().
-    ladder_.lease_holds_until(Clock::time_point(nanoseconds(until)));
-    if (!ladder_.is_in_doubt(now)) return;
+    tree_.ladder().lease_holds_until(Clock::time_point(nanoseconds(until)));
+    if (!tree_.ladder().is_in_doubt(now)) return;
     // From here on no renewal can extend the command's time.
     if (page_.deadline.compare_exchange_strong(until, GuardianPage::ending)) break;
   }
   is_ending_ = true;
 }
 
-void Process::forward(int signal, bool reached_group) {
-  const auto now = Clock::now();
-  ladder_.forwarded(signal, now);
-  const JobPlace owner{task_.callers_group, ::getsid(0)};
-  const int wanted = passed_on(signal, reached_group, owner,
-                               command_ended_ ? JobPlace{} : place_of(tree_.command()));
-  if (wanted == 0) return;
-  if (!command_ended_) {
-    tree_.forward(wanted);
-    return;
-  }
-  // Only its stragglers are left, and they are waited for.
-  const auto told_group = reached_group ? owner.group : 0;
-  tree_.signal_all(wanted, ladder_.next_check(now), told_group);
-}
-
-void Process::kill_tree(Clock::time_point now) {
-  const auto [refused, stuck] = tree_.kill_all(now);
+void GuardianProcess::note_survivors() {
+  const auto [refused, stuck] = tree_.survivors();
   if (refused == page_.refused.load() && stuck == page_.stuck.load()) return;
   page_.refused.store(refused);
   page_.stuck.store(stuck);
   owner_.notify();
 }
 
-void Process::finish() {
-  if (ladder_.has_sent_term()) tree_.kill_cgroup();
+// Kills and reaps a process that has not become the command; nothing if there is none.
+void GuardianProcess::drop() {
+  if (tree_.command() <= 0) return;
+  ::kill(tree_.command(), SIGKILL);
+  reap(tree_.command());
+}
+
+void GuardianProcess::finish() {
   page_.wait_status = wait_status_of(tree_.command());
-  page_.timed_out = ladder_.timed_out();
-  if (const auto lost = ladder_.lost()) page_.loss = static_cast<int>(*lost);
+  page_.timed_out = tree_.ladder().timed_out();
+  if (const auto lost = tree_.ladder().lost()) page_.loss = static_cast<int>(*lost);
   page_.phase.store(Phase::over, std::memory_order_release);
   owner_.notify();
   reap(tree_.command());  // now that dlock no longer waits for it
@@ -282,14 +374,14 @@ void Process::finish() {
 
 // Sleeps until an event, or until next_check_. The timer counts suspended time, the
 // timeout of ppoll(2) does not; the latter is used only if the timer could not be set.
-void Process::sleep() {
+void GuardianProcess::sleep() {
   const bool has_end = next_check_ != Clock::time_point::max();
   const bool is_set = set_timer(task_.timer, next_check_);
   await_event(launching_, has_end && !is_set);
 }
 
 // Waits for an event; only briefly if `is_timed`.
-void Process::await_event(int launching, bool is_timed) const {
+void GuardianProcess::await_event(int launching, bool is_timed) const {
   pollfd watched[] = {
       {owner_.descriptor(), POLLIN, 0}, {task_.timer, POLLIN, 0}, {launching, POLLIN, 0}};
   const timespec a_moment{0, nanoseconds(longest_blind_sleep).count()};
@@ -303,6 +395,6 @@ void Process::await_event(int launching, bool is_timed) const {
 
 }  // namespace
 
-void guard(const GuardianTask& task) { Process(task).run(); }
+void guard(const GuardianTask& task) { GuardianProcess(task).run(); }
 
 }  // namespace dlock

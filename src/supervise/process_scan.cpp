@@ -27,7 +27,7 @@ pid_t children_found[most_children];
 char text[65'536];
 
 // The record of getdents64(2).
-struct Entry {
+struct DirectoryRecord {
   std::uint64_t inode;
   std::int64_t offset;
   unsigned short size;
@@ -36,7 +36,7 @@ struct Entry {
 };
 // Beside the other large arrays. As a static variable of the function that uses it, the
 // linker placed it between small variables, and each run touched one more page.
-alignas(Entry) char entries[32'768];
+alignas(DirectoryRecord) char entries[32'768];
 
 // Writes decimal digits, for which there must be room; returns their end.
 char* write_number(char* to, pid_t number) {
@@ -77,9 +77,9 @@ void for_each_pid(int proc, Found found) {
     const auto size = ::syscall(SYS_getdents64, proc, entries, sizeof entries);
     if (size <= 0) return;
     for (long at = 0; at < size;) {
-      Entry entry;
-      std::memcpy(&entry, entries + at, offsetof(Entry, name));
-      const auto pid = std::atoi(entries + at + offsetof(Entry, name));
+      DirectoryRecord entry;
+      std::memcpy(&entry, entries + at, offsetof(DirectoryRecord, name));
+      const auto pid = std::atoi(entries + at + offsetof(DirectoryRecord, name));
       if (pid > 0 && !found(static_cast<pid_t>(pid))) return;
       at += entry.size;
     }

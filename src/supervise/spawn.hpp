@@ -1,15 +1,73 @@
-// From an argument vector to a running command.
+// From an argument vector to a running command: the last steps of a child that execs it,
+// and the reasons why that fails.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstddef>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "lock/answers.hpp"
 #include "lock/command_process.hpp"
-#include "supervise/launch.hpp"
 #include "supervise/signals.hpp"
 
 namespace dlock {
+
+// Why the command could not be started.
+struct SpawnFailure {
+  enum class Kind { not_found, not_executable, no_resources, too_late };
+  Kind kind;
+  std::string message;            // "./x: permission denied"
+  Loss loss = Loss::unconfirmed;  // if it was too late
+};
+
+struct ExecError {
+  int number = 0;        // errno
+  std::size_t path = 0;  // index of the candidate that failed
+};
+
+// What exec needs, prepared before the fork: the child may share its memory with its
+// suspended parent, or be forked by a process that must not allocate.
+struct Launch {
+  const std::vector<std::string>& paths;  // candidates, tried in order
+  char* const* argv;
+  char** environment;
+  const SignalState& signals;
+  int output = -1;  // the command's standard output; -1: dlock's
+  pid_t dlock = 0;  // 0: this process's parent
+
+  // Restores the signal mask and dispositions that dlock was started with.
+  void restore_signals() const;
+
+  // Execs the command, after address_to_this_process(). Returns only if that fails.
+  ExecError exec() const;
+};
+
+// In a null-terminated environment, replaces the variables by which service managers
+// address the process that they started (LISTEN_PID, WATCHDOG_PID, SYSTEMD_EXEC_PID) if
+// they name `dlock` (0: this process's parent): they name this process instead.
+// LISTEN_PIDFDID, which identifies the same process in a second way, is removed then.
+// Allocates nothing; the new values are in static memory. Without these variables it
+// makes no system call.
+void address_to_this_process(char** environment, pid_t dlock);
+
+// Null-terminated pointers into `texts`, as exec(3) takes them; valid while `texts` is.
+std::vector<char*> pointers(const std::vector<std::string>& texts);
+
+// The paths under which `command` is tried, in order.
+std::vector<std::string> candidates(const std::string& command, const char* path);
+
+// What the errno of exec means to the user.
+SpawnFailure::Kind kind_of_exec_error(int error_number, bool file_exists);
+
+// The failure for `error` of an exec of `command`.
+SpawnFailure failure_of_exec(const std::string& command,
+                             const std::vector<std::string>& paths, ExecError error);
+
+// The failure for an error of fork.
+SpawnFailure failure_of_fork(int error_number);
 
 struct SpawnPlan {
   std::vector<std::string> argv;

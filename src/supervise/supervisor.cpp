@@ -3,19 +3,102 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
+
+#include "util/failure.hpp"
 #include "util/fd.hpp"
+#include "util/process.hpp"
 
 namespace dlock {
 
-std::string unkillable(int count) {
-  return "cannot end " + std::to_string(count) +
-         " of the command's processes (no permission); keeping the lock until they are "
-         "gone";
+void Supervisor::report(const CommandTree::Survivors& survivors) {
+  if ((survivors.refused == 0 && !survivors.stuck) || said_survivors_) return;
+  said_survivors_ = true;
+  say_(survivors.refused > 0
+           ? "cannot end " + std::to_string(survivors.refused) +
+                 " of the command's processes (no permission); keeping the lock until "
+                 "they are gone"
+           : "the command's processes were killed but are not gone, or keep starting "
+             "others; keeping the lock until they are gone");
 }
 
-std::string not_gone() {
-  return "the command's processes were killed but are not gone, or keep starting others; "
-         "keeping the lock until they are gone";
+DirectSupervisor::DirectSupervisor(std::vector<std::string> argv,
+                                   const SupervisionPlan& plan, SignalInbox& signals,
+                                   Wakeup& wakeup,
+                                   std::function<void(const std::string&)> say)
+    : Supervisor(std::move(say)),
+      argv_(std::move(argv)),
+      plan_(plan),
+      signals_(signals),
+      wakeup_(wakeup),
+      tree_(plan, CommandTree::Strangers::possible) {}
+
+// Not earlier: the next waiter would have to wait for it.
+DirectSupervisor::~DirectSupervisor() {
+  if (is_over_) reap(tree_.command());
+  tree_.cgroup().remove();
+}
+
+asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
+    StartPlan plan) {
+  deadline_ = plan.deadline;
+  try {
+    if (plan_.needs_tree()) tree_.require_visibility();
+  } catch (const Failure& failure) {
+    co_return SpawnFailure{SpawnFailure::Kind::no_resources, failure.what()};
+  }
+  SpawnPlan spawn_plan;
+  spawn_plan.argv = argv_;
+  spawn_plan.environment = std::move(plan.environment);
+  spawn_plan.signals = signals_.inherited();
+  spawn_plan.own_group = plan_.own_group;
+  spawn_plan.session = plan.session;
+  spawn_plan.output = plan.output;
+  spawn_plan.note = plan.note;
+  if (plan_.needs_tree()) tree_.create_cgroup();
+  spawn_plan.cgroup = tree_.cgroup().directory();
+  auto started = spawn(spawn_plan);
+  if (const auto* spawned = std::get_if<Spawned>(&started)) {
+    tree_.adopt(spawned->pid);
+    tree_.begin(spawned->not_before);
+    tree_.ladder().lease_holds_until(deadline_);
+    while (const auto signal = signals_.next()) {
+      tree_.forward(signal->number, false, place_of(0));
+    }
+  }
+  co_return started;
+}
+
+asio::awaitable<Ended> DirectSupervisor::ended() {
+  const SignalInbox::HeldStops stops(!plan_.own_group);
+  for (;;) {
+    // Dead children are looked for after SIGCHLD was taken, so that none is missed.
+    while (const auto signal = signals_.next()) {
+      tree_.forward(signal->number, signal->reached_group, place_of(0));
+      if (signal->number == SIGTSTP) SignalInbox::stop_here();
+    }
+    tree_.look();
+    const auto now = Clock::now();
+    if (tree_.act(now) == Ladder::Action::done) break;
+    report(tree_.survivors());
+    co_await wakeup_.wait_until(tree_.next_check(now));
+  }
+  is_over_ = true;
+  auto ended = ended_with(wait_status_of(tree_.command()));
+  ended.timed_out = tree_.ladder().timed_out();
+  ended.lost = tree_.ladder().lost();
+  co_return ended;
+}
+
+void DirectSupervisor::extend(Clock::time_point deadline) {
+  deadline_ = deadline;
+  tree_.ladder().lease_holds_until(deadline);
+  wakeup_.notify();
+}
+
+void DirectSupervisor::forfeit(Loss loss) {
+  tree_.ladder().lease_lost(loss, Clock::now());
+  wakeup_.notify();
 }
 
 bool has_terminal() {

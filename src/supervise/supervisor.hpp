@@ -2,15 +2,17 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <functional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "lease/lease_watcher.hpp"
 #include "lock/command_process.hpp"
 #include "loop/wakeup.hpp"
+#include "supervise/command_tree.hpp"
 #include "supervise/ladder.hpp"
-#include "supervise/launch.hpp"
 #include "supervise/signals.hpp"
 #include "supervise/spawn.hpp"
 
@@ -43,13 +45,47 @@ class Supervisor : public LeaseWatcher {
 
   // Until when the lease was last known to hold for certain.
   virtual Clock::time_point deadline() const = 0;
+
+ protected:
+  // `say` prints a message for the user.
+  explicit Supervisor(std::function<void(const std::string&)> say)
+      : say_(std::move(say)) {}
+
+  // Says once that the lock is kept because of processes that cannot be ended.
+  void report(const CommandTree::Survivors& survivors);
+
+ private:
+  std::function<void(const std::string&)> say_;
+  bool said_survivors_ = false;
 };
 
-// The message about processes that we have no permission to kill.
-std::string unkillable(int count);
+// Supervises without a guardian, for a lease that does not expire. The command is a child
+// of this process.
+class DirectSupervisor final : public Supervisor {
+ public:
+  DirectSupervisor(std::vector<std::string> argv, const SupervisionPlan& plan,
+                   SignalInbox& signals, Wakeup& wakeup,
+                   std::function<void(const std::string&)> say);
+  ~DirectSupervisor() override;
+  DirectSupervisor(const DirectSupervisor&) = delete;
+  DirectSupervisor& operator=(const DirectSupervisor&) = delete;
 
-// The message about processes that were killed and are still not gone.
-std::string not_gone();
+  asio::awaitable<std::variant<Spawned, SpawnFailure>> start(StartPlan plan) override;
+  asio::awaitable<Ended> ended() override;
+
+  void extend(Clock::time_point deadline) override;
+  Clock::time_point deadline() const override { return deadline_; }
+  void forfeit(Loss loss) override;
+
+ private:
+  std::vector<std::string> argv_;
+  SupervisionPlan plan_;
+  SignalInbox& signals_;
+  Wakeup& wakeup_;
+  Clock::time_point deadline_ = Clock::time_point::max();
+  CommandTree tree_;
+  bool is_over_ = false;  // ended() has returned; a zombie until the destructor reaps it
+};
 
 // Whether this process has a controlling terminal.
 bool has_terminal();

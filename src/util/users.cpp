@@ -102,6 +102,8 @@ std::optional<Account> account_in(std::string_view line) {
   return Account{*uid, gid, (*fields)[0], (*fields)[5]};
 }
 
+std::optional<uid_t> uid_from(std::string_view text) { return number_in<uid_t>(text); }
+
 std::string user_name(uid_t uid) {
   std::string name;
   find_account(uid, [&](const Account& account) { name = account.name; });

@@ -1,12 +1,11 @@
 // Asks for a lock until it is granted or the wait is over.
 
-#include "lease/acquire.hpp"
-
 #include <gtest/gtest.h>
 
 #include <map>
 #include <vector>
 
+#include "lease/patience.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/faulty_store.hpp"
 #include "tests/contract/memory_store.hpp"

@@ -4,7 +4,7 @@
 
 #include <list>
 
-#include "lease/acquire.hpp"
+#include "lease/patience.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/run_end.hpp"
 

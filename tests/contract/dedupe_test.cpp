@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lease/acquire.hpp"
+#include "lease/patience.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/contract/ended_process.hpp"
 #include "tests/run_end.hpp"

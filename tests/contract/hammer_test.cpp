@@ -14,7 +14,7 @@
 #include <memory>
 #include <vector>
 
-#include "lease/acquire.hpp"
+#include "lease/patience.hpp"
 #include "tests/contract/contender.hpp"
 
 namespace dlock {

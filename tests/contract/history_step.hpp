@@ -69,7 +69,4 @@ std::string text_of(const LockInfo& info);
 std::string text_of(const std::vector<RunInfo>& runs);
 std::string text_of_holder(const HolderInfo& info);
 
-// A waiter that has not asked for this long is dead (PLACE_MS in the scripts).
-constexpr milliseconds place_lasts{90'000};
-
 }  // namespace dlock::against

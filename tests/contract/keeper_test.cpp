@@ -1,4 +1,5 @@
-// When the keeper renews a lease, and what it reports to the watcher.
+// When the keeper renews a lease, what it reports to the watcher, and what is known of a
+// lease that is held.
 
 #include "lease/keeper.hpp"
 
@@ -6,6 +7,7 @@
 
 #include <deque>
 
+#include "lease/holding.hpp"
 #include "tests/contract/await.hpp"
 #include "util/failure.hpp"
 
@@ -33,11 +35,21 @@ class Watcher final : public LeaseWatcher {
 // answer it confirms every renewal.
 class Answerer final : public Claimant {
  public:
-  Answerer() : Claimant(Claim{}) {}
+  explicit Answerer(const Claim& claim = Claim{}) : Claimant(claim) {}
 
-  asio::awaitable<Answer> ask(Queue, Wakeup&) override { co_return Grant{}; }
+  // Grants a lease with so little left that it has to be requested again.
+  asio::awaitable<Answer> ask(Queue, Wakeup&) override {
+    ++requested;
+    Grant grant;
+    grant.deadline = Clock::now();
+    co_return grant;
+  }
   asio::awaitable<void> await_turn(Wakeup&, Clock::time_point) override { co_return; }
   asio::awaitable<Release> release(const std::optional<RunEnd>&, Wakeup&) override {
+    ++released;
+    if (released <= refused_releases) {
+      throw Failure(Failure::Kind::unreachable, "not there");
+    }
     co_return Release::released;
   }
   asio::awaitable<Renewal> renew(Wakeup&) override {
@@ -55,6 +67,9 @@ class Answerer final : public Claimant {
 
   std::deque<std::optional<Renewal>> answers;
   int asked = 0;
+  int requested = 0;
+  int released = 0;
+  int refused_releases = 0;
   bool can_listen = true;
   std::function<void()> callback;
 };
@@ -234,6 +249,98 @@ TEST_F(Keeper, reports_each_failed_renewal) {
 
   EXPECT_EQ(watcher_.failures, 2);
   EXPECT_EQ(watcher_.why, "not there");
+}
+
+// Has one claimant.
+class AnsweringStore final : public Store {
+ public:
+  std::string url() const override { return "answers:"; }
+  bool leases_expire() const override { return true; }
+  std::unique_ptr<Claimant> claimant(const Claim& claim) override {
+    auto made = std::make_unique<Answerer>(claim);
+    answerer = made.get();
+    return made;
+  }
+  asio::awaitable<std::vector<Broken>> break_leases(const LockName&, const Break&,
+                                                    Wakeup&) override {
+    co_return std::vector<Broken>{};
+  }
+  LockInspector& inspector() override { throw std::logic_error("not used"); }
+
+  Answerer* answerer = nullptr;
+};
+
+class Held : public ::testing::Test {
+ protected:
+  Held() { result_of(context_, holding_.take_over()); }
+
+  bool comes_true(const std::function<bool()>& is_true) {
+    return eventually(context_, is_true);
+  }
+
+  asio::io_context context_;
+  Wakeup wakeup_{context_};
+  AnsweringStore store_;
+  LeaseTiming timing_{milliseconds(600), milliseconds(5000), milliseconds(60)};
+  Holding holding_{context_, wakeup_, store_, Claim{}, timing_};
+};
+
+TEST_F(Held, a_lease_with_too_little_left_is_requested_again_three_times) {
+  for (int i = 0; i < 3; ++i) {
+    const auto answer = result_of(context_, holding_.ask_again());
+    EXPECT_TRUE(std::holds_alternative<Grant>(answer));
+    EXPECT_FALSE(holding_.lasts(milliseconds(1)));
+  }
+
+  EXPECT_THROW(result_of(context_, holding_.ask_again()), Failure);
+  EXPECT_EQ(store_.answerer->requested, 3);
+}
+
+TEST_F(Held, the_deadline_moves_with_each_renewal) {
+  const auto first = holding_.grant()->deadline;
+  holding_.prepare_to_keep(nullptr);
+  holding_.keep();
+
+  EXPECT_TRUE(comes_true([&] { return holding_.grant()->deadline > first; }));
+  EXPECT_TRUE(holding_.lasts(milliseconds(100)));
+}
+
+TEST_F(Held, it_is_known_why_the_last_renewal_failed_until_one_succeeds) {
+  store_.answerer->answers = {std::nullopt};
+  holding_.prepare_to_keep(nullptr);
+  holding_.keep();
+
+  ASSERT_TRUE(comes_true([&] { return holding_.why_not_renewed().has_value(); }));
+  EXPECT_EQ(holding_.why_not_renewed(), "not there");
+  EXPECT_TRUE(comes_true([&] { return !holding_.why_not_renewed(); }));
+}
+
+TEST_F(Held, a_certain_loss_is_known_and_wakes_its_owner) {
+  store_.answerer->answers = {Renewal::taken_over};
+  holding_.prepare_to_keep(nullptr);
+  holding_.keep();
+
+  result_of(context_, wakeup_.wait_until(Clock::time_point::max()));
+
+  EXPECT_EQ(holding_.lost(), Loss::taken_over);
+}
+
+TEST_F(Held, a_release_is_repeated_until_it_succeeds) {
+  store_.answerer->refused_releases = 2;
+  const std::optional<RunEnd> no_run;
+
+  EXPECT_TRUE(result_of(context_, holding_.release_by(Clock::time_point::max(), no_run,
+                                                      milliseconds(1), false)));
+  EXPECT_EQ(store_.answerer->released, 3);
+}
+
+TEST_F(Held, a_release_is_tried_once_if_no_time_is_left) {
+  store_.answerer->refused_releases = 2;
+  const std::optional<RunEnd> no_run;
+
+  EXPECT_FALSE(result_of(
+      context_, holding_.release_by(Clock::now(), no_run, milliseconds(1), false)));
+  EXPECT_EQ(store_.answerer->released, 1);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "lease/admission.hpp"
+#include "lease/patience.hpp"
 #include "store/local/file_name.hpp"
 #include "store/local/limit_bytes.hpp"
 #include "store/local/record.hpp"

@@ -6,7 +6,7 @@
 #include <list>
 #include <string>
 
-#include "lease/admission.hpp"
+#include "lease/patience.hpp"
 #include "store/local/file_name.hpp"
 #include "store/none/none_store.hpp"
 #include "tests/contract/await.hpp"

@@ -30,7 +30,7 @@ class MemoryClaimant final : public Claimant {
     party_.token = claim.token;
     party_.session = ++service_.last_session;
     party_.pid = ::getpid();
-    party_.uid = ::geteuid();
+    party_.user = std::to_string(::geteuid());
     party_.host = host_name();
     service_.clients[party_.session] = nullptr;
   }
@@ -121,7 +121,7 @@ class MemoryClaimant final : public Claimant {
   void note_taker(rules::State& state) {
     const auto own = rules::holder_of(state, claim().token);
     if (own == state.holders.end() || !own->taken_by) return;
-    taken_by_ = rules::taker_of(*own->taken_by);
+    taken_by_ = *own->taken_by;
     name_user(taken_by_->user);
   }
 
@@ -179,7 +179,7 @@ asio::awaitable<std::vector<Broken>> MemoryStore::break_leases(const LockName& l
   auto& state = service_.locks[lock];
   Consequences then;
   const auto now = Moment::now();
-  const rules::TakenBy self{::geteuid(), host_name(), false, order.by_force};
+  const Taker self{std::to_string(::geteuid()), host_name(), false, order.by_force};
   std::vector<Broken> broken;
   for (const auto& holder :
        rules::break_leases(state, order.fences, self, now, service_, then)) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lease/acquire.hpp"
+#include "lease/patience.hpp"
 #include "tests/contract/contender.hpp"
 
 namespace dlock {

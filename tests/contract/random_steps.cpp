@@ -22,6 +22,16 @@ const rules::Holder* holder_with(const rules::State& state, const Contender& con
   return nullptr;
 }
 
+// Whether the claim waits, or was answered while it waited.
+bool is_known(const rules::State& state, const Token& token) {
+  const auto has_token = [&](const rules::Waiter& waiter) {
+    return waiter.party.token == token;
+  };
+  return std::any_of(state.waiters.begin(), state.waiters.end(), has_token) ||
+         std::any_of(state.answered.begin(), state.answered.end(),
+                     [&](const auto& answered) { return has_token(answered.waiter); });
+}
+
 }  // namespace
 
 RandomSteps::RandomSteps(const Kind& kind, unsigned seed)
@@ -70,7 +80,8 @@ WallTime RandomSteps::time_to_pass(const RulesSide& rules) {
   constexpr unsigned often[] = {0, 0, 0, 0, 0, 1, 1, 4, 9, 20, 100, 300};
   constexpr unsigned seldom[] = {700, 2000, 2600, 3000, 5000, 12'000, 31'000, 60'000};
   milliseconds passes(dice_.one_in(5) ? dice_.pick(seldom) : dice_.pick(often));
-  if (dice_.one_in(300)) passes = dice_.one_in(4) ? milliseconds(700'000) : place_lasts;
+  if (dice_.one_in(300))
+    passes = dice_.one_in(4) ? milliseconds(700'000) : rules::place_lasts;
   const auto& waiters = rules.state().waiters;
   const rules::Moment now{Clock::time_point(now_), now_};
   for (std::size_t i = 0; i < waiters.size(); ++i) {
@@ -123,7 +134,7 @@ void RandomSteps::choose_look(Step& step, const rules::State& state) {
 void RandomSteps::choose_for_holder(Step& step, const RulesSide& rules) {
   const auto& contender = contenders_[step.who];
   const auto* holder = holder_with(rules.state(), contender);
-  const bool holds = holder != nullptr && !rules.lease_is_over(*holder, now_);
+  const bool holds = holder != nullptr && !rules.is_over(*holder, now_);
   const auto chance = dice_.below(10);
   if (chance < 2 && (holds || dice_.one_in(4)) && !contender.knows_loss) {
     step.act = Act::ask;  // the answer may have been lost or may be late
@@ -162,8 +173,7 @@ void RandomSteps::note(const Step& step, const std::string& answer,
   auto& contender = contenders_[step.who];
   const bool has_ended = answer == "released" || answer == "not ours";
   if (step.act == Act::ask) {
-    const bool stays_out = answer.starts_with("busy 0");
-    contender.waits = !stays_out && !answer.starts_with("granted");
+    contender.waits = is_known(state, contender.claim.token);
   }
   if (step.act == Act::release && has_ended) replace(contender, state);
   if (step.act == Act::release && !has_ended) contender.knows_loss = true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lock/history.hpp"
+#include "rules/keeping.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
@@ -26,12 +27,6 @@ rules::Party party_of(const Contender& contender) {
   return party;
 }
 
-template <typename From>
-bool has_token(const From& waiters, const Token& token) {
-  return std::any_of(waiters.begin(), waiters.end(),
-                     [&](const Waiter& waiter) { return waiter.party.token == token; });
-}
-
 const Waiter* find_waiter(const State& state, const Token& token) {
   for (const auto& waiter : state.waiters) {
     if (waiter.party.token == token) return &waiter;
@@ -39,40 +34,32 @@ const Waiter* find_waiter(const State& state, const Token& token) {
   return nullptr;
 }
 
-bool was_answered(const State& state, const Token& token) {
-  return std::any_of(state.answered.begin(), state.answered.end(),
-                     [&](const auto& d) { return d.waiter.party.token == token; });
+const rules::AnsweredWaiter* find_answered(const State& state, const Token& token) {
+  for (const auto& answered : state.answered) {
+    if (answered.waiter.party.token == token) return &answered;
+  }
+  return nullptr;
 }
 
 }  // namespace
 
 bool RulesSide::is_dead(const Token& token, WallTime now) const {
-  const auto ends = place_ends_.find(token);
-  return ends == place_ends_.end() || ends->second <= now;
-}
-
-bool RulesSide::lease_is_over(const Holder& holder, WallTime now) const {
-  if (holder.ends_at) return *holder.ends_at <= Clock::time_point(now);
-  return lease_ends_.at(holder.fence) <= now;
-}
-
-bool RulesSide::is_alive(const Holder& holder) const {
-  return lease_ends_.at(holder.fence) > now_.wall;
-}
-
-bool RulesSide::is_alive(const Waiter& waiter) const {
-  return !is_dead(waiter.party.token, now_.wall);
+  const rules::ClockLiveness liveness({Clock::time_point(now), now});
+  if (const auto* waiter = find_waiter(state_, token)) return !liveness.is_alive(*waiter);
+  const auto* answered = find_answered(state_, token);
+  return answered == nullptr || !liveness.is_alive(answered->waiter);
 }
 
 Seen RulesSide::take(const Step& step, std::vector<Contender>& contenders,
                      const std::set<Session>& handed) {
   auto& contender = contenders[step.who];
   now_ = {Clock::time_point(step.now), step.now};
+  liveness_ = rules::ClockLiveness(now_);
   then_ = {};
   cause_ = {};
   due_.clear();
   for (const auto& waiter : state_.waiters) {
-    if (!is_alive(waiter)) dead_.insert(waiter.party.pid);
+    if (!liveness_.is_alive(waiter)) dead_.insert(waiter.party.pid);
   }
 
   Seen seen;
@@ -100,30 +87,22 @@ std::string RulesSide::act(const Step& step, Contender& contender) {
     case Act::release: return release(step, contender);
     case Act::renew: return renew(contender);
     case Act::take_away: return take_away(step);
-    case Act::remove_expired: rules::tidy(state_, now_, *this, then_); return "";
-    case Act::inspect: return text_of(rules::info_of(state_, lock_name, now_, *this));
+    case Act::remove_expired: rules::tidy(state_, now_, liveness_, then_); return "";
+    case Act::inspect: return text_of(rules::info_of(state_, lock_name, now_, liveness_));
     case Act::history: break;
   }
-  auto runs = rules::runs_of_holders(state_, now_, *this);
+  auto runs = rules::runs_of_holders(state_, now_, liveness_);
   runs.insert(runs.end(), state_.runs.begin(), state_.runs.end());
   return text_of(as_history(std::move(runs), now_.wall));
 }
 
 std::string RulesSide::ask(const Claim& claim, Queue queue, Contender& contender) {
-  if (!was_answered(state_, claim.token)) {
-    place_ends_[claim.token] = now_.wall + place_lasts;
-  }
   const auto party = party_of(contender);
-  const auto answer = rules::ask(state_, {claim, party, queue}, now_, *this, then_);
-  // Also one that was answered, if it waits again.
-  if (find_waiter(state_, claim.token) != nullptr) {
-    place_ends_[claim.token] = now_.wall + place_lasts;
-  }
+  const auto answer = rules::ask(state_, {claim, party, queue, rules::place_lasts}, now_,
+                                 liveness_, then_);
   for (const auto& holder : then_.broken) cause_.broken.push_back(holder.fence);
   cause_.taken_by = rules::replacing(party);
-  if (const auto* grant = std::get_if<Grant>(&answer)) {
-    lease_ends_[grant->fence] = now_.wall + claim.ttl;
-    if (claim.attached) record_command(state_, claim.token, {1, now_.boot, now_.boot});
+  if (std::holds_alternative<Grant>(answer)) {
     contender.grant = *rules::holder_of(state_, claim.token);
     contender.waits = false;
   }
@@ -132,30 +111,16 @@ std::string RulesSide::ask(const Claim& claim, Queue queue, Contender& contender
 
 // As in a store, a loss is reported first, and then nothing else is done.
 std::string RulesSide::release(const Step& step, Contender& contender) {
-  const auto& token = contender.claim.token;
-  if (step.end && !step.end->lost) {
-    if (const auto loss = loss_of(contender)) {
-      return *loss == Loss::broken ? "broken" + text_of_taker(token, &contender) : "lost";
-    }
-  }
-  cause_ = {token, step.end, {}, {}};
-  const auto own = rules::holder_of(state_, token);
-  const bool is_over = own == state_.holders.end() || lease_is_over(*own, now_.wall);
-  if (step.end && step.end->lost && is_over) return release_lost(step, contender);
-  const auto outcome = rules::release(state_, token, step.end, now_, *this, then_);
-  if (outcome == Release::not_ours && contender.claim.attached) cause_ = {};
-  if (step.end) then_.vanished.push_back(*state_.last_run);
-  return outcome == Release::released ? "released" : "not ours";
-}
-
-std::string RulesSide::release_lost(const Step& step, const Contender& contender) {
-  std::erase_if(state_.holders, [&](const Holder& holder) {
-    return !holder.ended && holder.party.token == contender.claim.token;
-  });
-  rules::release(state_, contender.claim.token, step.end, now_, *this, then_);
-  rules::record_loss(state_, *contender.grant, *step.end, now_);
-  then_.vanished.push_back(*state_.last_run);
-  return "not ours";
+  const auto& claim = contender.claim;
+  cause_ = {claim.token, step.end, {}, {}};
+  const auto* granted = contender.grant ? &*contender.grant : nullptr;
+  const auto outcome =
+      rules::release_lease(state_, claim, granted, step.end, now_, liveness_, then_);
+  const bool was_lost = step.end && step.end->lost;
+  if (outcome == Release::not_ours && claim.attached && !was_lost) cause_ = {};
+  if (outcome == Release::broken) return "broken" + text_of_taker(claim.token, granted);
+  if (loss_found_by(outcome)) return "lost";
+  return outcome == Release::not_ours ? "not ours" : "released";
 }
 
 std::string RulesSide::renew(const Contender& contender) {
@@ -164,21 +129,23 @@ std::string RulesSide::renew(const Contender& contender) {
     auto renewing = claim;
     if (claim.keeps_ttl) renewing.ttl = other_ttl;
     const auto ttl = rules::ttl_to_set(state_, renewing);
-    const auto renewal = rules::renew(state_, claim.token, ttl, now_, *this, then_);
+    const auto renewal = rules::renew(state_, claim.token, ttl, now_, liveness_, then_);
     return renewal == Renewal::confirmed ? "renewed" : "lost";
   }
-  const auto loss = loss_of(contender);
-  if (loss && *loss != Loss::broken) return "lost";
-  lease_ends_[contender.grant->fence] = now_.wall + claim.ttl;
-  return loss ? "broken" + text_of_taker(claim.token, &contender) : "renewed";
+  const auto renewal =
+      rules::renew_lease(state_, claim, *contender.grant, now_, liveness_, then_);
+  if (renewal == Renewal::broken) {
+    return "broken" + text_of_taker(claim.token, &*contender.grant);
+  }
+  return renewal == Renewal::confirmed ? "renewed" : "lost";
 }
 
 std::string RulesSide::take_away(const Step& step) {
-  const rules::TakenBy breaker{0, "web9", false, step.by_force};
+  const Taker breaker{"0", "web9", false, step.by_force};
   cause_.taken_by = breaker;
   std::string answer;
   for (const auto& holder :
-       rules::break_leases(state_, step.fences, breaker, now_, *this, then_)) {
+       rules::break_leases(state_, step.fences, breaker, now_, liveness_, then_)) {
     cause_.broken.push_back(holder.fence);
     answer += "\n  " + text_of_holder(rules::info_of(holder, now_));
   }
@@ -186,29 +153,19 @@ std::string RulesSide::take_away(const Step& step) {
 }
 
 // Who took the lock from this holder, if anybody did.
-std::string RulesSide::text_of_taker(const Token& token, const Contender* loser) const {
+std::string RulesSide::text_of_taker(const Token& token, const Holder* loser) const {
   for (const auto& holder : state_.holders) {
     if (holder.ended || holder.party.token != token || !holder.taken_by) continue;
-    return text_of(rules::taker_of(*holder.taken_by));
+    return text_of(holder.taken_by);
   }
-  return loser == nullptr ? "" : text_of(rules::forced_by(state_, loser->grant->fence));
-}
-
-// Perhaps nobody has noticed yet that a lease has ended.
-std::optional<Loss> RulesSide::loss_of(const Contender& contender) const {
-  auto state = state_;
-  std::erase_if(state.holders,
-                [&](const Holder& holder) { return lease_is_over(holder, now_.wall); });
-  const auto loss = rules::loss_of(state, contender.claim.token);
-  const bool is_forced = rules::forced_by(state_, contender.grant->fence).has_value();
-  return loss && is_forced ? Loss::broken : loss;
+  return loser == nullptr ? "" : text_of(rules::forced_by(state_, loser->fence));
 }
 
 std::size_t RulesSide::dead_before(std::size_t place) const {
   const auto first = state_.waiters.begin();
   return static_cast<std::size_t>(
       std::count_if(first, first + static_cast<std::ptrdiff_t>(place),
-                    [&](const Waiter& waiter) { return !is_alive(waiter); }));
+                    [&](const Waiter& waiter) { return !liveness_.is_alive(waiter); }));
 }
 
 std::string RulesSide::text_of_answer(const Answer& answer, const Token& token) const {
@@ -244,10 +201,10 @@ void RulesSide::even_out(const State& before, const Contender& self) {
     waiter.promised_until = now_.boot + rules::promise_holds;
     if (waiter.party.token != self.claim.token) due_.insert(waiter.party.session);
   }
-  for (const auto& answered : state_.answered) {
+  for (auto& answered : state_.answered) {
     const auto& party = answered.waiter.party;
-    if (was_answered(before, party.token)) continue;
-    place_ends_[party.token] = now_.wall + place_lasts;
+    if (find_answered(before, party.token) != nullptr) continue;
+    answered.waiter.lives_until = now_.boot + rules::place_lasts;
     due_.insert(party.session);
   }
   for (const auto& run : then_.vanished) {
@@ -260,12 +217,10 @@ std::vector<std::string> RulesSide::shown_state() const {
   std::vector<std::string> lines;
   bool in_use = false;
   for (const auto& holder : state_.holders) {
-    if (lease_is_over(holder, now_.wall)) continue;
+    if (rules::is_over(holder, now_, liveness_)) continue;
     in_use = true;
-    const auto ends =
-        holder.ends_at
-            ? std::chrono::duration_cast<WallTime>(holder.ends_at->time_since_epoch())
-            : lease_ends_.at(holder.fence);
+    const auto ends = std::chrono::duration_cast<WallTime>(
+        rules::end_of(holder).value().time_since_epoch());
     lines.push_back("holder " + text(holder.fence.number) +
                     (holder.mode == Mode::shared ? " s " : " x ") + text(holder.slot) +
                     " since " + std::to_string(holder.since.count()) + " until " +
@@ -273,7 +228,7 @@ std::vector<std::string> RulesSide::shown_state() const {
                     (holder.broken ? " broken" : ""));
   }
   for (const auto& waiter : state_.waiters) {
-    if (!is_alive(waiter)) continue;
+    if (!liveness_.is_alive(waiter)) continue;
     in_use = true;
     const bool is_promised = rules::is_promised(waiter, now_);
     const bool is_passed = waiter.passed_over || (waiter.promised_until && !is_promised);

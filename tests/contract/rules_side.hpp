@@ -4,7 +4,8 @@
 // The differences that follow from this are removed here:
 //
 // - An attached holder dies when its lease ends. A waiter is dead when it has not asked
-//   for 90 s, and one that left the queue because of a run 90 s later.
+//   for 90 s (rules::ClockLiveness), and one that left the queue because of a run 90 s
+//   later.
 // - A promise after one that lapsed lasts as long as any other: the scripts call the
 //   waiters before it to find the dead ones, instead of trying each for 500 ms.
 // - A waiter that was handed the lock with the release asks for it at once.
@@ -19,7 +20,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -28,7 +28,7 @@
 
 namespace dlock::against {
 
-class RulesSide final : public rules::Liveness {
+class RulesSide {
  public:
   // Changes the result of a step, as a bug in the rules would.
   struct Spoiled {
@@ -49,28 +49,25 @@ class RulesSide final : public rules::Liveness {
   const rules::State& state() const { return state_; }
   // Whether this waiter has not asked for too long at `now`.
   bool is_dead(const Token& token, WallTime now) const;
-  WallTime place_ends(const Token& token) const { return place_ends_.at(token); }
-  bool lease_is_over(const rules::Holder& holder, WallTime now) const;
+  static bool is_over(const rules::Holder& holder, WallTime now) {
+    const rules::Moment moment{Clock::time_point(now), now};
+    return rules::is_over(holder, moment, rules::ClockLiveness(moment));
+  }
   // The pids of the waiters that have died so far.
   const std::set<pid_t>& dead() const { return dead_; }
   // Whom both sides have to notify: the waiters that were promised the lock in the last
   // step, or removed from the queue.
   const std::set<Session>& due() const { return due_; }
 
-  bool is_alive(const rules::Holder& holder) const override;
-  bool is_alive(const rules::Waiter& waiter) const override;
-  bool is_stopped(const rules::Waiter&) const override { return false; }
-
  private:
   std::string ask(const Claim& claim, Queue queue, Contender& contender);
   std::string release(const Step& step, Contender& contender);
-  std::string release_lost(const Step& step, const Contender& contender);
   std::string renew(const Contender& contender);
   std::string take_away(const Step& step);
   std::string act(const Step& step, Contender& contender);
   std::string text_of_answer(const Answer& answer, const Token& token) const;
-  std::string text_of_taker(const Token& token, const Contender* loser = nullptr) const;
-  std::optional<Loss> loss_of(const Contender& contender) const;
+  std::string text_of_taker(const Token& token,
+                            const rules::Holder* loser = nullptr) const;
   std::size_t dead_before(std::size_t place) const;
   void even_out(const rules::State& before, const Contender& self);
   std::vector<std::string> shown_state() const;
@@ -81,10 +78,9 @@ class RulesSide final : public rules::Liveness {
   Bug bug_;
   rules::State state_;
   rules::Moment now_;
+  rules::ClockLiveness liveness_{now_};
   rules::Consequences then_;
   rules::Cause cause_;
-  std::map<Fence, WallTime> lease_ends_;
-  std::map<Token, WallTime> place_ends_;
   std::set<pid_t> dead_;
   std::set<Session> due_;
 };

@@ -5,7 +5,7 @@
 #include <list>
 #include <string>
 
-#include "lease/acquire.hpp"
+#include "lease/patience.hpp"
 #include "tests/contract/contender.hpp"
 #include "util/host.hpp"
 

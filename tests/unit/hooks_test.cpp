@@ -15,7 +15,8 @@
 namespace dlock {
 namespace {
 
-std::optional<HookKind> hook_after(Outcome outcome, std::optional<int> exit_code = {}) {
+std::optional<HookKind> hook_after(RunOutcome outcome,
+                                   std::optional<int> exit_code = {}) {
   RunResult result;
   result.outcome = outcome;
   result.exit_code = exit_code;
@@ -23,27 +24,28 @@ std::optional<HookKind> hook_after(Outcome outcome, std::optional<int> exit_code
 }
 
 TEST(HookChoice, depends_on_the_exit_code_of_a_command_that_ran) {
-  EXPECT_EQ(hook_after(Outcome::ran, 0), HookKind::on_success);
-  EXPECT_EQ(hook_after(Outcome::ran, 1), HookKind::on_failure);
-  EXPECT_EQ(hook_after(Outcome::ran), HookKind::on_failure);  // by a signal
+  EXPECT_EQ(hook_after(RunOutcome::ran, 0), HookKind::on_success);
+  EXPECT_EQ(hook_after(RunOutcome::ran, 1), HookKind::on_failure);
+  EXPECT_EQ(hook_after(RunOutcome::ran), HookKind::on_failure);  // by a signal
 }
 
 TEST(HookChoice, is_on_failure_if_the_command_did_not_run_to_its_end) {
-  for (const auto outcome : {Outcome::lost, Outcome::timeout, Outcome::not_started,
-                             Outcome::unavailable, Outcome::error}) {
+  for (const auto outcome :
+       {RunOutcome::lost, RunOutcome::timeout, RunOutcome::not_started,
+        RunOutcome::unavailable, RunOutcome::error}) {
     EXPECT_EQ(hook_after(outcome, 0), HookKind::on_failure) << name_of(outcome);
   }
 }
 
 TEST(HookChoice, is_on_busy_if_the_lock_was_not_obtained) {
-  EXPECT_EQ(hook_after(Outcome::busy, 75), HookKind::on_busy);
-  EXPECT_EQ(hook_after(Outcome::busy, 0), HookKind::on_busy);
-  EXPECT_EQ(hook_after(Outcome::superseded, 75), HookKind::on_busy);
+  EXPECT_EQ(hook_after(RunOutcome::busy, 75), HookKind::on_busy);
+  EXPECT_EQ(hook_after(RunOutcome::busy, 0), HookKind::on_busy);
+  EXPECT_EQ(hook_after(RunOutcome::superseded, 75), HookKind::on_busy);
 }
 
 TEST(HookChoice, is_none_for_a_deduplicated_or_interrupted_run) {
-  EXPECT_EQ(hook_after(Outcome::deduplicated, 0), std::nullopt);
-  EXPECT_EQ(hook_after(Outcome::interrupted), std::nullopt);
+  EXPECT_EQ(hook_after(RunOutcome::deduplicated, 0), std::nullopt);
+  EXPECT_EQ(hook_after(RunOutcome::interrupted), std::nullopt);
 }
 
 TEST(HookVariables, are_empty_where_they_do_not_apply) {
@@ -51,14 +53,14 @@ TEST(HookVariables, are_empty_where_they_do_not_apply) {
       "DLOCK_NAME=job", "DLOCK_OUTCOME=error", "DLOCK_REASON=",     "DLOCK_EXIT_CODE=",
       "DLOCK_SIGNAL=",  "DLOCK_RAN_MS=",       "DLOCK_HOLDER_HOST="};
 
-  EXPECT_EQ(hook_variables({"job", "", "", "", {}, ""}, RunResult{}), expected);
+  EXPECT_EQ(hook_variables("job", RunResult{}), expected);
 }
 
 std::string told_host(const std::string& host) {
   RunResult result;
   result.holder.emplace();
   result.holder->host = host;
-  const auto last = hook_variables({"job", "", "", "", {}, ""}, result).back();
+  const auto last = hook_variables("job", result).back();
   return last.substr(last.find('=') + 1);
 }
 

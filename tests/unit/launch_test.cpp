@@ -1,11 +1,11 @@
 // Where a command is searched for, and how errors of exec are classified.
 
-#include "supervise/launch.hpp"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cerrno>
+
+#include "supervise/spawn.hpp"
 
 namespace dlock {
 namespace {

@@ -55,7 +55,7 @@ inline Party party_of(Session who) {
   party.token = token_of(who);
   party.session = who;
   party.pid = static_cast<std::int32_t>(1000 + who);
-  party.uid = 33;
+  party.user = "33";
   party.host = "web1";
   return party;
 }

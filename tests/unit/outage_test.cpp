@@ -1,10 +1,10 @@
 // What a run does when its lease cannot be renewed.
 
-#include "lease/outage.hpp"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "lease/lease_watcher.hpp"
 
 namespace dlock {
 namespace {

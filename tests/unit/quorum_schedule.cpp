@@ -1,5 +1,6 @@
 #include "tests/unit/quorum_schedule.hpp"
 
+#include "loop/retry.hpp"
 #include "store/redis_quorum/majority.hpp"
 
 namespace dlock::redis_quorum {
@@ -307,8 +308,7 @@ void Schedule::count_renewal(int who, std::uint64_t round) {
   const auto said = tally(me.confirmations);
   const auto* renewal = std::get_if<Renewal>(&said);
   if (renewal == nullptr) {
-    return at(time_of(moment_of(now_) + LeaseTiming::first_retry),
-              [this, who] { renew(who); });
+    return at(time_of(moment_of(now_) + first_retry), [this, who] { renew(who); });
   }
   if (*renewal != Renewal::confirmed) return leave(who);
   const auto confirmed = static_cast<std::size_t>(

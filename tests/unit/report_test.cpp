@@ -1,7 +1,5 @@
 // The report of a run: its keys, in the order of the manual, and its file.
 
-#include "cli/run/report.hpp"
-
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -10,21 +8,29 @@
 #include <fstream>
 #include <sstream>
 
+#include "cli/run/run_result.hpp"
 #include "tests/unit/temporary_directory.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {
 namespace {
 
-RunIdentity job() {
-  return {"job", "local:/srv/locks", "web2", "alice", {"backup.sh", "-v"}, "nightly"};
+RunOptions job() {
+  RunOptions options;
+  options.name = "job";
+  options.command = {"backup.sh", "-v"};
+  options.label = "nightly";
+  return options;
 }
 
-std::string line_of(const RunResult& result) { return report_line(job(), result); }
+std::string line_of(const RunResult& result) {
+  const auto options = job();
+  return report_line({options, "local:/srv/locks", "web2", "alice"}, result);
+}
 
 TEST(Report, a_command_that_ran_has_its_exit_code_its_grant_and_times) {
   RunResult result;
-  result.outcome = Outcome::ran;
+  result.outcome = RunOutcome::ran;
   result.is_protected = true;
   result.exit_code = 3;
   result.grant = Grant{Fence{42}, 1};
@@ -45,7 +51,7 @@ TEST(Report, a_command_that_ran_has_its_exit_code_its_grant_and_times) {
 
 TEST(Report, a_busy_lock_has_its_holder_and_a_message) {
   RunResult result;
-  result.outcome = Outcome::busy;
+  result.outcome = RunOutcome::busy;
   result.exit_code = 75;
   result.waited = milliseconds(0);
   result.message = "held by root@web1";
@@ -74,7 +80,7 @@ TEST(Report, a_busy_lock_has_its_holder_and_a_message) {
 
 TEST(Report, a_command_that_was_killed_has_a_signal_and_no_exit_code) {
   RunResult result;
-  result.outcome = Outcome::ran;
+  result.outcome = RunOutcome::ran;
   result.signal = SIGTERM;
 
   EXPECT_NE(line_of(result).find(R"("exit_code":null,"signal":"TERM")"),
@@ -83,7 +89,7 @@ TEST(Report, a_command_that_was_killed_has_a_signal_and_no_exit_code) {
 
 TEST(Report, a_lost_lease_says_why) {
   RunResult result;
-  result.outcome = Outcome::lost;
+  result.outcome = RunOutcome::lost;
   result.reason = Loss::taken_over;
 
   EXPECT_NE(line_of(result).find(R"("outcome":"lost","reason":"taken over")"),
@@ -101,46 +107,44 @@ TEST(Report, is_one_line_whatever_the_names_contain) {
   RunResult result;
   result.message = "a\nb\xFF";
 
-  auto run = job();
-  run.lock = "na\xC3\xAFve \"job\"";
-  run.store = "local:/a\nb";
-  run.command = {"a\nb"};
+  auto options = job();
+  options.name = "na\xC3\xAFve \"job\"";
+  options.command = {"a\nb"};
 
-  const auto line = report_line(run, result);
+  const auto line = report_line({options, "local:/a\nb", "web2", "alice"}, result);
 
   EXPECT_EQ(line.find('\n'), line.size() - 1);
 }
 
 TEST(Report, a_command_that_did_not_start_has_no_times) {
   RunResult result;
-  result.outcome = Outcome::not_started;
+  result.outcome = RunOutcome::not_started;
   result.started = std::chrono::seconds(1'700'000'000);
 
   EXPECT_NE(line_of(result).find(R"("started":null,"ended":null)"), std::string::npos);
 }
 
 TEST(Report, unknown_values_are_null) {
-  auto run = job();
-  run.store.clear();
-  run.label.clear();
+  auto options = job();
+  options.label.clear();
 
-  const auto line = report_line(run, RunResult{});
+  const auto line = report_line({options, "", "web2", "alice"}, RunResult{});
 
   EXPECT_NE(line.find(R"("store":null,)"), std::string::npos);
   EXPECT_NE(line.find(R"("label":null,)"), std::string::npos);
 }
 
 TEST(Report, outcomes_have_the_names_of_the_manual) {
-  EXPECT_EQ(name_of(Outcome::ran), "ran");
-  EXPECT_EQ(name_of(Outcome::busy), "busy");
-  EXPECT_EQ(name_of(Outcome::superseded), "superseded");
-  EXPECT_EQ(name_of(Outcome::deduplicated), "deduplicated");
-  EXPECT_EQ(name_of(Outcome::lost), "lost");
-  EXPECT_EQ(name_of(Outcome::unavailable), "unavailable");
-  EXPECT_EQ(name_of(Outcome::timeout), "timeout");
-  EXPECT_EQ(name_of(Outcome::not_started), "not-started");
-  EXPECT_EQ(name_of(Outcome::interrupted), "interrupted");
-  EXPECT_EQ(name_of(Outcome::error), "error");
+  EXPECT_EQ(name_of(RunOutcome::ran), "ran");
+  EXPECT_EQ(name_of(RunOutcome::busy), "busy");
+  EXPECT_EQ(name_of(RunOutcome::superseded), "superseded");
+  EXPECT_EQ(name_of(RunOutcome::deduplicated), "deduplicated");
+  EXPECT_EQ(name_of(RunOutcome::lost), "lost");
+  EXPECT_EQ(name_of(RunOutcome::unavailable), "unavailable");
+  EXPECT_EQ(name_of(RunOutcome::timeout), "timeout");
+  EXPECT_EQ(name_of(RunOutcome::not_started), "not-started");
+  EXPECT_EQ(name_of(RunOutcome::interrupted), "interrupted");
+  EXPECT_EQ(name_of(RunOutcome::error), "error");
 }
 
 TEST(Report, losses_have_the_names_of_the_manual) {

@@ -1,4 +1,4 @@
-// How long something that is woken too often pauses.
+// How long something that fails, or is woken too often, pauses.
 
 #include "loop/retry.hpp"
 
@@ -26,6 +26,23 @@ class RestraintOf : public ::testing::Test {
   Restraint restraint_{8};
   milliseconds last_{};
 };
+
+TEST(GrowingPause, doubles_after_each_failure_up_to_its_limit) {
+  GrowingPause pause;
+  const milliseconds expected[] = {100ms, 200ms, 400ms, 800ms, 1600ms, 2s, 2s};
+
+  for (const auto one : expected) EXPECT_EQ(pause.next(), one);
+}
+
+TEST(GrowingPause, is_short_again_after_a_success) {
+  GrowingPause pause(250ms, 20ms);
+  for (int i = 0; i < 1000; ++i) pause.next();
+  EXPECT_EQ(pause.next(), 250ms);
+
+  pause.reset();
+
+  EXPECT_EQ(pause.next(), 20ms);
+}
 
 TEST_F(RestraintOf, the_first_wake_ups_is_none) { EXPECT_EQ(pauses(8, 0ms), 0); }
 

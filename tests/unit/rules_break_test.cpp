@@ -21,7 +21,7 @@ RunEnd success() {
   return end;
 }
 
-const TakenBy breaker{1000, "web2", false};
+const Taker breaker{"1000", "web2", false};
 
 class BreakRules : public ::testing::Test, protected LockByHand {
  protected:
@@ -57,10 +57,10 @@ TEST_F(BreakRules, a_holder_learns_who_was_the_first_to_break_its_lease) {
   const auto fence = granted(exclusive(1));
   break_leases({fence});
 
-  rules::break_leases(state, {fence}, {0, "web3", false}, now, liveness, then);
+  rules::break_leases(state, {fence}, {"0", "web3", false}, now, liveness, then);
 
   ASSERT_TRUE(state.holders[0].taken_by);
-  EXPECT_EQ(taker_of(*state.holders[0].taken_by), (Taker{"1000", "web2", false}));
+  EXPECT_EQ(*state.holders[0].taken_by, (Taker{"1000", "web2", false}));
 }
 
 TEST_F(BreakRules, by_force_a_holder_is_removed_and_its_run_recorded_as_lost) {
@@ -70,7 +70,7 @@ TEST_F(BreakRules, by_force_a_holder_is_removed_and_its_run_recorded_as_lost) {
   now.boot += seconds(7);
   now.wall += seconds(7);
 
-  rules::break_leases(state, {fence}, {0, "web3", false, true}, now, liveness, then);
+  rules::break_leases(state, {fence}, {"0", "web3", false, true}, now, liveness, then);
 
   EXPECT_TRUE(state.holders.empty());
   EXPECT_EQ(then.wake, (Sessions{2}));
@@ -86,7 +86,7 @@ TEST_F(BreakRules, by_force_a_holder_is_removed_and_its_run_recorded_as_lost) {
 TEST_F(BreakRules, the_end_of_a_run_whose_lock_was_freed_by_force_keeps_that_reason) {
   const auto fence = granted(exclusive(1));
   const auto holder = state.holders[0];
-  rules::break_leases(state, {fence}, {0, "web3", false, true}, now, liveness, then);
+  rules::break_leases(state, {fence}, {"0", "web3", false, true}, now, liveness, then);
   record_past_run(state, then.vanished.at(0));
   EXPECT_TRUE(forced_by(state, fence));
   RunEnd end;

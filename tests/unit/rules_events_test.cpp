@@ -125,7 +125,7 @@ TEST_F(Events, break_removes_a_detached_lease) {
 }
 
 TEST_F(Events, the_event_of_a_break_says_who_broke_a_lease_even_if_it_is_removed) {
-  const TakenBy taker{1000, "web2", false};
+  const Taker taker{"1000", "web2", false};
   for (const auto& claim : {exclusive(1), detached(2)}) {
     state = {};
     ask(claim);

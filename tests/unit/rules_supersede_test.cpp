@@ -140,7 +140,7 @@ TEST_F(SupersedeRules, the_replaced_holder_learns_who_took_the_lock) {
   ask(replacing(2), Queue::join);
 
   ASSERT_TRUE(state.holders[0].taken_by);
-  EXPECT_EQ(taker_of(*state.holders[0].taken_by), (Taker{"33", "web1", true}));
+  EXPECT_EQ(*state.holders[0].taken_by, (Taker{"33", "web1", true}));
 }
 
 TEST_F(SupersedeRules, a_waiter_whose_grant_is_broken_at_once_learns_by_whom) {

@@ -42,7 +42,7 @@ Holder holder_with_fence(std::uint64_t fence) {
   holder.since = seconds(1'700'000'000);
   holder.party.host = "web1";
   holder.party.pid = 12;
-  holder.party.uid = 33;
+  holder.party.user = "33";
   holder.slot = 2;
   holder.label = "blue";
   holder.argv = {"make", "all"};

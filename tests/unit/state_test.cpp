@@ -17,7 +17,7 @@ Party some_party(std::uint8_t number) {
   party.session = 70'000 + number;
   party.pid = 1234;
   party.pid_namespace = 4'026'531'836;
-  party.uid = 1000;
+  party.user = "1000";
   party.host = "web1";
   return party;
 }
@@ -99,7 +99,7 @@ void expect_same(const Party& actual, const Party& expected) {
   EXPECT_EQ(actual.session, expected.session);
   EXPECT_EQ(actual.pid, expected.pid);
   EXPECT_EQ(actual.pid_namespace, expected.pid_namespace);
-  EXPECT_EQ(actual.uid, expected.uid);
+  EXPECT_EQ(actual.user, expected.user);
   EXPECT_EQ(actual.host, expected.host);
 }
 
@@ -301,14 +301,14 @@ TEST(State, the_ends_of_its_runs_fit_into_the_reserved_room) {
 TEST(State, who_took_the_lock_is_read_as_it_was_written) {
   auto state = rich_state();
   state.holders[1].broken = true;
-  state.holders[1].taken_by = TakenBy{1000, "web2", true};
+  state.holders[1].taken_by = Taker{"1000", "web2", true};
 
   const auto read = decoded(encoded(state));
 
   ASSERT_TRUE(read);
   EXPECT_FALSE(read->holders[0].taken_by);
   ASSERT_TRUE(read->holders[1].taken_by);
-  EXPECT_EQ(read->holders[1].taken_by->uid, 1000u);
+  EXPECT_EQ(read->holders[1].taken_by->user, "1000");
   EXPECT_EQ(read->holders[1].taken_by->host, "web2");
   EXPECT_TRUE(read->holders[1].taken_by->replaces);
 }
@@ -318,7 +318,7 @@ TEST(State, who_took_the_lock_fits_into_the_reserved_room) {
   before.holders.assign(2, Holder{});
 
   State after = before;
-  for (auto& holder : after.holders) holder.taken_by = TakenBy{1, std::string(64, 'h')};
+  for (auto& holder : after.holders) holder.taken_by = Taker{"1", std::string(64, 'h')};
   after.last_run = after.past.last = after.past.last_success = longest_run();
   after.runs = {longest_run()};
 

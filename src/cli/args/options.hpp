@@ -7,7 +7,7 @@
 
 #include "cli/args/option_table.hpp"
 #include "cli/args/settings.hpp"
-#include "lease/outage.hpp"
+#include "lease/lease_watcher.hpp"
 #include "lock/lease.hpp"
 #include "lock/value.hpp"
 #include "store/open.hpp"

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "cli/args/options.hpp"
-#include "lease/keeper.hpp"
+#include "lease/holding.hpp"
 #include "loop/run_blocking.hpp"
 #include "util/process.hpp"
 
@@ -61,74 +61,62 @@ void tell(int channel, std::string_view packet) {
 }
 
 // The keeper in the background process.
-class KeeperProcess final : public LeaseWatcher {
+class KeeperProcess {
  public:
   explicit KeeperProcess(Duty duty)
       : duty_(std::move(duty)),
         wakeup_(context_),
         store_(open_store(duty_.store, duty_.budget, context_)),
-        claimant_(store_->claimant(duty_.claim)),
-        timing_(duty_.claim.ttl, {}, duty_.budget) {}
+        lock_(context_, wakeup_, *store_, duty_.claim,
+              LeaseTiming(duty_.claim.ttl, {}, duty_.budget)) {}
 
   void run() {
     run_blocking(context_, [this] { return execute(); });
   }
 
-  void extend(Clock::time_point deadline) override { deadline_ = deadline; }
-  void forfeit(Loss) override {
-    is_lost_ = true;
-    wakeup_.notify();
-  }
-
  private:
   asio::awaitable<bool> execute();
-  asio::awaitable<std::string> begin(Clock::time_point& sent_at);
-  asio::awaitable<void> give_back();
+  asio::awaitable<std::string> begin();
   void watch();
 
   Duty duty_;
   asio::io_context context_{1};
   Wakeup wakeup_;
   std::unique_ptr<Store> store_;
-  std::unique_ptr<Claimant> claimant_;
-  LeaseTiming timing_;
+  Holding lock_;
   asio::signal_set signals_{context_, SIGTERM, SIGINT, SIGHUP};
   std::unique_ptr<Readable> channel_;
   std::unique_ptr<Readable> beneficiary_;
 
-  Clock::time_point deadline_;
-  bool is_lost_ = false;
   bool is_free_to_go_ = false;  // the beneficiary has ended, or did not get the token
   bool is_told_to_end_ = false;
 };
 
 asio::awaitable<bool> KeeperProcess::execute() {
-  auto sent_at = Clock::now();
-  const auto answer = co_await begin(sent_at);
+  const auto answer = co_await begin();
   tell(duty_.channel.get(), answer);
   if (answer != kept) co_return false;  // the parent releases it
   watch();
-  deadline_ = timing_.deadline(sent_at);
-  LeaseKeeper keeper(context_, *claimant_, true, timing_, *this);
-  keeper.start(sent_at);
-  while (!is_lost_ && !is_free_to_go_ && Clock::now() < deadline_) {
-    if (is_told_to_end_) keeper.stop();
-    co_await wakeup_.wait_until(deadline_);
+  lock_.prepare_to_keep(nullptr);
+  lock_.keep();
+  while (!lock_.lost() && !is_free_to_go_ && Clock::now() < lock_.grant()->deadline) {
+    if (is_told_to_end_) lock_.stop_renewing();
+    co_await wakeup_.wait_until(lock_.grant()->deadline);
   }
-  keeper.stop();
-  co_await keeper.ended(wakeup_);
-  if (is_free_to_go_ && !is_lost_) co_await give_back();
+  co_await lock_.stop_keeping();
+  // Unless the lease has certainly ended.
+  if (is_free_to_go_ && !lock_.lost()) {
+    const std::optional<RunEnd> no_run;  // has to outlive the call
+    co_await lock_.release_by(lock_.lease_end(), no_run, release_retry, false);
+  }
   co_return true;
 }
 
 // The first renewal, which shows that this process can renew. Returns the message for the
 // parent.
-asio::awaitable<std::string> KeeperProcess::begin(Clock::time_point& sent_at) {
+asio::awaitable<std::string> KeeperProcess::begin() {
   try {
-    sent_at = Clock::now();
-    if (co_await claimant_->renew(wakeup_) == Renewal::confirmed) {
-      co_return std::string(kept);
-    }
+    if (co_await lock_.take_over() == Renewal::confirmed) co_return std::string(kept);
     co_return std::to_string(static_cast<int>(Failure::Kind::unreachable)) +
         "the lease expired before it could be renewed";
   } catch (const Failure& failure) {
@@ -159,25 +147,9 @@ void KeeperProcess::watch() {
   });
 }
 
-// Releases the lease, unless it has certainly expired.
-asio::awaitable<void> KeeperProcess::give_back() {
-  const auto ends_at = later(deadline_, timing_.drift());
-  do {
-    bool failed = false;
-    try {
-      co_await claimant_->release(std::nullopt, wakeup_);
-    } catch (const Failure&) {
-      failed = true;
-    }
-    if (!failed) co_return;
-    const auto retry_at = later(Clock::now(), release_retry);
-    while (Clock::now() < retry_at) co_await wakeup_.wait_until(retry_at);
-  } while (Clock::now() < ends_at);
-}
-
 // Detaches from the caller's environment, so that nobody waits for a descriptor,
 // directory or terminal because of this process.
-void leave_everything_but(const Duty& duty) {
+void detach_from_caller(const Duty& duty) {
   ::chdir("/");
   const int null = ::open("/dev/null", O_RDWR);
   for (int fd = 0; fd <= 2; ++fd) ::dup2(null, fd);
@@ -193,8 +165,8 @@ void leave_everything_but(const Duty& duty) {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-[[noreturn]] void live(Duty duty) {
-  leave_everything_but(duty);
+[[noreturn]] void keep_in_background(Duty duty) {
+  detach_from_caller(duty);
   // Opens nothing until there is a lease to keep.
   if (received(duty.channel.get())) {
     try {
@@ -238,7 +210,8 @@ BackgroundKeeper::BackgroundKeeper(pid_t beneficiary, const StoreUrl& store,
     const pid_t keeper = ::fork();
     if (keeper != 0) ::_exit(keeper < 0 ? errno : 0);
     channel_.reset();
-    live({store, claim, budget, std::move(others), std::move(beneficiary_)});
+    keep_in_background(
+        {store, claim, budget, std::move(others), std::move(beneficiary_)});
   }
   const int status = reap(child);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {

@@ -81,7 +81,7 @@ class Hook {
         wakeup_(context),
         signals_(context, wakeup_, held) {}
 
-  asio::awaitable<HookEnd> to_its_end();
+  asio::awaitable<HookEnd> run_to_end();
 
  private:
   std::error_code start();
@@ -143,7 +143,7 @@ void Hook::launch(std::error_code& error) {
       error);
 }
 
-asio::awaitable<HookEnd> Hook::to_its_end() {
+asio::awaitable<HookEnd> Hook::run_to_end() {
   wakeup_.prepare();  // the timer that ends the hook, before it starts
   while (signals_.next()) {
   }
@@ -216,17 +216,17 @@ HookEnd Hook::result() const {
 
 std::optional<HookKind> hook_for(const RunResult& result) {
   switch (result.outcome) {
-    case Outcome::ran:
+    case RunOutcome::ran:
       return result.exit_code == 0 ? HookKind::on_success : HookKind::on_failure;
-    case Outcome::busy:
-    case Outcome::superseded: return HookKind::on_busy;
-    case Outcome::deduplicated:
-    case Outcome::interrupted: return std::nullopt;
-    case Outcome::lost:
-    case Outcome::unavailable:
-    case Outcome::timeout:
-    case Outcome::not_started:
-    case Outcome::error: break;
+    case RunOutcome::busy:
+    case RunOutcome::superseded: return HookKind::on_busy;
+    case RunOutcome::deduplicated:
+    case RunOutcome::interrupted: return std::nullopt;
+    case RunOutcome::lost:
+    case RunOutcome::unavailable:
+    case RunOutcome::timeout:
+    case RunOutcome::not_started:
+    case RunOutcome::error: break;
   }
   return HookKind::on_failure;
 }
@@ -249,10 +249,11 @@ const std::string& line_for(HookKind kind, const HookLines& lines) {
   return lines.on_busy;
 }
 
-std::vector<std::string> hook_variables(const RunIdentity& run, const RunResult& result) {
+std::vector<std::string> hook_variables(const std::string& lock,
+                                        const RunResult& result) {
   const auto [exit_code, signal] = reported_end(result);
   return {
-      "DLOCK_NAME=" + run.lock,
+      "DLOCK_NAME=" + lock,
       "DLOCK_OUTCOME=" + name_of(result.outcome),
       "DLOCK_REASON=" + (result.reason ? loss_name(*result.reason) : ""),
       "DLOCK_EXIT_CODE=" + text_of_number(exit_code),
@@ -266,7 +267,7 @@ HookEnd run_hook(const HookPlan& plan, const HeldSignals& held) {
   try {
     asio::io_context context(1);
     Hook hook(context, plan, held);
-    return run_blocking(context, [&] { return hook.to_its_end(); });
+    return run_blocking(context, [&] { return hook.run_to_end(); });
   } catch (...) {
     const auto failure = caught_failure();
     if (!failure) throw;

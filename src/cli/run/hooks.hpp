@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/args/options.hpp"
-#include "cli/run/report.hpp"
+#include "cli/run/run_result.hpp"
 #include "supervise/signals.hpp"
 
 namespace dlock {
@@ -24,7 +24,7 @@ const std::string& line_for(HookKind kind, const HookLines& lines);
 
 // The variables that describe the run, as "NAME=value"; the value is empty where it does
 // not apply.
-std::vector<std::string> hook_variables(const RunIdentity& run, const RunResult& result);
+std::vector<std::string> hook_variables(const std::string& lock, const RunResult& result);
 
 struct HookPlan {
   std::string line;                      // for /bin/sh -c

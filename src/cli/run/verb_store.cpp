@@ -1,9 +1,27 @@
 #include "cli/run/verb_store.hpp"
 
-#include "cli/terminal/speaker.hpp"
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include "cli/args/nesting.hpp"
+#include "cli/show/lock_view.hpp"
 #include "store/open.hpp"
+#include "util/failure.hpp"
+#include "util/process.hpp"
+#include "util/random.hpp"
+#include "util/text.hpp"
 
 namespace dlock {
+namespace {
+
+// From TERM to KILL, the default of --kill-after.
+constexpr milliseconds kill_after{5000};
+
+// How long a run may have no visible processes: it may just be ending.
+constexpr milliseconds found_within{1000};
+
+}  // namespace
 
 std::unique_ptr<Store> opened_store(const CommonOptions& common, milliseconds timeout,
                                     asio::io_context& context, const std::string& name) {
@@ -22,6 +40,67 @@ ExitStatus report_left_out(const LockInspector& inspector) {
     status = status_of(failure.kind());
   }
   return status;
+}
+
+Claim new_claim(const CommonOptions& common, const ClaimOptions& options) {
+  Claim claim;
+  claim.lock = {common.name_space, options.name};
+  claim.token.bytes = random_bytes();
+  claim.mode = options.shared ? Mode::shared : Mode::exclusive;
+  claim.slots = options.slots;
+  claim.ttl = options.ttl;
+  claim.label = options.label;
+  const char* held = std::getenv("DLOCK_HELD");
+  if (held != nullptr) claim.outer_fences = outer_fences_of(held, options.name);
+  return claim;
+}
+
+asio::awaitable<Answer> obtain(Holding& holding, const ClaimOptions& options,
+                               Patience patience, Speaker& speaker) {
+  const auto start = Clock::now();
+  if (options.wait) patience.until = later(start, *options.wait);
+  WaitNotice notice(speaker, patience.until.value_or(start));
+  patience.waiting = [&](const Busy& busy) {
+    return notice.waiting(
+        [&](std::size_t columns) { return waiting_text(busy, columns); });
+  };
+  patience.retrying = [&](const Failure& failure) { notice.store_absent(failure); };
+  speaker.step("contacting " + printable(holding.store().url()));
+  co_return co_await holding.obtain(patience);
+}
+
+void say_granted(const Holding& holding, const Speaker& speaker) {
+  const auto& grant = *holding.grant();
+  speaker.step("granted, fence " + std::to_string(grant.fence.number) + ", slot " +
+               std::to_string(grant.slot) +
+               (holding.store().protects() ? "" : " (none: does not exclude others)"));
+}
+
+void OrphanedRuns::end(const Broken& broken) {
+  const auto now = Clock::now();
+  auto& run = runs_.try_emplace(broken.holder.fence, Known{now, Clock::time_point::max()})
+                  .first->second;
+  if (!broken.processes.empty()) run.found_at = now;
+  if (now - run.found_at >= found_within) {
+    throw Failure(Failure::Kind::rejected,
+                  "the dlock process of its holder is gone, and the rest of its command "
+                  "is out of reach: " +
+                      described(broken.holder));
+  }
+  const bool termed = run.termed_at != Clock::time_point::max();
+  const bool kills = termed && now - run.termed_at >= kill_after;
+  for (const auto& process : broken.processes) {
+    if (termed && !kills) break;
+    const bool sent = send_signal(process.get(), kills ? SIGKILL : SIGTERM);
+    if (!sent && errno == EPERM) {
+      throw Failure(Failure::Kind::rejected,
+                    "the dlock process of its holder is gone, and this user has no "
+                    "permission to end its command: " +
+                        described(broken.holder));
+    }
+    send_signal(process.get(), SIGCONT);  // a stopped process would not notice
+  }
+  if (!termed && !broken.processes.empty()) run.termed_at = now;
 }
 
 }  // namespace dlock

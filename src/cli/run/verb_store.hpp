@@ -1,11 +1,14 @@
-// The store that a verb works on.
+// The store that a verb works on, and the lock that it requests there.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
 #include "cli/args/exit_status.hpp"
 #include "cli/args/options.hpp"
+#include "cli/terminal/speaker.hpp"
+#include "lease/holding.hpp"
 #include "lock/inspector.hpp"
 #include "lock/store.hpp"
 
@@ -20,5 +23,31 @@ ExitStatus report_left_out(const LockInspector& inspector);
 std::unique_ptr<Store> opened_store(const CommonOptions& common, milliseconds timeout,
                                     asio::io_context& context,
                                     const std::string& name = "");
+
+// A new claim on the lock, with what `run` and `acquire` have in common.
+Claim new_claim(const CommonOptions& common, const ClaimOptions& options);
+
+// Requests the lock for as long as the options allow, and shows what it waits for.
+asio::awaitable<Answer> obtain(Holding& holding, const ClaimOptions& options,
+                               Patience patience, Speaker& speaker);
+
+// Prints the fence and the slot of the grant, with --verbose.
+void say_granted(const Holding& holding, const Speaker& speaker);
+
+// Ends the remaining processes of broken runs whose dlock process is gone.
+class OrphanedRuns {
+ public:
+  // Does what the run's own dlock can no longer do: sends SIGTERM first and SIGKILL
+  // later. To be called repeatedly until the run is gone. Throws Failure (rejected) if
+  // its processes cannot be reached.
+  void end(const Broken& broken);
+
+ private:
+  struct Known {
+    Clock::time_point found_at;   // when a process of it was last found
+    Clock::time_point termed_at;  // max() until SIGTERM was sent
+  };
+  std::map<Fence, Known> runs_;
+};
 
 }  // namespace dlock

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "cli/terminal/speaker.hpp"
-#include "util/bounded_write.hpp"
 #include "util/failure.hpp"
+#include "util/slow_writer.hpp"
 #include "util/width.hpp"
 
 namespace dlock {

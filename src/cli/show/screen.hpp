@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/terminal/output_queue.hpp"
+#include "cli/terminal/slow_output.hpp"
 #include "loop/readable.hpp"
 
 namespace dlock {

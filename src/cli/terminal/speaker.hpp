@@ -1,9 +1,14 @@
 // Prints dlock's messages on standard error.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "cli/args/options.hpp"
+#include "util/clock.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 
@@ -42,6 +47,43 @@ class Speaker {
 
 // How long such a line may stay unchanged while its subject changes.
 constexpr milliseconds live_for{2000};
+
+// Shows what a verb is waiting for: a lock, a turn, or a store that cannot be reached.
+// On a terminal, one line that is updated while the verb waits and removed at the end.
+// With --verbose, on a terminal or not, one line when the wait begins, when the store is
+// lost or found again, and once a minute.
+class WaitNotice {
+ public:
+  // The line counts down to `until`, when the wait ends; max() means never. The speaker
+  // has to outlive this object.
+  WaitNotice(Speaker& speaker, Clock::time_point until)
+      : speaker_(speaker), until_(until) {}
+  ~WaitNotice() { speaker_.live(""); }
+  WaitNotice(const WaitNotice&) = delete;
+  WaitNotice& operator=(const WaitNotice&) = delete;
+
+  // Describes what is waited for, in at most `columns` if that is possible.
+  using Text = std::function<std::string(std::size_t columns)>;
+
+  // Shows what is waited for. Returns how long the text stays valid; max() if nobody sees
+  // it.
+  milliseconds waiting(const Text& text);
+
+  // Shows why the store cannot be reached.
+  void store_absent(const Failure& failure);
+
+ private:
+  enum class For { nothing, turn, store };
+
+  milliseconds say(For what, const Text& text);
+  std::string line_of(const Text& text) const;
+  std::string left() const;
+
+  Speaker& speaker_;
+  Clock::time_point until_;
+  For said_ = For::nothing;      // with --verbose
+  Clock::time_point say_again_;  // when it is printed again
+};
 
 // Writes all of `text` to the descriptor; returns false if that is not possible.
 bool write_text(int fd, std::string_view text);

@@ -4,11 +4,11 @@
 #include <cerrno>
 #include <utility>
 
-#include "cli/run/orphaned_runs.hpp"
 #include "cli/run/verb_store.hpp"
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "loop/retry.hpp"
 #include "loop/run_blocking.hpp"
 #include "store/open.hpp"
 #include "util/text.hpp"
@@ -88,14 +88,12 @@ asio::awaitable<std::vector<HolderInfo>> Breaking::take_from(std::vector<Fence> 
     speaker_.step("broken: " + described(broken.holder));
     taken.push_back(std::move(broken.holder));
   }
-  auto pause = first_pause;
+  GrowingPause pause(longest_pause, first_pause);
   for (;;) {
     const auto left = co_await left_of(fences_of(taken));
     if (left.empty()) break;
     warn_of_long_wait(left.front());
-    const auto until = Clock::now() + pause;
-    while (Clock::now() < until) co_await wakeup_.wait_until(until);
-    pause = std::min(pause * 2, longest_pause);
+    co_await wakeup_.sleep_until(later(Clock::now(), pause.next()));
     // Repeats the call if the mark was lost (a server lost its data, and the holder
     // restored its lease), and if there are processes left to end.
     const bool again = std::any_of(

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "cli/args/options.hpp"
-#include "cli/run/finished_run.hpp"
+#include "cli/run/execute_run.hpp"
 #include "cli/show/lock_view.hpp"
-#include "cli/terminal/command_output.hpp"
+#include "cli/terminal/slow_output.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "loop/run_blocking.hpp"
@@ -23,8 +23,8 @@ void warn_of_damage(const Speaker& speaker, const std::string& damage) {
   if (!damage.empty()) speaker.warning("the cached value is unusable: " + damage);
 }
 
-// The hooks of a run that computes a value, or finds that it does not have to.
-class Computation final : public RunHooks {
+// A run that computes a value, or finds that it does not have to.
+class Computation final : public RunExtension {
  public:
   Computation(const CacheOptions& options, const Speaker& speaker)
       : options_(options), speaker_(speaker), output_(options.max_size) {}
@@ -81,8 +81,8 @@ asio::awaitable<void> Computation::joined(const RunInfo& run, Store& store,
 // or that was lost, does not: the next waiter runs the command itself.
 asio::awaitable<bool> Computation::settle(const RunResult& result, Store& store,
                                           const Claim& claim, Wakeup& wakeup) {
-  const bool ran = result.outcome == Outcome::ran;
-  if (!ran && result.outcome != Outcome::not_started) co_return false;
+  const bool ran = result.outcome == RunOutcome::ran;
+  if (!ran && result.outcome != RunOutcome::not_started) co_return false;
   if (!ran || result.exit_code != 0) co_return true;
   if (output_.whole() == nullptr) {
     speaker_.warning("not cached: more than " + std::to_string(options_.max_size) +
@@ -271,18 +271,18 @@ RunOptions Cache::options_of_run(bool has_stale) const {
 std::optional<Exit> Cache::compute(const std::optional<Value>& stale) {
   Computation computation(options_, speaker_);
   const auto run =
-      finished_run(invocation_, options_of_run(stale.has_value()), *held_, &computation);
+      execute_run(invocation_, options_of_run(stale.has_value()), *held_, &computation);
   if (run.error) std::rethrow_exception(run.error);
   const auto& result = run.result;
   const Exit exit{result.exit_code.value_or(0), result.signal};
 
   if (const auto& value = computation.value()) return print_value(value->bytes);
   if (const auto& joined = computation.joined_run()) return pass_on(*joined);
-  if (stale && result.outcome == Outcome::busy) {
+  if (stale && result.outcome == RunOutcome::busy) {
     speaker_.step("another call is refreshing it: " + result.message);
     return print_value(stale->bytes);
   }
-  if (result.outcome == Outcome::ran) {
+  if (result.outcome == RunOutcome::ran) {
     return print_output(computation.command_output(), exit);
   }
   return exit;

@@ -12,7 +12,7 @@
 
 #include "cli/show/lock_view.hpp"
 #include "cli/show/screen.hpp"
-#include "cli/terminal/output_queue.hpp"
+#include "cli/terminal/slow_output.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "loop/run_blocking.hpp"

@@ -5,9 +5,9 @@
 #include <exception>
 
 #include "cli/args/nesting.hpp"
-#include "cli/run/finished_run.hpp"
+#include "cli/run/execute_run.hpp"
 #include "cli/run/hooks.hpp"
-#include "cli/run/report.hpp"
+#include "cli/run/run_result.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "util/host.hpp"
@@ -18,8 +18,7 @@ namespace dlock {
 namespace {
 
 RunIdentity identity_of(const RunOptions& options, const FinishedRun& run) {
-  return {options.name,           run.store,       host_name(),
-          user_name(::geteuid()), options.command, options.label};
+  return {options, run.store, host_name(), user_name(::geteuid())};
 }
 
 // Opens the file of the report. Returns the run that fails if that is not possible.
@@ -49,12 +48,12 @@ std::vector<std::string> hook_environment(const Invocation& invocation,
                                           const RunIdentity& run,
                                           const RunResult& result) {
   CommandSettings settings;
-  settings.name = run.lock;
+  settings.name = run.options.name;
   settings.store = run.store;
   settings.name_space = invocation.common.name_space;
   settings.config = invocation.config;
   settings.passed_on = invocation.passed_on;
-  for (auto& variable : hook_variables(run, result)) {
+  for (auto& variable : hook_variables(run.options.name, result)) {
     settings.passed_on.push_back(std::move(variable));
   }
   return command_environment(environ, settings);
@@ -92,7 +91,7 @@ Exit run_verb(const Invocation& invocation) {
   // Before signals are held, because opening a file can block.
   const auto refused = open_report(options, report);
   const HeldSignals held;
-  const auto run = refused ? *refused : finished_run(invocation, options, held, nullptr);
+  const auto run = refused ? *refused : execute_run(invocation, options, held, nullptr);
   const auto& result = run.result;
   // Written before the hook runs, because the hook can take long.
   const bool failed = run.error && result.exit_code;

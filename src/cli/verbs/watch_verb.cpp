@@ -8,7 +8,7 @@
 
 #include "cli/run/verb_store.hpp"
 #include "cli/show/lock_view.hpp"
-#include "cli/terminal/output_queue.hpp"
+#include "cli/terminal/slow_output.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "store/open.hpp"

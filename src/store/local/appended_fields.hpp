@@ -18,7 +18,7 @@ struct AppendedFields {
 
   struct Loser {
     std::uint32_t index = 0;
-    TakenBy taken_by;
+    Taker taken_by;
   };
 
   std::vector<std::uint32_t> superseding;  // waiters, by position

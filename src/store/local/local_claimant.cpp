@@ -55,7 +55,7 @@ std::optional<Taker> taker_from(const State& state, const Token& token) {
       state.holders.begin(), state.holders.end(),
       [&](const Holder& holder) { return !holder.ended && holder.party.token == token; });
   if (own == state.holders.end() || !own->taken_by) return std::nullopt;
-  auto taker = rules::taker_of(*own->taken_by);
+  auto taker = *own->taken_by;
   name_user(taker.user);
   return taker;
 }
@@ -98,7 +98,7 @@ const Party& LocalClaimant::own_party() {
   if (party_.pid == 0) {
     party_.pid = ::getpid();
     party_.pid_namespace = own_namespaces().pids;
-    party_.uid = ::geteuid();
+    party_.user = std::to_string(::geteuid());
     party_.host = host_name();
   }
   party_.token = claim().token;

@@ -1,7 +1,6 @@
 #include "store/local/local_inspector.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "lock/history.hpp"
@@ -15,10 +14,7 @@ namespace dlock::local {
 
 // Text that is not a number stays as it is: the files may contain anything.
 void name_user(std::string& user) {
-  uid_t uid = 0;
-  const auto* last = user.data() + user.size();
-  const auto [end, error] = std::from_chars(user.data(), last, uid);
-  if (error == std::errc() && end == last) user = user_name(uid);
+  if (const auto uid = uid_from(user)) user = user_name(*uid);
 }
 
 namespace {

@@ -37,7 +37,7 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(const LockName& lo
           co_return std::vector<Broken>{};
         files_.open_sessions_to_lock();
 
-        const TakenBy self{::geteuid(), host_name(), false};
+        const Taker self{std::to_string(::geteuid()), host_name(), false};
         std::vector<Holder> holders;
         Consequences consequences;
         Moment moment;

@@ -20,7 +20,6 @@ using rules::Moment;
 using rules::Party;
 using rules::Session;
 using rules::State;
-using rules::TakenBy;
 using rules::Waiter;
 
 }  // namespace dlock::local

@@ -8,6 +8,7 @@
 #include "util/json.hpp"
 #include "util/json_line.hpp"
 #include "util/text.hpp"
+#include "util/users.hpp"
 
 namespace dlock::local {
 namespace {
@@ -77,14 +78,6 @@ RunInfo run_of(const Json& line) {
   return run;
 }
 
-// Runs of this store contain the user's uid.
-std::optional<std::uint32_t> uid_of(const RunInfo& run) {
-  std::uint32_t uid = 0;
-  const auto* last = run.user.data() + run.user.size();
-  const auto [end, error] = std::from_chars(run.user.data(), last, uid);
-  return error == std::errc() && end == last ? std::optional(uid) : std::nullopt;
-}
-
 JsonLine line_of_grant(const char* event, const LockName& lock, const Holder& holder) {
   JsonLine line;
   line.add_text("event", event);
@@ -96,7 +89,7 @@ JsonLine line_of_grant(const char* event, const LockName& lock, const Holder& ho
   line.add_text("started", rfc3339(holder.since));
   line.add_text("host", holder.party.host);
   line.add_number("pid", holder.party.pid);
-  line.add_number("uid", holder.party.uid);
+  if (const auto uid = uid_from(holder.party.user)) line.add_number("uid", *uid);
   line.add_text("label", holder.label);
   line.add_flag("counts", holder.counts);
   return line;
@@ -128,7 +121,7 @@ std::string end_line(const LockName& lock, const RunInfo& run) {
   line.add_number_or_null("exit_code", run.exit_code);
   line.add_text_or_null("signal", run.signal);
   line.add_text("host", run.host);
-  if (const auto uid = uid_of(run)) line.add_number("uid", *uid);
+  if (const auto uid = uid_from(run.user)) line.add_number("uid", *uid);
   line.add_text("outcome", run.outcome);
   if (!run.reason.empty()) line.add_text("reason", run.reason);
   line.add_flag("counts", run.counts);
@@ -140,7 +133,7 @@ RunInfo never_started_run(const Holder& holder) {
   run.fence = holder.fence;
   run.started = holder.since;
   run.host = holder.party.host;
-  run.user = std::to_string(holder.party.uid);
+  run.user = holder.party.user;
   run.outcome = was_no_run;
   return run;
 }

@@ -7,9 +7,21 @@
 #include "lock/history.hpp"
 #include "store/local/appended_fields.hpp"
 #include "store/local/sessions.hpp"
+#include "util/users.hpp"
 
 namespace dlock::local {
 namespace {
+
+// A user, whose number is written.
+template <typename Text>
+struct ByNumber {
+  Text& user;
+};
+
+template <typename Text>
+ByNumber<Text> by_number(Text& user) {
+  return {user};
+}
 
 class Writer {
  public:
@@ -24,6 +36,9 @@ class Writer {
   }
   void operator()(const Token& token) {
     bytes.append(reinterpret_cast<const char*>(token.bytes.data()), token.bytes.size());
+  }
+  void operator()(ByNumber<const std::string> of) {
+    (*this)(std::uint32_t{uid_from(of.user).value_or(0)});
   }
   void operator()(Fence fence) { (*this)(fence.number); }
   void operator()(Mode mode) { (*this)(static_cast<std::uint8_t>(mode)); }
@@ -45,7 +60,7 @@ class Writer {
   template <typename T>
     requires std::is_class_v<T>
   void operator()(const T& value) {
-    each_field(value, [this](const auto& field) { (*this)(field); });
+    each_field(value, [this](auto&& field) { (*this)(field); });
   }
 
   std::string bytes;
@@ -66,6 +81,9 @@ class Reader {
   void operator()(std::string& text) { text = take(number<std::uint32_t>()); }
   void operator()(Token& token) {
     std::memcpy(token.bytes.data(), take(token.bytes.size()).data(), token.bytes.size());
+  }
+  void operator()(ByNumber<std::string> of) {
+    of.user = std::to_string(number<std::uint32_t>());
   }
   void operator()(Fence& fence) { (*this)(fence.number); }
   void operator()(Mode& mode) {
@@ -97,7 +115,7 @@ class Reader {
   template <typename T>
     requires std::is_class_v<T>
   void operator()(T& value) {
-    each_field(value, [this](auto& field) { (*this)(field); });
+    each_field(value, [this](auto&& field) { (*this)(field); });
   }
 
   bool at_end() const { return left_.empty(); }
@@ -125,7 +143,7 @@ void each_field(T& value, Visit&& visit) {
   using Plain = std::remove_const_t<T>;
   if constexpr (std::is_same_v<Plain, Party>) {
     visit(value.token), visit(value.session), visit(value.pid);
-    visit(value.pid_namespace), visit(value.uid), visit(value.host);
+    visit(value.pid_namespace), visit(by_number(value.user)), visit(value.host);
   } else if constexpr (std::is_same_v<Plain, Holder>) {
     visit(value.party), visit(value.command), visit(value.command_after);
     visit(value.command_before), visit(value.mode), visit(value.slot);
@@ -145,8 +163,8 @@ void each_field(T& value, Visit&& visit) {
     visit(value.host), visit(value.pid);
   } else if constexpr (std::is_same_v<Plain, AppendedFields::Leaver>) {
     visit(value.index), visit(value.newer);
-  } else if constexpr (std::is_same_v<Plain, TakenBy>) {
-    visit(value.uid), visit(value.host), visit(value.replaces);
+  } else if constexpr (std::is_same_v<Plain, Taker>) {
+    visit(by_number(value.user)), visit(value.host), visit(value.replaces);
   } else if constexpr (std::is_same_v<Plain, AppendedFields::Loser>) {
     visit(value.index), visit(value.taken_by);
   } else if constexpr (std::is_same_v<Plain, AppendedFields>) {

@@ -1,0 +1,31 @@
+// Runs a command under a lock, from start to finish.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "cli/args/app.hpp"
+#include "cli/run/locked_run.hpp"
+#include "cli/run/run_result.hpp"
+#include "supervise/signals.hpp"
+#include "util/failure.hpp"
+
+namespace dlock {
+
+struct FinishedRun {
+  RunResult result;
+  std::string store;  // its URL; empty if the run failed before the store was opened
+  std::exception_ptr
+      error;  // the error that ended the run, if the result does not contain it
+};
+
+// The result of a run that was ended by the exception being handled, `failure`.
+FinishedRun run_ended_by(const Failure& failure, const std::string& store);
+
+// Acquires the lock, runs the command and releases the lock, printing messages on
+// standard error. The store must not be open yet, because the guardian has to be forked
+// first. `extension` may be null. Throws UsageError if the ttl is too short.
+FinishedRun execute_run(const Invocation& invocation, const RunOptions& options,
+                        const HeldSignals& held, RunExtension* extension);
+
+}  // namespace dlock

@@ -1,0 +1,123 @@
+// A command under a lock, from the request for the lock to its release.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/args/app.hpp"
+#include "cli/run/run_result.hpp"
+#include "cli/run/verb_store.hpp"
+#include "cli/terminal/speaker.hpp"
+#include "lease/holding.hpp"
+#include "supervise/guardian.hpp"
+#include "supervise/supervisor.hpp"
+
+namespace dlock {
+
+// What a verb adds to a run: `cache` captures the command's output and stores it. Called
+// at each step of a run. A Failure thrown by a function here ends the run like one of the
+// run's own failures, unless the function's comment says otherwise.
+//
+// These are not the user's hooks (--on-success and the like); see hooks.hpp.
+class RunExtension {
+ public:
+  virtual ~RunExtension() = default;
+
+  // The descriptor that becomes the command's standard output, and the end of the same
+  // pipe that dlock reads, which no other process may keep open. Both are close-on-exec.
+  virtual int output() const = 0;
+  virtual int output_reader() const = 0;
+
+  // Called once the lock is granted. Returns whether the command needs to run; if not,
+  // the lock is released.
+  virtual asio::awaitable<bool> is_needed(Store& store, const Claim& claim,
+                                          Wakeup& wakeup) = 0;
+
+  // Called if another run counts as this one.
+  virtual asio::awaitable<void> joined(const RunInfo& run, Store& store,
+                                       const Claim& claim, Wakeup& wakeup) = 0;
+
+  // command_starts() is called before the command starts, command_runs() once it runs,
+  // and command_ended() once its process has ended or could not be started. Only
+  // command_starts() may fail, by throwing Failure, because a running command must not be
+  // abandoned. After command_ended() returns, nothing is watched any more.
+  virtual void command_starts(asio::io_context& context) = 0;
+  virtual void command_runs() = 0;
+  virtual void command_ended() = 0;
+
+  // Called when the only step left is to release the lock. Returns whether the waiters
+  // share the result of this run. Does not throw.
+  virtual asio::awaitable<bool> settle(const RunResult& result, Store& store,
+                                       const Claim& claim, Wakeup& wakeup) = 0;
+};
+
+// The objects that a run uses. Their owners keep them until the run is over.
+struct RunParts {
+  asio::io_context& context;
+  const Invocation& invocation;
+  const RunOptions& options;
+  const LeaseTiming& timing;
+  const SupervisionPlan& plan;
+  const HeldSignals& held;
+  Guardian* guardian;       // null for a store whose leases do not expire
+  RunExtension* extension;  // null if the verb needs none
+};
+
+// One run and its state.
+class LockedRun {
+ public:
+  explicit LockedRun(const RunParts& parts);
+
+  std::string store_url() const { return store_->url(); }
+
+  asio::awaitable<RunResult> execute();
+
+ private:
+  asio::awaitable<bool> sleep_for_jitter();
+  asio::awaitable<Answer> obtain_lock();
+  asio::awaitable<milliseconds> end_leftovers(const Busy& busy);
+  asio::awaitable<bool> needs_command(const Answer& answer);
+  asio::awaitable<bool> ensure_enough_is_left();
+  bool lasts() const { return holding_.lasts(holding_.timing().needed_to_start()); }
+  void fail(const Failure& failure);
+  void interrupt(int signal);
+
+  asio::awaitable<void> run_command(bool has_lock);
+  std::unique_ptr<Supervisor> new_supervisor();
+  StartPlan start_plan() const;
+  std::vector<std::string> environment() const;
+  bool may_start();
+  asio::awaitable<std::optional<Spawned>> start(StartPlan plan);
+  asio::awaitable<Ended> await_end(const Spawned& spawned);
+  void warn_not_recorded(const std::exception_ptr& error) const;
+
+  std::optional<RunEnd> recorded_end() const;
+  asio::awaitable<void> settle(std::optional<RunEnd>& end);
+  asio::awaitable<void> give_back(std::optional<RunEnd> end);
+  asio::awaitable<Release> release(std::optional<RunEnd>& end);
+  asio::awaitable<void> record_loss(const std::optional<RunEnd>& end);
+
+  asio::io_context& context_;
+  const Invocation& invocation_;
+  const RunOptions& options_;
+  Speaker speaker_;
+  Wakeup wakeup_;
+  SignalInbox signals_;
+  std::unique_ptr<Store> store_;
+  Holding holding_;
+  SupervisionPlan plan_;
+  Guardian* guardian_;
+  RunExtension* extension_;
+  OrphanedRuns orphans_;  // broken runs that have to end before this one starts
+  // Reset when the lock is released, which is when the process tree is let go.
+  std::unique_ptr<Supervisor> command_;
+  Clock::time_point started_at_;
+  RunConclusion conclusion_;
+};
+
+}  // namespace dlock

@@ -1,0 +1,152 @@
+// What becomes of a run: for the user, for --report and for the exit status.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/args/exit_status.hpp"
+#include "cli/args/options.hpp"
+#include "cli/show/holder_text.hpp"
+#include "cli/terminal/speaker.hpp"
+#include "lease/holding.hpp"
+#include "lock/answers.hpp"
+#include "lock/lease.hpp"
+#include "supervise/ladder.hpp"
+#include "supervise/spawn.hpp"
+#include "util/clock.hpp"
+#include "util/fd.hpp"
+
+namespace dlock {
+
+enum class RunOutcome {
+  ran,
+  busy,
+  superseded,
+  deduplicated,
+  lost,
+  unavailable,
+  timeout,
+  not_started,
+  interrupted,
+  error
+};
+
+// The outcome as written in the report: "not-started".
+std::string name_of(RunOutcome outcome);
+
+struct RunResult {
+  RunOutcome outcome = RunOutcome::error;
+  std::optional<Loss> reason;
+  std::optional<bool> is_protected;  // nothing if no command ran
+  std::optional<int> exit_code;      // the exit code of dlock, or
+  std::optional<int> signal;         // the signal that ends it
+  // The command's own exit code or signal if it ended and dlock exits with another code:
+  // the run was lost, or timed out.
+  std::optional<int> command_exit_code;
+  std::optional<int> command_signal;
+  std::optional<Grant> grant;
+  std::optional<milliseconds> waited;
+  std::optional<WallTime> started;  // the command
+  std::optional<milliseconds> ran;
+  std::optional<HolderInfo> holder;  // who held the lock
+  std::string message;
+};
+
+// What identifies a run, whatever its result.
+struct RunIdentity {
+  const RunOptions& options;
+  std::string store;  // its URL; empty if the store was not opened
+  std::string host;
+  std::string user;
+};
+
+// The exit code or signal to report: the command's own if the run was lost or timed out.
+struct CommandEnd {
+  std::optional<int> exit_code;
+  std::optional<int> signal;
+};
+CommandEnd reported_end(const RunResult& result);
+
+std::string report_line(const RunIdentity& run, const RunResult& result);
+
+// Decides how a run ends up, from what happens to it, and says so on standard error.
+class RunConclusion {
+ public:
+  // The arguments have to outlive it.
+  RunConclusion(const RunOptions& options, const SupervisionPlan& plan,
+                const Holding& holding, const Speaker& speaker)
+      : options_(options), plan_(plan), holding_(holding), speaker_(speaker) {}
+
+  // What is known of the run so far.
+  RunResult& result() { return result_; }
+  const RunResult& result() const { return result_; }
+
+  // When dlock noticed the end of the command.
+  void command_ended_at(Clock::time_point moment) { ended_at_ = moment; }
+
+  // The command does not run, because the lock is another's, because the store failed,
+  // because another run counts as this one, because of a signal, ...
+  void not_obtained(const Answer& answer);
+  void failed(const Failure& failure);
+  void deduplicated();
+  void interrupted(int signal);
+  // ... because a waiter behind it took the lock in the same step in which it was
+  // granted, or because it could not be started.
+  void taken_at_once();
+  void not_started(const SpawnFailure& failure);
+
+  // The command runs, or may be running, without the lock, as the user requested.
+  void unprotected(const std::string& message);
+
+  // The command has ended. `policy` knows whether its lease held.
+  void ended(const Ended& end, const OutagePolicy& policy);
+
+  // The release found that the lock was lost.
+  void found_lost(Loss loss);
+
+  // Says that the lock was released, or was not, and `why`.
+  void released(const std::optional<RunEnd>& end) const;
+  void not_released(const std::string& why) const;
+
+  // Whether the store reported that the lease is gone: there is nothing to release.
+  bool has_no_lease() const;
+
+  // What to record of the run. Nothing for a command that never ran, unless waiters may
+  // share its result (`is_shared`).
+  std::optional<RunEnd> recorded_end(bool is_shared) const;
+
+ private:
+  void conclude(RunOutcome outcome, ExitStatus status, const std::string& message);
+  void lost(Loss loss, CommandFate command);
+  void command_ended(const Ended& end);
+  std::optional<FailedRenewals> failed_renewals() const;
+  bool leaves_lease() const;
+
+  const RunOptions& options_;
+  const SupervisionPlan& plan_;
+  const Holding& holding_;
+  const Speaker& speaker_;
+  RunResult result_;
+  Clock::time_point ended_at_;
+  // Whether the run ended during an outage that it was to survive (--on-outage run).
+  bool ended_in_outage_ = false;
+};
+
+// The file of --report. It is opened before anything else happens, so that a file that
+// cannot be written is an error before the command runs.
+class ReportFile {
+ public:
+  // Opens the file. Throws Failure (misconfigured). An empty path means no report; "-" is
+  // standard error.
+  explicit ReportFile(const std::string& path);
+
+  // Returns false if the line could not be written.
+  bool write(const std::string& line);
+
+ private:
+  Fd file_;
+  bool is_standard_error_ = false;
+};
+
+}  // namespace dlock

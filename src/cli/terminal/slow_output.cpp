@@ -1,0 +1,223 @@
+#include "cli/terminal/slow_output.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "util/failure.hpp"
+
+namespace dlock {
+namespace {
+
+// How much is read ahead of the reader of standard output.
+constexpr std::size_t most_ahead = 64 * 1024;
+
+// How many blocks are handled before other events get their turn.
+constexpr int rounds = 16;
+
+// How much may wait for the reader of a queue.
+constexpr std::size_t most_waiting = 4u << 20;
+
+}  // namespace
+
+CommandOutput::CommandOutput(std::size_t most) : most_(most) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw failure_of(errno, "cannot create a pipe");
+  reading_ = Fd(ends[0]);
+  writing_ = Fd(ends[1]);
+  // Not the command's end, because the command would inherit the flag with its standard
+  // output.
+  ::fcntl(reading_.get(), F_SETFL, O_NONBLOCK);
+  epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+  epoll_event nothing_yet{EPOLLONESHOT, {}};
+  if (!epoll_ || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, ends[0], &nothing_yet) != 0) {
+    throw failure_of(errno, "cannot watch a pipe");
+  }
+  // Fails for a file, which never blocks.
+  blocks_ = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, writer_.fd(), &nothing_yet) == 0;
+}
+
+void CommandOutput::prepare(boost::asio::io_context& context) {
+  poll_.emplace(context, std::move(epoll_), [this] { look(); });
+}
+
+void CommandOutput::start() {
+  writing_.reset();
+  watch();
+}
+
+void CommandOutput::look() {
+  std::array<epoll_event, 2> events{};
+  ::epoll_wait(poll_->fd(), events.data(), static_cast<int>(events.size()), 0);
+  take(passes_on_ ? most_ahead - std::min(left(), most_ahead) : rounds * most_ahead);
+  pass_on();
+  watch();
+}
+
+void CommandOutput::take(std::size_t most) {
+  std::array<char, most_ahead> buffer;
+  while (reading_ && most > 0) {
+    const auto size =
+        ::read(reading_.get(), buffer.data(), std::min(buffer.size(), most));
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return;
+    if (size == 0) {
+      // Every writer has closed the pipe. It is removed from epoll before it is closed
+      // here, because the guardian has the descriptor as well.
+      if (poll_) ::epoll_ctl(poll_->fd(), EPOLL_CTL_DEL, reading_.get(), nullptr);
+      reading_.reset();
+      return;
+    }
+    add(buffer.data(), static_cast<std::size_t>(size));
+    most -= static_cast<std::size_t>(size);
+  }
+}
+
+void CommandOutput::add(const char* bytes, std::size_t size) {
+  if (failed_) return;
+  bytes_.append(bytes, size);
+  if (bytes_.size() > most_) passes_on_ = true;
+}
+
+void CommandOutput::pass_on() {
+  if (!passes_on_ || failed_) return;
+  for (int round = 0; left() > 0 && (round < rounds || !blocks_); ++round) {
+    const auto size = writer_.write_some(std::string_view(bytes_).substr(passed_));
+    if (size == 0 && blocks_) break;
+    if (size < 0) return give_up();
+    passed_ += static_cast<std::size_t>(size);
+  }
+  if (passed_ < most_ahead && left() > 0) return;
+  bytes_.erase(0, passed_);
+  passed_ = 0;
+}
+
+// As without dlock: the command's next write fails because nobody reads.
+void CommandOutput::give_up() {
+  error_ = errno;
+  failed_ = passes_on_ = true;
+  if (poll_) ::epoll_ctl(poll_->fd(), EPOLL_CTL_DEL, reading_.get(), nullptr);
+  reading_.reset();
+  bytes_.clear();
+  passed_ = 0;
+}
+
+void CommandOutput::watch() {
+  const auto arm = [this](int fd, bool wanted, std::uint32_t what) {
+    epoll_event event{EPOLLONESHOT | what, {}};
+    if (wanted) ::epoll_ctl(poll_->fd(), EPOLL_CTL_MOD, fd, &event);
+  };
+  const bool has_room = !passes_on_ || left() < most_ahead;
+  arm(reading_.get(), reading_ && has_room, EPOLLIN);
+  arm(writer_.fd(), blocks_ && passes_on_ && left() > 0, EPOLLOUT);
+}
+
+void CommandOutput::stop() {
+  poll_.reset();
+  writing_.reset();
+  int waiting = 0;
+  if (reading_ && ::ioctl(reading_.get(), FIONREAD, &waiting) == 0 && waiting > 0) {
+    take(static_cast<std::size_t>(waiting));
+  }
+  reading_.reset();
+}
+
+bool CommandOutput::print() {
+  if (failed_) return false;
+  failed_ = !print_bytes(std::string_view(bytes_).substr(passed_));
+  if (failed_) error_ = errno;
+  passed_ = bytes_.size();
+  return !failed_;
+}
+
+bool print_bytes(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const auto size = ::write(STDOUT_FILENO, bytes.data(), bytes.size());
+    if (size < 0 && errno == EAGAIN) {
+      pollfd room{STDOUT_FILENO, POLLOUT, 0};
+      ::poll(&room, 1, -1);
+    } else if (size < 0 && errno != EINTR) {
+      return false;
+    } else if (size > 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(size));
+    }
+  }
+  return true;
+}
+
+// The descriptor is watched through our own epoll instance. Watching it with Asio would
+// set O_NONBLOCK for all processes that share it.
+OutputQueue::OutputQueue(boost::asio::io_context& context, int fd,
+                         std::function<void(int)> ended)
+    : writer_(fd), ended_(std::move(ended)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+  if (!epoll_) throw failure_of(errno, "cannot watch standard output");
+  epoll_event event{};
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, writer_.fd(), &event) != 0) return;
+  Fd shared(::fcntl(epoll_.get(), F_DUPFD_CLOEXEC, 3));
+  if (!shared) throw failure_of(errno, "cannot watch standard output");
+  events_.emplace(context, std::move(shared), [this] { write_available(); });
+}
+
+bool OutputQueue::push(std::string line) {
+  if (has_ended_) return true;
+  if (!has_room()) return false;
+  waiting_ += line.size();
+  lines_.push_back(std::move(line));
+  if (!asked_for_room_) write_available();
+  return true;
+}
+
+bool OutputQueue::has_room() const { return waiting_ <= most_waiting; }
+
+void OutputQueue::write_available() {
+  // The event is cleared, or it would be reported forever.
+  epoll_event event{};
+  ::epoll_wait(epoll_.get(), &event, 1, 0);
+  while (!lines_.empty() && write_some()) {
+  }
+  if (has_ended_) return;
+  pollfd wanted{writer_.fd(), 0, 0};
+  const bool is_gone =
+      events_ && ::poll(&wanted, 1, 0) > 0 && (wanted.revents & (POLLERR | POLLHUP)) != 0;
+  if (is_gone) return end(0);
+  ask(!lines_.empty());
+}
+
+void OutputQueue::end(int error) {
+  has_ended_ = true;
+  lines_.clear();
+  events_.reset();
+  ended_(error);
+}
+
+// Returns whether more might be written at once.
+bool OutputQueue::write_some() {
+  auto& line = lines_.front();
+  const auto size = writer_.write_some(std::string_view(line).substr(written_));
+  if (size < 0) end(errno == EPIPE ? 0 : errno);  // the reader has closed it
+  if (size <= 0) return false;
+  written_ += static_cast<std::size_t>(size);
+  waiting_ -= static_cast<std::size_t>(size);
+  if (written_ < line.size()) return true;
+  lines_.pop_front();
+  written_ = 0;
+  return true;
+}
+
+void OutputQueue::ask(bool for_room) {
+  if (!events_ || for_room == asked_for_room_) return;
+  asked_for_room_ = for_room;
+  epoll_event event{};
+  event.events =
+      for_room ? static_cast<unsigned>(EPOLLOUT) : 0u;  // errors are reported in any case
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, writer_.fd(), &event);
+}
+
+}  // namespace dlock

@@ -1,0 +1,118 @@
+// Writes to a standard output that may be slow: the output of a command, or a queue of
+// lines.
+#pragma once
+
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "loop/readable.hpp"
+#include "util/fd.hpp"
+#include "util/slow_writer.hpp"
+
+namespace dlock {
+
+// Buffers the command's output up to a limit, so that it can be cached. Past the limit
+// the output will not be cached, so everything is forwarded to dlock's own standard
+// output; then the command is read only as fast as standard output accepts the data.
+class CommandOutput {
+ public:
+  // Creates the pipe. Throws Failure (exhausted).
+  explicit CommandOutput(std::size_t most);
+
+  // Both ends are close-on-exec.
+  int writing_end() const { return writing_.get(); }
+  int reading_end() const { return reading_.get(); }
+
+  // Allocates what start() needs, for use until stop(). Throws Failure (exhausted).
+  void prepare(boost::asio::io_context& context);
+
+  // To be called once the command runs with its end of the pipe: reads from it until
+  // stop().
+  void start();
+
+  // To be called once the command has ended, or if it was not started. Reads what is in
+  // the pipe at that moment, and nothing that other processes may write to it later.
+  void stop();
+
+  // The complete output, or null if it exceeded the limit.
+  const std::string* whole() const { return passes_on_ ? nullptr : &bytes_; }
+
+  // Writes the output that was not forwarded yet, and waits for a slow reader. Returns
+  // whether all of the output was written; if not, error() is the errno.
+  bool print();
+  int error() const { return error_; }
+
+ private:
+  void look();
+  void take(std::size_t most);
+  void add(const char* bytes, std::size_t size);
+  void pass_on();
+  void give_up();
+  void watch();
+  std::size_t left() const { return bytes_.size() - passed_; }
+
+  std::size_t most_;
+  Fd reading_;
+  Fd writing_;
+  // Our own epoll instance, which Asio watches while the command runs. Asio cannot watch
+  // the descriptors themselves: it would make them non-blocking for every process that
+  // shares them.
+  Fd epoll_;
+  std::optional<Readable> poll_;
+  SlowWriter writer_{STDOUT_FILENO};
+  bool blocks_ = true;  // whether standard output can block; a file cannot
+  std::string bytes_;
+  std::size_t passed_ = 0;  // bytes of these
+  bool passes_on_ = false;
+  bool failed_ = false;  // standard output cannot be written any more
+  int error_ = 0;        // why
+};
+
+// Writes all of `bytes` to standard output, even if it is non-blocking. Returns false if
+// that is not possible.
+bool print_bytes(std::string_view bytes);
+
+// Writes lines as fast as the descriptor accepts them and never blocks: the rest is kept,
+// up to a limit. The descriptor is shared with other processes, so its flags are not
+// changed.
+class OutputQueue {
+ public:
+  // `ended` is called once, when nothing can be written any more: with the errno, or with
+  // 0 if the reader has closed the pipe.
+  OutputQueue(boost::asio::io_context& context, int fd, std::function<void(int)> ended);
+
+  // Queues a line, which includes its newline. Returns false if the queue is full; then
+  // the line is dropped.
+  bool push(std::string line);
+
+  // Whether push() would accept a line now.
+  bool has_room() const;
+
+  // Whether everything has been written.
+  bool is_empty() const { return lines_.empty(); }
+
+ private:
+  void write_available();
+  bool write_some();
+  void end(int error);
+  void ask(bool for_room);
+
+  SlowWriter writer_;
+  std::function<void(int)> ended_;
+  std::deque<std::string> lines_;
+  std::size_t written_ = 0;  // of the first line
+  std::size_t waiting_ = 0;  // bytes
+  Fd epoll_;
+  std::optional<Readable> events_;  // nothing for a file, which is always writable
+  bool asked_for_room_ = false;
+  bool has_ended_ = false;
+};
+
+}  // namespace dlock
