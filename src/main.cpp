@@ -36,7 +36,7 @@ void open_standard_descriptors() {
 
 // Printed even with --quiet, because the protection of the password and the locks is off.
 void warn_if_insecure(const StoreUrl& store) {
-  if (is_insecure(store)) {
+  if (store.is_insecure()) {
     Speaker("", false, false)
         .urgent_warning(
             "warning: --tls-insecure: the store's certificate is not verified, "
@@ -45,7 +45,7 @@ void warn_if_insecure(const StoreUrl& store) {
 }
 
 void warn(const Invocation& invocation) {
-  if (invocation.warnings.empty() && !is_insecure(invocation.common.store)) return;
+  if (invocation.warnings.empty() && !invocation.common.store.is_insecure()) return;
   const SizeLimitIgnored ignored;  // standard error may be a file
   warn_if_insecure(invocation.common.store);
   for (const auto& warning : invocation.warnings) {

@@ -11,9 +11,8 @@
 #include <optional>
 #include <utility>
 
-#include "net/messages.hpp"
+#include "net/net_failures.hpp"
 #include "net/readiness.hpp"
-#include "net/refusal.hpp"
 #include "net/resolver.hpp"
 
 namespace dlock::net {

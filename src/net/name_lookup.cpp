@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/messages.hpp"
+#include "net/net_failures.hpp"
 
 namespace dlock::net {
 namespace {
@@ -36,7 +36,7 @@ Lookup::Lookup(asio::io_context& context, std::uint16_t port, In in, millisecond
                             ARES_OPT_SOCK_STATE_CB | (flags == 0 ? 0 : ARES_OPT_FLAGS));
   if (status != ARES_SUCCESS) {
     throw Failure(Failure::Kind::exhausted,
-                  "cannot resolve names: " + with_small_letter(ares_strerror(status)));
+                  "cannot resolve names: " + lower_first(ares_strerror(status)));
   }
 }
 

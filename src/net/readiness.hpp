@@ -2,6 +2,7 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
+#include <cstddef>
 #include <memory>
 
 #include "loop/wakeup.hpp"
@@ -52,5 +53,18 @@ class Readiness::Question {
 // Whether the socket is ready at once, or within a millisecond, the longest that a server
 // on this machine takes. This costs one system call; the event loop needs four.
 bool is_ready_soon(int fd, Readiness::For what);
+
+struct Progress {
+  enum class State { done, wants_to_read, wants_to_write, failed };
+
+  State state;
+  std::size_t size = 0;  // bytes read (0: closed by the peer) or written
+  int error = 0;         // errno, if it failed
+
+  Readiness::For awaited() const {
+    return state == State::wants_to_read ? Readiness::For::reading
+                                         : Readiness::For::writing;
+  }
+};
 
 }  // namespace dlock::net

@@ -9,8 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "net/messages.hpp"
 #include "net/name_lookup.hpp"
+#include "net/net_failures.hpp"
 
 namespace dlock::net {
 namespace {
@@ -40,7 +40,7 @@ Failure failure_of_resolver(const Budget& budget, int status) {
                      "cannot reach " + budget.server() + ": out of memory");
     default:
       return cannot_reach(budget.server(), "cannot resolve the name: " +
-                                               with_small_letter(ares_strerror(status)));
+                                               lower_first(ares_strerror(status)));
   }
 }
 

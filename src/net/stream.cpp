@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "net/messages.hpp"
-#include "net/refusal.hpp"
+#include "net/dial.hpp"
+#include "net/net_failures.hpp"
 #include "net/tls.hpp"
 
 namespace dlock::net {
@@ -134,6 +134,25 @@ asio::awaitable<bool> Stream::is_ready(Readiness::For what, Budget& budget) {
 asio::awaitable<void> Stream::wait(Readiness::For what, Budget& budget) {
   const bool ready = co_await is_ready(what, budget);
   if (!ready) throw budget.timeout(budget.server());
+}
+
+asio::awaitable<std::unique_ptr<Stream>> open_stream(asio::io_context& context,
+                                                     const Peer& peer, Budget& budget,
+                                                     std::optional<Endpoint>& last_used) {
+  Fd fd;
+  if (peer.path.empty()) {
+    fd = co_await dial(context, peer.host, peer.port, budget, last_used);
+  } else {
+    const Endpoints endpoints{endpoint_of_path(peer.path)};
+    Endpoint used;
+    fd = co_await dial(context, endpoints, budget, used);
+  }
+  auto stream = std::make_unique<Stream>(context, std::move(fd));
+  if (peer.tls) {
+    const auto& name = peer.tls->name.empty() ? peer.host : peer.tls->name;
+    co_await stream->secure(*peer.tls, name, budget);
+  }
+  co_return stream;
 }
 
 }  // namespace dlock::net

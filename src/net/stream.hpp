@@ -3,20 +3,29 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "net/budget.hpp"
-#include "net/progress.hpp"
+#include "net/endpoint.hpp"
 #include "net/readiness.hpp"
-#include "net/tls_options.hpp"
+#include "net/tls_context.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::net {
 
 class Tls;
+
+// A server to connect to.
+struct Peer {
+  std::string host;  // a name or an address
+  std::uint16_t port = 0;
+  std::string path;               // of a unix socket; empty over TCP
+  std::optional<TlsOptions> tls;  // nothing: in plain text
+};
 
 // After a Failure the object can only be destroyed.
 class Stream {
@@ -67,5 +76,11 @@ class Stream {
   std::unique_ptr<Tls> tls_;
   std::unique_ptr<char[]> buffer_;
 };
+
+// Connects to `peer`, in the way of dial(), and encrypts the connection if it is to be.
+// Throws Failure like dial() and Stream::secure().
+asio::awaitable<std::unique_ptr<Stream>> open_stream(asio::io_context& context,
+                                                     const Peer& peer, Budget& budget,
+                                                     std::optional<Endpoint>& last_used);
 
 }  // namespace dlock::net

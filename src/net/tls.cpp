@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "net/endpoint.hpp"
-#include "net/messages.hpp"
-#include "net/refusal.hpp"
+#include "net/net_failures.hpp"
 #include "net/tls_context.hpp"
 #include "util/failure.hpp"
 #include "util/text.hpp"
@@ -196,7 +195,7 @@ Progress Tls::progress_of(int result) {
       SSL_get_verify_mode(session_.get()) != SSL_VERIFY_NONE) {
     throw Failure(Failure::Kind::rejected,
                   server_ + ": certificate not trusted: " +
-                      with_small_letter(X509_verify_cert_error_string(verdict)));
+                      lower_first(X509_verify_cert_error_string(verdict)));
   }
   if (is_about_our_certificate(error)) {
     throw Failure(Failure::Kind::rejected,

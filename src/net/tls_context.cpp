@@ -1,6 +1,7 @@
 #include "net/tls_context.hpp"
 
 #include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,7 +12,7 @@
 #include <map>
 #include <new>
 
-#include "net/messages.hpp"
+#include "net/net_failures.hpp"
 #include "util/failure.hpp"
 #include "util/fd.hpp"
 #include "util/small_file.hpp"
@@ -23,7 +24,7 @@ std::string reason_of_openssl() {
   const auto error = ERR_peek_error();
   if (ERR_GET_LIB(error) == ERR_LIB_SYS) return reason_of(ERR_GET_REASON(error));
   const char* reason = error == 0 ? nullptr : ERR_reason_error_string(error);
-  return reason == nullptr ? "unknown error" : with_small_letter(printable(reason));
+  return reason == nullptr ? "unknown error" : lower_first(printable(reason));
 }
 
 namespace {
@@ -130,7 +131,7 @@ const char* chosen(const char* variable) {
 
 // Loads the CA certificates that this machine trusts. Their path is compiled into OpenSSL
 // for the distribution that dlock was built on; other distributions have other paths.
-void trust_as_the_machine_does(SSL_CTX* context) {
+void trust_system_authorities(SSL_CTX* context) {
   const char* file = chosen(X509_get_default_cert_file_env());
   const char* directory = chosen(X509_get_default_cert_dir_env());
   const bool is_chosen = file != nullptr || directory != nullptr;
@@ -162,7 +163,7 @@ void trust(SSL_CTX* context, const TlsOptions& plan) {
   }
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   if (plan.ca.empty()) {
-    trust_as_the_machine_does(context);
+    trust_system_authorities(context);
   } else {
     const auto file = loadable("CA file", plan.ca, Use::authority);
     if (SSL_CTX_load_verify_locations(context, file.path.c_str(), nullptr) != 1) {
@@ -200,5 +201,7 @@ TlsContext tls_context(const TlsOptions& plan) {
   identify(context.get(), plan);
   return context;
 }
+
+void FreeContext::operator()(ssl_ctx_st* context) const { SSL_CTX_free(context); }
 
 }  // namespace dlock::net

@@ -1,19 +1,29 @@
-// What a TLS client trusts and how it identifies itself, with OpenSSL.
+// How a connection is encrypted: what a TLS client trusts, and how it identifies itself.
 #pragma once
 
-#include <openssl/ssl.h>
-
+#include <functional>
 #include <memory>
 #include <string>
 
-#include "net/tls_options.hpp"
+struct ssl_ctx_st;  // SSL_CTX of OpenSSL
 
 namespace dlock::net {
 
-struct FreeContext {
-  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+struct TlsOptions {
+  std::string ca;           // file of CA certificates; empty: the system's
+  std::string certificate;  // client certificate, with its key; empty: none
+  std::string key;
+  // Reads the pass phrase of the key, at each connection; empty: the key has none.
+  std::function<std::string()> key_password;
+  bool insecure = false;  // accept any certificate
+  std::string name;       // name that the certificate must have; empty: the host
+  std::string protocol;   // ALPN name of the protocol; empty: none
 };
-using TlsContext = std::unique_ptr<SSL_CTX, FreeContext>;
+
+struct FreeContext {
+  void operator()(ssl_ctx_st* context) const;
+};
+using TlsContext = std::unique_ptr<ssl_ctx_st, FreeContext>;
 
 // The settings of a session with TLS 1.2 or later. Reads the files of the plan, and never
 // asks on a terminal. Throws Failure: misconfigured, with its name and what is wrong, for

@@ -19,10 +19,8 @@ bool has_token(const std::vector<Waiter>& waiters, const Token& token) {
 }
 
 unsigned free_of(const std::vector<Holder>& holders, std::uint32_t slots) {
-  const bool shared = std::any_of(holders.begin(), holders.end(),
-                                  [](const Holder& h) { return h.mode == Mode::shared; });
-  const auto taken = shared ? slots : holders.size();
-  return slots - static_cast<unsigned>(std::min<std::size_t>(taken, slots));
+  const auto mode = holders.empty() ? Mode::exclusive : holders.front().mode;
+  return free_slots(mode, holders.size(), slots);
 }
 
 Event event_of(Event::Kind kind, const LockName& lock, const Party& party, Moment now) {

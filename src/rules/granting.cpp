@@ -1,10 +1,7 @@
 #include "rules/granting.hpp"
 
 #include <algorithm>
-#include <utility>
 
-#include "lock/history.hpp"
-#include "rules/eligibility.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
@@ -84,34 +81,6 @@ void tell_of_grant(State& state, Moment now, Consequences& consequences) {
   if (holder.counts) deduplicate_waiters(state, now, consequences);
 }
 
-// Until when the lock stays taken though the run of the holder has ended.
-std::optional<Clock::time_point> stays_until(const Holder& holder, const RunEnd& end) {
-  const auto until = later(holder.granted_at, holder.min_hold);
-  if (end.leaves_lease && holder.lives_until) return std::max(until, *holder.lives_until);
-  return holder.broken ? std::nullopt : std::optional(until);
-}
-
-// It belongs to nobody then: the claim of the old holder would be a new one.
-void keep_ended(Holder& holder, Clock::time_point until) {
-  holder.ended = true;
-  holder.ends_at = until;
-  holder.lives_until.reset();
-  if (holder.lease > milliseconds(0)) {
-    holder.lease = std::max(holder.lease, holder.min_hold);
-  }
-  holder.party.token = {};
-  holder.party.session = 0;
-  holder.command = 0;
-}
-
-Busy busy(const State& state, std::size_t place, Moment now) {
-  Busy answer;
-  for (const auto& holder : state.holders) answer.holders.push_back(info_of(holder, now));
-  answer.place = place;
-  answer.queued = state.waiters.size();
-  return answer;
-}
-
 // Adopts the claim's number of slots if nobody uses another one.
 bool agrees_on_slots(State& state, const Claim& claim) {
   const bool queued = waiter_of(state, claim.token) != state.waiters.end();
@@ -169,8 +138,7 @@ Answer answer_to_waiter(State& state, const Ask& ask, Moment now,
   }
   if (!own->promised_until) {
     if (ask.queue == Queue::refuse) ++state.refused;
-    const auto place = static_cast<std::size_t>(own - state.waiters.begin()) + 1;
-    return busy(state, place, now);
+    return busy_answer(state, ask.claim.token, now);
   }
   state.waiters.erase(own);
   return granted(state, ask, now, liveness, consequences);
@@ -183,10 +151,10 @@ Answer answer_to_newcomer(State& state, const Ask& ask, Moment now,
   if (!enters) {
     if (const auto above = blocking_outer_run(state, claim))
       return HeldByOuterRun{*above};
-    if (ask.queue == Queue::stay_out) return busy(state, 0, now);
+    if (ask.queue == Queue::stay_out) return busy_answer(state, claim.token, now);
     if (ask.queue == Queue::refuse || is_full(state, claim, liveness)) {
       ++state.refused;
-      return busy(state, 0, now);
+      return busy_answer(state, claim.token, now);
     }
   }
   const bool supersedes =
@@ -209,7 +177,7 @@ Answer answer_to_newcomer(State& state, const Ask& ask, Moment now,
   waiter.replaces = claim.replaces;
   waiter.on_behalf_of = claim.on_behalf_of;
   state.waiters.push_back(std::move(waiter));
-  return busy(state, state.waiters.size(), now);
+  return busy_answer(state, claim.token, now);
 }
 
 }  // namespace
@@ -246,87 +214,6 @@ Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
   return waiter_of(state, claim.token) == state.waiters.end()
              ? answer_to_newcomer(state, ask, now, liveness, consequences)
              : answer_to_waiter(state, ask, now, liveness, consequences);
-}
-
-Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
-                Moment now, const Liveness& liveness, Consequences& consequences) {
-  auto outcome = Release::not_ours;
-  bool kept = false;
-  // First, so that a vanished run does not become the last run.
-  remove_dead_holders(state, now, liveness, consequences, end ? &token : nullptr);
-  remove_dead_answered(state, liveness, consequences);
-  if (const auto own = holder_of(state, token); own != state.holders.end()) {
-    outcome = Release::released;
-    if (end) {
-      const auto run = ended_run(*own, *end, now);
-      record_run(state, run);
-      if (end->is_shared && run.counts) deduplicate_joined(state, run, consequences);
-    } else if (is_by_hand(*own)) {
-      consequences.vanished.push_back(lease_by_hand(*own, now));
-    }
-    state.used = now.wall;
-    const auto until = end ? stays_until(*own, *end) : std::nullopt;
-    kept = until && *until > now.boot;
-    if (kept) {
-      keep_ended(*own, *until);
-    } else {
-      state.holders.erase(own);
-    }
-    deduplicate_waiters(state, now, consequences);
-  }
-  if (const auto own = waiter_of(state, token); own != state.waiters.end()) {
-    state.waiters.erase(own);
-  }
-  if (const auto own = answered_of(state, token); own != state.answered.end()) {
-    state.answered.erase(own);
-  }
-  promise_to_the_next(state, now, liveness, consequences);
-  if (kept) wake_first_waiter(state, consequences);
-  return outcome;
-}
-
-void record_loss(State& state, const Holder& holder, const RunEnd& end, Moment now) {
-  auto run = ended_run(holder, end, now);
-  for (const auto& former : state.runs) keep_forced_reason(former, run);
-  record_run(state, run);
-}
-
-milliseconds ttl_to_set(State& state, const Claim& claim) {
-  const auto own = holder_of(state, claim.token);
-  return claim.keeps_ttl && own != state.holders.end() ? own->ttl : claim.ttl;
-}
-
-Renewal renew(State& state, const Token& token, milliseconds lasts, Moment now,
-              const Liveness& liveness, Consequences& consequences) {
-  const auto own = holder_of(state, token);
-  if (own == state.holders.end() || is_over(*own, now, liveness)) {
-    const bool others = std::any_of(
-        state.holders.begin(), state.holders.end(), [&](const Holder& holder) {
-          return holder.party.token != token && !is_over(holder, now, liveness);
-        });
-    return others && state.slots == 1 ? Renewal::taken_over : Renewal::gone;
-  }
-  if (auto& ends_at = own->ends_at ? own->ends_at : own->lives_until) {
-    const auto former = std::exchange(*ends_at, later(now.boot, lasts));
-    if (*ends_at < former) wake_first_waiter(state, consequences);
-    if (own->lease > milliseconds(0)) own->lease = lasts;
-  }
-  return own->broken ? Renewal::broken : Renewal::confirmed;
-}
-
-void tidy(State& state, Moment now, const Liveness& liveness,
-          Consequences& consequences) {
-  remove_dead_holders(state, now, liveness, consequences);
-  remove_dead_answered(state, liveness, consequences);
-  promise_to_the_next(state, now, liveness, consequences);
-}
-
-void record_command(State& state, const Token& token, const CommandProcess& command) {
-  const auto own = holder_of(state, token);
-  if (own == state.holders.end()) return;
-  own->command = command.pid;
-  own->command_after = command.not_before.time_since_epoch().count();
-  own->command_before = command.not_after.time_since_epoch().count();
 }
 
 }  // namespace dlock::rules

@@ -6,11 +6,10 @@
 #pragma once
 
 #include <optional>
-#include <vector>
 
 #include "lock/answers.hpp"
-#include "lock/command_process.hpp"
 #include "lock/lease.hpp"
+#include "rules/keeping.hpp"
 #include "rules/liveness.hpp"
 #include "rules/state.hpp"
 
@@ -32,28 +31,5 @@ struct Ask {
 // claim.
 Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
            Consequences& consequences);
-
-// Removes `token` from the holders and waiters, and promises what became free. If it was
-// a holder, `end` becomes the last run.
-Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
-                Moment now, const Liveness& liveness, Consequences& consequences);
-
-// Records the end of the run of `holder`, which no longer holds the lock. That the lock
-// was freed by force is kept.
-void record_loss(State& state, const Holder& holder, const RunEnd& end, Moment now);
-
-// The ttl to which a renewal sets the lease of this claim; see Claim::keeps_ttl.
-milliseconds ttl_to_set(State& state, const Claim& claim);
-
-// Extends the lease of the holder `token` to `lasts` from now; see Claimant::renew. A
-// lease that lasts as long as its processes does not change.
-Renewal renew(State& state, const Token& token, milliseconds lasts, Moment now,
-              const Liveness& liveness, Consequences& consequences);
-
-// Removes holders that are gone, and promises what became free.
-void tidy(State& state, Moment now, const Liveness& liveness, Consequences& consequences);
-
-// Records the command of the holder `token`; does nothing if it is not a holder.
-void record_command(State& state, const Token& token, const CommandProcess& command);
 
 }  // namespace dlock::rules

@@ -1,15 +1,37 @@
 #include "rules/keeping.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "lock/history.hpp"
-#include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
 
 namespace dlock::rules {
 namespace {
+
+// Until when the lock stays taken though the run of the holder has ended.
+std::optional<Clock::time_point> stays_until(const Holder& holder, const RunEnd& end) {
+  const auto until = later(holder.granted_at, holder.min_hold);
+  if (end.leaves_lease && holder.lives_until) return std::max(until, *holder.lives_until);
+  return holder.broken ? std::nullopt : std::optional(until);
+}
+
+// It belongs to nobody then: the claim of the old holder would be a new one.
+void keep_ended(Holder& holder, Clock::time_point until) {
+  holder.ended = true;
+  holder.ends_at = until;
+  holder.lives_until.reset();
+  holder.broken = false;
+  holder.taken_by.reset();
+  if (holder.lease > milliseconds(0)) {
+    holder.lease = std::max(holder.lease, holder.min_hold);
+  }
+  holder.party.token = {};
+  holder.party.session = 0;
+  holder.command = 0;
+}
 
 Fence last_granted(const State& state) {
   return state.restored ? state.restored->granted : state.last_fence;
@@ -44,12 +66,13 @@ bool has_room_for(const State& state, const Claim& claim, std::uint32_t slot,
 }
 
 // The run has not vanished after all.
-void take_back_run(State& state, Fence fence) {
-  std::erase_if(state.runs,
-                [&](const RunInfo& run) { return run.fence == fence && !run.ended; });
-  const bool is_last =
-      state.last_run && state.last_run->fence == fence && !state.last_run->ended;
-  if (!is_last) return;
+void take_back_run(State& state, Fence fence, Consequences& consequences) {
+  const auto is_own = [&](const RunInfo& run) {
+    return run.fence == fence && !run.ended;
+  };
+  std::erase_if(state.runs, is_own);
+  std::erase_if(consequences.vanished, is_own);
+  if (!state.last_run || !is_own(*state.last_run)) return;
   const auto before = std::find_if(state.runs.begin(), state.runs.end(),
                                    [](const RunInfo& run) { return !is_by_hand(run); });
   state.last_run =
@@ -59,16 +82,13 @@ void take_back_run(State& state, Fence fence) {
 Renewal restore(State& state, const Claim& claim, const Holder& granted, Moment now,
                 const Liveness& liveness, Consequences& consequences) {
   const auto known = restorable(state, now, liveness);
-  std::erase_if(state.holders, [&](const Holder& holder) {
-    return !holder.ended && holder.party.token == claim.token;
-  });
   remove_dead_holders(state, now, liveness, consequences);
   const bool was_granted_since =
       known.granted > granted.fence && !has_fence(known.vanished, granted.fence);
   if (was_granted_since || !has_room_for(state, claim, granted.slot, now)) {
     return Renewal::taken_over;
   }
-  take_back_run(state, granted.fence);
+  take_back_run(state, granted.fence, consequences);
   state.slots = claim.slots;
   state.last_fence = std::max(state.last_fence, granted.fence);
   state.used = now.wall;
@@ -80,6 +100,87 @@ Renewal restore(State& state, const Claim& claim, const Holder& granted, Moment 
 }
 
 }  // namespace
+
+Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
+                Moment now, const Liveness& liveness, Consequences& consequences) {
+  auto outcome = Release::not_ours;
+  bool kept = false;
+  // First, so that a vanished run does not become the last run.
+  remove_dead_holders(state, now, liveness, consequences, end ? &token : nullptr);
+  remove_dead_answered(state, liveness, consequences);
+  if (const auto own = holder_of(state, token); own != state.holders.end()) {
+    outcome = Release::released;
+    if (end) {
+      const auto run = ended_run(*own, *end, now);
+      record_run(state, run);
+      if (end->is_shared && run.counts) deduplicate_joined(state, run, consequences);
+    } else if (is_by_hand(*own)) {
+      consequences.vanished.push_back(lease_by_hand(*own, now));
+    }
+    state.used = now.wall;
+    const auto until = end ? stays_until(*own, *end) : std::nullopt;
+    kept = until && *until > now.boot;
+    if (kept) {
+      keep_ended(*own, *until);
+    } else {
+      state.holders.erase(own);
+    }
+    deduplicate_waiters(state, now, consequences);
+  }
+  if (const auto own = waiter_of(state, token); own != state.waiters.end()) {
+    state.waiters.erase(own);
+  }
+  if (const auto own = answered_of(state, token); own != state.answered.end()) {
+    state.answered.erase(own);
+  }
+  promise_to_the_next(state, now, liveness, consequences);
+  if (kept) wake_first_waiter(state, consequences);
+  return outcome;
+}
+
+void record_loss(State& state, const Holder& holder, const RunEnd& end, Moment now) {
+  auto run = ended_run(holder, end, now);
+  for (const auto& former : state.runs) keep_forced_reason(former, run);
+  record_run(state, run);
+}
+
+milliseconds ttl_to_set(State& state, const Claim& claim) {
+  const auto own = holder_of(state, claim.token);
+  return claim.keeps_ttl && own != state.holders.end() ? own->ttl : claim.ttl;
+}
+
+Renewal renew(State& state, const Token& token, milliseconds lasts, Moment now,
+              const Liveness& liveness, Consequences& consequences) {
+  const auto own = holder_of(state, token);
+  if (own == state.holders.end() || is_over(*own, now, liveness)) {
+    const bool others = std::any_of(
+        state.holders.begin(), state.holders.end(), [&](const Holder& holder) {
+          return holder.party.token != token && !is_over(holder, now, liveness);
+        });
+    return others && state.slots == 1 ? Renewal::taken_over : Renewal::gone;
+  }
+  if (auto& ends_at = own->ends_at ? own->ends_at : own->lives_until) {
+    const auto former = std::exchange(*ends_at, later(now.boot, lasts));
+    if (*ends_at < former) wake_first_waiter(state, consequences);
+    if (own->lease > milliseconds(0)) own->lease = lasts;
+  }
+  return own->broken ? Renewal::broken : Renewal::confirmed;
+}
+
+void tidy(State& state, Moment now, const Liveness& liveness,
+          Consequences& consequences) {
+  remove_dead_holders(state, now, liveness, consequences);
+  remove_dead_answered(state, liveness, consequences);
+  promise_to_the_next(state, now, liveness, consequences);
+}
+
+void record_command(State& state, const Token& token, const CommandProcess& command) {
+  const auto own = holder_of(state, token);
+  if (own == state.holders.end()) return;
+  own->command = command.pid;
+  own->command_after = command.not_before.time_since_epoch().count();
+  own->command_before = command.not_after.time_since_epoch().count();
+}
 
 std::optional<Loss> loss_of(const State& state, const Holder& granted, Moment now,
                             const Liveness& liveness) {
@@ -93,6 +194,13 @@ std::optional<Loss> loss_of(const State& state, const Holder& granted, Moment no
   }
   if (forced_by(state, granted.fence)) return Loss::broken;
   return is_taken ? Loss::taken_over : Loss::gone;
+}
+
+std::optional<Taker> taker_from(const State& state, const Holder& granted) {
+  for (const auto& holder : state.holders) {
+    if (holder.fence == granted.fence && holder.taken_by) return holder.taken_by;
+  }
+  return forced_by(state, granted.fence);
 }
 
 Renewal renew_lease(State& state, const Claim& claim, const Holder& granted, Moment now,

@@ -1,23 +1,50 @@
-// How a lease that the clock of its store ends is kept: renewed, restored, left, or
-// reported as lost.
-//
-// `granted` is the holder as it was when the claim was granted the lock. All runs that
-// these functions record are in the consequences, for the history.
+// What becomes of a lease after its grant: it is renewed, released, or lost.
 #pragma once
 
 #include <optional>
 
 #include "lock/answers.hpp"
+#include "lock/command_process.hpp"
 #include "lock/lease.hpp"
 #include "rules/liveness.hpp"
 #include "rules/state.hpp"
 
 namespace dlock::rules {
 
+// Removes `token` from the holders and waiters, and promises what became free. If it was
+// a holder, `end` becomes the last run.
+Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
+                Moment now, const Liveness& liveness, Consequences& consequences);
+
+// Records the end of the run of `holder`, which no longer holds the lock. That the lock
+// was freed by force is kept.
+void record_loss(State& state, const Holder& holder, const RunEnd& end, Moment now);
+
+// The ttl to which a renewal sets the lease of this claim; see Claim::keeps_ttl.
+milliseconds ttl_to_set(State& state, const Claim& claim);
+
+// Extends the lease of the holder `token` to `lasts` from now; see Claimant::renew. A
+// lease that lasts as long as its processes does not change.
+Renewal renew(State& state, const Token& token, milliseconds lasts, Moment now,
+              const Liveness& liveness, Consequences& consequences);
+
+// Removes holders that are gone, and promises what became free.
+void tidy(State& state, Moment now, const Liveness& liveness, Consequences& consequences);
+
+// Records the command of the holder `token`; does nothing if it is not a holder.
+void record_command(State& state, const Token& token, const CommandProcess& command);
+
+// The rest is for leases that the clock of the store ends (Ask::place_lasts). `granted`
+// is the holder as it was when the claim was granted the lock. All runs that these
+// functions record are in the consequences, for the history.
+
 // Why the lease is lost; nothing if it holds. Leases that are over do not count, though
 // nobody may have removed them yet.
 std::optional<Loss> loss_of(const State& state, const Holder& granted, Moment now,
                             const Liveness& liveness);
+
+// Who took the lock from this holder; nothing if nobody did.
+std::optional<Taker> taker_from(const State& state, const Holder& granted);
 
 // Renews an attached lease, or restores it if the claim wants that and nobody else was
 // granted or promised the lock since; see Claimant::renew.

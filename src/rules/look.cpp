@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "lock/history.hpp"
-#include "rules/queue.hpp"
 #include "rules/runs.hpp"
 
 namespace dlock::rules {
@@ -14,6 +13,21 @@ milliseconds whole_milliseconds(nanoseconds span) {
 }
 
 }  // namespace
+
+unsigned free_slots(Mode mode, std::size_t holders, unsigned slots) {
+  if (mode == Mode::shared) return holders > 0 ? 0 : slots;
+  return slots - static_cast<unsigned>(std::min<std::size_t>(holders, slots));
+}
+
+Busy busy_answer(const State& state, const Token& token, Moment now) {
+  Busy answer;
+  for (const auto& holder : state.holders) answer.holders.push_back(info_of(holder, now));
+  for (const auto& waiter : state.waiters) {
+    ++answer.queued;
+    if (waiter.party.token == token) answer.place = answer.queued;
+  }
+  return answer;
+}
 
 std::int32_t shown_pid(const Waiter& waiter) {
   return waiter.on_behalf_of != 0 ? waiter.on_behalf_of : waiter.party.pid;
@@ -49,13 +63,11 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
   info.refused = state.refused;
   info.superseded = state.superseded;
   info.known = state.used > WallTime(0) || !state.waiters.empty() || state.last_run;
-  Occupancy occupancy;
   for (const auto& holder : state.holders) {
     if (is_over(holder, now, liveness)) {
       if (may_have_run(holder)) info.last_run = run_of_gone(holder);
       continue;
     }
-    occupancy.add(holder.mode);
     info.mode = holder.mode;
     info.holders.push_back(info_of(holder, now));
   }
@@ -71,8 +83,7 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
   }
   const bool in_use = !info.holders.empty() || !info.waiters.empty();
   info.slots = in_use ? state.slots : 1;
-  const auto taken = occupancy.shared > 0 ? info.slots : occupancy.exclusive;
-  info.free = info.slots - std::min(taken, info.slots);
+  info.free = free_slots(info.mode, info.holders.size(), info.slots);
   return info;
 }
 

@@ -15,6 +15,12 @@ namespace dlock::rules {
 LockInfo info_of(const State& state, const LockName& lock, Moment now,
                  const Liveness& liveness);
 HolderInfo info_of(const Holder& holder, Moment now);
+// How many of the slots are free if there are so many holders.
+unsigned free_slots(Mode mode, std::size_t holders, unsigned slots);
+
+// The answer to a claim that is not granted. Its place is 0 if it is not in the queue.
+Busy busy_answer(const State& state, const Token& token, Moment now);
+
 // The pid to show for a waiter.
 std::int32_t shown_pid(const Waiter& waiter);
 

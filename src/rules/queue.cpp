@@ -46,6 +46,16 @@ bool end_promises(State& state, Moment now, const Liveness& liveness,
   return lapsed;
 }
 
+// A shared claim inside a shared outer run enters even if an exclusive claim waits: that
+// one waits for the outer run, which waits for this claim.
+bool joins_outer_reader(const State& state, const Claim& claim) {
+  return claim.mode == Mode::shared &&
+         std::any_of(state.holders.begin(), state.holders.end(),
+                     [&](const Holder& holder) {
+                       return holder.mode == Mode::shared && is_outer_run(claim, holder);
+                     });
+}
+
 }  // namespace
 
 Occupancy occupancy_of(const State& state, Moment now) {
@@ -60,6 +70,45 @@ Occupancy occupancy_of(const State& state, Moment now) {
 bool is_promised(const Waiter& waiter, Moment now) {
   return waiter.promised_until && *waiter.promised_until > now.boot &&
          *waiter.promised_until <= now.boot + promise_holds;
+}
+
+bool is_outer_run(const Claim& claim, const Holder& holder) {
+  return !holder.ended && std::find(claim.outer_fences.begin(), claim.outer_fences.end(),
+                                    holder.fence) != claim.outer_fences.end();
+}
+
+std::optional<Fence> blocking_outer_run(const State& state, const Claim& claim) {
+  std::optional<Fence> above;
+  bool others = std::any_of(state.waiters.begin(), state.waiters.end(),
+                            [](const Waiter& w) { return w.promised_until.has_value(); });
+  for (const auto& holder : state.holders) {
+    if (is_outer_run(claim, holder)) {
+      above = holder.fence;
+    } else {
+      others = true;
+    }
+  }
+  // Another holder's slot can become free.
+  const bool can_wait = claim.mode == Mode::exclusive && claim.slots > 1 && others;
+  return can_wait ? std::nullopt : above;
+}
+
+bool can_enter(const State& state, const Claim& claim, Moment now) {
+  // Waiters with a promise already count like holders.
+  const bool nobody_waits = std::all_of(
+      state.waiters.begin(), state.waiters.end(),
+      [](const Waiter& waiter) { return waiter.passed_over || waiter.promised_until; });
+  return (nobody_waits || joins_outer_reader(state, claim)) &&
+         occupancy_of(state, now).admits(claim.mode, state.slots);
+}
+
+bool is_full(const State& state, const Claim& claim, const Liveness& liveness) {
+  if (!claim.max_queue) return false;
+  const auto counted = [&](const Waiter& waiter) {
+    return !(claim.supersedes && waiter.supersedes) && liveness.is_alive(waiter);
+  };
+  return std::count_if(state.waiters.begin(), state.waiters.end(), counted) >=
+         static_cast<std::ptrdiff_t>(*claim.max_queue);
 }
 
 bool is_over(const Holder& holder, Moment now, const Liveness& liveness) {

@@ -1,6 +1,8 @@
-// The queue of a lock: promises to waiters, departures, and what a waiter has to watch.
+// Who may enter a lock and its queue, and the queue: promises to waiters, departures, and
+// what a waiter has to watch.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "lock/lease.hpp"
@@ -39,6 +41,19 @@ Occupancy occupancy_of(const State& state, Moment now);
 // Whether the waiter has a valid promise. One that ends too far in the future was made on
 // another clock (another time namespace) and does not count.
 bool is_promised(const Waiter& waiter, Moment now);
+
+// Whether the claim can be granted the lock now: there is room, and it overtakes nobody.
+bool can_enter(const State& state, const Claim& claim, Moment now);
+
+// Whether the holder is an outer run of the claim.
+bool is_outer_run(const Claim& claim, const Holder& holder);
+
+// The grant of an outer run for which the claim would wait forever.
+std::optional<Fence> blocking_outer_run(const State& state, const Claim& claim);
+
+// Whether the queue is too long for the claim (Claim::max_queue). Waiters that it would
+// supersede do not count, nor do dead ones.
+bool is_full(const State& state, const Claim& claim, const Liveness& liveness);
 
 // Removes holders whose lease has ended, and records their runs as vanished, except
 // `self`, which is about to report its end.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "rules/eligibility.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
 

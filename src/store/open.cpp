@@ -1,61 +1,94 @@
 #include "store/open.hpp"
 
-#include <algorithm>
-#include <iterator>
 #include <string_view>
-#include <type_traits>
-#include <utility>
 
+#include "store/etcd/etcd_store.hpp"
+#include "store/local/local_store.hpp"
+#include "store/none/none_store.hpp"
+#include "store/redis/redis_store.hpp"
+#include "store/redis_cluster/cluster_route.hpp"
+#include "store/redis_quorum/quorum_store.hpp"
+#include "store/redis_sentinel/sentinel_route.hpp"
 #include "store/url_advice.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
 namespace {
 
-// A kind of store. To add one, add a folder with a Plan, an alternative of StoreUrl, and
-// a row here at the same index.
-struct StoreKind {
-  std::string_view schemes[3];
-  std::string_view shown;  // for messages
-  StoreUrl (*parse)(std::string_view scheme, const std::string& rest);
-  StoreFeatures features;
-};
+using Place = UrlForm::Place;
 
-template <typename Plan>
-StoreUrl parse(std::string_view scheme, const std::string& rest) {
-  return Plan::parsed(scheme, rest);
-}
-
+// To add a kind of store, add a folder with open() and examine(), and a row here.
 constexpr StoreKind kinds[] = {
-    {{"local"}, "local:, local:/dir", parse<local::Plan>, {}},
-    {{"none"}, "none:", parse<none::Plan>, {}},
-    {{"redis", "rediss", "redis+unix"},
-     "redis://, rediss://, redis+unix:",
-     parse<redis::Plan>,
-     {.leases_expire = true}},
-    {{"redis+sentinel", "rediss+sentinel"},
-     "redis+sentinel://",
-     parse<redis_sentinel::Plan>,
-     {.leases_expire = true}},
-    {{"redis+cluster", "rediss+cluster"},
-     "redis+cluster://",
-     parse<redis_cluster::Plan>,
-     {.leases_expire = true}},
-    {{"redis+quorum", "rediss+quorum"},
-     "redis+quorum://",
-     parse<redis_quorum::Plan>,
-     {.leases_expire = true, .values = false, .rates = false}},
-    {{"etcd", "etcds"},
-     "etcd://",
-     parse<etcd::Plan>,
-     {.leases_expire = true, .values = false, .rates = false}},
+    {.scheme = "local",
+     .shown = "local:, local:/dir",
+     .form = {.place = Place::directory},
+     .features = {},
+     .open = local::open,
+     .examine = local::examine},
+    {.scheme = "none",
+     .shown = "none:",
+     .form = {.place = Place::nowhere},
+     .features = {},
+     .open = none::open,
+     .examine = none::examine},
+    {.scheme = "redis",
+     .tls_scheme = "rediss",
+     .socket_scheme = "redis+unix",
+     .shown = "redis://, rediss://, redis+unix:",
+     .form = {.shape = "host[:port][/db]",
+              .port = 6379,
+              .most = 1,
+              .path = "only /db or ?db=N may follow the host",
+              .has_database = true,
+              .has_query = true},
+     .features = {.leases_expire = true},
+     .open = redis::open,
+     .examine = redis::examine},
+    {.scheme = "redis+sentinel",
+     .tls_scheme = "rediss+sentinel",
+     .shown = "redis+sentinel://",
+     .form = {.shape = "host[:port],host[:port].../MASTER[/db]",
+              .server = "sentinel",
+              .port = 26379,
+              .path = "only /MASTER and /db may follow the sentinels",
+              .has_master = true,
+              .has_database = true},
+     .features = {.leases_expire = true, .replicas = true, .sentinels = true},
+     .open = redis_sentinel::open,
+     .examine = redis_sentinel::examine},
+    {.scheme = "redis+cluster",
+     .tls_scheme = "rediss+cluster",
+     .shown = "redis+cluster://",
+     .form = {.shape = "host[:port],host[:port]...",
+              .port = 6379,
+              .path = "nothing may follow the servers",
+              .why_no_database = "a cluster has only database 0: "},
+     .features = {.leases_expire = true, .replicas = true},
+     .open = redis_cluster::open,
+     .examine = redis_cluster::examine},
+    {.scheme = "redis+quorum",
+     .tls_scheme = "rediss+quorum",
+     .shown = "redis+quorum://",
+     .form = {.shape = "host[:port],host[:port],host[:port]...[/db]",
+              .port = 6379,
+              .least = 3,
+              .most = 9,
+              .path = "only /db may follow the servers",
+              .has_database = true},
+     .features = {.leases_expire = true, .values = false, .rates = false, .votes = true},
+     .open = redis_quorum::open,
+     .examine = redis_quorum::examine},
+    {.scheme = "etcd",
+     .tls_scheme = "etcds",
+     .shown = "etcd://",
+     .form = {.shape = "host[:port],host[:port]...",
+              .port = 2379,
+              .path = "nothing may follow the servers",
+              .is_user_required = true},
+     .features = {.leases_expire = true, .values = false, .rates = false},
+     .open = etcd::open,
+     .examine = etcd::examine},
 };
-static_assert(std::size(kinds) == std::variant_size_v<StoreUrl>);
-
-template <typename Names>
-bool is_one_of(const Names& names, std::string_view name) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
 
 // All kinds, for messages.
 std::string all_kinds() {
@@ -85,9 +118,9 @@ StoreUrl parsed_store_url(const std::string& url) {
   const auto scheme = canonical_scheme(std::string_view(url).substr(0, colon));
   const auto rest = url.substr(colon + 1);
   for (const auto& kind : kinds) {
-    if (scheme.empty() || !is_one_of(kind.schemes, scheme)) continue;
+    if (!kind.has_scheme(scheme)) continue;
     try {
-      return kind.parse(scheme, rest);
+      return StoreUrl::parsed(kind, scheme, rest);
     } catch (const Failure& failure) {
       throw bad(url, failure.what());
     }
@@ -95,51 +128,16 @@ StoreUrl parsed_store_url(const std::string& url) {
   throw bad(url, advice_on(scheme, rest, all_kinds()));
 }
 
-void set_credentials(StoreUrl& url, const Credentials& credentials) {
-  std::visit(
-      [&](auto& plan) {
-        if constexpr (requires { plan.set(credentials); }) plan.set(credentials);
-      },
-      url);
-}
-
-bool is_insecure(const StoreUrl& url) {
-  return std::visit(
-      [](const auto& plan) {
-        if constexpr (requires { plan.is_insecure(); }) {
-          return plan.is_insecure();
-        } else {
-          return false;
-        }
-      },
-      url);
-}
-
-bool uses_tls(const StoreUrl& url) {
-  // --tls-insecure has an effect there.
-  auto tried = url;
-  Credentials insecure;
-  insecure.tls.insecure = true;
-  set_credentials(tried, insecure);
-  return is_insecure(tried);
-}
-
-StoreFeatures features_of(const StoreUrl& url) { return kinds[url.index()].features; }
-
 asio::awaitable<Examination> examine_store(const StoreUrl& url,
                                            const std::string& name_space,
                                            milliseconds timeout,
                                            asio::io_context& context, Wakeup& wakeup) {
-  return std::visit(
-      [&](const auto& plan) {
-        return examine(plan, name_space, timeout, context, wakeup);
-      },
-      url);
+  return url.kind->examine(url, name_space, timeout, context, wakeup);
 }
 
 std::unique_ptr<Store> open_store(const StoreUrl& url, milliseconds timeout,
                                   asio::io_context& context) {
-  return std::visit([&](const auto& plan) { return open(plan, timeout, context); }, url);
+  return url.kind->open(url, timeout, context);
 }
 
 }  // namespace dlock

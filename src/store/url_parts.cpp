@@ -51,12 +51,19 @@ std::string host_from(std::string_view text) {
 }
 
 // The place of an earlier one that is the same server as the last.
-std::optional<std::size_t> twin_of_last(const std::vector<ServerAddress>& servers) {
+std::optional<std::size_t> same_as_last(const std::vector<ServerAddress>& servers) {
   const auto& last = servers.back();
   for (std::size_t i = 0; i + 1 < servers.size(); ++i) {
     if (servers[i].host == last.host && servers[i].port == last.port) return i;
   }
   return std::nullopt;
+}
+
+// As a key of the map, which compares addresses.
+ServerAddress address_from(std::string_view text) {
+  auto address = server_from(text, 0);
+  address.host = normalized_host(address.host);
+  return address;
 }
 
 }  // namespace
@@ -211,7 +218,7 @@ std::vector<ServerAddress> servers_from(std::string_view list, std::uint16_t por
     }
     auto& server = servers.back();
     server.host = normalized_host(std::move(server.host));
-    if (const auto twin = twin_of_last(servers)) {
+    if (const auto twin = same_as_last(servers)) {
       throw bad_url(which + " is the same as " + what + " " + std::to_string(*twin + 1) +
                     ": name each one once");
     }
@@ -227,6 +234,42 @@ std::string servers_text(const std::vector<ServerAddress>& servers,
     text += (text.empty() ? "" : ",") + server_text(server, port_if_none);
   }
   return text;
+}
+
+AddressMap AddressMap::parsed(std::string_view text) {
+  AddressMap map;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const auto end = std::min(text.find(',', begin), text.size());
+    const auto entry = text.substr(begin, end - begin);
+    const auto equals = entry.find('=');
+    if (equals == std::string_view::npos) {
+      throw bad_url("expected FROM=TO, as in 10.0.0.5:6379=db.example:7001");
+    }
+    Entry one{address_from(entry.substr(0, equals)),
+              address_from(entry.substr(equals + 1))};
+    if (std::any_of(map.entries_.begin(), map.entries_.end(),
+                    [&](const Entry& other) { return other.from == one.from; })) {
+      throw bad_url("an address is mapped twice");
+    }
+    map.entries_.push_back(std::move(one));
+    begin = end + 1;
+  }
+  return map;
+}
+
+ServerAddress AddressMap::used_for(ServerAddress announced) const {
+  if (entries_.empty()) return announced;
+  const auto host = normalized_host(announced.host);
+  const Entry* found = nullptr;
+  for (const auto& entry : entries_) {
+    const bool is_exact = entry.from.port == announced.port;
+    if (entry.from.host != host || !(is_exact || entry.from.port == 0)) continue;
+    if (found == nullptr || is_exact) found = &entry;
+  }
+  if (found == nullptr) return announced;
+  auto used = found->to;
+  if (used.port == 0) used.port = announced.port;
+  return used;
 }
 
 }  // namespace dlock

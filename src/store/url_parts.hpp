@@ -2,6 +2,7 @@
 // (misconfigured); its message repeats nothing of the URL, which may contain a password.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -56,7 +57,7 @@ struct ServerAddress {
   std::string host;  // a name or an address, without brackets
   std::uint16_t port = 0;
 
-  bool operator==(const ServerAddress&) const = default;
+  auto operator<=>(const ServerAddress&) const = default;
 
   // For messages: "127.0.0.1:6379", "[::1]:6379".
   std::string shown() const;
@@ -79,5 +80,31 @@ std::vector<ServerAddress> servers_from(std::string_view list, std::uint16_t por
 
 std::string servers_text(const std::vector<ServerAddress>& servers,
                          std::uint16_t port_if_none);
+
+// The addresses to use in place of those that servers announce (--address-map).
+//
+// Servers behind a port forwarding or in a network of containers announce addresses that
+// only their neighbors can reach.
+class AddressMap {
+ public:
+  // FROM=TO, separated by commas, each host, host:port or [address]:port. A FROM without
+  // port stands for all ports of the host, a TO without port keeps the port. Throws
+  // Failure (misconfigured) if it is something else, or a FROM is there twice.
+  static AddressMap parsed(std::string_view text);
+
+  // The address to use for an announced one: the same if nothing maps it. A FROM with a
+  // port precedes one without.
+  ServerAddress used_for(ServerAddress announced) const;
+
+  bool operator==(const AddressMap&) const = default;
+
+ private:
+  struct Entry {
+    ServerAddress from;  // port 0: any
+    ServerAddress to;    // port 0: the same
+    bool operator==(const Entry&) const = default;
+  };
+  std::vector<Entry> entries_;
+};
 
 }  // namespace dlock

@@ -17,9 +17,6 @@ namespace dlock {
 // The name of the account, or its number as text.
 std::string user_name(uid_t uid);
 
-// The number of a user, if all of the text is one.
-std::optional<uid_t> uid_from(std::string_view text);
-
 // The account's home directory; empty if it is not listed.
 std::string home_directory(uid_t uid);
 

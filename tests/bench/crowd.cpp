@@ -21,9 +21,9 @@
 #include <string>
 #include <vector>
 
-#include "store/redis/connection.hpp"
-#include "store/redis/examine.hpp"
-#include "store/redis/redis_store.hpp"
+#include "store/open.hpp"
+#include "store/redis/redis_connection.hpp"
+#include "store/redis/redis_facts.hpp"
 #include "util/random.hpp"
 
 namespace {
@@ -62,8 +62,8 @@ RunEnd good_end(milliseconds took) {
 
 // One client, with a store of its own as each process has one.
 struct Client {
-  Client(asio::io_context& context, const redis::Target& target)
-      : store(redis::store_of(target, store_timeout, context)),
+  Client(asio::io_context& context, const StoreUrl& url)
+      : store(open_store(url, store_timeout, context)),
         claimant(store->claimant(new_claim())),
         wakeup(context) {}
 
@@ -78,12 +78,12 @@ class Crowd {
  public:
   Crowd(asio::io_context& context, Plan plan)
       : context_(context), plan_(std::move(plan)), timer_(context) {
-    target_.path = plan_.socket;
-    connection_.emplace(context_, target_);
+    url_ = parsed_store_url("redis+unix:" + plan_.socket);
+    connection_.emplace(context_, redis::targets_of(url_).front());
   }
 
   asio::awaitable<void> run() {
-    Client holder(context_, target_);
+    Client holder(context_, url_);
     if (plan_.history.count() > 0) co_await record_runs();
     co_await holder.claimant->ask(Queue::join, holder.wakeup);
     const auto empty = co_await info();
@@ -133,7 +133,7 @@ class Crowd {
 
   asio::awaitable<void> record_runs() {
     for (int i = 0; i < 5; ++i) {
-      Client client(context_, target_);
+      Client client(context_, url_);
       co_await client.claimant->ask(Queue::join, client.wakeup);
       co_await sleep(plan_.history);
       co_await client.claimant->release(good_end(plan_.history), client.wakeup);
@@ -142,7 +142,7 @@ class Crowd {
 
   // Enters the queue; returns when the server has replied, so that the order is known.
   asio::awaitable<void> join(std::size_t number) {
-    auto client = std::make_shared<Client>(context_, target_);
+    auto client = std::make_shared<Client>(context_, url_);
     co_await client->claimant->ask(Queue::join, client->wakeup);
     asio::co_spawn(context_, wait(std::move(client), number),
                    [](const std::exception_ptr& error) {
@@ -238,8 +238,8 @@ class Crowd {
 
   asio::io_context& context_;
   Plan plan_;
-  redis::Target target_;
-  std::optional<redis::Connection> connection_;
+  StoreUrl url_;
+  std::optional<redis::RedisConnection> connection_;
   asio::steady_timer timer_;
   Clock::time_point released_at_;
   std::vector<Clock::duration> hand_overs_;

@@ -60,13 +60,14 @@ class Acquire : public ::testing::Test {
     return std::holds_alternative<Busy>(task.result());
   }
 
-  std::size_t queue() { return service_.locks[claim_.lock].waiters.size(); }
+  rules::State& state() { return service_.locks[claim_.lock].state; }
+  std::size_t queue() { return state().waiters.size(); }
 
   asio::io_context context_;
   MemoryService service_;
   Claim holder_ = claim_with(1);
   Wakeup holder_wakeup_{context_};
-  MemoryStore store_{service_, milliseconds(100)};
+  MemoryStore store_{context_, service_, milliseconds(100)};
   std::unique_ptr<Claimant> occupant_ = store_.claimant(holder_);
   Claim claim_ = claim_with(2);
   Wakeup wakeup_{context_};
@@ -160,7 +161,7 @@ TEST_F(Acquire, a_wait_that_is_over_is_counted_once) {
 
   acquire_until(Clock::now() + milliseconds(20)).result();
 
-  EXPECT_EQ(service_.locks[claim_.lock].refused, 1u);
+  EXPECT_EQ(state().refused, 1u);
 }
 
 // The answer arrives when the wait is over, and the request was sent before that.
@@ -175,7 +176,7 @@ TEST_F(Acquire, a_wait_that_ended_during_a_slow_request_is_counted_once) {
 
   EXPECT_TRUE(is_busy(acquire_until(until)));
 
-  EXPECT_EQ(service_.locks[claim_.lock].refused, 1u);
+  EXPECT_EQ(state().refused, 1u);
 }
 
 TEST_F(Acquire, another_number_of_slots_is_refused_at_once) {
@@ -187,7 +188,7 @@ TEST_F(Acquire, another_number_of_slots_is_refused_at_once) {
 
 TEST_F(Acquire, a_lock_that_an_outer_run_holds_is_refused_at_once) {
   occupy();
-  claim_.outer_fences = {service_.locks[claim_.lock].holders.at(0).fence};
+  claim_.outer_fences = {state().holders.at(0).fence};
 
   EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(acquire_until(forever).result()));
 }
@@ -222,8 +223,7 @@ TEST_F(Acquire, a_grant_whose_reply_was_lost_is_found_by_the_next_request) {
 
   const auto answer = acquire_until(forever).result();
 
-  EXPECT_EQ(std::get<Grant>(answer).fence,
-            service_.locks[claim_.lock].holders.at(0).fence);
+  EXPECT_EQ(std::get<Grant>(answer).fence, state().holders.at(0).fence);
 }
 
 TEST_F(Acquire, a_retry_is_reported_with_its_reason) {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "store/redis/connection.hpp"
+#include "store/redis/redis_connection.hpp"
 #include "store/redis/reply.hpp"
 #include "tests/contract/redis_server.hpp"
 #include "util/clock.hpp"

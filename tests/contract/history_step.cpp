@@ -55,6 +55,7 @@ std::string text_of(const Step& step, const Contender& contender) {
   if (step.end) text += " ended with " + number(step.end->exit_code.value_or(-1));
   if (step.end && step.end->is_shared) text += " shared";
   if (step.end && step.end->lost) text += " lost";
+  if (step.end && step.end->leaves_lease) text += " leaving";
   if (step.by_force) text += " by force";
   for (const auto fence : step.fences) text += " fence " + std::to_string(fence.number);
   return text;

@@ -73,14 +73,14 @@ class Hammered {
   // Adds the timestamps of the last period.
   void look(Stamps& seen) const {
     const auto directory =
-        local::Directory::open(world_.path(), false, local::Directory::Missing::accept);
+        Directory::open(world_.path(), false, Directory::Missing::accept);
     if (!directory) return;
     if (const auto state = state_in(*directory)) {
       seen.insert(state->stamps.begin(), state->stamps.end());
     }
   }
 
-  static std::optional<local::LimitState> state_in(const local::Directory& directory) {
+  static std::optional<local::LimitState> state_in(const Directory& directory) {
     const auto folder = local::open_state_folder(directory);
     if (!folder) return std::nullopt;
     const auto key = local::key_of({"dlock", "api"}, local::Kept::limit);

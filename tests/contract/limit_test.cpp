@@ -378,8 +378,7 @@ TEST(LocalLimit, an_unused_limit_is_removed_from_the_store_once_a_day) {
   Guest used(context, world, {1, hours(1)}, "used", "dlock");
   ASSERT_TRUE(old.is_admitted());
   ASSERT_TRUE(used.is_admitted());
-  const auto directory =
-      local::Directory::open(world.path(), false, local::Directory::Missing::accept);
+  const auto directory = Directory::open(world.path(), false, Directory::Missing::accept);
   const auto folder = local::open_state_folder(*directory);
   const auto has = [&](const std::string& name) {
     const auto key = local::key_of({"dlock", name}, local::Kept::limit);

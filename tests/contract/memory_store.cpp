@@ -1,225 +1,150 @@
 #include "tests/contract/memory_store.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <set>
 
-#include "lock/history.hpp"
-#include "rules/granting.hpp"
-#include "rules/look.hpp"
-#include "rules/queue.hpp"
-#include "rules/runs.hpp"
-#include "rules/takeover.hpp"
-#include "util/host.hpp"
-#include "util/users.hpp"
+#include "rules/liveness.hpp"
+#include "store/stepped/take.hpp"
 
 namespace dlock {
 namespace {
 
-using rules::Consequences;
-using rules::Moment;
+using stepped::StateStore;
 
-void name_user(std::string& user) {
-  user = user_name(static_cast<uid_t>(std::stoul(user)));
+Failure not_answered() {
+  return Failure(Failure::Kind::unreachable, "the store does not answer");
 }
 
-class MemoryClaimant final : public Claimant {
+// Waits while the service gives no answers.
+asio::awaitable<void> reach(const MemoryService& service, Clock::time_point until,
+                            Wakeup& wakeup) {
+  while (service.is_held_up) {
+    if (wakeup.gives_up()) throw Failure(Failure::Kind::interrupted, "interrupted");
+    if (Clock::now() >= until) throw not_answered();
+    co_await wakeup.wait_until(until);
+  }
+}
+
+class MemoryNews final : public LeaseNews {
  public:
-  MemoryClaimant(MemoryService& service, const MemoryStore& store, const Claim& claim)
-      : Claimant(claim), service_(service), store_(store) {
-    party_.token = claim.token;
-    party_.session = ++service_.last_session;
-    party_.pid = ::getpid();
-    party_.user = std::to_string(::geteuid());
-    party_.host = host_name();
-    service_.clients[party_.session] = nullptr;
-  }
-  ~MemoryClaimant() override {
-    service_.clients.erase(party_.session);
-    service_.listeners.erase(party_.session);
-    Consequences then;
-    auto& state = service_.locks[claim().lock];
-    rules::tidy(state, Moment::now(), service_, then);
-    service_.carry_out(state, then);
-    // A store that the kernel notifies of a death would wake the next waiter.
-    for (const auto& waiter : state.waiters) service_.wake(waiter.party.session);
+  MemoryNews(MemoryService& service, rules::Session party)
+      : service_(service), party_(party) {}
+  ~MemoryNews() override { service_.listeners.erase(party_); }
+
+ private:
+  MemoryService& service_;
+  rules::Session party_;
+};
+
+// The part that every store on stepped::StateStore has. Each call is one step of the
+// event loop, so nobody else changes a state between the exclusive reading of it and its
+// change.
+class MemoryStates final : public StateStore {
+ public:
+  MemoryStates(MemoryService& service, milliseconds timeout)
+      : service_(service), timeout_(timeout) {}
+  ~MemoryStates() override {
+    for (const auto party : parties_) service_.sleepers.erase(party);
   }
 
-  asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) override {
-    co_await store_.reach(wakeup);
-    service_.clients[party_.session] = &wakeup;
-    auto& state = service_.locks[claim().lock];
-    Consequences then;
-    const auto now = Moment::now();
-    auto answer = rules::ask(state, {claim(), party_, queue}, now, service_, then);
-    service_.carry_out(state, then);
-    if (!then.broken.empty()) service_.tell_holders(claim().lock);
-    if (std::holds_alternative<Grant>(answer)) {
-      holder_ = *rules::holder_of(state, claim().token);
-      note_taker(state);
+  milliseconds timeout() const override { return timeout_; }
+
+  asio::awaitable<Snapshot> read(const LockName& lock, Access access,
+                                 Clock::time_point until, Wakeup& wakeup) override {
+    const auto sent_at = Clock::now();
+    co_await reach(service_, until, wakeup);
+    is_exclusive_ = access == Access::exclusive;
+    const auto found = service_.locks.find(lock);
+    const auto now = rules::Moment::now();
+    if (found == service_.locks.end()) co_return Snapshot{{}, now, sent_at, {}};
+    co_return Snapshot{found->second.state, now, sent_at, found->second.version};
+  }
+
+  asio::awaitable<bool> write(const LockName& lock, const Snapshot& read,
+                              const Change& change, Clock::time_point until,
+                              Wakeup& wakeup) override {
+    co_await reach(service_, until, wakeup);
+    const auto fate =
+        service_.fate(stepped::differs_only_in_count(read.state, change.state));
+    if (fate == Fate::lost_race && !is_exclusive_) {
+      if (!read.version.empty()) service_.locks[lock].version = service_.next_version();
+      co_return false;
     }
-    if (auto* busy = std::get_if<Busy>(&answer)) {
-      for (auto& holder : busy->holders) name_user(holder.user);
+    if (fate == Fate::late) {
+      service_.late.push_back({lock, read.version, change});
+      throw not_answered();
     }
-    co_return answer;
+    const bool is_done = service_.write(lock, read.version, change);
+    if (fate == Fate::answer_lost) throw not_answered();
+    co_return is_done;
   }
 
-  asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) override {
-    const auto& state = service_.locks[claim().lock];
-    const auto watch = rules::waits_for(state, claim().token, Moment::now());
-    co_await wakeup.wait_until(std::min(until, watch.ask_again));
-  }
+  asio::awaitable<void> leave(Clock::time_point, Wakeup&) override { co_return; }
 
-  asio::awaitable<Release> release(const std::optional<RunEnd>& end,
-                                   Wakeup& wakeup) override {
-    co_await store_.reach(wakeup);
-    auto& state = service_.locks[claim().lock];
-    const bool has_run = end && holder_;
-    if (has_run && !end->lost) {
-      note_taker(state);
-      if (const auto loss = rules::loss_of(state, claim().token)) {
-        co_return release_reporting(*loss);
-      }
+  asio::awaitable<std::vector<std::pair<LockName, Snapshot>>> read_all(
+      const std::string& name_space, Clock::time_point until, Wakeup& wakeup) override {
+    const auto sent_at = Clock::now();
+    co_await reach(service_, until, wakeup);
+    std::vector<std::pair<LockName, Snapshot>> all;
+    for (const auto& [lock, kept] : service_.locks) {
+      if (lock.name_space != name_space) continue;
+      all.push_back({lock, {kept.state, rules::Moment::now(), sent_at, kept.version}});
     }
-    Consequences then;
-    const auto now = Moment::now();
-    const auto answer = rules::release(state, claim().token, end, now, service_, then);
-    const bool was_ours = answer == Release::released;
-    if (has_run && !was_ours) rules::record_loss(state, *holder_, *end, now);
-    service_.carry_out(state, then);
-    if (end && (was_ours || has_run)) record_past_run(state, *state.last_run);
-    holder_.reset();
-    co_return answer;
+    co_return all;
   }
 
-  asio::awaitable<Renewal> renew(Wakeup& wakeup) override {
-    co_await store_.reach(wakeup);
-    auto& state = service_.locks[claim().lock];
-    note_taker(state);
-    if (claim().attached) co_return renewal_in(state);
-    Consequences then;
-    keep_ttl(rules::ttl_to_set(state, claim()));
-    const auto renewal =
-        rules::renew(state, claim().token, claim().ttl, Moment::now(), service_, then);
-    service_.carry_out(state, then);
-    co_return renewal;
+  asio::awaitable<void> sleep(rules::Session party, Clock::time_point until,
+                              Wakeup& wakeup) override {
+    parties_.insert(party);
+    const bool listens = !service_.sleepers.insert_or_assign(party, &wakeup).second;
+    if (listens) co_await wakeup.wait_until(until);
   }
 
-  std::optional<Taker> taken_by() const override { return taken_by_; }
-
-  std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override {
-    service_.listeners[party_.session] = {claim().lock, std::move(heard)};
-    return std::make_unique<LeaseNews>();
-  }
-
-  asio::awaitable<void> started(const CommandProcess& process, Wakeup& wakeup) override {
-    co_await store_.reach(wakeup);
-    rules::record_command(service_.locks[claim().lock], claim().token, process);
+  std::unique_ptr<LeaseNews> listen(rules::Session party,
+                                    std::function<void()> on_news) override {
+    service_.listeners[party] = std::move(on_news);
+    return std::make_unique<MemoryNews>(service_, party);
   }
 
  private:
-  void note_taker(rules::State& state) {
-    const auto own = rules::holder_of(state, claim().token);
-    if (own == state.holders.end() || !own->taken_by) return;
-    taken_by_ = *own->taken_by;
-    name_user(taken_by_->user);
-  }
-
-  Renewal renewal_in(const rules::State& state) const {
-    const auto loss = rules::loss_of(state, claim().token);
-    if (!loss) return Renewal::confirmed;
-    if (*loss == Loss::broken) return Renewal::broken;
-    return *loss == Loss::taken_over ? Renewal::taken_over : Renewal::gone;
-  }
-
   MemoryService& service_;
-  const MemoryStore& store_;
-  rules::Party party_;
-  std::optional<rules::Holder> holder_;  // as it was when granted
-  std::optional<Taker> taken_by_;
+  milliseconds timeout_;
+  bool is_exclusive_ = false;
+  std::set<rules::Session> parties_;
 };
 
 }  // namespace
 
-void MemoryService::carry_out(rules::State& state, const Consequences& consequences) {
-  for (const auto& run : consequences.vanished) record_past_run(state, run);
-  for (const auto session : consequences.wake) wake(session);
+bool MemoryService::write(const LockName& lock, const std::string& version,
+                          const StateStore::Change& change) {
+  const auto found = locks.find(lock);
+  if ((found == locks.end() ? "" : found->second.version) != version) return false;
+  locks[lock] = {change.state, next_version()};
+  for (const auto session : change.wake) wake(session);
+  return true;
 }
 
 void MemoryService::wake(rules::Session session) {
-  const auto client = clients.find(session);
-  if (client != clients.end() && client->second != nullptr) client->second->notify();
+  const auto sleeper = sleepers.find(session);
+  if (sleeper != sleepers.end()) sleeper->second->notify();
+  const auto listener = listeners.find(session);
+  if (listener != listeners.end()) listener->second();
 }
 
-void MemoryService::tell_holders(const LockName& lock) {
-  for (const auto& [session, listener] : listeners) {
-    if (listener.first == lock) listener.second();
+void MemoryService::deliver() {
+  for (const auto& write_late : std::exchange(late, {})) {
+    write(write_late.lock, write_late.version, write_late.change);
   }
 }
 
-std::unique_ptr<Claimant> MemoryStore::claimant(const Claim& claim) {
-  return std::make_unique<MemoryClaimant>(service_, *this, claim);
-}
+MemoryStore::MemoryStore(asio::io_context& context, MemoryService& service,
+                         milliseconds timeout)
+    : SteppedStore(context, "memory:", std::make_unique<MemoryStates>(service, timeout)),
+      service_(service),
+      timeout_(timeout) {}
 
 asio::awaitable<void> MemoryStore::reach(Wakeup& wakeup) const {
-  const auto give_up_at = Clock::now() + timeout_;
-  while (service_.is_held_up) {
-    if (wakeup.gives_up()) throw Failure(Failure::Kind::interrupted, "interrupted");
-    if (Clock::now() >= give_up_at) {
-      throw Failure(Failure::Kind::unreachable, "the store does not answer");
-    }
-    co_await wakeup.wait_until(give_up_at);
-  }
-}
-
-asio::awaitable<std::vector<Broken>> MemoryStore::break_leases(const LockName& lock,
-                                                               const Break& order,
-                                                               Wakeup& wakeup) {
-  co_await reach(wakeup);
-  auto& state = service_.locks[lock];
-  Consequences then;
-  const auto now = Moment::now();
-  const Taker self{std::to_string(::geteuid()), host_name(), false, order.by_force};
-  std::vector<Broken> broken;
-  for (const auto& holder :
-       rules::break_leases(state, order.fences, self, now, service_, then)) {
-    auto& added = broken.emplace_back();
-    added.holder = rules::info_of(holder, now);
-    name_user(added.holder.user);
-  }
-  service_.carry_out(state, then);
-  service_.tell_holders(lock);
-  co_return broken;
-}
-
-asio::awaitable<LockInfo> MemoryStore::inspect(const LockName& lock, Wakeup& wakeup) {
-  co_await reach(wakeup);
-  auto info = rules::info_of(service_.locks[lock], lock, Moment::now(), service_);
-  for (auto& holder : info.holders) name_user(holder.user);
-  for (auto& waiter : info.waiters) name_user(waiter.user);
-  co_return info;
-}
-
-asio::awaitable<std::vector<LockInfo>> MemoryStore::list(
-    const std::string& name_space, std::function<bool(const std::string&)> matches,
-    Wakeup& wakeup) {
-  std::vector<LockInfo> locks;
-  for (const auto& [lock, state] : service_.locks) {
-    if (lock.name_space != name_space || !matches(lock.name)) continue;
-    auto info = co_await inspect(lock, wakeup);
-    if (info.holders.empty() && info.waiters.empty() && !info.last_run) continue;
-    locks.push_back(std::move(info));
-  }
-  co_return locks;
-}
-
-asio::awaitable<std::vector<RunInfo>> MemoryStore::history(const LockName& lock,
-                                                           Wakeup& wakeup) {
-  co_await reach(wakeup);
-  const auto& state = service_.locks[lock];
-  auto runs = rules::runs_of_holders(state, Moment::now(), service_);
-  runs.insert(runs.end(), state.runs.begin(), state.runs.end());
-  co_return as_history(std::move(runs), wall_now());
+  return dlock::reach(service_, later(Clock::now(), timeout_), wakeup);
 }
 
 asio::awaitable<ValueLookup> MemoryStore::get(const LockName& lock, std::size_t most,
@@ -257,9 +182,12 @@ asio::awaitable<ValueLook> MemoryStore::describe(const LockName& lock, Wakeup& w
 asio::awaitable<Storing> MemoryStore::put(const Claim& claim, const std::string& bytes,
                                           Lifetime lifetime, Wakeup& wakeup) {
   co_await reach(wakeup);
-  if (rules::loss_of(service_.locks[claim.lock], claim.token)) {
-    co_return Storing::not_ours;
-  }
+  auto& state = service_.locks[claim.lock].state;
+  const auto moment = rules::Moment::now();
+  const auto own = rules::holder_of(state, claim.token);
+  const bool is_ours = own != state.holders.end() && !own->broken &&
+                       !rules::is_over(*own, moment, rules::ClockLiveness(moment));
+  if (!is_ours) co_return Storing::not_ours;
   const auto now = Clock::now();
   const auto fresh_until = later(now, lifetime.ttl);
   service_.values[claim.lock] = {bytes, now, fresh_until,

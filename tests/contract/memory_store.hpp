@@ -1,35 +1,36 @@
-// A store in the memory of one process, built on the rules: the smallest complete store.
+// A store in the memory of one process: the smallest one that keeps states of the rules.
 #pragma once
 
 #include <functional>
 #include <map>
-#include <set>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "lock/store.hpp"
 #include "rules/limit.hpp"
-#include "rules/liveness.hpp"
+#include "store/stepped/stepped_store.hpp"
 
 namespace dlock {
 
+// What becomes of a request to write a state: it is carried out; another step was faster;
+// its answer is lost, whether it was carried out or not yet, and will be (deliver()).
+enum class Fate { done, lost_race, answer_lost, late };
+
 // What all clients share.
-struct MemoryService final : rules::Liveness {
-  bool is_alive(const rules::Holder& holder) const override {
-    return clients.count(holder.party.session) > 0;
-  }
-  bool is_alive(const rules::Waiter& waiter) const override {
-    return clients.count(waiter.party.session) > 0;
-  }
-  bool is_stopped(const rules::Waiter&) const override { return false; }
+struct MemoryService {
+  using StateStore = stepped::StateStore;
 
-  // Carries out the consequences of a change of the lock.
-  void carry_out(rules::State& state, const rules::Consequences& consequences);
-  void wake(rules::Session session);
+  struct Kept {
+    rules::State state;
+    std::string version;
+  };
 
-  // Makes all holders of the lock check their leases.
-  void tell_holders(const LockName& lock);
+  struct LateWrite {
+    LockName lock;
+    std::string version;  // that it has read
+    StateStore::Change change;
+  };
 
   struct Stored {
     std::string bytes;
@@ -38,48 +39,41 @@ struct MemoryService final : rules::Liveness {
     Clock::time_point there_until;
   };
 
-  std::map<LockName, rules::State> locks;
-  std::map<rules::Session, Wakeup*> clients;  // the living ones, and what wakes them
-  std::map<rules::Session, std::pair<LockName, std::function<void()>>> listeners;
+  // Returns false if the lock no longer has the version.
+  bool write(const LockName& lock, const std::string& version,
+             const StateStore::Change& change);
+  void wake(rules::Session session);
+  void deliver();  // the requests that are late
+
+  std::string next_version() { return std::to_string(++last_version); }
+
+  std::map<LockName, Kept> locks;
+  std::map<rules::Session, Wakeup*> sleepers;
+  std::map<rules::Session, std::function<void()>> listeners;
   std::map<LockName, rules::LimitState> limits;
   std::map<LockName, Fence> registers;
   std::map<LockName, Stored> values;
-  rules::Session last_session = 0;
+  std::vector<LateWrite> late;
+  // Of the next write, which may only count a refused claim.
+  std::function<Fate(bool only_counts)> fate = [](bool) { return Fate::done; };
   bool is_held_up = false;  // gives no answers
+  std::uint64_t last_version = 0;
 };
 
-// One client. Its attached leases and its places in queues end with it, as those of a
-// process do.
-class MemoryStore final : public Store,
-                          private LockInspector,
+// One client.
+class MemoryStore final : public stepped::SteppedStore,
                           private ValueStore,
                           private RateLimits,
                           private FenceRegisters {
  public:
-  MemoryStore(MemoryService& service, milliseconds timeout)
-      : service_(service), timeout_(timeout) {}
+  MemoryStore(asio::io_context& context, MemoryService& service, milliseconds timeout);
 
-  std::string url() const override { return "memory:"; }
-  bool leases_expire() const override { return false; }
-  std::unique_ptr<Claimant> claimant(const Claim& claim) override;
-  asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
-                                                    const Break& order,
-                                                    Wakeup& wakeup) override;
-  LockInspector& inspector() override { return *this; }
   ValueStore* values() override { return this; }
   RateLimits* rates() override { return this; }
   FenceRegisters* registers() override { return this; }
 
-  // Waits while the service gives no answers, but no longer than the timeout.
-  asio::awaitable<void> reach(Wakeup& wakeup) const;
-
  private:
-  asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
-  asio::awaitable<std::vector<LockInfo>> list(
-      const std::string& name_space, std::function<bool(const std::string&)> matches,
-      Wakeup& wakeup) override;
-  asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
-                                                Wakeup& wakeup) override;
+  asio::awaitable<void> reach(Wakeup& wakeup) const;
   asio::awaitable<ValueLookup> get(const LockName& lock, std::size_t most,
                                    Wakeup& wakeup) override;
   asio::awaitable<ValueLook> describe(const LockName& lock, Wakeup& wakeup) override;

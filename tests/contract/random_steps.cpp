@@ -111,6 +111,7 @@ std::optional<RunEnd> RandomSteps::random_end(const Contender& contender) {
     end.lost = Loss::unconfirmed;
     end.exit_code = 76;
     end.outcome = "lost";
+    end.leaves_lease = kind_.has_force && dice_.one_in(2);
   } else if (dice_.one_in(8)) {
     return std::nullopt;
   } else {
@@ -143,6 +144,8 @@ void RandomSteps::choose_for_holder(Step& step, const RulesSide& rules) {
   } else {
     step.act = Act::release;
     step.end = random_end(contender);
+    const bool is_broken = holder != nullptr && holder->broken;
+    if (step.end && is_broken) step.end->leaves_lease = false;
   }
 }
 

@@ -9,6 +9,8 @@
 // - The dead do not come back.
 // - Nobody asks while a promise is between 1000 and 2500 ms old, because the scripts
 //   would then call the waiters before it.
+// - No lease that was broken is left to expire: if it is broken again, the scripts name
+//   the first who did so, and the rules the last.
 // - A holder whose lock is kept by --min-hold does not check its lease.
 #pragma once
 
@@ -28,7 +30,8 @@ struct Kind {
   bool has_runs;            // some use --dedupe or --min-hold
   bool has_detached;        // some are detached
   bool uses_queue_options;  // some use --replace, --supersede or --max-queue
-  bool has_force = false;   // some break by force; some renewals keep the ttl
+  // Some break by force; some renewals keep the ttl; some lost runs leave their lease.
+  bool has_force = false;
 };
 
 // Numbers that are the same with every library, unlike those of std's distributions.

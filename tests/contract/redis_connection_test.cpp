@@ -1,12 +1,13 @@
 // The connection to a Redis server, with servers that behave in all possible ways.
 
+#include "store/redis/redis_connection.hpp"
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <cstdio>
 #include <fstream>
 
-#include "store/redis/connection.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/peer.hpp"
 #include "tests/contract/redis_server.hpp"
@@ -24,7 +25,7 @@ void play_ping_pong(const Peer& peer) {
 
 void keep_silent(const Peer& peer) { peer.read_all(); }
 
-class RedisConnection : public ::testing::Test {
+class RedisConnections : public ::testing::Test {
  protected:
   static Target at(const PeerServer& server, const std::string& host = "127.0.0.1") {
     Target target;
@@ -39,18 +40,18 @@ class RedisConnection : public ::testing::Test {
     return target;
   }
 
-  std::vector<Reply> ask(Connection& connection, std::vector<Command> commands,
+  std::vector<Reply> ask(RedisConnection& connection, std::vector<Command> commands,
                          milliseconds budget = std::chrono::seconds(5)) {
     return result_of(context_, connection.exchange(std::move(commands),
                                                    Clock::now() + budget, wakeup_));
   }
 
-  std::string pong(Connection& connection) {
+  std::string pong(RedisConnection& connection) {
     return ask(connection, {{"PING"}}).at(0).text;
   }
 
   // The failure of an exchange.
-  Failure failure(Connection& connection, std::vector<Command> commands = {{"PING"}},
+  Failure failure(RedisConnection& connection, std::vector<Command> commands = {{"PING"}},
                   milliseconds budget = std::chrono::seconds(5)) {
     try {
       ask(connection, std::move(commands), budget);
@@ -71,18 +72,18 @@ class RedisConnection : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST_F(RedisConnection, contacts_nobody_before_it_is_used) {
+TEST_F(RedisConnections, contacts_nobody_before_it_is_used) {
   const PeerServer server(play_ping_pong);
 
-  const Connection connection(context_, at(server));
+  const RedisConnection connection(context_, at(server));
 
   EXPECT_FALSE(connection.is_open());
   EXPECT_EQ(server.connections(), 0);
 }
 
-TEST_F(RedisConnection, carries_commands_and_replies) {
+TEST_F(RedisConnections, carries_commands_and_replies) {
   const RedisServer server;
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
   const auto binary = "\0\r\n$\xFF"s;
 
   const auto replies =
@@ -95,9 +96,9 @@ TEST_F(RedisConnection, carries_commands_and_replies) {
   EXPECT_TRUE(connection.is_open());
 }
 
-TEST_F(RedisConnection, carries_more_than_a_socket_holds_at_a_time) {
+TEST_F(RedisConnections, carries_more_than_a_socket_holds_at_a_time) {
   const RedisServer server;
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
   const std::string large(4u << 20, 'x');
 
   const auto replies = ask(connection, {{"SET", "key", large}, {"GET", "key"}});
@@ -105,9 +106,9 @@ TEST_F(RedisConnection, carries_more_than_a_socket_holds_at_a_time) {
   EXPECT_TRUE(replies.at(1).text == large);
 }
 
-TEST_F(RedisConnection, stays_open_between_exchanges) {
+TEST_F(RedisConnections, stays_open_between_exchanges) {
   const PeerServer server(play_ping_pong);
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
 
   pong(connection);
   pong(connection);
@@ -115,12 +116,12 @@ TEST_F(RedisConnection, stays_open_between_exchanges) {
   EXPECT_EQ(server.connections(), 1);
 }
 
-TEST_F(RedisConnection, is_not_opened_again_for_a_request_to_a_checked_server) {
+TEST_F(RedisConnections, is_not_opened_again_for_a_request_to_a_checked_server) {
   // It closes each connection after one reply.
   const PeerServer server([](const Peer& peer) {
     if (peer.read_until(ping)) peer.send("+PONG\r\n");
   });
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
   const auto ask_again = [&] {
     result_of(context_,
               connection.exchange_on_open(
@@ -136,7 +137,7 @@ TEST_F(RedisConnection, is_not_opened_again_for_a_request_to_a_checked_server) {
   EXPECT_EQ(server.connections(), 2);
 }
 
-TEST_F(RedisConnection, works_over_ipv6) {
+TEST_F(RedisConnections, works_over_ipv6) {
   std::unique_ptr<PeerServer> server;
   try {
     server = std::make_unique<PeerServer>(play_ping_pong, "::1");
@@ -144,32 +145,32 @@ TEST_F(RedisConnection, works_over_ipv6) {
     GTEST_SKIP() << "this machine has no IPv6";
   }
   const auto target = at(*server, "::1");
-  Connection connection(context_, target);
+  RedisConnection connection(context_, target);
 
   EXPECT_EQ(pong(connection), "PONG");
   EXPECT_EQ(target.shown(), "[::1]:" + std::to_string(server->port()));
 }
 
-TEST_F(RedisConnection, works_over_a_unix_socket) {
+TEST_F(RedisConnections, works_over_a_unix_socket) {
   const PeerServer server(play_ping_pong, directory_.file("socket"));
   Target target;
   target.path = directory_.file("socket");
-  Connection connection(context_, target);
+  RedisConnection connection(context_, target);
 
   EXPECT_EQ(pong(connection), "PONG");
 }
 
-TEST_F(RedisConnection, resolves_a_name_from_the_hosts_file) {
+TEST_F(RedisConnections, resolves_a_name_from_the_hosts_file) {
   const PeerServer server(play_ping_pong);
-  Connection connection(context_, at(server, "localhost"));
+  RedisConnection connection(context_, at(server, "localhost"));
 
   EXPECT_EQ(pong(connection), "PONG");
 }
 
-TEST_F(RedisConnection, reports_an_unknown_host_within_its_budget) {
+TEST_F(RedisConnections, reports_an_unknown_host_within_its_budget) {
   Target target;
   target.host = "no-such-host.invalid";
-  Connection connection(context_, target);
+  RedisConnection connection(context_, target);
   const auto began = Clock::now();
 
   const auto failed = failure(connection, {{"PING"}}, milliseconds(1500));
@@ -181,11 +182,11 @@ TEST_F(RedisConnection, reports_an_unknown_host_within_its_budget) {
   EXPECT_LT(Clock::now() - began, milliseconds(1800));
 }
 
-TEST_F(RedisConnection, reports_that_it_is_refused) {
+TEST_F(RedisConnections, reports_that_it_is_refused) {
   Target target;
   target.host = "127.0.0.1";
   target.port = PeerServer(keep_silent).port();
-  Connection connection(context_, target);
+  RedisConnection connection(context_, target);
 
   const auto failed = failure(connection);
 
@@ -194,10 +195,10 @@ TEST_F(RedisConnection, reports_that_it_is_refused) {
                                ": connection refused");
 }
 
-TEST_F(RedisConnection, reports_a_missing_socket) {
+TEST_F(RedisConnections, reports_a_missing_socket) {
   Target target;
   target.path = directory_.file("none");
-  Connection connection(context_, target);
+  RedisConnection connection(context_, target);
 
   const auto failed = failure(connection);
 
@@ -205,17 +206,17 @@ TEST_F(RedisConnection, reports_a_missing_socket) {
   EXPECT_EQ(failed.what(), "cannot reach " + target.path + ": no such file or directory");
 }
 
-TEST_F(RedisConnection, refuses_a_path_that_is_too_long_for_a_socket) {
+TEST_F(RedisConnections, refuses_a_path_that_is_too_long_for_a_socket) {
   Target target;
   target.path = "/" + std::string(200, 'x');
-  Connection connection(context_, target);
+  RedisConnection connection(context_, target);
 
   EXPECT_EQ(failure(connection).kind(), Failure::Kind::misconfigured);
 }
 
-TEST_F(RedisConnection, ends_at_its_deadline_when_the_server_is_silent) {
+TEST_F(RedisConnections, ends_at_its_deadline_when_the_server_is_silent) {
   const PeerServer server(keep_silent);
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
   const auto began = Clock::now();
 
   const auto failed = failure(connection, {{"PING"}}, milliseconds(300));
@@ -227,7 +228,7 @@ TEST_F(RedisConnection, ends_at_its_deadline_when_the_server_is_silent) {
   EXPECT_LT(took, milliseconds(400));
 }
 
-TEST_F(RedisConnection, ends_at_its_deadline_when_the_reply_arrives_byte_by_byte) {
+TEST_F(RedisConnections, ends_at_its_deadline_when_the_reply_arrives_byte_by_byte) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until(ping);
     for (const char c : "$1000\r\n"s + std::string(100, 'x')) {
@@ -235,7 +236,7 @@ TEST_F(RedisConnection, ends_at_its_deadline_when_the_reply_arrives_byte_by_byte
       ::usleep(50'000);
     }
   });
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
   const auto began = Clock::now();
 
   failure(connection, {{"PING"}}, milliseconds(400));
@@ -243,7 +244,7 @@ TEST_F(RedisConnection, ends_at_its_deadline_when_the_reply_arrives_byte_by_byte
   EXPECT_LT(Clock::now() - began, milliseconds(500));
 }
 
-TEST_F(RedisConnection, accepts_a_reply_in_pieces) {
+TEST_F(RedisConnections, accepts_a_reply_in_pieces) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until(ping);
     for (const char c : "$4\r\nPONG\r\n"s) {
@@ -252,24 +253,24 @@ TEST_F(RedisConnection, accepts_a_reply_in_pieces) {
     }
     peer.read_all();
   });
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
 
   EXPECT_EQ(pong(connection), "PONG");
 }
 
-TEST_F(RedisConnection, fails_at_once_when_its_deadline_is_past) {
+TEST_F(RedisConnections, fails_at_once_when_its_deadline_is_past) {
   const PeerServer server(play_ping_pong);
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
 
   EXPECT_EQ(failure(connection, {{"PING"}}, milliseconds(-1)).kind(),
             Failure::Kind::unreachable);
   EXPECT_EQ(server.connections(), 0);
 }
 
-TEST_F(RedisConnection, refuses_another_protocol) {
+TEST_F(RedisConnections, refuses_another_protocol) {
   const PeerServer server(
       [](const Peer& peer) { peer.send("HTTP/1.1 400 Bad Request\r\n\r\n"); });
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
 
   const auto failed = failure(connection);
 
@@ -280,13 +281,13 @@ TEST_F(RedisConnection, refuses_another_protocol) {
                                "server");
 }
 
-TEST_F(RedisConnection, fails_when_a_reply_is_truncated) {
+TEST_F(RedisConnections, fails_when_a_reply_is_truncated) {
   for (const char* begun : {"", "$", "$4\r\n", "$4\r\nPO", "$4\r\nPONG\r"}) {
     const PeerServer server([begun](const Peer& peer) {
       peer.read_until(ping);
       peer.send(begun);
     });
-    Connection connection(context_, at(server));
+    RedisConnection connection(context_, at(server));
 
     const auto failed = failure(connection);
 
@@ -299,12 +300,12 @@ TEST_F(RedisConnection, fails_when_a_reply_is_truncated) {
   }
 }
 
-TEST_F(RedisConnection, reports_why_a_server_rejected_it) {
+TEST_F(RedisConnections, reports_why_a_server_rejected_it) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until(ping);
     peer.send("-ERR max number of clients reached\r\n");
   });
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
 
   const auto failed = failure(connection, {{"ECHO", "1"}, {"PING"}});
 
@@ -312,21 +313,21 @@ TEST_F(RedisConnection, reports_why_a_server_rejected_it) {
             "cannot reach " + shown(server) + ": ERR max number of clients reached");
 }
 
-TEST_F(RedisConnection, does_not_use_a_second_reply_for_the_next_request) {
+TEST_F(RedisConnections, does_not_use_a_second_reply_for_the_next_request) {
   for (const char* answer : {"+PONG\r\n+LATE\r\n", "+PONG\r\n$4\r\nLA"}) {
     const PeerServer server([answer](const Peer& peer) {
       peer.read_until(ping);
       peer.send(answer);
       peer.read_all();
     });
-    Connection connection(context_, at(server));
+    RedisConnection connection(context_, at(server));
 
     EXPECT_EQ(failure(connection).what(),
               shown(server) + " sent more replies than requested");
   }
 }
 
-TEST_F(RedisConnection, does_not_use_data_that_came_between_requests_as_a_reply) {
+TEST_F(RedisConnections, does_not_use_data_that_came_between_requests_as_a_reply) {
   std::atomic<bool> has_sent = false;
   const PeerServer server([&](const Peer& peer) {
     peer.read_until(ping);
@@ -338,7 +339,7 @@ TEST_F(RedisConnection, does_not_use_data_that_came_between_requests_as_a_reply)
     }
     play_ping_pong(peer);
   });
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
   pong(connection);
   ASSERT_TRUE(eventually(context_, [&] { return has_sent.load(); }));
 
@@ -346,7 +347,7 @@ TEST_F(RedisConnection, does_not_use_data_that_came_between_requests_as_a_reply)
   EXPECT_EQ(server.connections(), 2);
 }
 
-TEST_F(RedisConnection, is_opened_again_after_a_failure) {
+TEST_F(RedisConnections, is_opened_again_after_a_failure) {
   std::atomic<int> clients = 0;
   const PeerServer server([&](const Peer& peer) {
     if (++clients == 1) {
@@ -355,13 +356,13 @@ TEST_F(RedisConnection, is_opened_again_after_a_failure) {
       play_ping_pong(peer);
     }
   });
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
   failure(connection, {{"PING"}}, milliseconds(50));
 
   EXPECT_EQ(pong(connection), "PONG");
 }
 
-TEST_F(RedisConnection, is_opened_again_when_the_server_closed_it_meanwhile) {
+TEST_F(RedisConnections, is_opened_again_when_the_server_closed_it_meanwhile) {
   std::atomic<int> closed = 0;
   const PeerServer server([&](const Peer& peer) {
     peer.read_until(ping);
@@ -369,16 +370,16 @@ TEST_F(RedisConnection, is_opened_again_when_the_server_closed_it_meanwhile) {
     ::shutdown(peer.fd(), SHUT_RDWR);
     ++closed;
   });
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
   pong(connection);
   ASSERT_TRUE(eventually(context_, [&] { return closed == 1; }));
 
   EXPECT_EQ(pong(connection), "PONG");
 }
 
-TEST_F(RedisConnection, is_interrupted_at_once) {
+TEST_F(RedisConnections, is_interrupted_at_once) {
   const PeerServer server(keep_silent);
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
   Task<std::vector<Reply>> task(
       context_, connection.exchange({{"PING"}}, Clock::time_point::max(), wakeup_));
   ASSERT_TRUE(eventually(context_, [&] { return server.received() == ping; }));
@@ -396,16 +397,16 @@ TEST_F(RedisConnection, is_interrupted_at_once) {
   EXPECT_FALSE(connection.is_open());
 }
 
-TEST_F(RedisConnection, is_not_opened_when_the_caller_gives_up) {
+TEST_F(RedisConnections, is_not_opened_when_the_caller_gives_up) {
   const PeerServer server(play_ping_pong);
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
   wakeup_.give_up(true);
 
   EXPECT_EQ(failure(connection).kind(), Failure::Kind::interrupted);
   EXPECT_EQ(server.connections(), 0);
 }
 
-TEST_F(RedisConnection, passes_on_notifications_meant_for_others) {
+TEST_F(RedisConnections, passes_on_notifications_meant_for_others) {
   std::atomic<bool> may_answer = false;
   const PeerServer server([&](const Peer& peer) {
     peer.read_until(ping);
@@ -413,7 +414,7 @@ TEST_F(RedisConnection, passes_on_notifications_meant_for_others) {
     peer.send("+PONG\r\n");
     peer.read_all();
   });
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
   Task<std::vector<Reply>> task(
       context_, connection.exchange({{"PING"}}, Clock::time_point::max(), wakeup_));
   ASSERT_TRUE(eventually(context_, [&] { return server.received() == ping; }));
@@ -426,14 +427,14 @@ TEST_F(RedisConnection, passes_on_notifications_meant_for_others) {
   EXPECT_NO_THROW(result_of(context_, wakeup_.wait_until(Clock::time_point::max())));
 }
 
-TEST_F(RedisConnection, leaves_no_notification_of_its_own_behind) {
+TEST_F(RedisConnections, leaves_no_notification_of_its_own_behind) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until(ping);
     ::usleep(10'000);
     peer.send("+PONG\r\n");
     peer.read_all();
   });
-  Connection connection(context_, at(server));
+  RedisConnection connection(context_, at(server));
   pong(connection);
 
   const Task<Nothing> sleep(context_,
@@ -444,7 +445,7 @@ TEST_F(RedisConnection, leaves_no_notification_of_its_own_behind) {
   EXPECT_FALSE(sleep.is_done());
 }
 
-TEST_F(RedisConnection,
+TEST_F(RedisConnections,
        is_not_used_again_once_it_was_abandoned_in_the_middle_of_a_request) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until(ping);
@@ -455,7 +456,7 @@ TEST_F(RedisConnection,
   {
     asio::io_context context;
     Wakeup wakeup(context);
-    Connection connection(context, at(server));
+    RedisConnection connection(context, at(server));
     const Task<std::vector<Reply>> task(
         context, connection.exchange({{"PING"}}, Clock::time_point::max(), wakeup));
     ASSERT_TRUE(eventually(context, [&] { return server.received() == ping; }));
@@ -463,16 +464,16 @@ TEST_F(RedisConnection,
   EXPECT_TRUE(eventually(context_, [&] { return server.connections() == 1; }));
 }
 
-TEST_F(RedisConnection, sends_nothing_after_a_refused_login) {
+TEST_F(RedisConnections, sends_nothing_after_a_refused_login) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until("secret\r\n");
     peer.send("-WRONGPASS invalid \x1b[2J pair\r\n");
     peer.read_all();
   });
   auto target = at(server);
-  target.user = "alice";
-  target.password = "secret";
-  Connection connection(context_, target);
+  target.login.user = "alice";
+  target.login.password = "secret";
+  RedisConnection connection(context_, target);
 
   const auto failed = failure(connection);
 
@@ -482,7 +483,7 @@ TEST_F(RedisConnection, sends_nothing_after_a_refused_login) {
   EXPECT_EQ(server.received(), "*3\r\n$4\r\nAUTH\r\n$5\r\nalice\r\n$6\r\nsecret\r\n");
 }
 
-TEST_F(RedisConnection, logs_in_and_selects_the_database_in_one_write) {
+TEST_F(RedisConnections, logs_in_and_selects_the_database_in_one_write) {
   const auto login =
       "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n5\r\n"s;
   const PeerServer server([&](const Peer& peer) {
@@ -491,52 +492,52 @@ TEST_F(RedisConnection, logs_in_and_selects_the_database_in_one_write) {
     play_ping_pong(peer);
   });
   auto target = at(server);
-  target.password = "secret";
+  target.login.password = "secret";
   target.database = 5;
-  Connection connection(context_, target);
+  RedisConnection connection(context_, target);
 
   EXPECT_EQ(pong(connection), "PONG");
   EXPECT_EQ(server.received(), login + ping);
 }
 
-TEST_F(RedisConnection, accepts_only_ok_for_a_login) {
+TEST_F(RedisConnections, accepts_only_ok_for_a_login) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until("secret\r\n");
     peer.send("+PONG\r\n");
     peer.read_all();
   });
   auto target = at(server);
-  target.password = "secret";
-  Connection connection(context_, target);
+  target.login.password = "secret";
+  RedisConnection connection(context_, target);
 
   EXPECT_EQ(failure(connection).kind(), Failure::Kind::unreachable);
 }
 
-TEST_F(RedisConnection, may_be_tried_again_when_a_full_server_rejected_it) {
+TEST_F(RedisConnections, may_be_tried_again_when_a_full_server_rejected_it) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until("secret\r\n");
     peer.send("-ERR max number of clients reached\r\n");
     peer.read_all();
   });
   auto target = at(server);
-  target.password = "secret";
-  Connection connection(context_, target);
+  target.login.password = "secret";
+  RedisConnection connection(context_, target);
 
   EXPECT_EQ(failure(connection).kind(), Failure::Kind::unreachable);
 }
 
-TEST_F(RedisConnection, logs_in_as_a_user_of_the_acl) {
+TEST_F(RedisConnections, logs_in_as_a_user_of_the_acl) {
   const RedisServer server;
   ASSERT_EQ(server.command("ACL SETUSER alice on >secret ~* +@all"), "+OK\r\n");
   ASSERT_EQ(server.command("ACL SETUSER default off"), "+OK\r\n");
   auto target = at(server);
-  Connection stranger(context_, target);
-  target.user = "alice";
-  target.password = "secret";
+  RedisConnection stranger(context_, target);
+  target.login.user = "alice";
+  target.login.password = "secret";
   target.database = 3;
-  Connection alice(context_, target);
-  target.password = "wrong";
-  Connection mallory(context_, target);
+  RedisConnection alice(context_, target);
+  target.login.password = "wrong";
+  RedisConnection mallory(context_, target);
 
   EXPECT_EQ(ask(alice, {{"ACL", "WHOAMI"}}).at(0).text, "alice");
   EXPECT_NE(ask(alice, {{"CLIENT", "LIST"}}).at(0).text.find(" db=3 "),
@@ -545,11 +546,11 @@ TEST_F(RedisConnection, logs_in_as_a_user_of_the_acl) {
   EXPECT_EQ(failure(mallory).kind(), Failure::Kind::rejected);
 }
 
-TEST_F(RedisConnection, reports_a_database_that_does_not_exist) {
+TEST_F(RedisConnections, reports_a_database_that_does_not_exist) {
   const RedisServer server;
   auto target = at(server);
   target.database = 99;
-  Connection connection(context_, target);
+  RedisConnection connection(context_, target);
 
   const auto failed = failure(connection);
 
@@ -558,27 +559,27 @@ TEST_F(RedisConnection, reports_a_database_that_does_not_exist) {
             server.socket() + ": no database 99: ERR DB index is out of range");
 }
 
-TEST_F(RedisConnection, does_not_log_in_as_the_default_user_when_a_user_is_named) {
+TEST_F(RedisConnections, does_not_log_in_as_the_default_user_when_a_user_is_named) {
   const PeerServer server(play_ping_pong);
   auto target = at(server);
-  target.user = "alice";
-  Connection connection(context_, target);
+  target.login.user = "alice";
+  RedisConnection connection(context_, target);
 
   EXPECT_EQ(failure(connection).kind(), Failure::Kind::misconfigured);
   EXPECT_EQ(server.connections(), 0);
 }
 
-TEST_F(RedisConnection, reads_the_password_file_at_each_login) {
+TEST_F(RedisConnections, reads_the_password_file_at_each_login) {
   const RedisServer server;
   ASSERT_EQ(server.command("ACL SETUSER alice on >new ~* +@all"), "+OK\r\n");
   auto target = at(server);
-  target.user = "alice";
-  target.password = "not this one";
-  target.password_file = directory_.file("password");
-  Connection connection(context_, target);
+  target.login.user = "alice";
+  target.login.password = "not this one";
+  target.login.password_file = directory_.file("password");
+  RedisConnection connection(context_, target);
   const auto write = [&](const std::string& text) {
-    std::ofstream(target.password_file) << text;
-    ::chmod(target.password_file.c_str(), 0640);
+    std::ofstream(target.login.password_file) << text;
+    ::chmod(target.login.password_file.c_str(), 0640);
   };
 
   write("old\n");
@@ -587,14 +588,14 @@ TEST_F(RedisConnection, reads_the_password_file_at_each_login) {
   EXPECT_EQ(pong(connection), "PONG");
 }
 
-TEST_F(RedisConnection, refuses_an_invalid_password_file) {
+TEST_F(RedisConnections, refuses_an_invalid_password_file) {
   const PeerServer server(play_ping_pong);
   auto target = at(server);
-  target.password_file = directory_.file("password");
-  Connection connection(context_, target);
+  target.login.password_file = directory_.file("password");
+  RedisConnection connection(context_, target);
   const auto refusal = [&](const std::string& text, mode_t mode) {
-    std::ofstream(target.password_file) << text;
-    ::chmod(target.password_file.c_str(), mode);
+    std::ofstream(target.login.password_file) << text;
+    ::chmod(target.login.password_file.c_str(), mode);
     return failure(connection).kind();
   };
 
@@ -603,8 +604,8 @@ TEST_F(RedisConnection, refuses_an_invalid_password_file) {
   EXPECT_EQ(refusal("secret\nand a remark\n", 0600), Failure::Kind::misconfigured);
   EXPECT_EQ(refusal("\nsecret\n", 0600), Failure::Kind::misconfigured);
   EXPECT_EQ(refusal(std::string(1u << 20, 'x'), 0600), Failure::Kind::misconfigured);
-  std::remove(target.password_file.c_str());
-  ASSERT_EQ(::mkfifo(target.password_file.c_str(), 0600), 0);
+  std::remove(target.login.password_file.c_str());
+  ASSERT_EQ(::mkfifo(target.login.password_file.c_str(), 0600), 0);
   EXPECT_EQ(failure(connection).kind(), Failure::Kind::misconfigured);
   EXPECT_EQ(server.connections(), 0);
 }

@@ -4,15 +4,15 @@
 
 #include <deque>
 
-#include "store/redis/lookout.hpp"
+#include "store/redis/redis_news.hpp"
 #include "tests/contract/await.hpp"
 
 namespace dlock::redis {
 namespace {
 
-const Address a{"10.0.0.1", 6379};
-const Address b{"10.0.0.2", 6379};
-const Address c{"10.0.0.3", 6379};
+const ServerAddress a{"10.0.0.1", 6379};
+const ServerAddress b{"10.0.0.2", 6379};
+const ServerAddress c{"10.0.0.3", 6379};
 
 // Other servers that name these servers in turn, and then always the last one; nothing
 // means that they cannot be asked.
@@ -23,9 +23,10 @@ class Others final : public Route {
   asio::awaitable<std::vector<Node*>> all(Clock::time_point, Wakeup&) override {
     throw Failure(Failure::Kind::unreachable, "not asked here");
   }
-  asio::awaitable<std::optional<Address>> owner_by_others(const LockName&, const Node&,
-                                                          Clock::time_point,
-                                                          Wakeup&) override {
+  asio::awaitable<std::optional<ServerAddress>> owner_by_others(const LockName&,
+                                                                const Node&,
+                                                                Clock::time_point,
+                                                                Wakeup&) override {
     ++asked;
     const auto named = names.front();
     if (names.size() > 1) names.pop_front();
@@ -33,7 +34,7 @@ class Others final : public Route {
     co_return named;
   }
 
-  std::deque<std::optional<Address>> names;
+  std::deque<std::optional<ServerAddress>> names;
   int asked = 0;
 
  private:
@@ -46,7 +47,7 @@ class RedisLookout : public ::testing::Test {
  protected:
   void look_out(Clock::time_point begin = Clock::now()) {
     lookout_.emplace(context_, others_, LockName{"dlock", "job"}, server_, begin,
-                     [this](const Address& server) { found_.push_back(server); });
+                     [this](const ServerAddress& server) { found_.push_back(server); });
   }
   bool are_asked(int times) {
     return eventually(context_, [&] { return others_.asked >= times; });
@@ -54,8 +55,8 @@ class RedisLookout : public ::testing::Test {
 
   asio::io_context context_;
   Others others_;
-  Node server_{context_, Target{}.at(a.host, a.port), milliseconds(40)};
-  std::vector<Address> found_;
+  Node server_{context_, Target{}.at(a), milliseconds(40)};
+  std::vector<ServerAddress> found_;
   std::optional<Lookout> lookout_;
 };
 
@@ -65,7 +66,7 @@ TEST_F(RedisLookout, reports_each_server_that_is_named_instead_once) {
 
   ASSERT_TRUE(are_asked(9));
 
-  EXPECT_EQ(found_, (std::vector<Address>{b, c}));
+  EXPECT_EQ(found_, (std::vector<ServerAddress>{b, c}));
 }
 
 TEST_F(RedisLookout, reports_nothing_while_the_server_itself_is_named) {
@@ -83,7 +84,7 @@ TEST_F(RedisLookout, asks_again_after_a_failure) {
 
   ASSERT_TRUE(are_asked(3));
 
-  EXPECT_EQ(found_, std::vector<Address>{b});
+  EXPECT_EQ(found_, std::vector<ServerAddress>{b});
 }
 
 TEST_F(RedisLookout, asks_nobody_before_it_begins_and_after_its_end) {

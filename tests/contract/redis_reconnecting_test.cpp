@@ -24,7 +24,7 @@ class RedisReconnecting : public ::testing::Test {
     Target target;
     target.host = "127.0.0.1";
     target.port = server.port();
-    target.password = std::move(password);
+    target.login.password = std::move(password);
     SoleRoute route(context_, target, timeout);
     const LockName lock{"dlock", "job"};
     const auto commands = alone({"PING"});

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <list>
 
+#include "store/open.hpp"
 #include "store/redis/redis_claimant.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/contract/peer.hpp"
@@ -415,9 +416,8 @@ TEST_F(RedisStores, a_release_after_an_unanswered_request_cancels_that_request) 
         peer.read_all();  // no replies to the rest
       },
       path);
-  Target target;
-  target.path = path;
-  const auto store = store_of(target, milliseconds(77), context_);
+  const auto url = parsed_store_url("redis+unix:" + path);
+  const auto store = open_store(url, milliseconds(77), context_);
   const auto claim = brief_claim();
   const auto claimant = store->claimant(claim);
   Wakeup wakeup(context_);
@@ -452,9 +452,8 @@ TEST_F(RedisStores, a_claim_that_is_refused_cancels_an_earlier_request_without_a
         peer.read_all();
       },
       path);
-  Target target;
-  target.path = path;
-  const auto store = store_of(target, milliseconds(77), context_);
+  const auto url = parsed_store_url("redis+unix:" + path);
+  const auto store = open_store(url, milliseconds(77), context_);
   auto claim = brief_claim();
   claim.outer_fences = {Fence{7}};
   const auto claimant = store->claimant(claim);

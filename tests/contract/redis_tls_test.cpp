@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "store/redis/connection.hpp"
+#include "store/redis/redis_connection.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/certificates.hpp"
 #include "tests/contract/peer.hpp"
@@ -97,12 +97,12 @@ class RedisTls : public ::testing::Test {
     target.host = host;
     target.port = port;
     target.tls.emplace().ca = ca_file();
-    target.password = "secret";
+    target.login.password = "secret";
     return target;
   }
 
   std::string pong(const Target& target) {
-    Connection connection(context_, target);
+    RedisConnection connection(context_, target);
     return result_of(context_,
                      connection.exchange({{"PING"}},
                                          Clock::now() + std::chrono::seconds(5), wakeup_))
@@ -304,7 +304,7 @@ TEST_F(RedisTls, fails_when_the_server_closes_during_the_handshake) {
 
 TEST_F(RedisTls, ends_at_its_deadline_when_the_server_is_silent) {
   const PeerServer server([](const Peer& peer) { peer.read_all(); });
-  Connection connection(context_, at(server.port()));
+  RedisConnection connection(context_, at(server.port()));
   const auto began = Clock::now();
 
   EXPECT_THROW(

@@ -240,6 +240,7 @@ const BugInScripts bugs_in_scripts[] = {
     {force, {"return forced_answer(own_fence) or taken", "return taken"}},
     {force, {"if forced then ended =", "if not forced and false then ended ="}},
     {force, {"if ARGV[3] == '1' and own", "if false and own"}},
+    {force, {"ends = math.max(ends, lease_ends)", "ends = math.max(ends, now + 1000)"}},
 };
 
 using Spoiled = RulesSide::Spoiled;
@@ -277,6 +278,20 @@ void nobody_loses_the_lock_at_its_grant(Spoiled spoiled) {
     if (is_new) holder.broken = false;
   }
 }
+void leases_last_a_little_longer(Spoiled spoiled) {
+  for (auto& holder : spoiled.state.holders) {
+    if (holder.lives_until) *holder.lives_until += milliseconds(1);
+  }
+}
+void places_last_for_good(Spoiled spoiled) {
+  for (auto& waiter : spoiled.state.waiters) {
+    waiter.lives_until = Clock::time_point::max();
+  }
+}
+void no_lease_is_left(Spoiled spoiled) {
+  if (!spoiled.step.end || !spoiled.step.end->leaves_lease) return;
+  std::erase_if(spoiled.state.holders, [](const auto& holder) { return holder.ended; });
+}
 struct BugInRules {
   const char* name;
   const Kind& kind;
@@ -291,7 +306,10 @@ const BugInRules bugs_in_rules[] = {
     {"no_lock_stays_held", runs, no_lock_stays_held},
     {"the_superseded_stay", queue_options, the_superseded_stay},
     {"nobody_loses_the_lock_at_its_grant", queue_options,
-     nobody_loses_the_lock_at_its_grant}};
+     nobody_loses_the_lock_at_its_grant},
+    {"leases_last_a_little_longer", mutex, leases_last_a_little_longer},
+    {"places_last_for_good", mutex, places_last_for_good},
+    {"no_lease_is_left", force, no_lease_is_left}};
 
 class BugsOfOneSide : public ::testing::Test {
  protected:

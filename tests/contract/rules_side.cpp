@@ -259,14 +259,16 @@ void RulesSide::add_events(const State& before, Seen& seen) const {
   }
 }
 
-// For a lease that was removed before its holder knew of it.
+// For a lease that was removed before its holder knew of it, or that stays without it.
 void RulesSide::add_loss(const State& before, const Step& step,
                          const Contender& contender, Seen& seen) const {
   if (step.act != Act::release || !step.end || !step.end->lost) return;
-  const bool was_there = std::any_of(
-      before.holders.begin(), before.holders.end(),
-      [&](const Holder& holder) { return holder.fence == contender.grant->fence; });
-  if (was_there) return;
+  const auto is_own = [&](const Holder& holder) {
+    return holder.fence == contender.grant->fence;
+  };
+  const auto had = std::find_if(before.holders.begin(), before.holders.end(), is_own);
+  const bool is_left = std::any_of(state_.holders.begin(), state_.holders.end(), is_own);
+  if (had != before.holders.end() && (had->broken || !is_left)) return;
   auto event = rules::lost_event(*contender.grant, lock_name, state_, now_);
   event.run = *state_.last_run;
   seen.events.push_back({event.kind, text_of(event), event.free, event.pid});

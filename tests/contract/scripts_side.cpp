@@ -269,7 +269,9 @@ std::vector<std::string> release_args(const Step& step, const Contender& contend
       number(claim.min_hold.count()),
       end && end->is_shared ? "1" : "0",
       end ? std::to_string(contender.grant->fence.number) : "0"};
-  if (end && end->lost) args.insert(args.end(), {party_text(contender), "0"});
+  if (end && end->lost) {
+    args.insert(args.end(), {party_text(contender), end->leaves_lease ? "1" : "0"});
+  }
   return args;
 }
 

@@ -17,13 +17,10 @@
 #include <vector>
 
 #include "lock/store.hpp"
+#include "store/directory.hpp"
 #include "store/etcd/etcd_store.hpp"
-#include "store/local/directory.hpp"
 #include "store/local/local_store.hpp"
-#include "store/redis/redis_store.hpp"
-#include "store/redis_cluster/plan.hpp"
-#include "store/redis_quorum/plan.hpp"
-#include "store/redis_sentinel/plan.hpp"
+#include "store/open.hpp"
 #include "tests/contract/etcd_server.hpp"
 #include "tests/contract/free_port.hpp"
 #include "tests/contract/memory_store.hpp"
@@ -57,8 +54,7 @@ class LocalWorld final : public World {
   }
 
   std::shared_ptr<void> hold_up() override {
-    const auto directory =
-        local::Directory::open(path(), false, local::Directory::Missing::create);
+    const auto directory = Directory::open(path(), false, Directory::Missing::create);
     auto file = std::make_shared<Fd>(directory->open_file("sessions", O_RDWR, true));
     // The set-up and the registers first, then all locks.
     constexpr off_t first_of_locks = off_t{1} << 62;
@@ -82,10 +78,19 @@ class LocalWorld final : public World {
   TemporaryDirectory root_;
 };
 
+// Every third write loses against another one, except of counts: those are not repeated.
 class MemoryWorld final : public World {
  public:
-  std::unique_ptr<Store> connect(asio::io_context&, milliseconds timeout) override {
-    return std::make_unique<MemoryStore>(service_, timeout);
+  MemoryWorld() {
+    service_.fate = [this](bool only_counts) {
+      const bool loses = !only_counts && ++writes_ % 3 == 0;
+      return loses ? Fate::lost_race : Fate::done;
+    };
+  }
+
+  std::unique_ptr<Store> connect(asio::io_context& context,
+                                 milliseconds timeout) override {
+    return std::make_unique<MemoryStore>(context, service_, timeout);
   }
 
   std::shared_ptr<void> hold_up() override {
@@ -95,11 +100,12 @@ class MemoryWorld final : public World {
 
   void wipe_out() override {
     service_.locks.clear();
-    for (const auto& [session, listener] : service_.listeners) listener.second();
+    for (const auto& [session, on_news] : service_.listeners) on_news();
   }
 
  private:
   MemoryService service_;
+  unsigned writes_ = 0;
 };
 
 // A server for all tests of this process, emptied before each.
@@ -109,9 +115,8 @@ class RedisWorld final : public World {
 
   std::unique_ptr<Store> connect(asio::io_context& context,
                                  milliseconds timeout) override {
-    redis::Target target;
-    target.path = server().socket();
-    return redis::store_of(target, timeout, context);
+    return open_store(parsed_store_url("redis+unix:" + server().socket()), timeout,
+                      context);
   }
 
   std::shared_ptr<void> hold_up() override {
@@ -138,9 +143,9 @@ class SentinelWorld final : public World {
 
   std::unique_ptr<Store> connect(asio::io_context& context,
                                  milliseconds timeout) override {
-    const auto plan = redis_sentinel::Plan::parsed(
-        "redis+sentinel", "//127.0.0.1:" + fleet().sentinel_port + "/main");
-    return redis_sentinel::open(plan, timeout, context);
+    const auto place = "127.0.0.1:" + fleet().sentinel_port;
+    return open_store(parsed_store_url("redis+sentinel://" + place + "/main"), timeout,
+                      context);
   }
 
   std::shared_ptr<void> hold_up() override {
@@ -186,9 +191,8 @@ class ClusterWorld final : public World {
 
   std::unique_ptr<Store> connect(asio::io_context& context,
                                  milliseconds timeout) override {
-    const auto plan =
-        redis_cluster::Plan::parsed("redis+cluster", "//127.0.0.1:" + cluster().port);
-    return redis_cluster::open(plan, timeout, context);
+    return open_store(parsed_store_url("redis+cluster://127.0.0.1:" + cluster().port),
+                      timeout, context);
   }
 
   std::shared_ptr<void> hold_up() override {
@@ -236,11 +240,11 @@ class QuorumWorld final : public World {
                                  milliseconds timeout) override {
     std::string list;
     for (const auto& server : servers()) {
-      list += (list.empty() ? "//127.0.0.1:" : ",127.0.0.1:") + server.port;
+      list += (list.empty() ? "127.0.0.1:" : ",127.0.0.1:") + server.port;
     }
-    auto plan = redis_quorum::Plan::parsed("redis+quorum", list);
-    plan.terms.max_ttl = milliseconds(0);
-    return redis_quorum::open(plan, timeout, context);
+    auto url = parsed_store_url("redis+quorum://" + list);
+    url.terms.max_ttl = milliseconds(0);
+    return open_store(url, timeout, context);
   }
 
   // Two are enough.

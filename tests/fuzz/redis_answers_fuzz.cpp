@@ -3,9 +3,9 @@
 
 #include "fuzz.hpp"
 #include "store/redis/answers.hpp"
-#include "store/redis/error_reply.hpp"
 #include "store/redis/keys.hpp"
 #include "store/redis/records.hpp"
+#include "store/redis/reply.hpp"
 #include "store/redis/value_record.hpp"
 
 namespace dlock::redis {

@@ -1,6 +1,6 @@
-#include "store/address_map.hpp"
-
 #include <gtest/gtest.h>
+
+#include "store/url_parts.hpp"
 
 namespace dlock {
 namespace {

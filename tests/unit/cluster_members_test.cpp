@@ -1,15 +1,15 @@
 // The members of a Redis Cluster, as its nodes name them.
 
-#include <gtest/gtest.h>
+#include "store/redis_cluster/cluster_members.hpp"
 
-#include "store/redis_cluster/members.hpp"
+#include <gtest/gtest.h>
 
 namespace dlock::redis_cluster {
 namespace {
 
 using redis::Reply;
 
-const Address self{"10.0.0.1", 7000};
+const ServerAddress self{"10.0.0.1", 7000};
 
 Reply of(Reply::Kind kind, const std::string& bytes, std::int64_t integer = 0) {
   Reply reply;
@@ -37,10 +37,12 @@ Reply slots(std::int64_t first, std::int64_t last, const std::string& host,
 
 TEST(Redirection, points_to_an_address_or_to_another_port_of_the_same_host) {
   EXPECT_EQ(pointed_to(error("MOVED 3999 10.0.0.2:6381"), self),
-            (Address{"10.0.0.2", 6381}));
-  EXPECT_EQ(pointed_to(error("ASK 3999 ::1:6381"), self), (Address{"::1", 6381}));
-  EXPECT_EQ(pointed_to(error("MOVED 3999 :6381"), self), (Address{"10.0.0.1", 6381}));
-  EXPECT_EQ(pointed_to(error("MOVED 3999 ?:6381"), self), (Address{"10.0.0.1", 6381}));
+            (ServerAddress{"10.0.0.2", 6381}));
+  EXPECT_EQ(pointed_to(error("ASK 3999 ::1:6381"), self), (ServerAddress{"::1", 6381}));
+  EXPECT_EQ(pointed_to(error("MOVED 3999 :6381"), self),
+            (ServerAddress{"10.0.0.1", 6381}));
+  EXPECT_EQ(pointed_to(error("MOVED 3999 ?:6381"), self),
+            (ServerAddress{"10.0.0.1", 6381}));
 }
 
 TEST(Redirection, without_a_valid_address_is_ignored) {
@@ -58,7 +60,7 @@ TEST(Primaries, are_listed_once_and_their_slots_are_added_up) {
       self);
 
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->addresses, (std::vector<Address>{{"10.0.0.2", 7001}, self}));
+  EXPECT_EQ(found->addresses, (std::vector<ServerAddress>{{"10.0.0.2", 7001}, self}));
   EXPECT_EQ(found->slots, 16385U);
 }
 
@@ -78,9 +80,9 @@ TEST(OwnReplicas, count_unless_they_are_marked_as_failed) {
       "ddd 10.0.0.4:7000@17000 slave,fail? aaa 0 1 1 connected\n"
       "eee 10.0.0.5:7000@17000 slave zzz 0 1 1 connected\n";
 
-  EXPECT_EQ(own_replicas_up(nodes), 2U);  // "fail?" is only a suspicion
-  EXPECT_EQ(own_replicas_up(""), 0U);
-  EXPECT_EQ(own_replicas_up("aaa\nbbb 1 slave\n"), 0U);
+  EXPECT_EQ(count_replicas_up(nodes), 2U);  // "fail?" is only a suspicion
+  EXPECT_EQ(count_replicas_up(""), 0U);
+  EXPECT_EQ(count_replicas_up("aaa\nbbb 1 slave\n"), 0U);
 }
 
 }  // namespace

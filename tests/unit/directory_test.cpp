@@ -1,6 +1,6 @@
 // Where the local store is, and which directories it trusts.
 
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include "tests/unit/temporary_directory.hpp"
 #include "util/failure.hpp"
 
-namespace dlock::local {
+namespace dlock {
 namespace {
 
 using Kind = Failure::Kind;
@@ -381,4 +381,4 @@ TEST_F(Files, the_pinned_path_follows_a_directory_that_was_moved) {
 }
 
 }  // namespace
-}  // namespace dlock::local
+}  // namespace dlock

@@ -6,6 +6,8 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include "store/redis/target.hpp"
+
 namespace dlock {
 namespace {
 
@@ -19,19 +21,21 @@ std::string refusal_of(const std::string& url) {
   return "";
 }
 
-std::string path_of(const std::string& url) {
-  return std::get<local::Plan>(parsed_store_url(url)).path;
+std::string path_of(const std::string& url) { return parsed_store_url(url).path; }
+
+std::string_view kind_of(const std::string& url) {
+  return parsed_store_url(url).kind->scheme;
 }
 
 redis::Target target_of(const std::string& url) {
-  return std::get<redis::Plan>(parsed_store_url(url)).target;
+  return redis::targets_of(parsed_store_url(url)).front();
 }
 
 TEST(StoreUrl, local_alone_means_the_default_directory) {
   const auto url = parsed_store_url("local:");
 
-  ASSERT_TRUE(std::holds_alternative<local::Plan>(url));
-  EXPECT_EQ(std::get<local::Plan>(url).path, "");
+  EXPECT_EQ(url.kind->scheme, "local");
+  EXPECT_EQ(url.path, "");
 }
 
 TEST(StoreUrl, local_may_name_a_directory) {
@@ -59,7 +63,7 @@ TEST(StoreUrl, a_path_with_a_nul_byte_is_refused) {
 }
 
 TEST(StoreUrl, none_means_no_store) {
-  EXPECT_TRUE(std::holds_alternative<none::Plan>(parsed_store_url("none:")));
+  EXPECT_EQ(parsed_store_url("none:").kind->scheme, "none");
 }
 
 TEST(StoreUrl, nothing_may_follow_none) { EXPECT_NE(refusal_of("none:x"), ""); }
@@ -78,8 +82,8 @@ TEST(StoreUrl, a_redis_url_names_a_server) {
   EXPECT_EQ(target.host, "host");
   EXPECT_EQ(target.port, 7000);
   EXPECT_TRUE(target.tls);
-  EXPECT_EQ(target.user, "user");
-  EXPECT_EQ(target.password, "secret");
+  EXPECT_EQ(target.login.user, "user");
+  EXPECT_EQ(target.login.password, "secret");
   EXPECT_EQ(target.database, 2u);
 }
 
@@ -91,8 +95,8 @@ TEST(StoreUrl, sentinels_or_the_nodes_of_a_cluster_may_be_named) {
   const auto sentinel = parsed_store_url("redis+sentinel://a,b/name");
   const auto cluster = parsed_store_url("rediss+cluster://a,b");
 
-  EXPECT_EQ(std::get<redis_sentinel::Plan>(sentinel).sentinels.size(), 2u);
-  EXPECT_EQ(std::get<redis_cluster::Plan>(cluster).seeds.size(), 2u);
+  EXPECT_EQ(sentinel.servers.size(), 2u);
+  EXPECT_EQ(cluster.servers.size(), 2u);
   EXPECT_TRUE(leases_expire(sentinel));
   EXPECT_TRUE(leases_expire(cluster));
 }
@@ -112,22 +116,20 @@ TEST(StoreUrl, schemes_are_read_in_any_case_and_for_valkey_too) {
   EXPECT_TRUE(target_of("valkeys://host").tls);
   EXPECT_EQ(target_of("valkey+unix:/run/x").path, "/run/x");
   for (const char* compound : {"valkey+sentinel://a,b/m", "valkeys+sentinel://a,b/m"}) {
-    EXPECT_TRUE(std::holds_alternative<redis_sentinel::Plan>(parsed_store_url(compound)));
+    EXPECT_EQ(kind_of(compound), "redis+sentinel");
   }
-  EXPECT_TRUE(std::holds_alternative<redis_cluster::Plan>(
-      parsed_store_url("valkeys+cluster://a,b")));
-  EXPECT_TRUE(std::holds_alternative<redis_quorum::Plan>(
-      parsed_store_url("VALKEY+quorum://a,b,c")));
-  EXPECT_TRUE(std::holds_alternative<etcd::Plan>(parsed_store_url("ETCDS://a")));
-  EXPECT_TRUE(std::holds_alternative<local::Plan>(parsed_store_url("LOCAL:")));
+  EXPECT_EQ(kind_of("valkeys+cluster://a,b"), "redis+cluster");
+  EXPECT_EQ(kind_of("VALKEY+quorum://a,b,c"), "redis+quorum");
+  EXPECT_EQ(kind_of("ETCDS://a"), "etcd");
+  EXPECT_EQ(kind_of("LOCAL:"), "local");
 }
 
 // The login that is used for the URL with these settings: user and password.
 std::string login_of(const std::string& url, const Credentials& credentials) {
   auto store = parsed_store_url(url);
-  set_credentials(store, credentials);
-  const auto& target = std::get<redis::Plan>(store).target;
-  return target.user + ":" + target.password.value_or("") + ":" + target.password_file;
+  store.set(credentials);
+  const auto& login = store.login;
+  return login.user + ":" + login.password.value_or("") + ":" + login.password_file;
 }
 
 TEST(StoreUrl, a_login_without_a_colon_is_the_user_if_the_password_is_set_elsewhere) {
@@ -256,7 +258,7 @@ TEST(OpenStore, a_store_has_the_features_of_its_kind) {
   for (const char* text : {"none:", "local:/x", "redis://host"}) {
     const auto url = parsed_store_url(text);
     const auto store = open_store(url, milliseconds(1), context);
-    const auto features = features_of(url);
+    const auto& features = url.kind->features;
 
     EXPECT_EQ(store->leases_expire(), features.leases_expire) << text;
     EXPECT_EQ(store->values() != nullptr, features.values) << text;

@@ -191,8 +191,8 @@ CommonOptions common_with(std::string_view name, const std::string& value) {
 TEST(CommonOptions, have_the_defaults_of_the_manual) {
   const auto options = common_options({});
 
-  ASSERT_TRUE(std::holds_alternative<local::Plan>(options.store));
-  EXPECT_EQ(std::get<local::Plan>(options.store).path, "");
+  EXPECT_EQ(options.store.kind->scheme, "local");
+  EXPECT_EQ(options.store.path, "");
   EXPECT_EQ(options.name_space, "dlock");
   EXPECT_FALSE(options.store_timeout);
   EXPECT_FALSE(options.json || options.quiet || options.verbose);
@@ -200,8 +200,7 @@ TEST(CommonOptions, have_the_defaults_of_the_manual) {
 }
 
 TEST(CommonOptions, take_each_setting) {
-  EXPECT_EQ(std::get<local::Plan>(common_with("store", "local:/srv/locks").store).path,
-            "/srv/locks");
+  EXPECT_EQ(common_with("store", "local:/srv/locks").store.path, "/srv/locks");
   EXPECT_EQ(common_with("namespace", "team").name_space, "team");
   EXPECT_EQ(common_with("store-timeout", "3s").store_timeout, seconds(3));
   EXPECT_TRUE(common_with("json", "true").json);
@@ -242,9 +241,9 @@ Settings all_of(
 }
 
 // The server that the settings name; by default, redis://host.
-redis::Target target_of(Settings settings) {
+StoreUrl url_of(Settings settings) {
   settings.merge(set("store", "redis://host"));
-  return std::get<redis::Plan>(common_options(settings).store).target;
+  return common_options(settings).store;
 }
 
 Settings password_in_variable() {
@@ -252,51 +251,51 @@ Settings password_in_variable() {
 }
 
 TEST(Login, comes_from_the_url) {
-  const auto target = target_of(set("store", "redis://alice:secret@host"));
+  const auto url = url_of(set("store", "redis://alice:secret@host"));
 
-  EXPECT_EQ(target.user, "alice");
-  EXPECT_EQ(target.password, "secret");
-  EXPECT_EQ(target.password_file, "");
+  EXPECT_EQ(url.login.user, "alice");
+  EXPECT_EQ(url.login.password, "secret");
+  EXPECT_EQ(url.login.password_file, "");
 }
 
 TEST(Login, a_user_option_replaces_the_user_in_the_url) {
-  const auto target =
-      target_of(all_of({{"store", "redis://alice:secret@host"}, {"user", "bob"}}));
+  const auto url =
+      url_of(all_of({{"store", "redis://alice:secret@host"}, {"user", "bob"}}));
 
-  EXPECT_EQ(target.user, "bob");
-  EXPECT_EQ(target.password, "secret");
+  EXPECT_EQ(url.login.user, "bob");
+  EXPECT_EQ(url.login.password, "secret");
 }
 
 TEST(Login, a_password_variable_replaces_the_password_in_the_url) {
   auto settings = set("store", "redis://alice:secret@host");
   settings.merge(password_in_variable());
 
-  EXPECT_EQ(target_of(settings).user, "alice");
-  EXPECT_EQ(target_of(settings).password, "of the variable");
+  EXPECT_EQ(url_of(settings).login.user, "alice");
+  EXPECT_EQ(url_of(settings).login.password, "of the variable");
 }
 
 TEST(Login, a_password_file_replaces_the_password_in_the_url) {
-  const auto target = target_of(
+  const auto url = url_of(
       all_of({{"store", "redis://alice:secret@host"}, {"password-file", "/file"}}));
 
-  EXPECT_EQ(target.password_file, "/file");
-  EXPECT_FALSE(target.password);
+  EXPECT_EQ(url.login.password_file, "/file");
+  EXPECT_FALSE(url.login.password);
 }
 
 TEST(Login, a_password_file_from_the_environment_overrides_the_variable) {
   auto settings = set("password-file", "/file", Setting::Source::environment);
   settings.merge(password_in_variable());
 
-  EXPECT_EQ(target_of(settings).password_file, "/file");
-  EXPECT_FALSE(target_of(settings).password);
+  EXPECT_EQ(url_of(settings).login.password_file, "/file");
+  EXPECT_FALSE(url_of(settings).login.password);
 }
 
 TEST(Login, the_variable_overrides_a_password_file_from_the_configuration) {
   auto settings = set("password-file", "/file", Setting::Source::file);
   settings.merge(password_in_variable());
 
-  EXPECT_EQ(target_of(settings).password_file, "");
-  EXPECT_EQ(target_of(settings).password, "of the variable");
+  EXPECT_EQ(url_of(settings).login.password_file, "");
+  EXPECT_EQ(url_of(settings).login.password, "of the variable");
 }
 
 TEST(Login, with_an_invalid_user_or_password_file_is_refused) {
@@ -307,9 +306,9 @@ TEST(Login, with_an_invalid_user_or_password_file_is_refused) {
 }
 
 // The sentinels that the settings name; by default, `a` and `b`.
-redis_sentinel::Plan plan_of(Settings settings) {
+StoreUrl sentinels_of(Settings settings) {
   settings.merge(set("store", "rediss+sentinel://a,b/name"));
-  return std::get<redis_sentinel::Plan>(common_options(settings).store);
+  return common_options(settings).store;
 }
 
 TEST(SentinelLogin, is_separate_from_the_login_of_the_servers) {
@@ -317,12 +316,12 @@ TEST(SentinelLogin, is_separate_from_the_login_of_the_servers) {
   settings.merge(password_in_variable());
   settings.merge(set("sentinel-password", "word", Setting::Source::environment));
 
-  const auto plan = plan_of(settings);
+  const auto url = sentinels_of(settings);
 
-  EXPECT_EQ(plan.server.user, "alice");
-  EXPECT_EQ(plan.server.password, "of the variable");
-  EXPECT_EQ(plan.sentinels.back().user, "watch");
-  EXPECT_EQ(plan.sentinels.back().password, "word");
+  EXPECT_EQ(url.login.user, "alice");
+  EXPECT_EQ(url.login.password, "of the variable");
+  EXPECT_EQ(url.sentinel_login.user, "watch");
+  EXPECT_EQ(url.sentinel_login.password, "word");
 }
 
 TEST(SentinelLogin, takes_its_password_from_one_source) {
@@ -331,7 +330,7 @@ TEST(SentinelLogin, takes_its_password_from_one_source) {
     auto settings = set("sentinel-password-file", "/file", source);
     settings.merge(Settings(variable));
 
-    const auto sentinel = plan_of(settings).sentinels.front();
+    const auto sentinel = sentinels_of(settings).sentinel_login;
 
     const bool is_file_first = source == Setting::Source::environment;
     EXPECT_EQ(sentinel.password_file, is_file_first ? "/file" : "");
@@ -346,19 +345,19 @@ TEST(SentinelLogin, with_an_invalid_user_or_password_file_is_refused) {
 }
 
 TEST(SentinelTls, is_on_unless_it_is_switched_off) {
-  EXPECT_TRUE(plan_of({}).sentinels.front().tls);
-  EXPECT_TRUE(plan_of(set("sentinel-tls", "true")).sentinels.front().tls);
-  EXPECT_FALSE(plan_of(set("sentinel-tls", "false")).sentinels.front().tls);
-  EXPECT_TRUE(plan_of(set("sentinel-tls", "false")).server.tls);
+  EXPECT_TRUE(sentinels_of({}).sentinel_tls);
+  EXPECT_TRUE(sentinels_of(set("sentinel-tls", "true")).sentinel_tls);
+  EXPECT_FALSE(sentinels_of(set("sentinel-tls", "false")).sentinel_tls);
+  EXPECT_TRUE(sentinels_of(set("sentinel-tls", "false")).tls);
   EXPECT_THROW(common_with("sentinel-tls", "perhaps"), UsageError);
   EXPECT_THROW(common_with("sentinel-tls", ""), UsageError);
 }
 
 TEST(Replicas, are_none_some_or_all) {
-  EXPECT_EQ(plan_of({}).replicas, Replicas{});
-  EXPECT_EQ(plan_of(set("replicas", "0")).replicas, Replicas{});
-  EXPECT_EQ(plan_of(set("replicas", "15")).replicas, (Replicas{.count = 15}));
-  EXPECT_EQ(plan_of(set("replicas", "all")).replicas, (Replicas{.all = true}));
+  EXPECT_EQ(sentinels_of({}).replicas, Replicas{});
+  EXPECT_EQ(sentinels_of(set("replicas", "0")).replicas, Replicas{});
+  EXPECT_EQ(sentinels_of(set("replicas", "15")).replicas, (Replicas{.count = 15}));
+  EXPECT_EQ(sentinels_of(set("replicas", "all")).replicas, (Replicas{.all = true}));
 }
 
 TEST(Replicas, that_are_invalid_are_refused) {
@@ -368,37 +367,37 @@ TEST(Replicas, that_are_invalid_are_refused) {
 }
 
 TEST(Tls, has_the_values_of_its_options) {
-  const auto target = target_of(all_of({{"store", "rediss://host"},
-                                        {"tls-ca", "/ca"},
-                                        {"tls-cert", "/cert"},
-                                        {"tls-key", "/key"},
-                                        {"tls-name", "db.example.org"},
-                                        {"tls-insecure", "true"}}));
+  const auto url = url_of(all_of({{"store", "rediss://host"},
+                                  {"tls-ca", "/ca"},
+                                  {"tls-cert", "/cert"},
+                                  {"tls-key", "/key"},
+                                  {"tls-name", "db.example.org"},
+                                  {"tls-insecure", "true"}}));
 
-  ASSERT_TRUE(target.tls);
-  EXPECT_EQ(target.tls->ca, "/ca");
-  EXPECT_EQ(target.tls->certificate, "/cert");
-  EXPECT_EQ(target.tls->key, "/key");
-  EXPECT_EQ(target.tls->name, "db.example.org");
-  EXPECT_TRUE(target.tls->insecure);
+  ASSERT_TRUE(url.tls);
+  EXPECT_EQ(url.tls->ca, "/ca");
+  EXPECT_EQ(url.tls->certificate, "/cert");
+  EXPECT_EQ(url.tls->key, "/key");
+  EXPECT_EQ(url.tls->name, "db.example.org");
+  EXPECT_TRUE(url.tls->insecure);
 }
 
 TEST(Tls, is_verified_by_default) {
-  EXPECT_FALSE(target_of(set("store", "rediss://host")).tls->insecure);
+  EXPECT_FALSE(url_of(set("store", "rediss://host")).tls->insecure);
 }
 
 TEST(Tls, is_never_switched_on_or_off_by_its_options) {
   for (const char* url : {"redis://host", "redis+unix:/path"}) {
-    const auto target =
-        target_of(all_of({{"store", url}, {"tls-ca", "/ca"}, {"tls-insecure", "false"}}));
+    const auto store =
+        url_of(all_of({{"store", url}, {"tls-ca", "/ca"}, {"tls-insecure", "false"}}));
 
-    EXPECT_FALSE(target.tls) << url;
+    EXPECT_FALSE(store.tls) << url;
   }
   for (const char* url : {"local:", "local:/x", "none:"}) {
     const auto options =
         common_options(all_of({{"store", url}, {"tls-insecure", "true"}}));
 
-    EXPECT_FALSE(is_insecure(options.store)) << url;
+    EXPECT_FALSE(options.store.is_insecure()) << url;
   }
 }
 

@@ -1,7 +1,5 @@
 // What counts as a password in a file, and which files keep it secret.
 
-#include "store/password_file.hpp"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,6 +8,7 @@
 #include <fstream>
 #include <optional>
 
+#include "store/store_url.hpp"
 #include "tests/unit/temporary_directory.hpp"
 #include "util/failure.hpp"
 #include "util/fd.hpp"

@@ -6,7 +6,7 @@ namespace dlock::redis_quorum {
 namespace {
 
 using std::chrono::seconds;
-using Then = Step::Then;
+using Then = CandidacyStep::Then;
 
 const auto start = Clock::time_point(seconds(100));
 const WallTime wall(1'000'000);
@@ -35,8 +35,8 @@ Vote fails() {
           "", false};
 }
 
-Step after(Candidacy& candidacy, const Votes& votes, Queue queue = Queue::join,
-           Clock::time_point now = start) {
+CandidacyStep after(Candidacy& candidacy, const Votes& votes, Queue queue = Queue::join,
+                    Clock::time_point now = start) {
   return candidacy.after(votes, queue, now, took);
 }
 
@@ -67,7 +67,7 @@ TEST_F(QuorumTicket, makes_all_servers_raise_the_fence_to_the_greatest) {
 
 TEST_F(QuorumTicket, gives_up_if_raising_the_fence_never_ends) {
   std::uint64_t fence = 5;
-  Step step;
+  CandidacyStep step;
   do {
     step = after(candidacy_, {grants(fence), grants(fence + 1), fails()});
     ++fence;

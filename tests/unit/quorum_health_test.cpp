@@ -4,18 +4,18 @@
 
 #include <algorithm>
 
-#include "store/redis_quorum/health.hpp"
-#include "store/redis_quorum/votes.hpp"
+#include "store/redis_quorum/quorum_store.hpp"
+#include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {
 namespace {
 
 using namespace std::chrono_literals;
 using Level = Finding::Level;
-using redis::Facts;
+using redis::RedisFacts;
 
-Facts up_for(const std::string& seconds, const std::string& run_id) {
-  Facts facts;
+RedisFacts up_for(const std::string& seconds, const std::string& run_id) {
+  RedisFacts facts;
   facts.server = "server " + run_id;
   facts.was_reached = true;
   facts.hello = {{"server", "redis"}, {"version", "7.0.15"}, {"role", "master"}};
@@ -25,18 +25,18 @@ Facts up_for(const std::string& seconds, const std::string& run_id) {
   return facts;
 }
 
-Facts away() {
-  Facts facts;
+RedisFacts away() {
+  RedisFacts facts;
   facts.server = "server d";
   facts.failure = Failure(Failure::Kind::unreachable, "d:6379 refuses the connection");
   return facts;
 }
 
-std::vector<Facts> good() {
+std::vector<RedisFacts> good() {
   return {up_for("500", "a"), up_for("500", "b"), up_for("500", "c")};
 }
 
-Finding found(const std::vector<Facts>& servers, const std::string& check,
+Finding found(const std::vector<RedisFacts>& servers, const std::string& check,
               milliseconds max_ttl = 60s) {
   QuorumTerms terms;
   terms.max_ttl = max_ttl;
@@ -83,7 +83,7 @@ TEST(QuorumHealth, finds_servers_that_have_no_vote_yet) {
 }
 
 TEST(QuorumHealth, reports_info_for_checks_that_no_server_replied_to) {
-  std::vector<Facts> servers{away(), away(), away()};
+  std::vector<RedisFacts> servers{away(), away(), away()};
 
   for (const auto* check : {"run-ids", "uptime", "clocks"}) {
     EXPECT_EQ(found(servers, check).level, Level::info) << check;

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include "lock/history.hpp"
-#include "store/redis_quorum/event_count.hpp"
 #include "store/redis_quorum/merge.hpp"
 
 namespace dlock::redis_quorum {

@@ -1,7 +1,7 @@
 #include "tests/unit/quorum_schedule.hpp"
 
 #include "loop/retry.hpp"
-#include "store/redis_quorum/majority.hpp"
+#include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {
 namespace {
@@ -182,8 +182,8 @@ void Schedule::count(int who, std::uint64_t round) {
   me.is_asking = false;
   const auto step = me.candidacy.after(me.votes, me.queue, moment_of(now_),
                                        milliseconds((now_ - me.began) / ms));
-  if (step.then == Step::Then::ask) return ask(who, /*is_step=*/true);
-  if (step.then == Step::Then::give_back) return give_back(who);
+  if (step.then == CandidacyStep::Then::ask) return ask(who, /*is_step=*/true);
+  if (step.then == CandidacyStep::Then::give_back) return give_back(who);
   const auto* answer = std::get_if<Answer>(&step.said);
   const auto* grant = answer != nullptr ? std::get_if<Grant>(answer) : nullptr;
   if (grant != nullptr) return hold(who, *grant, step.servers);

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "store/redis/ballot.hpp"
-#include "store/redis_quorum/votes.hpp"
+#include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {
 

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "store/redis_quorum/majority.hpp"
-#include "store/redis_quorum/screening.hpp"
+#include "store/redis_quorum/candidacy.hpp"
 #include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {
@@ -51,12 +50,12 @@ Vote had_run(const std::string& outcome, std::uint64_t fence = 7) {
 const Vote silent;
 
 template <typename T>
-T as(const Outcome& outcome) {
+T as(const TallyResult& outcome) {
   return std::get<T>(outcome);
 }
 
 template <typename T>
-bool answers(const Outcome& outcome) {
+bool answers(const TallyResult& outcome) {
   const auto* answer = std::get_if<Answer>(&outcome);
   return answer != nullptr && std::holds_alternative<T>(*answer);
 }

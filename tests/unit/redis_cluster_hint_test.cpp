@@ -8,14 +8,14 @@
 #include <fstream>
 #include <set>
 
-#include "store/redis_cluster/hint.hpp"
+#include "store/redis_cluster/cluster_members.hpp"
 #include "tests/unit/temporary_directory.hpp"
 
 namespace dlock::redis_cluster {
 namespace {
 
-const Address some{"127.0.0.1", 6379};
-const Address others[] = {{"::1", 1}, {"db-1.example.org", 65535}};
+const ServerAddress some{"127.0.0.1", 6379};
+const ServerAddress others[] = {{"::1", 1}, {"db-1.example.org", 65535}};
 
 TEST(HintText, is_read_as_it_was_written) {
   EXPECT_EQ(hint_from(hint_text(some)), some);

@@ -1,12 +1,13 @@
 // The findings about a server, from the facts about it.
 
+#include "store/redis/redis_health.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "store/redis/examine.hpp"
-#include "store/redis/health.hpp"
-#include "store/round_trips.hpp"
+#include "store/checks.hpp"
+#include "store/redis/redis_facts.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -14,8 +15,8 @@ namespace {
 using namespace std::chrono_literals;
 using Level = Finding::Level;
 
-Facts good() {
-  Facts facts;
+RedisFacts good() {
+  RedisFacts facts;
   facts.server = "db:6379";
   facts.user = "jobs";
   facts.key_prefix = "dlock:";
@@ -36,7 +37,7 @@ Facts good() {
 }
 
 // The finding of a check, which has to appear exactly once.
-Finding found(const Facts& facts, const std::string& check) {
+Finding found(const RedisFacts& facts, const std::string& check) {
   const auto findings = findings_of(facts);
   const auto is_it = [&](const Finding& finding) { return finding.check == check; };
   EXPECT_EQ(std::count_if(findings.begin(), findings.end(), is_it), 1) << check;
@@ -44,7 +45,7 @@ Finding found(const Facts& facts, const std::string& check) {
   return first == findings.end() ? Finding{} : *first;
 }
 
-Level level(const Facts& facts, const std::string& check) {
+Level level(const RedisFacts& facts, const std::string& check) {
   return found(facts, check).level;
 }
 
@@ -68,7 +69,7 @@ TEST(RedisHealth, a_good_server_has_one_finding_for_each_check) {
 }
 
 TEST(RedisHealth, every_finding_that_is_not_ok_has_a_message_and_advice) {
-  auto facts = Facts{};
+  auto facts = RedisFacts{};
   facts.server = "db:6379";
   facts.user = "jobs";
   for (const auto& finding : findings_of(facts)) {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "store/redis/life.hpp"
+#include "store/redis/node.hpp"
 
 namespace dlock::redis {
 namespace {

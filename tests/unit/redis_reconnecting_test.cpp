@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "net/refusal.hpp"
-#include "store/redis/reconnecting.hpp"
+#include "net/net_failures.hpp"
+#include "store/redis/route.hpp"
 
 namespace dlock::redis {
 namespace {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "store/redis/arguments.hpp"
-#include "store/redis/error_reply.hpp"
 #include "store/redis/keys.hpp"
 #include "store/redis/records.hpp"
+#include "store/redis/reply.hpp"
 
 namespace dlock::redis {
 namespace {

@@ -1,35 +1,35 @@
-#include <gtest/gtest.h>
+#include "store/redis_sentinel/sentinel_votes.hpp"
 
-#include "store/redis_sentinel/votes.hpp"
+#include <gtest/gtest.h>
 
 namespace dlock::redis_sentinel {
 namespace {
 
-const Address a{"10.0.0.1", 6379};
-const Address b{"10.0.0.2", 6379};
+const ServerAddress a{"10.0.0.1", 6379};
+const ServerAddress b{"10.0.0.2", 6379};
 
-Ballot names(const Address& address) {
-  Ballot ballot;
+SentinelBallot names(const ServerAddress& address) {
+  SentinelBallot ballot;
   ballot.vote.emplace();
   ballot.vote->primary = address;
   return ballot;
 }
 
-Ballot knows_none() {
-  Ballot ballot;
+SentinelBallot knows_none() {
+  SentinelBallot ballot;
   ballot.vote.emplace();
   return ballot;
 }
 
-Ballot fails(Failure::Kind kind) {
-  Ballot ballot;
+SentinelBallot fails(Failure::Kind kind) {
+  SentinelBallot ballot;
   ballot.failure = Failure(kind, "s1: reason");
   return ballot;
 }
 
-const Ballot silent;
+const SentinelBallot silent;
 
-Ballot with_replicas(std::map<Address, bool> replicas) {
+SentinelBallot with_replicas(std::map<ServerAddress, bool> replicas) {
   auto ballot = names(a);
   ballot.vote->replicas = std::move(replicas);
   return ballot;
@@ -57,10 +57,10 @@ Reply replica(const std::string& host, const std::string& flags,
                text(primary), text("slave-priority"), text(priority)});
 }
 
-std::map<Address, bool> replicas_among(std::vector<Reply> replicas) {
+std::map<ServerAddress, bool> replicas_among(std::vector<Reply> replicas) {
   const auto vote =
       vote_from({list({text("10.0.0.1"), text("6379")}), list(std::move(replicas))});
-  return std::get<Vote>(vote).replicas;
+  return std::get<PrimaryVote>(vote).replicas;
 }
 
 TEST(Election, needs_more_than_half_of_all_sentinels) {
@@ -88,7 +88,7 @@ TEST(Opinion, is_certain_once_no_other_reply_can_change_it) {
 }
 
 TEST(ReplicasUp, exclude_only_those_that_a_majority_of_all_sentinels_sees_down) {
-  const Address c{"10.0.0.3", 6379};
+  const ServerAddress c{"10.0.0.3", 6379};
   EXPECT_EQ(replicas_up(a, {with_replicas({{b, true}, {c, true}}), silent, silent}), 2U);
   EXPECT_EQ(
       replicas_up(a, {with_replicas({{b, false}}), with_replicas({{b, true}}), silent}),
@@ -104,59 +104,60 @@ TEST(ReplicasUp, exclude_the_primary_itself_that_was_one_before) {
       1U);
 }
 
-TEST(Vote, has_the_primary_and_which_replicas_are_up) {
+TEST(PrimaryVote, has_the_primary_and_which_replicas_are_up) {
   const auto vote =
       vote_from({list({text("10.0.0.1"), text("6379")}),
                  list({replica("10.0.0.2", "slave"), replica("10.0.0.3", "s_down,slave"),
                        replica("10.0.0.4", "slave,disconnected"),
                        replica("10.0.0.5", "slave", "")})});
 
-  const auto& said = std::get<Vote>(vote);
+  const auto& said = std::get<PrimaryVote>(vote);
   EXPECT_EQ(said.primary, a);
-  const std::map<Address, bool> expected{{{"10.0.0.2", 6379}, true},
-                                         {{"10.0.0.3", 6379}, false},
-                                         {{"10.0.0.4", 6379}, false},
-                                         {{"10.0.0.5", 6379}, false}};
+  const std::map<ServerAddress, bool> expected{{{"10.0.0.2", 6379}, true},
+                                               {{"10.0.0.3", 6379}, false},
+                                               {{"10.0.0.4", 6379}, false},
+                                               {{"10.0.0.5", 6379}, false}};
   EXPECT_EQ(said.replicas, expected);
 }
 
 // It still reports that it is a primary, so it replicates nothing.
-TEST(Vote, does_not_count_an_old_primary_that_runs) {
+TEST(PrimaryVote, does_not_count_an_old_primary_that_runs) {
   const auto replicas = replicas_among(
       {replica("10.0.0.2", "slave"), replica("10.0.0.3", "slave", "9c", "?")});
 
-  const std::map<Address, bool> expected{{{"10.0.0.2", 6379}, true},
-                                         {{"10.0.0.3", 6379}, false}};
+  const std::map<ServerAddress, bool> expected{{{"10.0.0.2", 6379}, true},
+                                               {{"10.0.0.3", 6379}, false}};
   EXPECT_EQ(replicas, expected);
 }
 
-TEST(Vote, counts_an_old_primary_that_would_be_promoted_before_the_replicas) {
+TEST(PrimaryVote, counts_an_old_primary_that_would_be_promoted_before_the_replicas) {
   const auto replicas =
       replicas_among({replica("10.0.0.2", "slave", "2f", "10.0.0.1", "200"),
                       replica("10.0.0.3", "slave", "9c", "?", "100"),
                       replica("10.0.0.4", "slave", "", "?", "100"),
                       replica("10.0.0.5", "slave,s_down", "5e", "10.0.0.1", "10")});
 
-  const std::map<Address, bool> expected{{{"10.0.0.2", 6379}, true},
-                                         {{"10.0.0.3", 6379}, true},
-                                         {{"10.0.0.4", 6379}, false},
-                                         {{"10.0.0.5", 6379}, false}};
+  const std::map<ServerAddress, bool> expected{{{"10.0.0.2", 6379}, true},
+                                               {{"10.0.0.3", 6379}, true},
+                                               {{"10.0.0.4", 6379}, false},
+                                               {{"10.0.0.5", 6379}, false}};
   EXPECT_EQ(replicas, expected);
 }
 
 // A sentinel never promotes a replica with the priority 0.
-TEST(Vote, does_not_count_an_old_primary_because_of_a_replica_that_is_never_promoted) {
+TEST(PrimaryVote,
+     does_not_count_an_old_primary_because_of_a_replica_that_is_never_promoted) {
   const auto replicas = replicas_among(
       {replica("10.0.0.2", "slave", "2f", "10.0.0.1", "0"),
        replica("10.0.0.3", "slave", "4d"), replica("10.0.0.4", "slave", "9c", "?")});
 
-  const std::map<Address, bool> expected{{{"10.0.0.2", 6379}, true},
-                                         {{"10.0.0.3", 6379}, true},
-                                         {{"10.0.0.4", 6379}, false}};
+  const std::map<ServerAddress, bool> expected{{{"10.0.0.2", 6379}, true},
+                                               {{"10.0.0.3", 6379}, true},
+                                               {{"10.0.0.4", 6379}, false}};
   EXPECT_EQ(replicas, expected);
 }
 
-TEST(Vote, is_invalid_if_the_sentinel_refuses_to_list_the_replicas) {
+TEST(PrimaryVote, is_invalid_if_the_sentinel_refuses_to_list_the_replicas) {
   Reply refused;
   refused.kind = Reply::Kind::error;
   refused.text = "NOPERM";
@@ -166,19 +167,19 @@ TEST(Vote, is_invalid_if_the_sentinel_refuses_to_list_the_replicas) {
   EXPECT_EQ(std::get<Reply>(vote).text, "NOPERM");
 }
 
-TEST(Vote, is_invalid_if_the_address_is_invalid) {
+TEST(PrimaryVote, is_invalid_if_the_address_is_invalid) {
   for (const char* port : {"", "0", "65536", "6379x", "-1"}) {
     const auto vote = vote_from({list({text("10.0.0.1"), text(port)})});
     EXPECT_TRUE(std::holds_alternative<Reply>(vote)) << port;
   }
   EXPECT_TRUE(std::holds_alternative<Reply>(vote_from({list({text("one")})})));
-  EXPECT_EQ(std::get<Vote>(vote_from({Reply{}})).primary, std::nullopt);
+  EXPECT_EQ(std::get<PrimaryVote>(vote_from({Reply{}})).primary, std::nullopt);
 }
 
 TEST(NobodyElected, distinguishes_temporary_from_permanent_failures) {
   const std::vector<std::string> three{"s1", "s2", "s3"};
   using Kind = Failure::Kind;
-  const auto kind_of = [&](const std::vector<Ballot>& ballots) {
+  const auto kind_of = [&](const std::vector<SentinelBallot>& ballots) {
     return no_primary_elected("main", three, ballots).kind();
   };
   EXPECT_EQ(kind_of({knows_none(), knows_none(), names(a)}), Kind::misconfigured);
@@ -197,13 +198,13 @@ TEST(NobodyElected, distinguishes_temporary_from_permanent_failures) {
 }
 
 TEST(SentinelVotes, a_sentinel_with_two_entries_is_reported_and_has_one_vote) {
-  const auto by = [](const Address& address, const std::string& id) {
+  const auto by = [](const ServerAddress& address, const std::string& id) {
     auto ballot = names(address);
     ballot.id = id;
     return ballot;
   };
   const std::vector<std::string> entries{"s1:1", "s2:1", "s3:1"};
-  const std::vector<Ballot> twins{by(a, "x"), by(a, "x"), by(b, "y")};
+  const std::vector<SentinelBallot> twins{by(a, "x"), by(a, "x"), by(b, "y")};
 
   const auto failure = same_sentinel(entries, twins);
 
@@ -222,8 +223,8 @@ TEST(SentinelVotes, mapped_addresses_take_the_place_of_announced_ones) {
 
   vote = translated(vote, map);
 
-  EXPECT_EQ(vote.primary, (Address{"127.0.0.1", 7001}));
-  EXPECT_EQ(vote.replicas.begin()->first, (Address{"::1", 6379}));
+  EXPECT_EQ(vote.primary, (ServerAddress{"127.0.0.1", 7001}));
+  EXPECT_EQ(vote.replicas.begin()->first, (ServerAddress{"::1", 6379}));
 }
 
 }  // namespace

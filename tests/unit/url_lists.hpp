@@ -6,32 +6,26 @@
 #include <string>
 #include <vector>
 
-#include "store/redis/target.hpp"
+#include "store/open.hpp"
 #include "util/failure.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
 
-template <typename Plan>
-Plan plan_from_url(const std::string& url) {
-  const auto colon = url.find(':');
-  return Plan::parsed(url.substr(0, colon), url.substr(colon + 1));
-}
-
-// Why the URL is refused; empty if it is not.
-template <typename Plan>
-std::string refusal_of_url(const std::string& url) {
+// Why the URL is refused, without the URL; empty if it is not.
+inline std::string refusal_of_url(const std::string& url) {
   try {
-    plan_from_url<Plan>(url);
+    parsed_store_url(url);
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured) << url;
-    return failure.what();
+    const std::string message = failure.what();
+    return message.substr(message.find("': ") + 3);
   }
   return "";
 }
 
 // "one:6379 [::1]:7000"
-inline std::string places_of(const std::vector<redis::Target>& servers) {
+inline std::string places_of(const std::vector<ServerAddress>& servers) {
   std::string text;
   for (const auto& server : servers) text += (text.empty() ? "" : " ") + server.shown();
   return text;

@@ -5,8 +5,6 @@
 #include <span>
 
 #include "cli/args/options.hpp"
-#include "lock/history.hpp"
-#include "store/password_file.hpp"
 #include "util/nearest.hpp"
 #include "util/text.hpp"
 
@@ -128,7 +126,6 @@ void take_nothing(VerbOptions&, const Setting&) {}
 
 // Shorter names for the rows.
 using Common = CommonOptions;
-using Login = Credentials;
 using Tls = net::TlsOptions;
 constexpr auto login = &Common::login;
 constexpr auto plan = &RunOptions::supervision;
@@ -141,8 +138,8 @@ constexpr unsigned most_waiters = 100'000;
 constexpr unsigned most_runs = 1'000'000;
 
 constexpr OptionSpec common_rows[] = {
-    {"store", 0, "URL", "DLOCK_STORE", every_verb, "",
-     "local:, local:/dir, redis://host, ..., none:",
+    {"store", 0, "URL", "DLOCK_STORE", every_verb,
+     "local:", "local:, local:/dir, redis://host, ..., none:",
      into<parsed_store_url, &Common::store>},
     {"namespace", 0, "NS", "DLOCK_NAMESPACE", every_verb, "dlock",
      "prefix of every name (default %)", into<parsed_name, &Common::name_space>},
@@ -152,45 +149,48 @@ constexpr OptionSpec common_rows[] = {
      "time limit of a store operation (%)",
      into<parsed_time_limit, &Common::store_timeout>},
     {"user", 0, "NAME", "DLOCK_USER", every_verb, "", "log in to the store as NAME",
-     into<parsed_user, login, &Login::user>},
+     into<parsed_user, login, &Credentials::user>},
     {"password-file", 0, "FILE", "DLOCK_PASSWORD_FILE", every_verb, "",
-     "read the password from FILE", into<parsed_file_name, login, &Login::password_file>},
+     "read the password from FILE",
+     into<parsed_file_name, login, &Credentials::password_file>},
     {"replicas", 0, "N", "DLOCK_REPLICAS", every_verb, "0",
      "replicas that must confirm a lease, or all",
-     into<replicas, login, &Login::replicas>},
+     into<replicas, login, &Credentials::replicas>},
     {"sentinel-user", 0, "NAME", "DLOCK_SENTINEL_USER", every_verb, "",
-     "log in to sentinels as NAME", into<parsed_user, login, &Login::sentinel_user>},
+     "log in to sentinels as NAME",
+     into<parsed_user, login, &Credentials::sentinel_user>},
     {"sentinel-password-file", 0, "FILE", "DLOCK_SENTINEL_PASSWORD_FILE", every_verb, "",
      "read the sentinel password from FILE",
-     into<parsed_file_name, login, &Login::sentinel_password_file>},
+     into<parsed_file_name, login, &Credentials::sentinel_password_file>},
     {"sentinel-tls", 0, "WHAT", "DLOCK_SENTINEL_TLS", every_verb, "true",
      "use TLS for sentinels: true or false",
-     into<choice<yes_or_no>, login, &Login::sentinel_tls>},
+     into<choice<yes_or_no>, login, &Credentials::sentinel_tls>},
     {"min-strength", 0, "N", "DLOCK_MIN_STRENGTH", every_verb, "0",
      "minimum strength of a lease to start",
-     into<number<0, most_strength>, login, &Login::terms, &QuorumTerms::least_strength>},
+     into<number<0, most_strength>, login, &Credentials::terms,
+          &QuorumTerms::least_strength>},
     {"max-ttl", 0, "D", "DLOCK_MAX_TTL", every_verb, "1m",
      "servers up for less do not vote (%)",
-     into<parsed_duration, login, &Login::terms, &QuorumTerms::max_ttl>},
+     into<parsed_duration, login, &Credentials::terms, &QuorumTerms::max_ttl>},
     {"address-map", 0, "FROM=TO", "DLOCK_ADDRESS_MAP", every_verb, "",
      "use TO for FROM, which servers announce",
-     into<addresses, login, &Login::addresses>},
+     into<addresses, login, &Credentials::addresses>},
     {"tls-ca", 0, "FILE", "DLOCK_TLS_CA", every_verb, "",
      "CA certificates, in place of the system's",
-     into<parsed_file_name, login, &Login::tls, &Tls::ca>},
+     into<parsed_file_name, login, &Credentials::tls, &Tls::ca>},
     {"tls-cert", 0, "FILE", "DLOCK_TLS_CERT", every_verb, "", "client certificate",
-     into<parsed_file_name, login, &Login::tls, &Tls::certificate>},
+     into<parsed_file_name, login, &Credentials::tls, &Tls::certificate>},
     {"tls-key", 0, "FILE", "DLOCK_TLS_KEY", every_verb, "",
      "key of the client certificate",
-     into<parsed_file_name, login, &Login::tls, &Tls::key>},
+     into<parsed_file_name, login, &Credentials::tls, &Tls::key>},
     {"tls-key-password-file", 0, "FILE", "DLOCK_TLS_KEY_PASSWORD_FILE", every_verb, "",
      "read the pass phrase of the key from FILE",
-     into<key_password, login, &Login::tls, &Tls::key_password>},
+     into<key_password, login, &Credentials::tls, &Tls::key_password>},
     {"tls-name", 0, "NAME", "DLOCK_TLS_NAME", every_verb, "",
      "name that the certificate must have",
-     into<parsed_tls_name, login, &Login::tls, &Tls::name>},
+     into<parsed_tls_name, login, &Credentials::tls, &Tls::name>},
     {"tls-insecure", 0, "", "DLOCK_TLS_INSECURE", every_verb, "",
-     "accept any certificate", flag<login, &Login::tls, &Tls::insecure>},
+     "accept any certificate", flag<login, &Credentials::tls, &Tls::insecure>},
     {"json", 0, "", "", every_verb, "", "print one JSON document", flag<&Common::json>},
     {"quiet", 'q', "", "", every_verb, "", "print errors only", flag<&Common::quiet>},
     {"verbose", 'v', "", "", every_verb, "", "print each step", flag<&Common::verbose>},

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <utility>
-#include <variant>
 
 #include "cli/args/nesting.hpp"
 #include "util/glob.hpp"
@@ -32,11 +31,6 @@ void choose_password(const Settings& settings, const std::string& name,
   password_file.clear();
 }
 
-template <typename Plan>
-bool is_kind(const StoreUrl& store) {
-  return std::holds_alternative<Plan>(store);
-}
-
 // The options that only some stores have a use for.
 struct StoreOption {
   std::string_view beginning;  // of the names of the options
@@ -44,15 +38,16 @@ struct StoreOption {
   std::string_view stores;
 };
 constexpr StoreOption store_options[] = {
-    {"replicas",
-     [](const StoreUrl& store) {
-       return is_kind<redis_sentinel::Plan>(store) || is_kind<redis_cluster::Plan>(store);
-     },
+    {"replicas", [](const StoreUrl& store) { return store.kind->features.replicas; },
      "redis+sentinel:// and redis+cluster://"},
-    {"min-strength", is_kind<redis_quorum::Plan>, "redis+quorum://"},
-    {"max-ttl", is_kind<redis_quorum::Plan>, "redis+quorum://"},
-    {"sentinel-", is_kind<redis_sentinel::Plan>, "redis+sentinel://"},
-    {"tls-", uses_tls, "stores over TLS (rediss://, rediss+..., etcds://)"},
+    {"min-strength", [](const StoreUrl& store) { return store.kind->features.votes; },
+     "redis+quorum://"},
+    {"max-ttl", [](const StoreUrl& store) { return store.kind->features.votes; },
+     "redis+quorum://"},
+    {"sentinel-", [](const StoreUrl& store) { return store.kind->features.sentinels; },
+     "redis+sentinel://"},
+    {"tls-", [](const StoreUrl& store) { return store.uses_tls(); },
+     "stores over TLS (rediss://, rediss+..., etcds://)"},
 };
 
 // Throws if a flag of `run` is set that means nothing without --wait.
@@ -89,7 +84,7 @@ CommonOptions common_options(const Settings& settings) {
     throw UsageError("--tls-cert and --tls-key must be set together",
                      is_from_file(chosen, "tls-cert") || is_from_file(chosen, "tls-key"));
   }
-  set_credentials(options.store, login);
+  options.store.set(login);
   return options;
 }
 
@@ -109,7 +104,7 @@ std::vector<std::string> exposed_secrets(const CommonOptions& common,
 }
 
 void refuse_useless_options(const Settings& settings, const StoreUrl& store) {
-  const bool connects = !is_kind<local::Plan>(store) && !is_kind<none::Plan>(store);
+  const bool connects = store.kind->form.place == UrlForm::Place::servers;
   for (const auto& [name, setting] : settings) {
     if (setting.source != Setting::Source::command_line) continue;
     const auto* option =

@@ -1,10 +1,15 @@
 #include "store/etcd/access.hpp"
 
-#include "store/password_file.hpp"
 #include "util/failure.hpp"
 #include "util/text.hpp"
 
 namespace dlock::etcd {
+
+Access access_of(const StoreUrl& url) {
+  return {url.servers,        url.tls,
+          url.login.user,     url.login.alone == Login::Alone::user,
+          url.login.password, url.login.password_file};
+}
 
 std::string password_of(const Access& access) {
   if (!access.password_file.empty()) return password_in(access.password_file);

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "net/tls_options.hpp"
-#include "store/url_parts.hpp"
+#include "net/tls_context.hpp"
+#include "store/store_url.hpp"
 
 namespace dlock::etcd {
 
@@ -18,6 +18,8 @@ struct Access {
   std::optional<std::string> password;
   std::string password_file;  // read at each login, so that a rotated password is used
 };
+
+Access access_of(const StoreUrl& url);
 
 // Throws Failure: misconfigured if the user has no password, and as password_in() does.
 std::string password_of(const Access& access);

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "net/dial.hpp"
-#include "net/messages.hpp"
+#include "net/net_failures.hpp"
 #include "net/stream.hpp"
 #include "util/failure.hpp"
 

@@ -12,7 +12,7 @@
 
 #include "net/budget.hpp"
 #include "net/endpoint.hpp"
-#include "net/tls_options.hpp"
+#include "net/tls_context.hpp"
 #include "store/etcd/http2.hpp"
 #include "store/url_parts.hpp"
 

@@ -81,4 +81,9 @@ std::unique_ptr<Store> store_of(std::string url, const Access& access,
                                      std::make_unique<Calls>(context, access, timeout));
 }
 
+std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
+                            asio::io_context& context) {
+  return store_of(url.text(), access_of(url), timeout, context);
+}
+
 }  // namespace dlock::etcd

@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "lock/finding.hpp"
 #include "lock/store.hpp"
 #include "store/etcd/calls.hpp"
 #include "store/etcd/etcd_inspector.hpp"
 #include "store/etcd/etcd_registers.hpp"
+#include "store/store_url.hpp"
 
 namespace dlock::etcd {
 
@@ -37,5 +39,9 @@ class EtcdStore final : public Store {
 // `access`: the addresses of the members and the login.
 std::unique_ptr<Store> store_of(std::string url, const Access& access,
                                 milliseconds timeout, asio::io_context& context);
+
+// As open_store() and examine_store().
+OpenStore open;
+ExamineStore examine;
 
 }  // namespace dlock::etcd

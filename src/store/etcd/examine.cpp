@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "store/checks.hpp"
 #include "store/etcd/calls.hpp"
+#include "store/etcd/etcd_store.hpp"
 #include "store/etcd/health.hpp"
 #include "store/etcd/keys.hpp"
-#include "store/etcd/plan.hpp"
 #include "store/etcd/verdict.hpp"
-#include "store/round.hpp"
-#include "store/round_trips.hpp"
+#include "store/fan_out.hpp"
 #include "util/random.hpp"
 
 namespace dlock::etcd {
@@ -211,14 +211,14 @@ class Examiner {
 
 }  // namespace
 
-asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_space,
+asio::awaitable<Examination> examine(const StoreUrl& url, const std::string& name_space,
                                      milliseconds timeout, asio::io_context& context,
                                      Wakeup& wakeup) {
-  auto members = co_await ask_members(context, plan.access, timeout, wakeup);
+  const auto access = access_of(url);
+  auto members = co_await ask_members(context, access, timeout, wakeup);
   const bool is_reached = std::any_of(members.begin(), members.end(),
                                       [](const auto& one) { return !one.failure; });
-  Examiner examiner(context, plan.access, std::move(members), name_space, timeout,
-                    wakeup);
+  Examiner examiner(context, access, std::move(members), name_space, timeout, wakeup);
   if (is_reached) co_await examiner.examine();
   Examination examination;
   examination.findings = findings_of(examiner.facts);

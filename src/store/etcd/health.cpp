@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "store/checks.hpp"
 #include "store/etcd/known_faults.hpp"
-#include "store/round_trips.hpp"
 #include "util/text.hpp"
 
 namespace dlock::etcd {
@@ -21,21 +21,12 @@ std::size_t count_reached(const Facts& facts) {
 }
 
 Finding reachable(const Facts& facts) {
-  const auto reached = count_reached(facts);
-  std::string message =
-      std::to_string(reached) + " of " + std::to_string(facts.named.size());
-  for (const auto& member : facts.named) {
-    if (member.failure) message += "; " + std::string(member.failure->what());
-  }
-  if (reached == 0) {
-    return {"reachable", Level::error, message,
-            "check that etcd runs there and that this machine can reach its client port"};
-  }
-  if (reached < facts.named.size()) {
-    return {"reachable", Level::warning, message,
-            "locks work while most members do: restore the others"};
-  }
-  return {"reachable", Level::ok, message, ""};
+  Reached reached;
+  for (const auto& member : facts.named) reached.failures.push_back(member.failure);
+  reached.advice_if_too_few =
+      "check that etcd runs there and that this machine can reach its client port";
+  reached.advice = "locks work while most members do: restore the others";
+  return reached_finding("reachable", reached);
 }
 
 Finding login(const Facts& facts) {
@@ -56,8 +47,7 @@ Finding login(const Facts& facts) {
 
 // Some versions since 3.5.28 report it only to the role root (etcd issue 21663).
 Finding not_reported(const std::string& check) {
-  return {check, Level::info, "not checked: etcd does not report it to this user", "",
-          false};
+  return not_checked(check, "etcd does not report it to this user");
 }
 
 Finding fault_finding(const std::string& version, const KnownFault& fault) {
@@ -120,8 +110,7 @@ Finding members(const Facts& facts) {
       std::count_if(facts.members.begin(), facts.members.end(),
                     [](const Member& one) { return !one.is_learner; }));
   if (voting == 0) {
-    return {"members", Level::info, "not checked: the cluster does not list them", "",
-            false};
+    return not_checked("members", "the cluster does not list them");
   }
   auto message = std::to_string(voting) + ", of which " +
                  std::to_string((voting - 1) / 2) + " may fail";
@@ -205,7 +194,7 @@ std::optional<milliseconds> least_ttl_of(const Facts& facts) {
 Finding leases(const Facts& facts) {
   const auto least = least_ttl_of(facts);
   if (!least) {
-    return {"leases", Level::info, "not checked: no lease was granted", "", false};
+    return not_checked("leases", "no lease was granted");
   }
   if (!facts.answers_keep_alive) {
     return {"leases", Level::warning,
@@ -224,18 +213,17 @@ Finding leases(const Facts& facts) {
 Finding failover(const Facts& facts) {
   const auto least_ttl = least_ttl_of(facts);
   if (!least_ttl || facts.members.size() < 3) {
-    return {"failover", Level::info, "not checked: no other members can take over", "",
-            false};
+    return not_checked("failover", "no other members can take over");
   }
   return failover_finding(*least_ttl * 4 / 3, "", "the loss of the leader",
                           "set a shorter --election-timeout for etcd, or a longer --ttl");
 }
 
 Finding clocks(const Facts&) {
-  return {"clocks", Level::info,
-          "not checked: etcd does not report its time, and no lease depends on it; "
-          "--dedupe and --min-hold use the clocks of the hosts",
-          "synchronize the clocks of the hosts (chrony, ntpd)", false};
+  return not_checked("clocks",
+                     "etcd does not report its time, and no lease depends on it; "
+                     "--dedupe and --min-hold use the clocks of the hosts",
+                     "synchronize the clocks of the hosts (chrony, ntpd)");
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 
 #include "lock/lease.hpp"
 #include "lock/value.hpp"
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 
 namespace dlock::local {
 

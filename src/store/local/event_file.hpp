@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lock/event.hpp"
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 #include "store/local/names.hpp"
 #include "store/local/sessions.hpp"
 #include "util/fd.hpp"

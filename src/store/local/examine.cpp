@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 #include "store/local/epoch.hpp"
 #include "store/local/file_name.hpp"
 #include "store/local/limit_bytes.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "loop/wakeup.hpp"
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 #include "store/local/names.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/sessions.hpp"

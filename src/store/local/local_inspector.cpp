@@ -7,6 +7,7 @@
 #include "rules/look.hpp"
 #include "rules/runs.hpp"
 #include "store/local/runs_log.hpp"
+#include "util/number.hpp"
 #include "util/process.hpp"
 #include "util/users.hpp"
 
@@ -14,7 +15,7 @@ namespace dlock::local {
 
 // Text that is not a number stays as it is: the files may contain anything.
 void name_user(std::string& user) {
-  if (const auto uid = uid_from(user)) user = user_name(*uid);
+  if (const auto uid = number_in<std::uint32_t>(user)) user = user_name(*uid);
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/takeover.hpp"
+#include "store/local/examine.hpp"
 #include "store/local/local_claimant.hpp"
 #include "util/host.hpp"
 #include "util/process.hpp"
@@ -69,6 +70,18 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(const LockName& lo
         }
         co_return broken;
       });
+}
+
+std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
+                            asio::io_context& context) {
+  return std::make_unique<LocalStore>(context, url.path, timeout);
+}
+
+asio::awaitable<Examination> examine(const StoreUrl& url, const std::string&,
+                                     milliseconds timeout, asio::io_context&, Wakeup&) {
+  Examination examination;
+  examination.findings = findings_of(facts_of(url.path, timeout));
+  co_return examination;
 }
 
 }  // namespace dlock::local

@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "lock/finding.hpp"
 #include "lock/store.hpp"
 #include "store/local/files.hpp"
 #include "store/local/local_inspector.hpp"
 #include "store/local/local_rates.hpp"
 #include "store/local/local_values.hpp"
+#include "store/store_url.hpp"
 
 namespace dlock::local {
 
@@ -37,5 +39,9 @@ class LocalStore final : public Store {
   LocalRates rates_;
   LocalRegisters registers_;
 };
+
+// As open_store() and examine_store().
+OpenStore open;
+ExamineStore examine;
 
 }  // namespace dlock::local

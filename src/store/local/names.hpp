@@ -4,7 +4,6 @@
 #include "rules/events.hpp"
 #include "rules/limit.hpp"
 #include "rules/liveness.hpp"
-#include "rules/moment.hpp"
 #include "rules/state.hpp"
 
 namespace dlock::local {

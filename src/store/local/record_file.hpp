@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 #include "store/local/record.hpp"
 #include "util/failure.hpp"
 

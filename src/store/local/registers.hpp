@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "lock/store.hpp"
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 
 namespace dlock::local {
 

@@ -7,8 +7,8 @@
 #include "lock/history.hpp"
 #include "util/json.hpp"
 #include "util/json_line.hpp"
+#include "util/number.hpp"
 #include "util/text.hpp"
-#include "util/users.hpp"
 
 namespace dlock::local {
 namespace {
@@ -89,7 +89,8 @@ JsonLine line_of_grant(const char* event, const LockName& lock, const Holder& ho
   line.add_text("started", rfc3339(holder.since));
   line.add_text("host", holder.party.host);
   line.add_number("pid", holder.party.pid);
-  if (const auto uid = uid_from(holder.party.user)) line.add_number("uid", *uid);
+  if (const auto uid = number_in<std::uint32_t>(holder.party.user))
+    line.add_number("uid", *uid);
   line.add_text("label", holder.label);
   line.add_flag("counts", holder.counts);
   return line;
@@ -121,7 +122,7 @@ std::string end_line(const LockName& lock, const RunInfo& run) {
   line.add_number_or_null("exit_code", run.exit_code);
   line.add_text_or_null("signal", run.signal);
   line.add_text("host", run.host);
-  if (const auto uid = uid_from(run.user)) line.add_number("uid", *uid);
+  if (const auto uid = number_in<std::uint32_t>(run.user)) line.add_number("uid", *uid);
   line.add_text("outcome", run.outcome);
   if (!run.reason.empty()) line.add_text("reason", run.reason);
   line.add_flag("counts", run.counts);

@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 #include "store/local/run_lines.hpp"
 
 namespace dlock::local {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 #include "store/local/names.hpp"
 #include "util/failure.hpp"
 #include "util/fd.hpp"

@@ -7,7 +7,7 @@
 #include "lock/history.hpp"
 #include "store/local/appended_fields.hpp"
 #include "store/local/sessions.hpp"
-#include "util/users.hpp"
+#include "util/number.hpp"
 
 namespace dlock::local {
 namespace {
@@ -38,7 +38,7 @@ class Writer {
     bytes.append(reinterpret_cast<const char*>(token.bytes.data()), token.bytes.size());
   }
   void operator()(ByNumber<const std::string> of) {
-    (*this)(std::uint32_t{uid_from(of.user).value_or(0)});
+    (*this)(number_in<std::uint32_t>(of.user).value_or(0));
   }
   void operator()(Fence fence) { (*this)(fence.number); }
   void operator()(Mode mode) { (*this)(static_cast<std::uint8_t>(mode)); }

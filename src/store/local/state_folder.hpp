@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 #include "store/local/names.hpp"
 #include "store/local/run_lines.hpp"
 #include "store/local/sessions.hpp"

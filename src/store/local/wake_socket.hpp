@@ -6,7 +6,7 @@
 
 #include "loop/readable.hpp"
 #include "loop/wakeup.hpp"
-#include "store/local/directory.hpp"
+#include "store/directory.hpp"
 #include "store/local/names.hpp"
 
 namespace dlock::local {

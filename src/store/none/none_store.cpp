@@ -87,4 +87,17 @@ asio::awaitable<LimitInfo> NoneStore::look(const LockName&, Wakeup&) {
 
 asio::awaitable<void> NoneStore::reset(const LockName&, Wakeup&) { co_return; }
 
+std::unique_ptr<Store> open(const StoreUrl&, milliseconds, asio::io_context&) {
+  return std::make_unique<NoneStore>();
+}
+
+asio::awaitable<Examination> examine(const StoreUrl&, const std::string&, milliseconds,
+                                     asio::io_context&, Wakeup&) {
+  Examination examination;
+  examination.findings.push_back({"store", Finding::Level::info,
+                                  "none: excludes nobody, so there is nothing to check",
+                                  ""});
+  co_return examination;
+}
+
 }  // namespace dlock::none

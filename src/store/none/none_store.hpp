@@ -1,7 +1,9 @@
 // No store: grants everything, remembers nothing.
 #pragma once
 
+#include "lock/finding.hpp"
 #include "lock/store.hpp"
+#include "store/store_url.hpp"
 
 namespace dlock::none {
 
@@ -47,5 +49,9 @@ class NoneStore final : public Store,
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;
 };
+
+// As open_store() and examine_store().
+OpenStore open;
+ExamineStore examine;
 
 }  // namespace dlock::none

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "store/redis/error_reply.hpp"
 #include "store/redis/keys.hpp"
 #include "store/redis/records.hpp"
+#include "store/redis/reply.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

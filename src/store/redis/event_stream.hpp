@@ -8,7 +8,7 @@
 
 #include "lock/event.hpp"
 #include "loop/wakeup.hpp"
-#include "store/redis/connection.hpp"
+#include "store/redis/redis_connection.hpp"
 
 namespace dlock::redis {
 
@@ -41,7 +41,7 @@ class EventStream {
  private:
   asio::awaitable<void> check_server(Wakeup& wakeup);
 
-  Connection connection_;
+  RedisConnection connection_;
   std::string server_;  // for messages
   Watched watched_;
   milliseconds silence_;

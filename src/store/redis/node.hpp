@@ -5,12 +5,14 @@
 #include <boost/asio/io_context.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lock/lease.hpp"
-#include "store/redis/connection.hpp"
-#include "store/redis/life.hpp"
+#include "store/redis/node.hpp"
+#include "store/redis/redis_connection.hpp"
 #include "store/redis/scripts.hpp"
+#include "util/clock.hpp"
 
 namespace dlock::redis {
 
@@ -47,6 +49,15 @@ enum class Sent {
   in_full,
 };
 
+// The time from one start of a server to the next.
+struct Life {
+  std::string run_id;       // different after each start
+  Clock::time_point began;  // at the latest
+};
+
+// From the reply to `INFO server` received at `now`; nothing if it lacks the fields.
+std::optional<Life> life_from(std::string_view info, Clock::time_point now);
+
 class Node {
  public:
   // Contacts nothing yet. `timeout` is the budget of one operation.
@@ -59,13 +70,13 @@ class Node {
   milliseconds timeout() const { return timeout_; }
   Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
 
-  // As Connection::open().
+  // As RedisConnection::open().
   asio::awaitable<void> open(Clock::time_point until, Wakeup& wakeup);
 
   // The next request opens the connection again.
   void close() { connection_.close(); }
 
-  // As Connection::exchange().
+  // As RedisConnection::exchange().
   asio::awaitable<std::vector<Reply>> exchange(std::vector<Command> commands,
                                                Clock::time_point until, Wakeup& wakeup);
 
@@ -118,7 +129,7 @@ class Node {
   milliseconds timeout_;
   Role role_;
   std::string name_;
-  Connection connection_;
+  RedisConnection connection_;
   Clock::time_point opened_at_;  // this connection
   bool is_named_ = false;        // on the server
   bool is_checked_ = false;      // this connection leads to a server with that role

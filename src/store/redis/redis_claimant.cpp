@@ -6,7 +6,7 @@
 #include "store/redis/answers.hpp"
 #include "store/redis/arguments.hpp"
 #include "store/redis/keys.hpp"
-#include "store/redis/lookout.hpp"
+#include "store/redis/redis_news.hpp"
 #include "util/random.hpp"
 #include "util/text.hpp"
 
@@ -31,7 +31,7 @@ constexpr milliseconds look_every{2'500};
 // How long a waiter sleeps if the first two will ask. They may be dead, and the holder,
 // too: so those right behind them ask more often than they have to, each half as often as
 // the one before it.
-milliseconds sleep_of_others(std::size_t place, bool fails_over) {
+milliseconds pause_at_place(std::size_t place, bool fails_over) {
   const auto longest = fails_over ? keep_place_where_servers_fail_over : keep_place_every;
   if (place <= 2) return longest;
   auto span = look_every;
@@ -135,7 +135,7 @@ void RedisClaimant::watch_for(const Busy& busy, const AskReply& reply) {
   const auto blocked_for = reply.blocked_for;
   auto after =
       jittered(reply.parked_for ? *reply.parked_for
-                                : sleep_of_others(busy.place, route_.fails_over()));
+                                : pause_at_place(busy.place, route_.fails_over()));
   if (blocked_for != others_watch) {
     const bool is_first = busy.place == 1;
     const bool foreign = !busy.holders.empty() && busy.holders.front().foreign;
@@ -154,14 +154,15 @@ void RedisClaimant::watch_for(const Busy& busy, const AskReply& reply) {
 }
 
 asio::awaitable<void> RedisClaimant::await_turn(Wakeup& wakeup, Clock::time_point until) {
-  if (is_parked_) co_return co_await sleep(wakeup, std::min(until, ask_again_));
+  if (is_parked_) co_return co_await wakeup.sleep_until(std::min(until, ask_again_));
   do {
     const auto reply = co_await pop(wakeup, std::min(until, ask_again_));
     // Each server by itself: if one of several wakes us too often, the others are heard.
     co_await pause_if_woken_too_often(wakeup, std::min(until, ask_again_));
     if (!reply) co_return;  // the next request reports the failure
     if (reply->is_error()) {
-      co_await sleep(wakeup, std::min(until, later(Clock::now(), pause_after_error)));
+      co_await wakeup.sleep_until(
+          std::min(until, later(Clock::now(), pause_after_error)));
       co_return;
     }
     handed_over_ = handed_over_from(*reply, claim(), asked_at_);
@@ -175,7 +176,7 @@ asio::awaitable<void> RedisClaimant::pause_if_woken_too_often(Wakeup& wakeup,
                                                               Clock::time_point until) {
   const auto now = Clock::now();
   const auto pause = restraint_.pause(now);
-  if (pause.count() > 0) co_await sleep(wakeup, std::min(until, later(now, pause)));
+  if (pause.count() > 0) co_await wakeup.sleep_until(std::min(until, later(now, pause)));
 }
 
 // An element of our own list or the shared one, or the reply that none arrived in time.
@@ -203,8 +204,97 @@ asio::awaitable<std::optional<Reply>> RedisClaimant::pop(Wakeup& wakeup,
   co_return reply;
 }
 
-asio::awaitable<void> RedisClaimant::sleep(Wakeup& wakeup, Clock::time_point until) {
-  co_await wakeup.sleep_until(until);
+asio::awaitable<Release> RedisClaimant::release(const std::optional<RunEnd>& end,
+                                                Wakeup& wakeup) {
+  lookout_.reset();
+  const auto answer = co_await give_back(end, wakeup);
+  const bool is_left = end && end->leaves_lease && answer == Release::released;
+  co_return is_left ? Release::left : answer;
+}
+
+asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& end,
+                                                  Wakeup& wakeup) {
+  handed_over_.reset();
+  auto fence = grant_.fence;
+  // Another client may have obtained the detached lease.
+  if (known_ == Known::nothing && claim().attached) {
+    // Other servers of a quorum may report the loss of a run that is recorded here
+    // already.
+    if (!end || !end->lost || !recorded_) co_return Release::not_ours;
+    fence = *recorded_;
+  }
+
+  // Not `wakeup`, which may be interrupted: the lease is released nevertheless, within a
+  // short time.
+  Wakeup own(context_);
+  const auto until =
+      later(Clock::now(), wakeup.gives_up() ? std::min(route_.timeout(), last_patience)
+                                            : route_.timeout());
+  const bool may_come_late = may_come_late_ || known_ == Known::unanswered;
+  auto args = release_arguments(claim(), end, waiter_id_, fence, may_come_late);
+  Response response;
+  if (ballot_ && may_come_late) {
+    response = co_await release_for_good(args, until, own);
+  } else {
+    response = co_await route_.run(release_script, claim().lock, args, until, own);
+  }
+  auto released = release_from(response.reply());
+  const bool vanished = released == Release::gone || released == Release::taken_over;
+  if (vanished) {
+    auto renewal = Renewal::gone;
+    try {
+      renewal = co_await found_lost(renewal, response, until, own);
+    } catch (const Failure&) {
+      // The loss is known nevertheless.
+    }
+    if (renewal == Renewal::reclaimed) {
+      // The lock was not granted to another claim meanwhile.
+      response =
+          co_await route_.run(release_script, claim().lock, std::move(args), until, own);
+      released = release_from(response.reply());
+    } else if (renewal == Renewal::failed_over) {
+      released = Release::failed_over;
+    }
+  }
+  if (!released) throw response.failure();
+  if (released == Release::broken) taken_by_ = taker_from(response.reply());
+  if (loss_found_by(*released)) co_return *released;  // and to be released again
+  recorded_ = end ? std::optional(fence) : std::nullopt;
+  grant_ = {};
+  known_ = Known::nothing;
+  may_come_late_ = false;
+  co_return *released;
+}
+
+// For a server that may no longer reply. It may be so slow that it reads our requests
+// after we have exited, and then only the first one. So the first one tells it to refuse
+// the request for the lock that may still arrive.
+asio::awaitable<Response> RedisClaimant::release_for_good(
+    const std::vector<std::string>& args, Clock::time_point until, Wakeup& wakeup) {
+  const auto keys = route_.keys_for(release_script, claim().lock);
+  Command release{"EVAL", release_script.text, std::to_string(keys.size())};
+  release.insert(release.end(), keys.begin(), keys.end());
+  release.insert(release.end(), args.begin(), args.end());
+  std::vector<Command> commands;
+  commands.push_back({"SET", keys.front() + ":t:" + text_of(claim().token), "1", "PX",
+                      std::to_string(comes_late_by.count())});
+  commands.push_back(std::move(release));
+  auto response =
+      co_await route_.exchange(claim().lock, std::move(commands), until, wakeup);
+  response.replies.erase(response.replies.begin());
+  co_return response;
+}
+
+// Does not make the server refuse late requests, as that would also refuse this claim. It
+// names the fence of the grant, and the next grant has a greater one, so that it cannot
+// release that if it is late.
+asio::awaitable<void> RedisClaimant::release_grant(Wakeup& wakeup) {
+  const auto fence = std::exchange(grant_, {}).fence;
+  fence_floor_ = std::max(fence_floor_, fence);
+  auto args = revoke_arguments(claim(), waiter_id_, fence);
+  const auto response =
+      co_await route_.run(release_script, claim().lock, std::move(args), wakeup);
+  if (!release_from(response.reply())) throw response.failure();
 }
 
 }  // namespace dlock::redis

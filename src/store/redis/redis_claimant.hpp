@@ -15,7 +15,7 @@
 namespace dlock::redis {
 
 struct AskReply;
-class Listener;
+class BreakListener;
 class Lookout;
 
 class RedisClaimant final : public Claimant {
@@ -50,8 +50,8 @@ class RedisClaimant final : public Claimant {
 
  private:
   asio::awaitable<Release> give_back(const std::optional<RunEnd>& end, Wakeup& wakeup);
-  asio::awaitable<Response> tell_all(const std::vector<std::string>& args,
-                                     Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<Response> release_for_good(const std::vector<std::string>& args,
+                                             Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<void> make_certain(const Response& response, Clock::time_point began,
                                      Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<void> check_replicas(const Response& response, Clock::time_point until,
@@ -59,7 +59,7 @@ class RedisClaimant final : public Claimant {
   asio::awaitable<Renewal> renew_within_budget(Wakeup& wakeup);
   asio::awaitable<void> leave(Node& node, Clock::time_point until, Wakeup& wakeup);
   void look_out();
-  void use_instead(const Address& server);
+  void use_instead(const ServerAddress& server);
   asio::awaitable<Response> set_lease(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<bool> is_denied(Inquiry& inquiry, Clock::time_point until,
                                   Wakeup& wakeup);
@@ -68,7 +68,6 @@ class RedisClaimant final : public Claimant {
   bool is_elsewhere(const Response& response) const;
   asio::awaitable<Renewal> reclaim(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::optional<Reply>> pop(Wakeup& wakeup, Clock::time_point end);
-  asio::awaitable<void> sleep(Wakeup& wakeup, Clock::time_point until);
   asio::awaitable<void> pause_if_woken_too_often(Wakeup& wakeup, Clock::time_point until);
   void note(const AskReply& reply, Clock::time_point sent_at);
   void watch_for(const Busy& busy, const AskReply& reply);
@@ -77,7 +76,7 @@ class RedisClaimant final : public Claimant {
   asio::io_context& context_;
   Route& route_;
   Node* confirmed_by_ = nullptr;  // confirmed the grant or the last renewal
-  std::weak_ptr<Listener> listener_;
+  std::weak_ptr<BreakListener> listener_;
   std::weak_ptr<const std::function<void()>> on_news_;  // of the keeper that listens
   std::unique_ptr<Lookout> lookout_;                    // since a renewal began
   Node* asked_ = nullptr;                               // by the renewal in progress

@@ -6,10 +6,9 @@
 #include "store/redis/answers.hpp"
 #include "store/redis/arguments.hpp"
 #include "store/redis/keys.hpp"
-#include "store/redis/listener.hpp"
-#include "store/redis/lookout.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/redis_claimant.hpp"
+#include "store/redis/redis_news.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -34,25 +33,25 @@ bool is_loss(Renewal renewal) {
 
 // Runs independently of the caller, so it shares ownership of everything it uses. Its
 // failures are ignored, because the next renewal reports the same.
-class Listening final : public LeaseNews {
+class BreakNews final : public LeaseNews {
  public:
-  Listening(const Node& node, std::string list, std::function<void()> on_news)
+  BreakNews(const Node& node, std::string list, std::function<void()> on_news)
       : on_news_(std::make_shared<const std::function<void()>>(on_news)),
-        listener_(std::make_shared<Listener>(node.context(), node.target(),
-                                             std::move(list), node.timeout())) {
+        listener_(std::make_shared<BreakListener>(node.context(), node.target(),
+                                                  std::move(list), node.timeout())) {
     asio::co_spawn(node.context(), listener_->listen(std::move(on_news)),
                    [listener = listener_](const std::exception_ptr&) {});
   }
-  ~Listening() override { listener_->stop(); }
+  ~BreakNews() override { listener_->stop(); }
   std::shared_ptr<const std::function<void()>> on_news() const { return on_news_; }
-  std::shared_ptr<Listener> listener() const { return listener_; }
+  std::shared_ptr<BreakListener> listener() const { return listener_; }
   void stop() override { listener_->stop(); }
-  Listening(const Listening&) = delete;
-  Listening& operator=(const Listening&) = delete;
+  BreakNews(const BreakNews&) = delete;
+  BreakNews& operator=(const BreakNews&) = delete;
 
  private:
   std::shared_ptr<const std::function<void()>> on_news_;
-  std::shared_ptr<Listener> listener_;
+  std::shared_ptr<BreakListener> listener_;
 };
 
 }  // namespace
@@ -125,15 +124,15 @@ asio::awaitable<Renewal> RedisClaimant::renew(Wakeup& wakeup) {
 void RedisClaimant::look_out() {
   if (lookout_) return;
   const auto begin = later(Clock::now(), lookout_interval(route_.timeout()));
-  lookout_ =
-      std::make_unique<Lookout>(context_, route_, claim().lock, *confirmed_by_, begin,
-                                [this](const Address& server) { use_instead(server); });
+  lookout_ = std::make_unique<Lookout>(
+      context_, route_, claim().lock, *confirmed_by_, begin,
+      [this](const ServerAddress& server) { use_instead(server); });
 }
 
 // Called when `server` is named in the place of the one that last confirmed the lease.
-void RedisClaimant::use_instead(const Address& server) {
+void RedisClaimant::use_instead(const ServerAddress& server) {
   if (asked_ != nullptr) {
-    if (address_of(asked_->target()) == server) return;
+    if (asked_->target().address() == server) return;
     asked_->distrust();
   }
   if (renewing_ != nullptr) renewing_->give_up(true);
@@ -218,7 +217,7 @@ std::unique_ptr<LeaseNews> RedisClaimant::listen(std::function<void()> on_news) 
   if (!claim().attached) return nullptr;  // those are not notified
   auto list = key_of(claim().lock) + ":b:" + std::to_string(grant_.fence.number);
   auto listening =
-      std::make_unique<Listening>(*confirmed_by_, std::move(list), std::move(on_news));
+      std::make_unique<BreakNews>(*confirmed_by_, std::move(list), std::move(on_news));
   listener_ = listening->listener();
   on_news_ = listening->on_news();
   return listening;

@@ -1,13 +1,38 @@
 #include "store/redis/redis_store.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
-#include "store/redis/address.hpp"
 #include "store/redis/answers.hpp"
 #include "store/redis/arguments.hpp"
+#include "store/redis/keys.hpp"
+#include "store/redis/limit_record.hpp"
 #include "store/redis/redis_claimant.hpp"
+#include "store/redis/redis_health.hpp"
+#include "util/text.hpp"
 
 namespace dlock::redis {
+namespace {
+
+// The value may be replaced between the read of its record and that of its data.
+constexpr int most_looks = 3;
+
+std::string key_of_value(const LockName& lock) { return key_of(lock) + ":v"; }
+
+std::string key_of_data(const LockName& lock, const std::string& fence) {
+  return key_of_value(lock) + ":" + fence;
+}
+
+std::string lease_ttl(const Claim& claim) {
+  return std::to_string((claim.ttl + claim.lock_delay).count());
+}
+
+bool is_word(const Reply& reply, const char* word) {
+  return reply.kind == Reply::Kind::string && reply.text == word;
+}
+
+}  // namespace
 
 RedisStore::RedisStore(asio::io_context& context, std::string url,
                        std::unique_ptr<Route> route)
@@ -39,10 +64,177 @@ asio::awaitable<std::vector<Broken>> RedisStore::break_leases(const LockName& lo
   co_return broken;
 }
 
-std::unique_ptr<Store> store_of(const Target& target, milliseconds timeout,
-                                asio::io_context& context) {
-  return std::make_unique<RedisStore>(
-      context, url_of(target), std::make_unique<SoleRoute>(context, target, timeout));
+std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
+                            asio::io_context& context) {
+  auto route = std::make_unique<SoleRoute>(context, targets_of(url).front(), timeout);
+  return std::make_unique<RedisStore>(context, url.text(), std::move(route));
+}
+
+asio::awaitable<Examination> examine(const StoreUrl& url, const std::string& name_space,
+                                     milliseconds timeout, asio::io_context& context,
+                                     Wakeup& wakeup) {
+  const auto target = targets_of(url).front();
+  const auto facts = co_await facts_of(context, target, name_space, timeout, wakeup);
+  co_return examination_of(findings_of(facts), {&facts, 1});
+}
+
+// The fields of a value and how long it has left. One round trip without a script: a
+// value that expires between the two commands is just treated as missing.
+asio::awaitable<std::vector<Reply>> RedisValues::read_fields(
+    const LockName& lock, std::span<const char* const> names, Wakeup& wakeup) {
+  Command fields{"HMGET", key_of_value(lock)};
+  fields.insert(fields.end(), names.begin(), names.end());
+  std::vector<Command> commands;
+  commands.push_back(std::move(fields));
+  commands.push_back({"PTTL", key_of_value(lock)});
+  auto response = co_await route_.exchange(lock, std::move(commands), wakeup);
+  for (const auto& reply : response.replies) {
+    if (reply.is_error()) throw response.node->failure(reply);
+  }
+  co_return std::move(response.replies);
+}
+
+asio::awaitable<std::optional<ValueRecord>> RedisValues::look_up(const LockName& lock,
+                                                                 Wakeup& wakeup) {
+  const auto replies = co_await read_fields(lock, value_fields, wakeup);
+  co_return value_record_from(replies[0], replies[1]);
+}
+
+asio::awaitable<std::string> RedisValues::read_pieces(const LockName& lock,
+                                                      const ValueRecord& record,
+                                                      Wakeup& wakeup) {
+  std::string bytes;
+  bytes.reserve(record.size);
+  while (bytes.size() < record.size) {
+    const auto last = std::min(bytes.size() + value_piece, record.size) - 1;
+    Command read{"GETRANGE", key_of_data(lock, record.fence),
+                 std::to_string(bytes.size()), std::to_string(last)};
+    const auto response = co_await route_.exchange(lock, alone(std::move(read)), wakeup);
+    const auto& reply = response.reply();
+    if (reply.kind != Reply::Kind::string) throw response.failure();
+    bytes += reply.text;
+    if (bytes.size() != last + 1) break;  // it is gone, or another one
+  }
+  co_return bytes;
+}
+
+asio::awaitable<ValueLookup> RedisValues::get(const LockName& lock, std::size_t most,
+                                              Wakeup& wakeup) {
+  for (int looks = 0; looks < most_looks; ++looks) {
+    const auto record = co_await look_up(lock, wakeup);
+    if (!record) co_return ValueLookup{};
+    if (record->size > most) co_return too_large(record->size, most);
+    auto bytes = record->data;
+    if (record->is_in_pieces()) bytes = co_await read_pieces(lock, *record, wakeup);
+    if (bytes.size() == record->size && sum_of(bytes) == record->sum) {
+      ValueLookup found;
+      found.value = Value{std::move(bytes), record->is_fresh};
+      co_return found;
+    }
+  }
+  const auto* node = co_await route_.open(lock, route_.budget_end(), wakeup);
+  ValueLookup damaged;
+  damaged.damage = node->name() + ": the stored value is incomplete";
+  co_return damaged;
+}
+
+asio::awaitable<ValueLook> RedisValues::describe(const LockName& lock, Wakeup& wakeup) {
+  const auto replies = co_await read_fields(lock, value_info_fields, wakeup);
+  co_return ValueLook{value_info_from(replies[0], replies[1]), ""};
+}
+
+asio::awaitable<Storing> RedisValues::write_pieces(const Claim& claim,
+                                                   const std::string& bytes,
+                                                   Wakeup& wakeup) {
+  for (std::size_t begin = 0; begin < bytes.size(); begin += value_piece) {
+    std::vector<std::string> args{text_of(claim.token), lease_ttl(claim),
+                                  std::to_string(begin),
+                                  bytes.substr(begin, value_piece)};
+    const auto response =
+        co_await route_.run(put_piece_script, claim.lock, std::move(args), wakeup);
+    if (is_word(response.reply(), "not ours")) co_return Storing::not_ours;
+    if (!is_word(response.reply(), "written")) throw response.failure();
+  }
+  co_return Storing::stored;
+}
+
+asio::awaitable<Storing> RedisValues::put(const Claim& claim, const std::string& bytes,
+                                          Lifetime lifetime, Wakeup& wakeup) {
+  const bool in_pieces = bytes.size() > value_piece;
+  if (in_pieces) {
+    const auto written = co_await write_pieces(claim, bytes, wakeup);
+    if (written == Storing::not_ours) co_return written;
+  }
+  std::vector<std::string> args{text_of(claim.token),
+                                lease_ttl(claim),
+                                std::to_string((lifetime.ttl + lifetime.stale).count()),
+                                std::to_string(lifetime.stale.count()),
+                                std::to_string(bytes.size()),
+                                sum_of(bytes),
+                                in_pieces ? "1" : "0",
+                                in_pieces ? "" : bytes};
+  const auto response =
+      co_await route_.run(put_value_script, claim.lock, std::move(args), wakeup);
+  if (is_word(response.reply(), "not ours")) co_return Storing::not_ours;
+  if (!is_word(response.reply(), "stored")) throw response.failure();
+  co_return Storing::stored;
+}
+
+asio::awaitable<void> RedisValues::forget(const LockName& lock, Wakeup& wakeup) {
+  const auto record = co_await look_up(lock, wakeup);
+  Command forget{"DEL", key_of_value(lock)};
+  if (record) forget.push_back(key_of_data(lock, record->fence));
+  const auto response = co_await route_.exchange(lock, alone(std::move(forget)), wakeup);
+  if (response.reply().is_error()) throw response.failure();
+}
+
+asio::awaitable<RateAnswer> RedisRates::admit(const RateClaim& claim, Wakeup& wakeup) {
+  std::vector<std::string> args{member_of(claim), std::to_string(claim.rate.most),
+                                std::to_string(claim.rate.period.count()),
+                                std::to_string(claim.patience.count())};
+  const auto response =
+      co_await route_.run(limit_script, claim.limit, std::move(args), wakeup);
+  const auto answer = rate_answer_from(response.reply());
+  if (!answer) throw response.failure();
+  co_return *answer;
+}
+
+// As in release(): not `wakeup`, which may be interrupted.
+asio::awaitable<void> RedisRates::withdraw(const RateClaim& claim, Wakeup& wakeup) {
+  std::vector<std::string> args{member_of(claim)};
+  Wakeup own(context_);
+  const auto budget =
+      wakeup.gives_up() ? std::min(route_.timeout(), last_patience) : route_.timeout();
+  const auto response = co_await route_.run(withdraw_script, claim.limit, std::move(args),
+                                            later(Clock::now(), budget), own);
+  if (response.reply().is_error()) throw response.failure();
+}
+
+asio::awaitable<LimitInfo> RedisRates::look(const LockName& limit, Wakeup& wakeup) {
+  const auto response = co_await route_.run(look_at_limit_script, limit,
+                                            std::vector<std::string>{}, wakeup);
+  auto kept = kept_limit_from(response.reply());
+  if (!kept) throw response.failure();
+  co_return rules::look(std::move(kept->state), kept->now);
+}
+
+asio::awaitable<void> RedisRates::reset(const LockName& limit, Wakeup& wakeup) {
+  Command forget{"DEL"};
+  for (const char* part : {":limit", ":limit:stamps", ":limit:queue", ":limit:turns"}) {
+    forget.push_back(key_of(limit) + part);
+  }
+  const auto response = co_await route_.exchange(limit, alone(std::move(forget)), wakeup);
+  if (response.reply().is_error()) throw response.failure();
+}
+
+asio::awaitable<Admission> RedisRegisters::admit_fence(const LockName& resource,
+                                                       Fence fence, Wakeup& wakeup) {
+  std::vector<std::string> args{std::to_string(fence.number)};
+  const auto response =
+      co_await route_.run(admit_fence_script, resource, std::move(args), wakeup);
+  const auto admission = admission_from(response.reply());
+  if (!admission) throw response.failure();
+  co_return *admission;
 }
 
 }  // namespace dlock::redis

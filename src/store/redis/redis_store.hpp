@@ -7,16 +7,75 @@
 
 #include <boost/asio/io_context.hpp>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "lock/fence_registers.hpp"
+#include "lock/finding.hpp"
+#include "lock/rates.hpp"
 #include "lock/store.hpp"
+#include "lock/value.hpp"
 #include "store/redis/redis_inspector.hpp"
-#include "store/redis/redis_rates.hpp"
-#include "store/redis/redis_values.hpp"
+#include "store/redis/redis_store.hpp"
 #include "store/redis/route.hpp"
+#include "store/redis/value_record.hpp"
 
 namespace dlock::redis {
+
+class RedisValues final : public ValueStore {
+ public:
+  // `route` must outlive this.
+  explicit RedisValues(Route& route) : route_(route) {}
+
+  asio::awaitable<ValueLookup> get(const LockName& lock, std::size_t most,
+                                   Wakeup& wakeup) override;
+  asio::awaitable<ValueLook> describe(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<Storing> put(const Claim& claim, const std::string& bytes,
+                               Lifetime lifetime, Wakeup& wakeup) override;
+  asio::awaitable<void> forget(const LockName& lock, Wakeup& wakeup) override;
+
+ private:
+  asio::awaitable<std::vector<Reply>> read_fields(const LockName& lock,
+                                                  std::span<const char* const> names,
+                                                  Wakeup& wakeup);
+  asio::awaitable<std::optional<ValueRecord>> look_up(const LockName& lock,
+                                                      Wakeup& wakeup);
+  asio::awaitable<std::string> read_pieces(const LockName& lock,
+                                           const ValueRecord& record, Wakeup& wakeup);
+  asio::awaitable<Storing> write_pieces(const Claim& claim, const std::string& bytes,
+                                        Wakeup& wakeup);
+
+  Route& route_;
+};
+
+class RedisRates final : public RateLimits {
+ public:
+  // `route` must outlive this.
+  RedisRates(asio::io_context& context, Route& route)
+      : context_(context), route_(route) {}
+
+  asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<LimitInfo> look(const LockName& limit, Wakeup& wakeup) override;
+  asio::awaitable<void> reset(const LockName& limit, Wakeup& wakeup) override;
+
+ private:
+  asio::io_context& context_;
+  Route& route_;
+};
+
+class RedisRegisters final : public FenceRegisters {
+ public:
+  explicit RedisRegisters(Route& route) : route_(route) {}
+
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override;
+
+ private:
+  Route& route_;
+};
 
 class RedisStore final : public Store {
  public:
@@ -44,8 +103,8 @@ class RedisStore final : public Store {
   RedisRegisters registers_;
 };
 
-// The store of one server.
-std::unique_ptr<Store> store_of(const Target& target, milliseconds timeout,
-                                asio::io_context& context);
+// As open_store() and examine_store(), for one server.
+OpenStore open;
+ExamineStore examine;
 
 }  // namespace dlock::redis

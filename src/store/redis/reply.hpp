@@ -3,11 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "util/failure.hpp"
 
 namespace dlock::redis {
 
@@ -56,5 +59,36 @@ class ReplyReader {
   class Codec;
   std::unique_ptr<Codec> codec_;
 };
+
+// What error replies mean.
+
+// Where the user sets the password, for messages.
+constexpr std::string_view usual_password_options = "--password-file or DLOCK_PASSWORD";
+
+// The Failure for a server that replies NOAUTH. `options`: where the user sets the
+// password.
+Failure password_required(const std::string& server, std::string_view options);
+
+// The Failure for an error reply: unreachable if it can pass by itself, rejected or
+// misconfigured if an administrator has to act.
+Failure failure_from(const Reply& error, const std::string& server);
+
+// The command that the server says it does not know, because it is renamed or disabled,
+// or because a proxy does not forward it; empty if the server names none, as for a
+// command of a script. Nothing for other replies.
+std::optional<std::string> unknown_command_in(const Reply& reply);
+
+// Whether a script was refused because of a command in it, which the server does not
+// name: it does not know that command, or the user may not call it.
+bool hides_refused_command(const Reply& reply);
+
+// "redis_version" -> "7.0.15"
+using Fields = std::map<std::string, std::string, std::less<>>;
+
+// Parses the lines "name:value" of INFO.
+Fields fields_of_info(std::string_view text);
+
+// A value of INFO, CONFIG GET or HELLO; empty if the server did not report it.
+std::string field(const Fields& fields, std::string_view name);
 
 }  // namespace dlock::redis

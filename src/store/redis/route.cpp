@@ -5,19 +5,15 @@
 #include <utility>
 
 #include "net/budget.hpp"
-#include "net/refusal.hpp"
+#include "net/net_failures.hpp"
 #include "store/redis/keys.hpp"
-#include "store/redis/reconnecting.hpp"
+#include "util/random.hpp"
 
 namespace dlock::redis {
 namespace {
 
 // The most redirections to follow. More mean that two servers redirect to each other.
 constexpr int most_hops = 5;
-
-asio::awaitable<void> sleep(Clock::time_point until, Wakeup& wakeup) {
-  co_await wakeup.sleep_until(until);
-}
 
 // Whether an attempt failed because time ran out, which does not say why those before it
 // failed.
@@ -51,7 +47,7 @@ asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until
       pause = backoff.next();
       if (later(Clock::now(), pause) >= end || wakeup.gives_up()) throw Failure(*reason);
     }
-    co_await sleep(later(Clock::now(), pause), wakeup);
+    co_await wakeup.sleep_until(later(Clock::now(), pause));
   }
 }
 
@@ -76,7 +72,7 @@ asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
       throw;
     }
     if (refused_for) {
-      co_await sleep(later(Clock::now(), *refused_for), wakeup);
+      co_await wakeup.sleep_until(later(Clock::now(), *refused_for));
       continue;
     }
     const auto next = then(lock, *response.node, response.reply());
@@ -85,7 +81,7 @@ asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
     const auto pause = backoff.next();
     if (later(Clock::now(), pause) >= until || wakeup.gives_up()) co_return response;
     reason = response.failure();
-    co_await sleep(later(Clock::now(), pause), wakeup);
+    co_await wakeup.sleep_until(later(Clock::now(), pause));
   }
 }
 
@@ -153,6 +149,17 @@ std::vector<std::string> Route::keys_for(const Script&, const LockName& lock) co
   std::vector<std::string> keys;
   keys.push_back(key_of(lock));
   return keys;
+}
+
+milliseconds patience_with(const Failure& failure, milliseconds timeout) {
+  const auto* refusal = dynamic_cast<const net::Refusal*>(&failure);
+  if (refusal == nullptr) return milliseconds(0);
+  return refusal->reason() == net::Refusal::Reason::overloaded ? timeout : timeout / 4;
+}
+
+milliseconds Backoff::next() {
+  const auto half = longest_.next() / 2;
+  return half + milliseconds(random_up_to(static_cast<std::uint64_t>(half.count())));
 }
 
 }  // namespace dlock::redis

@@ -8,8 +8,11 @@
 #include <optional>
 #include <vector>
 
-#include "store/redis/announced.hpp"
+#include "loop/retry.hpp"
 #include "store/redis/node.hpp"
+#include "store/redis/target.hpp"
+#include "util/clock.hpp"
+#include "util/failure.hpp"
 
 namespace dlock::redis {
 
@@ -65,8 +68,8 @@ class Route {
   Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
 
   // The server that has the keys of this lock, connected. A connection that is refused is
-  // tried again (reconnecting.hpp). Throws Failure like Connection::open(), with the last
-  // reason if several were tried.
+  // tried again (reconnecting.hpp). Throws Failure like RedisConnection::open(), with the
+  // last reason if several were tried.
   asio::awaitable<Node*> open(const LockName& lock, Clock::time_point until,
                               Wakeup& wakeup);
 
@@ -121,7 +124,7 @@ class Route {
   // another member. Nothing if they do not say. The next request that finds `node`
   // suspect goes there. Uses nothing of the route any more once `wakeup` gives up. Throws
   // Failure like open().
-  virtual asio::awaitable<std::optional<Address>> owner_by_others(
+  virtual asio::awaitable<std::optional<ServerAddress>> owner_by_others(
       const LockName& /*lock*/, const Node& /*node*/, Clock::time_point /*until*/,
       Wakeup& /*wakeup*/) {
     co_return std::nullopt;
@@ -182,6 +185,31 @@ class SoleRoute final : public Route {
   }
 
   Node node_;
+};
+
+// For how long, and after which pauses, a connection that failed is tried again within
+// one operation.
+
+// For how long from the first attempt, if no other server can take its place; zero for a
+// failure that is not of the connection, or that will not pass. `timeout` is the budget
+// of the operation.
+//
+// A server that is there but has no room gets all of it: room is made as soon as another
+// client leaves. One that does not listen gets a quarter: that is enough for a restart of
+// the process, and somebody who waits for the message "connection refused" waits half a
+// second and not two.
+milliseconds patience_with(const Failure& failure, milliseconds timeout);
+
+// The pauses between attempts. At random, because the clients that a server refuses have
+// usually come at the same moment.
+class Backoff {
+ public:
+  milliseconds next();
+
+ private:
+  // Short enough for a failover that may complete any moment, long enough that a thousand
+  // clients do not keep a full server busy with refusing them.
+  GrowingPause longest_{/*longest=*/milliseconds(200), /*first=*/milliseconds(20)};
 };
 
 }  // namespace dlock::redis

@@ -1,16 +1,48 @@
 #include "store/redis/target.hpp"
 
+#include <utility>
+
 #include "net/endpoint.hpp"
-#include "store/url_parts.hpp"
+#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
+namespace {
 
-Target Target::at(const std::string& announced, std::uint16_t at_port) const {
+bool is_ok(const Reply& reply) {
+  return reply.kind == Reply::Kind::status && reply.text == "OK";
+}
+
+void require_ok(const Target& target, const Reply& reply, Failure::Kind kind,
+                const std::string& what) {
+  if (is_ok(reply)) return;
+  if (!reply.is_error()) {
+    throw Failure(Failure::Kind::unreachable,
+                  target.shown() + " sent an unexpected reply to the login");
+  }
+  const auto text = printable(reply.text, 200);
+  const auto code = reply.error_code();
+  if (code == "NOAUTH") throw password_required(target.shown(), target.password_options);
+  if (code == "NOPERM" || code == "DENIED") {
+    throw Failure(Failure::Kind::rejected, target.shown() + ": login refused: " + text);
+  }
+  // Another reader of the URL may take it for the user.
+  const bool is_about_login =
+      kind == Failure::Kind::rejected && target.login.alone == Login::Alone::password;
+  throw Failure(kind, target.shown() + ": " + what + ": " + text +
+                          (is_about_login ? "; what the store's URL has before the @ is "
+                                            "the password (USER:PASSWORD@)"
+                                          : ""));
+}
+
+}  // namespace
+
+Target Target::at(const ServerAddress& announced) const {
   Target other = *this;
-  other.host = announced;
-  other.port = at_port;
-  if (other.tls && !net::endpoint_of_literal(announced, at_port)) other.tls->name.clear();
+  other.host = announced.host;
+  other.port = announced.port;
+  const bool is_name = !net::endpoint_of_literal(announced.host, announced.port);
+  if (other.tls && is_name) other.tls->name.clear();
   return other;
 }
 
@@ -24,9 +56,79 @@ Failure Target::with_origin(const Failure& failure) const {
 }
 
 std::string Target::shown() const {
-  if (!path.empty()) return printable(path, 200);
-  const ServerAddress server{host, port};
-  return server.shown();
+  return path.empty() ? address().shown() : printable(path, 200);
+}
+
+Target login_target(const StoreUrl& url) {
+  Target target;
+  target.path = url.path;
+  target.tls = url.tls;
+  target.login = url.login;
+  target.database = url.database;
+  return target;
+}
+
+std::vector<Target> targets_of(const StoreUrl& url) {
+  auto target = login_target(url);
+  std::vector<Target> targets;
+  for (const auto& server : url.servers) {
+    target.host = server.host;
+    target.port = server.port;
+    targets.push_back(target);
+  }
+  if (targets.empty()) targets.push_back(std::move(target));
+  return targets;
+}
+
+std::vector<Target> sentinels_of(const StoreUrl& url) {
+  auto named = url;
+  named.login = url.sentinel_login;
+  named.tls = url.sentinel_tls;
+  named.database = 0;
+  auto sentinels = targets_of(named);
+  for (auto& sentinel : sentinels) {
+    sentinel.password_options = "--sentinel-password-file or DLOCK_SENTINEL_PASSWORD";
+  }
+  return sentinels;
+}
+
+std::vector<std::vector<std::string>> login_commands(const Target& target) {
+  std::vector<std::vector<std::string>> commands;
+  if (auto password = target.login.secret()) {
+    auto& auth = commands.emplace_back();
+    auth.emplace_back("AUTH");
+    if (!target.login.user.empty()) auth.push_back(target.login.user);
+    auth.push_back(std::move(*password));
+  } else if (!target.login.user.empty()) {
+    // Otherwise the commands would run as the default user.
+    throw Failure(Failure::Kind::misconfigured,
+                  target.shown() + ": no password for user '" +
+                      printable(target.login.user, 200) + "': use " +
+                      std::string(target.password_options));
+  }
+  if (target.database != 0) {
+    commands.push_back({"SELECT", std::to_string(target.database)});
+  }
+  return commands;
+}
+
+void check_login(const Target& target, const std::vector<Reply>& replies) {
+  const bool has_auth = target.login.has_password();
+  for (std::size_t i = 0; i < replies.size(); ++i) {
+    if (i == 0 && has_auth) {
+      require_ok(target, replies[i], Failure::Kind::rejected, "login refused");
+    } else {
+      require_ok(target, replies[i], Failure::Kind::misconfigured,
+                 "no database " + std::to_string(target.database));
+    }
+  }
+}
+
+std::optional<milliseconds> milliseconds_from(const std::string& text) {
+  constexpr std::int64_t day = 86'400'000;
+  const auto value = number_in<std::int64_t>(text);
+  if (!value || *value <= 0 || *value > day) return std::nullopt;
+  return milliseconds(*value);
 }
 
 }  // namespace dlock::redis

@@ -1,12 +1,16 @@
-// The address of a server and the login, from a URL and the options.
+// One server: its address, and how to log in there.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "net/tls_options.hpp"
+#include "net/tls_context.hpp"
+#include "store/redis/reply.hpp"
+#include "store/store_url.hpp"
+#include "util/clock.hpp"
 #include "util/failure.hpp"
 
 namespace dlock::redis {
@@ -16,19 +20,17 @@ struct Target {
   std::uint16_t port = 6379;
   std::string path;  // of a unix socket; empty over TCP
   std::optional<net::TlsOptions> tls;
-
-  std::string user;  // empty: the default user
-  std::optional<std::string> password;
-  bool is_login_alone = false;  // the password is what the URL has before @, all of it
-  // How the user sets it, for messages.
-  std::string_view password_options = "--password-file or DLOCK_PASSWORD";
-  std::string password_file;  // read at each login, so that a rotated password is used
+  Login login;
+  // How the user sets the password, for messages.
+  std::string_view password_options = usual_password_options;
   unsigned database = 0;
   std::string_view announced_by;  // who named its address, if the URL does not
 
+  ServerAddress address() const { return {host, port}; }
+
   // Another server with the same login, at the address that a server announced. Its
   // certificate must match an announced name; an announced address has no name to match.
-  Target at(const std::string& announced, std::uint16_t at_port) const;
+  Target at(const ServerAddress& announced) const;
 
   // The Failure to connect to it, which says who named its address.
   Failure with_origin(const Failure& failure) const;
@@ -36,5 +38,26 @@ struct Target {
   // The server without secrets, for messages: "127.0.0.1:6379", "[::1]:6379", a path.
   std::string shown() const;
 };
+
+// The login, TLS and database of the URL, without an address unless it is that of a
+// socket.
+Target login_target(const StoreUrl& url);
+
+// The servers that the URL names, and the sentinels that it names.
+std::vector<Target> targets_of(const StoreUrl& url);
+std::vector<Target> sentinels_of(const StoreUrl& url);
+
+// The commands to log in and select the database, to be sent in one write; empty if none
+// are needed. Throws Failure for a password file that is missing or accessible to others,
+// and for a user without a password.
+std::vector<std::vector<std::string>> login_commands(const Target& target);
+
+// Throws Failure unless `replies` to those commands are OK: rejected for a refused login,
+// misconfigured for a database that does not exist, unreachable for an invalid reply.
+void check_login(const Target& target, const std::vector<Reply>& replies);
+
+// A setting that a server reports in milliseconds, above 0 and at most a day; nothing if
+// it is invalid.
+std::optional<milliseconds> milliseconds_from(const std::string& text);
 
 }  // namespace dlock::redis

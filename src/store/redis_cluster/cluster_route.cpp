@@ -11,25 +11,25 @@ using redis::Node;
 using redis::Reply;
 using redis::ReplyClass;
 
-ClusterRoute::ClusterRoute(asio::io_context& context, Plan plan, milliseconds timeout,
+ClusterRoute::ClusterRoute(asio::io_context& context, StoreUrl url, milliseconds timeout,
                            std::string runtime_directory)
     : Route(timeout),
       context_(context),
-      plan_(std::move(plan)),
+      url_(std::move(url)),
       runtime_directory_(std::move(runtime_directory)) {
-  for (const auto& seed : plan_.seeds) node_at(address_of(seed));
-  asked_ = nodes_.find(address_of(plan_.seeds.front()));
+  for (const auto& seed : url_.servers) node_at(seed);
+  asked_ = nodes_.find(url_.servers.front());
 }
 
-bool ClusterRoute::is_seed(const Address& address) const {
-  return std::any_of(plan_.seeds.begin(), plan_.seeds.end(),
-                     [&](const auto& seed) { return address_of(seed) == address; });
+bool ClusterRoute::is_seed(const ServerAddress& address) const {
+  return std::find(url_.servers.begin(), url_.servers.end(), address) !=
+         url_.servers.end();
 }
 
-Node& ClusterRoute::node_at(const Address& address) {
+Node& ClusterRoute::node_at(const ServerAddress& address) {
   auto& node = nodes_[address];
   if (!node) {
-    auto target = plan_.seeds.front().at(address.host, address.port);
+    auto target = redis::login_target(url_).at(address);
     if (!is_seed(address)) target.announced_by = "the members of the cluster";
     node = std::make_unique<Node>(context_, std::move(target), timeout(),
                                   redis::Role::cluster_member);
@@ -38,10 +38,10 @@ Node& ClusterRoute::node_at(const Address& address) {
 }
 
 // The address to which a reply points.
-std::optional<Address> ClusterRoute::owner_in(const Reply& reply,
-                                              const redis::Target& by) const {
-  auto address = pointed_to(reply, address_of(by));
-  if (address) address = used_for(std::move(*address), plan_.addresses);
+std::optional<ServerAddress> ClusterRoute::owner_in(const Reply& reply,
+                                                    const redis::Target& by) const {
+  auto address = pointed_to(reply, by.address());
+  if (address) address = url_.addresses.used_for(std::move(*address));
   return address;
 }
 
@@ -67,7 +67,7 @@ asio::awaitable<Node*> ClusterRoute::node_for(const LockName& lock,
 
 // Makes the last known owner the first member to ask.
 void ClusterRoute::follow_hint(const LockName& lock) {
-  auto& file = hints_.try_emplace(lock, runtime_directory_, hint_name(plan_.url(), lock))
+  auto& file = hints_.try_emplace(lock, runtime_directory_, hint_name(url_.text(), lock))
                    .first->second;
   const auto hint = file.read();
   const auto member = hint ? nodes_.find(*hint) : nodes_.end();
@@ -77,7 +77,7 @@ void ClusterRoute::follow_hint(const LockName& lock) {
 void ClusterRoute::note_owner(const LockName& lock, Node& owner) {
   owners_[lock] = &owner;
   const auto file = hints_.find(lock);
-  const auto address = address_of(owner.target());
+  const auto address = owner.target().address();
   if (is_seed(address) && file != hints_.end()) file->second.write(address);
 }
 
@@ -112,12 +112,12 @@ asio::awaitable<Node*> ClusterRoute::owner_by(Node& member, const LockName& lock
 
 // Another member each time, because one may be dead, too. Over a connection of its own:
 // the others may be in use.
-asio::awaitable<std::optional<Address>> ClusterRoute::owner_by_others(
+asio::awaitable<std::optional<ServerAddress>> ClusterRoute::owner_by_others(
     const LockName& lock, const Node& node, Clock::time_point until, Wakeup& wakeup) {
   const auto* member = other_than(node);
   if (member == nullptr) co_return std::nullopt;
-  redis::Connection connection(context_, member->target());
-  const auto address = address_of(member->target());
+  redis::RedisConnection connection(context_, member->target());
+  const auto address = member->target().address();
   const auto part = Clock::now() + (until - Clock::now()) / 4;
   redis::Command exists{"EXISTS", redis::key_of(lock) + ":z"};
   const auto replies =
@@ -127,7 +127,7 @@ asio::awaitable<std::optional<Address>> ClusterRoute::owner_by_others(
   auto owner = owner_in(replies.front(), member->target());
   if (sort == ReplyClass::answer) owner = address;
   if (sort != ReplyClass::answer && sort != ReplyClass::moved) owner.reset();
-  if (owner && *owner != address_of(node.target())) owners_[lock] = &node_at(*owner);
+  if (owner && *owner != node.target().address()) owners_[lock] = &node_at(*owner);
   co_return owner;
 }
 
@@ -151,7 +151,7 @@ asio::awaitable<std::vector<Node*>> ClusterRoute::all(Clock::time_point until,
   redis::Command slots{"CLUSTER", "SLOTS"};
   const auto replies =
       co_await member->exchange(redis::alone(std::move(slots)), until, wakeup);
-  const auto primaries = primaries_from(replies.front(), address_of(member->target()));
+  const auto primaries = primaries_from(replies.front(), member->target().address());
   if (!primaries) throw member->failure(replies.front());
   if (primaries->slots < all_slots) {
     throw Failure(Failure::Kind::unreachable, member->name() + ": the cluster serves " +
@@ -161,7 +161,7 @@ asio::awaitable<std::vector<Node*>> ClusterRoute::all(Clock::time_point until,
   }
   std::vector<Node*> nodes;
   for (const auto& address : primaries->addresses) {
-    nodes.push_back(&node_at(used_for(address, plan_.addresses)));
+    nodes.push_back(&node_at(url_.addresses.used_for(address)));
   }
   co_return nodes;
 }
@@ -182,12 +182,12 @@ std::vector<std::string> ClusterRoute::keys_for(const redis::Script& script,
 // At least one: with none, no other server would know the lease.
 asio::awaitable<unsigned> ClusterRoute::replicas_of(Node& node, Clock::time_point until,
                                                     Wakeup& wakeup) {
-  if (!plan_.replicas.all) co_return plan_.replicas.count;
+  if (!url_.replicas.all) co_return url_.replicas.count;
   redis::Command nodes{"CLUSTER", "NODES"};
   const auto replies =
       co_await node.exchange(redis::alone(std::move(nodes)), until, wakeup);
   if (replies.front().kind != Reply::Kind::string) throw node.failure(replies.front());
-  co_return std::max(own_replicas_up(replies.front().text), 1U);
+  co_return std::max(count_replicas_up(replies.front().text), 1U);
 }
 
 redis::Route::Then ClusterRoute::then(const LockName& lock, Node& node,
@@ -214,6 +214,12 @@ Node* ClusterRoute::sent_on(const redis::Script& script, Node& node, const Reply
   if (&script != &redis::renew_script || reply.error_code() != "ASK") return nullptr;
   const auto address = owner_in(reply, node.target());
   return address ? &node_at(*address) : nullptr;
+}
+
+std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
+                            asio::io_context& context) {
+  auto route = std::make_unique<ClusterRoute>(context, url, timeout, runtime_directory());
+  return std::make_unique<redis::RedisStore>(context, url.text(), std::move(route));
 }
 
 }  // namespace dlock::redis_cluster

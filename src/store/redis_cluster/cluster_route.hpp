@@ -6,9 +6,8 @@
 #include <string>
 
 #include "store/redis/route.hpp"
-#include "store/redis_cluster/hint.hpp"
-#include "store/redis_cluster/members.hpp"
-#include "store/redis_cluster/plan.hpp"
+#include "store/redis_cluster/cluster_members.hpp"
+#include "store/store_url.hpp"
 
 namespace dlock::redis_cluster {
 
@@ -25,7 +24,7 @@ namespace dlock::redis_cluster {
 class ClusterRoute final : public redis::Route {
  public:
   // `runtime_directory` is where hints are stored; empty: no hints.
-  ClusterRoute(asio::io_context& context, Plan plan, milliseconds timeout,
+  ClusterRoute(asio::io_context& context, StoreUrl url, milliseconds timeout,
                std::string runtime_directory = {});
 
   asio::awaitable<std::vector<redis::Node*>> all(Clock::time_point until,
@@ -33,10 +32,10 @@ class ClusterRoute final : public redis::Route {
   std::vector<std::string> keys_for(const redis::Script& script,
                                     const LockName& lock) const override;
   bool fails_over() const override { return true; }
-  asio::awaitable<std::optional<Address>> owner_by_others(const LockName& lock,
-                                                          const redis::Node& node,
-                                                          Clock::time_point until,
-                                                          Wakeup& wakeup) override;
+  asio::awaitable<std::optional<ServerAddress>> owner_by_others(const LockName& lock,
+                                                                const redis::Node& node,
+                                                                Clock::time_point until,
+                                                                Wakeup& wakeup) override;
 
  private:
   asio::awaitable<redis::Node*> node_for(const LockName& lock, Clock::time_point until,
@@ -50,23 +49,29 @@ class ClusterRoute final : public redis::Route {
 
   asio::awaitable<redis::Node*> owner_by(redis::Node& member, const LockName& lock,
                                          Clock::time_point until, Wakeup& wakeup);
-  std::optional<Address> owner_in(const redis::Reply& reply,
-                                  const redis::Target& by) const;
-  bool is_seed(const Address& address) const;
-  redis::Node& node_at(const Address& address);
+  std::optional<ServerAddress> owner_in(const redis::Reply& reply,
+                                        const redis::Target& by) const;
+  bool is_seed(const ServerAddress& address) const;
+  redis::Node& node_at(const ServerAddress& address);
   redis::Node& member_to_ask();
   const redis::Node* other_than(const redis::Node& node);
   void follow_hint(const LockName& lock);
   void note_owner(const LockName& lock, redis::Node& owner);
 
   asio::io_context& context_;
-  Plan plan_;
-  std::map<Address, std::unique_ptr<redis::Node>> nodes_;  // all that there ever were
+  StoreUrl url_;
+  std::map<ServerAddress, std::unique_ptr<redis::Node>>
+      nodes_;  // all that there ever were
   std::map<LockName, redis::Node*> owners_;
   std::string runtime_directory_;
   std::map<LockName, HintFile> hints_;  // of those that were asked for
-  std::map<Address, std::unique_ptr<redis::Node>>::iterator asked_;  // last, of nodes_
-  Address witness_;  // the member that owner_by_others() asked last
+  std::map<ServerAddress, std::unique_ptr<redis::Node>>::iterator
+      asked_;              // last, of nodes_
+  ServerAddress witness_;  // the member that owner_by_others() asked last
 };
+
+// As open_store() and examine_store().
+OpenStore open;
+ExamineStore examine;
 
 }  // namespace dlock::redis_cluster

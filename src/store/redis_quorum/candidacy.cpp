@@ -1,6 +1,10 @@
 #include "store/redis_quorum/candidacy.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+
+#include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {
 namespace {
@@ -38,13 +42,51 @@ Fence greatest_fence_in(const Votes& votes) {
   return greatest;
 }
 
-Step done(Answer answer, bool undoes) {
-  return {Step::Then::done, std::move(answer), undoes};
+CandidacyStep done(Answer answer, bool undoes) {
+  return {CandidacyStep::Then::done, std::move(answer), undoes};
 }
 
 // A place in the queue is kept, because the claim asks again when the servers are back.
-Step failed(Failure failure, Queue queue) {
-  return {Step::Then::done, std::move(failure), queue != Queue::join};
+CandidacyStep failed(Failure failure, Queue queue) {
+  return {CandidacyStep::Then::done, std::move(failure), queue != Queue::join};
+}
+
+// The greatest fence that a majority of the servers has reached, by these grants.
+Fence reached_by_most(const Votes& votes) {
+  std::vector<Fence> fences;
+  for (const auto& vote : votes) {
+    if (const auto* grant = vote.grant()) fences.push_back(grant->fence);
+  }
+  if (fences.size() < needed(votes.size())) return {};
+  std::sort(fences.begin(), fences.end(), std::greater<>());
+  return fences[needed(votes.size()) - 1];
+}
+
+template <typename T>
+bool is_said_by_most(const Votes& votes) {
+  const auto count = std::count_if(votes.begin(), votes.end(), [](const Vote& one) {
+    return one.answer && std::holds_alternative<T>(*one.answer);
+  });
+  return static_cast<std::size_t>(count) >= needed(votes.size());
+}
+
+bool has_ended(const RunInfo& run) {
+  return run.outcome != "running" && run.outcome != "vanished";
+}
+
+// Which of these runs most servers know, whatever they know of its end.
+std::map<Identity, std::size_t> runs_told(const Votes& votes) {
+  std::map<Identity, std::size_t> told;
+  for (const auto& vote : votes) {
+    const auto* run = vote.answer ? std::get_if<Deduplicated>(&*vote.answer) : nullptr;
+    if (run != nullptr) ++told[identity_of(run->by)];
+  }
+  return told;
+}
+
+void strike_out(Vote& vote, const std::string& why) {
+  vote.answer.reset();
+  vote.failure = Failure(Failure::Kind::misconfigured, vote.server + " " + why);
 }
 
 }  // namespace
@@ -70,8 +112,8 @@ Ballot Candidacy::ballot(WallTime wall) {
   return ballot_;
 }
 
-Step Candidacy::after(const Votes& all_votes, Queue queue, Clock::time_point now,
-                      milliseconds took) {
+CandidacyStep Candidacy::after(const Votes& all_votes, Queue queue, Clock::time_point now,
+                               milliseconds took) {
   const auto votes = screened(all_votes);
   auto outcome = tally(votes);
   if (auto* failure = std::get_if<Failure>(&outcome)) {
@@ -105,7 +147,7 @@ Step Candidacy::after(const Votes& all_votes, Queue queue, Clock::time_point now
   return wait_in_queue(votes, split, split->busy, now, took);
 }
 
-Step Candidacy::granted(const Held& held) {
+CandidacyStep Candidacy::granted(const Held& held) {
   gives_way_at_ = Clock::time_point::max();
   // The same fence again if the request is repeated.
   ballot_.fence = held.grant.fence;
@@ -116,7 +158,7 @@ Step Candidacy::granted(const Held& held) {
 }
 
 // A majority must adopt this fence before the grant counts.
-Step Candidacy::raise(Fence fence, Queue queue) {
+CandidacyStep Candidacy::raise(Fence fence, Queue queue) {
   if (++raised_ > most_raises) {
     is_fence_set_ = false;
     return failed(Failure(Failure::Kind::unreachable,
@@ -126,11 +168,11 @@ Step Candidacy::raise(Fence fence, Queue queue) {
   ballot_.fence = fence;
   ballot_.raises = true;
   is_fence_set_ = true;
-  return {Step::Then::ask};
+  return {CandidacyStep::Then::ask};
 }
 
 // For a claim that does not wait.
-Step Candidacy::refuse_or_retry(const Votes& votes, Busy busy) {
+CandidacyStep Candidacy::refuse_or_retry(const Votes& votes, Busy busy) {
   if (++gave_way_ >= most_tries) {
     gave_way_ = 0;
     return done(std::move(busy), /*undoes=*/true);
@@ -141,14 +183,14 @@ Step Candidacy::refuse_or_retry(const Votes& votes, Busy busy) {
   return step;
 }
 
-Step Candidacy::wait_in_queue(const Votes& votes, const Split* split, Busy busy,
-                              Clock::time_point now, milliseconds took) {
+CandidacyStep Candidacy::wait_in_queue(const Votes& votes, const Split* split, Busy busy,
+                                       Clock::time_point now, milliseconds took) {
   if (busy.place == 0 && split == nullptr) return done(std::move(busy), /*undoes=*/true);
   busy.place = std::max<std::size_t>(busy.place, 1);
   busy.queued = std::max(busy.queued, busy.place);
   if (ballot_.ticket == 0) {
     ballot_.ticket = greatest_time(votes);
-    if (ballot_.ticket > 0) return {Step::Then::ask};
+    if (ballot_.ticket > 0) return {CandidacyStep::Then::ask};
   }
   if (split == nullptr) {
     gives_way_at_ = Clock::time_point::max();
@@ -169,9 +211,9 @@ void Candidacy::gave_back(Fence fence) {
   is_fence_set_ = false;
 }
 
-Step Candidacy::give_back(const Votes& votes) {
+CandidacyStep Candidacy::give_back(const Votes& votes) {
   gave_back(greatest_fence_in(votes));
-  return {Step::Then::give_back};
+  return {CandidacyStep::Then::give_back};
 }
 
 milliseconds Candidacy::patience(bool is_next, milliseconds took) {
@@ -181,6 +223,43 @@ milliseconds Candidacy::patience(bool is_next, milliseconds took) {
   const auto most = std::min(doubled, most_patience);
   return most / 2 +
          milliseconds(random_up_to_(static_cast<std::uint64_t>(most.count()) / 2));
+}
+
+Votes screened(Votes votes, WallTime now) {
+  const auto plausible = greatest_plausible_fence(now, reached_by_most(votes));
+  const auto runs = runs_told(votes);
+  const bool slots_differ = is_said_by_most<SlotsDiffer>(votes);
+  const bool is_above = is_said_by_most<HeldByOuterRun>(votes);
+  for (auto& vote : votes) {
+    if (!vote.answer) continue;
+    const auto* run = std::get_if<Deduplicated>(&*vote.answer);
+    if (const auto* grant = vote.grant(); grant != nullptr && grant->fence > plausible) {
+      strike_out(
+          vote,
+          "grants a fence that is implausibly far ahead of the clock (dlock doctor "
+          "says what to do)");
+    } else if (run != nullptr && has_ended(run->by) &&
+               runs.at(identity_of(run->by)) < needed(votes.size())) {
+      strike_out(vote, "reports a run with fence " +
+                           std::to_string(run->by.fence.number) +
+                           " that most servers do not know");
+    } else if (std::holds_alternative<SlotsDiffer>(*vote.answer) && !slots_differ) {
+      strike_out(vote, "reports other --slots, which most servers do not");
+    } else if (std::holds_alternative<HeldByOuterRun>(*vote.answer) && !is_above) {
+      strike_out(vote,
+                 "reports that an outer run holds the lock, which most servers do not");
+    }
+  }
+  return votes;
+}
+
+std::vector<std::string> complaints_about(const Votes& votes) {
+  std::vector<std::string> messages;
+  for (const auto& vote : votes) {
+    const bool is_lasting = vote.failure && is_for_administrators(*vote.failure);
+    if (is_lasting) messages.emplace_back(vote.failure->what());
+  }
+  return messages;
 }
 
 }  // namespace dlock::redis_quorum

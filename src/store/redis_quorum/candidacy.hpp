@@ -3,10 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <variant>
+#include <vector>
 
 #include "store/redis/ballot.hpp"
-#include "store/redis_quorum/screening.hpp"
+#include "store/redis_quorum/candidacy.hpp"
 #include "store/redis_quorum/tally.hpp"
 #include "util/clock.hpp"
 
@@ -14,8 +16,20 @@ namespace dlock::redis_quorum {
 
 using redis::Ballot;
 
+// One server of several may be wrong, or lie. So these become failed votes
+// (misconfigured):
+//   - a grant with an implausible fence (greatest_plausible_fence());
+//   - a run that has ended and would deduplicate the claim, other slots, and an outer run
+//     that holds the lock, unless a majority reports them.
+Votes screened(Votes votes, WallTime now);
+
+// What the user should know about the servers whose votes failed though they were
+// reached: one message for each that is misconfigured, refuses the login, or was struck
+// out.
+std::vector<std::string> complaints_about(const Votes& votes);
+
 // What to do next.
-struct Step {
+struct CandidacyStep {
   enum class Then {
     done,      // the result is `said`; a Failure is thrown
     ask,       // another round, at once
@@ -46,14 +60,14 @@ class Candidacy {
   // than those of released votes, so that a late release cannot hit a newer vote.
   Ballot ballot(WallTime wall);
 
-  // What counts of the votes; see screening.hpp.
+  // What counts of the votes; see redis_quorum::screened().
   Votes screened(const Votes& votes) const {
     return redis_quorum::screened(votes, wall_);
   }
 
   // `took`: how long the round took.
-  Step after(const Votes& all_votes, Queue queue, Clock::time_point now,
-             milliseconds took);
+  CandidacyStep after(const Votes& all_votes, Queue queue, Clock::time_point now,
+                      milliseconds took);
 
   // The budget ended before the next round: the fence to agree on is out of date when the
   // claim asks again.
@@ -74,12 +88,12 @@ class Candidacy {
   void forget();
 
  private:
-  Step granted(const Held& held);
-  Step raise(Fence fence, Queue queue);
-  Step refuse_or_retry(const Votes& votes, Busy busy);
-  Step give_back(const Votes& votes);
-  Step wait_in_queue(const Votes& votes, const Split* split, Busy busy,
-                     Clock::time_point now, milliseconds took);
+  CandidacyStep granted(const Held& held);
+  CandidacyStep raise(Fence fence, Queue queue);
+  CandidacyStep refuse_or_retry(const Votes& votes, Busy busy);
+  CandidacyStep give_back(const Votes& votes);
+  CandidacyStep wait_in_queue(const Votes& votes, const Split* split, Busy busy,
+                              Clock::time_point now, milliseconds took);
   milliseconds patience(bool is_next, milliseconds took);
 
   Fence floor_;

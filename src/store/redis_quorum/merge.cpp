@@ -5,8 +5,7 @@
 #include <map>
 
 #include "lock/history.hpp"
-#include "store/redis_quorum/majority.hpp"
-#include "store/redis_quorum/party.hpp"
+#include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {
 namespace {
@@ -17,15 +16,15 @@ bool has_said_how_it_ended(const RunInfo& run) {
 
 std::vector<HolderInfo> merged_holders(const std::vector<std::vector<HolderInfo>>& told,
                                        std::size_t servers, std::size_t& least_told) {
-  struct Told {
+  struct HolderReports {
     HolderInfo holder;
     std::size_t by = 0;
     std::size_t broken = 0;
   };
-  std::map<Party, Told> by_party;
+  std::map<Identity, HolderReports> by_identity;
   for (const auto& holders : told) {
     for (const auto& holder : holders) {
-      auto& one = by_party[party_of(holder)];
+      auto& one = by_identity[identity_of(holder)];
       if (one.by++ == 0) one.holder = holder;
       if (holder.broken) ++one.broken;
       if (holder.expires_in < one.holder.expires_in) {
@@ -36,7 +35,7 @@ std::vector<HolderInfo> merged_holders(const std::vector<std::vector<HolderInfo>
   const auto silent = servers - told.size();
   std::vector<HolderInfo> holders;
   least_told = servers;
-  for (auto& [party, one] : by_party) {
+  for (auto& [identity, one] : by_identity) {
     if (one.by + silent < needed(servers)) continue;
     least_told = std::min(least_told, one.by);
     one.holder.broken = one.broken >= marked_at_least(servers, one.by);
@@ -119,6 +118,9 @@ std::vector<RunInfo> as_list(const std::optional<RunInfo>& run) {
   return {*run};
 }
 
+// By then every server that will report the event has done so.
+constexpr milliseconds told_within{30'000};
+
 }  // namespace
 
 std::vector<HolderInfo> told_by_most(const std::vector<std::vector<HolderInfo>>& told,
@@ -129,13 +131,13 @@ std::vector<HolderInfo> told_by_most(const std::vector<std::vector<HolderInfo>>&
 
 std::vector<RunInfo> merged_runs(const std::vector<std::vector<RunInfo>>& told,
                                  std::size_t servers) {
-  std::map<Party, std::vector<RunInfo>> by_party;
+  std::map<Identity, std::vector<RunInfo>> by_identity;
   for (const auto& runs : told) {
-    for (const auto& run : runs) by_party[party_of(run)].push_back(run);
+    for (const auto& run : runs) by_identity[identity_of(run)].push_back(run);
   }
   const auto silent = servers - told.size();
   std::vector<RunInfo> runs;
-  for (const auto& [party, records] : by_party) {
+  for (const auto& [identity, records] : by_identity) {
     if (records.size() + silent >= needed(servers)) runs.push_back(told_most(records));
   }
   std::stable_sort(runs.begin(), runs.end(), [](const RunInfo& a, const RunInfo& b) {
@@ -176,6 +178,27 @@ LockInfo merged(const std::vector<LockInfo>& told, std::size_t servers) {
   lock.slots = 1;
   lock.free = lock.holders.empty() ? 1 : 0;
   return lock;
+}
+
+bool EventCount::take(std::size_t server, const Event& event, Clock::time_point now) {
+  forget_old(now);
+  auto& count = counts_[{event.lock, event.kind, event.fence, event.host, event.pid}];
+  count.told.resize(servers_);
+  count.last = now;
+  ++count.told[server];
+  const auto by = std::count_if(count.told.begin(), count.told.end(),
+                                [&](std::size_t told) { return told > count.passed_on; });
+  const bool is_news = static_cast<std::size_t>(by) >= needed(servers_);
+  if (is_news) ++count.passed_on;
+  return is_news;
+}
+
+void EventCount::forget_old(Clock::time_point now) {
+  if (now < later(looked_at_, told_within)) return;
+  looked_at_ = now;
+  std::erase_if(counts_, [&](const auto& one) {
+    return later(one.second.last, told_within) < now;
+  });
 }
 
 }  // namespace dlock::redis_quorum

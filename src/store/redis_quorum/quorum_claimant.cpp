@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "store/redis_quorum/majority.hpp"
+#include "store/redis_quorum/tally.hpp"
 #include "util/random.hpp"
 #include "util/text.hpp"
 
@@ -19,44 +19,53 @@ Failure too_weak(int strength, unsigned wanted, std::size_t held, std::size_t se
                      " is below --min-strength " + std::to_string(wanted));
 }
 
+// Within this time all servers have notified the waiters of a release.
+constexpr milliseconds others_are_notified_within{10};
+
+// The pause before the next attempt if no server can be reached.
+constexpr milliseconds pause_without_servers{300};
+
+// How often votes are renewed per ttl while another claim holds the lock.
+constexpr int vote_renewals_per_ttl = 3;
+
 }  // namespace
 
-QuorumClaimant::QuorumClaimant(asio::io_context& context, const Members& members,
+QuorumClaimant::QuorumClaimant(asio::io_context& context, const Voters& voters,
                                const QuorumTerms& terms, milliseconds timeout,
                                const Claim& claim, std::shared_ptr<Complaints> complaints)
     : Claimant(claim),
       context_(context),
-      members_(members),
+      voters_(voters),
       terms_(terms),
       timeout_(timeout),
       complaints_(std::move(complaints)),
       candidacy_(claim.fence_floor, claim.supersedes, random_up_to) {
-  for (const auto& member : members_) {
-    seats_.push_back(std::make_shared<Seat>(member, claim));
+  for (const auto& voter : voters_) {
+    seats_.push_back(std::make_shared<Seat>(voter, claim));
   }
   votes_.resize(seats_.size());
   is_silent_.resize(seats_.size());
 }
 
 QuorumClaimant::~QuorumClaimant() {
-  for (const auto& member : members_) member->give_up();
+  for (const auto& voter : voters_) voter->give_up();
 }
 
 Vote QuorumClaimant::vote_of(const Seat& seat, const MaybeReply<Answer>& said) {
   Vote vote;
-  vote.server = seat.member->name();
+  vote.server = seat.voter->name();
   if (!said) return vote;
   if (const auto* failure = std::get_if<Failure>(&*said)) {
     vote.failure = *failure;
     return vote;
   }
-  vote.run_id = seat.member->run_id();
+  vote.run_id = seat.voter->run_id();
   vote.answer = std::get<Answer>(*said);
   vote.server_time = seat.claimant.busy_at();
-  return counted(std::move(vote), seat.member->has_no_vote());
+  return counted(std::move(vote), seat.voter->has_no_vote());
 }
 
-Votes QuorumClaimant::votes_of(const Round<Answer>::Answers& answers) const {
+Votes QuorumClaimant::votes_of(const FanOut<Answer>::Answers& answers) const {
   Votes votes;
   for (std::size_t i = 0; i < seats_.size(); ++i) {
     votes.push_back(vote_of(*seats_[i], answers[i]));
@@ -65,10 +74,10 @@ Votes QuorumClaimant::votes_of(const Round<Answer>::Answers& answers) const {
 }
 
 // A slow server gets no further request while its reply to the earlier one may arrive.
-Round<Answer>::Answers QuorumClaimant::busy_with_something_else() const {
-  Round<Answer>::Answers answers(members_.size());
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    if (!members_[i]->is_idle()) answers[i] = members_[i]->still_busy();
+FanOut<Answer>::Answers QuorumClaimant::failures_of_busy_voters() const {
+  FanOut<Answer>::Answers answers(voters_.size());
+  for (std::size_t i = 0; i < voters_.size(); ++i) {
+    if (!voters_[i]->is_idle()) answers[i] = voters_[i]->still_busy();
   }
   return answers;
 }
@@ -81,8 +90,8 @@ asio::awaitable<Votes> QuorumClaimant::vote(Queue queue, Clock::time_point until
     seats[number]->claimant.set_ballot(ballot);
     return seats[number]->claimant.ask(queue, own);
   };
-  Round<Answer> round(members_, busy_with_something_else(), ask_one);
-  const auto is_enough = [this](const Round<Answer>::Answers& answers) {
+  FanOut<Answer> round(voters_, failures_of_busy_voters(), ask_one);
+  const auto is_enough = [this](const FanOut<Answer>::Answers& answers) {
     return is_certain(candidacy_.screened(votes_of(answers)));
   };
   co_await round.wait_for_most(is_enough, until, wakeup);
@@ -114,13 +123,13 @@ asio::awaitable<Answer> QuorumClaimant::ask(Queue queue, Wakeup& wakeup) {
     votes_ = co_await vote(queue, votes_until, wakeup);
     const auto took = std::chrono::ceil<milliseconds>(Clock::now() - began);
     auto step = candidacy_.after(votes_, queue, Clock::now(), took);
-    if (step.then == Step::Then::give_back) {
+    if (step.then == CandidacyStep::Then::give_back) {
       co_await give_back_votes(until, wakeup);
       const auto next = std::min(votes_until, later(Clock::now(), step.pause));
       co_await wakeup.sleep_until(next);
     }
-    if (step.then != Step::Then::done && Clock::now() < votes_until) continue;
-    const bool is_over = step.then != Step::Then::done;
+    if (step.then != CandidacyStep::Then::done && Clock::now() < votes_until) continue;
+    const bool is_over = step.then != CandidacyStep::Then::done;
     if (is_over) candidacy_.ran_out_of_time();
     const bool keeps_place = has_joined_ && queue != Queue::join;
     if (keeps_place) {
@@ -157,7 +166,7 @@ asio::awaitable<Grant> QuorumClaimant::completed(Grant grant, std::size_t server
   if (is_elsewhere) {
     const auto round = repair(has_it);
     const auto is_strong = [this, has_it,
-                            servers](const Round<Answer>::Answers& answers) {
+                            servers](const FanOut<Answer>::Answers& answers) {
       return is_enough(servers + count_repaired(has_it, answers));
     };
     co_await round->wait_for_most(is_strong, votes_end(until), wakeup);
@@ -181,7 +190,7 @@ bool QuorumClaimant::is_enough(std::size_t servers) const {
 }
 
 std::size_t QuorumClaimant::count_repaired(const std::vector<bool>& has_it,
-                                           const Round<Answer>::Answers& answers) const {
+                                           const FanOut<Answer>::Answers& answers) const {
   std::size_t count = 0;
   for (std::size_t i = 0; i < seats_.size(); ++i) {
     if (!has_it[i] && vote_of(*seats_[i], answers[i]).grant() != nullptr) ++count;
@@ -190,8 +199,8 @@ std::size_t QuorumClaimant::count_repaired(const std::vector<bool>& has_it,
 }
 
 // Starts to set up the lease on servers where it is missing.
-std::unique_ptr<Round<Answer>> QuorumClaimant::repair(const std::vector<bool>& has_it) {
-  auto answers = busy_with_something_else();
+std::unique_ptr<FanOut<Answer>> QuorumClaimant::repair(const std::vector<bool>& has_it) {
+  auto answers = failures_of_busy_voters();
   for (std::size_t i = 0; i < seats_.size(); ++i) {
     if (has_it[i] && !answers[i]) answers[i] = Answer(Busy{});  // do not ask
   }
@@ -205,17 +214,17 @@ std::unique_ptr<Round<Answer>> QuorumClaimant::repair(const std::vector<bool>& h
     claimant.set_grant(lease);
     co_return answer;
   };
-  return std::make_unique<Round<Answer>>(members_, std::move(answers), ask_one);
+  return std::make_unique<FanOut<Answer>>(voters_, std::move(answers), ask_one);
 }
 
 // The votes of the last round. A server that does not reply keeps its vote until the
 // claim ends.
 asio::awaitable<void> QuorumClaimant::give_back_votes(Clock::time_point until,
                                                       Wakeup& wakeup) {
-  Round<std::monostate>::Answers answers(members_.size());
+  FanOut<std::monostate>::Answers answers(voters_.size());
   for (std::size_t i = 0; i < seats_.size(); ++i) {
     const bool is_ours = votes_[i].grant() != nullptr;
-    if (!is_ours || !members_[i]->is_idle()) answers[i] = std::monostate{};
+    if (!is_ours || !voters_[i]->is_idle()) answers[i] = std::monostate{};
   }
   const auto seats = seats_;
   const auto give_back = [seats](std::size_t number,
@@ -223,7 +232,7 @@ asio::awaitable<void> QuorumClaimant::give_back_votes(Clock::time_point until,
     co_await seats[number]->claimant.release_grant(own);
     co_return std::monostate{};
   };
-  Round<std::monostate> round(members_, std::move(answers), give_back);
+  FanOut<std::monostate> round(voters_, std::move(answers), give_back);
   co_await round.wait(until_all_answer, until, wakeup);
 }
 
@@ -235,6 +244,74 @@ asio::awaitable<void> QuorumClaimant::undo(Clock::time_point until, Wakeup& wake
     co_await release_until(end, std::nullopt);
   } catch (const Failure&) {
   }
+}
+
+// The holder releases the lock on a majority of servers, one of which is among these.
+std::vector<std::size_t> QuorumClaimant::where_to_listen() const {
+  std::vector<std::size_t> numbers;
+  for (std::size_t i = 0; i < seats_.size(); ++i) {
+    if (numbers.size() == in_every_majority(seats_.size())) break;
+    const auto* busy = votes_[i].busy();
+    if (busy != nullptr && busy->place > 0 && voters_[i]->is_idle()) {
+      numbers.push_back(i);
+    }
+  }
+  return numbers;
+}
+
+Clock::time_point QuorumClaimant::ask_again_at() const {
+  auto moment = candidacy_.gives_way_at();
+  for (const auto& vote : votes_) {
+    // A vote to keep must be renewed.
+    if (vote.grant() == nullptr) continue;
+    moment = std::min(moment,
+                      later(vote.grant()->sent_at, claim().ttl / vote_renewals_per_ttl));
+  }
+  for (const auto number : where_to_listen()) {
+    moment = std::min(moment, seats_[number]->claimant.ask_again_at());
+  }
+  return moment;
+}
+
+asio::awaitable<void> QuorumClaimant::await_turn(Wakeup& wakeup,
+                                                 Clock::time_point until) {
+  until = std::min(until, ask_again_at());
+  const auto numbers = where_to_listen();
+  if (numbers.empty()) {
+    until = std::min(until, later(Clock::now(), pause_without_servers));
+    co_await wakeup.sleep_until(until);
+    co_return;
+  }
+  FanOut<std::monostate>::Answers answers(voters_.size(), std::monostate{});
+  for (const auto number : numbers) answers[number].reset();
+  const auto listened = answers;
+  const auto seats = seats_;
+  const auto listen_to = [seats, until](std::size_t number,
+                                        Wakeup& own) -> asio::awaitable<std::monostate> {
+    co_await seats[number]->claimant.await_turn(own, until);
+    co_return std::monostate{};
+  };
+  FanOut<std::monostate> round(voters_, std::move(answers), listen_to);
+  const auto is_told = [listened](const FanOut<std::monostate>::Answers& now) {
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (now[i] && !listened[i]) return true;
+    }
+    return false;
+  };
+  std::optional<Failure> interrupted;
+  try {
+    co_await round.wait(is_told, later(until, timeout_), wakeup);
+    co_await round.wait(until_all_answer, later(Clock::now(), others_are_notified_within),
+                        wakeup);
+  } catch (const Failure& failure) {
+    interrupted = failure;
+  }
+  // The next request also finds what this wait misses.
+  for (std::size_t i = 0; i < voters_.size(); ++i) {
+    if (!round.answers()[i]) voters_[i]->give_up();
+  }
+  if (interrupted) throw *interrupted;
+  co_await round.wait(until_all_answer, budget_end(), wakeup);
 }
 
 }  // namespace dlock::redis_quorum

@@ -6,12 +6,11 @@
 #include <vector>
 
 #include "lock/claimant.hpp"
-#include "store/plan.hpp"
+#include "store/fan_out.hpp"
 #include "store/redis/redis_claimant.hpp"
 #include "store/redis_quorum/candidacy.hpp"
-#include "store/redis_quorum/complaints.hpp"
-#include "store/redis_quorum/member.hpp"
-#include "store/round.hpp"
+#include "store/redis_quorum/voter.hpp"
+#include "store/store_url.hpp"
 
 namespace dlock::redis_quorum {
 
@@ -19,7 +18,7 @@ namespace dlock::redis_quorum {
 // counts the votes, and releases them if they are too few.
 class QuorumClaimant final : public Claimant {
  public:
-  QuorumClaimant(asio::io_context& context, const Members& members,
+  QuorumClaimant(asio::io_context& context, const Voters& voters,
                  const QuorumTerms& terms, milliseconds timeout, const Claim& claim,
                  std::shared_ptr<Complaints> complaints);
   ~QuorumClaimant() override;
@@ -36,10 +35,10 @@ class QuorumClaimant final : public Claimant {
  private:
   // The claim on one server. It lives as long as a request is in progress there.
   struct Seat {
-    Seat(std::shared_ptr<Member> of, const Claim& claim)
-        : member(std::move(of)), claimant(member->context(), member->route(), claim) {}
+    Seat(std::shared_ptr<Voter> of, const Claim& claim)
+        : voter(std::move(of)), claimant(voter->context(), voter->route(), claim) {}
 
-    std::shared_ptr<Member> member;
+    std::shared_ptr<Voter> voter;
     redis::RedisClaimant claimant;
   };
   using Seats = std::vector<std::shared_ptr<Seat>>;
@@ -51,16 +50,16 @@ class QuorumClaimant final : public Claimant {
   // for releasing those that were of no use.
   Clock::time_point votes_end(Clock::time_point until) const;
   static Vote vote_of(const Seat& seat, const MaybeReply<Answer>& said);
-  Votes votes_of(const Round<Answer>::Answers& answers) const;
-  Round<Answer>::Answers busy_with_something_else() const;
+  Votes votes_of(const FanOut<Answer>::Answers& answers) const;
+  FanOut<Answer>::Answers failures_of_busy_voters() const;
   asio::awaitable<Votes> vote(Queue queue, Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<void> give_back_votes(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<Grant> completed(Grant grant, std::size_t servers,
                                    Clock::time_point until, Wakeup& wakeup);
   bool is_enough(std::size_t servers) const;  // for --min-strength
   std::size_t count_repaired(const std::vector<bool>& has_it,
-                             const Round<Answer>::Answers& answers) const;
-  std::unique_ptr<Round<Answer>> repair(const std::vector<bool>& has_it);
+                             const FanOut<Answer>::Answers& answers) const;
+  std::unique_ptr<FanOut<Answer>> repair(const std::vector<bool>& has_it);
   asio::awaitable<void> leave_lines(const ReleaseReplies& returns,
                                     Clock::time_point until);
   asio::awaitable<Release> release_until(Clock::time_point until,
@@ -72,14 +71,14 @@ class QuorumClaimant final : public Claimant {
       is_silent_[i] = !answers[i] || std::holds_alternative<Failure>(*answers[i]);
     }
   }
-  milliseconds least_ttl(const Round<Renewal>::Answers& answers) const;
+  milliseconds least_ttl(const FanOut<Renewal>::Answers& answers) const;
   asio::awaitable<RenewalReplies> renew_everywhere(Clock::time_point until,
                                                    Wakeup& wakeup);
   std::vector<std::size_t> where_to_listen() const;
   Clock::time_point ask_again_at() const;
 
   asio::io_context& context_;
-  Members members_;
+  Voters voters_;
   QuorumTerms terms_;
   milliseconds timeout_;
   std::shared_ptr<Complaints> complaints_;

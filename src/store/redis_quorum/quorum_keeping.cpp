@@ -1,8 +1,8 @@
 // QuorumClaimant: keeping a lease, and releasing it.
 #include <algorithm>
 
-#include "store/redis_quorum/majority.hpp"
 #include "store/redis_quorum/quorum_claimant.hpp"
+#include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {
 namespace {
@@ -53,10 +53,10 @@ asio::awaitable<Release> QuorumClaimant::release_until(Clock::time_point until,
   const auto release_one = [seats, end](std::size_t number, Wakeup& own) {
     return seats[number]->claimant.release(end, own);
   };
-  Round<Release> round(members_, release_one);
+  FanOut<Release> round(voters_, release_one);
   Wakeup own(context_);
   const auto silent = is_silent_;
-  const auto is_enough = [silent](const Round<Release>::Answers& answers) {
+  const auto is_enough = [silent](const FanOut<Release>::Answers& answers) {
     for (std::size_t i = 0; i < answers.size(); ++i) {
       if (!answers[i] && !silent[i]) return false;
     }
@@ -93,7 +93,7 @@ asio::awaitable<void> QuorumClaimant::leave_lines(const ReleaseReplies& returns,
     if (said != nullptr && loss_found_by(*said)) {
       answers[i].reset();
     } else if (!answers[i]) {
-      answers[i] = members_[i]->still_busy();
+      answers[i] = voters_[i]->still_busy();
     }
   }
   const auto seats = seats_;
@@ -101,7 +101,7 @@ asio::awaitable<void> QuorumClaimant::leave_lines(const ReleaseReplies& returns,
   const auto leave = [seats, none](std::size_t number, Wakeup& own) {
     return seats[number]->claimant.release(none, own);
   };
-  Round<Release> round(members_, std::move(answers), leave);
+  FanOut<Release> round(voters_, std::move(answers), leave);
   Wakeup own(context_);
   co_await round.wait(until_all_answer, until, own);
 }
@@ -112,12 +112,12 @@ asio::awaitable<RenewalReplies> QuorumClaimant::renew_everywhere(Clock::time_poi
   const auto renew_one = [seats](std::size_t number, Wakeup& own) {
     return seats[number]->claimant.renew(own);
   };
-  Round<Renewal>::Answers skipped(members_.size());
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    if (!members_[i]->is_idle()) skipped[i] = members_[i]->still_busy();
+  FanOut<Renewal>::Answers skipped(voters_.size());
+  for (std::size_t i = 0; i < voters_.size(); ++i) {
+    if (!voters_[i]->is_idle()) skipped[i] = voters_[i]->still_busy();
   }
-  Round<Renewal> round(members_, std::move(skipped), renew_one);
-  const auto is_enough = [](const Round<Renewal>::Answers& answers) {
+  FanOut<Renewal> round(voters_, std::move(skipped), renew_one);
+  const auto is_enough = [](const FanOut<Renewal>::Answers& answers) {
     return is_certain(answers);
   };
   co_await round.wait_for_most(is_enough, until, wakeup);
@@ -155,7 +155,7 @@ asio::awaitable<Renewal> QuorumClaimant::renew(Wakeup& wakeup) {
 }
 
 // Of the servers that have renewed the lease; for Claim::keeps_ttl.
-milliseconds QuorumClaimant::least_ttl(const Round<Renewal>::Answers& answers) const {
+milliseconds QuorumClaimant::least_ttl(const FanOut<Renewal>::Answers& answers) const {
   std::optional<milliseconds> least;
   for (std::size_t i = 0; i < seats_.size(); ++i) {
     const auto* said = answers[i] ? std::get_if<Renewal>(&*answers[i]) : nullptr;

@@ -1,36 +1,124 @@
 #include "store/redis_quorum/quorum_store.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
-#include "store/redis_quorum/ask_majority.hpp"
 #include "store/redis_quorum/merge.hpp"
 #include "store/redis_quorum/quorum_claimant.hpp"
+#include "store/redis_quorum/tally.hpp"
+#include "store/redis_quorum/voter.hpp"
 
 namespace dlock::redis_quorum {
 namespace {
 
-Members members_of(asio::io_context& context, const Plan& plan, milliseconds timeout) {
-  Members members;
-  for (const auto& server : plan.servers) {
-    members.push_back(
-        std::make_shared<Member>(context, server, timeout, plan.terms.max_ttl));
+Voters voters_of(asio::io_context& context, const StoreUrl& url, milliseconds timeout) {
+  Voters voters;
+  for (const auto& server : redis::targets_of(url)) {
+    voters.push_back(
+        std::make_shared<Voter>(context, server, timeout, url.terms.max_ttl));
   }
-  return members;
+  return voters;
+}
+
+// A list of many locks takes several requests to each server.
+constexpr milliseconds list_takes{60'000};
+
+// The pause between attempts to watch a server that is unavailable.
+constexpr milliseconds try_again_after{1000};
+
+// Shared by the watches of all servers; `sink` outlives them.
+struct SharedWatch {
+  SharedWatch(EventSink& told, std::size_t servers)
+      : sink(&told), count(servers), failures(servers) {}
+
+  void began(std::size_t server) {
+    listening.insert(server);
+    failures[server].reset();
+    count.begin_anew();
+    if (sink == nullptr || is_on || listening.size() < needed(failures.size())) return;
+    is_on = true;
+    sink->began();
+    if (awaited_by != nullptr) awaited_by->notify();
+  }
+
+  void interrupted(std::size_t server, const std::string& why) {
+    listening.erase(server);
+    if (sink == nullptr || !is_on || listening.size() >= needed(failures.size())) return;
+    is_on = false;
+    sink->interrupted(why);
+  }
+
+  void failed(std::size_t server, const Failure& failure) {
+    interrupted(server, failure.what());
+    failures[server] = failure;
+    if (awaited_by != nullptr) awaited_by->notify();
+  }
+
+  EventSink* sink;
+  EventCount count;
+  std::set<std::size_t> listening;
+  std::vector<std::optional<Failure>> failures;
+  bool is_on = false;
+  Wakeup* awaited_by = nullptr;
+};
+
+class OneServer final : public EventSink {
+ public:
+  OneServer(std::shared_ptr<SharedWatch> watch, std::size_t number)
+      : watch_(std::move(watch)), number_(number) {}
+
+  void began() override { watch_->began(number_); }
+  void interrupted(const std::string& why) override { watch_->interrupted(number_, why); }
+  void happened(const Event& event) override {
+    const bool is_news = watch_->count.take(number_, event, Clock::now());
+    if (is_news && watch_->sink != nullptr) watch_->sink->happened(event);
+  }
+
+ private:
+  std::shared_ptr<SharedWatch> watch_;
+  std::size_t number_;
+};
+
+asio::awaitable<void> watch_one(std::shared_ptr<SharedWatch> watch, std::size_t number,
+                                std::shared_ptr<Voter> voter, Watched watched,
+                                Wakeup& wakeup) {
+  OneServer sink(watch, number);
+  while (watch->sink != nullptr && !wakeup.gives_up()) {
+    try {
+      co_await voter->store().inspector().watch(watched, sink, wakeup);
+    } catch (const Failure& failure) {
+      watch->failed(number, failure);
+    }
+    const auto until = later(Clock::now(), try_again_after);
+    co_await wakeup.sleep_until(until);
+  }
+}
+
+// Why the watch cannot begin; nothing if it can.
+std::optional<Failure> why_hopeless(const SharedWatch& watch) {
+  std::vector<Failure> failures;
+  for (const auto& failure : watch.failures) {
+    if (failure) failures.push_back(*failure);
+  }
+  const auto servers = watch.failures.size();
+  if (servers - failures.size() >= needed(servers)) return std::nullopt;
+  return too_few(watch.listening.size(), servers, failures);
 }
 
 }  // namespace
 
 asio::awaitable<Admission> QuorumRegisters::admit_fence(const LockName& resource,
                                                         Fence fence, Wakeup& wakeup) {
-  const auto members = members_;
-  const auto admit = [members, resource, fence](std::size_t number, Wakeup& own) {
-    return members[number]->store().registers()->admit_fence(resource, fence, own);
+  const auto voters = voters_;
+  const auto admit = [voters, resource, fence](std::size_t number, Wakeup& own) {
+    return voters[number]->store().registers()->admit_fence(resource, fence, own);
   };
   const auto said =
-      co_await ask_majority<Admission>(members_, admit, timeout_, *complaints_, wakeup);
+      co_await ask_majority<Admission>(voters_, admit, timeout_, *complaints_, wakeup);
   const auto stale =
       static_cast<std::size_t>(std::count(said.begin(), said.end(), Admission::stale));
-  const auto servers = members_.size();
+  const auto servers = voters_.size();
   if (stale == 0) co_return Admission::admitted;
   const auto unheard = servers - said.size();
   if (stale + unheard >= needed(servers) || said.size() - stale < needed(servers)) {
@@ -41,17 +129,17 @@ asio::awaitable<Admission> QuorumRegisters::admit_fence(const LockName& resource
   co_return Admission::admitted;
 }
 
-QuorumStore::QuorumStore(asio::io_context& context, const Plan& plan,
+QuorumStore::QuorumStore(asio::io_context& context, const StoreUrl& url,
                          milliseconds timeout)
     : context_(context),
-      plan_(plan),
+      url_(url),
       timeout_(timeout),
-      members_(members_of(context, plan, timeout)),
-      inspector_(members_, timeout, complaints_),
-      registers_(members_, timeout, complaints_) {}
+      voters_(voters_of(context, url, timeout)),
+      inspector_(voters_, timeout, complaints_),
+      registers_(voters_, timeout, complaints_) {}
 
 QuorumStore::~QuorumStore() {
-  for (const auto& member : members_) member->give_up();
+  for (const auto& voter : voters_) voter->give_up();
 }
 
 std::unique_ptr<Claimant> QuorumStore::claimant(const Claim& claim) {
@@ -61,34 +149,136 @@ std::unique_ptr<Claimant> QuorumStore::claimant(const Claim& claim) {
                       std::to_string(claim.slots) +
                       " leases, any two of them could admit one more holder");
   }
-  return std::make_unique<QuorumClaimant>(context_, members_, plan_.terms, timeout_,
-                                          claim, complaints_);
+  return std::make_unique<QuorumClaimant>(context_, voters_, url_.terms, timeout_, claim,
+                                          complaints_);
 }
 
 asio::awaitable<std::vector<Broken>> QuorumStore::break_leases(const LockName& lock,
                                                                const Break& order,
                                                                Wakeup& wakeup) {
-  const auto members = members_;
+  const auto voters = voters_;
   using Holders = std::vector<HolderInfo>;
-  const auto break_one = [members, lock, order](std::size_t number,
-                                                Wakeup& own) -> asio::awaitable<Holders> {
-    auto broken = co_await members[number]->store().break_leases(lock, order, own);
+  const auto break_one = [voters, lock, order](std::size_t number,
+                                               Wakeup& own) -> asio::awaitable<Holders> {
+    auto broken = co_await voters[number]->store().break_leases(lock, order, own);
     Holders holders;
     for (auto& one : broken) holders.push_back(std::move(one.holder));
     co_return holders;
   };
   const auto said =
-      co_await ask_majority<Holders>(members_, break_one, timeout_, *complaints_, wakeup);
+      co_await ask_majority<Holders>(voters_, break_one, timeout_, *complaints_, wakeup);
   std::vector<Broken> broken;
-  for (auto& holder : told_by_most(said, members_.size())) {
+  for (auto& holder : told_by_most(said, voters_.size())) {
     broken.push_back({std::move(holder), {}});
   }
   co_return broken;
 }
 
-std::unique_ptr<Store> open(const Plan& plan, milliseconds timeout,
+std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
                             asio::io_context& context) {
-  return std::make_unique<QuorumStore>(context, plan, timeout);
+  return std::make_unique<QuorumStore>(context, url, timeout);
+}
+
+asio::awaitable<LockInfo> QuorumInspector::inspect(const LockName& lock, Wakeup& wakeup) {
+  const auto voters = voters_;
+  const auto look = [voters, lock](std::size_t number, Wakeup& own) {
+    return voters[number]->store().inspector().inspect(lock, own);
+  };
+  const auto told =
+      co_await ask_majority<LockInfo>(voters_, look, timeout_, *complaints_, wakeup);
+  co_return merged(told, voters_.size());
+}
+
+asio::awaitable<std::vector<LockInfo>> QuorumInspector::list(
+    const std::string& name_space, std::function<bool(const std::string&)> matches,
+    Wakeup& wakeup) {
+  using Locks = std::vector<LockInfo>;
+  const auto voters = voters_;
+  const auto look = [voters, name_space, matches](std::size_t number, Wakeup& own) {
+    return voters[number]->store().inspector().list(name_space, matches, own);
+  };
+  const auto told =
+      co_await ask_majority<Locks>(voters_, look, list_takes, *complaints_, wakeup);
+  // A server that does not list a lock that another one lists reports it as free.
+  std::map<LockName, std::vector<LockInfo>> by_name;
+  for (const auto& locks : told) {
+    for (const auto& lock : locks) by_name[lock.lock].push_back(lock);
+  }
+  Locks all;
+  for (auto& [name, locks] : by_name) {
+    LockInfo free;
+    free.lock = name;
+    locks.resize(told.size(), free);
+    auto lock = merged(locks, voters_.size());
+    const bool is_shown = !lock.holders.empty() || !lock.waiters.empty() || lock.last_run;
+    if (is_shown) all.push_back(std::move(lock));
+  }
+  co_return all;
+}
+
+asio::awaitable<std::vector<RunInfo>> QuorumInspector::history(const LockName& lock,
+                                                               Wakeup& wakeup) {
+  using Runs = std::vector<RunInfo>;
+  const auto voters = voters_;
+  const auto look = [voters, lock](std::size_t number, Wakeup& own) {
+    return voters[number]->store().inspector().history(lock, own);
+  };
+  const auto told =
+      co_await ask_majority<Runs>(voters_, look, timeout_, *complaints_, wakeup);
+  co_return merged_runs(told, voters_.size());
+}
+
+asio::awaitable<std::vector<LockHistory>> QuorumInspector::histories(
+    const std::string& name_space, std::function<bool(const std::string&)> matches,
+    Wakeup& wakeup) {
+  using Histories = std::vector<LockHistory>;
+  const auto voters = voters_;
+  const auto look = [voters, name_space, matches](std::size_t number, Wakeup& own) {
+    return voters[number]->store().inspector().histories(name_space, matches, own);
+  };
+  const auto told =
+      co_await ask_majority<Histories>(voters_, look, list_takes, *complaints_, wakeup);
+  std::map<LockName, std::vector<std::vector<RunInfo>>> by_name;
+  WallTime now{};
+  for (const auto& histories : told) {
+    for (const auto& one : histories) {
+      by_name[one.lock].push_back(one.runs);
+      now = std::max(now, one.now);
+    }
+  }
+  Histories all;
+  for (auto& [name, runs] : by_name) {
+    runs.resize(told.size());
+    LockHistory history{name, merged_runs(runs, voters_.size()), now};
+    if (!history.runs.empty()) all.push_back(std::move(history));
+  }
+  co_return all;
+}
+
+asio::awaitable<void> QuorumInspector::watch(const Watched& watched, EventSink& sink,
+                                             Wakeup& wakeup) {
+  // Throws if two of the servers are the same one, whose events would count twice.
+  const LockName any{watched.name_space, "watch"};
+  co_await inspect(any, wakeup);
+  const auto watch = std::make_shared<SharedWatch>(sink, voters_.size());
+  for (std::size_t i = 0; i < voters_.size(); ++i) {
+    const auto voter = voters_[i];
+    voter->perform([watch, i, voter, watched](Wakeup& own) {
+      return watch_one(watch, i, voter, watched, own);
+    });
+  }
+  watch->awaited_by = &wakeup;
+  bool has_begun = false;
+  std::optional<Failure> failure;
+  while (!wakeup.gives_up() && !failure) {
+    has_begun = has_begun || watch->is_on;
+    if (!has_begun) failure = why_hopeless(*watch);
+    if (!failure) co_await wakeup.wait_until(Clock::time_point::max());
+  }
+  watch->awaited_by = nullptr;
+  watch->sink = nullptr;
+  for (const auto& voter : voters_) voter->give_up();
+  if (failure) throw *failure;
 }
 
 }  // namespace dlock::redis_quorum

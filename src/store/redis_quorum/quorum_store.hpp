@@ -4,39 +4,69 @@
 // candidacy.hpp decide on the votes; the code here sends requests to all servers at once.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "lock/inspector.hpp"
 #include "lock/store.hpp"
-#include "store/redis_quorum/member.hpp"
-#include "store/redis_quorum/plan.hpp"
-#include "store/redis_quorum/quorum_inspector.hpp"
+#include "store/redis/redis_health.hpp"
+#include "store/redis_quorum/quorum_store.hpp"
+#include "store/redis_quorum/voter.hpp"
+#include "store/store_url.hpp"
 
 namespace dlock::redis_quorum {
+
+// Reports what a majority of servers shows (merge.hpp). Throws Failure if too few reply.
+class QuorumInspector final : public LockInspector {
+ public:
+  QuorumInspector(const Voters& voters, milliseconds timeout,
+                  std::shared_ptr<Complaints> complaints)
+      : voters_(voters), timeout_(timeout), complaints_(std::move(complaints)) {}
+
+  asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<std::vector<LockInfo>> list(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) override;
+  asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
+                                                Wakeup& wakeup) override;
+  asio::awaitable<std::vector<LockHistory>> histories(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) override;
+  // Reports the events that a majority of servers reports.
+  asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
+                              Wakeup& wakeup) override;
+
+ private:
+  Voters voters_;
+  milliseconds timeout_;
+  std::shared_ptr<Complaints> complaints_;
+};
 
 // A fence is admitted if a majority admits it, and a majority cannot have admitted a
 // greater one.
 class QuorumRegisters final : public FenceRegisters {
  public:
-  QuorumRegisters(const Members& members, milliseconds timeout,
+  QuorumRegisters(const Voters& voters, milliseconds timeout,
                   std::shared_ptr<Complaints> complaints)
-      : members_(members), timeout_(timeout), complaints_(std::move(complaints)) {}
+      : voters_(voters), timeout_(timeout), complaints_(std::move(complaints)) {}
 
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;
 
  private:
-  Members members_;
+  Voters voters_;
   milliseconds timeout_;
   std::shared_ptr<Complaints> complaints_;
 };
 
 class QuorumStore final : public Store {
  public:
-  QuorumStore(asio::io_context& context, const Plan& plan, milliseconds timeout);
+  QuorumStore(asio::io_context& context, const StoreUrl& url, milliseconds timeout);
   ~QuorumStore() override;
 
-  std::string url() const override { return plan_.url(); }
+  std::string url() const override { return url_.text(); }
   bool leases_expire() const override { return true; }
   // Throws Failure: unsupported for slots, misconfigured for a lease longer than
   // --max-ttl, the time for which a restarted server does not vote.
@@ -52,12 +82,21 @@ class QuorumStore final : public Store {
 
  private:
   asio::io_context& context_;
-  Plan plan_;
+  StoreUrl url_;
   milliseconds timeout_;
-  Members members_;
+  Voters voters_;
   std::shared_ptr<Complaints> complaints_ = std::make_shared<Complaints>();
   QuorumInspector inspector_;
   QuorumRegisters registers_;
 };
+
+// As open_store() and examine_store().
+OpenStore open;
+ExamineStore examine;
+
+// The findings of dlock doctor about all servers together, then one for each check of the
+// servers: the most severe, with the server's name.
+std::vector<Finding> findings_of(const std::vector<redis::RedisFacts>& servers,
+                                 const QuorumTerms& terms);
 
 }  // namespace dlock::redis_quorum

@@ -4,8 +4,7 @@
 #include <map>
 #include <set>
 
-#include "store/redis_quorum/majority.hpp"
-#include "store/redis_quorum/party.hpp"
+#include "util/text.hpp"
 
 namespace dlock::redis_quorum {
 namespace {
@@ -40,11 +39,11 @@ std::optional<Failure> same_server(const Votes& votes) {
 }
 
 std::optional<Answer> deduplicated(const Votes& votes) {
-  std::map<Party, std::size_t> told;
+  std::map<Identity, std::size_t> told;
   for (const auto& vote : votes) {
     const auto* run = vote.answer ? std::get_if<Deduplicated>(&*vote.answer) : nullptr;
     if (run == nullptr) continue;
-    if (++told[party_of(run->by)] >= needed(votes.size())) return *run;
+    if (++told[identity_of(run->by)] >= needed(votes.size())) return *run;
   }
   return std::nullopt;
 }
@@ -60,7 +59,7 @@ std::optional<Answer> said_by(std::size_t enough, const Votes& votes) {
   return std::nullopt;
 }
 
-Outcome granted_by_most(const Votes& votes) {
+TallyResult granted_by_most(const Votes& votes) {
   std::map<Fence, Held> with_fence;
   std::map<Fence, std::size_t> broken;
   for (const auto& vote : votes) {
@@ -80,11 +79,11 @@ Outcome granted_by_most(const Votes& votes) {
 }
 
 // How many servers report each holder.
-std::map<Party, std::size_t> holders_told(const Votes& votes) {
-  std::map<Party, std::size_t> told;
+std::map<Identity, std::size_t> holders_told(const Votes& votes) {
+  std::map<Identity, std::size_t> told;
   for (const auto& vote : votes) {
     if (const auto* busy = vote.busy()) {
-      for (const auto& holder : busy->holders) ++told[party_of(holder)];
+      for (const auto& holder : busy->holders) ++told[identity_of(holder)];
     }
   }
   return told;
@@ -92,11 +91,11 @@ std::map<Party, std::size_t> holders_told(const Votes& votes) {
 
 // The possible holders: counting the servers that did not reply, a majority could have
 // their leases.
-std::set<Party> possible_holders(const Votes& votes) {
+std::set<Identity> possible_holders(const Votes& votes) {
   const auto silent = votes.size() - answered(votes);
-  std::set<Party> possible;
-  for (const auto& [party, servers] : holders_told(votes)) {
-    if (servers + silent >= needed(votes.size())) possible.insert(party);
+  std::set<Identity> possible;
+  for (const auto& [identity, servers] : holders_told(votes)) {
+    if (servers + silent >= needed(votes.size())) possible.insert(identity);
   }
   return possible;
 }
@@ -109,9 +108,9 @@ bool is_held_by_most(const Votes& votes) {
 
 // The holders that block the claim: the possible holders or, if there can be none, the
 // claims that have votes.
-Busy merged(const Votes& votes, const std::set<Party>& possible) {
+Busy merged(const Votes& votes, const std::set<Identity>& possible) {
   Busy all;
-  std::set<Party> shown;
+  std::set<Identity> shown;
   std::size_t without_place = 0;
   for (const auto& vote : votes) {
     const auto* busy = vote.busy();
@@ -120,8 +119,8 @@ Busy merged(const Votes& votes, const std::set<Party>& possible) {
     all.place = std::max(all.place, busy->place);
     all.queued = std::max(all.queued, busy->queued);
     for (const auto& holder : busy->holders) {
-      if (!possible.empty() && !possible.contains(party_of(holder))) continue;
-      if (shown.insert(party_of(holder)).second) all.holders.push_back(holder);
+      if (!possible.empty() && !possible.contains(identity_of(holder))) continue;
+      if (shown.insert(identity_of(holder)).second) all.holders.push_back(holder);
     }
   }
   // A claim needs a place in this many queues to be granted the lock.
@@ -129,7 +128,7 @@ Busy merged(const Votes& votes, const std::set<Party>& possible) {
   return all;
 }
 
-Outcome not_granted(const Votes& votes) {
+TallyResult not_granted(const Votes& votes) {
   const auto possible = possible_holders(votes);
   auto busy = merged(votes, possible);
   // Only a claim that is known to have a majority: of two claims that wait for a silent
@@ -175,6 +174,24 @@ std::size_t lost(const RenewalReplies& all) {
   return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), is_missing));
 }
 
+// All of them may reply, and yet have no vote.
+Failure too_few_votes(const Votes& votes) {
+  const auto servers = votes.size();
+  std::string waiting;
+  std::size_t replied = answered(votes);
+  for (const auto& vote : votes) {
+    if (!vote.has_no_vote) continue;
+    ++replied;
+    waiting += (waiting.empty() ? "" : "; ") + std::string(vote.failure->what());
+  }
+  if (waiting.empty()) return too_few(answered(votes), servers, failures_of(votes));
+  return Failure(Failure::Kind::unreachable,
+                 std::to_string(replied) + " of " + std::to_string(servers) +
+                     " servers reply, " + std::to_string(answered(votes)) +
+                     " can vote, " + std::to_string(needed(servers)) +
+                     " required: " + waiting);
+}
+
 }  // namespace
 
 std::optional<Failure> same_server_in(std::vector<std::string> run_ids) {
@@ -213,29 +230,7 @@ Failure too_few(std::size_t count, std::size_t servers,
                      " required: " + reason);
 }
 
-namespace {
-
-// All of them may reply, and yet have no vote.
-Failure too_few_votes(const Votes& votes) {
-  const auto servers = votes.size();
-  std::string waiting;
-  std::size_t replied = answered(votes);
-  for (const auto& vote : votes) {
-    if (!vote.has_no_vote) continue;
-    ++replied;
-    waiting += (waiting.empty() ? "" : "; ") + std::string(vote.failure->what());
-  }
-  if (waiting.empty()) return too_few(answered(votes), servers, failures_of(votes));
-  return Failure(Failure::Kind::unreachable,
-                 std::to_string(replied) + " of " + std::to_string(servers) +
-                     " servers reply, " + std::to_string(answered(votes)) +
-                     " can vote, " + std::to_string(needed(servers)) +
-                     " required: " + waiting);
-}
-
-}  // namespace
-
-Outcome tally(const Votes& votes) {
+TallyResult tally(const Votes& votes) {
   const auto most = needed(votes.size());
   if (auto failure = same_server(votes)) return *failure;
   if (answered(votes) < most) return too_few_votes(votes);
@@ -311,6 +306,22 @@ std::variant<Release, Failure> tally(const ReleaseReplies& returns, bool relied)
       servers - losses - (relied ? 0 : count_of(returns, {Release::not_ours})) >=
           needed(servers);
   return was_held ? Release::released : Release::not_ours;
+}
+
+std::optional<Failure> why_no_vote(const std::string& server, milliseconds up,
+                                   milliseconds max_ttl) {
+  if (up >= max_ttl) return std::nullopt;
+  return Failure(Failure::Kind::unreachable,
+                 server + " has no vote until it has been up for " + for_people(max_ttl) +
+                     " (--max-ttl), in " + for_people(max_ttl - up));
+}
+
+Vote counted(Vote vote, std::optional<Failure> no_vote) {
+  if (!no_vote || !vote.answer) return vote;
+  vote.answer.reset();
+  vote.failure = std::move(no_vote);
+  vote.has_no_vote = true;
+  return vote;
 }
 
 }  // namespace dlock::redis_quorum

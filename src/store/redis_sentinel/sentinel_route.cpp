@@ -1,7 +1,13 @@
 #include "store/redis_sentinel/sentinel_route.hpp"
 
 #include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <deque>
 #include <utility>
+
+#include "store/redis/redis_connection.hpp"
+#include "store/redis/reply.hpp"
+#include "store/store_url.hpp"
 
 namespace dlock::redis_sentinel {
 namespace {
@@ -9,20 +15,20 @@ namespace {
 // For how long the replies of sentinels count as current.
 constexpr milliseconds fresh_for{500};
 
-bool is_elected(const std::vector<Ballot>& ballots) {
+bool is_elected(const std::vector<SentinelBallot>& ballots) {
   return elected(ballots).has_value();
 }
 
 class SentinelInquiry final : public redis::Inquiry {
  public:
-  SentinelInquiry(asio::io_context& context, const Plan& plan, Address address,
+  SentinelInquiry(asio::io_context& context, const StoreUrl& url, ServerAddress address,
                   unsigned& replicas, Clock::time_point until)
       : address_(std::move(address)),
         replicas_(replicas),
-        discovery_(context, plan, plan.replicas.all, until) {}
+        discovery_(context, url, url.replicas.all, until) {}
 
   asio::awaitable<Opinion> opinion(Clock::time_point until, Wakeup& wakeup) override {
-    const auto is_sure = [this](const std::vector<Ballot>& ballots) {
+    const auto is_sure = [this](const std::vector<SentinelBallot>& ballots) {
       return is_certain(address_, ballots);
     };
     co_await discovery_.wait(is_sure, until, wakeup);
@@ -34,17 +40,31 @@ class SentinelInquiry final : public redis::Inquiry {
   }
 
  private:
-  Address address_;
+  ServerAddress address_;
   unsigned& replicas_;  // how many are up, for the next request
   Discovery discovery_;
 };
 
+Failure failure_of(const Reply& reply, const redis::Target& sentinel) {
+  const auto name = sentinel.shown();
+  const bool is_server = reply.text.find("unknown command") != std::string::npos;
+  if (!reply.is_error() || is_server) {
+    return Failure(Failure::Kind::misconfigured,
+                   name + " is not a sentinel: for a single server, use " +
+                       (sentinel.tls ? "rediss" : "redis") + "://" + name);
+  }
+  if (reply.error_code() == "NOAUTH") {
+    return redis::password_required(name, sentinel.password_options);
+  }
+  return redis::failure_from(reply, name);
+}
+
 }  // namespace
 
-redis::Node& SentinelRoute::node_at(const Address& address) {
+redis::Node& SentinelRoute::node_at(const ServerAddress& address) {
   auto& node = nodes_[address];
   if (!node) {
-    auto target = plan_.server.at(address.host, address.port);
+    auto target = redis::login_target(url_).at(address);
     target.announced_by = announced_by;
     node = std::make_unique<redis::Node>(context_, std::move(target), timeout(),
                                          redis::Role::primary);
@@ -57,31 +77,29 @@ asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&,
                                                       Wakeup& wakeup) {
   if (primary_ != nullptr && !primary_->is_suspect()) co_return primary_;
   const auto* last = std::exchange(primary_, nullptr);
-  Discovery discovery(context_, plan_, plan_.replicas.all, until);
+  Discovery discovery(context_, url_, url_.replicas.all, until);
   // If there is a last primary to fall back on, it needs the rest of the time.
   const auto half = Clock::now() + (until - Clock::now()) / 2;
   co_await discovery.wait(is_elected, last == nullptr ? until : half, wakeup);
-  if (plan_.replicas.all) {
+  if (url_.replicas.all) {
     // Other sentinels may know more replicas, but a silent one must not use up the
     // budget.
-    const auto never = [](const std::vector<Ballot>&) { return false; };
+    const auto never = [](const std::vector<SentinelBallot>&) { return false; };
     const auto soon = later(Clock::now(), timeout() / 5);
     co_await discovery.wait(never, std::min(until, soon), wakeup);
   }
-  std::vector<std::string> names;
-  names.reserve(plan_.sentinels.size());
-  for (const auto& sentinel : plan_.sentinels) names.push_back(sentinel.shown());
+  const auto names = names_of(url_.servers);
   if (const auto twins = same_sentinel(names, discovery.ballots())) throw *twins;
   const auto address = elected(discovery.ballots());
   if (!address) {
     // A healthy primary protects its locks even if the sentinels do not reply.
     if (last != nullptr &&
-        !is_other_named(address_of(last->target()), discovery.ballots())) {
-      primary_ = &node_at(address_of(last->target()));
+        !is_other_named(last->target().address(), discovery.ballots())) {
+      primary_ = &node_at(last->target().address());
       primary_->trust();
       co_return primary_;
     }
-    throw no_primary_elected(plan_.master, names, discovery.ballots());
+    throw no_primary_elected(url_.master, names, discovery.ballots());
   }
   primary_ = &node_at(*address);
   primary_->trust();
@@ -102,13 +120,13 @@ std::unique_ptr<redis::Inquiry> SentinelRoute::inquire(const redis::Node& node,
                                                        Clock::time_point until) {
   const bool is_fresh = Clock::now() - discovered_at_ < fresh_for;
   if (&node == primary_ && discovered_at_ >= since && is_fresh) return nullptr;
-  return std::make_unique<SentinelInquiry>(context_, plan_, address_of(node.target()),
+  return std::make_unique<SentinelInquiry>(context_, url_, node.target().address(),
                                            replicas_up_, until);
 }
 
-asio::awaitable<std::optional<Address>> SentinelRoute::owner_by_others(
+asio::awaitable<std::optional<ServerAddress>> SentinelRoute::owner_by_others(
     const LockName&, const redis::Node&, Clock::time_point until, Wakeup& wakeup) {
-  Discovery discovery(context_, plan_, false, until);
+  Discovery discovery(context_, url_, false, until);
   co_await discovery.wait(is_elected, until, wakeup);
   co_return elected(discovery.ballots());
 }
@@ -116,12 +134,102 @@ asio::awaitable<std::optional<Address>> SentinelRoute::owner_by_others(
 // At least one: with none, no other server would know the lease.
 asio::awaitable<unsigned> SentinelRoute::replicas_of(redis::Node&, Clock::time_point,
                                                      Wakeup&) {
-  co_return plan_.replicas.all ? std::max(replicas_up_, 1U) : plan_.replicas.count;
+  co_return url_.replicas.all ? std::max(replicas_up_, 1U) : url_.replicas.count;
 }
 
 redis::Route::Then SentinelRoute::then(const LockName&, redis::Node& node,
                                        const redis::Reply&) {
   return node.is_suspect() ? Then::ask_again : Then::done;
+}
+
+using redis::Command;
+
+struct Discovery::State {
+  struct Sentinel {
+    Sentinel(asio::io_context& context, const redis::Target& at)
+        : target(at), connection(context, at), wakeup(context) {}
+
+    redis::Target target;
+    redis::RedisConnection connection;
+    Wakeup wakeup;
+  };
+
+  std::deque<Sentinel> sentinels;
+  AddressMap addresses;
+  std::vector<SentinelBallot> ballots;
+  std::vector<Command> question;
+  Clock::time_point until;
+  Wakeup* awaited_by = nullptr;
+};
+
+Discovery::Discovery(asio::io_context& context, const StoreUrl& url, bool with_replicas,
+                     Clock::time_point until)
+    : state_(std::make_shared<State>()) {
+  state_->until = until;
+  state_->addresses = url.addresses;
+  state_->ballots.resize(url.servers.size());
+  state_->question.push_back({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", url.master});
+  if (with_replicas) state_->question.push_back({"SENTINEL", "REPLICAS", url.master});
+  state_->question.push_back({"SENTINEL", "MYID"});
+  for (const auto& target : redis::sentinels_of(url))
+    state_->sentinels.emplace_back(context, target);
+  for (std::size_t i = 0; i < url.servers.size(); ++i) {
+    asio::co_spawn(context, ask(state_, i), [](const std::exception_ptr&) {});
+  }
+}
+
+Discovery::~Discovery() {
+  state_->awaited_by = nullptr;
+  for (auto& sentinel : state_->sentinels) sentinel.wakeup.give_up(true);
+}
+
+const std::vector<SentinelBallot>& Discovery::ballots() const { return state_->ballots; }
+
+asio::awaitable<void> Discovery::ask(std::shared_ptr<State> state, std::size_t number) {
+  auto& sentinel = state->sentinels[number];
+  auto& ballot = state->ballots[number];
+  try {
+    auto replies = co_await sentinel.connection.exchange(state->question, state->until,
+                                                         sentinel.wakeup);
+    ballot.id = id_from(replies.back());
+    replies.pop_back();
+    const auto vote = vote_from(replies);
+    if (const auto* valid = std::get_if<PrimaryVote>(&vote)) {
+      ballot.vote = translated(*valid, state->addresses);
+    } else {
+      ballot.failure = failure_of(std::get<Reply>(vote), sentinel.target);
+    }
+  } catch (const Failure& failure) {
+    ballot.failure = failure;
+  }
+  sentinel.connection.close();
+  if (state->awaited_by != nullptr) state->awaited_by->notify();
+}
+
+asio::awaitable<void> Discovery::wait(
+    std::function<bool(const std::vector<SentinelBallot>&)> is_certain,
+    Clock::time_point until, Wakeup& wakeup) {
+  const auto state = state_;
+  const auto is_answered = [&] {
+    for (const auto& ballot : state->ballots) {
+      if (ballot.is_open()) return false;
+    }
+    return true;
+  };
+  state->awaited_by = &wakeup;
+  while (!is_answered() && !is_certain(state->ballots) && Clock::now() < until) {
+    if (wakeup.gives_up()) break;
+    co_await wakeup.wait_until(until);
+  }
+  state->awaited_by = nullptr;
+  if (wakeup.gives_up())
+    throw Failure(Failure::Kind::interrupted, "sentinels: interrupted");
+}
+
+std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
+                            asio::io_context& context) {
+  return std::make_unique<redis::RedisStore>(
+      context, url.text(), std::make_unique<SentinelRoute>(context, url, timeout));
 }
 
 }  // namespace dlock::redis_sentinel

@@ -1,0 +1,46 @@
+// A claim in a store that is built on the rules.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <optional>
+
+#include "lock/claimant.hpp"
+#include "loop/retry.hpp"
+#include "rules/state.hpp"
+#include "store/stepped/state_store.hpp"
+
+namespace dlock::stepped {
+
+class SteppedClaimant final : public Claimant {
+ public:
+  SteppedClaimant(asio::io_context& context, StateStore& states, const Claim& claim);
+
+  // Each step reads first anyway.
+  bool queues_at_once() const override { return true; }
+  asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) override;
+  asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) override;
+  asio::awaitable<Release> release(const std::optional<RunEnd>& end,
+                                   Wakeup& wakeup) override;
+  asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
+  std::optional<Taker> taken_by() const override { return taken_by_; }
+  std::unique_ptr<LeaseNews> listen(std::function<void()> on_news) override;
+
+ private:
+  Clock::time_point budget_end() const;
+  void note(const Answer& answer, const StateStore::Snapshot& read,
+            const rules::State& state);
+  void note_taker(const rules::State& state);
+
+  asio::io_context& context_;
+  StateStore& states_;
+  rules::Party party_;
+  std::optional<rules::Holder> granted_;  // as it was when granted
+  std::optional<Taker> taken_by_;
+  Clock::time_point ask_again_;
+  Restraint restraint_;
+  bool may_be_known_ = false;  // to the store, which has to forget the claim
+  bool unanswered_ = false;    // see take()
+};
+
+}  // namespace dlock::stepped

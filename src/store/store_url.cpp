@@ -1,0 +1,267 @@
+#include "store/store_url.hpp"
+
+#include <sys/un.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "store/url_advice.hpp"
+#include "util/failure.hpp"
+#include "util/small_file.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::size_t longest_socket_path = sizeof(sockaddr_un::sun_path) - 1;
+constexpr std::size_t longest_master = 255;
+constexpr unsigned most_databases = 0x7FFFFFFF;  // the type of the server is int
+constexpr std::string_view db_query = "?db=";
+
+// Far more than any password or token.
+constexpr std::size_t longest_password = 64u << 10;
+
+Failure unusable(const std::string& why) {
+  return Failure(Failure::Kind::misconfigured, why);
+}
+
+// Without doubled or trailing slashes, so that one directory has one name.
+std::string normalized_directory(const std::string& path) {
+  if (!path.empty() && (path.front() != '/' || path.find('\0') != std::string::npos)) {
+    throw bad_url("the directory must be an absolute path");
+  }
+  std::string out;
+  for (const char c : path) {
+    if (c != '/' || out.empty() || out.back() != '/') out += c;
+  }
+  while (out.size() > 1 && out.back() == '/') out.pop_back();
+  return out;
+}
+
+unsigned database_from(std::string_view text) {
+  return number_from(text, 0, most_databases, "the database");
+}
+
+// `query` begins with db_query.
+unsigned database_of_query(std::string_view query) {
+  const auto end = std::min(query.find('&'), query.size());
+  if (end < query.size()) {
+    throw bad_url(advice_on_query(query.substr(end), "only ?db=N may be in the query"));
+  }
+  return database_from(query.substr(db_query.size()));
+}
+
+std::string master_from(std::string_view text) {
+  if (text.empty()) {
+    throw bad_url(
+        "the master name is missing: add /NAME after the last sentinel, as in `sentinel "
+        "monitor`");
+  }
+  auto master = decoded(text, "the master name");
+  if (master.size() > longest_master || !is_printable_utf8(master)) {
+    throw bad_url("the master name must be 1 to " + std::to_string(longest_master) +
+                  " bytes of printable UTF-8");
+  }
+  return master;
+}
+
+void take_socket(std::string_view rest, StoreUrl& url) {
+  const auto end = std::min(rest.find_first_of("?#"), rest.size());
+  const auto path = rest.substr(0, end);
+  const auto query = rest.substr(end);
+  const auto slashes = std::min(path.find_first_not_of('/'), path.size());
+  // Two slashes begin a host, perhaps with a password; three mean an empty host.
+  if (slashes == 0 || slashes == 2) {
+    throw bad_url("expected the absolute path of a socket after the scheme");
+  }
+  url.path = decoded(path, "the path");
+  url.path.erase(0, std::min(url.path.find_first_not_of('/'), url.path.size()));
+  url.path.insert(0, "/");
+  if (url.path.size() == 1) throw bad_url("the socket path is missing");
+  if (url.path.size() > longest_socket_path) {
+    throw bad_url("a socket path may have at most " +
+                  std::to_string(longest_socket_path) + " bytes");
+  }
+  if (query.empty()) return;
+  if (!query.starts_with(db_query)) {
+    throw bad_url(advice_on_query(query, "only ?db=N may follow the path"));
+  }
+  url.database = database_of_query(query);
+}
+
+void take_login(std::string_view text, const UrlForm& form, Login& login) {
+  auto found = login_from(text);
+  if (form.is_user_required && found.user.empty()) {
+    throw bad_url("a password for etcd requires a user");
+  }
+  login.user = std::move(found.user);
+  login.password = std::move(found.password);
+  if (found.has_colon) return;
+  login.alone = form.is_user_required ? Login::Alone::user : Login::Alone::password;
+  if (!form.is_user_required) login.password = std::exchange(login.user, "");
+}
+
+void take_servers(std::string_view list, const UrlForm& form, StoreUrl& url) {
+  if (form.most == 1) {
+    if (list.find(',') != std::string_view::npos) {
+      throw bad_url(
+          "only one host can be named (redis+sentinel:// and redis+cluster:// take "
+          "more)");
+    }
+    url.servers.push_back(server_from(list, form.port));
+    return;
+  }
+  url.servers = servers_from(list, form.port, std::string(form.server));
+  const auto count = url.servers.size();
+  if (count < form.least || count > form.most) {
+    throw bad_url("a quorum needs " + std::to_string(form.least) + " to " +
+                  std::to_string(form.most) + " servers, not " + std::to_string(count));
+  }
+}
+
+// What follows the servers: a name, a number, or neither.
+void take_path(UrlParts parts, const UrlForm& form, StoreUrl& url) {
+  std::optional<unsigned> named;
+  const auto query =
+      form.has_query ? parts.behind.find(db_query) : std::string_view::npos;
+  const auto all = parts.behind;
+  if (query != std::string_view::npos) parts.behind = all.substr(0, query);
+  auto path = path_behind(parts, std::string(form.path));
+  if (form.has_master) {
+    const auto slash = std::min(path.find('/'), path.size());
+    url.master = master_from(path.substr(0, slash));
+    path.remove_prefix(std::min(slash + 1, path.size()));
+  }
+  if (!path.empty() && !form.has_database) {
+    throw bad_url(std::string(form.why_no_database) + std::string(form.path));
+  }
+  if (!path.empty()) url.database = database_from(path);
+  if (query == std::string_view::npos) return;
+  // Other programs write redis://host?db=N, too.
+  const auto by_query = database_of_query(all.substr(query));
+  if (!path.empty() && by_query != url.database) {
+    throw bad_url("two databases are named, by /db and by ?db=N");
+  }
+  url.database = by_query;
+}
+
+}  // namespace
+
+StoreUrl StoreUrl::parsed(const StoreKind& kind, std::string_view scheme,
+                          const std::string& rest) {
+  const auto& form = kind.form;
+  StoreUrl url;
+  url.kind = &kind;
+  if (form.place == UrlForm::Place::nowhere) {
+    if (!rest.empty()) {
+      throw bad_url("nothing may follow " + std::string(kind.scheme) + ":");
+    }
+    return url;
+  }
+  if (form.place == UrlForm::Place::directory) {
+    url.path = normalized_directory(rest);
+    return url;
+  }
+  refuse_controls(rest);
+  if (scheme == kind.socket_scheme) {
+    take_socket(rest, url);
+    return url;
+  }
+  const auto parts = url_parts(rest, "[user[:password]@]" + std::string(form.shape));
+  if (parts.login) take_login(*parts.login, form, url.login);
+  take_servers(parts.servers, form, url);
+  take_path(parts, form, url);
+  if (scheme == kind.tls_scheme) {
+    url.tls.emplace();
+    url.sentinel_tls.emplace();
+  }
+  return url;
+}
+
+void StoreUrl::set(const Credentials& credentials) {
+  login.set(credentials.user, credentials.password, credentials.password_file);
+  sentinel_login.set(credentials.sentinel_user, credentials.sentinel_password,
+                     credentials.sentinel_password_file);
+  if (tls) tls = credentials.tls;
+  if (!credentials.sentinel_tls) sentinel_tls.reset();
+  if (sentinel_tls) {
+    sentinel_tls = credentials.tls;
+    sentinel_tls->name.clear();  // a sentinel is named by its host
+  }
+  replicas = credentials.replicas;
+  terms = credentials.terms;
+  addresses = credentials.addresses;
+}
+
+std::string StoreUrl::text() const {
+  const auto number = std::to_string(database);
+  if (kind->form.place != UrlForm::Place::servers) {
+    return std::string(kind->scheme) + ":" + path;
+  }
+  if (!path.empty()) {
+    return std::string(kind->socket_scheme) + ":" + encoded(path, "/") +
+           (database == 0 ? "" : std::string(db_query) + number);
+  }
+  auto url = std::string(tls ? kind->tls_scheme : kind->scheme) + "://";
+  // A lone word may be a password, unless the password is elsewhere.
+  const bool is_unsure = login.alone == Login::Alone::user && !login.has_password();
+  if (!login.user.empty() && !is_unsure) url += encoded(login.user) + "@";
+  url += servers_text(servers, kind->form.port);
+  if (!master.empty()) url += "/" + encoded(master);
+  if (database != 0) url += "/" + number;
+  return url;
+}
+
+std::optional<std::string> Login::secret() const {
+  if (!password_file.empty()) return password_in(password_file);
+  return password;
+}
+
+void Login::set(const std::optional<std::string>& new_user,
+                const std::optional<std::string>& new_password,
+                const std::string& new_password_file) {
+  const bool has_other = !new_password_file.empty() || new_password;
+  if (alone == Alone::password && (has_other || new_user == password)) {
+    user = *std::exchange(password, std::nullopt);
+    alone = Alone::nothing;
+  }
+  if (new_user) {
+    user = *new_user;
+    if (alone == Alone::user) alone = Alone::nothing;
+  }
+  if (!new_password_file.empty()) {
+    password_file = new_password_file;
+    password.reset();
+  } else if (new_password) {
+    password = new_password;
+  }
+}
+
+std::string password_from(std::string content) {
+  constexpr const char* mark = "\xEF\xBB\xBF";
+  if (content.starts_with(mark)) content.erase(0, 3);
+  if (content.find('\0') != std::string::npos) {
+    throw unusable("contains a NUL byte (it must be UTF-8 text, not UTF-16 or binary)");
+  }
+  const auto end = content.find_last_not_of("\r\n");
+  content.resize(end == std::string::npos ? 0 : end + 1);
+  if (content.empty()) throw unusable("it is empty");
+  if (content.find_first_of("\r\n") != std::string::npos) {
+    throw unusable("it has more than one line, and a password is one line");
+  }
+  return content;
+}
+
+std::string password_in(const std::string& file) {
+  FileKind kind{"password file " + printable(file, 200), longest_password,
+                Use::credential};
+  kind.is_secret = true;
+  const auto content = small_file(file, kind).text;
+  try {
+    return password_from(content);
+  } catch (const Failure& failure) {
+    throw Failure(failure.kind(), kind.name + ": " + failure.what());
+  }
+}
+
+}  // namespace dlock

@@ -1,0 +1,186 @@
+// A store URL, parsed once for every kind of store: servers, login, settings.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "net/tls_context.hpp"
+#include "store/url_parts.hpp"
+#include "util/clock.hpp"
+
+namespace dlock {
+
+namespace asio = boost::asio;
+
+class Store;
+class Wakeup;
+struct Examination;
+struct StoreUrl;
+
+// As open_store() and examine_store(); each kind of store declares its own.
+using OpenStore = std::unique_ptr<Store>(const StoreUrl& url, milliseconds timeout,
+                                         asio::io_context& context);
+using ExamineStore = asio::awaitable<Examination>(const StoreUrl& url,
+                                                  const std::string& name_space,
+                                                  milliseconds timeout,
+                                                  asio::io_context& context,
+                                                  Wakeup& wakeup);
+
+// How many replicas must acknowledge a grant or a renewal for it to count.
+struct Replicas {
+  bool all = false;    // every replica that is up, and at least one
+  unsigned count = 0;  // if not `all`
+
+  bool operator==(const Replicas&) const = default;
+};
+
+// The conditions for a grant of a quorum of independent servers.
+struct QuorumTerms {
+  unsigned least_strength = 0;  // how many servers must be able to forget it safely
+  // A server that has been up for less may have forgotten a grant and has no vote; no
+  // lease is longer. 0: no server forgets an acknowledged grant by a restart.
+  milliseconds max_ttl{60'000};
+
+  bool operator==(const QuorumTerms&) const = default;
+};
+
+// Settings besides the URL: the login, TLS, and the conditions for a grant.
+struct Credentials {
+  std::optional<std::string> user;
+  std::optional<std::string> password;
+  std::string password_file;  // takes precedence over the password; empty: none
+  net::TlsOptions tls;        // for a store over TLS
+
+  // For sentinels, which never receive the login above.
+  std::optional<std::string> sentinel_user;
+  std::optional<std::string> sentinel_password;
+  std::string sentinel_password_file;
+  bool sentinel_tls = true;  // if the servers are used over TLS
+
+  Replicas replicas;
+  QuorumTerms terms;
+  AddressMap addresses;
+};
+
+// Who a server is told that we are.
+struct Login {
+  std::string user;  // empty: none, or the default user
+  std::optional<std::string> password;
+  std::string password_file;  // read at each login, so that a rotated password is used
+  // What it is if the URL has just one word before the @: some stores take it for the
+  // user, others for the password.
+  enum class Alone { nothing, user, password } alone = Alone::nothing;
+
+  bool has_password() const { return password || !password_file.empty(); }
+
+  // From the file, if there is one, as password_in().
+  std::optional<std::string> secret() const;
+
+  // Replaces what these set. A lone password becomes the user if the password is set
+  // here, or if it is the user here: so it is in a URL that this program has written.
+  void set(const std::optional<std::string>& new_user,
+           const std::optional<std::string>& new_password,
+           const std::string& new_password_file);
+};
+
+// What a kind of store supports besides locks, and which settings it has a use for.
+struct StoreFeatures {
+  bool leases_expire = false;  // Store::leases_expire
+  bool values = true;          // Store::values
+  bool rates = true;           // Store::rates
+  bool registers = true;       // Store::registers
+  bool replicas = false;       // waits for replicas (Replicas)
+  bool votes = false;          // is a quorum (QuorumTerms)
+  bool sentinels = false;      // its servers are named by sentinels, with their own login
+};
+
+// Which parts the URLs of a kind of store have.
+struct UrlForm {
+  enum class Place {
+    nowhere,
+    directory,  // an absolute path, or nothing
+    servers,    // a list, or a socket if the kind has a scheme for it
+  };
+  Place place = Place::servers;
+  std::string_view shape = {};            // what follows the scheme, for messages
+  std::string_view server = "server";     // one of them, for messages
+  std::uint16_t port = 0;                 // if none is named
+  std::size_t least = 1;                  // of the servers
+  std::size_t most = most_servers;        //
+  std::string_view path = {};             // what may follow the servers, for messages
+  std::string_view why_no_database = {};  // the beginning of that message
+  bool is_user_required = false;          // a lone word is the user, not the password
+  bool has_master = false;                // the path begins with the name of a primary
+  bool has_database = false;              // the path may end with a number
+  bool has_query = false;                 // ?db=N may name the database, too
+};
+
+// A kind of store: a row of the table in store/open.cpp.
+struct StoreKind {
+  std::string_view scheme;
+  std::string_view tls_scheme = {};  // the same over TLS; empty: there is none
+  std::string_view socket_scheme =
+      {};                  // the same over a unix socket; empty: there is none
+  std::string_view shown;  // all of these, for messages
+  UrlForm form;
+  StoreFeatures features;
+  OpenStore* open;
+  ExamineStore* examine;
+
+  bool has_scheme(std::string_view text) const {
+    return !text.empty() &&
+           (text == scheme || text == tls_scheme || text == socket_scheme);
+  }
+};
+
+struct StoreUrl {
+  const StoreKind* kind = nullptr;  // never null in what parsed() returns
+  // The directory of a local store, empty for the default one; or a unix socket.
+  std::string path;
+  // Members, sentinels, voters, or the only server; all different. Empty with a path.
+  std::vector<ServerAddress> servers;
+  std::string master;  // the name of the primary, as in `sentinel monitor`
+  unsigned database = 0;
+  Login login;  // the same on every server, except for sentinels
+  std::optional<net::TlsOptions> tls;
+  Login sentinel_login;
+  std::optional<net::TlsOptions> sentinel_tls;
+  Replicas replicas;
+  QuorumTerms terms;
+  AddressMap addresses;  // of the servers that others announce
+
+  // Parses what follows the scheme and its colon. Throws Failure (misconfigured) if it is
+  // invalid; the message repeats nothing of it, because it may contain a password.
+  static StoreUrl parsed(const StoreKind& kind, std::string_view scheme,
+                         const std::string& rest);
+
+  // Replaces the login and the TLS settings by those set elsewhere, and sets the rest. No
+  // effect on a store without a login.
+  void set(const Credentials& credentials);
+
+  // Whether the servers are used over TLS, and if so, without verification.
+  bool uses_tls() const { return tls.has_value(); }
+  bool is_insecure() const { return tls && tls->insecure; }
+
+  // The URL without passwords and default values. Printable ASCII, unless it is that of
+  // a directory.
+  std::string text() const;
+};
+
+// The password in `file`, which may be a pipe: see small_file(). Throws Failure like
+// small_file(), as a secret, and like password_from().
+std::string password_in(const std::string& file);
+
+// The password in the content of a file: its only line, without the end of the line (\n,
+// \r\n or \r) and blank lines after it, and without a byte order mark before it. Blanks
+// belong to the password. Throws Failure (misconfigured) without any of the content if
+// there is no password, there is a second line, or a NUL byte.
+std::string password_from(std::string content);
+
+}  // namespace dlock

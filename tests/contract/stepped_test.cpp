@@ -1,0 +1,253 @@
+// What a store on stepped::StateStore does if its steps lose races and answers, on the
+// store in memory.
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <list>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/contract/contender.hpp"
+
+namespace dlock {
+namespace {
+
+// A service whose next writes have the fates in this list; after it, they are done.
+class ScriptedWorld final : public World {
+ public:
+  ScriptedWorld() {
+    service.fate = [this](bool) {
+      ++writes;
+      if (fates.empty()) return Fate::done;
+      const auto fate = fates.front();
+      fates.pop_front();
+      return fate;
+    };
+  }
+
+  std::unique_ptr<Store> connect(asio::io_context& context,
+                                 milliseconds timeout) override {
+    return std::make_unique<MemoryStore>(context, service, timeout);
+  }
+  std::shared_ptr<void> hold_up() override { return nullptr; }
+  void wipe_out() override { service.locks.clear(); }
+
+  MemoryService service;
+  std::deque<Fate> fates;
+  int writes = 0;
+};
+
+class Stepped : public ::testing::Test {
+ protected:
+  Contender& contender() {
+    return contenders_.emplace_back(context_, world_, claim_of("job"));
+  }
+  LockInfo info() { return contender().inspect(); }
+
+  asio::io_context context_;
+  ScriptedWorld world_;
+  std::list<Contender> contenders_;
+};
+
+TEST_F(Stepped, a_step_that_was_too_slow_is_taken_again) {
+  world_.fates = {Fate::lost_race};
+
+  EXPECT_TRUE(contender().is_granted());
+
+  EXPECT_EQ(world_.writes, 2);
+}
+
+TEST_F(Stepped, a_step_is_exclusive_when_it_is_taken_again) {
+  world_.fates = {Fate::lost_race, Fate::lost_race};
+
+  EXPECT_TRUE(contender().is_granted());
+
+  EXPECT_TRUE(world_.fates.empty());
+}
+
+TEST_F(Stepped, a_step_that_changes_nothing_writes_nothing) {
+  contender().granted();
+  auto& other = contender();
+  world_.writes = 0;
+
+  EXPECT_TRUE(other.is_busy());
+  other.release();
+  info();
+
+  EXPECT_EQ(world_.writes, 0);
+}
+
+TEST_F(Stepped, a_refusal_is_counted_once_and_not_again_if_that_loses) {
+  contender().granted();
+  world_.writes = 0;
+
+  contender().ask(Queue::refuse);
+  world_.fates = {Fate::lost_race};
+  const auto second = contender().ask(Queue::refuse);
+
+  EXPECT_TRUE(std::holds_alternative<Busy>(second));
+  EXPECT_EQ(world_.writes, 2);
+  EXPECT_EQ(info().refused, 1u);
+}
+
+TEST_F(Stepped, a_refusal_is_an_answer_also_if_it_cannot_be_counted) {
+  contender().granted();
+  world_.fates = {Fate::answer_lost};
+
+  EXPECT_TRUE(std::holds_alternative<Busy>(contender().ask(Queue::refuse)));
+}
+
+TEST_F(Stepped, a_claim_whose_answer_was_lost_finds_its_grant) {
+  auto& holder = contender();
+  world_.fates = {Fate::answer_lost};
+  EXPECT_THROW(holder.ask(), Failure);
+  const auto fence = info().holders.at(0).fence;
+
+  EXPECT_EQ(holder.granted().fence, fence);
+}
+
+TEST_F(Stepped, a_claim_whose_answer_was_lost_can_be_released) {
+  auto& holder = contender();
+  world_.fates = {Fate::answer_lost};
+  EXPECT_THROW(holder.ask(), Failure);
+
+  EXPECT_EQ(holder.release(), Release::released);
+
+  EXPECT_TRUE(contender().is_granted());
+}
+
+TEST_F(Stepped, a_late_request_does_nothing_after_the_release_of_its_claim) {
+  auto& claimant = contender();
+  world_.fates = {Fate::late};
+  EXPECT_THROW(claimant.ask(), Failure);
+  claimant.release();
+
+  world_.service.deliver();
+
+  EXPECT_TRUE(info().holders.empty());
+}
+
+TEST_F(Stepped, a_late_request_does_nothing_in_a_lock_that_was_used_before) {
+  contender().granted();
+  contenders_.back().release();
+  auto& claimant = contender();
+  world_.fates = {Fate::late};
+  EXPECT_THROW(claimant.ask(), Failure);
+  claimant.release();
+
+  world_.service.deliver();
+
+  EXPECT_TRUE(info().holders.empty());
+}
+
+TEST_F(Stepped, a_late_place_in_the_queue_is_not_taken_after_the_claim_has_left) {
+  contender().granted();
+  auto& waiter = contender();
+  world_.fates = {Fate::late};
+  EXPECT_THROW(waiter.ask(Queue::join), Failure);
+  waiter.release();
+
+  world_.service.deliver();
+
+  EXPECT_TRUE(info().waiters.empty());
+}
+
+TEST_F(Stepped, a_late_release_does_not_free_the_lock_of_another) {
+  auto& first = contender();
+  first.granted();
+  world_.fates = {Fate::late};
+  EXPECT_THROW(first.release(), Failure);
+  EXPECT_EQ(first.release(), Release::released);
+  const auto fence = contender().granted().fence;
+
+  world_.service.deliver();
+
+  EXPECT_EQ(info().holders.at(0).fence, fence);
+}
+
+// Contenders that ask and release until they get an answer, while requests lose races,
+// lose their answers, or come late.
+class Chaos {
+ public:
+  explicit Chaos(unsigned seed) : dice_(seed) {
+    world_.service.fate = [this](bool) {
+      constexpr Fate fates[] = {Fate::done, Fate::done, Fate::lost_race,
+                                Fate::answer_lost, Fate::late};
+      return is_over_ ? Fate::done : fates[below(5)];
+    };
+    for (auto& one : contenders_) one = make();
+  }
+
+  // The greatest number of contenders that had the lock at once.
+  std::size_t greatest_crowd() {
+    std::size_t greatest = 0;
+    for (int step = 0; step < 200; ++step) {
+      if (below(10) == 0) world_.service.deliver();
+      auto& one = contenders_[below(3)];
+      try {
+        take_turn(one);
+      } catch (const Failure&) {
+        // It asks or releases again.
+      }
+      std::size_t holding = 0;
+      for (const auto& other : contenders_) holding += other.holds;
+      greatest = std::max(greatest, holding);
+    }
+    return greatest;
+  }
+
+  // The lock once all have released it and nothing is on its way.
+  LockInfo in_the_end() {
+    is_over_ = true;
+    for (auto& one : contenders_) one.process->release();
+    world_.service.deliver();
+    return contenders_[0].process->inspect();
+  }
+
+ private:
+  struct Process {
+    std::unique_ptr<Contender> process;
+    bool holds = false;
+    bool leaves = false;
+  };
+
+  unsigned below(unsigned end) { return static_cast<unsigned>(dice_() % end); }
+  Process make() {
+    return {std::make_unique<Contender>(context_, world_, claim_of("job")), false, false};
+  }
+
+  void take_turn(Process& one) {
+    if (below(3) == 0) one.leaves = true;
+    if (one.leaves) {
+      one.holds = false;
+      one.process->release();
+      one = make();
+    } else {
+      const auto answer = one.process->ask(below(2) == 0 ? Queue::join : Queue::stay_out);
+      one.holds = std::holds_alternative<Grant>(answer);
+    }
+  }
+
+  std::mt19937 dice_;
+  asio::io_context context_;
+  ScriptedWorld world_;
+  std::array<Process, 3> contenders_;
+  bool is_over_ = false;
+};
+
+TEST(SteppedChaos, at_most_one_has_the_lock_and_nothing_is_left_of_it) {
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    Chaos chaos(seed);
+
+    EXPECT_LE(chaos.greatest_crowd(), 1u) << "seed " << seed;
+
+    const auto left = chaos.in_the_end();
+    EXPECT_TRUE(left.holders.empty()) << "seed " << seed;
+    EXPECT_TRUE(left.waiters.empty()) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace dlock
