@@ -99,6 +99,14 @@ TEST_F(Stepped, a_refusal_is_an_answer_also_if_it_cannot_be_counted) {
   EXPECT_TRUE(std::holds_alternative<Busy>(contender().ask(Queue::refuse)));
 }
 
+TEST_F(Stepped, a_lock_without_fences_left_is_not_granted) {
+  world_.service.locks[{"dlock", "job"}].state.last_fence = greatest_fence;
+
+  EXPECT_THROW(contender().ask(), Failure);
+
+  EXPECT_EQ(world_.writes, 0);
+}
+
 TEST_F(Stepped, a_claim_whose_answer_was_lost_finds_its_grant) {
   auto& holder = contender();
   world_.fates = {Fate::answer_lost};

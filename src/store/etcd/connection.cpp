@@ -4,7 +4,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <utility>
 
-#include "net/dial.hpp"
 #include "net/net_failures.hpp"
 #include "net/stream.hpp"
 #include "util/failure.hpp"
@@ -38,13 +37,8 @@ void Connection::close() {
 }
 
 asio::awaitable<void> Connection::open(net::Budget& budget) {
-  auto fd = co_await net::dial(context_, server_.host, server_.port, budget, last_used_);
-  auto stream = std::make_unique<net::Stream>(context_, std::move(fd));
-  if (tls_) {
-    const auto& name = tls_->name.empty() ? server_.host : tls_->name;
-    co_await stream->secure(*tls_, name, budget);
-  }
-  stream_ = std::move(stream);
+  const net::Peer peer{server_.host, server_.port, "", tls_};
+  stream_ = co_await net::open_stream(context_, peer, budget, last_used_);
   http2_ = std::make_unique<Http2>(shown_);
   is_writing_ = false;
   has_replied_ = false;
@@ -177,12 +171,10 @@ void Connection::take_in(std::string_view bytes) {
   has_replied_ = true;
 }
 
-// A server that requires TLS closes or resets the connection when it reads anything else.
 Failure Connection::with_hint(const Failure& failure, const net::Budget& budget) const {
   if (has_replied_ || tls_ || budget.is_over()) return failure;
   if (failure.kind() != Failure::Kind::unreachable) return failure;
-  return Failure(failure.kind(),
-                 std::string(failure.what()) + "; does it require TLS (etcds://)?");
+  return net::with_tls_hint(failure, "etcds://");
 }
 
 // An interruption does not affect output that was sent completely.

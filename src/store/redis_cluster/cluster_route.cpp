@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "store/redis/keys.hpp"
+#include "store/redis/redis_store.hpp"
 
 namespace dlock::redis_cluster {
 

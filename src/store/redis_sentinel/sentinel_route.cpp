@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "store/redis/redis_connection.hpp"
+#include "store/redis/redis_store.hpp"
 #include "store/redis/reply.hpp"
 #include "store/store_url.hpp"
 

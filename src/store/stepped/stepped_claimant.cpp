@@ -55,6 +55,9 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
   kept.command = shortened_command(claim().command);
   const Rule<Answer> rule = [&](State& state, Moment now, const Liveness& liveness,
                                 Consequences& then, Change& change) {
+    if (state.last_fence >= greatest_fence) {
+      throw Failure(Failure::Kind::misconfigured, "no fences are left for this lock");
+    }
     const rules::Ask asked{kept, party_, queue, rules::place_lasts};
     auto answer = rules::ask(state, asked, now, liveness, then);
     change.gives_a_right = std::holds_alternative<Grant>(answer);
@@ -63,9 +66,6 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
   may_be_known_ = true;
   auto step =
       co_await take(states_, claim().lock, rule, budget_end(), unanswered_, wakeup);
-  if (step.change.state.last_fence > greatest_fence) {
-    throw Failure(Failure::Kind::misconfigured, "no fences are left for this lock");
-  }
   if (auto* grant = std::get_if<Grant>(&step.answer)) {
     grant->sent_at = step.read.sent_at;
     grant->deadline = LeaseTiming(claim().ttl, {}, {}).deadline(grant->sent_at);
