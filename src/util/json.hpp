@@ -44,6 +44,11 @@ inline Json or_null(const std::optional<std::chrono::milliseconds>& value) {
   return value ? Json(value->count()) : Json(nullptr);
 }
 
+// An empty text becomes null.
+inline Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
 // The value of a key; empty if it is missing or of another type. The texts that are read
 // with these functions may come from anybody.
 std::string text_at(const Json& object, const char* key);
