@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "loop/retry.hpp"
+#include "util/bits.hpp"
 #include "util/failure.hpp"
-#include "util/random.hpp"
 
 namespace dlock {
 namespace {

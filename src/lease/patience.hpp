@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "lock/claimant.hpp"
-#include "lock/rates.hpp"
+#include "lock/store.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "lock/answers.hpp"
-#include "lock/command_process.hpp"
 #include "lock/lease.hpp"
 #include "loop/wakeup.hpp"
 

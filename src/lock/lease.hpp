@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "util/clock.hpp"
+#include "util/fd.hpp"
 
 namespace dlock {
 
@@ -65,7 +66,7 @@ Fence greatest_plausible_fence(WallTime now, Fence most_report);
 
 enum class Mode { exclusive, shared };
 
-// Which runs of the lock count as the requested one; see lock/dedupe.hpp.
+// Which runs of the lock count as the requested one; see lock/lease.hpp.
 struct Dedupe {
   milliseconds window{0};     // those that started less than this ago
   bool retry_failed = false;  // except those that failed
@@ -231,6 +232,54 @@ struct RateClaim {
   // The client, shown to those who inspect the queue.
   std::string host = {};
   pid_t pid = 0;
+};
+
+// A process that relies on a lease, for stores that can ask the kernel about it. It
+// started between the two moments, which tells it from a later process with the same pid.
+struct CommandProcess {
+  pid_t pid = 0;
+  Clock::time_point not_before;
+  Clock::time_point not_after;
+};
+
+// What the process writes right before it executes the command: its own pid between the
+// first two texts, and the milliseconds since boot between the last two. So the store
+// knows the process before its first instruction.
+struct StartNote {
+  Fd file;
+  std::string before_pid;
+  std::string before_time;
+  std::string after;
+};
+
+// What the end of a run means for deduplication.
+enum class Verdict { no_run, failed, succeeded };
+
+// The verdict on an exit code; no code (ended by a signal, or unknown) means failed. A
+// command that was not found or could not be started is no run, even if a shell reports
+// that.
+Verdict verdict_on(std::optional<int> exit_code);
+
+// Whether a run started less than `window` ago. A start time in the future, because the
+// clock was set back, counts as just as far in the past: after a small step the run is
+// not repeated, and after a large one it is not suppressed for long.
+bool is_recent(WallTime started, milliseconds window, WallTime now);
+
+// The past runs of a lock that can still count for deduplication.
+struct PastRuns {
+  std::optional<RunInfo> last;
+  std::optional<RunInfo> last_success;
+
+  // Records a run, unless a later one is known. A run whose lease was lost does not
+  // count: others may have run at the same time. Nor does one whose end nobody recorded:
+  // it may have been lost, or killed half-way.
+  void note(const RunInfo& run);
+
+  // The run that counts for such a claim; null if none does. None counts for a claim that
+  // joins, because it needs a run that has not ended yet.
+  const RunInfo* counting_for(const Dedupe& dedupe, WallTime now) const;
+
+  bool operator==(const PastRuns&) const = default;
 };
 
 }  // namespace dlock

@@ -2,22 +2,164 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lock/answers.hpp"
 #include "lock/claimant.hpp"
-#include "lock/fence_registers.hpp"
-#include "lock/inspector.hpp"
+#include "lock/event.hpp"
 #include "lock/lease.hpp"
-#include "lock/rates.hpp"
 #include "lock/value.hpp"
 #include "loop/wakeup.hpp"
+#include "util/clock.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {
+
+// The answer of a register.
+enum class Admission { admitted, stale };
+
+class FenceRegisters {
+ public:
+  virtual ~FenceRegisters() = default;
+
+  // Admits `fence` for `resource` unless a greater one was admitted before. `resource` is
+  // unrelated to a lock of the same name. An admitted fence is never forgotten, as far as
+  // the store's data survives a power failure.
+  virtual asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                                 Wakeup& wakeup) = 0;
+};
+
+struct LockHistory {
+  LockName lock;
+  std::vector<RunInfo> runs;
+  WallTime now{};  // by the store's clock
+};
+
+// None of these calls changes a lock.
+class LockInspector {
+ public:
+  virtual ~LockInspector() = default;
+
+  // The lock as it is now; a lock that was never used is free.
+  virtual asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) = 0;
+
+  // The same for a caller that goes on with its work because of the answer: never the
+  // state of an earlier time, for which a store may have to write.
+  virtual asio::awaitable<LockInfo> inspect_for_sure(const LockName& lock,
+                                                     Wakeup& wakeup) {
+    return inspect(lock, wakeup);
+  }
+
+  // Every lock of the namespace that is held, waited for or has a last run, and whose
+  // name `matches`, sorted by name.
+  virtual asio::awaitable<std::vector<LockInfo>> list(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) = 0;
+
+  // The runs of the lock that are in progress (outcome "running", with their duration so
+  // far) and the finished ones that are kept (see lock/history.hpp), the last started
+  // first. Shared runs and runs in slots are included, and so are leases acquired by hand
+  // (outcome "by hand"). Grants released before anything ran are not.
+  virtual asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
+                                                        Wakeup& wakeup) = 0;
+
+  // The same for every lock of the namespace that has runs and whose name `matches`.
+  virtual asio::awaitable<std::vector<LockHistory>> histories(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup);
+
+  // Why the last list() or histories() has left out locks that it could not read; empty
+  // if it is complete. The messages name what cannot be read.
+  virtual std::vector<Failure> left_out() const { return {}; }
+
+  // Reports each event of the watched locks to `sink`, once and in order, until `wakeup`
+  // gives up. An expired lease is noticed within a second. Throws Failure if watching
+  // cannot begin; later interruptions are reported to `sink` and repaired as soon as
+  // possible. A store that keeps nothing reports nothing.
+  virtual asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
+                                      Wakeup& wakeup);
+};
+
+class RateLimits {
+ public:
+  virtual ~RateLimits() = default;
+
+  // Admits the claim if no window of the rate's period then has more than its maximum, by
+  // the store's clock, and if no waiter is delayed by it.
+  //
+  // A claim that is not admitted gets a turn if the turn comes within its longest wait:
+  // the earliest moment at which it can be admitted if all waiters before it take their
+  // turns. When it asks again from that moment on it is admitted, or gets a later turn if
+  // one before it was late. A turn that is not taken within `turn_holds` lapses, and so
+  // does the place in the queue; a turn that is a period late no longer delays those
+  // behind it.
+  //
+  // A claim that asks again after it was admitted, because the answer was lost, is
+  // admitted only once. The data of a limit expires once it no longer matters. A clock
+  // that is set back delays nobody by more than a period.
+  virtual asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) = 0;
+
+  // Gives up the place in the queue, if there is one. The turns of those behind it do not
+  // change.
+  virtual asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) = 0;
+
+  // Reads the limit without changing it.
+  virtual asio::awaitable<LimitInfo> look(const LockName& limit, Wakeup& wakeup) = 0;
+
+  // Forgets everything about the limit, including its queue: it then admits like a new
+  // one, at any rate. Waiters are newcomers when they ask again.
+  virtual asio::awaitable<void> reset(const LockName& limit, Wakeup& wakeup) = 0;
+};
+
+// Watches on one connection, and ends with it. Both functions throw Failure.
+class WatchSession {
+ public:
+  WatchSession() = default;
+  virtual ~WatchSession() = default;
+  WatchSession(const WatchSession&) = delete;
+  WatchSession& operator=(const WatchSession&) = delete;
+
+  // Connects. No later event is missed.
+  virtual asio::awaitable<void> begin() = 0;
+
+  // Reports the next events to `sink`. Returns from time to time even if there are none.
+  virtual asio::awaitable<void> go_on(EventSink& sink) = 0;
+};
+
+using NewWatchSession = std::function<std::unique_ptr<WatchSession>()>;
+
+// Implements LockInspector::watch() with a sequence of sessions. When one fails the next
+// is started, after a pause that grows while none lasts.
+asio::awaitable<void> keep_watching(NewWatchSession new_session, EventSink& sink,
+                                    Wakeup& wakeup);
+
+struct Finding {
+  enum class Level {
+    ok,
+    info,     // for information, or could not be checked; locks are not affected
+    warning,  // locks work, but can be lost
+    error,    // locks do not work
+  };
+  std::string check;  // "persistence"; the same name whatever the result
+  Level level = Level::ok;
+  std::string message;  // one line, printable
+  std::string advice;   // what to do; empty if there is nothing to do
+  bool is_made = true;  // false for a check that our permissions do not allow
+};
+
+struct Examination {
+  std::vector<Finding> findings;
+  std::optional<std::chrono::microseconds> round_trip;
+  std::optional<milliseconds> smallest_ttl;  // that works with such a round trip
+};
+
+// The most serious level; ok if there are no findings.
+Finding::Level worst_of(const std::vector<Finding>& findings);
 
 // A lock service as one process uses it. Each call is one atomic step in the store.
 //

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "net/budget.hpp"
-#include "net/endpoint.hpp"
+#include "net/dial.hpp"
 #include "net/readiness.hpp"
 #include "net/tls_context.hpp"
 #include "util/fd.hpp"

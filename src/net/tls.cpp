@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/endpoint.hpp"
+#include "net/dial.hpp"
 #include "net/net_failures.hpp"
 #include "net/tls_context.hpp"
 #include "util/failure.hpp"

@@ -17,7 +17,6 @@
 
 #include "lock/lease.hpp"
 #include "util/json.hpp"
-#include "util/json_line.hpp"
 
 namespace dlock::record {
 

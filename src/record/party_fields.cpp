@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include "util/host.hpp"
 #include "util/users.hpp"
 
 namespace dlock::record {

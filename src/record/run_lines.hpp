@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lock/event.hpp"
 #include "lock/lease.hpp"
 #include "rules/state.hpp"
 #include "util/clock.hpp"
@@ -61,5 +62,11 @@ bool has_lease_by_hand(std::string_view log, const LockName& lock);
 // The lines of `log` to keep: the newest of each lock, at most `most` bytes in all, and
 // also the line with the greatest plausible fence.
 std::string shortened(std::string_view log, std::size_t most);
+
+// With a line break at the end.
+std::string line_of(const Event& event);
+
+// Nothing if the line is not an event.
+std::optional<Event> event_from(std::string_view line);
 
 }  // namespace dlock::record

@@ -5,7 +5,6 @@
 
 #include "record/byte_fields.hpp"
 #include "record/party_fields.hpp"
-#include "record/run_fields.hpp"
 
 namespace dlock::record {
 using rules::AnsweredWaiter;

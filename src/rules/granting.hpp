@@ -6,11 +6,11 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "lock/answers.hpp"
 #include "lock/lease.hpp"
 #include "rules/keeping.hpp"
-#include "rules/liveness.hpp"
 #include "rules/state.hpp"
 
 namespace dlock::rules {
@@ -31,5 +31,35 @@ struct Ask {
 // claim.
 Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
            Consequences& consequences);
+
+// Takes the lock from the holders that have one of `fences`; see Store::break_leases.
+// They are notified that `taker` did so, and are returned as they were. By force, they no
+// longer hold it, and their runs are recorded as lost.
+std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
+                                 const Taker& taker, Moment now, const Liveness& liveness,
+                                 Consequences& consequences);
+
+std::vector<Fence> fences_of(const std::vector<Holder>& holders);
+
+// Takes the lock from all holders except outer runs of the claim, whose owner is `taker`,
+// and adds them to the consequences as they were. Returns whether there were any.
+bool replace_holders(State& state, const Claim& claim, const Party& taker, Moment now,
+                     Consequences& consequences);
+
+// The taker that holders are notified of when a claim takes the lock.
+Taker replacing(const Party& taker);
+
+// The first waiter that takes the lock from every new holder (Claim::replaces); null if
+// there is none. Skips waiters that let a promise lapse, which would keep everybody from
+// the lock for as long as they are stopped, and waiters that were promised the lock.
+const Waiter* replacer(const State& state, Moment now, const Liveness& liveness);
+
+// Wakes the waiters that replace holders, so that they ask again.
+void wake_replacers(const State& state, Consequences& consequences);
+
+// Removes the waiters that the newer claim of `newer` supersedes, and counts those that
+// are alive. Returns whether there were any.
+bool supersede(State& state, const Party& newer, const Liveness& liveness,
+               Consequences& consequences);
 
 }  // namespace dlock::rules

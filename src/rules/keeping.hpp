@@ -4,9 +4,7 @@
 #include <optional>
 
 #include "lock/answers.hpp"
-#include "lock/command_process.hpp"
 #include "lock/lease.hpp"
-#include "rules/liveness.hpp"
 #include "rules/state.hpp"
 
 namespace dlock::rules {

@@ -5,7 +5,6 @@
 
 #include "lock/answers.hpp"
 #include "lock/lease.hpp"
-#include "rules/liveness.hpp"
 #include "rules/state.hpp"
 
 namespace dlock::rules {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lock/finding.hpp"
+#include "lock/store.hpp"
 #include "util/clock.hpp"
 #include "util/failure.hpp"
 

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "lock/finding.hpp"
 #include "lock/store.hpp"
 #include "store/store_url.hpp"
 

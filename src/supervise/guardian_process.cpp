@@ -17,7 +17,6 @@
 
 #include "supervise/command_tree.hpp"
 #include "supervise/spawn.hpp"
-#include "util/fork_into.hpp"
 #include "util/process.hpp"
 
 namespace dlock {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lease/lease_watcher.hpp"
-#include "lock/command_process.hpp"
+#include "lock/lease.hpp"
 #include "loop/wakeup.hpp"
 #include "supervise/command_tree.hpp"
 #include "supervise/ladder.hpp"

@@ -4,6 +4,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace dlock {
 
@@ -52,5 +53,17 @@ Failure failure_to_watch(int error_number, const std::string& what);
 // The Failure that the exception being handled stands for, including exceptions of the
 // event loop and of memory allocation. Nothing if it is a bug.
 std::optional<Failure> caught_failure();
+
+// The values are those of syslog(3), as in sd-daemon(3).
+enum class Priority { error = 3, warning = 4, info = 6 };
+
+// Whether JOURNAL_STREAM (systemd.exec(5)) names this file: "DEVICE:INODE", both decimal.
+// False for any other text: with a wrong value, lines are plain.
+bool names_stream(std::string_view variable, unsigned long long device,
+                  unsigned long long inode);
+
+// The prefix of a line of this priority: "<3>" where standard error is a stream of the
+// journal, which removes it again, and nothing everywhere else.
+std::string line_start(Priority priority);
 
 }  // namespace dlock

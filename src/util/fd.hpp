@@ -47,4 +47,17 @@ inline bool write_all(int fd, std::string_view text) {
   return true;
 }
 
+// `leave` must not throw.
+template <typename Leave>
+class [[nodiscard]] OnExit {
+ public:
+  explicit OnExit(Leave leave) : leave_(std::move(leave)) {}
+  ~OnExit() { leave_(); }
+  OnExit(const OnExit&) = delete;
+  OnExit& operator=(const OnExit&) = delete;
+
+ private:
+  Leave leave_;
+};
+
 }  // namespace dlock

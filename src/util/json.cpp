@@ -1,5 +1,6 @@
 #include "util/json.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -29,6 +30,19 @@ bool is_within(const JsonLimits& limits, std::string_view text) {
     }
   }
   return true;
+}
+
+bool stands_for_itself(char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; }
+
+// The library escapes everything that is not plain.
+void append_quoted(std::string& text, std::string_view value) {
+  if (!std::all_of(value.begin(), value.end(), stands_for_itself)) {
+    text += to_line(Json(value));
+    return;
+  }
+  text += '"';
+  text += value;
+  text += '"';
 }
 
 }  // namespace
@@ -79,6 +93,36 @@ std::optional<int> exit_code_at(const Json& object, const char* key) {
 pid_t pid_at(const Json& object, const char* key) {
   const auto value = count_at(object, key).value_or(0);
   return value <= std::numeric_limits<pid_t>::max() ? static_cast<pid_t>(value) : 0;
+}
+
+void JsonLine::add_key(std::string_view key) {
+  if (text_.empty()) text_.reserve(512);
+  text_ += text_.empty() ? "{\"" : ",\"";
+  text_ += key;
+  text_ += "\":";
+}
+
+void JsonLine::add(std::string_view key, std::string_view json) {
+  add_key(key);
+  text_ += json;
+}
+
+void JsonLine::add_text(std::string_view key, std::string_view value) {
+  add_key(key);
+  append_quoted(text_, value);
+}
+
+void JsonLine::add_texts(std::string_view key, const std::vector<std::string>& values) {
+  add(key, "[");
+  for (const auto& value : values) {
+    if (text_.back() != '[') text_ += ',';
+    append_quoted(text_, value);
+  }
+  text_ += ']';
+}
+
+void JsonLine::add_flag(std::string_view key, bool value) {
+  add(key, value ? "true" : "false");
 }
 
 }  // namespace dlock

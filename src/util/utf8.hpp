@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace dlock {
@@ -26,5 +27,13 @@ Sight sight_of(std::uint32_t code_point);
 // belongs to an accented letter that Unicode writes as one character, stands for another
 // one (the sign of the kelvin), or is a Greek or Cyrillic letter beside a Latin one.
 bool is_look_alike(std::uint32_t before, std::uint32_t code_point, std::uint32_t after);
+
+// The number of columns of a line of printable UTF-8: two for wide characters, none for
+// combining characters and for sequences that set a color.
+std::size_t columns_of(std::string_view line);
+
+// `line` if it fits in `columns`; else as much of it as fits before "...", or without
+// "..." if there is hardly any room. A color ends with the line.
+std::string cut_to(std::string_view line, std::size_t columns);
 
 }  // namespace dlock

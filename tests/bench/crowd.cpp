@@ -24,7 +24,7 @@
 #include "store/open.hpp"
 #include "store/redis/redis_connection.hpp"
 #include "store/redis/redis_facts.hpp"
-#include "util/random.hpp"
+#include "util/bits.hpp"
 
 namespace {
 

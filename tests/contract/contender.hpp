@@ -9,7 +9,7 @@
 #include "lease/keeper.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/worlds.hpp"
-#include "util/random.hpp"
+#include "util/bits.hpp"
 
 namespace dlock {
 

@@ -1,7 +1,5 @@
 // What every store answers a claim that another run counts as.
 
-#include "lock/dedupe.hpp"
-
 #include <gtest/gtest.h>
 
 #include <list>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "lease/patience.hpp"
+#include "lock/lease.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/contract/ended_process.hpp"
 #include "tests/run_end.hpp"

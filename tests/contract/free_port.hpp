@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "util/bits.hpp"
 #include "util/fd.hpp"
-#include "util/random.hpp"
 
 namespace dlock {
 

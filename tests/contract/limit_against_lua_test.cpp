@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "rules/limit.hpp"
-#include "store/redis/answers.hpp"
 #include "store/redis/keys.hpp"
+#include "store/redis/script_calls.hpp"
 #include "store/redis/scripts.hpp"
 #include "tests/contract/clocked_scripts.hpp"
 #include "tests/contract/random_steps.hpp"

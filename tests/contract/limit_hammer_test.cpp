@@ -17,7 +17,7 @@
 #include "store/local/state_folder.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/worlds.hpp"
-#include "util/random.hpp"
+#include "util/bits.hpp"
 
 namespace dlock {
 namespace {

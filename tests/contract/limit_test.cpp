@@ -12,7 +12,7 @@
 #include "tests/contract/await.hpp"
 #include "tests/contract/faulty_store.hpp"
 #include "tests/contract/worlds.hpp"
-#include "util/random.hpp"
+#include "util/bits.hpp"
 
 namespace dlock {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "tests/contract/contender.hpp"
 #include "tests/run_end.hpp"
-#include "util/host.hpp"
 #include "util/users.hpp"
 
 namespace dlock {

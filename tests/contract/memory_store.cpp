@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "rules/liveness.hpp"
-#include "store/stepped/take.hpp"
+#include "rules/state.hpp"
+#include "store/stepped/state_store.hpp"
 
 namespace dlock {
 namespace {

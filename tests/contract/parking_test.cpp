@@ -7,7 +7,7 @@
 #include "store/redis/redis_claimant.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/redis_server.hpp"
-#include "util/random.hpp"
+#include "util/bits.hpp"
 
 namespace dlock::redis {
 namespace {

@@ -20,7 +20,7 @@
 #include <thread>
 #include <utility>
 
-#include "net/endpoint.hpp"
+#include "net/dial.hpp"
 #include "util/fd.hpp"
 
 namespace dlock {

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "lock/history.hpp"
+#include "rules/granting.hpp"
 #include "rules/keeping.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
-#include "rules/takeover.hpp"
 
 namespace dlock::against {
 namespace {

@@ -7,12 +7,11 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "lock/dedupe.hpp"
-#include "store/redis/answers.hpp"
-#include "store/redis/arguments.hpp"
-#include "store/redis/event_stream.hpp"
+#include "lock/lease.hpp"
 #include "store/redis/keys.hpp"
 #include "store/redis/records.hpp"
+#include "store/redis/redis_watching.hpp"
+#include "store/redis/script_calls.hpp"
 #include "store/redis/scripts.hpp"
 
 namespace dlock::against {

@@ -7,7 +7,7 @@
 
 #include "lease/patience.hpp"
 #include "tests/contract/contender.hpp"
-#include "util/host.hpp"
+#include "util/users.hpp"
 
 namespace dlock {
 namespace {

@@ -2,11 +2,11 @@
 // may be a grant.
 
 #include "fuzz.hpp"
-#include "store/redis/answers.hpp"
 #include "store/redis/keys.hpp"
+#include "store/redis/limit_record.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/reply.hpp"
-#include "store/redis/value_record.hpp"
+#include "store/redis/script_calls.hpp"
 
 namespace dlock::redis {
 namespace {

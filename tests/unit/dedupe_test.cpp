@@ -1,8 +1,8 @@
 // Which runs deduplicate a run that is about to start.
 
-#include "lock/dedupe.hpp"
-
 #include <gtest/gtest.h>
+
+#include "lock/lease.hpp"
 
 namespace dlock {
 namespace {

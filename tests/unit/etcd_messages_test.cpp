@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "store/etcd/etcd_cluster.hpp"
+
 namespace dlock::etcd {
 namespace {
 

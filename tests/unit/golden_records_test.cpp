@@ -7,7 +7,6 @@
 
 #include <string>
 
-#include "record/event_line.hpp"
 #include "record/party_fields.hpp"
 #include "record/run_lines.hpp"
 #include "record/state_bytes.hpp"
@@ -15,12 +14,12 @@
 #include "store/etcd/run_record.hpp"
 #include "store/local/local_values.hpp"
 #include "store/local/text_files.hpp"
-#include "store/redis/arguments.hpp"
 #include "store/redis/limit_record.hpp"
 #include "store/redis/records.hpp"
-#include "util/host.hpp"
+#include "store/redis/script_calls.hpp"
 #include "util/json.hpp"
 #include "util/text.hpp"
+#include "util/users.hpp"
 
 namespace dlock {
 namespace {

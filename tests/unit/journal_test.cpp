@@ -1,8 +1,8 @@
 // Whether standard error is a stream of the systemd journal.
 
-#include "util/journal.hpp"
-
 #include <gtest/gtest.h>
+
+#include "util/failure.hpp"
 
 namespace dlock {
 namespace {

@@ -1,7 +1,5 @@
 // A line of JSON that is written directly is the one that the library would write.
 
-#include "util/json_line.hpp"
-
 #include <gtest/gtest.h>
 
 #include "util/json.hpp"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "util/random.hpp"
+#include "util/bits.hpp"
 
 namespace dlock {
 namespace {

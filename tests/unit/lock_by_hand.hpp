@@ -11,7 +11,6 @@
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
-#include "rules/takeover.hpp"
 
 namespace dlock::rules {
 

@@ -1,10 +1,10 @@
 // Which word a mistyped one was meant to be.
 
-#include "util/nearest.hpp"
-
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "cli/args/usage_hint.hpp"
 
 namespace dlock {
 namespace {

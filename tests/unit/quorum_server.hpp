@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <set>
 
-#include "store/redis/ballot.hpp"
+#include "store/redis/script_calls.hpp"
 #include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {

@@ -11,7 +11,6 @@
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
-#include "rules/takeover.hpp"
 #include "store/local/record_file.hpp"
 #include "tests/unit/setting.hpp"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lock/timing.hpp"
-#include "store/redis/answers.hpp"
+#include "store/redis/script_calls.hpp"
 
 namespace dlock::redis {
 namespace {

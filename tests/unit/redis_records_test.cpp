@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "store/redis/arguments.hpp"
 #include "store/redis/keys.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/reply.hpp"
+#include "store/redis/script_calls.hpp"
 
 namespace dlock::redis {
 namespace {

@@ -1,11 +1,11 @@
 // The record of a cached value on a server, which anyone with write access may have
 // written.
 
-#include "store/redis/value_record.hpp"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "store/redis/limit_record.hpp"
 
 namespace dlock::redis {
 namespace {

@@ -1,8 +1,8 @@
 // How much room text takes on a terminal.
 
-#include "util/width.hpp"
-
 #include <gtest/gtest.h>
+
+#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {

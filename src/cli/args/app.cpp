@@ -10,7 +10,6 @@
 #include "cli/args/option_table.hpp"
 #include "cli/args/usage_hint.hpp"
 #include "store/url_advice.hpp"
-#include "util/nearest.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "cli/args/options.hpp"
-#include "util/nearest.hpp"
+#include "cli/args/usage_hint.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

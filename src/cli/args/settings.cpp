@@ -9,8 +9,8 @@
 
 #include "cli/args/option_table.hpp"
 #include "cli/args/options.hpp"
+#include "cli/args/usage_hint.hpp"
 #include "cli/args/verb_table.hpp"
-#include "util/nearest.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 

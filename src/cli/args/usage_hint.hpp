@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,5 +31,21 @@ std::string split_value(const std::vector<std::string>& args, std::size_t place,
 // variables are ignored: Kubernetes sets DLOCK_PORT and the like if a service is called
 // dlock.
 std::vector<std::string> unknown_variables(const char* const* environment);
+
+// The number of letters that were omitted, added, changed, or swapped with the next one
+// (Damerau-Levenshtein distance, each letter edited at most once). Letters are bytes.
+std::size_t edits_between(std::string_view one, std::string_view other);
+
+// The only word that begins with `mistyped`; else the word with the fewest edits, if
+// these are at most two and fewer than half the letters of `mistyped`. Among several, the
+// one with the longest common prefix, then the first. Nothing if no word is that near.
+std::optional<std::string_view> nearest(std::string_view mistyped,
+                                        std::span<const std::string_view> words);
+
+// The nearest word as the end of a message, ": did you mean '--wait'?"; empty if there is
+// none.
+std::string did_you_mean(std::string_view mistyped,
+                         std::span<const std::string_view> words,
+                         std::string_view dashes = "");
 
 }  // namespace dlock

@@ -12,7 +12,7 @@
 #include "loop/run_blocking.hpp"
 #include "util/clock.hpp"
 #include "util/failure.hpp"
-#include "util/on_exit.hpp"
+#include "util/fd.hpp"
 #include "util/text.hpp"
 
 // Header-only use, so that Boost.Filesystem is not linked.

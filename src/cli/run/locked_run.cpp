@@ -10,9 +10,9 @@
 
 #include "cli/args/nesting.hpp"
 #include "cli/show/lock_view.hpp"
-#include "util/on_exit.hpp"
+#include "util/bits.hpp"
+#include "util/fd.hpp"
 #include "util/process.hpp"
-#include "util/random.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

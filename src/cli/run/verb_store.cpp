@@ -7,9 +7,9 @@
 #include "cli/args/nesting.hpp"
 #include "cli/show/lock_view.hpp"
 #include "store/open.hpp"
+#include "util/bits.hpp"
 #include "util/failure.hpp"
 #include "util/process.hpp"
-#include "util/random.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

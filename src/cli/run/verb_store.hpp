@@ -9,7 +9,6 @@
 #include "cli/args/options.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "lease/holding.hpp"
-#include "lock/inspector.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {

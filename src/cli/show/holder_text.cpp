@@ -4,7 +4,7 @@
 
 #include "lock/history.hpp"
 #include "util/text.hpp"
-#include "util/width.hpp"
+#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {

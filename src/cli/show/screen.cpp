@@ -14,7 +14,7 @@
 #include "cli/terminal/speaker.hpp"
 #include "util/failure.hpp"
 #include "util/slow_writer.hpp"
-#include "util/width.hpp"
+#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <optional>
 
-#include "util/width.hpp"
+#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {

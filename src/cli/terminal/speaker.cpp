@@ -12,10 +12,9 @@
 #include "util/clock.hpp"
 #include "util/failure.hpp"
 #include "util/fd.hpp"
-#include "util/journal.hpp"
 #include "util/slow_writer.hpp"
 #include "util/text.hpp"
-#include "util/width.hpp"
+#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {

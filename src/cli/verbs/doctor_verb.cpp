@@ -5,7 +5,7 @@
 #include "cli/verbs/verbs.hpp"
 #include "loop/run_blocking.hpp"
 #include "util/text.hpp"
-#include "util/width.hpp"
+#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {}  // namespace

@@ -7,12 +7,12 @@
 #include "cli/show/table.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "lock/dedupe.hpp"
 #include "lock/history.hpp"
+#include "lock/lease.hpp"
 #include "loop/run_blocking.hpp"
 #include "util/glob.hpp"
 #include "util/text.hpp"
-#include "util/width.hpp"
+#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {}  // namespace

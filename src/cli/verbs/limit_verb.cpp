@@ -14,10 +14,10 @@
 #include "loop/run_blocking.hpp"
 #include "store/open.hpp"
 #include "supervise/supervisor.hpp"
-#include "util/host.hpp"
+#include "util/bits.hpp"
 #include "util/json.hpp"
-#include "util/random.hpp"
 #include "util/text.hpp"
+#include "util/users.hpp"
 
 namespace dlock {
 namespace {

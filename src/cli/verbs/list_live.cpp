@@ -20,7 +20,7 @@
 #include "supervise/signals.hpp"
 #include "util/glob.hpp"
 #include "util/text.hpp"
-#include "util/width.hpp"
+#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {}  // namespace

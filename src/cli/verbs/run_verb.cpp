@@ -10,7 +10,6 @@
 #include "cli/run/run_result.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "util/host.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 

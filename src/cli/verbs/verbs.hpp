@@ -11,7 +11,6 @@
 #include "cli/args/app.hpp"
 #include "cli/args/exit_status.hpp"
 #include "cli/args/options.hpp"
-#include "lock/finding.hpp"
 #include "lock/lease.hpp"
 #include "lock/store.hpp"
 #include "util/clock.hpp"

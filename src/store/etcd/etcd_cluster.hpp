@@ -104,4 +104,7 @@ class EtcdCluster {
   Clock::time_point seen_{};  // when it last replied
 };
 
+// The path of a request: "/etcdserverpb.KV/Range".
+std::string_view path_of(const Request& request);
+
 }  // namespace dlock::etcd

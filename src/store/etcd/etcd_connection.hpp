@@ -12,7 +12,7 @@
 
 #include "grpc/http2.hpp"
 #include "net/budget.hpp"
-#include "net/endpoint.hpp"
+#include "net/dial.hpp"
 #include "net/tls_context.hpp"
 #include "store/url_parts.hpp"
 

@@ -7,10 +7,8 @@
 #include <charconv>
 #include <cstring>
 
-#include "util/checksum.hpp"
-#include "util/host.hpp"
+#include "util/bits.hpp"
 #include "util/json.hpp"
-#include "util/json_line.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 

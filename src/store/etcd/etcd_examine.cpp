@@ -10,7 +10,7 @@
 #include "store/etcd/etcd_health.hpp"
 #include "store/etcd/etcd_store.hpp"
 #include "store/fan_out.hpp"
-#include "util/random.hpp"
+#include "util/bits.hpp"
 
 namespace dlock::etcd {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lock/finding.hpp"
+#include "lock/store.hpp"
 #include "store/etcd/etcd_messages.hpp"
 #include "util/failure.hpp"
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "lock/keep_watching.hpp"
+#include "lock/store.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/etcd_steps.hpp"

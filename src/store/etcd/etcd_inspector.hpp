@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lock/inspector.hpp"
+#include "lock/store.hpp"
 #include "store/etcd/etcd_calls.hpp"
 #include "store/etcd/etcd_queue.hpp"
 

@@ -102,24 +102,6 @@ std::string end_of_prefix(std::string_view prefix) {
   return end;
 }
 
-std::string_view path_of(const Request& request) {
-  // In the order of the alternatives.
-  constexpr std::string_view paths[] = {
-      "/etcdserverpb.KV/Range",
-      "/etcdserverpb.KV/Txn",
-      "/etcdserverpb.Lease/LeaseGrant",
-      "/etcdserverpb.Lease/LeaseRevoke",
-      "/etcdserverpb.Lease/LeaseKeepAlive",
-      "/etcdserverpb.Lease/LeaseTimeToLive",
-      "/etcdserverpb.Maintenance/Status",
-      "/etcdserverpb.Maintenance/Alarm",
-      "/etcdserverpb.Cluster/MemberList",
-      "/etcdserverpb.Auth/Authenticate",
-  };
-  static_assert(std::size(paths) == std::variant_size_v<Request>);
-  return paths[request.index()];
-}
-
 std::string encoded(const Request& request) {
   std::string bytes;
   pbf_writer writer(bytes);

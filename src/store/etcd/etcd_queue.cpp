@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "lock/dedupe.hpp"
 #include "lock/history.hpp"
+#include "lock/lease.hpp"
 #include "rules/events.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
-#include "rules/takeover.hpp"
 
 namespace dlock::etcd {
 

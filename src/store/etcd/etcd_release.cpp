@@ -5,7 +5,7 @@
 #include "store/etcd/etcd_claimant.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_lease.hpp"
-#include "util/random.hpp"
+#include "util/bits.hpp"
 
 namespace dlock::etcd {
 

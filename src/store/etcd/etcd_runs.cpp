@@ -5,7 +5,6 @@
 
 #include "rules/runs.hpp"
 #include "util/json.hpp"
-#include "util/json_line.hpp"
 
 namespace dlock::etcd {
 

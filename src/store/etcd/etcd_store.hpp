@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "lock/fence_registers.hpp"
-#include "lock/finding.hpp"
 #include "lock/store.hpp"
 #include "store/etcd/etcd_calls.hpp"
 #include "store/etcd/etcd_inspector.hpp"

@@ -8,12 +8,11 @@
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/runs.hpp"
-#include "rules/takeover.hpp"
 #include "store/local/epoch.hpp"
 #include "store/local/local_inspector.hpp"
 #include "store/local/text_files.hpp"
-#include "util/host.hpp"
 #include "util/text.hpp"
+#include "util/users.hpp"
 
 namespace dlock::local {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "lock/finding.hpp"
 #include "lock/lease.hpp"
+#include "lock/store.hpp"
 #include "util/clock.hpp"
 #include "util/failure.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lock/inspector.hpp"
+#include "lock/store.hpp"
 #include "store/local/files.hpp"
 
 namespace dlock::local {

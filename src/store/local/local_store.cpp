@@ -8,15 +8,14 @@
 
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "rules/takeover.hpp"
 #include "store/local/local_claimant.hpp"
 #include "store/local/local_health.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/state_folder.hpp"
 #include "store/local/text_files.hpp"
-#include "util/host.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
+#include "util/users.hpp"
 
 namespace dlock::local {
 

@@ -9,9 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "lock/fence_registers.hpp"
-#include "lock/finding.hpp"
-#include "lock/rates.hpp"
 #include "lock/store.hpp"
 #include "store/local/files.hpp"
 #include "store/local/local_inspector.hpp"

@@ -12,10 +12,9 @@
 #include "rules/look.hpp"
 #include "store/local/epoch.hpp"
 #include "store/local/record_file.hpp"
-#include "util/checksum.hpp"
+#include "util/bits.hpp"
 #include "util/failure.hpp"
 #include "util/number.hpp"
-#include "util/random.hpp"
 #include "util/text.hpp"
 
 namespace dlock::local {

@@ -14,7 +14,7 @@
 #include <cstring>
 #include <utility>
 
-#include "util/checksum.hpp"
+#include "util/bits.hpp"
 #include "util/text.hpp"
 
 namespace dlock::local {

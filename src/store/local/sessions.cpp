@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "store/local/epoch.hpp"
-#include "util/checksum.hpp"
+#include "util/bits.hpp"
 #include "util/failure.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"

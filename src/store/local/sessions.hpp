@@ -15,7 +15,6 @@
 #include "record/state_bytes.hpp"
 #include "rules/events.hpp"
 #include "rules/limit.hpp"
-#include "rules/liveness.hpp"
 #include "rules/state.hpp"
 #include "store/directory.hpp"
 #include "util/failure.hpp"

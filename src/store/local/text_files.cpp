@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "util/checksum.hpp"
+#include "util/bits.hpp"
 #include "util/failure.hpp"
 #include "util/number.hpp"
 #include "util/text.hpp"

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "lock/event.hpp"
-#include "lock/fence_registers.hpp"
-#include "record/event_line.hpp"
+#include "lock/store.hpp"
 #include "record/run_lines.hpp"
 #include "store/directory.hpp"
 #include "store/local/kept_file.hpp"

@@ -1,7 +1,6 @@
 // No store: grants everything, remembers nothing.
 #pragma once
 
-#include "lock/finding.hpp"
 #include "lock/store.hpp"
 #include "store/store_url.hpp"
 

@@ -1,10 +1,13 @@
 // The server's record of a rate limit.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "lock/lease.hpp"
+#include "lock/value.hpp"
 #include "rules/limit.hpp"
 #include "store/redis/reply.hpp"
 
@@ -22,5 +25,35 @@ struct KeptLimit {
 // From the reply of look_at_limit.lua; nothing if dlock did not write the record. Waiters
 // of older versions of dlock have no name.
 std::optional<KeptLimit> kept_limit_from(const Reply& reply);
+
+// A larger value is sent in pieces of this size.
+constexpr std::size_t value_piece = 256u << 10;
+
+// The fields to request for a look at a value.
+constexpr const char* value_info_fields[] = {"size", "stale", "lives"};
+
+struct ValueRecord {
+  std::string fence;  // of the run that stored it; part of the key of the data
+  std::size_t size = 0;
+  std::string sum;
+  std::string data;  // unless the value is in pieces
+  bool is_fresh = false;
+
+  bool is_in_pieces() const { return size > value_piece; }
+};
+
+// The fields to request, in this order.
+constexpr const char* value_fields[] = {"fence", "size", "sum", "stale", "data"};
+
+// The checksum of a value, as it is stored.
+std::string sum_of(const std::string& bytes);
+
+// From the replies to HMGET of these fields and PTTL of the same key. Nothing if there is
+// no value, or dlock did not write it.
+std::optional<ValueRecord> value_record_from(const Reply& fields, const Reply& left);
+
+// The same for value_info_fields. A value stored by an older version of dlock does not
+// contain its full lifetime, and so has no age.
+std::optional<ValueInfo> value_info_from(const Reply& fields, const Reply& left);
 
 }  // namespace dlock::redis

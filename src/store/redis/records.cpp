@@ -5,7 +5,6 @@
 #include "lock/history.hpp"
 #include "record/party_fields.hpp"
 #include "record/record_words.hpp"
-#include "record/run_fields.hpp"
 #include "store/redis/keys.hpp"
 #include "util/text.hpp"
 

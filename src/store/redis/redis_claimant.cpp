@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "store/redis/answers.hpp"
-#include "store/redis/arguments.hpp"
 #include "store/redis/keys.hpp"
 #include "store/redis/redis_news.hpp"
-#include "util/random.hpp"
+#include "store/redis/script_calls.hpp"
+#include "util/bits.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

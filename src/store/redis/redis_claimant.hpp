@@ -9,8 +9,8 @@
 
 #include "lock/claimant.hpp"
 #include "loop/retry.hpp"
-#include "store/redis/ballot.hpp"
 #include "store/redis/route.hpp"
+#include "store/redis/script_calls.hpp"
 
 namespace dlock::redis {
 

@@ -10,6 +10,7 @@
 #include "store/redis/permissions.hpp"
 #include "store/redis/redis_connection.hpp"
 #include "store/redis/reply.hpp"
+#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -306,6 +307,13 @@ class RedisExaminer {
   Wakeup& wakeup_;
 };
 
+bool is_before(std::string_view version, int major, int minor) {
+  const auto first = take_number<int>(version).value_or(0);
+  if (version.starts_with('.')) version.remove_prefix(1);
+  const auto second = take_number<int>(version).value_or(0);
+  return first != major ? first < major : second < minor;
+}
+
 }  // namespace
 
 Denial denial_of(const Reply& reply) {
@@ -341,6 +349,26 @@ asio::awaitable<std::vector<RedisFacts>> facts_of_all(
     return facts_of(context, targets[number], name_space, timeout, own, more);
   };
   co_return co_await ask_all<RedisFacts>(context, count, ask, wakeup);
+}
+
+std::optional<ServerVersion> version_of(const RedisFacts& facts) {
+  if (const auto valkey = field(facts.info, "valkey_version"); !valkey.empty()) {
+    return ServerVersion{"Valkey", valkey, is_before(valkey, 7, 2)};
+  }
+  auto text = field(facts.info, "redis_version");
+  if (text.empty()) text = field(facts.hello, "version");
+  if (text.empty()) return std::nullopt;
+  const bool is_valkey = field(facts.hello, "server") == "valkey";
+  return ServerVersion{is_valkey ? "Valkey" : "Redis", text,
+                       is_valkey ? is_before(text, 7, 2) : is_before(text, 6, 2)};
+}
+
+std::optional<microseconds> clock_spread(std::span<const RedisFacts> servers) {
+  std::vector<microseconds> clocks;
+  for (const auto& one : servers) {
+    if (one.clock_ahead) clocks.push_back(*one.clock_ahead);
+  }
+  return spread_of(clocks);
 }
 
 }  // namespace dlock::redis

@@ -76,4 +76,16 @@ Denial denial_of(const Reply& reply);
 std::optional<std::string> undeclared_refused(const Reply& declared,
                                               const Reply& undeclared);
 
+// What the server says that it is.
+struct ServerVersion {
+  std::string name;
+  std::string text;
+  bool is_too_old = false;
+};
+std::optional<ServerVersion> version_of(const RedisFacts& facts);
+
+// By how much the clocks of the servers differ; nothing if none reports its time.
+std::optional<std::chrono::microseconds> clock_spread(
+    std::span<const RedisFacts> servers);
+
 }  // namespace dlock::redis

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "store/checks.hpp"
+#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -19,10 +20,9 @@ constexpr long long most_tls_handshakes = 50;
 
 // 0 for anything that is not a number of a plausible size.
 long long number_field(const Fields& fields, std::string_view name) {
-  const auto text = field(fields, name);
+  std::string_view text = field(fields, name);
   constexpr long long greatest = 1'000'000'000'000;
-  long long number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto number = take_number<long long>(text).value_or(0);
   return number > greatest ? 0 : number;
 }
 
@@ -167,36 +167,6 @@ Finding finding_of(const Failure& failure, bool was_reached) {
           : "check that the server runs, that the URL has the right host and port or "
             "socket, and that the server accepts connections from this machine (bind, "
             "protected-mode, firewall)"};
-}
-
-struct Version {
-  std::string name;
-  std::string text;
-  bool is_too_old = false;
-};
-
-bool is_before(const std::string& version, int major, int minor) {
-  int numbers[2] = {0, 0};
-  const char* at = version.data();
-  const char* end = version.data() + version.size();
-  for (auto& number : numbers) {
-    const auto [next, error] = std::from_chars(at, end, number);
-    if (error != std::errc()) break;
-    at = next < end && *next == '.' ? next + 1 : next;
-  }
-  return numbers[0] != major ? numbers[0] < major : numbers[1] < minor;
-}
-
-std::optional<Version> version_of(const RedisFacts& facts) {
-  if (const auto valkey = field(facts.info, "valkey_version"); !valkey.empty()) {
-    return Version{"Valkey", valkey, is_before(valkey, 7, 2)};
-  }
-  auto text = field(facts.info, "redis_version");
-  if (text.empty()) text = field(facts.hello, "version");
-  if (text.empty()) return std::nullopt;
-  const bool is_valkey = field(facts.hello, "server") == "valkey";
-  return Version{is_valkey ? "Valkey" : "Redis", text,
-                 is_valkey ? is_before(text, 7, 2) : is_before(text, 6, 2)};
 }
 
 Finding version(const RedisFacts& facts) {
@@ -404,14 +374,6 @@ void add_findings_of(std::span<const RedisFacts> servers,
       add_worst(findings, std::move(found), server.server);
     }
   }
-}
-
-std::optional<microseconds> clock_spread(std::span<const RedisFacts> servers) {
-  std::vector<microseconds> clocks;
-  for (const auto& one : servers) {
-    if (one.clock_ahead) clocks.push_back(*one.clock_ahead);
-  }
-  return spread_of(clocks);
 }
 
 Examination examination_of(std::vector<Finding> findings,

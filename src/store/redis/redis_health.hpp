@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "lock/finding.hpp"
+#include "lock/store.hpp"
 #include "store/redis/redis_facts.hpp"
 
 namespace dlock::redis {
@@ -14,10 +14,6 @@ std::vector<Finding> findings_of(const RedisFacts& facts);
 // For a store of several servers: adds the findings of each of them. Of those of one
 // check the most severe stays, with the name of the server if it is a problem.
 void add_findings_of(std::span<const RedisFacts> servers, std::vector<Finding>& findings);
-
-// By how much the clocks of the servers differ; nothing if none reports its time.
-std::optional<std::chrono::microseconds> clock_spread(
-    std::span<const RedisFacts> servers);
 
 // With the round trip of the slowest of these servers, and the shortest lease for it.
 Examination examination_of(std::vector<Finding> findings,

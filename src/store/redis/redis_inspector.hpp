@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lock/inspector.hpp"
+#include "lock/store.hpp"
 #include "store/redis/route.hpp"
 
 namespace dlock::redis {

@@ -3,12 +3,11 @@
 #include <boost/asio/co_spawn.hpp>
 #include <utility>
 
-#include "store/redis/answers.hpp"
-#include "store/redis/arguments.hpp"
 #include "store/redis/keys.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/redis_claimant.hpp"
 #include "store/redis/redis_news.hpp"
+#include "store/redis/script_calls.hpp"
 
 namespace dlock::redis {
 namespace {

@@ -4,12 +4,11 @@
 #include <iterator>
 #include <utility>
 
-#include "store/redis/answers.hpp"
-#include "store/redis/arguments.hpp"
 #include "store/redis/keys.hpp"
 #include "store/redis/limit_record.hpp"
 #include "store/redis/redis_claimant.hpp"
 #include "store/redis/redis_health.hpp"
+#include "store/redis/script_calls.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

@@ -12,15 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "lock/fence_registers.hpp"
-#include "lock/finding.hpp"
-#include "lock/rates.hpp"
 #include "lock/store.hpp"
 #include "lock/value.hpp"
+#include "store/redis/limit_record.hpp"
 #include "store/redis/redis_inspector.hpp"
 #include "store/redis/redis_store.hpp"
 #include "store/redis/route.hpp"
-#include "store/redis/value_record.hpp"
 
 namespace dlock::redis {
 

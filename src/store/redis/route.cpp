@@ -7,7 +7,7 @@
 #include "net/budget.hpp"
 #include "net/net_failures.hpp"
 #include "store/redis/keys.hpp"
-#include "util/random.hpp"
+#include "util/bits.hpp"
 
 namespace dlock::redis {
 namespace {

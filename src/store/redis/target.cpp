@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "net/endpoint.hpp"
+#include "net/dial.hpp"
 #include "util/number.hpp"
 #include "util/text.hpp"
 

@@ -13,7 +13,7 @@ namespace dlock::redis_cluster {
 namespace {
 
 // What its members have reported.
-struct ClusterFacts {
+struct ClusterMemberFacts {
   std::optional<Failure> failure;  // why the primaries are not known
   std::vector<redis::RedisFacts> primaries;
   // The longest time after which a member considers another one dead.
@@ -26,7 +26,7 @@ using std::chrono::microseconds;
 // From the detection of a dead primary until its replica accepts writes.
 constexpr milliseconds election{1500};
 
-Finding failover(const ClusterFacts& facts) {
+Finding failover(const ClusterMemberFacts& facts) {
   if (!facts.node_timeout) {
     return not_checked("failover", "no permission for CONFIG GET");
   }
@@ -44,7 +44,7 @@ std::optional<milliseconds> node_timeout_of(const redis::RedisFacts& facts) {
 }
 
 // One finding for each check of all servers together; a problem of one server names it.
-std::vector<Finding> findings_of(const ClusterFacts& facts) {
+std::vector<Finding> findings_of(const ClusterMemberFacts& facts) {
   std::vector<Finding> findings;
   if (facts.failure) {
     findings.push_back({"reachable", Level::error, facts.failure->what(),
@@ -71,7 +71,7 @@ std::vector<Finding> findings_of(const ClusterFacts& facts) {
 asio::awaitable<Examination> examine(const StoreUrl& url, const std::string& name_space,
                                      milliseconds timeout, asio::io_context& context,
                                      Wakeup& wakeup) {
-  ClusterFacts facts;
+  ClusterMemberFacts facts;
   ClusterRoute route(context, url, timeout);
   std::vector<redis::Node*> primaries;
   try {

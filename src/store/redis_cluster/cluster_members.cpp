@@ -13,7 +13,7 @@
 #include "store/directory.hpp"
 #include "store/redis/keys.hpp"
 #include "store/url_parts.hpp"
-#include "util/checksum.hpp"
+#include "util/bits.hpp"
 #include "util/failure.hpp"
 
 namespace dlock::redis_cluster {

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "store/redis/ballot.hpp"
+#include "store/redis/script_calls.hpp"
 #include "store/redis_quorum/candidacy.hpp"
 #include "store/redis_quorum/tally.hpp"
 #include "util/clock.hpp"

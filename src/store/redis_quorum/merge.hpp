@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lock/event.hpp"
-#include "lock/inspector.hpp"
+#include "lock/store.hpp"
 #include "util/clock.hpp"
 
 namespace dlock::redis_quorum {

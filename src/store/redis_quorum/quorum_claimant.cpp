@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "store/redis_quorum/tally.hpp"
-#include "util/random.hpp"
+#include "util/bits.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis_quorum {

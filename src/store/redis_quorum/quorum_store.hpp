@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "lock/inspector.hpp"
 #include "lock/store.hpp"
 #include "store/redis/redis_health.hpp"
 #include "store/redis_quorum/quorum_store.hpp"

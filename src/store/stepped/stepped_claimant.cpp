@@ -10,9 +10,7 @@
 #include "rules/granting.hpp"
 #include "rules/keeping.hpp"
 #include "rules/queue.hpp"
-#include "rules/takeover.hpp"
-#include "store/stepped/take.hpp"
-#include "util/host.hpp"
+#include "store/stepped/state_store.hpp"
 #include "util/users.hpp"
 
 namespace dlock::stepped {

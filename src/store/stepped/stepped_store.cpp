@@ -5,13 +5,12 @@
 #include <utility>
 
 #include "lock/history.hpp"
-#include "rules/liveness.hpp"
+#include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/runs.hpp"
-#include "rules/takeover.hpp"
+#include "rules/state.hpp"
+#include "store/stepped/state_store.hpp"
 #include "store/stepped/stepped_claimant.hpp"
-#include "store/stepped/take.hpp"
-#include "util/host.hpp"
 #include "util/users.hpp"
 
 namespace dlock::stepped {

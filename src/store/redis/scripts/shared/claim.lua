@@ -8,7 +8,7 @@
 -- that the granted one must exceed (or 0), also if the claim has the lease already; then the fences
 -- that outer runs hold. In a quorum the time is preceded by = and is the order in the queue,
 -- whatever this server's clock says; and the fence is preceded by = if it is to be granted (see
--- store/redis/ballot.hpp), by ^ if an existing lease of the caller is to be raised to it, or by !
+-- store/redis/script_calls.hpp), by ^ if an existing lease of the caller is to be raised to it, or by !
 -- if the lease is known to hold with exactly this fence.
 --
 -- uses: state

@@ -1,8 +1,11 @@
-#include "util/random.hpp"
+#include "util/bits.hpp"
 
 #include <sys/random.h>
+#include <xxhash.h>
 
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
 #include <system_error>
 
@@ -25,6 +28,16 @@ std::uint64_t random_up_to(std::uint64_t most) {
   std::uint64_t number = 0;
   std::memcpy(&number, bytes.data(), sizeof number);
   return most == UINT64_MAX ? number : number % (most + 1);
+}
+
+std::uint64_t checksum(std::string_view bytes, std::uint64_t seed) {
+  return ::XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+}
+
+std::string checksum_text(std::uint64_t sum) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016" PRIx64, sum);
+  return text;
 }
 
 }  // namespace dlock

@@ -1,4 +1,4 @@
-#include "store/stepped/take.hpp"
+#include "store/stepped/state_store.hpp"
 
 #include "rules/keeping.hpp"
 
