@@ -55,7 +55,10 @@ function(write name text)
   endif()
 endfunction()
 
-write(version.cpp "#include \"cli/args/version.hpp\"\n
-const char* const dlock::program_version = \"${program_version}\";\n")
+# Declared in src/cli/args/app.hpp.
+write(version.cpp "namespace dlock {
+extern const char* const program_version;
+const char* const program_version = \"${program_version}\";
+}  // namespace dlock\n")
 # cpack includes this.
 write(version.cmake "set(CPACK_PACKAGE_VERSION \"${package_version}\")\n")

@@ -4,30 +4,23 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <exception>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/args/app.hpp"
-#include "cli/show/failure_document.hpp"
+#include "cli/args/verb_table.hpp"
 #include "cli/terminal/speaker.hpp"
-#include "cli/verbs/acquire.hpp"
-#include "cli/verbs/break.hpp"
-#include "cli/verbs/by_hand.hpp"
-#include "cli/verbs/cache.hpp"
-#include "cli/verbs/config.hpp"
-#include "cli/verbs/doctor.hpp"
-#include "cli/verbs/history.hpp"
-#include "cli/verbs/limit.hpp"
-#include "cli/verbs/look.hpp"
-#include "cli/verbs/run.hpp"
-#include "cli/verbs/watch.hpp"
 #include "store/url_advice.hpp"
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
+#include "util/json.hpp"
 
 namespace dlock {
 namespace {
@@ -60,45 +53,85 @@ void warn(const Invocation& invocation) {
   }
 }
 
-// Whether the verb can start a command; it holds signals back itself.
-bool starts_command(Verb verb) {
-  return verb == Verb::run || verb == Verb::cache || verb == Verb::limit;
-}
-
 Exit perform(const Invocation& invocation) {
   quote_servers(invocation.common.verbose);
   warn(invocation);
   std::optional<SizeLimitIgnored> ignored;
-  if (!starts_command(invocation.verb)) ignored.emplace();
-  switch (invocation.verb) {
-    case Verb::run: return run_verb(invocation);
-    case Verb::cache: return cache_verb(invocation);
-    case Verb::acquire: return acquire_verb(invocation);
-    case Verb::renew: return {code_of(renew_verb(invocation)), {}};
-    case Verb::release: return {code_of(release_verb(invocation)), {}};
-    case Verb::check: return {code_of(check_verb(invocation)), {}};
-    case Verb::fence: return {code_of(fence_verb(invocation)), {}};
-    case Verb::limit: return limit_verb(invocation);
-    case Verb::status: return {code_of(status_verb(invocation)), {}};
-    case Verb::history: return {code_of(history_verb(invocation)), {}};
-    case Verb::doctor: return {code_of(doctor_verb(invocation)), {}};
-    case Verb::break_lock: return {code_of(break_verb(invocation)), {}};
-    case Verb::watch: return watch_verb(invocation);
-    case Verb::config: return {code_of(config_verb(invocation)), {}};
-    case Verb::help:  // printed already
-    case Verb::list: break;
-  }
-  return list_verb(invocation);
+  // A verb that can start a command holds signals back itself.
+  if (!invocation.verb->takes_command()) ignored.emplace();
+  return invocation.verb->perform(invocation);
 }
 
 Exit refused(ExitStatus status, const std::string& message) {
   const SizeLimitIgnored ignored;
   Speaker("", false, false).error(message);
-  return {code_of(status), {}};
+  return status;
 }
 
-// Runs the verb. Sets `prints_json` once it is known whether the verb prints JSON.
-Exit performed(const std::vector<std::string>& args, std::optional<bool>& prints_json) {
+struct FailureKind {
+  ExitStatus status;
+  std::string_view name;
+};
+
+constexpr FailureKind failure_kinds[] = {
+    {ExitStatus::usage, "usage"},
+    {ExitStatus::unavailable, "unavailable"},
+    {ExitStatus::bug, "bug"},
+    {ExitStatus::not_obtained, "busy"},
+    {ExitStatus::lost, "lost"},
+    {ExitStatus::permission, "permission"},
+    {ExitStatus::misconfigured, "configuration"},
+    {ExitStatus::no_resources, "resources"},
+};
+
+// The kind of failure that an exit code stands for: "unavailable" for 69. Nothing if the
+// code is not a failure of dlock's own.
+std::optional<std::string_view> failure_kind(int exit_code) {
+  const auto* found = std::find_if(
+      std::begin(failure_kinds), std::end(failure_kinds),
+      [&](const FailureKind& kind) { return code_of(kind.status) == exit_code; });
+  return found == std::end(failure_kinds) ? std::nullopt : std::optional(found->name);
+}
+
+// The JSON document that --json prints for a failure, in one line:
+// {"error":{"code":69,"kind":"unavailable","message":"cannot reach db:6379"}}.
+std::string failure_document(int exit_code, const std::string& message) {
+  return to_line(Json{{"error",
+                       {{"code", exit_code},
+                        {"kind", failure_kind(exit_code).value_or("")},
+                        {"message", message}}}}) +
+         "\n";
+}
+
+// Whether standard output carries dlock's JSON, and not the output of a command.
+bool prints_json(const Invocation& invocation) {
+  const auto& settings = invocation.settings;
+  // With --export the output is for `eval`; `json` in the configuration file is ignored
+  // then.
+  if (!invocation.common.json ||
+      (flag(settings, "export") &&
+       settings.at("json").source > settings.at("export").source)) {
+    return false;
+  }
+  return invocation.verb->command != CommandUse::for_output || invocation.command.empty();
+}
+
+// The same for a command line that may be invalid, as far as it can be determined:
+// whether --json was given for a verb that prints JSON.
+bool asks_for_json(const std::vector<std::string>& args) {
+  const VerbSpec* verb = nullptr;
+  bool asks = false;
+  for (const auto& word : args) {
+    if (word == "--") break;
+    if (verb == nullptr) verb = verb_named(word);
+    if (word == "--json") asks = true;
+  }
+  return asks && (verb == nullptr || verb->command != CommandUse::for_output);
+}
+
+// Runs the verb. Sets `has_json` once it is known whether the verb prints JSON.
+Exit parse_and_perform(const std::vector<std::string>& args,
+                       std::optional<bool>& has_json) {
   try {
     // dlock runs any command, so it must not lend its caller privileges.
     if (::getauxval(AT_SECURE) != 0) {
@@ -112,7 +145,7 @@ Exit performed(const std::vector<std::string>& args, std::optional<bool>& prints
       return refused(ExitStatus::unavailable, output_failure(errno));
     }
     const auto& invocation = std::get<Invocation>(wanted);
-    prints_json = invocation.common.json && has_json_output(invocation);
+    has_json = prints_json(invocation);
     return perform(invocation);
   } catch (const UsageError& error) {
     return refused(error.from_file() ? ExitStatus::misconfigured : ExitStatus::usage,
@@ -125,7 +158,7 @@ Exit performed(const std::vector<std::string>& args, std::optional<bool>& prints
   }
 }
 
-// With --json a failure is a JSON document, too. If standard output cannot be written,
+// With --json a failure is a JSON document as well. If standard output cannot be written,
 // the exit code still tells.
 void print_failure(const Exit& exit) {
   if (exit.by_signal || !failure_kind(exit.code) || has_printed()) return;
@@ -134,12 +167,10 @@ void print_failure(const Exit& exit) {
 }
 
 Exit dlock_main(const std::vector<std::string>& args) {
-  std::optional<bool> prints_json;
-  const auto exit = performed(args, prints_json);
+  std::optional<bool> has_json;
+  const auto exit = parse_and_perform(args, has_json);
   // Determined only on failure, because most runs succeed or print no JSON.
-  if (exit.code != 0 && prints_json != false) {
-    if (prints_json || asks_for_json(args)) print_failure(exit);
-  }
+  if (exit.code != 0 && (has_json ? *has_json : asks_for_json(args))) print_failure(exit);
   return exit;
 }
 

@@ -13,7 +13,8 @@
 
 namespace dlock {
 
-struct Event {
+// What happened, and to which party; its fields are empty for a holder that is not dlock.
+struct Event : CommandInfo {
   enum class Kind {
     granted,   // the party was granted the lock
     queued,    // the party is waiting
@@ -29,13 +30,6 @@ struct Event {
   LockName lock;
   Fence fence;        // 0 where there is no grant
   unsigned free = 0;  // free slots at that moment
-
-  // The party that the event is about; empty for a holder that is not dlock.
-  std::string host;
-  pid_t pid = 0;
-  std::string user;
-  std::string label;
-  std::vector<std::string> command;
 
   std::optional<RunInfo> run;     // the run that ended with this event
   std::optional<Taker> taken_by;  // who broke the lease, if known

@@ -9,6 +9,14 @@ constexpr std::string_view forced_prefix = "broken by force by ";
 
 }  // namespace
 
+void set_end(RunInfo& run, const RunEnd& end) {
+  run.duration = end.duration;
+  run.exit_code = end.exit_code;
+  run.signal = end.signal;
+  run.outcome = end.outcome;
+  if (end.lost) run.reason = loss_name(*end.lost);
+}
+
 bool is_running(const RunInfo& run) {
   return run.outcome == "running" || (is_by_hand(run) && !run.ended && run.duration);
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "lock/answers.hpp"
 #include "lock/lease.hpp"
 
 namespace dlock {
@@ -24,6 +25,9 @@ constexpr const char* by_hand = "by hand";
 constexpr const char* lost_run = "lost";
 
 inline bool is_by_hand(const RunInfo& run) { return run.outcome == by_hand; }
+
+// Records how it ended, except when.
+void set_end(RunInfo& run, const RunEnd& end);
 
 // Whether the run has not ended, as far as is known.
 bool is_running(const RunInfo& run);

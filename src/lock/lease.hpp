@@ -131,17 +131,25 @@ struct Taker {
   auto operator<=>(const Taker&) const = default;
 };
 
+// Who holds a lock or waits for it, as it is shown.
+struct PartyInfo {
+  std::string host;
+  pid_t pid = 0;  // of dlock, or of the command if its dlock is gone
+  std::string user;
+};
+
+// The same with what it runs.
+struct CommandInfo : PartyInfo {
+  std::string label;
+  std::vector<std::string> command;
+};
+
 // A holder as `status` shows it.
-struct HolderInfo {
+struct HolderInfo : CommandInfo {
   bool foreign = false;  // not dlock's: only its expiry is known
   Fence fence;
   unsigned slot = 0;
-  std::string host;
-  pid_t pid = 0;  // of dlock, or of the command if its dlock is gone
   bool dlock_gone = false;
-  std::string user;
-  std::vector<std::string> command;
-  std::string label;
   WallTime since{};
   milliseconds held{};
   std::optional<milliseconds> expires_in;  // nothing: never, or see is_expiry_unknown
@@ -153,10 +161,7 @@ struct HolderInfo {
   bool broken = false;     // it was notified to end
 };
 
-struct WaiterInfo {
-  std::string host;
-  pid_t pid = 0;
-  std::string user;
+struct WaiterInfo : PartyInfo {
   WallTime since{};
   milliseconds waiting{};
 };

@@ -15,7 +15,7 @@ namespace dlock::net {
 
 // One TLS session, as a client, with TLS 1.2 or later. Unless the plan says otherwise,
 // the server's certificate has to be issued by a trusted authority and to contain `host`
-// as an alternative name; a wildcard may only stand for a whole label.
+// as an alternative name; a wildcard may only stand for a whole part of it.
 class Tls {
  public:
   // Uses the caller's connected socket. OpenSSL is not initialized before the first

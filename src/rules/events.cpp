@@ -29,28 +29,26 @@ unsigned free_of(const std::vector<Holder>& holders, std::uint32_t slots) {
   return free_slots(mode, holders.size(), slots);
 }
 
-Event event_of(Event::Kind kind, const LockName& lock, const Party& party, Moment now) {
+Event event_of(Event::Kind kind, const LockName& lock, Moment now) {
   Event event;
   event.time = now.wall;
   event.kind = kind;
   event.lock = lock;
-  event.host = party.host;
-  event.pid = party.pid;
-  event.user = party.user;
   return event;
 }
 
 Event event_of(Event::Kind kind, const LockName& lock, const Holder& holder, Moment now) {
-  auto event = event_of(kind, lock, holder.party, now);
+  auto event = event_of(kind, lock, now);
+  event.CommandInfo::operator=(shown_party(holder));
   event.fence = holder.fence;
-  event.label = holder.label;
-  event.command = holder.argv;
   return event;
 }
 
 Event event_of(Event::Kind kind, const LockName& lock, const Waiter& waiter, Moment now) {
-  auto event = event_of(kind, lock, waiter.party, now);
+  auto event = event_of(kind, lock, now);
+  event.host = waiter.party.host;
   event.pid = shown_pid(waiter);
+  event.user = waiter.party.user;
   event.label = waiter.label;
   event.command = waiter.argv;
   return event;

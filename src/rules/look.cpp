@@ -33,16 +33,22 @@ std::int32_t shown_pid(const Waiter& waiter) {
   return waiter.on_behalf_of != 0 ? waiter.on_behalf_of : waiter.party.pid;
 }
 
+CommandInfo shown_party(const Holder& holder) {
+  CommandInfo party;
+  party.host = holder.party.host;
+  party.pid = holder.party.pid;
+  party.user = holder.party.user;
+  party.label = holder.label;
+  party.command = holder.argv;
+  return party;
+}
+
 HolderInfo info_of(const Holder& holder, Moment now) {
   HolderInfo info;
   info.foreign = holder.party.foreign;
   info.fence = holder.fence;
   info.slot = holder.slot;
-  info.host = holder.party.host;
-  info.pid = holder.party.pid;
-  info.user = holder.party.user;
-  info.command = holder.argv;
-  info.label = holder.label;
+  info.CommandInfo::operator=(shown_party(holder));
   info.since = holder.since;
   info.held = whole_milliseconds(now.boot - holder.granted_at);
   info.attached = holder.party.session != 0;

@@ -15,6 +15,8 @@ namespace dlock::rules {
 LockInfo info_of(const State& state, const LockName& lock, Moment now,
                  const Liveness& liveness);
 HolderInfo info_of(const Holder& holder, Moment now);
+// The party of a holder, and its command; the user is the numeric user id.
+CommandInfo shown_party(const Holder& holder);
 // How many of the slots are free if there are so many holders.
 unsigned free_slots(Mode mode, std::size_t holders, unsigned slots);
 

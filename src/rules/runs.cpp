@@ -10,11 +10,7 @@ namespace dlock::rules {
 RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now) {
   auto run = vanished_run(holder);
   run.ended = now.wall;
-  run.duration = end.duration;
-  run.exit_code = end.exit_code;
-  run.signal = end.signal;
-  run.outcome = end.outcome;
-  if (end.lost) run.reason = loss_name(*end.lost);
+  set_end(run, end);
   return run;
 }
 

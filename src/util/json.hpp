@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 std::string to_line(const Json& json);
 
 // The limits of a text that others wrote. dlock's own records are nested two levels deep
-// and have at most one element for each of the 4096 bytes of a command; a label is at
+// and have at most one element for each of the 4096 bytes of a command; a text is at
 // most as long as an argument of a process.
 struct JsonLimits {
   std::size_t bytes = 1u << 20;
@@ -42,6 +42,11 @@ Json or_null(const std::optional<T>& value) {
 }
 inline Json or_null(const std::optional<std::chrono::milliseconds>& value) {
   return value ? Json(value->count()) : Json(nullptr);
+}
+
+// An empty text becomes null.
+inline Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
 }
 
 // The value of a key; empty if it is missing or of another type. The texts that are read

@@ -39,11 +39,6 @@ void JsonLine::add_text(std::string_view key, std::string_view value) {
   append_quoted(text_, value);
 }
 
-void JsonLine::add_text_or_null(std::string_view key,
-                                const std::optional<std::string>& value) {
-  value ? add_text(key, std::string_view(*value)) : add_null(key);
-}
-
 void JsonLine::add_texts(std::string_view key, const std::vector<std::string>& values) {
   add(key, "[");
   for (const auto& value : values) {
@@ -56,7 +51,5 @@ void JsonLine::add_texts(std::string_view key, const std::vector<std::string>& v
 void JsonLine::add_flag(std::string_view key, bool value) {
   add(key, value ? "true" : "false");
 }
-
-void JsonLine::add_null(std::string_view key) { add(key, "null"); }
 
 }  // namespace dlock

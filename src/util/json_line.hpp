@@ -6,7 +6,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,19 +23,16 @@ class JsonLine {
   void add_number(std::string_view key, T value) {
     add(key, std::to_string(value));
   }
-
-  void add_text_or_null(std::string_view key, const std::optional<std::string>& value);
-  template <std::integral T>
-  void add_number_or_null(std::string_view key, const std::optional<T>& value) {
-    value ? add_number(key, *value) : add_null(key);
+  void add_object(std::string_view key, const JsonLine& object) {
+    add(key, object.finished());
   }
+  void add_null(std::string_view key) { add(key, "null"); }
 
   // The object without its closing brace, so that a field can be appended.
   const std::string& unfinished() const { return text_; }
-  std::string finished() const { return text_ + "}"; }
+  std::string finished() const { return (text_.empty() ? "{" : text_) + "}"; }
 
  private:
-  void add_null(std::string_view key);
   void add_key(std::string_view key);
   void add(std::string_view key, std::string_view json);
 

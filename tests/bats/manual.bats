@@ -34,32 +34,34 @@ table() {  # <file> <name>
   sed -n "/constexpr .* $2\[\] = {/,/^};/p" "$DLOCK_SOURCE/$1" | tr -s '\n ' ' '
 }
 
-# Prints the options of a table of src/cli/args/verb_spec.cpp: name, letter or -, value or -.
-options_in() {  # <table>
-  table src/cli/args/verb_spec.cpp "$1" |
-    grep -oE '\{"[a-z-]+", ?(0|'\''.'\''), ?"[^"]*", ?"[^"]*", ?"' |
+# Prints the options in rows of src/cli/args/option_table.cpp: name, letter or -, value or -.
+options_in() {  # <table> [<verb as in the source>]
+  table src/cli/args/option_table.cpp "$1" |
+    grep -oE '\{"[a-z-]+", ?(0|'\''.'\''), ?"[^"]*", ?"[^"]*", ?(every_verb|of\([a-z_, ]+\)),' |
+    grep -E "every_verb|[( ]${2:-}[,)]" |
     sed -E -e 's/^\{"([a-z-]+)", ?0, ?/\1 - /' \
       -e 's/^\{"([a-z-]+)", ?'\''(.)'\'', ?/\1 \2 /' \
-      -e 's/"([^"]*)", ?"[^"]*", ?"$/\1/' -e 's/ $/ -/' | sort
+      -e 's/"([^"]*)", ?"[^"]*", ?[eo].*$/\1/' -e 's/ $/ -/' | sort
 }
 
 # Prints the common options, including the two that the parser adds itself.
 common_options() {
   {
-    options_in options_of_all
+    options_in common_rows
     echo 'help h -'
     echo 'version - -'
   } | sort
 }
 
 verbs_in_source() {
-  table src/cli/args/verb_spec.cpp verbs | grep -oE '\{Verb::[a-z_]+, ?VerbGroup::[a-z_]+, ?"[a-z]+"' | sed -E 's/.*"(.*)"/\1/' | sort
+  table src/cli/verbs/verbs.cpp verbs | grep -oE '\.name = "[a-z]+"' | sed -E 's/.*"(.*)"/\1/' | sort
 }
 
 options_in_source_of() {  # <verb>
-  if table src/cli/args/verb_spec.cpp verbs | grep -qE "\"$1\",[^{}]*std::begin\($1_specs\)"; then
-    options_in "$1_specs"
-  fi
+  case $1 in
+    break) options_in own_rows break_lock ;;
+    *) options_in own_rows "$1" ;;
+  esac
 }
 
 verbs() { cat "$BATS_FILE_TMPDIR/verbs"; }
@@ -76,8 +78,8 @@ statuses() {
 }
 
 # Prints the words that an option accepts, in their order.
-words_of() {  # <table of src/cli/args/run_options.cpp or common_options.cpp>
-  sed -n "/constexpr .* $1\[\] = {/,/};/p" "$DLOCK_SOURCE"/src/cli/args/{run,common}_options.cpp |
+words_of() {  # <table of src/cli/args/option_table.cpp>
+  sed -n "/constexpr .* $1\[\] = {/,/};/p" "$DLOCK_SOURCE"/src/cli/args/option_table.cpp |
     grep -oE '\{"[a-z]+"' | tr -d '{"' | paste -sd ' '
 }
 
@@ -116,11 +118,14 @@ spellings() {
 keys() { grep -oE '"[a-z_]+" ?:' | tr -d '": ' | sort -u; }
 
 @test "the tables of options, verbs and statuses can be read" {
-  assert_equal "$(options_in options_of_all | grep -c .)" "$(table src/cli/args/verb_spec.cpp options_of_all | grep -o '{"' | grep -c .)"
-  assert_equal "$(options_in run_specs | grep -E '^(wait|shared|label) ')" 'label - TEXT
+  assert_equal "$(options_in common_rows | grep -c .)" \
+    "$(table src/cli/args/option_table.cpp common_rows | grep -o '{"' | grep -c .)"
+  assert_equal "$(options_in own_rows '.*' | grep -c .)" \
+    "$(table src/cli/args/option_table.cpp own_rows | grep -o '{"' | grep -c .)"
+  assert_equal "$(options_of run | grep -E '^(wait|shared|label) ')" 'label - TEXT
 shared s -
 wait w D'
-  assert_equal "$(verbs | grep -c .)" "$(table src/cli/args/verb_spec.cpp verbs | grep -o '{Verb::' | grep -c .)"
+  assert_equal "$(verbs | grep -c .)" "$(table src/cli/verbs/verbs.cpp verbs | grep -o '{\.verb' | grep -c .)"
   [[ $(verbs) == *run* ]]
   [[ $(statuses) == *75* ]]
 }
@@ -153,7 +158,7 @@ wait w D'
 
 @test "the manual has every variable that sets an option" {
   local variable
-  for variable in $(cat "$DLOCK_SOURCE"/src/cli/args/{verb_spec,sources}.cpp |
+  for variable in $(cat "$DLOCK_SOURCE"/src/cli/args/{option_table,settings}.cpp |
     grep -oE '"DLOCK_[A-Z_]+"' | tr -d '"'); do
     section 'Read by dlock' | grep -qE "^\.It Ev .*\b$variable\b" ||
       { echo "not in the manual: $variable" >&2; return 1; }
@@ -223,7 +228,7 @@ wait w D'
   local code kind
   assert_equal "$(section 'Of a failure' | grep '^\.Li' | grep -oE '[a-z]+ \([0-9]+\)' |
     tr -d '()' | while read -r kind code; do echo "$code $kind"; done)" \
-    "$(table src/cli/show/failure_document.cpp failure_kinds | grep -oE '::[a-z_]+, ?"[a-z]+"' |
+    "$(table src/main.cpp failure_kinds | grep -oE '::[a-z_]+, ?"[a-z]+"' |
       tr -d ':,"' | while read -r status kind; do
         echo "$(sed -nE "s/^ *$status = ([0-9]+),.*/\1/p" "$DLOCK_SOURCE/src/cli/args/exit_status.hpp") $kind"
       done)"
@@ -329,7 +334,7 @@ keys_in_toml_manual() {  # <title>
 @test "dlock.toml(5) has the keys that the program accepts, and no others" {
   local verb
   assert_equal "$(keys_in_toml_manual 'Common keys')" \
-    "$(options_in options_of_all | cut -d ' ' -f 1 | grep -vx config)"
+    "$(options_in common_rows | cut -d ' ' -f 1 | grep -vx config)"
   for verb in $(verbs); do
     assert_equal "$(keys_in_toml_manual "Keys of $verb")" "$(options_of "$verb" | cut -d ' ' -f 1)"
   done

@@ -77,11 +77,12 @@ END
 append() { printf '%s\n' "$2" >> "$project/$1"; }  # <file> <line>
 
 # Asserts what tests/lint says about the project, and makes a new one.
-assert_lint_finds() {  # <message>
-  run "$project/tests/lint" layers
+assert_lint_finds() {  # <message> [<check>]
+  local check=${2:-layers}
+  run "$project/tests/lint" "$check"
   assert_status 1
   assert_equal "$output" "tests/lint: $1
-tests/lint: layers failed"
+tests/lint: $check failed"
   use_small_project
 }
 
@@ -124,4 +125,24 @@ tests/lint: layers failed"
   run "$project/tests/lint" layers
   assert_status 1
   assert_equal "${lines[0]}" 'tests/lint: ARCHITECTURE.md has no table of parts'
+}
+
+@test "tests/lint finds files and types of one name, and files that are too long" {
+  use_small_project
+  append src/top/loop.cpp 'struct Loop {'
+  append src/middle/rule.hpp 'class Rule final : public Base {'
+  append src/middle/rule.hpp 'class Loop;'
+  run "$project/tests/lint" names
+  assert_status 0
+  assert_equal "$output" ''
+
+  append src/bottom/loop.hpp ''
+  assert_lint_finds 'several files of src are called: loop' names
+  append src/top/loop.cpp 'struct Rule {'
+  append src/middle/rule.hpp 'class Rule final : public Base {'
+  append src/top/loop.cpp 'enum class Kind { one };'
+  append src/bottom/text.hpp 'enum class Kind {'
+  assert_lint_finds 'several types of src are called: Kind Rule' names
+  for ((i = 0; i < 400; ++i)); do append src/top/loop.cpp ''; done
+  assert_lint_finds 'src/top/loop.cpp has more than 400 lines' names
 }

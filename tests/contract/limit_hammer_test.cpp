@@ -12,9 +12,7 @@
 #include <vector>
 
 #include "lease/patience.hpp"
-#include "store/local/file_name.hpp"
-#include "store/local/limit_bytes.hpp"
-#include "store/local/record.hpp"
+#include "record/state_bytes.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/state_folder.hpp"
 #include "tests/contract/await.hpp"
@@ -83,10 +81,10 @@ class Hammered {
   static std::optional<local::LimitState> state_in(const Directory& directory) {
     const auto folder = local::open_state_folder(directory);
     if (!folder) return std::nullopt;
-    const auto key = local::key_of({"dlock", "api"}, local::Kept::limit);
+    const auto key = local::key_of({"dlock", "api"}, local::StateKind::limit);
     const local::RecordFile file(*folder, key.file, local::RecordFile::Access::read);
     const auto named = local::named_in(file.payload());
-    return named ? local::decoded_limit(named->value) : std::nullopt;
+    return named ? record::decoded_limit(named->value) : std::nullopt;
   }
 
   void ask(Clock::time_point until) {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lease/patience.hpp"
-#include "store/local/file_name.hpp"
+#include "store/local/record_file.hpp"
 #include "store/none/none_store.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/faulty_store.hpp"
@@ -381,7 +381,7 @@ TEST(LocalLimit, an_unused_limit_is_removed_from_the_store_once_a_day) {
   const auto directory = Directory::open(world.path(), false, Directory::Missing::accept);
   const auto folder = local::open_state_folder(*directory);
   const auto has = [&](const std::string& name) {
-    const auto key = local::key_of({"dlock", name}, local::Kept::limit);
+    const auto key = local::key_of({"dlock", name}, local::StateKind::limit);
     return std::filesystem::exists(folder->path_of(key.file));
   };
   ASSERT_TRUE(has("old"));

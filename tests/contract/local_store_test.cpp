@@ -16,10 +16,9 @@
 #include <sstream>
 
 #include "store/local/epoch.hpp"
-#include "store/local/event_file.hpp"
-#include "store/local/file_name.hpp"
-#include "store/local/runs_log.hpp"
+#include "store/local/record_file.hpp"
 #include "store/local/state_folder.hpp"
+#include "store/local/text_files.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/contract/ended_process.hpp"
 
@@ -99,7 +98,7 @@ class LocalStores : public ::testing::Test {
 
   std::string folder() const { return world_.path() + "/" + state_folder_name(); }
   std::string file() const {
-    return folder() + "/" + key_of(claim_of("job").lock, Kept::lock).file;
+    return folder() + "/" + key_of(claim_of("job").lock, StateKind::lock).file;
   }
   std::string log() const { return world_.path() + "/runs.jsonl"; }
 
@@ -337,8 +336,9 @@ TEST_F(LocalStores, fences_continue_above_all_earlier_ones_after_a_boot) {
   fs::remove_all(folder());
   Holder earlier;
   earlier.fence.number = far_ahead;
-  std::ofstream(log(), std::ios::app) << start_line({"dlock", "other"}, earlier) << 1
-                                      << start_line_time << 1 << start_line_end;
+  std::ofstream(log(), std::ios::app)
+      << record::start_line({"dlock", "other"}, earlier) << 1 << record::start_line_time
+      << 1 << record::start_line_end;
 
   EXPECT_GT(contender().granted().fence.number, far_ahead);
 }

@@ -170,7 +170,7 @@ std::string text_of_ask(const Shown& shown, const Reply& reply) {
                 : "");
   }
   if (word == "superseded") {
-    const auto newer = redis::party_from(parts.at(1).text);
+    const auto newer = redis::newer_from(parts.at(1).text);
     return word + " by " + newer.host + " " + std::to_string(newer.pid);
   }
   if (word == "above") return word + " " + parts.at(1).text;

@@ -18,11 +18,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (invocation == nullptr) continue;
       common_options(invocation->settings);
       const auto& operands = invocation->operands;
-      if (invocation->verb == Verb::run) {
+      if (invocation->verb->verb == Verb::run) {
         run_options(invocation->settings, operands.at(0), invocation->command);
-      } else if (invocation->verb == Verb::acquire) {
+      } else if (invocation->verb->verb == Verb::acquire) {
         acquire_options(invocation->settings, operands.at(0));
-      } else if (invocation->verb == Verb::check) {
+      } else if (invocation->verb->verb == Verb::check) {
         const auto name = operands.empty() ? std::nullopt : std::optional(operands[0]);
         check_options(invocation->settings, name, {"job", "job=1"});
       }

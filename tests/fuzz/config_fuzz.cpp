@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/args/config_check.hpp"
+#include "cli/args/settings.hpp"
 #include "fuzz.hpp"
 #include "util/failure.hpp"
 

@@ -6,11 +6,9 @@
 #include <cstring>
 
 #include "fuzz.hpp"
+#include "record/state_bytes.hpp"
 #include "rules/limit.hpp"
-#include "store/local/file_name.hpp"
-#include "store/local/limit_bytes.hpp"
-#include "store/local/record.hpp"
-#include "store/local/state_bytes.hpp"
+#include "store/local/record_file.hpp"
 
 using namespace dlock;
 using fuzz::require;
@@ -25,9 +23,9 @@ std::string file_of(std::string_view bytes) {
   return file;
 }
 
-// With the checksum that record.cpp expects, because otherwise the bytes after it would
-// never be read. The head is the format, the checksum and 32 more bytes, which end with
-// the size and the half.
+// With the checksum that record_file.cpp expects, because otherwise the bytes after it
+// would never be read. The head is the format, the checksum and 32 more bytes, which end
+// with the size and the half.
 std::string with_checksum(std::string file) {
   std::uint32_t size = 0;
   std::uint32_t half = 0;
@@ -52,20 +50,20 @@ void look_into(std::string_view payload) {
   if (!named) return;
   require(local::with_name(named->name, named->value) == payload,
           "a name is written as it was read");
-  for (const auto kept : {local::Kept::lock, local::Kept::limit}) {
-    require(local::is_file_of(kept, local::key_of(named->name, kept).file),
+  for (const auto kept : {local::StateKind::lock, local::StateKind::limit}) {
+    require(local::kind_of(local::key_of(named->name, kept).file) == kept,
             "every name has a file");
   }
-  if (const auto state = local::decoded(named->value)) {
-    const auto written = local::encoded(*state);
-    const auto again = local::decoded(written);
-    require(again && local::encoded(*again) == written, "a state is what was written");
+  if (const auto state = record::decoded(named->value)) {
+    const auto written = record::encoded(*state);
+    const auto again = record::decoded(written);
+    require(again && record::encoded(*again) == written, "a state is what was written");
   }
   // Older files lack the pids of waiters.
-  if (const auto limit = local::decoded_limit(named->value)) {
-    const auto written = local::encoded(*limit);
-    const auto again = local::decoded_limit(written);
-    require(again && local::encoded(*again) == written, "a limit is what was written");
+  if (const auto limit = record::decoded_limit(named->value)) {
+    const auto written = record::encoded(*limit);
+    const auto again = record::decoded_limit(written);
+    require(again && record::encoded(*again) == written, "a limit is what was written");
   }
 }
 

@@ -1,7 +1,7 @@
 // The file of fences, which a crash may have damaged in any way.
 
 #include "fuzz.hpp"
-#include "store/local/registers.hpp"
+#include "store/local/text_files.hpp"
 
 using namespace dlock;
 using fuzz::require;

@@ -2,9 +2,8 @@
 // bytes.
 
 #include "fuzz.hpp"
+#include "record/state_bytes.hpp"
 #include "rules/limit.hpp"
-#include "store/local/limit_bytes.hpp"
-#include "store/local/state_bytes.hpp"
 
 using namespace dlock;
 using fuzz::require;
@@ -12,18 +11,18 @@ using fuzz::require;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto bytes = fuzz::text_of(data, size);
   // Older files lack the pids of waiters.
-  if (const auto limit = local::decoded_limit(bytes)) {
-    const auto written = local::encoded(*limit);
-    const auto again = local::decoded_limit(written);
-    require(again && local::encoded(*again) == written, "a limit is what was written");
+  if (const auto limit = record::decoded_limit(bytes)) {
+    const auto written = record::encoded(*limit);
+    const auto again = record::decoded_limit(written);
+    require(again && record::encoded(*again) == written, "a limit is what was written");
   }
 
-  const auto state = local::decoded(bytes);
+  const auto state = record::decoded(bytes);
   if (!state) return 0;
-  const auto written = local::encoded(*state);
-  const auto again = local::decoded(written);
+  const auto written = record::encoded(*state);
+  const auto again = record::decoded(written);
   require(again.has_value(), "what is written can be read");
-  require(local::encoded(*again) == written, "what is read is what was written");
+  require(record::encoded(*again) == written, "what is read is what was written");
   // Lists at the end that are all empty are not written.
   require(written.size() <= bytes.size(), "nothing is added");
   return 0;

@@ -1,7 +1,7 @@
 // A file of a cached value, which may have been damaged in any way.
 
 #include "fuzz.hpp"
-#include "store/local/cache_files.hpp"
+#include "store/local/local_values.hpp"
 
 using namespace dlock;
 using fuzz::require;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cli/args/words.hpp"
+#include "cli/args/app.hpp"
 #include "fuzz.hpp"
 
 using namespace dlock;

@@ -57,7 +57,7 @@ void print_ladder(const SupervisionPlan& plan, Clock::time_point deadline) {
 }  // namespace
 
 int main() {
-  RunOptions options;
+  auto options = run_options({}, "job", {"true"});
   const LeaseTiming timing(options.ttl, options.supervision.kill_after,
                            store_timeout(CommonOptions{}, options.ttl));
   options.supervision.lease = timing;

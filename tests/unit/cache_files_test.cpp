@@ -1,13 +1,12 @@
 // Files of cached values: reading one returns what was written, or nothing.
 
-#include "store/local/cache_files.hpp"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "store/local/epoch.hpp"
+#include "store/local/local_values.hpp"
 #include "tests/unit/temporary_directory.hpp"
 #include "util/failure.hpp"
 

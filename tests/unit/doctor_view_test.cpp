@@ -1,8 +1,8 @@
 // The findings of `doctor` as text and as JSON.
 
-#include "cli/show/doctor_view.hpp"
-
 #include <gtest/gtest.h>
+
+#include "cli/verbs/verbs.hpp"
 
 namespace dlock {
 namespace {

@@ -1,16 +1,17 @@
 // Events as lines of a file, and readers that follow the file.
 
-#include "store/local/event_file.hpp"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "store/local/text_files.hpp"
 #include "tests/unit/temporary_directory.hpp"
 
 namespace dlock::local {
 namespace {
+
+using namespace record;
 
 using Lines = std::vector<std::string>;
 

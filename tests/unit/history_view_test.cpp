@@ -1,8 +1,8 @@
 // The runs of a lock as `history` shows them.
 
-#include "cli/show/history_view.hpp"
-
 #include <gtest/gtest.h>
+
+#include "cli/verbs/verbs.hpp"
 
 namespace dlock {
 namespace {

@@ -25,13 +25,20 @@ TEST(JsonLine, has_its_fields_in_the_order_in_which_they_were_added) {
 
 TEST(JsonLine, has_null_for_missing_values) {
   JsonLine line;
-  line.add_text_or_null("signal", std::nullopt);
-  line.add_number_or_null("exit_code", std::optional<int>());
-  line.add_text_or_null("host", std::optional<std::string>("web1"));
-  line.add_number_or_null("pid", std::optional(12));
+  line.add_null("signal");
+  line.add_number("pid", 12);
 
-  EXPECT_EQ(line.finished(),
-            R"({"signal":null,"exit_code":null,"host":"web1","pid":12})");
+  EXPECT_EQ(line.finished(), R"({"signal":null,"pid":12})");
+}
+
+TEST(JsonLine, contains_other_objects) {
+  JsonLine inner;
+  JsonLine line;
+  line.add_object("taken_by", inner);
+  inner.add_text("host", "web1");
+  line.add_object("broken_by", inner);
+
+  EXPECT_EQ(line.finished(), R"({"taken_by":{},"broken_by":{"host":"web1"}})");
 }
 
 TEST(JsonLine, has_an_empty_array_for_no_texts) {

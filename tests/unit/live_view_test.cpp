@@ -1,10 +1,11 @@
 // What `list --live` shows, and when it refreshes.
 
-#include "cli/show/live_view.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
+
+#include "cli/show/screen.hpp"
+#include "cli/verbs/verbs.hpp"
 
 namespace dlock {
 namespace {

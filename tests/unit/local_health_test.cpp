@@ -1,18 +1,18 @@
 // From the facts about a directory to the findings about it.
 
+#include "store/local/local_health.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
-
-#include "store/local/health.hpp"
 
 namespace dlock::local {
 namespace {
 
 using Level = Finding::Level;
 
-Facts good() {
-  Facts facts;
+DirectoryFacts good() {
+  DirectoryFacts facts;
   facts.path = "/srv/locks";
   facts.exists = true;
   facts.can_be_written = true;
@@ -23,15 +23,15 @@ Facts good() {
   return facts;
 }
 
-Facts missing() {
-  Facts facts;
+DirectoryFacts missing() {
+  DirectoryFacts facts;
   facts.path = "/srv/locks";
   facts.parent = "/srv";
   facts.can_be_created = true;
   return facts;
 }
 
-Finding found(const Facts& facts, const std::string& check) {
+Finding found(const DirectoryFacts& facts, const std::string& check) {
   const auto findings = findings_of(facts);
   const auto is_it = [&](const Finding& finding) { return finding.check == check; };
   EXPECT_EQ(std::count_if(findings.begin(), findings.end(), is_it), 1) << check;
@@ -39,7 +39,7 @@ Finding found(const Facts& facts, const std::string& check) {
   return first == findings.end() ? Finding{} : *first;
 }
 
-Level level(const Facts& facts, const std::string& check) {
+Level level(const DirectoryFacts& facts, const std::string& check) {
   return found(facts, check).level;
 }
 

@@ -1,8 +1,8 @@
 // The message about a lost lock: why it was lost, and what happened to the command.
 
-#include "cli/show/loss_text.hpp"
-
 #include <gtest/gtest.h>
+
+#include "cli/show/holder_text.hpp"
 
 namespace dlock {
 namespace {

@@ -1,9 +1,9 @@
 // Which namespaces this process is in.
 
-#include "store/local/namespaces.hpp"
-
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+
+#include "store/local/epoch.hpp"
 
 namespace dlock::local {
 namespace {

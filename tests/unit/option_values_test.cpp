@@ -1,8 +1,9 @@
 // How the options of a verb are parsed, and why they are refused.
 
-#include "cli/args/option_values.hpp"
-
 #include <gtest/gtest.h>
+
+#include "cli/args/app.hpp"
+#include "cli/args/option_table.hpp"
 
 namespace dlock {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 using List = std::vector<std::string>;
 
 std::variant<OptionValues, Asked> parsed_for_run(const List& options) {
-  return option_values(*verb_named("run"), options);
+  return option_values(Verb::run, options);
 }
 
 OptionValues values(const List& options) {
@@ -49,15 +50,15 @@ TEST(OptionValues, options_of_the_verb_and_common_options_may_be_mixed) {
 
 TEST(OptionValues, every_option_of_every_verb_is_known) {
   for (const auto& verb : all_verbs()) {
-    for (const auto specs : {verb.own(), common_specs()}) {
-      for (const auto& spec : specs) {
-        List options{"--" + std::string(spec.name)};
-        if (!spec.value.empty()) options.push_back("x");
-        const OptionValues expected{
-            {std::string(spec.name), spec.value.empty() ? "true" : "x"}};
+    auto specs = own_specs(verb.verb);
+    for (const auto& common : common_specs()) specs.push_back(&common);
+    for (const auto* spec : specs) {
+      List options{"--" + std::string(spec->name)};
+      if (!spec->is_flag()) options.push_back("x");
+      const OptionValues expected{
+          {std::string(spec->name), spec->is_flag() ? "true" : "x"}};
 
-        EXPECT_EQ(std::get<OptionValues>(option_values(verb, options)), expected);
-      }
+      EXPECT_EQ(std::get<OptionValues>(option_values(verb.verb, options)), expected);
     }
   }
 }

@@ -1,20 +1,18 @@
 // A value in a file of two halves: a read returns what was written, or nothing.
 
-#include "store/local/record.hpp"
-
 #include <gtest/gtest.h>
 
 #include <random>
 #include <string>
 
 #include "lock/store.hpp"
+#include "record/state_bytes.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
 #include "rules/takeover.hpp"
-#include "store/local/file_name.hpp"
-#include "store/local/state_bytes.hpp"
+#include "store/local/record_file.hpp"
 #include "tests/unit/setting.hpp"
 
 namespace dlock::local {

@@ -1,8 +1,8 @@
 // The file of admitted fences: a read returns what was written, or nothing.
 
-#include "store/local/registers.hpp"
-
 #include <gtest/gtest.h>
+
+#include "store/local/text_files.hpp"
 
 namespace dlock::local {
 namespace {

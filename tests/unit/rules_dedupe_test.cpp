@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "store/local/state_bytes.hpp"
+#include "record/state_bytes.hpp"
 #include "tests/run_end.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 
@@ -117,11 +117,11 @@ TEST_F(DedupeRules, a_holder_that_died_before_its_command_started_was_not_a_run)
 
 TEST_F(DedupeRules, a_deduplicated_claim_changes_nothing) {
   granted(exclusive(1));
-  const auto before = local::encoded(state);
+  const auto before = record::encoded(state);
 
   ask(deduping(2), Queue::join);
 
-  EXPECT_EQ(local::encoded(state), before);
+  EXPECT_EQ(record::encoded(state), before);
 }
 
 TEST_F(DedupeRules, a_run_under_one_of_several_slots_does_not_count) {

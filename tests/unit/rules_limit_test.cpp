@@ -6,7 +6,7 @@
 #include <map>
 #include <random>
 
-#include "store/local/limit_bytes.hpp"
+#include "record/state_bytes.hpp"
 
 namespace dlock::rules {
 namespace {
@@ -228,8 +228,8 @@ TEST_F(Limit, is_read_as_it_was_written) {
   turn_of(1);
   turn_of(2);
 
-  const auto bytes = local::encoded(state_);
-  const auto read = local::decoded_limit(bytes);
+  const auto bytes = record::encoded(state_);
+  const auto read = record::decoded_limit(bytes);
 
   ASSERT_TRUE(read);
   EXPECT_EQ(read->rate, state_.rate);
@@ -238,7 +238,7 @@ TEST_F(Limit, is_read_as_it_was_written) {
   EXPECT_EQ(read->turns[1].token, token(2));
   EXPECT_EQ(read->turns[1].at, state_.turns[1].at);
 
-  const auto older = local::decoded_limit(bytes.substr(0, bytes.size() - 8));
+  const auto older = record::decoded_limit(bytes.substr(0, bytes.size() - 8));
   ASSERT_TRUE(older);
   EXPECT_EQ(older->turns.size(), 2u);
 }
@@ -246,20 +246,20 @@ TEST_F(Limit, is_read_as_it_was_written) {
 TEST_F(Limit, truncated_or_impossible_bytes_are_refused) {
   fill();
   turn_of(1);
-  const auto bytes = local::encoded(state_);
+  const auto bytes = record::encoded(state_);
 
   // Without the pid at the end, the bytes are what an older dlock has written.
   const auto without_pid = bytes.size() - sizeof(std::int32_t);
   for (std::size_t at = 0; at < bytes.size(); ++at) {
     if (at == without_pid) continue;
-    EXPECT_FALSE(local::decoded_limit(bytes.substr(0, at))) << "cut at byte " << at;
+    EXPECT_FALSE(record::decoded_limit(bytes.substr(0, at))) << "cut at byte " << at;
   }
-  EXPECT_FALSE(local::decoded_limit(bytes + "x"));
+  EXPECT_FALSE(record::decoded_limit(bytes + "x"));
   // Rate, period, the counts, and moments, each with its highest byte changed.
   for (const std::size_t at : {7u, 15u, 23u, 31u, 39u}) {
     auto changed = bytes;
     changed[at] = '\x7F';
-    EXPECT_FALSE(local::decoded_limit(changed)) << "at byte " << at;
+    EXPECT_FALSE(record::decoded_limit(changed)) << "at byte " << at;
   }
 }
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "record/state_bytes.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
-#include "store/local/state_bytes.hpp"
 #include "tests/run_end.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 
@@ -113,21 +113,21 @@ TEST_F(Rules, a_holder_that_asks_again_is_granted_the_same_slot) {
 TEST_F(Rules, a_holder_that_asks_again_changes_nothing) {
   granted(exclusive(1));
   queued(exclusive(2));
-  const auto before = local::encoded(state);
+  const auto before = record::encoded(state);
   pass(seconds(10));
 
   granted(exclusive(1));
 
-  EXPECT_EQ(local::encoded(state), before);
+  EXPECT_EQ(record::encoded(state), before);
 }
 
 TEST_F(Rules, a_busy_claim_that_stays_out_of_the_queue_changes_nothing) {
   granted(exclusive(1));
-  const auto before = local::encoded(state);
+  const auto before = record::encoded(state);
 
   ask(exclusive(2), Queue::stay_out);
 
-  EXPECT_EQ(local::encoded(state), before);
+  EXPECT_EQ(record::encoded(state), before);
 }
 
 TEST_F(Rules, a_grant_is_recorded_with_its_label_command_and_time) {
@@ -1062,11 +1062,11 @@ TEST_F(Rules, only_a_holder_can_release_the_lock) {
 TEST_F(Rules, a_release_by_another_claim_changes_nothing) {
   granted(exclusive(1));
   queued(exclusive(2));
-  const auto before = local::encoded(state);
+  const auto before = record::encoded(state);
 
   release(3, exit_with(1));
 
-  EXPECT_EQ(local::encoded(state), before);
+  EXPECT_EQ(record::encoded(state), before);
 }
 
 TEST_F(Rules, a_second_release_returns_not_ours) {
@@ -1080,11 +1080,11 @@ TEST_F(Rules, a_second_release_does_not_take_the_promise_from_the_next_waiter) {
   granted(exclusive(1));
   queued(exclusive(2));
   released(1);
-  const auto before = local::encoded(state);
+  const auto before = record::encoded(state);
 
   release(1, exit_with(1));
 
-  EXPECT_EQ(local::encoded(state), before);
+  EXPECT_EQ(record::encoded(state), before);
 }
 
 TEST_F(Rules, a_waiter_that_releases_leaves_the_queue) {
@@ -1256,10 +1256,10 @@ TEST_F(Rules, an_expired_detached_lease_is_not_renewed_though_nobody_asked_since
 
 TEST_F(Rules, the_lease_of_another_holder_is_not_renewed) {
   granted(detached(1, seconds(30)));
-  const auto before = local::encoded(state);
+  const auto before = record::encoded(state);
 
   EXPECT_EQ(renew(2, seconds(60)), Renewal::taken_over);
-  EXPECT_EQ(local::encoded(state), before);
+  EXPECT_EQ(record::encoded(state), before);
 }
 
 TEST_F(Rules, a_renewal_does_not_make_an_attached_lease_expire) {
@@ -1297,11 +1297,11 @@ TEST_F(Rules, the_command_of_a_holder_is_recorded_with_its_start_time) {
 TEST_F(Rules, the_command_of_a_waiter_is_not_recorded) {
   granted(exclusive(1));
   queued(exclusive(2));
-  const auto before = local::encoded(state);
+  const auto before = record::encoded(state);
 
   record_command(state, token_of(2), {77, now.boot, now.boot});
 
-  EXPECT_EQ(local::encoded(state), before);
+  EXPECT_EQ(record::encoded(state), before);
 }
 
 // What a waiter watches

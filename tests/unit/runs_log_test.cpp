@@ -1,8 +1,6 @@
 // The log of runs: its lines are read as they were written, garbage is skipped, and its
 // size is bounded.
 
-#include "store/local/runs_log.hpp"
-
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,12 +10,15 @@
 #include <string>
 
 #include "lock/history.hpp"
+#include "store/local/text_files.hpp"
 #include "tests/unit/temporary_directory.hpp"
 #include "util/json.hpp"
 
 namespace dlock::local {
 namespace {
 
+using namespace record;
+using rules::Holder;
 using std::chrono::seconds;
 
 const LockName job{"dlock", "job"};

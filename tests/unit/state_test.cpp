@@ -6,10 +6,15 @@
 #include <functional>
 #include <string>
 
-#include "store/local/state_bytes.hpp"
+#include "record/state_bytes.hpp"
 
-namespace dlock::local {
+namespace dlock::record {
 namespace {
+
+using rules::Holder;
+using rules::Party;
+using rules::State;
+using rules::Waiter;
 
 Party some_party(std::uint8_t number) {
   Party party;
@@ -297,4 +302,4 @@ TEST(State, a_wrong_count_or_length_does_not_exhaust_memory) {
 }
 
 }  // namespace
-}  // namespace dlock::local
+}  // namespace dlock::record

@@ -1,8 +1,8 @@
-#include "cli/args/toml_depth.hpp"
-
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "cli/args/config_file.hpp"
 
 namespace dlock {
 namespace {

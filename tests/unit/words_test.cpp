@@ -1,10 +1,10 @@
 // Which words of a command line are dlock's options, its operands, or the command.
 
-#include "cli/args/words.hpp"
-
 #include <gtest/gtest.h>
 
 #include <map>
+
+#include "cli/args/app.hpp"
 
 namespace dlock {
 namespace {

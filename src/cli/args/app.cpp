@@ -2,19 +2,13 @@
 
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
 
-#include "cli/args/config_check.hpp"
-#include "cli/args/help.hpp"
-#include "cli/args/option_values.hpp"
-#include "cli/args/sources.hpp"
+#include "cli/args/option_table.hpp"
 #include "cli/args/usage_hint.hpp"
-#include "cli/args/value_check.hpp"
-#include "cli/args/verb_spec.hpp"
-#include "cli/args/version.hpp"
-#include "cli/args/words.hpp"
 #include "store/url_advice.hpp"
 #include "util/nearest.hpp"
 #include "util/text.hpp"
@@ -22,36 +16,110 @@
 namespace dlock {
 namespace {
 
+// Adds the option in `word` to `options`. Returns whether its value is the next word.
+// Returns nothing if there is no such option, or if it is a flag with a value.
+std::optional<bool> add_option(const std::string& word, const TakesValue& takes_value,
+                               std::vector<std::string>& options) {
+  if (word.starts_with("--")) {
+    const auto equals = word.find('=');
+    const auto takes = takes_value(std::string_view(word).substr(0, equals).substr(2));
+    if (equals == std::string::npos) {
+      if (takes) options.push_back(word);
+      return takes;
+    }
+    if (!takes.value_or(false)) return std::nullopt;
+    options.push_back(word.substr(0, equals));
+    options.push_back(word.substr(equals + 1));
+    return false;
+  }
+  // Combined letters: flags, and possibly one option with a value at the end.
+  bool takes_one = false;
+  auto letter = word.begin() + 1;
+  while (!takes_one && letter != word.end()) {
+    const auto takes = takes_value(std::string_view(&*letter++, 1));
+    if (!takes) return std::nullopt;
+    takes_one = *takes;
+  }
+  options.push_back(word);
+  return takes_one && letter == word.end();
+}
+
+void add(CLI::App& app, const OptionSpec& option) {
+  std::string names = "--" + std::string(option.name);
+  if (option.letter != 0) names = std::string("-") + option.letter + "," + names;
+  if (option.is_flag()) {
+    app.add_flag(names);
+  } else {
+    app.add_option(names)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+}
+
+bool mentions(const std::string& word, const OptionSpec& option) {
+  if (word.starts_with("--")) {
+    return word.compare(2, word.find('=', 2) - 2, option.name) == 0;
+  }
+  return option.letter != 0 && word.starts_with('-') &&
+         word.find(option.letter) != std::string::npos;
+}
+
+// CLI11 compares each added option with all earlier ones, which takes a twentieth of a
+// run's time for the options of a verb. Options that no word mentions are not added.
+void add_if_mentioned(CLI::App& app, const OptionSpec& option,
+                      const std::vector<std::string>& words) {
+  if (std::any_of(words.begin(), words.end(),
+                  [&](const std::string& word) { return mentions(word, option); })) {
+    add(app, option);
+  }
+}
+
+// The option that can be repeated. In the environment its values are separated in the
+// same way.
+constexpr std::string_view address_map = "address-map";
+
+std::string joined(const std::vector<std::string>& values) {
+  std::string all;
+  for (const auto& value : values) all += (all.empty() ? "" : ",") + value;
+  return all;
+}
+
+// Only the last option can lack its value. Among letters in one word, only the last
+// letter takes a value.
+std::string missing_value(const std::string& option) {
+  const bool is_long = option.starts_with("--");
+  return (is_long ? printable(option, 60) : std::string("-") + option.back()) +
+         " needs a value";
+}
+
+// CLI11's error message, without line breaks.
+std::string explained(const CLI::ParseError& error) {
+  std::string text = error.what();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return printable(text, 200);
+}
+
 constexpr std::string_view help_names[] = {"help", "h", "version"};
 
-std::optional<bool> takes_value(const VerbSpec& verb, std::string_view name) {
-  if (const auto* spec = option_named(verb, name)) return !spec->value.empty();
+std::optional<bool> takes_value(Verb verb, std::string_view name) {
+  if (const auto* option = option_named(verb, name)) return !option->is_flag();
   const bool help = std::find(std::begin(help_names), std::end(help_names), name) !=
                     std::end(help_names);
   return help ? std::optional(false) : std::nullopt;
 }
 
+// It has only common options, like a command line without a verb.
+constexpr auto no_verb = Verb::help;
+
 // The index of the verb, which is the first word that is not an option; options before it
 // are common ones. -1 if there is none.
-std::ptrdiff_t verb_position(const std::vector<std::string>& args,
-                             const VerbSpec& common) {
+std::ptrdiff_t verb_position(const std::vector<std::string>& args) {
   const auto words = sorted_words(
-      args, 0, [&](std::string_view name) { return takes_value(common, name); });
+      args, 0, [&](std::string_view name) { return takes_value(no_verb, name); });
   if (words.command.empty()) return -1;
   return static_cast<std::ptrdiff_t>(args.size() - words.command.size());
 }
 
-bool takes_command(Verb verb) {
-  return verb == Verb::run || verb == Verb::limit || verb == Verb::cache;
-}
-
-std::string missing_operand(Verb verb, std::size_t given) {
-  if (verb == Verb::fence) {
-    return given == 0 ? "missing resource name" : "missing fence";
-  }
-  if (verb == Verb::cache) return "missing key";
-  if (verb != Verb::limit) return "missing lock name";
-  return given == 0 ? "missing limit name" : "missing rate, such as 5/1s";
+std::string missing_operand(const VerbSpec& verb, std::size_t given) {
+  return "missing " + std::string(verb.operands[given]);
 }
 
 bool is_rate(const std::string& word) {
@@ -66,7 +134,7 @@ bool is_rate(const std::string& word) {
 // Whether the words after a `--` that stands before all operands are only a command, so
 // that the first of them is no name: something is missing behind them.
 bool lacks_name(const VerbSpec& verb, const Words& words, const OptionValues& options) {
-  if (!words.starts_with_dashes || !takes_command(verb.verb)) return false;
+  if (!words.starts_with_dashes || !verb.takes_command()) return false;
   if (verb.verb == Verb::limit) {
     return words.operands.size() < 2 || !is_rate(words.operands.back());
   }
@@ -92,37 +160,37 @@ void check_operands(const VerbSpec& verb, const Words& words, const OptionValues
   const bool lacks_command = wants_command && words.command.empty();
   if (!words.operands.empty() && lacks_name(verb, words, options)) {
     check_values(options, verb);
-    throw UsageError(missing_operand(verb.verb, 0) + " before '-- " +
+    throw UsageError(missing_operand(verb, 0) + " before '-- " +
                      printable(words.operands.front(), 60) + "'" + usage);
   }
   if (words.operands.size() < verb.least_operands || lacks_command) {
     check_values(options, verb);
     throw UsageError((words.operands.size() < verb.least_operands
-                          ? missing_operand(verb.verb, words.operands.size())
+                          ? missing_operand(verb, words.operands.size())
                           : "missing command") +
                      usage);
   }
-  if (!takes_command(verb.verb) && !words.command.empty()) {
+  if (!verb.takes_command() && !words.command.empty()) {
     throw UsageError("unexpected argument '" + shown_word(words.command.front()) + "'" +
                      (hint.empty() ? usage : ": " + hint));
   }
 }
 
 // The lock that the verb acts on; empty if there is none.
-std::string lock_of(Verb verb, const std::vector<std::string>& operands) {
-  if (verb == Verb::check && operands.empty()) {
+std::string lock_of(const VerbSpec& verb, const std::vector<std::string>& operands) {
+  if (verb.verb == Verb::check && operands.empty()) {
     const char* name = std::getenv("DLOCK_NAME");
     return name == nullptr ? "" : name;
   }
   if (operands.empty()) return "";
-  const auto name = verb == Verb::cache ? "cache:" + operands.front() : operands.front();
+  const auto name =
+      verb.verb == Verb::cache ? "cache:" + operands.front() : operands.front();
   return is_about_lock(verb, name) ? name : "";
 }
 
 // Removes the verb from `args` and returns it; null if there is none.
 const VerbSpec* take_verb(std::vector<std::string>& args) {
-  // Only common options can precede the verb; `status` has no others.
-  const auto at = verb_position(args, *verb_named("status"));
+  const auto at = verb_position(args);
   if (at < 0) return nullptr;
   const auto* verb = verb_named(args[static_cast<std::size_t>(at)]);
   if (verb == nullptr) throw UsageError(unknown_verb(args[static_cast<std::size_t>(at)]));
@@ -132,10 +200,10 @@ const VerbSpec* take_verb(std::vector<std::string>& args) {
 
 // The output of `dlock help`, with or without the name of a verb.
 std::string help_about(const std::vector<std::string>& operands) {
-  if (operands.empty()) return general_help(all_verbs());
+  if (operands.empty()) return general_help();
   const auto& name = operands.front();
   const auto* verb = verb_named(name);
-  if (verb != nullptr) return help_of(*verb, common_specs());
+  if (verb != nullptr) return help_of(*verb);
   const auto meant = did_you_mean(name, verb_names());
   throw UsageError("unknown verb '" + shown_word(name) + "'" +
                    (meant.empty() ? " (see dlock --help)" : meant));
@@ -144,13 +212,13 @@ std::string help_about(const std::vector<std::string>& operands) {
 Invocation invocation_of(const VerbSpec& verb, const Words& words,
                          const OptionValues& options) {
   Invocation invocation;
-  invocation.verb = verb.verb;
+  invocation.verb = &verb;
   invocation.operands = words.operands;
   invocation.command = words.command;
   const auto found = found_config(options);
   if (found.is_named) invocation.config = found.config.path;
   invocation.settings =
-      settings_from(options, verb, lock_of(verb.verb, words.operands), found.config);
+      settings_from(options, verb.verb, lock_of(verb, words.operands), found.config);
   invocation.common = common_options(invocation.settings);
   if (verb.verb != Verb::config) {
     refuse_useless_options(invocation.settings, invocation.common.store);
@@ -165,21 +233,89 @@ Invocation invocation_of(const VerbSpec& verb, const Words& words,
 
 }  // namespace
 
+Words sorted_words(const std::vector<std::string>& args, std::size_t most_operands,
+                   const TakesValue& takes_value) {
+  Words words;
+  bool options_ended = false;
+  for (auto word = args.begin(); word != args.end(); ++word) {
+    const bool operands_full = words.operands.size() == most_operands;
+    if (*word == "--" && (!options_ended || operands_full)) {
+      if (operands_full) {
+        words.announces_command = true;
+        words.command.assign(word + 1, args.end());
+        return words;
+      }
+      options_ended = true;
+      words.starts_with_dashes = words.operands.empty();
+    } else if (!options_ended && word->size() > 1 && word->front() == '-') {
+      const auto value_follows = add_option(*word, takes_value, words.options);
+      if (!value_follows) {
+        words.unknown = *word;
+        return words;
+      }
+      // If it is missing, the parser reports that.
+      if (*value_follows && word + 1 != args.end()) words.options.push_back(*++word);
+    } else if (operands_full) {
+      words.command.assign(word, args.end());
+      return words;
+    } else {
+      if (words.operands.empty()) {
+        words.first_operand = static_cast<std::size_t>(word - args.begin());
+      }
+      words.operands.push_back(*word);
+    }
+  }
+  return words;
+}
+
+std::variant<OptionValues, Asked> option_values(Verb verb,
+                                                const std::vector<std::string>& options) {
+  // Most runs have no options.
+  if (options.empty()) return OptionValues();
+  CLI::App app;  // which has -h,--help
+  app.set_version_flag("--version", program_version);
+  for (const auto* option : own_specs(verb)) add_if_mentioned(app, *option, options);
+  for (const auto& option : common_specs()) add_if_mentioned(app, option, options);
+  std::vector<std::string> reversed(options.rbegin(), options.rend());
+  try {
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    return Asked::help;
+  } catch (const CLI::CallForVersion&) {
+    return Asked::version;
+  } catch (const CLI::ArgumentMismatch&) {
+    throw UsageError(missing_value(options.back()));
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(explained(error));
+  }
+  OptionValues values;
+  for (const auto* option : app.parse_order()) {
+    const auto name = option->get_single_name();
+    auto& value = values[name];
+    if (name != address_map || value.empty()) {
+      value = name == address_map ? joined(option->results()) : option->results().back();
+    }
+    // The last one of these two counts.
+    if (name == "quiet") values.erase("verbose");
+    if (name == "verbose") values.erase("quiet");
+  }
+  return values;
+}
+
 std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
   auto rest = args;
   const auto* named = take_verb(rest);
-  const auto& verb = named == nullptr ? *verb_named("status") : *named;
+  const auto& verb = named == nullptr ? *verb_named("help") : *named;
 
   const auto words =
       sorted_words(rest, named == nullptr ? 0 : verb.most_operands,
-                   [&](std::string_view name) { return takes_value(verb, name); });
+                   [&](std::string_view name) { return takes_value(verb.verb, name); });
   if (!words.unknown.empty()) throw UsageError(unknown_option(words.unknown, named));
-  const auto taken = option_values(verb, words.options);
+  const auto taken = option_values(verb.verb, words.options);
   if (const auto* asked = std::get_if<Asked>(&taken)) {
     if (*asked == Asked::version)
       return Print{"dlock " + std::string(program_version) + "\n"};
-    return Print{named == nullptr ? general_help(all_verbs())
-                                  : help_of(verb, common_specs())};
+    return Print{named == nullptr ? general_help() : help_of(verb)};
   }
   if (named == nullptr) throw UsageError("missing verb (see dlock --help)");
   const auto& options = std::get<OptionValues>(taken);

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "util/failure.hpp"
 
@@ -34,6 +36,15 @@ struct Config {
 // Reads `path`. Throws Failure: `misconfigured` if the file cannot be read or is not TOML
 // with plain values, `rejected` if another user could have written it.
 Config config_from(const std::string& path);
+
+// How deeply a file may be nested. The parser calls itself for each level, so a file that
+// is nested too deeply would exceed the stack, or take minutes.
+inline constexpr std::size_t deepest_toml = 100;
+
+// The number of the line in which arrays, inline tables and the parts of dotted keys are
+// together nested more deeply than that; nothing if there is none. The dot of a number
+// counts as well. Does not check that `toml` is valid.
+std::optional<std::size_t> line_nested_too_deeply(std::string_view toml);
 
 // A Failure about that line: "/etc/dlock/config.toml:3: ...".
 Failure broken_line(const std::string& path, const Line& line, const std::string& why);

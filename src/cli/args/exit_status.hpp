@@ -31,14 +31,35 @@ enum class ExitStatus : int {
 constexpr int code_of(ExitStatus status) { return static_cast<int>(status); }
 
 // The exit status for a Failure.
-ExitStatus status_of(Failure::Kind kind);
+constexpr ExitStatus status_of(Failure::Kind kind) {
+  switch (kind) {
+    case Failure::Kind::rejected: return ExitStatus::permission;
+    case Failure::Kind::misconfigured:
+    case Failure::Kind::unsupported: return ExitStatus::misconfigured;
+    case Failure::Kind::exhausted: return ExitStatus::no_resources;
+    case Failure::Kind::unreachable:
+    case Failure::Kind::interrupted: break;
+  }
+  return ExitStatus::unavailable;
+}
 
 // The exit status for a command that could not be started.
-ExitStatus status_of(SpawnFailure::Kind kind);
+constexpr ExitStatus status_of(SpawnFailure::Kind kind) {
+  switch (kind) {
+    case SpawnFailure::Kind::not_found: return ExitStatus::not_found;
+    case SpawnFailure::Kind::not_executable: return ExitStatus::not_executable;
+    case SpawnFailure::Kind::no_resources:
+    case SpawnFailure::Kind::too_late: break;
+  }
+  return ExitStatus::no_resources;
+}
 
 // How dlock ends: with an exit code, or by a signal.
 struct Exit {
-  int code = 0;
+  Exit(ExitStatus status = ExitStatus::success) : code(code_of(status)) {}
+  Exit(int exit_code, std::optional<int> signal) : code(exit_code), by_signal(signal) {}
+
+  int code;
   std::optional<int> by_signal;
 };
 

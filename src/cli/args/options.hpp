@@ -1,10 +1,11 @@
-// Validated option values as plain structs.
+// Validated option values as plain structs. The defaults are in the table of options.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/args/option_table.hpp"
 #include "cli/args/settings.hpp"
 #include "lease/lease_watcher.hpp"
 #include "lock/lease.hpp"
@@ -17,22 +18,22 @@ namespace dlock {
 
 enum class Color { automatic, always, never };
 
-struct CommonOptions {
-  StoreUrl store =
-      parsed_store_url("local:");  // with login and TLS files from all sources
-  std::string name_space = "dlock";
-  std::optional<milliseconds> store_timeout;
+struct CommonOptions : VerbOptions {
+  StoreUrl store;     // with `login`
+  Credentials login;  // and TLS files, from all sources
+  std::string name_space;
+  std::optional<milliseconds> store_timeout;  // only if set: see below
   bool json = false;
   bool quiet = false;
   bool verbose = false;
-  Color color = Color::automatic;
+  Color color{};
 };
 
 // What run and acquire request.
-struct ClaimOptions {
+struct ClaimOptions : VerbOptions {
   std::string name;
   std::optional<milliseconds> wait;  // max(): forever
-  milliseconds ttl{30'000};
+  milliseconds ttl{};
   unsigned slots = 1;
   bool shared = false;
   std::string label;
@@ -51,39 +52,43 @@ struct HookLines {
 
 struct RunOptions : ClaimOptions {
   std::vector<std::string> command;
-  int conflict_exit_code = 75;
+  int conflict_exit_code = 0;
   bool waits_for_store = true;  // as long as it waits for the lock
-  std::optional<Dedupe> dedupe;
+  milliseconds dedupe_window{};
+  bool retry_failed = false;
+  std::optional<Dedupe> dedupe;  // of these two
   bool replace = false;
   bool supersede = false;
   std::optional<unsigned> max_queue;
-  milliseconds min_hold{0};
-  milliseconds jitter{0};
+  milliseconds min_hold{};
+  milliseconds jitter{};
   bool reclaim = false;
-  milliseconds lock_delay{0};
+  milliseconds lock_delay{};
   std::string report;  // a path, or empty
   HookLines hooks;
-  OnOutage on_outage = OnOutage::stop;
+  OnOutage on_outage{};
   SupervisionPlan supervision;
 };
 
 struct AcquireOptions : ClaimOptions {
   enum class Form { token, json, variables };
-  Form form = Form::token;
+  bool exports = false;
+  Form form = Form::token;  // of `exports` and --json
   std::optional<pid_t> for_pid;
 };
 
 // A lease acquired by hand, and its new ttl for renew.
-struct LeaseOptions {
+struct LeaseOptions : VerbOptions {
   std::string name;
   Token token;
+  std::string token_file;
   std::optional<milliseconds> ttl;  // nothing: that of the lease
 };
 
-struct CheckOptions {
+struct CheckOptions : VerbOptions {
   std::string name;
   Fence fence;
-  milliseconds min_validity{0};
+  milliseconds min_validity{};
 };
 
 // What `check` reads from the environment besides its options.
@@ -95,47 +100,49 @@ struct RunAbove {
 // By name; or by age: the longest held first, then free locks, the last run first.
 enum class ListOrder { name, age };
 
-struct ListOptions {
+struct ListOptions : VerbOptions {
   enum class Form { table, json, metrics, live };
   std::string pattern = "*";
-  Form form = Form::table;
+  bool prometheus = false;
+  bool live = false;
+  Form form = Form::table;  // of these two and --json
   bool held = false;
-  ListOrder order = ListOrder::name;
+  ListOrder order{};
 };
 
-struct HistoryOptions {
+struct HistoryOptions : VerbOptions {
   std::string pattern = "*";
   std::optional<std::string> name;  // set if the pattern matches exactly one name
-  unsigned limit = 20;
+  unsigned limit = 0;
   bool failed = false;
   std::optional<milliseconds> since;
   std::optional<milliseconds> succeeded_within;
 };
 
-struct BreakOptions {
+struct BreakOptions : VerbOptions {
   std::string name;
   std::optional<Fence> fence;  // only the holder with this fence
   bool force = false;          // Break::by_force
   bool yes = false;
 };
 
-struct CacheOptions {
+struct CacheOptions : VerbOptions {
   std::string name;  // of the lock: "cache:KEY"
   std::vector<std::string> command;
   bool forget = false;
   bool show = false;
-  Lifetime lifetime{milliseconds(300'000), milliseconds(0)};
-  std::size_t max_size = std::size_t{16} << 20;
-  milliseconds wait = milliseconds::max();  // for another call that runs the command
-  bool waits_for_store = false;             // only if --wait was set
-  int conflict_exit_code = 75;
+  Lifetime lifetime{};
+  std::size_t max_size = 0;
+  milliseconds wait{};           // for another call that runs the command
+  bool waits_for_store = false;  // only if --wait was set
+  int conflict_exit_code = 0;
 };
 
-struct LimitOptions {
-  enum class Action { admit, show, reset };
-  Action action = Action::admit;
+struct LimitOptions : VerbOptions {
   std::string name;
-  Rate rate;                         // the requested rate
+  bool show = false;
+  bool reset = false;
+  Rate rate;                         // the requested rate, unless `show` or `reset`
   std::vector<std::string> command;  // empty: only report whether it is admitted
   std::optional<milliseconds> wait;  // max(): forever
 };
@@ -153,13 +160,11 @@ std::vector<std::string> exposed_secrets(const CommonOptions& common,
 // use for. From a file or a variable it is ignored, because these are for several stores,
 // and so are settings of connections and logins for a store without any.
 void refuse_useless_options(const Settings& settings, const StoreUrl& store);
+
 RunOptions run_options(const Settings& settings, const std::string& name,
                        std::vector<std::string> command);
 AcquireOptions acquire_options(const Settings& settings, const std::string& name);
 LeaseOptions lease_options(const Settings& settings, const std::string& name);
-
-// Throws UsageError if a token and a token file are set in the same place.
-void require_one_token(const Settings& settings);
 
 // The lock is `name`, or the lock of the outer run. The fence comes from --fence, or is
 // that of the outer run that holds this lock.

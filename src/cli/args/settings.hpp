@@ -1,20 +1,22 @@
-// Settings from all sources, and how to read them.
+// Settings from the command line, the environment and the configuration file: where they
+// come from, whether they are valid, and which of them are in force.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <functional>
-#include <iterator>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/args/config_file.hpp"
 #include "cli/args/values.hpp"
-#include "util/clock.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {
+
+enum class Verb;
+struct VerbSpec;
 
 // A value and where it came from, for messages and to tell errors in a file from errors
 // on the command line.
@@ -48,15 +50,15 @@ class NeedsAnother : public UsageError {
 // only the environment can set them.
 using Settings = std::map<std::string, Setting, std::less<>>;
 
-// Calls `use` with the value of the setting `name` if it is set. If `use` throws, adds
-// the setting's origin to the message.
+// Calls `use` with the setting `name` if it is set. If `use` throws, adds the setting's
+// origin to the message.
 template <typename Use>
 void with_setting(const Settings& settings, std::string_view name, Use use) {
   const auto found = settings.find(name);
   if (found == settings.end()) return;
   const auto& setting = found->second;
   try {
-    use(setting.value);
+    use(setting);
   } catch (const UsageError& error) {
     throw BadValue(setting, error.what());
   } catch (const Failure& failure) {
@@ -67,48 +69,52 @@ void with_setting(const Settings& settings, std::string_view name, Use use) {
 // The value of a flag; false if it was not set.
 bool flag(const Settings& settings, std::string_view name);
 
-// Leaves `target` as it is if it was not set.
-void duration(const Settings& settings, std::string_view name, milliseconds& target);
-
-// A path; empty if it was not set. Throws UsageError if it was set to nothing.
-std::string file_name(const Settings& settings, std::string_view name);
-
-// A word that an option accepts, and its meaning.
-template <typename Meaning>
-struct Choice {
-  std::string_view word;
-  Meaning meaning;
-};
-
-// The value is none of these words: the error lists them and suggests the nearest one.
-UsageError no_choice(const std::string& value,
-                     const std::vector<std::string_view>& words);
-
-// Leaves `target` as it is if it was not set.
-template <typename Meaning, std::size_t size>
-void choice(const Settings& settings, std::string_view name,
-            const Choice<Meaning> (&choices)[size], Meaning& target) {
-  with_setting(settings, name, [&](const std::string& value) {
-    const auto* chosen = std::find_if(std::begin(choices), std::end(choices),
-                                      [&](const auto& c) { return c.word == value; });
-    if (chosen == std::end(choices)) {
-      std::vector<std::string_view> words;
-      for (const auto& choice : choices) words.push_back(choice.word);
-      throw no_choice(value, words);
-    }
-    target = chosen->meaning;
-  });
-}
-
 // Whether it was set by a configuration file.
 bool is_from_file(const Settings& settings, std::string_view name);
 
-// Whether the first of two options that exclude each other yields to the second: it is
-// from the file, and the second is not, or is from a table with higher precedence.
-bool gives_way(const Settings& settings, std::string_view name, std::string_view other);
+// Two options that cannot be combined if both are set to something.
+struct Exclusion {
+  // Then the one with lower precedence is ignored, and it is an error if both have the
+  // same; or it is always an error; or both count if both have the same.
+  enum class Rule { ranked, refused, ranked_or_both };
+  std::string_view one;
+  std::string_view other;
+  Rule rule = Rule::ranked;
+  bool counts_default = false;  // even if one of them is set to its default
+};
 
-// The error to throw if neither yields.
-UsageError excluded(const Settings& settings, std::string_view name,
-                    std::string_view other);
+// The settings without those that these exclusions let be ignored. They are checked in
+// their order. Throws UsageError.
+Settings in_force(Settings settings, std::span<const Exclusion> exclusions);
+
+// The options of the command line by their long names; "true" for flags.
+using OptionValues = std::map<std::string, std::string, std::less<>>;
+
+// The configuration file that `options` or the environment name, or the first default
+// file that exists. The whole file is validated. Throws UsageError, and Failure for a
+// file that cannot be used.
+struct FoundConfig {
+  Config config;
+  bool is_named = false;
+};
+FoundConfig found_config(const OptionValues& options);
+
+// The settings for `verb` from the options, the environment and the file, in order of
+// precedence. In the file the table of the lock precedes the verb's. `lock` is empty if
+// there is none.
+Settings settings_from(const OptionValues& options, Verb verb, const std::string& lock,
+                       const Config& config);
+
+// Validates every key and value of every table of the file, whatever verb or lock it is
+// for, so that a mistake is found at once and not during a nightly run. Throws UsageError
+// or Failure, both with file and line.
+void check(const Config& config);
+
+// Validates one setting, common or of `verb`, with the rules that apply when the verb
+// runs. Throws BadValue, and Failure for an invalid store URL.
+void check_value(const VerbSpec& verb, const std::string& name, const Setting& setting);
+
+// The settings that a nested dlock needs: see Invocation::passed_on.
+std::vector<std::string> passed_on(const Settings& settings);
 
 }  // namespace dlock

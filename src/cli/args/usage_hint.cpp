@@ -4,6 +4,7 @@
 #include <iterator>
 #include <optional>
 
+#include "cli/args/option_table.hpp"
 #include "store/url_advice.hpp"
 #include "util/nearest.hpp"
 #include "util/text.hpp"
@@ -50,14 +51,11 @@ std::string habit_of(std::string_view word) {
   return "";
 }
 
-// The first verb that has this option; null if none has.
+// The first verb that has this option of its own; null if none has.
 const VerbSpec* verb_with(std::string_view name) {
   for (const auto& verb : all_verbs()) {
-    const auto own = verb.own();
-    const bool has = std::any_of(own.begin(), own.end(), [&](const OptionSpec& spec) {
-      return name.size() == 1 ? spec.letter == name.front() : spec.name == name;
-    });
-    if (has) return &verb;
+    const auto* option = option_named(verb.verb, name);
+    if (option != nullptr && common_option(option->name) != option) return &verb;
   }
   return nullptr;
 }
@@ -71,11 +69,11 @@ std::string_view without_dashes(std::string_view word) {
 // Only for long options: all letters are equally near to each other.
 std::string option_suggestion(std::string_view mistyped, const VerbSpec* verb) {
   if (!mistyped.starts_with("--")) return "";
-  auto names = names_of(common_specs());
+  std::vector<std::string_view> names;
   if (verb != nullptr) {
-    const auto own = names_of(verb->own());
-    names.insert(names.begin(), own.begin(), own.end());
+    for (const auto* option : own_specs(verb->verb)) names.push_back(option->name);
   }
+  for (const auto& option : common_specs()) names.push_back(option.name);
   names.insert(names.end(), {"help", "version"});
   return did_you_mean(mistyped.substr(2), names, "--");
 }
@@ -134,13 +132,13 @@ std::string option_name(std::string_view variable) {
 // The variables of options, without DLOCK_.
 std::vector<std::string_view> settable() {
   std::vector<std::string_view> names{"PASSWORD", "SENTINEL_PASSWORD"};
-  const auto add = [&](std::span<const OptionSpec> specs) {
-    for (const auto& spec : specs) {
-      if (!spec.environment.empty()) names.push_back(spec.environment.substr(6));
-    }
+  const auto add = [&](const OptionSpec& option) {
+    if (!option.environment.empty()) names.push_back(option.environment.substr(6));
   };
-  add(common_specs());
-  for (const auto& verb : all_verbs()) add(verb.own());
+  for (const auto& option : common_specs()) add(option);
+  for (const auto& verb : all_verbs()) {
+    for (const auto* option : own_specs(verb.verb)) add(*option);
+  }
   return names;
 }
 
@@ -154,8 +152,7 @@ std::string unknown_variable(std::string_view name) {
   if (std::find(names.begin(), names.end(), name) != names.end()) return "";
   const auto start = "DLOCK_" + printable(name, 60) + " is not a variable of dlock";
   const auto option = option_name(name);
-  const bool is_option =
-      option_in(common_specs(), option) != nullptr || verb_with(option) != nullptr;
+  const bool is_option = common_option(option) != nullptr || verb_with(option) != nullptr;
   if (is_option && option.size() > 1) {
     return start + "; use --" + option + " or the configuration file";
   }
@@ -199,9 +196,9 @@ std::string unknown_option(const std::string& word, const VerbSpec* verb) {
            "PASSWORD";
   }
   const auto* spec =
-      verb != nullptr ? option_named(*verb, bare) : option_in(common_specs(), bare);
+      verb != nullptr ? option_named(verb->verb, bare) : common_option(bare);
   if (name.starts_with("--") &&
-      ((spec != nullptr && spec->value.empty()) || bare == "help" || bare == "version")) {
+      ((spec != nullptr && spec->is_flag()) || bare == "help" || bare == "version")) {
     return in_quotes(name) + ": the option takes no value";
   }
   if (name == "-V") return "'-V' is not an option: use --version";
@@ -242,8 +239,8 @@ std::string split_value(const std::vector<std::string>& args, std::size_t place,
   }
   if (!is_digits(number) || option.size() < 2 || option.front() != '-') return "";
   const bool is_long = option.starts_with("--");
-  const auto* spec =
-      option_named(verb, is_long ? option.substr(2) : option.substr(option.size() - 1));
+  const auto* spec = option_named(
+      verb.verb, is_long ? option.substr(2) : option.substr(option.size() - 1));
   if (spec == nullptr) return "";
   const bool is_size = unit.ends_with('B');
   const bool takes_it =

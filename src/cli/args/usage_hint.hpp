@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/args/verb_spec.hpp"
+#include "cli/args/verb_table.hpp"
 
 namespace dlock {
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "lock/history.hpp"
+#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -32,7 +34,7 @@ UsageError no_duration(std::string_view text) {
 }
 
 // Removes digits with at most one point from the front of `text`.
-double take_number(std::string_view& text, std::string_view whole) {
+double take_decimal(std::string_view& text, std::string_view whole) {
   const auto end = text.find_first_not_of("0123456789.");
   const auto digits = text.substr(0, end);
   double number = 0;
@@ -52,7 +54,7 @@ milliseconds parsed_duration(std::string_view text) {
   double sum = 0;
   double last_unit = HUGE_VAL;
   do {
-    const double number = take_number(text, whole);
+    const double number = take_decimal(text, whole);
     const auto end = text.find_first_of("0123456789.");
     const auto name = text.substr(0, end);
     const bool plain = text.empty() && last_unit == HUGE_VAL;
@@ -71,15 +73,41 @@ milliseconds parsed_duration(std::string_view text) {
   return milliseconds(static_cast<std::int64_t>(std::ceil(sum - rounding)));
 }
 
+milliseconds parsed_patience(std::string_view text) {
+  return text == "forever" ? milliseconds::max() : parsed_duration(text);
+}
+
+milliseconds parsed_time_limit(std::string_view text) {
+  const auto span = parsed_duration(text);
+  if (span.count() == 0) throw UsageError("cannot be zero");
+  return span;
+}
+
+milliseconds parsed_kept_time(std::string_view text) {
+  const auto span = parsed_duration(text);
+  if (span > run_retention) throw UsageError("must be at most 30 days");
+  return span;
+}
+
+milliseconds parsed_lease_length(std::string_view text) {
+  constexpr milliseconds shortest{500};
+  const auto span = parsed_duration(text);
+  if (span < shortest) throw UsageError("must be at least 500ms");
+  return span;
+}
+
+bool parsed_flag(std::string_view text) {
+  if (text == "true" || text == "false") return text == "true";
+  throw UsageError("expected true or false, not '" + printable(text, 60) + "'");
+}
+
 unsigned parsed_number(std::string_view text, unsigned least, unsigned most) {
-  unsigned number = 0;
-  const auto* last = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), last, number);
-  if (error != std::errc() || parsed != last || number < least || number > most) {
+  const auto number = number_in<unsigned>(text);
+  if (!number || *number < least || *number > most) {
     throw UsageError("'" + printable(text, 60) + "' is not a whole number from " +
                      std::to_string(least) + " to " + std::to_string(most));
   }
-  return number;
+  return *number;
 }
 
 std::size_t parsed_size(std::string_view text) {
@@ -142,6 +170,40 @@ std::string parsed_name(const std::string& text) {
   return parsed_text(text, "name");
 }
 
+std::string parsed_path(const std::string& text) {
+  if (text.empty()) throw UsageError("missing file name");
+  return text;
+}
+
+std::string parsed_file_name(const std::string& text) {
+  if (text.find('\0') != std::string::npos) throw UsageError("invalid file name");
+  return parsed_path(text);
+}
+
+std::string parsed_shell_line(const std::string& text) {
+  if (text.find('\0') != std::string::npos) throw UsageError("invalid shell command");
+  return text;
+}
+
+std::string parsed_user(const std::string& text) {
+  if (text.empty()) throw UsageError("missing user name");
+  if (!is_printable_utf8(text)) throw UsageError("not printable UTF-8");
+  return text;
+}
+
+std::string parsed_tls_name(const std::string& text) {
+  const bool is_name = !text.empty() && text.size() <= longest_text &&
+                       std::all_of(text.begin(), text.end(), [](char c) {
+                         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                                (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+                                c == '_' || c == ':';
+                       });
+  if (!is_name) {
+    throw UsageError("'" + printable(text, 60) + "' is not a host name or an address");
+  }
+  return text;
+}
+
 Token parsed_token(std::string_view text) {
   // The message does not contain the text: it may be a token with a typing error.
   const auto token = token_from(text);
@@ -150,16 +212,13 @@ Token parsed_token(std::string_view text) {
 }
 
 Fence parsed_fence(std::string_view text) {
-  Fence fence;
-  const auto* last = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), last, fence.number);
-  if (error != std::errc() || parsed != last || fence.number == 0 ||
-      fence.number > std::uint64_t{INT64_MAX}) {
+  const auto number = number_in<std::uint64_t>(text);
+  if (!number || *number == 0 || *number > std::uint64_t{INT64_MAX}) {
     throw UsageError("'" + printable(text, 60) +
                      "' is not a fence: expected a whole number from 1 to " +
                      std::to_string(INT64_MAX));
   }
-  return fence;
+  return Fence{*number};
 }
 
 }  // namespace dlock

@@ -28,6 +28,18 @@ class UsageError : public std::runtime_error {
 // than 100 years.
 milliseconds parsed_duration(std::string_view text);
 
+// A duration, or "forever": max().
+milliseconds parsed_patience(std::string_view text);
+
+// Durations with a bound: more than zero, at most as long as stores keep a run, and at
+// least as long as a lease can be.
+milliseconds parsed_time_limit(std::string_view text);
+milliseconds parsed_kept_time(std::string_view text);
+milliseconds parsed_lease_length(std::string_view text);
+
+// "true" or "false". Throws UsageError, as all of these functions do.
+bool parsed_flag(std::string_view text);
+
 // A whole number from `least` to `most`. Throws UsageError.
 unsigned parsed_number(std::string_view text, unsigned least, unsigned most);
 
@@ -39,12 +51,23 @@ std::size_t parsed_size(std::string_view text);
 Rate parsed_rate(std::string_view text);
 
 // Text that a store keeps and shows to others: 1 to 255 bytes of printable UTF-8. `what`
-// ("label") is named in the UsageError.
+// ("name") is named in the UsageError.
 std::string parsed_text(const std::string& text, const std::string& what);
 constexpr std::size_t longest_text = 255;
 
 // The same for the name of a lock or a namespace.
 std::string parsed_name(const std::string& text);
+
+// Not empty, and without a NUL if a file of that name is to be read.
+std::string parsed_path(const std::string& text);
+std::string parsed_file_name(const std::string& text);
+
+// A command for the shell; it may be empty.
+std::string parsed_shell_line(const std::string& text);
+
+// The name of a user of a store, and one that a certificate can contain.
+std::string parsed_user(const std::string& text);
+std::string parsed_tls_name(const std::string& text);
 
 // 32 hexadecimal digits. Throws UsageError, whose message does not contain the text: it
 // may be a token with a typing error.

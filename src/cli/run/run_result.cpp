@@ -26,10 +26,6 @@ bool is_same_file(const struct stat& status, int fd) {
          other.st_ino == status.st_ino;
 }
 
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json(nullptr) : Json(text);
-}
-
 // How long to wait for the reader of a report. The limit ensures that a pipe that nobody
 // reads does not block dlock.
 constexpr milliseconds patience_for_reader{5000};
@@ -120,7 +116,7 @@ std::string report_line(const RunIdentity& run, const RunResult& result) {
               has_run ? Json(rfc3339(*result.started + *result.ran)) : Json(nullptr)},
              {"waited_ms", or_null(result.waited)},
              {"ran_ms", or_null(result.ran)},
-             {"holder", result.holder ? json_of(*result.holder) : Json(nullptr)},
+             {"holder", json_or_null(result.holder)},
              {"message", text_or_null(result.message)},
          }) +
          "\n";

@@ -7,7 +7,7 @@
 
 #include "cli/args/exit_status.hpp"
 #include "cli/args/options.hpp"
-#include "cli/show/loss_text.hpp"
+#include "cli/show/holder_text.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "lease/holding.hpp"
 #include "lock/answers.hpp"

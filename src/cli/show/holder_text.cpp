@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "cli/show/lock_view.hpp"
+#include "lock/history.hpp"
 #include "util/text.hpp"
 #include "util/width.hpp"
 
@@ -61,6 +61,29 @@ std::string shown_label(const HolderInfo& holder) { return printable(holder.labe
 
 std::string described(const HolderInfo& holder) {
   return described(holder, shown_label(holder), printable_command(holder.command));
+}
+
+std::string outcome_of(const RunInfo& run) {
+  if (is_by_hand(run) && is_running(run)) return "by hand, not released";
+  if (run.signal) return "ended by SIG" + printable(*run.signal, 20);
+  if (run.outcome == "ran" && run.exit_code) {
+    return "exit " + std::to_string(*run.exit_code);
+  }
+  if (run.outcome == "vanished") return run.outcome + " (does not count)";
+  const auto reason = run.reason.empty() ? "" : " (" + printable(run.reason, 200) + ")";
+  const auto code = run.exit_code ? ", exit " + std::to_string(*run.exit_code) : "";
+  return printable(run.outcome, 20) + reason + code;
+}
+
+bool is_failure(const RunInfo& run) { return run.outcome != "ran" || run.exit_code != 0; }
+
+std::string described(const RunInfo& run) {
+  const auto where = " on " + printable(run.host, 64);
+  const auto started = rfc3339(run.started);
+  if (run.outcome == "running")
+    return "it has been running" + where + " since " + started;
+  return "it ran" + where + " at " + started + ": " + outcome_of(run) +
+         (run.duration ? ", took " + for_people(*run.duration) : "");
 }
 
 std::string refusal_text(const Answer& answer, unsigned slots) {
@@ -141,6 +164,53 @@ std::string waiting_text(const Busy& busy, std::size_t columns) {
     if (fits(text)) return text;
   }
   return place.substr(place.find('p')) + ", held for " + for_people(holder.held);
+}
+
+namespace {
+
+std::string cause_of(Loss loss, bool on_server,
+                     const std::optional<FailedRenewals>& failed,
+                     const std::optional<Taker>& taker) {
+  switch (loss) {
+    case Loss::taken_over: return "another holder was granted it";
+    case Loss::gone:
+      return on_server ? "the server no longer knows it (restarted or flushed?)"
+                       : "the store no longer knows it (files removed or replaced?)";
+    case Loss::failed_over: return "a server that took over did not know it";
+    case Loss::broken:
+      return taker ? taker_text(*taker) : "it was taken with dlock break";
+    case Loss::unconfirmed: break;
+  }
+  if (!failed) return "its lease was not renewed in time";
+  return "its lease could not be renewed for " + for_people(failed->lasted) + " (" +
+         failed->why + ")";
+}
+
+}  // namespace
+
+std::string taker_text(const Taker& taker) {
+  return owner_text(taker.user, taker.host) + " took the lock with " +
+         (taker.replaces ? "--replace"
+          : taker.forced ? "dlock break --force"
+                         : "dlock break");
+}
+
+std::string loss_text(Loss loss, CommandFate command, bool on_server,
+                      const std::optional<FailedRenewals>& failed,
+                      const std::optional<Taker>& taker) {
+  const auto cause = cause_of(loss, on_server, failed, taker);
+  switch (command) {
+    case CommandFate::ended_in_time:
+      return "lost the lock: " + cause +
+             ", so the command was ended before the lease expired";
+    case CommandFate::had_ended:
+      return "lost the lock before the command ended: " + cause;
+    case CommandFate::may_have_outlived:
+      return "lost the lock: " + cause +
+             "; the lease may have expired before the command ended";
+    case CommandFate::was_ended: break;
+  }
+  return "lost the lock: " + cause + "; the command was ended";
 }
 
 }  // namespace dlock

@@ -5,6 +5,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "cli/terminal/speaker.hpp"
 #include "util/failure.hpp"
 #include "util/slow_writer.hpp"
+#include "util/width.hpp"
 
 namespace dlock {
 namespace {
@@ -38,7 +40,42 @@ void write_at_once(std::string_view text) {
   write_within(STDOUT_FILENO, text, patience);
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
 }  // namespace
+
+std::vector<std::string> lines_within(const std::string& text, const std::string& last,
+                                      const Window& window) {
+  auto lines = lines_of(text);
+  const std::size_t below = last.empty() ? 0 : 1;
+  const auto room = window.rows - std::min(window.rows, below);
+  if (lines.size() > room) {
+    const auto kept = room - std::min<std::size_t>(room, 1);
+    const auto left_out = lines.size() - kept;
+    lines.resize(kept);
+    if (room > 0) lines.push_back("and " + std::to_string(left_out) + " more");
+  }
+  if (!last.empty()) lines.push_back(last);
+  for (auto& line : lines) line = cut_to(line, window.columns);
+  return lines;
+}
+
+std::string drawn(const std::vector<std::string>& lines) {
+  std::string text = "\x1b[H";
+  for (const auto& line : lines) {
+    if (&line != &lines.front()) text += "\r\n";
+    text += line + "\x1b[K";
+  }
+  return text + "\x1b[J";
+}
 
 Screen::Screen(boost::asio::io_context& context, std::function<void()> changed)
     : context_(context),

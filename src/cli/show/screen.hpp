@@ -4,16 +4,30 @@
 #include <termios.h>
 
 #include <boost/asio/io_context.hpp>
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/show/live_view.hpp"
 #include "cli/terminal/slow_output.hpp"
 #include "loop/readable.hpp"
 
 namespace dlock {
+
+struct Window {
+  std::size_t columns = 0;
+  std::size_t rows = 0;
+};
+
+// The lines of `text`, cut to the window, followed by `last` unless it is empty. If there
+// are too many lines, "and N more" replaces the rest.
+std::vector<std::string> lines_within(const std::string& text, const std::string& last,
+                                      const Window& window);
+
+// The control sequences that draw these lines over the old ones. The screen is not
+// cleared first, because that would flicker.
+std::string drawn(const std::vector<std::string>& lines);
 
 // Takes over the terminal from construction to destruction, except while Ctrl-Z has
 // stopped this process. Reads keys if standard input is a terminal, too. It knows nothing

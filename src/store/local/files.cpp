@@ -1,14 +1,13 @@
 #include "store/local/files.hpp"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "store/local/event_file.hpp"
-#include "store/local/file_name.hpp"
-#include "store/local/runs_log.hpp"
-#include "store/local/state_bytes.hpp"
+#include "store/local/record_file.hpp"
+#include "store/local/text_files.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 
@@ -22,6 +21,9 @@ constexpr nanoseconds longest_pause = milliseconds(2);
 // How long an interrupted process still tries, so that it leaves the queue by itself
 // instead of being removed by others.
 constexpr milliseconds last_patience{50};
+
+// How often unused locks are searched for.
+constexpr WallTime drop_unused_every = std::chrono::hours(24);
 
 // Whether a lock has no history to keep, no holders and no waiters.
 bool is_blank(const State& state) {
@@ -109,7 +111,7 @@ void Files::close() {
   was_replaced_ = false;
 }
 
-asio::awaitable<Files::MutexGuard> Files::lock_mutex(MutexByte byte, Wakeup& wakeup) {
+asio::awaitable<MutexGuard> Files::lock_mutex(MutexByte byte, Wakeup& wakeup) {
   const auto start = Clock::now();
   nanoseconds pause = first_pause;
   // The holder is usually done before a sleep would end.
@@ -145,7 +147,7 @@ void Files::check_in_place() {
 }
 
 Files::Change Files::begin(const LockName& lock, MutexGuard&& guard) {
-  auto file = file_to_change(key_of(lock, Kept::lock).file);
+  auto file = file_to_change(key_of(lock, StateKind::lock).file);
   auto state = state_in(file, lock);
   recall_holders(state, lock);
   std::optional<State> before;
@@ -154,8 +156,34 @@ Files::Change Files::begin(const LockName& lock, MutexGuard&& guard) {
 }
 
 asio::awaitable<Files::Change> Files::begin_change(const LockName& lock, Wakeup& wakeup) {
-  auto guard = co_await lock_mutex(key_of(lock, Kept::lock).mutex, wakeup);
+  auto guard = co_await lock_mutex(key_of(lock, StateKind::lock).mutex, wakeup);
   co_return begin(lock, std::move(guard));
+}
+
+asio::awaitable<Files::Change> Files::begin_claim(const LockName& lock, Session own,
+                                                  Wakeup& wakeup) {
+  const auto key = key_of(lock, StateKind::lock);
+  auto guard = co_await lock_mutex(key.mutex, wakeup);
+  try {
+    auto change = begin(lock, std::move(guard));  // which moves it at the end
+    check_in_place();
+    if (!change.file.exists() && sessions_->is_in_use(lock, own)) {
+      wake_all_waiters();  // they may only be waiters
+      throw Transient(Failure::Kind::unreachable,
+                      printable(folder_->path_of(key.file)) +
+                          " was removed while processes use the lock; stop those "
+                          "processes first");
+    }
+    co_return change;
+  } catch (const Damaged& damage) {
+    check_in_place();
+    if (sessions_->is_in_use(lock, own)) throw Transient(damage.kind(), damage.what());
+    if (record::has_lease_by_hand(RunsLog(*directory_).text(), lock)) throw;
+  }
+  ::unlinkat(folder_->fd(), key.file.c_str(), 0);
+  auto change = begin(lock, std::move(guard));
+  change.state = state_from(RunsLog(*directory_).read(), lock);
+  co_return change;
 }
 
 // A release must not fail for want of a descriptor that the grant had: the waker's is
@@ -208,18 +236,7 @@ void Files::write(RecordFile& file, const LockName& lock, State& state,
   }
 }
 
-State Files::state_in(const RecordFile& file, const LockName& lock) const {
-  if (!file.exists()) return {};
-  const auto named = named_in(file.payload());
-  auto state = named && named->name == lock ? decoded(named->value) : std::nullopt;
-  if (!state) {
-    throw damaged(folder_->path_of(key_of(lock, Kept::lock).file),
-                  "damaged (it does not hold the state of its lock)");
-  }
-  return std::move(*state);
-}
-
-asio::awaitable<void> Files::find_floor(State& state, Wakeup& wakeup) {
+asio::awaitable<void> Files::apply_fence_floor(State& state, Wakeup& wakeup) {
   const auto head = co_await sound_head(wakeup);
   state.last_fence.number = std::max(state.last_fence.number, head.fence_floor);
   note_sweep(head);
@@ -235,9 +252,9 @@ void Files::recall_holders(State& state, const LockName& lock) const {
     const bool is_locked = sessions_->is_locked(holder.party.session);
     if (is_locked && (holder.command != 0 || !has_ended(holder.party.pid))) continue;
     const auto log = RunsLog(*directory_).text();
-    if (!is_locked) holder.known_end = end_of(log, lock, holder.fence);
-    const auto command = holder.command == 0 ? command_of(log, lock, holder.fence)
-                                             : std::optional<LoggedCommand>();
+    if (!is_locked) holder.known_end = record::end_of(log, lock, holder.fence);
+    const auto command = holder.command == 0 ? record::command_of(log, lock, holder.fence)
+                                             : std::optional<record::LoggedCommand>();
     if (!command) continue;
     holder.command = command->pid;
     holder.command_after = holder.granted_at.time_since_epoch().count();
@@ -256,7 +273,7 @@ void Files::notify(const Consequences& consequences) {
 asio::awaitable<void> Files::log_ends(const LockName& lock,
                                       const std::vector<RunInfo>& runs, Wakeup& wakeup) {
   std::string lines;
-  for (const auto& run : runs) lines += end_line(lock, run) + "\n";
+  for (const auto& run : runs) lines += record::end_line(lock, run) + "\n";
   co_await log(lines, wakeup);
 }
 
@@ -272,7 +289,7 @@ asio::awaitable<void> Files::log(const std::string& lines, Wakeup& wakeup) {
 }
 
 Files::Look Files::look_at(const LockName& lock) const {
-  RecordFile file(*folder_, key_of(lock, Kept::lock).file, RecordFile::Access::read);
+  RecordFile file(*folder_, key_of(lock, StateKind::lock).file, RecordFile::Access::read);
   auto state = state_in(file, lock);
   recall_holders(state, lock);
   return {std::move(file), std::move(state)};
@@ -285,36 +302,54 @@ bool Files::open_directory() {
   return directory_.has_value();
 }
 
-Files::Found Files::locks_of(
-    const std::string& name_space,
-    const std::function<bool(const std::string&)>& matches) const {
-  Found found;
-  for (const auto& file : folder_->names()) {
-    if (!is_file_of(Kept::lock, file)) continue;
-    try {
-      const auto name = name_in(file);
-      if (name && name->name_space == name_space && matches(name->name)) {
-        found.locks.push_back(*name);
-      }
-    } catch (const Failure& failure) {
-      if (!is_about_one_lock(failure)) throw;
-      found.unreadable.push_back(failure);
-    }
-  }
-  std::sort(found.locks.begin(), found.locks.end());
-  return found;
+void Files::keep_fresh(const RecordFile* file) const {
+  local::keep_fresh(*directory_, *folder_, *sessions_, file);
 }
 
-// The lock whose state a file holds; nothing if the file was removed just now.
-std::optional<LockName> Files::name_in(const std::string& file) const {
-  const RecordFile record(*folder_, file, RecordFile::Access::read);
-  if (!record.exists()) return std::nullopt;
-  const auto named = named_in(record.payload());
-  if (!named || key_of(named->name, Kept::lock).file != file) {
-    throw damaged(folder_->path_of(file),
-                  "damaged (it does not hold the state of its lock)");
+void Files::wake_all_waiters() {
+  for (const auto& name : directory_->names()) {
+    if (const auto session = session_of_wake_socket(name)) {
+      waker_.wake(*directory_, *session);
+    }
   }
-  return named->name;
+}
+
+asio::awaitable<FolderHead> Files::sound_head(Wakeup& wakeup) {
+  try {
+    co_return head_of(*folder_);
+  } catch (const Damaged&) {
+    // co_await is not allowed in a handler
+  }
+  const MutexGuard guard = co_await lock_mutex(upkeep_mutex, wakeup);
+  co_return mend_head(*folder_, RunsLog(*directory_).read().greatest_fence);
+}
+
+void Files::note_sweep(const FolderHead& head) {
+  is_sweep_due_ = wall_now() - WallTime(head.swept) > drop_unused_every;
+}
+
+// Once a day, by a process that has used a new lock or limit. Later grants of the same
+// names need greater fences, so the floor is raised before the first file is removed.
+asio::awaitable<void> Files::drop_unused(Wakeup& wakeup) {
+  if (!std::exchange(is_sweep_due_, false)) co_return;
+  try {
+    FolderHead head;
+    std::vector<std::string> unused;
+    {
+      const MutexGuard guard = co_await lock_mutex(upkeep_mutex, wakeup);
+      // Another process may have done this while we waited, and raised the floor.
+      head = head_of(*folder_);
+      note_sweep(head);
+      if (!std::exchange(is_sweep_due_, false)) co_return;
+      unused = find_unused(*folder_, *sessions_, head);
+      set_head(*folder_, head);
+    }
+    for (const auto& file : unused) {
+      drop_if_unused(*directory_, *folder_, *sessions_, file, head.fence_floor);
+    }
+  } catch (const Failure&) {
+    // Tried again by the next process that uses a new lock or limit.
+  }
 }
 
 }  // namespace dlock::local

@@ -5,19 +5,16 @@
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
-#include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "loop/wakeup.hpp"
 #include "store/directory.hpp"
-#include "store/local/names.hpp"
+#include "store/local/local_waiting.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/sessions.hpp"
 #include "store/local/state_folder.hpp"
-#include "store/local/wake_socket.hpp"
 #include "util/failure.hpp"
 
 namespace dlock::local {
@@ -32,25 +29,6 @@ inline bool is_about_one_lock(const Failure& failure) {
 // if the wait for a mutex is interrupted.
 class Files {
  public:
-  // Holds a mutex until the end of the scope.
-  class MutexGuard {
-   public:
-    MutexGuard(SessionsFile& sessions, MutexByte byte)
-        : sessions_(&sessions), byte_(byte) {}
-    MutexGuard(MutexGuard&& other) noexcept
-        : sessions_(std::exchange(other.sessions_, nullptr)), byte_(other.byte_) {}
-    MutexGuard& operator=(MutexGuard&&) = delete;
-    MutexGuard(const MutexGuard&) = delete;
-    MutexGuard& operator=(const MutexGuard&) = delete;
-    ~MutexGuard() {
-      if (sessions_ != nullptr) sessions_->unlock(byte_);
-    }
-
-   private:
-    SessionsFile* sessions_;
-    MutexByte byte_;
-  };
-
   // The state of a lock, to be changed while its mutex is held.
   struct Change {
     MutexGuard guard;
@@ -127,10 +105,7 @@ class Files {
             (waits_for_resources && failure.kind() == Failure::Kind::exhausted);
         if (!may_pass || wakeup.gives_up() || Clock::now() - start >= timeout_) throw;
       }
-      const auto until = std::min(Clock::now() + pause, start + timeout_);
-      while (Clock::now() < until && !wakeup.gives_up()) {
-        co_await wakeup.wait_until(until);
-      }
+      co_await wakeup.sleep_until(std::min(Clock::now() + pause, start + timeout_));
       pause = std::min(pause * 2, longest_repetition);
     }
   }
@@ -154,14 +129,12 @@ class Files {
 
   // Sets the fence floor of a new lock: its first grant must exceed all fences of locks
   // whose files were removed.
-  asio::awaitable<void> find_floor(State& state, Wakeup& wakeup);
+  asio::awaitable<void> apply_fence_floor(State& state, Wakeup& wakeup);
 
   // The folder's head, which is written anew if it is missing or damaged.
   asio::awaitable<FolderHead> sound_head(Wakeup& wakeup);
 
-  // Touches what dlock uses but seldom writes to, because programs that clean up
-  // temporary directories remove files that look unused for days. Once in half a day is
-  // enough. `file`: of a lock in use, or null.
+  // See keep_fresh() of the state folder. `file`: of a lock in use, or null.
   void keep_fresh(const RecordFile* file) const;
 
   // Wakes all waiters, so that they find out what became of the files.
@@ -181,15 +154,6 @@ class Files {
       if (is_quiet || looks == most_looks || !look.file.has_changed()) return taken;
     }
   }
-
-  // The locks that have a file, sorted by name, and the failures to read one. The name of
-  // a lock whose file cannot be read is unknown.
-  struct Found {
-    std::vector<LockName> locks;
-    std::vector<Failure> unreadable;
-  };
-  Found locks_of(const std::string& name_space,
-                 const std::function<bool(const std::string&)>& matches) const;
 
   // Wakes waiters, and removes the sockets of dead ones.
   void notify(const Consequences& consequences);
@@ -218,10 +182,7 @@ class Files {
   RecordFile file_to_change(const std::string& file);
   void write(RecordFile& file, const LockName& lock, State& state,
              std::string payload) const;
-  std::optional<LockName> name_in(const std::string& file) const;
-  State state_in(const RecordFile& file, const LockName& lock) const;
   void recall_holders(State& state, const LockName& lock) const;
-  void drop_if_unused(const std::string& file, std::uint64_t floor);
 
   asio::io_context& context_;
   std::string path_;

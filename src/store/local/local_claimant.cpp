@@ -9,10 +9,9 @@
 #include "rules/look.hpp"
 #include "rules/runs.hpp"
 #include "rules/takeover.hpp"
-#include "store/local/event_file.hpp"
+#include "store/local/epoch.hpp"
 #include "store/local/local_inspector.hpp"
-#include "store/local/namespaces.hpp"
-#include "store/local/runs_log.hpp"
+#include "store/local/text_files.hpp"
 #include "util/host.hpp"
 #include "util/text.hpp"
 
@@ -45,7 +44,7 @@ bool is_refusal(const Answer& answer, Queue queue, const Consequences& consequen
 }
 
 // Whether a holder has lost the lock just now; it watches the file.
-bool has_to_be_told(const std::vector<Holder>& taken_from) {
+bool has_lost_just_now(const std::vector<Holder>& taken_from) {
   return std::any_of(taken_from.begin(), taken_from.end(),
                      [](const Holder& holder) { return !holder.broken; });
 }
@@ -63,18 +62,22 @@ std::optional<Taker> taker_from(const State& state, const Token& token) {
 }  // namespace
 
 LocalClaimant::LocalClaimant(Files& files, const Claim& claim)
-    : Claimant(claim), files_(files) {
+    : Claimant(claim), files_(files), waiting_(files) {
   files_.set_own_claim(claim.token);
 }
 
 LocalClaimant::~LocalClaimant() = default;
 
+std::unique_ptr<LeaseNews> LocalClaimant::listen(std::function<void()> on_news) {
+  if (!claim().attached) return nullptr;  // it ends only by the clock
+  return news_of_lease(files_, claim().lock, std::move(on_news));
+}
+
 int LocalClaimant::session() const { return session_ ? session_->fd() : -1; }
 
 // Closes files that were removed or replaced.
 void LocalClaimant::close() {
-  stop_waiting();
-  sessions_watcher_.reset();
+  waiting_.close();
   session_.reset();
   files_.close();
 }
@@ -135,7 +138,7 @@ asio::awaitable<Files::Change> LocalClaimant::begin_claim(Wakeup& wakeup) {
     failure = error;
   }
   if (!holder_) {
-    stop_waiting();
+    waiting_.stop();
     session_.reset();
     opens_session_late_ = true;
   }
@@ -160,7 +163,7 @@ asio::awaitable<Answer> LocalClaimant::ask_once(Queue queue, Wakeup& wakeup) {
     Claim kept = claim();
     kept.command = shortened_command(claim().command);
     const rules::Ask asked{kept, own_party(), queue};
-    if (!change.file.exists()) co_await files_.find_floor(change.state, wakeup);
+    if (!change.file.exists()) co_await files_.apply_fence_floor(change.state, wakeup);
     if (change.state.last_fence >= greatest_fence) {
       throw Failure(Failure::Kind::misconfigured,
                     "no fences are left for this lock in " + printable(files_.path()));
@@ -170,7 +173,7 @@ asio::awaitable<Answer> LocalClaimant::ask_once(Queue queue, Wakeup& wakeup) {
     for (const auto& run : consequences.vanished) record_past_run(change.state, run);
     // Once the state does not contain the session, no process would know whose socket it
     // is.
-    if (!claim().attached && std::holds_alternative<Grant>(answer)) stop_waiting();
+    if (!claim().attached && std::holds_alternative<Grant>(answer)) waiting_.stop();
     try {
       files_.commit(
           change, claim().lock,
@@ -179,15 +182,14 @@ asio::awaitable<Answer> LocalClaimant::ask_once(Queue queue, Wakeup& wakeup) {
       // For example on a full disk: then it is not counted.
       if (!is_refusal(answer, queue, consequences)) throw;
     }
-    if (has_to_be_told(consequences.broken)) change.file.touch();
+    if (has_lost_just_now(consequences.broken)) change.file.touch();
     state = std::move(change.state);
   }
   if (auto* busy = std::get_if<Busy>(&answer)) {
     complete(busy->holders, state);
     if (busy->place > 0) {
-      if (!processes_) processes_.emplace(files_.context(), wakeup);
-      follow(rules::waits_for(state, claim().token, moment));
-      start_waiting(wakeup);
+      waiting_.begin(claim().lock, party_, rules::waits_for(state, claim().token, moment),
+                     wakeup);
     }
   } else if (std::holds_alternative<Grant>(answer)) {
     holder_ = *std::find_if(
@@ -198,7 +200,7 @@ asio::awaitable<Answer> LocalClaimant::ask_once(Queue queue, Wakeup& wakeup) {
   files_.notify(consequences);
   co_await files_.log_ends(claim().lock, consequences.vanished, wakeup);
   if (!claim().attached && std::holds_alternative<Grant>(answer)) {
-    co_await files_.log(grant_line(claim().lock, *holder_) + "\n", wakeup);
+    co_await files_.log(record::grant_line(claim().lock, *holder_) + "\n", wakeup);
   }
   co_return answer;
 }
@@ -226,7 +228,7 @@ asio::awaitable<void> LocalClaimant::log_unreleased(const std::optional<RunEnd>&
 
 asio::awaitable<Release> LocalClaimant::release_once(const std::optional<RunEnd>& end,
                                                      Wakeup& wakeup) {
-  stop_waiting();
+  waiting_.stop();
   if (!claim().attached && !files_.open_existing()) co_return Release::not_ours;
   const bool has_run = end && holder_ && holder_->party.token == claim().token;
   const bool is_lost = has_run && end->lost;
@@ -254,7 +256,7 @@ asio::awaitable<Release> LocalClaimant::release_once(const std::optional<RunEnd>
       if (const auto loss = loss_in(state)) co_return release_reporting(*loss);
     }
     if (is_lost && !change.file.exists())
-      co_await files_.find_floor(state, wakeup);  // in the recorded state
+      co_await files_.apply_fence_floor(state, wakeup);  // in the recorded state
     const auto moment = Moment::now();
     outcome = rules::release(state, claim().token, end, moment, files_.sessions(),
                              consequences);
@@ -272,7 +274,7 @@ asio::awaitable<Release> LocalClaimant::release_once(const std::optional<RunEnd>
   }
   files_.notify(consequences);
   if (outcome == Release::released && !end && noted_start_) {
-    ended.push_back(never_started_run(*holder_));
+    ended.push_back(record::never_started_run(*holder_));
   }
   co_await files_.log_ends(claim().lock, ended, wakeup);
   holder_.reset();
@@ -304,7 +306,7 @@ asio::awaitable<void> LocalClaimant::started(const CommandProcess& process,
                                              Wakeup& wakeup) {
   // Not at the grant, where every system call would delay the command, and not at the
   // release, for which the next waiter waits.
-  stop_waiting();
+  waiting_.stop();
   files_.waker().prepare();
   if (noted_start_) {
     co_await wakeup.wait_for(short_run);
@@ -321,10 +323,10 @@ std::optional<StartNote> LocalClaimant::start_note() {
   if (!holder_) return std::nullopt;
   try {
     StartNote note;
-    note.before_pid = start_line(claim().lock, *holder_);
+    note.before_pid = record::start_line(claim().lock, *holder_);
     note.file = RunsLog(files_.directory()).open_for_note(note.before_pid);
-    note.before_time = start_line_time;
-    note.after = start_line_end;
+    note.before_time = record::start_line_time;
+    note.after = record::start_line_end;
     noted_start_ = true;
     return note;
   } catch (const Failure&) {

@@ -6,9 +6,8 @@
 #include <optional>
 
 #include "lock/claimant.hpp"
-#include "rules/queue.hpp"
 #include "store/local/files.hpp"
-#include "store/local/watchers.hpp"
+#include "store/local/local_waiting.hpp"
 
 namespace dlock::local {
 
@@ -21,7 +20,9 @@ class LocalClaimant final : public Claimant {
   ~LocalClaimant() override;
 
   asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) override;
-  asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) override;
+  asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) override {
+    return waiting_.sleep(wakeup, until);
+  }
   asio::awaitable<Release> release(const std::optional<RunEnd>& end,
                                    Wakeup& wakeup) override;
   asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
@@ -42,11 +43,6 @@ class LocalClaimant final : public Claimant {
   std::optional<Loss> loss();
   std::optional<Loss> loss_in(const State& state);
   const Party& own_party();
-  void start_waiting(Wakeup& wakeup);
-  void stop_waiting();
-  void follow(const rules::WaitsFor& watch);
-  void watch_sessions();
-  void probe_soon();
 
   Files& files_;
   std::optional<SessionLock> session_;
@@ -55,16 +51,7 @@ class LocalClaimant final : public Claimant {
   std::optional<Taker> taken_by_;
   bool noted_start_ = false;
   bool opens_session_late_ = false;  // see ask_once()
-
-  // While waiting.
-  std::optional<WakeSocket> wake_socket_;
-  std::optional<ProcessWatcher> processes_;
-  std::optional<FileWatcher> sessions_watcher_;  // kept once created: see FileWatcher
-  bool watch_sessions_ = false;
-  Wakeup* sleeper_ = nullptr;
-  Clock::time_point ask_again_;
-  int probes_left_ = 0;
-  nanoseconds next_probe_{};
+  LocalWaiting waiting_;
 };
 
 }  // namespace dlock::local

@@ -1,14 +1,21 @@
 #include "store/local/local_inspector.hpp"
 
+#include <sys/inotify.h>
+
 #include <algorithm>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "lock/history.hpp"
+#include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/runs.hpp"
-#include "store/local/runs_log.hpp"
+#include "store/local/local_waiting.hpp"
+#include "store/local/text_files.hpp"
 #include "util/number.hpp"
 #include "util/process.hpp"
+#include "util/text.hpp"
 #include "util/users.hpp"
 
 namespace dlock::local {
@@ -30,8 +37,44 @@ void name_users(LockInfo& info) {
   if (info.last_success) name_user(info.last_success->user);
 }
 
+// The locks that have a file, sorted by name, and the failures to read one. The name of a
+// lock whose file cannot be read is unknown.
+struct LocksFound {
+  std::vector<LockName> locks;
+  std::vector<Failure> unreadable;
+};
+
+// The lock whose state a file holds; nothing if the file was removed just now.
+std::optional<LockName> lock_in(const RecordFile& record) {
+  if (!record.exists()) return std::nullopt;
+  const auto named = named_in(record.payload());
+  if (!named || key_of(named->name, StateKind::lock).file != record.name()) {
+    throw without_state(record, StateKind::lock);
+  }
+  return named->name;
+}
+
+LocksFound locks_in(const Directory& folder, const std::string& name_space,
+                    const std::function<bool(const std::string&)>& matches) {
+  LocksFound found;
+  for (const auto& file : folder.names()) {
+    if (kind_of(file) != StateKind::lock) continue;
+    try {
+      const auto lock = lock_in({folder, file, RecordFile::Access::read});
+      if (lock && lock->name_space == name_space && matches(lock->name)) {
+        found.locks.push_back(*lock);
+      }
+    } catch (const Failure& failure) {
+      if (!is_about_one_lock(failure)) throw;
+      found.unreadable.push_back(failure);
+    }
+  }
+  std::sort(found.locks.begin(), found.locks.end());
+  return found;
+}
+
 // A lock as the log of earlier boots describes it.
-LockInfo info_from(const History& history, const LockName& lock) {
+LockInfo info_from(const record::History& history, const LockName& lock) {
   LockInfo info;
   info.lock = lock;
   info.now = wall_now();
@@ -110,7 +153,7 @@ asio::awaitable<std::vector<LockInfo>> LocalInspector::list(
 void LocalInspector::read_each(const std::string& name_space,
                                const std::function<bool(const std::string&)>& matches,
                                const std::function<void(const LockName&)>& read) {
-  auto found = files_.locks_of(name_space, matches);
+  auto found = locks_in(files_.folder(), name_space, matches);
   left_out_ = std::move(found.unreadable);
   for (const auto& lock : found.locks) {
     try {
@@ -168,6 +211,131 @@ asio::awaitable<std::vector<LockHistory>> LocalInspector::histories(
         }
         co_return found;
       });
+}
+
+namespace {
+
+// The interval of the search for ended holders and replaced files.
+constexpr milliseconds look_every{400};
+
+// The pause between attempts to watch a store that cannot be used.
+constexpr milliseconds pause_after_trouble{1000};
+
+}  // namespace
+
+asio::awaitable<void> LocalInspector::watch(const Watched& watched, EventSink& sink,
+                                            Wakeup& wakeup) {
+  for (bool is_first = true; !wakeup.gives_up(); is_first = false) {
+    std::string why;
+    is_watching_ = false;
+    try {
+      files_.close();
+      co_await watch_for_a_while(watched, sink, wakeup);
+      why = "the files in " + printable(files_.path()) + " were replaced";
+    } catch (const Failure& failure) {
+      if (failure.kind() == Failure::Kind::interrupted) co_return;
+      if (is_first && !is_watching_) throw;
+      why = failure.what();
+    }
+    if (wakeup.gives_up()) co_return;
+    if (is_watching_) sink.interrupted(why);
+    co_await wakeup.sleep_until(Clock::now() + pause_after_trouble);
+  }
+}
+
+// Watches until the files are replaced, or the caller stops.
+asio::awaitable<void> LocalInspector::watch_for_a_while(const Watched& watched,
+                                                        EventSink& sink, Wakeup& wakeup) {
+  co_await files_.open_to_use(wakeup);
+  const Fd mark = watch_mark(files_.directory());
+  EventReader reader(files_.directory());
+  auto held = locks_with_holders(watched, sink);
+  std::optional<FileWatcher> changes;
+  // Short enough that no events are lost: the file is replaced when it is full.
+  constexpr milliseconds pause{5};
+  const auto follow_file = [&] {
+    changes.emplace(
+        files_.context(), [&wakeup] { wakeup.notify(); }, [=] { return pause; });
+    changes->watch(files_.directory().pinned(events_file), IN_MODIFY | IN_MOVE_SELF);
+  };
+  follow_file();
+  is_watching_ = true;
+  sink.began();
+  auto look_at = Clock::now();
+  while (!wakeup.gives_up()) {
+    auto events = reader.read();
+    if (!events) co_return;
+    for (auto& event : *events) {
+      if (!watched.covers(event.lock)) continue;
+      name_user(event.user);
+      if (event.taken_by) name_user(event.taken_by->user);
+      if (event.kind == Event::Kind::granted) held.insert(event.lock);
+      sink.happened(event);
+    }
+    if (reader.was_replaced()) {
+      follow_file();
+      continue;  // events may have been added before the watch began
+    }
+    if (Clock::now() >= look_at) {
+      if (!files_.in_place()) co_return;
+      co_await remove_ended(held, sink, wakeup);
+      look_at = Clock::now() + look_every;
+    }
+    co_await wakeup.wait_until(look_at);
+  }
+}
+
+bool LocalInspector::has_holders(const LockName& lock) const {
+  return !files_.look_at(lock).state.holders.empty();
+}
+
+// A named lock has to be readable.
+std::set<LockName> LocalInspector::locks_with_holders(const Watched& watched,
+                                                      EventSink& sink) const {
+  std::set<LockName> held;
+  for (const auto& name : watched.names) {
+    const LockName lock{watched.name_space, name};
+    if (has_holders(lock)) held.insert(lock);
+  }
+  if (!watched.names.empty()) return held;
+  const auto found =
+      locks_in(files_.folder(), watched.name_space, [&](const std::string& name) {
+        return has_holders({watched.name_space, name});
+      });
+  for (const auto& failure : found.unreadable) sink.left_out(failure.what());
+  return {found.locks.begin(), found.locks.end()};
+}
+
+// Removes the locks from `held` that are no longer held, or that cannot be read.
+asio::awaitable<void> LocalInspector::remove_ended(std::set<LockName>& held,
+                                                   EventSink& sink, Wakeup& wakeup) {
+  std::vector<LockName> untidy;
+  for (auto lock = held.begin(); lock != held.end();) {
+    bool is_held = false;
+    try {
+      const auto state = files_.look_at(*lock).state;
+      is_held = !state.holders.empty();
+      if (is_untidy(state, Moment::now(), files_.sessions())) untidy.push_back(*lock);
+    } catch (const Failure& failure) {
+      if (!is_about_one_lock(failure)) throw;
+      sink.left_out(failure.what());
+    }
+    lock = is_held ? std::next(lock) : held.erase(lock);
+  }
+  for (const auto& lock : untidy) co_await remove_ended_holders(lock, wakeup);
+}
+
+asio::awaitable<void> LocalInspector::remove_ended_holders(LockName lock,
+                                                           Wakeup& wakeup) {
+  Consequences consequences;
+  {
+    auto change = co_await files_.begin_change(lock, wakeup);
+    rules::tidy(change.state, Moment::now(), files_.sessions(), consequences);
+    for (const auto& run : consequences.vanished) record_past_run(change.state, run);
+    files_.commit(change, lock);
+  }
+  files_.notify(consequences);
+  co_await files_.log_ends(lock, consequences.vanished, wakeup);
 }
 
 }  // namespace dlock::local

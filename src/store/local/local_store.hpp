@@ -1,20 +1,53 @@
-// The embedded store: small files hold the state, kernel locks prove who is alive.
+// The embedded store: small files hold the state, kernel locks prove who is alive. Rate
+// limits and fence registers need no more than its files.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "lock/fence_registers.hpp"
 #include "lock/finding.hpp"
+#include "lock/rates.hpp"
 #include "lock/store.hpp"
 #include "store/local/files.hpp"
 #include "store/local/local_inspector.hpp"
-#include "store/local/local_rates.hpp"
 #include "store/local/local_values.hpp"
 #include "store/store_url.hpp"
 
 namespace dlock::local {
+
+class LocalRates final : public RateLimits {
+ public:
+  // `files` must outlive this.
+  explicit LocalRates(Files& files) : files_(files) {}
+
+  asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<LimitInfo> look(const LockName& limit, Wakeup& wakeup) override;
+  asio::awaitable<void> reset(const LockName& limit, Wakeup& wakeup) override;
+
+ private:
+  RecordFile file_to_admit(const RateClaim& claim, const std::string& name) const;
+
+  Files& files_;
+  std::optional<std::pair<Token, RateAnswer>>
+      admitted_;  // the last one, in case it is repeated
+};
+
+class LocalRegisters final : public FenceRegisters {
+ public:
+  explicit LocalRegisters(Files& files) : files_(files) {}
+
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override;
+
+ private:
+  Files& files_;
+};
 
 class LocalStore final : public Store {
  public:

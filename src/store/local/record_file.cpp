@@ -4,33 +4,52 @@
 #include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
 #include <utility>
 
+#include "util/checksum.hpp"
 #include "util/text.hpp"
 
 namespace dlock::local {
 namespace {
 
+constexpr std::size_t digits = 32;
+
+std::string_view ending(StateKind kept) {
+  return kept == StateKind::lock ? ".lock" : ".limit";
+}
+
+constexpr std::uint64_t format = 0x35306b636f6c64u;  // "dlock05"
+
+// The header at the beginning of the file. The checksum covers the fields after it and
+// the payload.
+struct RecordHead {
+  std::uint64_t format = dlock::local::format;
+  std::uint64_t checksum = 0;
+  std::uint64_t sequence = 0;
+  std::int64_t boot = 0;  // nanoseconds
+  std::int64_t wall = 0;  // microseconds
+  std::uint32_t size = 0;
+  std::uint32_t half = 0;
+};
+static_assert(sizeof(RecordHead) == record_head_size);
+
+std::uint64_t checksum_of(const RecordHead& head, std::string_view payload) {
+  constexpr auto covered = offsetof(RecordHead, sequence);
+  const auto* fields = reinterpret_cast<const char*>(&head) + covered;
+  return checksum(payload, checksum({fields, sizeof head - covered}));
+}
+
 // How often a record is read again if its checksum does not match: two changes during one
 // read are rare, and do not happen ten times in a row.
 constexpr int most_reads = 10;
-
-// The file's contents, up to `size`; nothing if it cannot be read.
-std::optional<std::string> contents_of(int fd, std::size_t size) {
-  std::string text(size, '\0');
-  std::size_t got = 0;
-  while (got < size) {
-    const auto more = ::pread(fd, text.data() + got, size - got, static_cast<off_t>(got));
-    if (more < 0 && errno == EINTR) continue;
-    if (more < 0) return std::nullopt;
-    if (more == 0) break;
-    got += static_cast<std::size_t>(more);
-  }
-  text.resize(got);
-  return text;
-}
 
 bool write_at(int fd, std::string_view bytes, std::size_t at) {
   while (!bytes.empty()) {
@@ -45,6 +64,132 @@ bool write_at(int fd, std::string_view bytes, std::size_t at) {
 
 }  // namespace
 
+FileKey key_of(const LockName& name, StateKind kept) {
+  std::string text(ending(kept));
+  text += '\0';  // never part of a name
+  text += name.name_space;
+  text += '\0';
+  text += name.name;
+  const auto hash = ::XXH3_128bits(text.data(), text.size());
+  char hex[digits + 1];
+  std::snprintf(hex, sizeof hex, "%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
+  FileKey key;
+  key.file = hex;
+  key.file += ending(kept);
+  // Two locks that share a byte by chance only wait for each other.
+  constexpr std::uint64_t first = all_locks_mutex + 1;
+  key.mutex = static_cast<MutexByte>(first + hash.low64 % (first - 1));
+  return key;
+}
+
+std::string with_name(const LockName& name, std::string_view value) {
+  std::string payload;
+  payload.reserve(2 + name.name_space.size() + name.name.size() + value.size());
+  for (const auto* part : {&name.name_space, &name.name}) {
+    payload += static_cast<char>(part->size());  // 255 at most
+    payload += *part;
+  }
+  payload += value;
+  return payload;
+}
+
+std::optional<Named> named_in(std::string_view payload) {
+  Named named;
+  for (auto* part : {&named.name.name_space, &named.name.name}) {
+    if (payload.empty()) return std::nullopt;
+    const std::size_t size = static_cast<unsigned char>(payload.front());
+    if (size > payload.size() - 1) return std::nullopt;
+    *part = payload.substr(1, size);
+    payload.remove_prefix(1 + size);
+  }
+  if (!is_valid(named.name)) return std::nullopt;
+  named.value = payload;
+  return named;
+}
+
+std::optional<StateKind> kind_of(std::string_view file) {
+  for (const auto kept : {StateKind::lock, StateKind::limit}) {
+    const auto end = ending(kept);
+    if (file.size() == digits + end.size() && file.ends_with(end) &&
+        std::all_of(file.begin(), file.begin() + digits, [](char c) {
+          return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+        })) {
+      return kept;
+    }
+  }
+  return std::nullopt;
+}
+
+bool is_record_file_size(std::uint64_t size) {
+  return std::has_single_bit(size) && size >= smallest_record_file &&
+         size <= largest_record_file;
+}
+
+std::optional<std::size_t> record_file_size(std::size_t payload_size) {
+  auto size = smallest_record_file;
+  while (size <= largest_record_file && half_capacity(size) < payload_size) size *= 2;
+  return size <= largest_record_file ? std::optional(size) : std::nullopt;
+}
+
+std::size_t half_capacity(std::size_t file_size) {
+  return (file_size - sizeof(RecordHead)) / 2;
+}
+
+std::size_t half_begin(std::size_t file_size, unsigned half) {
+  return sizeof(RecordHead) + half * half_capacity(file_size);
+}
+
+std::optional<Record> record_in(std::string_view file) {
+  if (!is_record_file_size(file.size())) return std::nullopt;
+  RecordHead head;
+  std::memcpy(&head, file.data(), sizeof head);
+  if (head.format != format || head.half > 1 || head.size > half_capacity(file.size()) ||
+      head.boot < 0 || !is_possible(WallTime(head.wall))) {
+    return std::nullopt;
+  }
+  const auto payload = file.substr(half_begin(file.size(), head.half), head.size);
+  if (head.checksum != checksum_of(head, payload)) return std::nullopt;
+  return Record{payload,
+                head.sequence,
+                {Clock::time_point(nanoseconds(head.boot)), WallTime(head.wall)},
+                head.half};
+}
+
+bool is_of_another_format(std::string_view file) {
+  constexpr std::string_view mark = "dlock";
+  std::uint64_t found = 0;
+  if (!file.starts_with(mark) || file.size() < sizeof found) return false;
+  std::memcpy(&found, file.data(), sizeof found);
+  return found != format;
+}
+
+std::optional<std::uint64_t> sequence_in(std::string_view head) {
+  RecordHead fields;
+  if (head.size() < sizeof fields) return std::nullopt;
+  std::memcpy(&fields, head.data(), sizeof fields);
+  return fields.sequence;
+}
+
+std::string record_head(const Record& record) {
+  RecordHead head;
+  head.sequence = record.sequence;
+  head.boot = record.written.boot.time_since_epoch().count();
+  head.wall = record.written.wall.count();
+  head.size = static_cast<std::uint32_t>(record.payload.size());
+  head.half = record.half;
+  head.checksum = checksum_of(head, record.payload);
+  std::string bytes(sizeof head, '\0');
+  std::memcpy(bytes.data(), &head, sizeof head);
+  return bytes;
+}
+
+std::string record_file(std::size_t file_size, const Record& record) {
+  auto bytes = record_head(record);
+  bytes += record.payload;
+  bytes.resize(file_size);
+  return bytes;
+}
+
 Damaged damaged(const std::string& path, const std::string& what) {
   return Damaged(Failure::Kind::misconfigured,
                  printable(path) + " is " + what +
@@ -58,19 +203,18 @@ RecordFile::RecordFile(const Directory& folder, std::string name, Access access)
                             &status);
   if (!file_) return;
   changed_ = WallTime(std::chrono::seconds(status.st_mtim.tv_sec));
-  read(static_cast<std::uint64_t>(status.st_size), access);
+  read(static_cast<std::size_t>(status.st_size), access);
 }
 
 // The size of a file never changes: a larger file is a new one.
-void RecordFile::read(std::uint64_t size, Access access) {
+void RecordFile::read(std::size_t size, Access access) {
   if (!is_record_file_size(size)) {
     throw damaged(path(), size < smallest_record_file ? "truncated" : "damaged");
   }
   for (int reads = 1;; ++reads) {
-    const auto bytes = contents_of(file_.get(), size);
-    if (!bytes) throw_failure_of(errno, "cannot read " + printable(path()));
-    if (bytes->size() < size) throw damaged(path(), "truncated");
-    if (const auto record = record_in(*bytes)) {
+    const auto bytes = contents_of(file_.get(), size, printable(path()));
+    if (bytes.size() < size) throw damaged(path(), "truncated");
+    if (const auto record = record_in(bytes)) {
       size_ = size;
       payload_ = record->payload;
       sequence_ = record->sequence;
@@ -80,7 +224,7 @@ void RecordFile::read(std::uint64_t size, Access access) {
     }
     // Its mutex is held, so no other process writes to it.
     if (access == Access::write || reads == most_reads) {
-      if (is_of_another_format(*bytes)) {
+      if (is_of_another_format(bytes)) {
         const auto what =
             damaged(path(), "damaged (it has the format of another version of dlock)");
         throw Failure(what.kind(), what.what());
@@ -122,17 +266,11 @@ bool RecordFile::write_in_place(std::string_view payload, Moment now) {
 }
 
 void RecordFile::replace(std::string_view payload, std::size_t size, Moment now) {
-  const auto draft = name_ + ".new";
   const Record record{payload, sequence_ + 1, now, 0};
-  ::unlinkat(folder_.fd(), draft.c_str(), 0);  // left by a process that was killed here
-  Fd file = folder_.create_file(draft, O_RDWR);
-  if (!write_all(file.get(), record_file(size, record)) ||
-      ::renameat(folder_.fd(), draft.c_str(), folder_.fd(), name_.c_str()) != 0) {
-    const int error = errno;
-    ::unlinkat(folder_.fd(), draft.c_str(), 0);
-    throw failure_of(error, "cannot write " + printable(path()));
-  }
-  file_ = std::move(file);
+  Draft draft(folder_, name_, O_RDWR, "cannot write " + printable(path()));
+  draft.write(record_file(size, record));
+  draft.put_in_place();
+  file_ = draft.file();
   size_ = size;
   half_ = 0;
   sequence_ = record.sequence;
@@ -142,9 +280,10 @@ void RecordFile::replace(std::string_view payload, std::size_t size, Moment now)
 bool RecordFile::has_changed() const {
   if (!file_) return false;
   struct stat status {};
-  const auto head = contents_of(file_.get(), record_head_size);
-  return ::fstat(file_.get(), &status) != 0 || status.st_nlink == 0 || !head ||
-         sequence_in(*head) != sequence_;
+  char head[record_head_size];
+  const auto size = ::pread(file_.get(), head, sizeof head, 0);
+  return ::fstat(file_.get(), &status) != 0 || status.st_nlink == 0 || size < 0 ||
+         sequence_in({head, static_cast<std::size_t>(size)}) != sequence_;
 }
 
 void RecordFile::touch() const { ::futimens(file_.get(), nullptr); }
@@ -156,6 +295,44 @@ void RecordFile::remove() {
   file_.reset();
   payload_.clear();
   sequence_ = 0;
+}
+
+Damaged without_state(const RecordFile& file, StateKind kept) {
+  return damaged(file.path(), std::string("damaged (it does not hold the state of its ") +
+                                  (kept == StateKind::lock ? "lock)" : "limit)"));
+}
+
+std::optional<StoredState> stored_in(const RecordFile& file, StateKind kept) {
+  const auto named = named_in(file.payload());
+  if (!named) return std::nullopt;
+  if (kept == StateKind::lock) {
+    auto state = decoded(named->value);
+    if (state) return StoredState{named->name, std::move(*state)};
+  } else {
+    auto state = decoded_limit(named->value);
+    if (state) return StoredState{named->name, std::move(*state)};
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+template <typename T>
+T state_of(const RecordFile& file, const LockName& name, StateKind kept) {
+  if (!file.exists()) return {};
+  auto found = stored_in(file, kept);
+  if (!found || found->name != name) throw without_state(file, kept);
+  return std::move(std::get<T>(found->state));
+}
+
+}  // namespace
+
+State state_in(const RecordFile& file, const LockName& name) {
+  return state_of<State>(file, name, StateKind::lock);
+}
+
+LimitState limit_in(const RecordFile& file, const LockName& name) {
+  return state_of<LimitState>(file, name, StateKind::limit);
 }
 
 }  // namespace dlock::local

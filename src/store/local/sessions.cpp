@@ -13,7 +13,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "store/local/namespaces.hpp"
+#include "store/local/epoch.hpp"
 #include "util/checksum.hpp"
 #include "util/failure.hpp"
 #include "util/process.hpp"
@@ -26,9 +26,7 @@ constexpr const char* sessions_name = "sessions";
 
 constexpr off_t watch_byte = 2;  // shared by all watchers
 
-// Sessions are the bytes between these.
-constexpr Session first_session = 1u << 16;
-constexpr Session last_session{all_locks_mutex};
+static_assert(last_session == Session{all_locks_mutex});
 
 // Two locks rarely have the same range of sessions, and then one of them waits for the
 // end of the other's runs, but only if its file was removed.
@@ -129,10 +127,6 @@ bool is_stopped(pid_t pid) {
 }
 
 }  // namespace
-
-bool is_session(Session session) {
-  return session >= first_session && session < last_session;
-}
 
 SessionLock::SessionLock(const Directory& directory, const LockName& lock,
                          const Token& token) {

@@ -8,17 +8,41 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "record/party_fields.hpp"
+#include "record/state_bytes.hpp"
+#include "rules/events.hpp"
+#include "rules/limit.hpp"
+#include "rules/liveness.hpp"
+#include "rules/state.hpp"
 #include "store/directory.hpp"
-#include "store/local/names.hpp"
 #include "util/failure.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::local {
 
-// Whether a number read from a file is a valid session.
-bool is_session(Session session);
+// The names of the rules and records that this store uses throughout.
+using record::decoded;
+using record::decoded_limit;
+using record::encoded;
+using record::first_session;
+using record::is_session;
+using record::last_session;
+using record::room_for_ends;
+using rules::AnsweredWaiter;
+using rules::Cause;
+using rules::Consequences;
+using rules::Holder;
+using rules::is_possible;
+using rules::LimitState;
+using rules::Liveness;
+using rules::Moment;
+using rules::Party;
+using rules::Session;
+using rules::State;
+using rules::Waiter;
 
 // A byte of the file, far behind the fixed mutexes, that stays locked while any process
 // has this description open: dlock itself, the command, and its stragglers. Those of one
@@ -43,8 +67,8 @@ class SessionLock {
 Fd watch_mark(const Directory& directory);
 
 // A byte of the file that serves as a mutex. The mutexes of single locks follow all
-// sessions (file_name.hpp); the holder of one may replace or remove the file in the state
-// folder that belongs to it.
+// sessions (record_file.hpp); the holder of one may replace or remove the file in the
+// state folder that belongs to it.
 using MutexByte = off_t;
 constexpr MutexByte setup_mutex = 0;      // creates the state folder
 constexpr MutexByte registers_mutex = 1;  // changes the fence registers
@@ -87,7 +111,7 @@ class SessionsFile final : public Liveness {
   // may be 0.
   bool is_in_use(const LockName& lock, Session own) const;
 
-  // Whether the store is watched: see event_file.hpp.
+  // Whether the store is watched: see appended_files.hpp.
   bool is_watched() const;
 
   // The remaining processes of a run that /proc shows us: a pidfd of each process that
@@ -106,6 +130,25 @@ class SessionsFile final : public Liveness {
   FileIdentity identity_;
   WallTime changed_{};
   Fd fd_;
+};
+
+// Holds a mutex until the end of the scope.
+class MutexGuard {
+ public:
+  MutexGuard(SessionsFile& sessions, MutexByte byte)
+      : sessions_(&sessions), byte_(byte) {}
+  MutexGuard(MutexGuard&& other) noexcept
+      : sessions_(std::exchange(other.sessions_, nullptr)), byte_(other.byte_) {}
+  MutexGuard& operator=(MutexGuard&&) = delete;
+  MutexGuard(const MutexGuard&) = delete;
+  MutexGuard& operator=(const MutexGuard&) = delete;
+  ~MutexGuard() {
+    if (sessions_ != nullptr) sessions_->unlock(byte_);
+  }
+
+ private:
+  SessionsFile* sessions_;
+  MutexByte byte_;
 };
 
 // Whether the dlock process of `holder` is gone for certain: it was in this pid namespace

@@ -8,20 +8,19 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 
+#include "rules/look.hpp"
 #include "store/local/epoch.hpp"
-#include "store/local/file_name.hpp"
-#include "store/local/limit_bytes.hpp"
-#include "store/local/record_file.hpp"
-#include "store/local/runs_log.hpp"
-#include "store/local/state_bytes.hpp"
-#include "store/local/wake_socket.hpp"
+#include "store/local/local_waiting.hpp"
+#include "store/local/text_files.hpp"
 #include "util/text.hpp"
 
 namespace dlock::local {
 namespace {
 
 constexpr const char* head_name = "head";
+constexpr const char* prefix = "state-";
 
 // Tolerance: clocks are set, and files are written, while a machine boots.
 constexpr WallTime about = std::chrono::seconds(60);
@@ -33,22 +32,36 @@ WallTime wall_end(Clock::time_point end, const Moment& written) {
 
 // Until when a lock or limit of another epoch is in use without a process: detached
 // leases, and the stamps of a limit.
-WallTime counts_until(const Named& named, Kept kept, const Moment& written) {
+WallTime counts_until(const StoredState& kept, const Moment& written) {
   WallTime last{};
   const auto add = [&](Clock::time_point end) {
     last = std::max(last, wall_end(end, written));
   };
-  if (kept == Kept::limit) {
-    const auto limit = decoded_limit(named.value);
-    if (limit && !limit->stamps.empty()) {
-      add(later(limit->stamps.back(), limit->rate.period));
-    }
-  } else if (const auto state = decoded(named.value)) {
-    for (const auto& holder : state->holders) {
-      if (holder.ends_at) add(*holder.ends_at);
-    }
+  if (const auto* limit = std::get_if<LimitState>(&kept.state)) {
+    if (!limit->stamps.empty()) add(later(limit->stamps.back(), limit->rate.period));
+    return last;
+  }
+  for (const auto& holder : kept.of_lock().holders) {
+    if (holder.ends_at) add(*holder.ends_at);
   }
   return last;
+}
+
+// Calls `look` with each lock and limit in the folder that can be read, until it returns
+// false. The rest stays out of it: it must not prevent what is done with the others.
+void look_at_each(
+    const Directory& folder,
+    const std::function<bool(const RecordFile&, const StoredState&)>& look) {
+  for (const auto& file : folder.names()) {
+    const auto kept = kind_of(file);
+    if (!kept) continue;
+    try {
+      const RecordFile record(folder, file, RecordFile::Access::read);
+      const auto found = stored_in(record, *kept);
+      if (found && !look(record, *found)) return;
+    } catch (const Failure&) {
+    }
+  }
 }
 
 // Whether anything in a folder of another epoch is still in use by its clock. With
@@ -57,23 +70,15 @@ bool counts_by_clock(const Directory& folder, bool same_boot) {
   const auto now = Moment::now();
   const auto started =
       now.wall - std::chrono::duration_cast<WallTime>(now.boot.time_since_epoch());
-  for (const auto& file : folder.names()) {
-    const auto kept = is_file_of(Kept::limit, file) ? Kept::limit : Kept::lock;
-    if (!is_file_of(kept, file)) continue;
-    try {
-      const RecordFile record(folder, file, RecordFile::Access::read);
-      const auto named = named_in(record.payload());
-      const auto written = record.written();
-      const bool may_count = same_boot || written.wall + about > started;
-      if (may_count && is_possible(written.wall) && named &&
-          counts_until(*named, kept, written) > now.wall) {
-        return true;
-      }
-    } catch (const Failure&) {
-      // Unreadable files are ignored.
-    }
-  }
-  return false;
+  bool counts = false;
+  look_at_each(folder, [&](const RecordFile& record, const StoredState& kept) {
+    const auto written = record.written();
+    const bool may_count = same_boot || written.wall + about > started;
+    counts =
+        may_count && is_possible(written.wall) && counts_until(kept, written) > now.wall;
+    return !counts;
+  });
+  return counts;
 }
 
 constexpr const char* draft_end = ".new";
@@ -155,19 +160,24 @@ void retire_others(const Directory& directory) {
   }
 }
 
-void fill(const Directory& folder, const History& history) {
+void fill(const Directory& folder, const record::History& history) {
   const auto now = Moment::now();
   set_head(folder, {history.greatest_fence.number, now.wall.count()});
   for (const auto& [lock, run] : history.last_runs) {
     const auto state = state_from(history, lock);
-    RecordFile file(folder, key_of(lock, Kept::lock).file, RecordFile::Access::write);
+    RecordFile file(folder, key_of(lock, StateKind::lock).file,
+                    RecordFile::Access::write);
     file.write(with_name(lock, encoded(state)), now);
   }
 }
 
 }  // namespace
 
-State state_from(const History& history, const LockName& lock) {
+std::string state_folder_name() { return prefix + own_epoch(); }
+
+bool is_state_folder_name(const std::string& name) { return name.starts_with(prefix); }
+
+State state_from(const record::History& history, const LockName& lock) {
   State state;
   state.last_fence = history.greatest_fence;  // the fence floor
   const auto last = history.last_runs.find(lock);
@@ -228,17 +238,11 @@ FolderHead mend_head(const Directory& folder, Fence greatest_in_log) {
   } catch (const Damaged&) {
   }
   auto greatest = greatest_in_log;
-  for (const auto& file : folder.names()) {
-    if (!is_file_of(Kept::lock, file)) continue;
-    try {
-      const RecordFile record(folder, file, RecordFile::Access::read);
-      const auto named = named_in(record.payload());
-      const auto state = named ? decoded(named->value) : std::nullopt;
-      if (state) greatest = std::max(greatest, state->last_fence);
-    } catch (const Failure&) {
-      // Unreadable files are ignored.
-    }
-  }
+  look_at_each(folder, [&](const RecordFile&, const StoredState& kept) {
+    const auto* state = std::get_if<State>(&kept.state);
+    if (state != nullptr) greatest = std::max(greatest, state->last_fence);
+    return true;
+  });
   ::unlinkat(folder.fd(), head_name, 0);
   const FolderHead head{greatest.number, Moment::now().wall.count()};
   set_head(folder, head);
@@ -250,6 +254,83 @@ void set_head(const Directory& folder, const FolderHead& head) {
   std::string bytes(sizeof head, '\0');
   std::memcpy(bytes.data(), &head, sizeof head);
   file.write(std::move(bytes), Moment::now());
+}
+
+void keep_fresh(const Directory& directory, const Directory& folder,
+                const SessionsFile& sessions, const RecordFile* file) {
+  static constexpr WallTime half_a_day = std::chrono::hours(12);
+  const auto is_old = [](WallTime changed) { return wall_now() - changed > half_a_day; };
+  if (file != nullptr && file->exists() && is_old(file->changed())) file->touch();
+  struct stat status {};
+  if (!is_old(sessions.changed()) &&
+      (file == nullptr || ::fstat(sessions.fd(), &status) != 0 ||
+       !is_old(WallTime(std::chrono::seconds(status.st_mtim.tv_sec))))) {
+    return;
+  }
+  ::futimens(sessions.fd(), nullptr);
+  for (const char* name : {"fences", "runs.jsonl"}) {
+    ::utimensat(directory.fd(), name, nullptr, AT_SYMLINK_NOFOLLOW);
+  }
+  ::utimensat(folder.fd(), head_name, nullptr, AT_SYMLINK_NOFOLLOW);
+}
+
+namespace {
+
+// The fence floor that the removal of a lock or limit needs; nothing if it is in use.
+std::optional<std::uint64_t> floor_if_unused(const StoredState& kept, const Moment& now,
+                                             const Liveness& liveness) {
+  if (const auto* limit = std::get_if<LimitState>(&kept.state)) {
+    return is_out_of_use(*limit, now.boot) ? std::optional<std::uint64_t>(0)
+                                           : std::nullopt;
+  }
+  const auto& state = kept.of_lock();
+  if (!is_out_of_use(state, now, liveness)) return std::nullopt;
+  return state.last_fence.number;
+}
+
+}  // namespace
+
+std::vector<std::string> find_unused(const Directory& folder,
+                                     const SessionsFile& sessions, FolderHead& head) {
+  constexpr std::size_t most = 10'000;
+  std::vector<std::string> unused;
+  const auto now = Moment::now();
+  look_at_each(folder, [&](const RecordFile& record, const StoredState& kept) {
+    if (const auto floor = floor_if_unused(kept, now, sessions)) {
+      unused.push_back(record.name());
+      head.fence_floor = std::max(head.fence_floor, *floor);
+    }
+    return unused.size() < most;
+  });
+  head.swept = now.wall.count();
+  return unused;
+}
+
+void drop_if_unused(const Directory& directory, const Directory& folder,
+                    SessionsFile& sessions, const std::string& file,
+                    std::uint64_t floor) {
+  try {
+    const auto kept = kind_of(file).value();
+    const auto named = stored_in({folder, file, RecordFile::Access::read}, kept);
+    if (!named) return;
+    const auto key = key_of(named->name, kept);
+    if (key.file != file || !sessions.try_lock(key.mutex)) return;
+    const MutexGuard guard(sessions, key.mutex);
+    RecordFile record(folder, file, RecordFile::Access::write);
+    const auto found = stored_in(record, kept);
+    if (!found ||
+        floor_if_unused(*found, Moment::now(), sessions).value_or(floor + 1) > floor) {
+      return;
+    }
+    if (kept == StateKind::lock) {
+      for (const auto& waiter : found->of_lock().waiters) {
+        remove_wake_socket(directory, waiter.party.session);
+      }
+    }
+    record.remove();
+  } catch (const Failure&) {
+    // As in look_at_each().
+  }
 }
 
 }  // namespace dlock::local

@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "record/run_lines.hpp"
 #include "store/directory.hpp"
-#include "store/local/names.hpp"
-#include "store/local/run_lines.hpp"
+#include "store/local/record_file.hpp"
 #include "store/local/sessions.hpp"
 #include "util/failure.hpp"
 
@@ -19,6 +20,11 @@ struct FolderHead {
                                   // and of removed locks
   std::int64_t swept = 0;  // wall clock, microseconds: when unused locks were removed
 };
+
+// The name of the folder with the state of the locks of this epoch; and whether `name`
+// is that folder of any epoch, or what an earlier version of dlock had instead.
+std::string state_folder_name();
+bool is_state_folder_name(const std::string& name);
 
 // The folder of this epoch; nothing if it does not exist yet.
 std::optional<Directory> open_state_folder(const Directory& directory);
@@ -39,9 +45,26 @@ FolderHead head_of(const Directory& folder);
 FolderHead mend_head(const Directory& folder, Fence greatest_in_log);
 
 // The state of a lock without holders and waiters, as the log of runs describes it.
-State state_from(const History& history, const LockName& lock);
+State state_from(const record::History& history, const LockName& lock);
 
 // The caller holds upkeep_mutex.
 void set_head(const Directory& folder, const FolderHead& head);
+
+// Touches what dlock uses but seldom writes to, because programs that clean up temporary
+// directories remove files that look unused for days. Once in half a day is enough.
+// `file`: of a lock in use, or null.
+void keep_fresh(const Directory& directory, const Directory& folder,
+                const SessionsFile& sessions, const RecordFile* file);
+
+// The files of locks and limits that were not used for long. Raises the fence floor of
+// `head` above their fences, and sets when it was swept. The caller holds upkeep_mutex,
+// and stores the head before it removes any of them: later grants of the same names need
+// greater fences.
+std::vector<std::string> find_unused(const Directory& folder,
+                                     const SessionsFile& sessions, FolderHead& head);
+
+// Removes one of them, unless it was used since or its fences reach beyond `floor`.
+void drop_if_unused(const Directory& directory, const Directory& folder,
+                    SessionsFile& sessions, const std::string& file, std::uint64_t floor);
 
 }  // namespace dlock::local

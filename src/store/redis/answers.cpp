@@ -1,11 +1,11 @@
 #include "store/redis/answers.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <initializer_list>
 
 #include "lock/timing.hpp"
 #include "store/redis/records.hpp"
+#include "util/number.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -25,17 +25,15 @@ bool is_answer(const Reply& reply, const char* word, std::initializer_list<Kind>
   return true;
 }
 
-std::optional<std::uint64_t> whole_number(const std::string& text) {
-  std::uint64_t number = 0;
-  const auto* last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, number);
-  if (error != std::errc() || end != last || number == 0) return std::nullopt;
-  return number;
+// Greater than 0.
+std::optional<std::uint64_t> positive_in(std::string_view text) {
+  const auto number = dlock::number_in<std::uint64_t>(text);
+  return number && *number > 0 ? number : std::nullopt;
 }
 
 std::optional<Grant> grant_of(const std::string& fence_text, std::int64_t slot,
                               const Claim& claim, Clock::time_point sent_at) {
-  const auto fence = whole_number(fence_text);
+  const auto fence = positive_in(fence_text);
   if (!fence || *fence > greatest_fence.number) return std::nullopt;
   if (slot < 0 || slot >= std::int64_t{claim.slots}) return std::nullopt;
   Grant grant;
@@ -57,7 +55,7 @@ const std::string* popped_text(const Reply& popped) {
 
 // The server's time.
 std::optional<WallTime> time_from(const Reply& reply) {
-  const auto now = whole_number(reply.text);
+  const auto now = positive_in(reply.text);
   if (!now || *now > std::uint64_t{1} << 53u) return std::nullopt;
   return WallTime(static_cast<std::int64_t>(*now));
 }
@@ -96,11 +94,6 @@ std::optional<AskReply> deduplicated(const std::string& text) {
   return AskReply{Deduplicated{std::move(*run)}};
 }
 
-std::optional<AskReply> superseded(const std::string& text) {
-  const auto newer = party_from(text);
-  return AskReply{Superseded{newer.host, newer.pid}};
-}
-
 bool says(const Reply& reply, const char* word) {
   return reply.kind == Kind::string && reply.text == word;
 }
@@ -133,7 +126,7 @@ std::optional<AskReply> ask_reply_from(const Reply& reply, const Claim& claim,
     return busy(reply);
   }
   if (is_answer(reply, "above", {Kind::string})) {
-    const auto fence = whole_number(reply.elements[1].text);
+    const auto fence = positive_in(reply.elements[1].text);
     if (fence) return AskReply{HeldByOuterRun{Fence{*fence}}};
   }
   if (is_answer(reply, "slots", {Kind::integer})) {
@@ -146,7 +139,7 @@ std::optional<AskReply> ask_reply_from(const Reply& reply, const Claim& claim,
     return deduplicated(reply.elements[1].text);
   }
   if (is_answer(reply, "superseded", {Kind::string})) {
-    return superseded(reply.elements[1].text);
+    return AskReply{newer_from(reply.elements[1].text)};
   }
   return std::nullopt;
 }
@@ -195,7 +188,7 @@ std::optional<std::vector<HolderInfo>> broken_from(const Reply& reply) {
 std::optional<milliseconds> pause_from(const Reply& popped) {
   const auto* text = popped_text(popped);
   constexpr std::uint64_t longest = 1'000'000'000;
-  const auto pause = text != nullptr ? whole_number(*text) : std::nullopt;
+  const auto pause = text != nullptr ? positive_in(*text) : std::nullopt;
   if (!pause || *pause > longest) return std::nullopt;
   return milliseconds(*pause);
 }

@@ -1,20 +1,18 @@
 #include "store/redis/arguments.hpp"
 
-#include <unistd.h>
-
 #include "lock/dedupe.hpp"
+#include "record/party_fields.hpp"
+#include "record/run_fields.hpp"
 #include "util/host.hpp"
-#include "util/json_line.hpp"
-#include "util/users.hpp"
 
 namespace dlock::redis {
 namespace {
 
-// The holder as shown by `status`.
-std::string info_of(const Claim& claim) {
-  Claim kept = claim;
-  kept.command = shortened_command(claim.command);
-  return party_text(kept);
+template <typename T>
+std::string json_of(const T& value) {
+  JsonLine json;
+  fields_on_redis(value, record::JsonWriter(json));
+  return json.finished();
 }
 
 std::string mode_text(const Claim& claim) {
@@ -35,7 +33,7 @@ std::string queue_text(Queue queue, const Claim& claim) {
   return claim.max_queue ? "1 " + std::to_string(*claim.max_queue) : "1";
 }
 
-std::string order_in_line(std::int64_t arrived, const std::optional<Ballot>& ballot) {
+std::string place_in_queue(std::int64_t arrived, const std::optional<Ballot>& ballot) {
   if (!ballot || ballot->ticket == 0) return std::to_string(arrived);
   return "=" + std::to_string(ballot->ticket);
 }
@@ -68,42 +66,21 @@ std::string verdict_text(Verdict verdict) {
 
 }  // namespace
 
-// Looked up once, so that it does not delay a waiter when its turn comes.
-const std::string& own_user() {
-  static const std::string user = user_name(::geteuid());
-  return user;
-}
-
 std::string party_text(const Claim& claim) {
-  JsonLine party;
-  party.add_text("host", host_name());
-  party.add_number("pid", claim.on_behalf_of != 0 ? claim.on_behalf_of : ::getpid());
-  if (claim.for_pid) party.add_flag("for_pid", true);
-  if (!claim.attached) party.add_number("ttl_ms", claim.ttl.count());
-  party.add_text("user", own_user());
-  party.add_texts("command", claim.command);
-  if (!claim.label.empty()) party.add_text("label", claim.label);
-  return party.finished();
+  record::RedisParty party{record::own_party(claim), claim.for_pid, std::nullopt};
+  if (!claim.attached) party.ttl = claim.ttl;
+  return json_of(party);
 }
 
-std::string taker_text() {
-  JsonLine taker;
-  taker.add_text("host", host_name());
-  taker.add_text("user", own_user());
-  return taker.finished();
-}
+std::string taker_text() { return json_of(record::own_taker(false)); }
 
 std::string run_end_text(const RunEnd& end, const std::string& host,
                          const std::string& user) {
-  JsonLine json;
-  json.add_text("host", host);
-  json.add_text("user", user);
-  json.add_text("outcome", end.outcome);
-  json.add_number("duration_ms", end.duration.count());
-  if (end.exit_code) json.add_number("exit_code", *end.exit_code);
-  if (end.signal) json.add_text("signal", *end.signal);
-  if (end.lost) json.add_text("reason", loss_name(*end.lost));
-  return json.finished();
+  RunInfo run;
+  run.host = host;
+  run.user = user;
+  set_end(run, end);
+  return json_of(run);
 }
 
 std::vector<std::string> ask_arguments(const Claim& claim, Queue queue,
@@ -116,9 +93,9 @@ std::vector<std::string> ask_arguments(const Claim& claim, Queue queue,
                                      std::to_string(claim.slots),
                                      lease_time(claim),
                                      queue_text(queue, claim),
-                                     info_of(claim),
+                                     party_text(claim),
                                      dedupe_text(claim.dedupe),
-                                     order_in_line(arrived, ballot),
+                                     place_in_queue(arrived, ballot),
                                      fence_wanted(fence_floor, ballot)};
   for (const auto& fence : claim.outer_fences) {
     arguments.push_back(std::to_string(fence.number));
@@ -133,14 +110,14 @@ std::vector<std::string> release_arguments(const Claim& claim,
   std::vector<std::string> arguments{
       text_of(claim.token),
       waiter_id,
-      end ? run_end_text(*end, host_name(), own_user()) : "",
+      end ? run_end_text(*end, host_name(), record::own_user()) : "",
       may_come_late ? std::to_string(comes_late_by.count()) : "0",
       verdict_text(end && !end->lost ? verdict_on(end->exit_code) : Verdict::no_run),
       std::to_string(claim.min_hold.count()),
       end && end->is_shared ? "1" : "0",
       end ? std::to_string(fence.number) : "0"};
   if (end && end->lost) {
-    arguments.push_back(info_of(claim));
+    arguments.push_back(party_text(claim));
     arguments.push_back(end->leaves_lease ? "1" : "0");
   }
   return arguments;
@@ -167,7 +144,7 @@ std::vector<std::string> reclaim_arguments(const Claim& claim, const Grant& gran
           mode_text(claim),
           std::to_string(claim.slots),
           std::to_string(grant.slot),
-          info_of(claim)};
+          party_text(claim)};
 }
 
 }  // namespace dlock::redis

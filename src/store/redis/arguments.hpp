@@ -16,9 +16,6 @@ namespace dlock::redis {
 // retransmitting after some 100 s.
 inline constexpr milliseconds comes_late_by{120'000};
 
-// The account name of this process.
-const std::string& own_user();
-
 // Who claims a lock, as `status` shows it, in one line of JSON.
 std::string party_text(const Claim& claim);
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "store/redis/keys.hpp"
-#include "store/redis/records.hpp"
 #include "store/redis/reply.hpp"
 #include "util/text.hpp"
 

@@ -6,22 +6,11 @@
 #include <optional>
 #include <string>
 
-#include "lock/event.hpp"
 #include "loop/wakeup.hpp"
+#include "store/redis/records.hpp"
 #include "store/redis/redis_connection.hpp"
 
 namespace dlock::redis {
-
-// An event, and for a grant how long its lease lasts without renewal; or only how long
-// the lock stays held after its run has ended.
-struct Published {
-  Event event;
-  milliseconds lasts{};  // 0 if no lease begins
-  bool is_event = true;
-};
-
-// A message of events.lua on `channel`; nothing if `text` is not one.
-std::optional<Published> published_from(std::string_view channel, std::string_view text);
 
 // A connection that subscribes to the channels of the watched locks.
 class EventStream {

@@ -1,8 +1,9 @@
 #include "store/redis/limit_record.hpp"
 
 #include <algorithm>
-#include <charconv>
 
+#include "record/record_words.hpp"
+#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -11,35 +12,24 @@ namespace {
 // Far from where sums of times would overflow.
 constexpr std::int64_t greatest = std::int64_t{1} << 53;
 
-template <typename Number>
-std::optional<Number> number_from(std::string_view text) {
-  Number number = 0;
-  const auto* last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, number);
-  if (error != std::errc() || end != last || number < 0) return std::nullopt;
-  return number;
-}
-
 std::optional<Clock::time_point> moment_from(const Reply& reply) {
-  const auto at = number_from<std::int64_t>(reply.text);
-  if (!at || *at > greatest) return std::nullopt;
+  const auto at = dlock::number_in<std::int64_t>(reply.text);
+  if (!at || *at < 0 || *at > greatest) return std::nullopt;
   return Clock::time_point(std::chrono::microseconds(*at));
 }
 
+// "TOKEN PID HOST"
 std::optional<rules::Turn> turn_from(const std::string& member, const Reply& at) {
   const auto moment = moment_from(at);
-  const auto end = std::min(member.find(' '), member.size());
-  const auto token = token_from(std::string_view(member).substr(0, end));
+  record::RecordWords words(member);
+  const auto token = token_from(words.next());
   if (!moment || !token) return std::nullopt;
   rules::Turn turn{*token, *moment};
-  if (end == member.size()) return turn;
-  const auto second = member.find(' ', end + 1);
-  if (second == std::string::npos) return std::nullopt;
-  const auto pid =
-      number_from<pid_t>(std::string_view(member).substr(end + 1, second - end - 1));
-  const auto host = percent_decoded(std::string_view(member).substr(second + 1));
-  if (!pid || !host) return std::nullopt;
-  turn.pid = *pid;
+  // Older versions of dlock have written only the token.
+  if (words.rest().empty()) return turn;
+  words(turn.pid);
+  const auto host = percent_decoded(words.rest());
+  if (!words.is_usable() || !host) return std::nullopt;
   turn.host = *host;
   return turn;
 }

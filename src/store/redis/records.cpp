@@ -3,26 +3,39 @@
 #include <algorithm>
 
 #include "lock/history.hpp"
+#include "record/party_fields.hpp"
+#include "record/record_words.hpp"
+#include "record/run_fields.hpp"
 #include "store/redis/keys.hpp"
-#include "store/redis/record_words.hpp"
-#include "util/json.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
+
+using record::JsonReader;
+using record::RecordWords;
+using record::RedisParty;
+
 namespace {
 
 // An empty one if the text is not a proper one: the rest of a record still counts.
-Json party_in(std::string_view text) {
-  return object_from(text).value_or(Json::object());
+Json json_in(std::string_view text) { return object_from(text).value_or(Json::object()); }
+
+RedisParty party_in(const Json& json) {
+  RedisParty party;
+  fields_on_redis(party, JsonReader(json));
+  return party;
 }
 
 // Written by taking.lua.
 std::optional<Taker> taker_in(const Json& party) {
   for (const std::string_view how : {"forced_by", "broken_by", "replaced_by"}) {
-    const auto taker = party.find(how);
-    if (taker == party.end() || !taker->is_object()) continue;
-    return Taker{text_at(*taker, "user"), text_at(*taker, "host"), how == "replaced_by",
-                 how == "forced_by"};
+    const auto found = party.find(how);
+    if (found == party.end() || !found->is_object()) continue;
+    Taker taker;
+    fields_on_redis(taker, JsonReader(*found));
+    taker.replaces = how == "replaced_by";
+    taker.forced = how == "forced_by";
+    return taker;
   }
   return std::nullopt;
 }
@@ -31,6 +44,7 @@ milliseconds between(WallTime start, WallTime end) {
   return std::chrono::duration_cast<milliseconds>(std::max(end - start, WallTime(0)));
 }
 
+// "MODE SLOT FENCE SINCE ENDS KIND PARTY"
 std::optional<HolderInfo> holder_from(const Reply& record, const Reply& left,
                                       WallTime now) {
   if (record.kind != Reply::Kind::string || left.kind != Reply::Kind::integer) {
@@ -44,44 +58,21 @@ std::optional<HolderInfo> holder_from(const Reply& record, const Reply& left,
     return info;
   }
   RecordWords words(record.text);
-  const auto mode = words.next();
-  const auto slot = words.number();
-  const auto fence = words.number();
-  const auto since = words.number();
-  const auto ends = words.number();
+  Mode mode{};
+  WallTime ends{};
+  words(mode), words(info.slot), words(info.fence), words(info.since), words(ends);
   const auto kind = words.next();
-  if ((mode != "x" && mode != "s") || !slot || !fence || !since || !ends ||
-      (kind != "h" && kind != "d" && kind != "e" && kind != "b")) {
+  if (!words.is_usable() || (kind != "h" && kind != "d" && kind != "e" && kind != "b")) {
     return std::nullopt;
   }
   info.run_ended = kind == "e";
   info.broken = kind == "b";
   info.attached = kind == "h" || kind == "b";
-  const auto party = party_in(words.rest());
-  info.slot = static_cast<unsigned>(*slot);
-  info.fence.number = static_cast<std::uint64_t>(*fence);
-  info.since = WallTime(*since);
   info.held = between(info.since, now);
-  info.host = text_at(party, "host");
-  info.pid = pid_at(party, "pid");
-  info.for_pid = flag_at(party, "for_pid");
-  info.user = text_at(party, "user");
-  info.label = text_at(party, "label");
-  info.command = words_at(party, "command");
+  const auto party = party_in(json_in(words.rest()));
+  info.CommandInfo::operator=(party);
+  info.for_pid = party.for_pid;
   return info;
-}
-
-// Fills in how a run ended, from its JSON `end`.
-void fill_end(RunInfo& run, const Json& end) {
-  run.host = text_at(end, "host");
-  run.user = text_at(end, "user");
-  if (const auto duration = count_at(end, "duration_ms")) {
-    run.duration = milliseconds(*duration);
-  }
-  run.exit_code = exit_code_at(end, "exit_code");
-  if (const auto signal = text_at(end, "signal"); !signal.empty()) run.signal = signal;
-  run.outcome = text_at(end, "outcome");
-  run.reason = text_at(end, "reason");
 }
 
 bool is_count(const Reply& reply) {
@@ -104,42 +95,31 @@ std::optional<Published> published_from(std::string_view channel, std::string_vi
   const auto word = words.next();
   const bool is_kept = word == "kept";
   const auto kind = is_kept ? Event::Kind::released : event_kind_of(word);
-  const auto fence = words.number();
-  const auto lasts = words.number();
-  const auto free = words.number();
-  const auto time = words.number();
-  if (!lock || !channel.ends_with("}:e") || !kind || !fence || !lasts || !free || !time) {
+  Published published;
+  auto& event = published.event;
+  std::int64_t free = 0;
+  words(event.fence), words(published.lasts), words(free), words(event.time);
+  if (!lock || !channel.ends_with("}:e") || !kind || !words.is_usable()) {
     return std::nullopt;
   }
-  Published published;
-  published.lasts = milliseconds(*lasts);
   published.is_event = !is_kept;
-  auto& event = published.event;
-  event.time = WallTime(*time);
   event.kind = *kind;
   event.lock = *lock;
-  event.fence.number = static_cast<std::uint64_t>(*fence);
-  event.free = static_cast<unsigned>(std::min<std::int64_t>(*free, UINT32_MAX));
+  event.free = static_cast<unsigned>(std::min<std::int64_t>(free, UINT32_MAX));
   const auto split = std::min(words.rest().find('\n'), words.rest().size());
-  const auto party = party_in(words.rest().substr(0, split));
-  event.host = text_at(party, "host");
-  event.pid = pid_at(party, "pid");
-  event.user = text_at(party, "user");
-  event.label = text_at(party, "label");
-  event.command = words_at(party, "command");
+  const auto party = json_in(words.rest().substr(0, split));
+  event.CommandInfo::operator=(party_in(party));
   if (event.kind == Event::Kind::broken) event.taken_by = taker_in(party);
-  const auto end = party_in(words.rest().substr(split));
+  const auto end = json_in(words.rest().substr(split));
   if (!end.empty()) {
     event.run.emplace();
     event.run->ended = event.time;
-    fill_end(*event.run, end);
+    fields_on_redis(*event.run, JsonReader(end));
   }
   return published;
 }
 
-std::optional<Taker> taker_from(std::string_view text) {
-  return taker_in(party_in(text));
-}
+std::optional<Taker> taker_from(std::string_view text) { return taker_in(json_in(text)); }
 
 std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime now) {
   if (pairs.kind != Reply::Kind::array || pairs.elements.size() % 2 != 0) {
@@ -156,49 +136,41 @@ std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime
   return holders;
 }
 
-WaiterInfo party_from(std::string_view text) {
-  const auto party = party_in(text);
-  WaiterInfo info;
-  info.host = text_at(party, "host");
-  info.pid = pid_at(party, "pid");
-  return info;
+Superseded newer_from(std::string_view text) {
+  const auto party = party_in(json_in(text));
+  return {party.host, party.pid};
 }
 
+// "MODE SINCE UNTIL PASSED TTL LIST PARTY"
 std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now) {
   RecordWords words(record);
-  const auto mode = words.next();
-  const auto since = words.number();
-  const auto until = words.number();
-  const auto passed = words.number();
+  WaiterInfo info;
+  Mode mode{};
+  std::int64_t until = 0;
+  std::int64_t passed = 0;
+  words(mode), words(info.since), words(until), words(passed);
   words.next();  // the ttl of the lease
   words.next();  // its list
-  if ((mode != "x" && mode != "s") || !since || !until || !passed) return std::nullopt;
-  const auto party = party_in(words.rest());
-  WaiterInfo info;
-  info.since = WallTime(*since);
+  if (!words.is_usable()) return std::nullopt;
+  info.PartyInfo::operator=(party_in(json_in(words.rest())));
   info.waiting = between(info.since, now);
-  info.host = text_at(party, "host");
-  info.pid = pid_at(party, "pid");
-  info.user = text_at(party, "user");
   return info;
 }
 
+// "FENCE STARTED ENDED", and then how it ended, or who runs.
 std::optional<RunInfo> run_from(std::string_view record) {
   RecordWords words(record);
-  const auto fence = words.number();
-  const auto started = words.number();
-  const auto ended = words.number();
-  if (!fence || !started || !ended) return std::nullopt;
+  RunInfo run;
+  WallTime ended{};
+  words(run.fence), words(run.started), words(ended);
+  if (!words.is_usable()) return std::nullopt;
   // A detached lease has a letter, and then its holder.
   const bool was_by_hand = words.rest().starts_with("h ");
   if (was_by_hand) words.next();
-  const auto end = party_in(words.rest());
-  RunInfo run;
-  run.fence.number = static_cast<std::uint64_t>(*fence);
-  run.started = WallTime(*started);
-  if (*ended != 0) run.ended = WallTime(*ended);
+  const auto end = json_in(words.rest());
+  if (ended != WallTime{}) run.ended = ended;
   if (run.ended && !was_by_hand) {
-    fill_end(run, end);
+    fields_on_redis(run, JsonReader(end));
     if (const auto taker = taker_in(end); taker && taker->forced) {
       run.reason = forced_reason(*taker);
       // Unless the holder has reported its end since.
@@ -209,11 +181,20 @@ std::optional<RunInfo> run_from(std::string_view record) {
     }
     return run;
   }
-  run.host = text_at(end, "host");
-  run.user = text_at(end, "user");
+  const auto party = party_in(end);
+  run.host = party.host;
+  run.user = party.user;
   run.outcome = was_by_hand ? by_hand : "vanished";
   if (run.ended) run.duration = between(run.started, *run.ended);
   return run;
+}
+
+// The server's time, with which a reply begins.
+std::optional<WallTime> now_from(const Reply& reply) {
+  RecordWords words(reply.text);
+  WallTime now{};
+  words(now);
+  return words.is_usable() ? std::optional(now) : std::nullopt;
 }
 
 std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock) {
@@ -224,15 +205,15 @@ std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock) {
       parts[1].integer < 1 || parts[1].integer > UINT32_MAX) {
     return std::nullopt;
   }
-  const auto now = RecordWords(parts[0].text).number();
+  const auto now = now_from(parts[0]);
   if (!now) return std::nullopt;
-  auto holders = holders_from(parts[2], WallTime(*now));
+  auto holders = holders_from(parts[2], *now);
   if (!holders) return std::nullopt;
   LockInfo info;
   info.lock = lock;
   info.holders = std::move(*holders);
   for (const auto& record : parts[3].elements) {
-    auto waiter = waiter_from(record.text, WallTime(*now));
+    auto waiter = waiter_from(record.text, *now);
     if (!waiter) return std::nullopt;
     info.waiters.push_back(std::move(*waiter));
   }
@@ -247,7 +228,7 @@ std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock) {
   info.known = parts[6].integer == 1;
   info.refused = static_cast<std::uint64_t>(parts[7].integer);
   info.superseded = static_cast<std::uint64_t>(parts[8].integer);
-  info.now = WallTime(*now);
+  info.now = *now;
   info.mode = mode_from(parts[2]);
   const bool in_use = !info.holders.empty() || !info.waiters.empty();
   const bool foreign = !info.holders.empty() && info.holders.front().foreign;
@@ -264,8 +245,8 @@ std::optional<LockHistory> history_from(const Reply& reply, const LockName& lock
       parts[2].kind != Reply::Kind::array) {
     return std::nullopt;
   }
-  const auto now = RecordWords(parts[0].text).number();
-  const auto holders = now ? holders_from(parts[1], WallTime(*now)) : std::nullopt;
+  const auto now = now_from(parts[0]);
+  const auto holders = now ? holders_from(parts[1], *now) : std::nullopt;
   if (!holders) return std::nullopt;
   std::vector<RunInfo> runs;
   for (const auto& holder : *holders) {
@@ -276,7 +257,7 @@ std::optional<LockHistory> history_from(const Reply& reply, const LockName& lock
     if (!run) return std::nullopt;
     runs.push_back(std::move(*run));
   }
-  return LockHistory{lock, as_history(std::move(runs), WallTime(*now)), WallTime(*now)};
+  return LockHistory{lock, as_history(std::move(runs), *now), *now};
 }
 
 }  // namespace dlock::redis

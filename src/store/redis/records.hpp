@@ -7,12 +7,23 @@
 #include <string>
 #include <string_view>
 
+#include "lock/event.hpp"
 #include "lock/lease.hpp"
 #include "lock/store.hpp"
-#include "store/redis/event_stream.hpp"
 #include "store/redis/reply.hpp"
 
 namespace dlock::redis {
+
+// An event, and for a grant how long its lease lasts without renewal; or only how long
+// the lock stays held after its run has ended.
+struct Published {
+  Event event;
+  milliseconds lasts{};  // 0 if no lease begins
+  bool is_event = true;
+};
+
+// A message of events.lua on `channel`; nothing if `text` is not one.
+std::optional<Published> published_from(std::string_view channel, std::string_view text);
 
 // Who has taken the lock from the holder in this record, if it says so.
 std::optional<Taker> taker_from(std::string_view text);
@@ -21,8 +32,8 @@ std::optional<Taker> taker_from(std::string_view text);
 // if they do not have that shape.
 std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime now);
 
-// The party in this record; only host and pid are set.
-WaiterInfo party_from(std::string_view text);
+// The newer claim that this record describes.
+Superseded newer_from(std::string_view text);
 
 std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now);
 std::optional<RunInfo> run_from(std::string_view record);

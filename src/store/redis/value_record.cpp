@@ -1,10 +1,10 @@
 #include "store/redis/value_record.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 
 #include "util/checksum.hpp"
+#include "util/number.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -12,12 +12,9 @@ namespace {
 // The limit of a string on the server.
 constexpr std::int64_t largest = std::int64_t{512} << 20;
 
-std::optional<std::int64_t> whole_number(const std::string& text) {
-  std::int64_t number = 0;
-  const auto* last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, number);
-  if (error != std::errc() || end != last || number < 0) return std::nullopt;
-  return number;
+std::optional<std::int64_t> count_in(const std::string& text) {
+  const auto number = dlock::number_in<std::int64_t>(text);
+  return number && *number >= 0 ? number : std::nullopt;
 }
 
 }  // namespace
@@ -34,9 +31,9 @@ std::optional<ValueRecord> value_record_from(const Reply& fields, const Reply& l
       std::all_of(fields.elements.begin(), fields.elements.end(),
                   [](const Reply& field) { return field.kind == Reply::Kind::string; });
   if (!is_there || left.integer <= 0) return std::nullopt;
-  const auto fence = whole_number(fields.elements[0].text);
-  const auto size = whole_number(fields.elements[1].text);
-  const auto stale = whole_number(fields.elements[3].text);
+  const auto fence = count_in(fields.elements[0].text);
+  const auto size = count_in(fields.elements[1].text);
+  const auto stale = count_in(fields.elements[3].text);
   if (!fence || !size || *size > largest || !stale) return std::nullopt;
   ValueRecord record;
   record.fence = fields.elements[0].text;
@@ -53,9 +50,9 @@ std::optional<ValueInfo> value_info_from(const Reply& fields, const Reply& left)
       left.kind != Reply::Kind::integer || left.integer <= 0) {
     return std::nullopt;
   }
-  const auto size = whole_number(fields.elements[0].text);
-  const auto stale = whole_number(fields.elements[1].text);
-  const auto lives = whole_number(fields.elements[2].text);
+  const auto size = count_in(fields.elements[0].text);
+  const auto stale = count_in(fields.elements[1].text);
+  const auto lives = count_in(fields.elements[2].text);
   if (!size || *size > largest || !stale) return std::nullopt;
   ValueInfo info;
   info.size = static_cast<std::size_t>(*size);

@@ -1,0 +1,109 @@
+// The verbs of the command line: one row has everything about a verb.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/args/exit_status.hpp"
+#include "cli/args/settings.hpp"
+
+namespace dlock {
+
+struct Invocation;
+
+enum class Verb {
+  run,
+  acquire,
+  renew,
+  release,
+  check,
+  fence,
+  status,
+  list,
+  watch,
+  break_lock,
+  cache,
+  limit,
+  history,
+  doctor,
+  config,
+  help
+};
+
+// A set of verbs, with a bit for each.
+using VerbSet = unsigned;
+
+template <typename... Verbs>
+constexpr VerbSet of(Verbs... verbs) {
+  return ((1U << static_cast<unsigned>(verbs)) | ...);
+}
+
+// In the order of --help.
+enum class VerbGroup { run, by_hand, look, operate, rate_and_cache };
+
+// The tables [lock."NAME"] of a configuration file that apply to the verb: those of all
+// locks, only those of cached values, or none.
+enum class LockTable { of_all, of_values, none };
+
+// What the verb does with a command.
+enum class CommandUse {
+  none,          // takes none
+  after_answer,  // runs it after its own answer
+  for_output     // standard output is the command's
+};
+
+// An exit status in --help.
+struct ExitText {
+  ExitStatus status = ExitStatus::success;
+  std::string_view text;
+};
+
+struct VerbSpec {
+  Verb verb;
+  VerbGroup group;
+  std::string_view name;
+  std::string_view usage;
+  std::string_view help;
+  std::size_t least_operands = 1;
+  std::size_t most_operands = 1;
+  std::string_view operands[2] = {"lock name"};  // what is missing without them
+  LockTable lock_table = LockTable::of_all;
+  CommandUse command = CommandUse::none;
+
+  Exit (*perform)(const Invocation& invocation) = nullptr;
+
+  // Throws UsageError or Failure as the verb does for settings that it refuses, but
+  // contacts no store and reads no file. Null: it has no options of its own.
+  void (*check)(const Settings& settings) = nullptr;
+
+  // The statuses that mean something else than for most verbs, in any order.
+  ExitText exits[4] = {};
+
+  bool takes_command() const { return command != CommandUse::none; }
+};
+
+// In the order of --help. The table is beside the verbs (cli/verbs/verbs.cpp).
+std::span<const VerbSpec> all_verbs();
+
+// Null if there is no such verb.
+const VerbSpec* verb_named(std::string_view name);
+std::string_view name_of(Verb verb);
+std::vector<std::string_view> verb_names();
+
+// Whether `verb` acts on the lock `name`, so that the table [lock."NAME"] applies to it.
+bool is_about_lock(const VerbSpec& verb, std::string_view name);
+
+// Every status that dlock itself can exit with for this verb, in ascending order, without
+// the command's own status and without deaths by signal.
+std::vector<ExitText> exit_texts(const VerbSpec& verb);
+
+// The help of dlock: its verbs by group, then examples.
+std::string general_help();
+
+// The help of one verb: its own options, the common options and its exit codes.
+std::string help_of(const VerbSpec& verb);
+
+}  // namespace dlock

@@ -1,0 +1,335 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "cli/args/options.hpp"
+#include "cli/run/execute_run.hpp"
+#include "cli/show/lock_view.hpp"
+#include "cli/terminal/slow_output.hpp"
+#include "cli/terminal/speaker.hpp"
+#include "cli/verbs/verbs.hpp"
+#include "loop/run_blocking.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+void warn_of_damage(const Speaker& speaker, const std::string& damage) {
+  if (!damage.empty()) speaker.warning("the cached value is unusable: " + damage);
+}
+
+// A run that computes a value, or finds that it does not have to.
+class Computation final : public RunExtension {
+ public:
+  Computation(const CacheOptions& options, const Speaker& speaker)
+      : options_(options), speaker_(speaker), output_(options.max_size) {}
+
+  int output() const override { return output_.writing_end(); }
+  int output_reader() const override { return output_.reading_end(); }
+
+  asio::awaitable<bool> is_needed(Store& store, const Claim& claim,
+                                  Wakeup& wakeup) override;
+  asio::awaitable<void> joined(const RunInfo& run, Store& store, const Claim& claim,
+                               Wakeup& wakeup) override;
+  void command_starts(asio::io_context& context) override { output_.prepare(context); }
+  void command_runs() override { output_.start(); }
+  void command_ended() override { output_.stop(); }
+  asio::awaitable<bool> settle(const RunResult& result, Store& store, const Claim& claim,
+                               Wakeup& wakeup) override;
+
+  // The value that another caller has stored in the meantime.
+  const std::optional<Value>& value() const { return value_; }
+  // The run that counts as this one.
+  const std::optional<RunInfo>& joined_run() const { return joined_run_; }
+
+  CommandOutput& command_output() { return output_; }
+
+ private:
+  asio::awaitable<bool> store_output(Store& store, const Claim& claim, Wakeup& wakeup);
+
+  const CacheOptions& options_;
+  const Speaker& speaker_;
+  CommandOutput output_;
+  std::optional<Value> value_;
+  std::optional<RunInfo> joined_run_;
+};
+
+// Another caller may have stored a value between our lookup and the grant.
+asio::awaitable<bool> Computation::is_needed(Store& store, const Claim& claim,
+                                             Wakeup& wakeup) {
+  auto found = co_await values_of(store).get(claim.lock, options_.max_size, wakeup);
+  if (found.value && found.value->is_fresh) value_ = std::move(found.value);
+  co_return !value_;
+}
+
+asio::awaitable<void> Computation::joined(const RunInfo& run, Store& store,
+                                          const Claim& claim, Wakeup& wakeup) {
+  joined_run_ = run;
+  if (run.exit_code != 0) co_return;
+  // The value's ttl may be over already, but this caller has waited for it.
+  auto found = co_await values_of(store).get(claim.lock, options_.max_size, wakeup);
+  warn_of_damage(speaker_, found.damage);
+  value_ = std::move(found.value);
+}
+
+// A failed run counts for the waiters, too. A run whose output is not available to them,
+// or that was lost, does not: the next waiter runs the command itself.
+asio::awaitable<bool> Computation::settle(const RunResult& result, Store& store,
+                                          const Claim& claim, Wakeup& wakeup) {
+  const bool ran = result.outcome == RunOutcome::ran;
+  if (!ran && result.outcome != RunOutcome::not_started) co_return false;
+  if (!ran || result.exit_code != 0) co_return true;
+  if (output_.whole() == nullptr) {
+    speaker_.warning("not cached: more than " + std::to_string(options_.max_size) +
+                     " bytes (--max-size)");
+    co_return false;
+  }
+  co_return co_await store_output(store, claim, wakeup);
+}
+
+asio::awaitable<bool> Computation::store_output(Store& store, const Claim& claim,
+                                                Wakeup& wakeup) {
+  std::string why;
+  try {
+    const auto storing =
+        co_await values_of(store).put(claim, *output_.whole(), options_.lifetime, wakeup);
+    if (storing == Storing::stored) {
+      speaker_.step(store.protects()
+                        ? "stored " + std::to_string(output_.whole()->size()) + " bytes"
+                        : "not stored (none: stores nothing)");
+      co_return true;
+    }
+  } catch (const Failure& failure) {
+    why = failure.what();
+  }
+  // Otherwise the lock is no longer ours, which its release is about to report.
+  if (!why.empty()) speaker_.warning("not cached: " + why);
+  co_return false;
+}
+
+// The cached value, if there is one, and the holder that is computing a new one.
+struct CachedValue {
+  std::optional<ValueInfo> value;
+  std::optional<HolderInfo> computed_by;
+};
+
+asio::awaitable<CachedValue> describe(Store& store, const LockName& lock,
+                                      const Speaker& speaker, Wakeup& wakeup) {
+  auto found = co_await values_of(store).describe(lock, wakeup);
+  warn_of_damage(speaker, found.damage);
+  CachedValue cached{found.value, std::nullopt};
+  auto info = co_await store.inspector().inspect(lock, wakeup);
+  if (!info.holders.empty()) cached.computed_by = std::move(info.holders.front());
+  co_return cached;
+}
+
+// "5120 bytes, stored 3m12s ago, fresh for another 1m48s"; names the `store` if it has
+// nothing.
+std::string cached_text(const CachedValue& cached, const std::string& store) {
+  std::string text = "nothing is cached in " + printable(store);
+  if (const auto& value = cached.value) {
+    text = std::to_string(value->size) + " bytes";
+    if (value->age) text += ", stored " + for_people(*value->age) + " ago";
+    text += value->fresh_for.count() > 0
+                ? ", fresh for another " + for_people(value->fresh_for)
+                : ", stale, served for another " + for_people(value->expires_in) +
+                      " during a refresh";
+  }
+  text += "\n";
+  if (const auto& holder = cached.computed_by) {
+    text += "being computed by " + described(*holder) + "\n";
+  }
+  return text;
+}
+
+Json json_of(const std::string& key, const CachedValue& cached) {
+  const auto& value = cached.value;
+  return Json{
+      {"key", key},
+      {"cached", value.has_value()},
+      {"size", value ? Json(value->size) : Json(nullptr)},
+      {"age_ms", value ? or_null(value->age) : Json(nullptr)},
+      {"fresh_for_ms", value ? Json(value->fresh_for.count()) : Json(nullptr)},
+      {"expires_in_ms", value ? Json(value->expires_in.count()) : Json(nullptr)},
+      {"maker", json_or_null(cached.computed_by)},
+  };
+}
+
+// Prints the value's description. Exits with 0 if there is a value, 1 if not.
+Exit show_value(const CommonOptions& common, const LockName& lock) {
+  asio::io_context context(1);
+  Wakeup wakeup(context);
+  const Speaker speaker(lock.name, common.quiet, common.verbose);
+  const auto store = open_store(common.store, store_timeout(common, {}), context);
+  const auto cached =
+      run_blocking(context, [&] { return describe(*store, lock, speaker, wakeup); });
+  const auto key = lock.name.substr(lock.name.find(':') + 1);
+  print(common.json ? to_line(json_of(key, cached)) + "\n"
+                    : cached_text(cached, store->url()));
+  return cached.value ? ExitStatus::success : ExitStatus::not_held;
+}
+
+// One invocation of the verb.
+class Cache {
+ public:
+  explicit Cache(const Invocation& invocation)
+      : invocation_(invocation),
+        common_(invocation.common),
+        options_(cache_options(invocation.settings, invocation.operands.at(0),
+                               invocation.command)),
+        speaker_(options_.name, common_.quiet, common_.verbose) {}
+
+  const std::string& name() const { return options_.name; }
+  Exit execute();
+
+ private:
+  Exit forget() const;
+  std::optional<Value> look() const;
+  RunOptions options_of_run(bool has_stale) const;
+  std::optional<Exit> compute(const std::optional<Value>& stale);
+  std::optional<Exit> pass_on(const RunInfo& run) const;
+  void let_signals_act() const;
+  Exit print_value(const std::string& bytes) const;
+  Exit print_output(CommandOutput& output, Exit exit) const;
+  static Exit ended_by_reader();
+  LockName lock() const { return {common_.name_space, options_.name}; }
+
+  const Invocation& invocation_;
+  const CommonOptions& common_;
+  const CacheOptions options_;
+  Speaker speaker_;
+  const Clock::time_point until_ = later(Clock::now(), options_.wait);
+  std::optional<HeldSignals> held_;  // set before the lock is requested
+};
+
+Exit Cache::execute() {
+  std::optional<SizeLimitIgnored> ignored(std::in_place);
+  if (options_.forget) return forget();
+  if (options_.show) return show_value(common_, lock());
+  auto found = look();
+  if (found && found->is_fresh) {
+    speaker_.step("cached, " + std::to_string(found->bytes.size()) + " bytes");
+    return print_value(found->bytes);
+  }
+  held_.emplace();
+  ignored.reset();  // the command inherits it
+  for (;;) {
+    if (const auto exit = compute(found)) return *exit;
+    found.reset();  // the old value was removed before it could be read
+  }
+}
+
+Exit Cache::forget() const {
+  asio::io_context context(1);
+  Wakeup wakeup(context);
+  const auto store = open_store(common_.store, store_timeout(common_, {}), context);
+  const auto name = lock();
+  run_blocking(context, [&]() -> asio::awaitable<bool> {
+    co_await values_of(*store).forget(name, wakeup);
+    co_return true;
+  });
+  return {};
+}
+
+// Comes first, and needs nothing that only a run needs: most calls end here.
+std::optional<Value> Cache::look() const {
+  asio::io_context context(1);
+  Wakeup wakeup(context);
+  const auto store = open_store(common_.store, store_timeout(common_, {}), context);
+  const auto name = lock();
+  try {
+    auto found = run_blocking(
+        context, [&] { return values_of(*store).get(name, options_.max_size, wakeup); });
+    warn_of_damage(speaker_, found.damage);
+    return std::move(found.value);
+  } catch (const Failure& failure) {
+    // A caller that waits for the store does so while it requests the lock.
+    const bool absent = failure.kind() == Failure::Kind::unreachable;
+    if (!absent || !options_.waits_for_store) throw;
+    return std::nullopt;
+  }
+}
+
+// A caller with a stale value neither waits for the lock nor reports that it is busy.
+RunOptions Cache::options_of_run(bool has_stale) const {
+  auto run = run_options({}, options_.name, options_.command);
+  run.conflict_exit_code = has_stale ? 0 : options_.conflict_exit_code;
+  // Only the rest of the wait if this is a repetition.
+  const auto left = std::chrono::ceil<milliseconds>(until_ - Clock::now());
+  if (!has_stale && left.count() > 0) run.wait = left;
+  run.waits_for_store = options_.waits_for_store;
+  run.dedupe = Dedupe{milliseconds(0), false, true};
+  return run;
+}
+
+// Returns nothing if the computation has to be repeated.
+std::optional<Exit> Cache::compute(const std::optional<Value>& stale) {
+  Computation computation(options_, speaker_);
+  const auto run =
+      execute_run(invocation_, options_of_run(stale.has_value()), *held_, &computation);
+  if (run.error) std::rethrow_exception(run.error);
+  const auto& result = run.result;
+  const Exit exit{result.exit_code.value_or(0), result.signal};
+
+  if (const auto& value = computation.value()) return print_value(value->bytes);
+  if (const auto& joined = computation.joined_run()) return pass_on(*joined);
+  if (stale && result.outcome == RunOutcome::busy) {
+    speaker_.step("another call is refreshing it: " + result.message);
+    return print_value(stale->bytes);
+  }
+  if (result.outcome == RunOutcome::ran) {
+    return print_output(computation.command_output(), exit);
+  }
+  return exit;
+}
+
+// Returns nothing for a success whose output is no longer available.
+std::optional<Exit> Cache::pass_on(const RunInfo& run) const {
+  if (run.exit_code == 0) return std::nullopt;
+  speaker_.error("the run that this call waited for failed: " + described(run));
+  const auto signal = run.signal ? signal_named(*run.signal) : std::nullopt;
+  return Exit{run.exit_code.value_or(code_of(ExitStatus::unavailable)), signal};
+}
+
+// Unblocks signals once there is nothing left to release. SIGPIPE and SIGXFSZ stay
+// ignored, so that a closed pipe or a file size limit is reported like a full disk.
+void Cache::let_signals_act() const {
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
+  if (held_) ::sigprocmask(SIG_SETMASK, &held_->inherited().mask, nullptr);
+}
+
+Exit Cache::print_value(const std::string& bytes) const {
+  let_signals_act();
+  if (print_bytes(bytes)) return {};
+  if (errno == EPIPE) return ended_by_reader();
+  speaker_.error(output_failure(errno));
+  return ExitStatus::unavailable;
+}
+
+// The command's failure takes precedence over an output that cannot be written.
+Exit Cache::print_output(CommandOutput& output, Exit exit) const {
+  let_signals_act();
+  if (output.print()) return exit;
+  const bool failed = exit.by_signal || exit.code != 0;
+  if (output.error() == EPIPE) return failed ? exit : ended_by_reader();
+  speaker_.error(output_failure(output.error()));
+  return failed ? exit : Exit(ExitStatus::unavailable);
+}
+
+// Like any program whose reader stops early (`| head`), without a message.
+Exit Cache::ended_by_reader() { return {0, SIGPIPE}; }
+
+}  // namespace
+
+Exit cache_verb(const Invocation& invocation) {
+  Cache cache(invocation);
+  return about(cache.name(), [&] { return cache.execute(); });
+}
+
+}  // namespace dlock

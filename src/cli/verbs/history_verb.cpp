@@ -1,0 +1,305 @@
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "cli/run/verb_store.hpp"
+#include "cli/show/lock_view.hpp"
+#include "cli/show/table.hpp"
+#include "cli/terminal/speaker.hpp"
+#include "cli/verbs/verbs.hpp"
+#include "lock/dedupe.hpp"
+#include "lock/history.hpp"
+#include "loop/run_blocking.hpp"
+#include "util/glob.hpp"
+#include "util/text.hpp"
+#include "util/width.hpp"
+
+namespace dlock {
+namespace {}  // namespace
+
+namespace {
+
+constexpr std::size_t bar_columns = 10;
+
+// Whether the locale uses UTF-8, determined as setlocale(3) does.
+bool is_utf8_locale() {
+  for (const auto* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    const std::string_view locale(value);
+    return locale.find("UTF-8") != std::string_view::npos ||
+           locale.find("utf8") != std::string_view::npos;
+  }
+  return false;
+}
+
+// In half columns where the locale has such characters; every run has at least one.
+std::string bar(milliseconds duration, milliseconds longest, bool blocks) {
+  const auto halves = static_cast<std::int64_t>(2 * bar_columns);
+  const auto length =
+      longest.count() == 0
+          ? 1
+          : std::max<std::int64_t>(duration.count() * halves / longest.count(), 1);
+  if (!blocks) return std::string(static_cast<std::size_t>((length + 1) / 2), '#');
+  std::string text;
+  for (auto i = length / 2; i > 0; --i) text += "\u2588";
+  if (length % 2 == 1) text += "\u258c";
+  return text;
+}
+
+milliseconds longest_of(const std::vector<RunOfLock>& runs) {
+  milliseconds longest{0};
+  for (const auto& [lock, run] : runs) {
+    longest = std::max(longest, run.duration.value_or(milliseconds(0)));
+  }
+  return longest;
+}
+
+Paint paint_of(const RunInfo& run) {
+  if (is_running(run)) return Paint::yellow;
+  if (is_by_hand(run)) return Paint::plain;
+  return is_failure(run) ? Paint::red : Paint::green;
+}
+
+std::string seconds_of(WallTime moment) {
+  constexpr auto fraction = std::string_view(".250Z").size();
+  const auto text = rfc3339(moment);
+  return text.substr(0, text.size() - fraction) + "Z";
+}
+
+enum class Detail { bars, moments, least };
+
+struct Columns {
+  bool names = false;
+  bool moments = false;
+  bool bars = false;
+  bool users = false;
+};
+
+Columns columns_for(const std::vector<RunOfLock>& runs, Detail detail, Names names) {
+  Columns columns;
+  columns.names = names == Names::shown;
+  columns.moments = detail != Detail::least;
+  columns.bars = detail == Detail::bars;
+  columns.users = columns.moments &&
+                  std::any_of(runs.begin(), runs.end(),
+                              [](const RunOfLock& one) { return !one.run.user.empty(); });
+  return columns;
+}
+
+std::vector<std::string> titles_of(const Columns& columns) {
+  std::vector<std::string> titles;
+  if (columns.moments) titles.emplace_back("STARTED");
+  if (columns.names) titles.emplace_back("LOCK");
+  titles.emplace_back("AGO");
+  titles.emplace_back("TOOK");
+  if (columns.bars) titles.emplace_back("");
+  titles.emplace_back("HOST");
+  if (columns.users) titles.emplace_back("USER");
+  titles.emplace_back("OUTCOME");
+  return titles;
+}
+
+std::string table_of(const std::vector<RunOfLock>& runs, WallTime now,
+                     const HistoryFormat& format, const Columns& columns) {
+  Table table(titles_of(columns));
+  const auto longest = longest_of(runs);
+  for (const auto& [lock, run] : runs) {
+    const auto ago = std::max(now - run.started, WallTime(0));
+    std::vector<std::string> cells;
+    if (columns.moments) cells.push_back(seconds_of(run.started));
+    if (columns.names) cells.push_back(printable_name(lock));
+    cells.push_back(for_people(ago));
+    cells.push_back(run.duration ? for_people(*run.duration) : "-");
+    if (columns.bars) {
+      cells.push_back(run.duration ? bar(*run.duration, longest, format.blocks) : "");
+    }
+    cells.push_back(printable(run.host, 64));
+    if (columns.users) cells.push_back(printable(run.user, 64));
+    cells.push_back(colored(outcome_of(run), paint_of(run), format.color));
+    table.add(std::move(cells));
+  }
+  return table.text("", format.color, format.columns);
+}
+
+// The width of the widest line.
+std::size_t columns_of_lines(std::string_view text) {
+  std::size_t widest = 0;
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    widest = std::max(widest, columns_of(text.substr(0, end)));
+    text.remove_prefix(end + 1);
+  }
+  return widest;
+}
+
+}  // namespace
+
+HistoryFormat format_of_output(bool color) {
+  HistoryFormat format;
+  format.color = color;
+  format.columns = columns_of_output();
+  format.blocks = is_utf8_locale();
+  return format;
+}
+
+Json json_of(const RunOfLock& run, Names names) {
+  auto json = json_of(run.run);
+  if (names == Names::left_out) return json;
+  Json named{{"name", run.lock}};
+  named.update(json);
+  return named;
+}
+
+std::string history_text(const std::vector<RunOfLock>& runs, WallTime now,
+                         const HistoryFormat& format, Names names) {
+  if (runs.empty()) return "";
+  const auto text_with = [&](Detail detail, const HistoryFormat& on) {
+    return table_of(runs, now, on, columns_for(runs, detail, names));
+  };
+  if (format.columns == 0) return text_with(Detail::moments, format);
+  auto uncut = format;
+  uncut.columns = 0;
+  for (const auto detail : {Detail::bars, Detail::moments}) {
+    auto text = text_with(detail, uncut);
+    if (columns_of_lines(text) <= format.columns) return text;
+  }
+  return text_with(Detail::least, format);
+}
+
+SuccessWithin success_within(const LockInfo& lock, milliseconds span) {
+  SuccessWithin answer;
+  answer.span = span;
+  answer.last = lock.last_success;
+  answer.now = lock.now;
+  const auto ended = answer.last ? answer.last->ended : std::nullopt;
+  answer.is_within = ended && is_recent(*ended, span, lock.now);
+  return answer;
+}
+
+Json json_of(const SuccessWithin& answer, const std::string& lock,
+             const std::string& store) {
+  return Json{
+      {"name", lock},
+      {"store", store},
+      {"succeeded", answer.is_within},
+      {"last_success", json_or_null(answer.last)},
+  };
+}
+
+std::string text_of(const SuccessWithin& answer, const std::string& lock,
+                    const std::string& store) {
+  const auto name = printable_name(lock);
+  const auto where = " in " + printable(store);
+  if (!answer.last || !answer.last->ended) return name + " never succeeded" + where;
+  const auto ended = *answer.last->ended;
+  return name + (answer.is_within ? " succeeded " : " last succeeded ") +
+         for_people(std::max(answer.now - ended, WallTime(0))) + " ago, at " +
+         rfc3339(ended) + " on " + printable(answer.last->host, 64) +
+         (answer.is_within ? "" : ", not within " + for_people(answer.span) + where);
+}
+
+namespace {
+
+asio::awaitable<std::vector<LockHistory>> look(LockInspector& inspector,
+                                               const std::string& name_space,
+                                               const HistoryOptions& options,
+                                               Wakeup& wakeup) {
+  if (!options.name) {
+    const auto matches = [&](const std::string& name) {
+      return matches_glob(options.pattern, name);
+    };
+    co_return co_await inspector.histories(name_space, matches, wakeup);
+  }
+  LockHistory history;
+  history.lock = {name_space, *options.name};
+  history.runs = co_await inspector.history(history.lock, wakeup);
+  if (options.since) {
+    const auto info = co_await inspector.inspect(history.lock, wakeup);
+    history.now = info.now;
+  }
+  std::vector<LockHistory> histories;
+  histories.push_back(std::move(history));
+  co_return histories;
+}
+
+bool is_wanted(const RunInfo& run, const HistoryOptions& options, WallTime now) {
+  if (options.failed && (is_running(run) || is_by_hand(run) || is_success(run))) {
+    return false;
+  }
+  return !options.since || is_recent(run.started, *options.since, now);
+}
+
+// The runs to list, the last started first.
+std::vector<RunOfLock> wanted_of(const std::vector<LockHistory>& histories,
+                                 const HistoryOptions& options) {
+  std::vector<RunOfLock> wanted;
+  for (const auto& history : histories) {
+    for (const auto& run : history.runs) {
+      if (is_wanted(run, options, history.now))
+        wanted.push_back({history.lock.name, run});
+    }
+  }
+  std::stable_sort(wanted.begin(), wanted.end(),
+                   [](const RunOfLock& one, const RunOfLock& other) {
+                     return one.run.started > other.run.started;
+                   });
+  wanted.resize(std::min<std::size_t>(wanted.size(), options.limit));
+  return wanted;
+}
+
+ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options) {
+  asio::io_context context(1);
+  Wakeup wakeup(context);
+  const auto store =
+      opened_store(common, store_timeout(common, {}), context, options.name.value_or(""));
+  const auto runs = wanted_of(
+      run_blocking(
+          context,
+          [&] { return look(store->inspector(), common.name_space, options, wakeup); }),
+      options);
+  const auto names = options.name ? Names::left_out : Names::shown;
+  if (common.json) {
+    Json all = Json::array();
+    for (const auto& run : runs) all.push_back(json_of(run, names));
+    print(to_line(all) + "\n");
+  } else if (!runs.empty()) {
+    print(
+        history_text(runs, wall_now(), format_of_output(use_color(common.color)), names));
+  } else if (store->inspector().left_out().empty()) {
+    const bool is_choice = options.failed || options.since;
+    Speaker(options.name.value_or(""), common.quiet, common.verbose)
+        .warning((is_choice ? "no matching runs are recorded in "
+                            : "no runs are recorded in ") +
+                 printable(store->url()));
+  }
+  return report_left_out(store->inspector());
+}
+
+ExitStatus ask_for_success(const CommonOptions& common, const HistoryOptions& options) {
+  const LockName lock{common.name_space, *options.name};
+  asio::io_context context(1);
+  Wakeup wakeup(context);
+  const auto store =
+      opened_store(common, store_timeout(common, {}), context, options.name.value_or(""));
+  const auto info =
+      run_blocking(context, [&] { return store->inspector().inspect(lock, wakeup); });
+  const auto answer = success_within(info, *options.succeeded_within);
+  if (common.json) {
+    print(to_line(json_of(answer, lock.name, store->url())) + "\n");
+  } else if (!common.quiet) {
+    print(text_of(answer, lock.name, store->url()) + "\n");
+  }
+  return answer.is_within ? ExitStatus::success : ExitStatus::not_held;
+}
+
+}  // namespace
+
+Exit history_verb(const Invocation& invocation) {
+  const auto options = history_options(invocation.settings, invocation.operands);
+  const auto show = options.succeeded_within ? ask_for_success : show_runs;
+  if (!options.name) return show(invocation.common, options);
+  return about(*options.name, [&] { return show(invocation.common, options); });
+}
+
+}  // namespace dlock

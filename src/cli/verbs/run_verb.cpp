@@ -1,0 +1,110 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <exception>
+
+#include "cli/args/nesting.hpp"
+#include "cli/run/execute_run.hpp"
+#include "cli/run/hooks.hpp"
+#include "cli/run/run_result.hpp"
+#include "cli/terminal/speaker.hpp"
+#include "cli/verbs/verbs.hpp"
+#include "util/host.hpp"
+#include "util/text.hpp"
+#include "util/users.hpp"
+
+namespace dlock {
+namespace {
+
+RunIdentity identity_of(const RunOptions& options, const FinishedRun& run) {
+  return {options, run.store, host_name(), user_name(::geteuid())};
+}
+
+// Opens the file of the report. Returns the run that fails if that is not possible.
+std::optional<FinishedRun> open_report(const RunOptions& options,
+                                       std::optional<ReportFile>& report) {
+  try {
+    report.emplace(options.report);
+  } catch (const Failure& failure) {
+    return run_ended_by(failure, "");
+  }
+  return std::nullopt;
+}
+
+// The lock has been released, so a signal may end dlock even if the file system does not
+// respond.
+void write_report(ReportFile& report, const std::string& path, const std::string& line,
+                  const HeldSignals& held, const Speaker& speaker) {
+  const HeldSignals::LetThrough ends_us(held);
+  if (report.write(line)) return;
+  const int error = errno;
+  speaker.warning("cannot write the report to " + printable(path) + ": " +
+                  std::strerror(error));
+}
+
+// Like the command's environment, but without a lock: it has been released.
+std::vector<std::string> hook_environment(const Invocation& invocation,
+                                          const RunIdentity& run,
+                                          const RunResult& result) {
+  CommandSettings settings;
+  settings.name = run.options.name;
+  settings.store = run.store;
+  settings.name_space = invocation.common.name_space;
+  settings.config = invocation.config;
+  settings.passed_on = invocation.passed_on;
+  for (auto& variable : hook_variables(run.options.name, result)) {
+    settings.passed_on.push_back(std::move(variable));
+  }
+  return command_environment(environ, settings);
+}
+
+// Runs the hook for this result, if there is one. Returns the signal that asked dlock to
+// exit in the meantime, if any.
+std::optional<int> tell_hook(const Invocation& invocation, const RunOptions& options,
+                             const FinishedRun& run, const HeldSignals& held,
+                             const Speaker& speaker) {
+  if (options.hooks.are_empty())
+    return std::nullopt;  // the common case, without loading the hooks' code
+  const auto kind = hook_for(run.result);
+  if (!kind || line_for(*kind, options.hooks).empty()) return std::nullopt;
+  const auto identity = identity_of(options, run);
+  HookPlan plan;
+  plan.line = line_for(*kind, options.hooks);
+  plan.environment = hook_environment(invocation, identity, run.result);
+  plan.input = report_line(identity, run.result);
+  const std::string what = "the " + std::string(option_of(*kind)) + " command";
+  speaker.step("running " + what);
+  const auto end = run_hook(plan, held);
+  if (!end.trouble.empty()) speaker.warning(what + " " + end.trouble);
+  return end.signal;
+}
+
+}  // namespace
+
+Exit run_verb(const Invocation& invocation) {
+  const auto& common = invocation.common;
+  const auto options =
+      run_options(invocation.settings, invocation.operands.at(0), invocation.command);
+  const Speaker speaker(options.name, common.quiet, common.verbose);
+  std::optional<ReportFile> report;
+  // Before signals are held, because opening a file can block.
+  const auto refused = open_report(options, report);
+  const HeldSignals held;
+  const auto run = refused ? *refused : execute_run(invocation, options, held, nullptr);
+  const auto& result = run.result;
+  // Written before the hook runs, because the hook can take long.
+  const bool failed = run.error && result.exit_code;
+  if (failed) speaker.error(result.message);
+  if (report && !options.report.empty()) {
+    write_report(*report, options.report, report_line(identity_of(options, run), result),
+                 held, speaker);
+  }
+  if (const auto signal = tell_hook(invocation, options, run, held, speaker)) {
+    return {0, signal};
+  }
+  if (run.error && !failed) std::rethrow_exception(run.error);
+  return {result.exit_code.value_or(0), result.signal};
+}
+
+}  // namespace dlock

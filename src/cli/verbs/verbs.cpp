@@ -1,0 +1,219 @@
+#include "cli/verbs/verbs.hpp"
+
+#include "cli/args/options.hpp"
+#include "cli/args/verb_table.hpp"
+
+namespace dlock {
+
+// A namespace of its own, because statuses have names that functions have elsewhere.
+namespace verb_rows {
+namespace {
+
+// Valid operands to check the settings with.
+const std::string some_name = "name";
+const std::vector<std::string> some_command{"true"};
+
+// As the verb parses them, except that the token file is not read.
+void check_lease(const Settings& settings) {
+  auto chosen = in_force(settings, own_exclusions());
+  chosen.erase("token-file");
+  chosen.try_emplace(
+      "token", Setting{std::string(32, '0'), Setting::Source::command_line, "--token"});
+  lease_options(chosen, some_name);
+}
+
+void check_cache(const Settings& settings) {
+  const bool runs = !flag(settings, "forget") && !flag(settings, "show");
+  cache_options(settings, some_name, runs ? some_command : std::vector<std::string>());
+}
+
+void check_limit(const Settings& settings) {
+  std::vector<std::string> operands{some_name};
+  if (!flag(settings, "show") && !flag(settings, "reset")) operands.push_back("1/1s");
+  limit_options(settings, operands, {});
+}
+
+constexpr std::size_t most_names = 10'000;  // accepted by `watch`
+
+using enum ExitStatus;
+
+constexpr VerbSpec verbs[] = {
+    {.verb = Verb::run,
+     .group = VerbGroup::run,
+     .name = "run",
+     .usage = "run [OPTIONS] NAME [--] COMMAND [ARG...]",
+     .help = "hold a lock while a command runs",
+     .command = CommandUse::for_output,
+     .perform = run_verb,
+     .check =
+         [](const Settings& settings) { run_options(settings, some_name, some_command); },
+     .exits = {{success, "deduplicated: another run counts as this one (--dedupe)"},
+               {not_obtained,
+                "not obtained: held by others or wait over (-E sets this code)"},
+               {lost, "the lock was lost before the command had ended"},
+               {timed_out, "--timeout ended the command"}}},
+    {.verb = Verb::acquire,
+     .group = VerbGroup::by_hand,
+     .name = "acquire",
+     .usage = "acquire [OPTIONS] NAME",
+     .help = "take a lock and print its token",
+     .perform = acquire_verb,
+     .check = [](const Settings& settings) { acquire_options(settings, some_name); },
+     .exits = {{success, "acquired; the token is printed"},
+               {not_obtained, "not obtained: held by others or wait over"}}},
+    {.verb = Verb::renew,
+     .group = VerbGroup::by_hand,
+     .name = "renew",
+     .usage = "renew [OPTIONS] NAME",
+     .help = "extend the lease of an acquired lock",
+     .perform = renew_verb,
+     .check = check_lease,
+     .exits = {{success, "renewed"}, {lost, "the lock is no longer held by this token"}}},
+    {.verb = Verb::release,
+     .group = VerbGroup::by_hand,
+     .name = "release",
+     .usage = "release [OPTIONS] NAME",
+     .help = "release an acquired lock",
+     .perform = release_verb,
+     .check = check_lease,
+     .exits = {{success, "released"},
+               {lost, "the lock is no longer held by this token"}}},
+    {.verb = Verb::check,
+     .group = VerbGroup::by_hand,
+     .name = "check",
+     .usage = "check [OPTIONS] [NAME]",
+     .help = "check whether a grant still holds its lock",
+     .least_operands = 0,
+     .perform = check_verb,
+     .check =
+         [](const Settings& settings) {
+           check_options(settings, some_name, {some_name, ""});
+         },
+     .exits = {{success, "this grant still holds the lock"},
+               {lost, "this grant no longer holds the lock, or not for long enough"}}},
+    {.verb = Verb::fence,
+     .group = VerbGroup::by_hand,
+     .name = "fence",
+     .usage = "fence [OPTIONS] RESOURCE N",
+     .help = "admit a fence unless a greater one was admitted",
+     .least_operands = 2,
+     .most_operands = 2,
+     .operands = {"resource name", "fence"},
+     .lock_table = LockTable::none,
+     .perform = fence_verb,
+     .exits = {{success, "admitted"},
+               {lost, "stale: a greater fence was admitted before"}}},
+    {.verb = Verb::status,
+     .group = VerbGroup::look,
+     .name = "status",
+     .usage = "status [OPTIONS] NAME",
+     .help = "show the holders, waiters and last run of a lock",
+     .perform = status_verb,
+     .exits = {{success, "the lock is held"}, {not_held, "the lock is free"}}},
+    {.verb = Verb::list,
+     .group = VerbGroup::look,
+     .name = "list",
+     .usage = "list [OPTIONS] [PATTERN]",
+     .help = "list the locks in use, and those used before",
+     .least_operands = 0,
+     .lock_table = LockTable::none,
+     .perform = list_verb,
+     .check = [](const Settings& settings) { list_options(settings, {}); },
+     .exits = {{success, "listed, even if there are no locks"}}},
+    {.verb = Verb::watch,
+     .group = VerbGroup::look,
+     .name = "watch",
+     .usage = "watch [OPTIONS] [NAME...]",
+     .help = "print lock events as they happen",
+     .least_operands = 0,
+     .most_operands = most_names,
+     .lock_table = LockTable::none,
+     .perform = watch_verb},
+    {.verb = Verb::history,
+     .group = VerbGroup::look,
+     .name = "history",
+     .usage = "history [OPTIONS] [PATTERN]",
+     .help = "show the last runs of a lock, or of all locks",
+     .least_operands = 0,
+     .perform = history_verb,
+     .check = [](const Settings& settings) { history_options(settings, {some_name}); },
+     .exits = {{success, "listed, even if there are no runs; or it succeeded in time"},
+               {not_held, "it did not succeed in time (--succeeded-within)"}}},
+    {.verb = Verb::break_lock,
+     .group = VerbGroup::operate,
+     .name = "break",
+     .usage = "break [OPTIONS] NAME",
+     .help = "take a lock from its holders and end their commands",
+     .perform = break_verb,
+     .check = [](const Settings& settings) { break_options(settings, some_name); },
+     .exits = {{success, "taken from its holders"},
+               {not_held,
+                "not held, not held by that fence, or declined at the prompt"}}},
+    {.verb = Verb::doctor,
+     .group = VerbGroup::operate,
+     .name = "doctor",
+     .usage = "doctor [OPTIONS]",
+     .help = "check the store and recommend fixes",
+     .least_operands = 0,
+     .most_operands = 0,
+     .lock_table = LockTable::none,
+     .perform = doctor_verb,
+     .exits = {{success, "no problems found"},
+               {warnings_found, "there are warnings"},
+               {errors_found, "there are errors"},
+               {unavailable, "cannot write to standard output"}}},
+    {.verb = Verb::config,
+     .group = VerbGroup::operate,
+     .name = "config",
+     .usage = "config [OPTIONS] [NAME]",
+     .help = "show every setting and where it comes from",
+     .least_operands = 0,
+     .lock_table = LockTable::none,
+     .perform = config_verb,
+     .exits = {{success, "shown; the configuration file is valid"},
+               {unavailable, "cannot write to standard output"}}},
+    {.verb = Verb::help,
+     .group = VerbGroup::operate,
+     .name = "help",
+     .usage = "help [VERB]",
+     .help = "show this help, or that of a verb",
+     .least_operands = 0,
+     .lock_table = LockTable::none,
+     .perform = nullptr,
+     .exits = {{success, "printed"}, {unavailable, "cannot write to standard output"}}},
+    {.verb = Verb::limit,
+     .group = VerbGroup::rate_and_cache,
+     .name = "limit",
+     .usage = "limit [OPTIONS] NAME [N/PERIOD [--] [COMMAND [ARG...]]]",
+     .help = "admit at most N in any PERIOD",
+     .most_operands = 2,
+     .operands = {"limit name", "rate, such as 5/1s"},
+     .lock_table = LockTable::none,
+     .command = CommandUse::after_answer,
+     .perform = limit_verb,
+     .check = check_limit,
+     .exits = {{success, "admitted"},
+               {not_obtained, "not admitted: the rate is exceeded"}}},
+    {.verb = Verb::cache,
+     .group = VerbGroup::rate_and_cache,
+     .name = "cache",
+     .usage = "cache [OPTIONS] KEY [--] [COMMAND [ARG...]]",
+     .help = "print a command's output, running it only if needed",
+     .operands = {"key"},
+     .lock_table = LockTable::of_values,
+     .command = CommandUse::for_output,
+     .perform = cache_verb,
+     .check = check_cache,
+     .exits = {{success, "printed, described (--show) or removed (--forget)"},
+               {not_held, "nothing is stored (--show)"},
+               {not_obtained,
+                "not obtained: held by others or wait over (-E sets this code)"},
+               {lost, "the lock was lost before the command had ended"}}},
+};
+
+}  // namespace
+}  // namespace verb_rows
+
+std::span<const VerbSpec> all_verbs() { return verb_rows::verbs; }
+
+}  // namespace dlock

@@ -1,0 +1,147 @@
+// Records as JSON objects.
+//
+// The fields of a record are listed once for each place that keeps it: a function that
+// calls `visit(key, value)` for each of them, in the order of the text. With a JsonWriter
+// as `visit` that list writes the object, with a JsonReader it reads one.
+#pragma once
+
+#include <chrono>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "lock/lease.hpp"
+#include "util/json.hpp"
+#include "util/json_line.hpp"
+
+namespace dlock::record {
+
+// Whether a function that takes a reference to `T` is one for this record, const or not.
+template <typename T, typename Record>
+concept Of = std::same_as<std::remove_const_t<T>, Record>;
+
+// A value that is left out if it is what a record without it has: no text, 0, false.
+// Other missing values are null.
+template <typename T>
+struct IfSet {
+  T& value;
+};
+template <typename T>
+IfSet<T> if_set(T& value) {
+  return {value};
+}
+
+// A moment as RFC 3339, for people.
+template <typename T>
+struct AsDate {
+  T& value;
+};
+template <typename T>
+AsDate<T> as_date(T& value) {
+  return {value};
+}
+
+// A user's number in text, as a number; left out if the text is none.
+template <typename T>
+struct AsUid {
+  T& value;
+};
+template <typename T>
+AsUid<T> as_uid(T& value) {
+  return {value};
+}
+
+class JsonWriter {
+ public:
+  explicit JsonWriter(JsonLine& line) : line_(line) {}
+
+  void operator()(const char* key, const std::string& text) { line_.add_text(key, text); }
+  void operator()(const char* key, const std::vector<std::string>& texts) {
+    line_.add_texts(key, texts);
+  }
+  void operator()(const char* key, std::same_as<bool> auto flag) {
+    line_.add_flag(key, flag);
+  }
+  template <std::integral T>
+    requires(!std::same_as<T, bool>)
+  void operator()(const char* key, T number) { line_.add_number(key, number); }
+  void operator()(const char* key, Fence fence) { line_.add_number(key, fence.number); }
+  void operator()(const char* key, Mode mode) {
+    line_.add_text(key, mode == Mode::shared ? "shared" : "exclusive");
+  }
+  template <typename Rep, typename Period>
+  void operator()(const char* key, std::chrono::duration<Rep, Period> span) {
+    line_.add_number(key, span.count());
+  }
+  template <typename T>
+  void operator()(const char* key, const std::optional<T>& value) {
+    value ? (*this)(key, *value) : line_.add_null(key);
+  }
+  template <typename T>
+  void operator()(const char* key, IfSet<T> field) {
+    if (field.value != std::remove_const_t<T>{}) (*this)(key, field.value);
+  }
+  void operator()(const char* key, AsDate<const WallTime> field);
+  void operator()(const char* key, AsDate<const std::optional<WallTime>> field) {
+    field.value ? (*this)(key, as_date(*field.value)) : line_.add_null(key);
+  }
+  void operator()(const char* key, AsUid<const std::string> field);
+
+ private:
+  JsonLine& line_;
+};
+
+// What the text lacks, or has in another type or out of range, gets no value: anybody may
+// have written it.
+class JsonReader {
+ public:
+  explicit JsonReader(const Json& json) : json_(json) {}
+
+  void operator()(const char* key, std::string& text) { text = text_at(json_, key); }
+  void operator()(const char* key, std::vector<std::string>& texts) {
+    texts = words_at(json_, key);
+  }
+  void operator()(const char* key, bool& flag) { flag = flag_at(json_, key); }
+  template <std::integral T>
+  void operator()(const char* key, T& number) {
+    const auto count = count_at(json_, key).value_or(0);
+    number = std::cmp_less_equal(count, std::numeric_limits<T>::max())
+                 ? static_cast<T>(count)
+                 : T{};
+  }
+  void operator()(const char* key, Fence& fence) { (*this)(key, fence.number); }
+  template <typename Rep, typename Period>
+  void operator()(const char* key, std::chrono::duration<Rep, Period>& span) {
+    span = std::chrono::duration<Rep, Period>(count_at(json_, key).value_or(0));
+  }
+  template <typename Rep, typename Period>
+  void operator()(const char* key,
+                  std::optional<std::chrono::duration<Rep, Period>>& span) {
+    span.reset();
+    if (const auto count = count_at(json_, key)) span.emplace(*count);
+  }
+  void operator()(const char* key, std::optional<int>& exit_code) {
+    exit_code = exit_code_at(json_, key);
+  }
+  void operator()(const char* key, std::optional<std::string>& text) {
+    text = text_at(json_, key);
+    if (text->empty()) text.reset();
+  }
+  template <typename T>
+  void operator()(const char* key, IfSet<T> field) {
+    (*this)(key, field.value);
+  }
+  void operator()(const char* key, AsDate<WallTime> field);
+  void operator()(const char* key, AsDate<std::optional<WallTime>> field);
+  void operator()(const char* key, AsUid<std::string> field);
+
+ private:
+  const Json& json_;
+};
+
+}  // namespace dlock::record

@@ -1,0 +1,155 @@
+// The fields of those who hold a lock, wait for it, or take it from others.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "record/json_fields.hpp"
+#include "rules/state.hpp"
+
+namespace dlock::record {
+
+// The account name of this process. Looked up once, so that it does not delay a waiter
+// when its turn comes.
+const std::string& own_user();
+
+// This process as the one that makes a claim, with the part of its command that is kept;
+// and as the one that takes a lock from its holder.
+CommandInfo own_party(const Claim& claim);
+Taker own_taker(bool replaces);
+
+// The sessions of an embedded store: bytes of its file `sessions`.
+constexpr rules::Session first_session = 1u << 16;
+constexpr rules::Session last_session = (rules::Session{1} << 62u) - 1;
+constexpr bool is_session(rules::Session session) {
+  return session >= first_session && session < last_session;
+}
+
+template <Of<rules::Party> Party, typename Visit>
+void fields_in_bytes(Party& party, Visit&& visit) {
+  visit(party.token), visit(party.session), visit(party.pid);
+  visit(party.pid_namespace), visit(as_uid(party.user)), visit(party.host);
+}
+
+// Fields that were added later are in the file of a lock behind all others:
+// state_bytes.cpp.
+template <Of<rules::Holder> Holder, typename Visit>
+void fields_in_bytes(Holder& holder, Visit&& visit) {
+  visit(holder.party), visit(holder.command), visit(holder.command_after);
+  visit(holder.command_before), visit(holder.mode), visit(holder.slot);
+  visit(holder.fence), visit(holder.since), visit(holder.granted_at);
+  visit(holder.ends_at), visit(holder.label), visit(holder.argv);
+  visit(holder.counts), visit(holder.min_hold), visit(holder.for_pid);
+  visit(holder.ended), visit(holder.broken);
+}
+
+template <Of<Dedupe> Dedupe, typename Visit>
+void fields_in_bytes(Dedupe& dedupe, Visit&& visit) {
+  visit(dedupe.window), visit(dedupe.retry_failed), visit(dedupe.joins);
+}
+
+template <Of<rules::Waiter> Waiter, typename Visit>
+void fields_in_bytes(Waiter& waiter, Visit&& visit) {
+  visit(waiter.party), visit(waiter.mode), visit(waiter.since);
+  visit(waiter.queued_at), visit(waiter.promised_until), visit(waiter.passed_over);
+  visit(waiter.dedupe);
+}
+
+template <Of<Superseded> Superseded, typename Visit>
+void fields_in_bytes(Superseded& newer, Visit&& visit) {
+  visit(newer.host), visit(newer.pid);
+}
+
+template <Of<Taker> Taker, typename Visit>
+void fields_in_bytes(Taker& taker, Visit&& visit) {
+  visit(as_uid(taker.user)), visit(taker.host), visit(taker.replaces);
+}
+
+// The grant of a lock, in the log of an embedded store.
+template <Of<rules::Holder> Holder, typename Visit>
+void fields_in_log(Holder& holder, Visit&& visit) {
+  visit("fence", holder.fence);
+  visit("slot", holder.slot);
+  visit("mode", holder.mode);
+  visit("started", as_date(holder.since));
+  visit("host", holder.party.host);
+  visit("pid", holder.party.pid);
+  visit("uid", as_uid(holder.party.user));
+  visit("label", holder.label);
+  visit("counts", holder.counts);
+}
+
+template <Of<CommandInfo> Party, typename Visit>
+void fields_in_event(Party& party, Visit&& visit) {
+  visit("host", party.host);
+  visit("pid", party.pid);
+  visit("user", party.user);
+  visit("label", party.label);
+  visit("command", party.command);
+}
+
+template <Of<Taker> Taker, typename Visit>
+void fields_in_event(Taker& taker, Visit&& visit) {
+  visit("user", taker.user);
+  visit("host", taker.host);
+  visit("replaces", taker.replaces);
+}
+
+// A party as the scripts of Redis keep it.
+struct RedisParty : CommandInfo {
+  bool for_pid = false;
+  std::optional<milliseconds> ttl;  // of a detached lease
+};
+
+template <Of<RedisParty> Party, typename Visit>
+void fields_on_redis(Party& party, Visit&& visit) {
+  visit("host", party.host);
+  visit("pid", party.pid);
+  visit("for_pid", if_set(party.for_pid));
+  visit("ttl_ms", if_set(party.ttl));
+  visit("user", party.user);
+  visit("command", party.command);
+  visit("label", if_set(party.label));
+}
+
+// The key of this object says how.
+template <Of<Taker> Taker, typename Visit>
+void fields_on_redis(Taker& taker, Visit&& visit) {
+  visit("host", taker.host);
+  visit("user", taker.user);
+}
+
+// In the entry of a holder or a waiter in etcd.
+template <Of<CommandInfo> Party, typename Visit>
+void fields_in_etcd(Party& party, Visit&& visit) {
+  visit("host", party.host);
+  visit("pid", party.pid);
+  visit("user", party.user);
+  visit("label", if_set(party.label));
+  visit("command", party.command);
+}
+
+template <Of<Superseded> Superseded, typename Visit>
+void fields_in_etcd(Superseded& newer, Visit&& visit) {
+  visit("host", newer.host);
+  visit("pid", newer.pid);
+}
+
+// In the entry of the holder; there is none if it has no user.
+template <Of<Taker> Taker, typename Visit>
+void fields_of_taker_in_entry(Taker& taker, Visit&& visit) {
+  visit("taken_by", taker.user);
+  visit("taken_on", taker.host);
+  visit("replaced", if_set(taker.replaces));
+}
+
+// In a record of its own.
+template <Of<Taker> Taker, typename Visit>
+void fields_in_etcd(Taker& taker, Visit&& visit) {
+  visit("user", taker.user);
+  visit("host", taker.host);
+  visit("replaced", if_set(taker.replaces));
+  visit("forced", if_set(taker.forced));
+}
+
+}  // namespace dlock::record

@@ -1,0 +1,395 @@
+#include "store/local/local_health.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "store/local/epoch.hpp"
+#include "store/local/local_waiting.hpp"
+#include "store/local/record_file.hpp"
+#include "store/local/state_folder.hpp"
+#include "store/local/text_files.hpp"
+#include "util/text.hpp"
+
+namespace dlock::local {
+namespace {
+
+struct KnownFileSystem {
+  unsigned long type;
+  const char* name;
+  bool forgets;
+};
+
+// The common types; see statfs(2).
+constexpr KnownFileSystem file_systems[] = {
+    {0xEF53, "ext4", false},      {0x58465342, "xfs", false},
+    {0x9123683E, "btrfs", false}, {0x2FC12FC1, "zfs", false},
+    {0xF2F52010, "f2fs", false},  {0x794C7630, "overlay", false},
+    {0x01021994, "tmpfs", true},  {0x858458F6, "ramfs", true},
+};
+
+std::string parent_of(const std::string& path) {
+  const auto slash = path.rfind('/');
+  return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
+}
+
+bool exists(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0;
+}
+
+void look_at_room(const std::string& path, DirectoryFacts& facts) {
+  struct statvfs status {};
+  if (::statvfs(path.c_str(), &status) != 0) return;
+  Room room;
+  room.bytes = std::uint64_t{status.f_bavail} * status.f_frsize;
+  if (status.f_files > 0) room.files = status.f_favail;
+  facts.room = room;
+}
+
+void look_at_parent(bool ours, DirectoryFacts& facts) {
+  facts.parent = parent_of(facts.path);
+  facts.parents_are_missing = !ours && !exists(facts.parent);
+  while (!exists(facts.parent)) facts.parent = parent_of(facts.parent);
+  facts.can_be_created =
+      ::faccessat(AT_FDCWD, facts.parent.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
+  look_at_room(facts.parent, facts);
+}
+
+void look_at_path(DirectoryFacts& facts) {
+  struct stat status {};
+  if (::lstat(facts.path.c_str(), &status) != 0) return;
+  facts.exists = true;
+  facts.is_link_or_file = !S_ISDIR(status.st_mode);
+  facts.everybody_writes = (status.st_mode & S_IWOTH) != 0 && !facts.is_link_or_file;
+  constexpr mode_t shared_and_sticky = S_IWGRP | S_ISGID | S_ISVTX;
+  facts.is_sticky = (status.st_mode & shared_and_sticky) == shared_and_sticky;
+  facts.can_be_written =
+      ::faccessat(AT_FDCWD, facts.path.c_str(), R_OK | W_OK | X_OK, AT_EACCESS) == 0;
+  struct statfs system {};
+  if (::statfs(facts.path.c_str(), &system) != 0) return;
+  const auto type = static_cast<unsigned long>(system.f_type);
+  const Fd opened(::open(facts.path.c_str(), O_PATH | O_CLOEXEC));
+  facts.is_unreliable = !why_unreliable(type, mount_type_of(opened.get())).empty();
+  for (const auto& known : file_systems) {
+    if (known.type != type) continue;
+    facts.file_system = known.name;
+    facts.forgets = known.forgets;
+  }
+}
+
+// Checks that a file of the state folder matches its name. Throws Failure if not.
+void check(const Directory& folder, const std::string& file, StateKind kept) {
+  const RecordFile record(folder, file, RecordFile::Access::read);
+  if (!record.exists()) return;  // removed just now
+  const auto found = stored_in(record, kept);
+  if (!found || key_of(found->name, kept).file != file) {
+    throw damaged(record.path(), "damaged");
+  }
+}
+
+// Reads all of the state.
+void look_at_state(const Directory& directory, DirectoryFacts& facts) {
+  try {
+    const auto folder = open_state_folder(directory);
+    facts.has_state = folder.has_value();
+    if (!folder) return;
+    try {
+      head_of(*folder);
+    } catch (const Damaged& failure) {
+      facts.mended = failure.what();
+    }
+    for (const auto& file : folder->names()) {
+      const auto kept = kind_of(file);
+      if (kept == StateKind::lock) ++facts.locks;
+      if (kept) check(*folder, file, *kept);
+    }
+  } catch (const Failure& failure) {
+    if (failure.kind() == Failure::Kind::exhausted) throw;
+    facts.state = failure.what();
+  }
+}
+
+// Whether the mutex is available that every process needs once after boot.
+void look_at_gate(const Directory& directory, milliseconds timeout,
+                  DirectoryFacts& facts) {
+  SessionsFile sessions(directory, true);
+  const auto start = Clock::now();
+  while (!sessions.try_lock(setup_mutex)) {
+    if (Clock::now() - start >= timeout) {
+      facts.busy = mutex_unavailable(sessions, setup_mutex, timeout).what();
+      return;
+    }
+    constexpr useconds_t pause = 1000;
+    ::usleep(pause);
+  }
+}
+
+void look_at_fences(const Directory& directory, DirectoryFacts& facts) {
+  try {
+    Registers(directory).check();
+  } catch (const Failure& failure) {
+    if (failure.kind() == Failure::Kind::exhausted) throw;
+    facts.fences = failure.what();
+  }
+  facts.fence_far_ahead = record::fence_far_ahead(RunsLog(directory).text(), wall_now());
+}
+
+// Whether a draft may still be in use: writing one takes no longer.
+bool is_young(const Directory& directory, const std::string& name) {
+  constexpr std::int64_t seconds = 60;
+  struct stat status {};
+  return ::fstatat(directory.fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+         std::chrono::seconds(status.st_mtim.tv_sec + seconds) > wall_now();
+}
+
+void look_at_files(const Directory& directory, DirectoryFacts& facts) {
+  const auto current = state_folder_name();
+  const SessionsFile sessions(directory, false);
+  for (const auto& name : directory.names()) {
+    if (const auto session = session_of_wake_socket(name)) {
+      const bool lives = sessions.exists() && sessions.is_locked(*session);
+      if (!lives) facts.abandoned.push_back(name);
+    } else if (is_state_folder_name(name) && !name.starts_with(current)) {
+      // They are removed when the folder of this boot is created.
+      (facts.has_state ? facts.stale : facts.abandoned).push_back(name);
+    } else if (name.ends_with(".new") && !is_young(directory, name)) {
+      facts.abandoned.push_back(name);
+    }
+  }
+}
+
+}  // namespace
+
+DirectoryFacts facts_of(const std::string& path, milliseconds timeout) {
+  DirectoryFacts facts;
+  facts.path = path;
+  const bool ours = path.empty();
+  if (ours) {
+    const auto found = default_directory(surroundings());
+    if (!found) {
+      facts.unusable = "no home directory to keep locks in";
+      return facts;
+    }
+    facts.path = *found;
+  }
+  look_at_path(facts);
+  try {
+    const auto directory = Directory::open(facts.path, ours, Directory::Missing::accept);
+    if (!directory) {
+      look_at_parent(ours, facts);
+      return facts;
+    }
+    look_at_room(facts.path, facts);
+    if (!facts.can_be_written) return facts;
+    look_at_state(*directory, facts);
+    if (facts.has_state) look_at_gate(*directory, timeout, facts);
+    look_at_fences(*directory, facts);
+    look_at_files(*directory, facts);
+  } catch (const Failure& failure) {
+    // A shortage in this process says nothing about the directory.
+    if (failure.kind() == Failure::Kind::exhausted) throw;
+    facts.unusable = failure.what();
+  }
+  return facts;
+}
+
+namespace {
+
+using Level = Finding::Level;
+
+constexpr std::uint64_t mebibyte = 1u << 20u;
+
+// Space for the files of some hundred new locks.
+constexpr std::uint64_t too_little = mebibyte;
+constexpr std::uint64_t little = 16 * mebibyte;
+constexpr std::uint64_t few_files = 100;
+
+// The message without the advice that follows it.
+std::string without_advice(const std::string& message) {
+  return message.substr(0, message.find("; "));
+}
+
+Finding missing(const DirectoryFacts& facts) {
+  const auto path = printable(facts.path);
+  if (facts.parents_are_missing) {
+    return {"directory", Level::error,
+            path + " does not exist, and neither does its parent directory",
+            "create it: install -d -m 700 " + path};
+  }
+  if (!facts.can_be_created) {
+    return {"directory", Level::error,
+            path + " does not exist, and cannot be created in " + printable(facts.parent),
+            "create it as a user with permission, or name another one (--store "
+            "local:/dir)"};
+  }
+  return {"directory", Level::info, path + " does not exist yet",
+          "nothing to do: the first lock creates it"};
+}
+
+Finding directory(const DirectoryFacts& facts) {
+  const auto path = printable(facts.path);
+  const auto quoted = printable_command({facts.path}, 4096);
+  if (facts.unusable) {
+    std::string advice =
+        "use a directory of your own, or one that is set up as shared (chmod 2770)";
+    if (facts.everybody_writes) {
+      advice = "chmod o-w " + quoted + ", once you trust its contents";
+    } else if (facts.is_sticky) {
+      advice = "chmod -t " + quoted;
+    } else if (facts.is_link_or_file) {
+      advice = "name the directory itself";
+    } else if (facts.is_unreliable) {
+      advice = "use a directory on a local disk, or a server";
+    }
+    return {"directory", Level::error, without_advice(*facts.unusable), advice};
+  }
+  if (!facts.can_be_written) {
+    return {"directory", Level::error, "this user cannot write to " + path,
+            "chmod u+rwx " + quoted + ", or, if it is shared, join its group"};
+  }
+  return {"directory", Level::ok, path, ""};
+}
+
+// The directory above `path` that systemd-tmpfiles and the like clean up, if any.
+std::string cleaned_place(const std::string& path) {
+  for (const std::string place : {"/tmp", "/var/tmp"}) {
+    if (path.starts_with(place + "/")) return place;
+  }
+  return "";
+}
+
+Finding file_system(const DirectoryFacts& facts) {
+  const auto name = facts.file_system.empty() ? "local" : facts.file_system;
+  if (const auto place = cleaned_place(facts.path); !place.empty()) {
+    return {
+        "file-system", Level::info,
+        name + ", below " + place +
+            ", where programs remove what was not used for days: past runs and fences "
+            "of locks are lost then",
+        "if that matters, use a directory elsewhere (/var/lib/NAME)"};
+  }
+  if (!facts.forgets) return {"file-system", Level::ok, name, ""};
+  return {"file-system", Level::info,
+          name + ", in memory: a reboot loses past runs and the fences of dlock fence",
+          "if that matters, use a directory on a disk"};
+}
+
+Finding state(const DirectoryFacts& facts) {
+  if (facts.state) {
+    return {
+        "state", Level::error, without_advice(*facts.state),
+        "the next run under that lock replaces the file, unless it may contain a lease "
+        "by hand: then move it away; past runs and fences are kept"};
+  }
+  if (facts.busy) {
+    return {"state", Level::error, *facts.busy,
+            "check what that process waits for; continue it or end it"};
+  }
+  if (facts.mended) {
+    return {"state", Level::info, without_advice(*facts.mended),
+            "nothing to do: the next run with a new lock name writes it anew"};
+  }
+  if (!facts.has_state) {
+    return {"state", Level::ok, "none since boot", ""};
+  }
+  return {"state", Level::ok,
+          "intact, " + std::to_string(facts.locks) +
+              (facts.locks == 1 ? " lock" : " locks") + " known",
+          ""};
+}
+
+std::optional<Finding> fences(const DirectoryFacts& facts) {
+  if (!facts.fences) return std::nullopt;
+  return Finding{"fences", Level::error, without_advice(*facts.fences),
+                 "restore it from a backup, or remove it if no fence register matters"};
+}
+
+std::optional<Finding> far_ahead(const DirectoryFacts& facts) {
+  if (!facts.fence_far_ahead) return std::nullopt;
+  return Finding{"fences", Level::warning,
+                 printable(facts.path) + "/runs.jsonl has fence " +
+                     std::to_string(facts.fence_far_ahead->number) +
+                     ", implausibly far ahead of the clock",
+                 "see 'A fence far ahead of the clock' in docs/operating.md"};
+}
+
+std::string list_of(const std::vector<std::string>& names, const std::string& separator) {
+  constexpr std::size_t most = 5;
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < most; ++i) {
+    text += (i > 0 ? separator : "") + printable(names[i], 100);
+  }
+  if (names.size() > most) {
+    text += separator + std::to_string(names.size() - most) + " more";
+  }
+  return text;
+}
+
+Finding files(const DirectoryFacts& facts) {
+  if (!facts.stale.empty()) {
+    return {"files", Level::warning,
+            "unused, and not removed automatically: " + list_of(facts.stale, ", "),
+            "remove them from " + printable(facts.path)};
+  }
+  if (!facts.abandoned.empty()) {
+    return {"files", Level::info,
+            "left over from killed processes: " + list_of(facts.abandoned, ", "),
+            "nothing to do: the next run removes them"};
+  }
+  return {"files", Level::ok, "none left over", ""};
+}
+
+std::string shown(std::uint64_t bytes) {
+  constexpr std::uint64_t gibibyte = 1024 * mebibyte;
+  if (bytes >= gibibyte) return std::to_string(bytes / gibibyte) + " GiB";
+  if (bytes >= mebibyte) return std::to_string(bytes / mebibyte) + " MiB";
+  return std::to_string(bytes / 1024) + " KiB";
+}
+
+std::optional<Finding> space(const DirectoryFacts& facts) {
+  if (!facts.room) return std::nullopt;
+  const auto left = shown(facts.room->bytes) + " free";
+  const auto files = facts.room->files;
+  const std::string advice = "free space on that file system";
+  if (facts.room->bytes < too_little) {
+    return Finding{"space", Level::error, left + ": too little for new locks", advice};
+  }
+  if (files && *files == 0) {
+    return Finding{"space", Level::error, "no more files can be created (no inodes left)",
+                   advice};
+  }
+  if (facts.room->bytes < little) return Finding{"space", Level::warning, left, advice};
+  if (files && *files < few_files) {
+    return Finding{"space", Level::warning,
+                   "only " + std::to_string(*files) + " more files can be created",
+                   advice};
+  }
+  return Finding{"space", Level::ok, left, ""};
+}
+
+}  // namespace
+
+std::vector<Finding> findings_of(const DirectoryFacts& facts) {
+  std::vector<Finding> findings;
+  if (!facts.exists && !facts.unusable) {
+    findings.push_back(missing(facts));
+    if (auto found = space(facts)) findings.push_back(std::move(*found));
+    return findings;
+  }
+  findings.push_back(directory(facts));
+  if (findings.back().level == Level::error) return findings;
+  findings.push_back(file_system(facts));
+  findings.push_back(state(facts));
+  if (auto found = fences(facts)) findings.push_back(std::move(*found));
+  if (auto found = far_ahead(facts)) findings.push_back(std::move(*found));
+  findings.push_back(files(facts));
+  if (auto found = space(facts)) findings.push_back(std::move(*found));
+  return findings;
+}
+
+}  // namespace dlock::local
