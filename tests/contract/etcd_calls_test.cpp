@@ -205,8 +205,7 @@ TEST_F(OneEtcd, a_watch_reports_several_keys_and_deletions) {
   auto deletions = watch_of("several/a");
   deletions.no_put = true;
   KeyWatch watch(calls_);
-  result_of(context_,
-            watch.start({deletions, watch_of("several/b")}, soon(), wakeup_));
+  result_of(context_, watch.start({deletions, watch_of("several/b")}, soon(), wakeup_));
 
   DeleteRequest deletion;
   deletion.key = "several/a";

@@ -25,8 +25,8 @@ MemberFacts member(const std::string& server) {
 }
 
 // A healthy cluster of three members.
-ClusterFacts good() {
-  ClusterFacts facts;
+EtcdFacts good() {
+  EtcdFacts facts;
   for (const std::string server : {"a:2379", "b:2379", "c:2379"}) {
     facts.named.push_back(member(server));
     facts.members.emplace_back();
@@ -38,7 +38,7 @@ ClusterFacts good() {
   return facts;
 }
 
-Finding found(const ClusterFacts& facts, const std::string& check) {
+Finding found(const EtcdFacts& facts, const std::string& check) {
   const auto findings = findings_of(facts);
   const auto one = std::find_if(findings.begin(), findings.end(),
                                 [&](const Finding& of) { return of.check == check; });

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "tests/unit/etcd_client_model.hpp"
-#include "tests/unit/etcd_history_sides.hpp"
+#include "tests/unit/etcd_rules_side.hpp"
+#include "tests/unit/etcd_side.hpp"
 
 namespace dlock::etcd::histories {
 

@@ -125,7 +125,7 @@ class ClusterExaminer {
     }
   }
 
-  ClusterFacts facts;
+  EtcdFacts facts;
 
  private:
   asio::awaitable<void> ask_cluster() {

@@ -66,13 +66,13 @@ namespace {
 using Level = Finding::Level;
 using std::chrono::seconds;
 
-std::size_t count_reached(const ClusterFacts& facts) {
+std::size_t count_reached(const EtcdFacts& facts) {
   return static_cast<std::size_t>(
       std::count_if(facts.named.begin(), facts.named.end(),
                     [](const MemberFacts& one) { return !one.failure; }));
 }
 
-Finding reachable(const ClusterFacts& facts) {
+Finding reachable(const EtcdFacts& facts) {
   Reached reached;
   for (const auto& member : facts.named) reached.failures.push_back(member.failure);
   reached.advice_if_too_few =
@@ -81,7 +81,7 @@ Finding reachable(const ClusterFacts& facts) {
   return reached_finding("reachable", reached);
 }
 
-Finding login(const ClusterFacts& facts) {
+Finding login(const EtcdFacts& facts) {
   if (facts.user.empty()) {
     return {"login", Level::ok, "none, or by client certificate", ""};
   }
@@ -110,7 +110,7 @@ Finding fault_finding(const std::string& version, const KnownFault& fault) {
 }
 
 // One finding, or one for each known fault.
-std::vector<Finding> versions(const ClusterFacts& facts) {
+std::vector<Finding> versions(const EtcdFacts& facts) {
   constexpr Version oldest{3, 4, 0};
   std::set<std::string> found;
   for (const auto& member : facts.named) {
@@ -138,7 +138,7 @@ std::vector<Finding> versions(const ClusterFacts& facts) {
   return {{"version", Level::ok, message, ""}};
 }
 
-Finding leader(const ClusterFacts& facts) {
+Finding leader(const EtcdFacts& facts) {
   std::set<std::uint64_t> leaders;
   for (const auto& member : facts.named) {
     if (!member.status) continue;
@@ -157,7 +157,7 @@ Finding leader(const ClusterFacts& facts) {
   return {"leader", Level::ok, "all members agree", ""};
 }
 
-Finding members(const ClusterFacts& facts) {
+Finding members(const EtcdFacts& facts) {
   const auto voting = static_cast<std::size_t>(
       std::count_if(facts.members.begin(), facts.members.end(),
                     [](const ClusterMember& one) { return !one.is_learner; }));
@@ -184,7 +184,7 @@ std::string shown_bytes(std::int64_t bytes) {
 }
 
 // Versions before 3.6 do not report the quota, so the default is assumed.
-Finding quota(const ClusterFacts& facts) {
+Finding quota(const EtcdFacts& facts) {
   for (const auto& alarm : facts.alarms.value_or(std::vector<Alarm>())) {
     if (alarm.kind != Alarm::Kind::no_space) continue;
     return {"quota", Level::error,
@@ -208,7 +208,7 @@ Finding quota(const ClusterFacts& facts) {
   return {"quota", Level::ok, message, ""};
 }
 
-Finding alarms(const ClusterFacts& facts) {
+Finding alarms(const EtcdFacts& facts) {
   if (!facts.alarms) return not_reported("alarms");
   for (const auto& alarm : *facts.alarms) {
     if (alarm.kind != Alarm::Kind::corrupt && alarm.kind != Alarm::Kind::other) continue;
@@ -219,7 +219,7 @@ Finding alarms(const ClusterFacts& facts) {
   return {"alarms", Level::ok, "none", ""};
 }
 
-Finding work(const ClusterFacts& facts) {
+Finding work(const EtcdFacts& facts) {
   if (!facts.refuses_work) {
     return {"permissions", Level::ok,
             "keys that begin with " + printable(facts.prefix, 200) +
@@ -234,7 +234,7 @@ Finding work(const ClusterFacts& facts) {
                        : "check the etcd log"};
 }
 
-std::optional<milliseconds> least_ttl_of(const ClusterFacts& facts) {
+std::optional<milliseconds> least_ttl_of(const EtcdFacts& facts) {
   // More than any cluster asks for.
   constexpr std::int64_t most = 24 * 3600;
   if (!facts.least_ttl || *facts.least_ttl < 1 || *facts.least_ttl > most) {
@@ -243,7 +243,7 @@ std::optional<milliseconds> least_ttl_of(const ClusterFacts& facts) {
   return seconds(*facts.least_ttl);
 }
 
-Finding leases(const ClusterFacts& facts) {
+Finding leases(const EtcdFacts& facts) {
   const auto least = least_ttl_of(facts);
   if (!least) {
     return not_checked("leases", "no lease was granted");
@@ -262,7 +262,7 @@ Finding leases(const ClusterFacts& facts) {
 
 // The shortest ttl is one and a half times the election timeout, rounded up, and a member
 // begins an election after at most twice that timeout.
-Finding failover(const ClusterFacts& facts) {
+Finding failover(const EtcdFacts& facts) {
   const auto least_ttl = least_ttl_of(facts);
   if (!least_ttl || facts.members.size() < 3) {
     return not_checked("failover", "no other members can take over");
@@ -271,7 +271,7 @@ Finding failover(const ClusterFacts& facts) {
                           "set a shorter --election-timeout for etcd, or a longer --ttl");
 }
 
-Finding clocks(const ClusterFacts&) {
+Finding clocks(const EtcdFacts&) {
   return not_checked("clocks",
                      "etcd does not report its time, and no lease depends on it; "
                      "--dedupe and --min-hold use the clocks of the hosts",
@@ -280,7 +280,7 @@ Finding clocks(const ClusterFacts&) {
 
 }  // namespace
 
-std::vector<Finding> findings_of(const ClusterFacts& facts) {
+std::vector<Finding> findings_of(const EtcdFacts& facts) {
   std::vector<Finding> findings{reachable(facts)};
   if (count_reached(facts) == 0) return findings;
   for (auto& finding : versions(facts)) findings.push_back(std::move(finding));
@@ -304,7 +304,7 @@ std::vector<Finding> findings_of(const ClusterFacts& facts) {
   return findings;
 }
 
-std::optional<milliseconds> smallest_ttl_of(const ClusterFacts& facts) {
+std::optional<milliseconds> smallest_ttl_of(const EtcdFacts& facts) {
   const auto median = median_of(facts.round_trips);
   if (!median) return std::nullopt;
   const auto by_answers = smallest_ttl_for(needed_budget(*median, facts.trips_to_renew));

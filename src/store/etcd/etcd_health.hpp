@@ -40,7 +40,7 @@ struct MemberFacts {
 };
 
 // What the cluster has reported; fields are empty where it did not.
-struct ClusterFacts {
+struct EtcdFacts {
   std::vector<MemberFacts> named;  // in the URL, in its order
   std::string user;                // logged in as this user; empty: no login
   std::string prefix;              // of the keys of the namespace
@@ -59,9 +59,9 @@ struct ClusterFacts {
 };
 
 // One finding for each check; a check that depends on another follows it.
-std::vector<Finding> findings_of(const ClusterFacts& facts);
+std::vector<Finding> findings_of(const EtcdFacts& facts);
 
 // The shortest lease that the cluster and its round-trip times allow; nothing if unknown.
-std::optional<milliseconds> smallest_ttl_of(const ClusterFacts& facts);
+std::optional<milliseconds> smallest_ttl_of(const EtcdFacts& facts);
 
 }  // namespace dlock::etcd

@@ -1,5 +1,6 @@
 #include "store/etcd/etcd_messages.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -260,12 +261,8 @@ void read(pbf_reader& from, WatchAnswer& answer, ElementCount& count) {
 namespace {
 
 Alarm::Kind alarm_from(std::int32_t number) {
-  switch (number) {
-    case 0: return Alarm::Kind::none;
-    case 1: return Alarm::Kind::no_space;
-    case 2: return Alarm::Kind::corrupt;
-    default: return Alarm::Kind::other;
-  }
+  const bool is_known = number >= 0 && number < static_cast<int>(Alarm::Kind::other);
+  return is_known ? static_cast<Alarm::Kind>(number) : Alarm::Kind::other;
 }
 
 }  // namespace
@@ -286,11 +283,9 @@ void read(pbf_reader& from, LeaseKeepAliveResult& kept, ElementCount&) {
     default: from.skip();
   }
 }
-
 void read(pbf_reader& from, LeaseTimeToLiveResult& lease, ElementCount&) {
   read_only(from, field(3, varint), [&] { lease.ttl = from.get_int64(); });
 }
-
 void read(pbf_reader& from, StatusResult& status, ElementCount&) {
   switch (from.tag_and_type()) {
     case field(1, bytes_type):
@@ -302,27 +297,22 @@ void read(pbf_reader& from, StatusResult& status, ElementCount&) {
     default: from.skip();
   }
 }
-
 void read(pbf_reader& from, Alarm& alarm, ElementCount&) {
   read_only(from, field(2, varint), [&] { alarm.kind = alarm_from(from.get_enum()); });
 }
-
 void read(pbf_reader& from, AlarmsResult& alarms, ElementCount& count) {
   read_only(from, field(2, bytes_type), [&] {
     alarms.alarms.push_back(message_in<Alarm>(from.get_message(), count));
   });
 }
-
 void read(pbf_reader& from, ClusterMember& member, ElementCount&) {
   read_only(from, field(5, varint), [&] { member.is_learner = flag_in(from); });
 }
-
 void read(pbf_reader& from, MemberListResult& list, ElementCount& count) {
   read_only(from, field(2, bytes_type), [&] {
     list.members.push_back(message_in<ClusterMember>(from.get_message(), count));
   });
 }
-
 void read(pbf_reader& from, AuthenticateResult& login, ElementCount&) {
   read_only(from, field(2, bytes_type), [&] { login.token = from.get_bytes(); });
 }
@@ -345,11 +335,10 @@ static_assert(std::variant_size_v<Operation> == std::variant_size_v<OperationRes
 
 bool answers(const TxnResult& result, const TxnRequest& request) {
   const auto& executed = result.succeeded ? request.then : request.otherwise;
-  if (result.results.size() != executed.size()) return false;
-  for (std::size_t i = 0; i < executed.size(); ++i) {
-    if (result.results[i].index() != executed[i].index()) return false;
-  }
-  return true;
+  return std::equal(result.results.begin(), result.results.end(), executed.begin(),
+                    executed.end(), [](const auto& one, const auto& operation) {
+                      return one.index() == operation.index();
+                    });
 }
 
 template <std::size_t index>
