@@ -138,6 +138,7 @@ using NewWatchSession = std::function<std::unique_ptr<WatchSession>()>;
 asio::awaitable<void> keep_watching(NewWatchSession new_session, EventSink& sink,
                                     Wakeup& wakeup);
 
+// A finding of `dlock doctor`.
 struct Finding {
   enum class Level {
     ok,

@@ -294,7 +294,7 @@ class EtcdWorld final : public World {
   void wipe_out() override {
     asio::io_context context;
     Wakeup wakeup(context);
-    etcd::Calls calls(context, servers().access(), milliseconds(5000));
+    etcd::EtcdCalls calls(context, servers().access(), milliseconds(5000));
     etcd::DeleteRequest all;
     all.key = std::string(1, '\0');
     all.range_end = all.key;

@@ -10,8 +10,8 @@
 #include "record/party_fields.hpp"
 #include "record/run_lines.hpp"
 #include "record/state_bytes.hpp"
-#include "store/etcd/entry.hpp"
-#include "store/etcd/run_record.hpp"
+#include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_runs.hpp"
 #include "store/local/local_values.hpp"
 #include "store/local/text_files.hpp"
 #include "store/redis/limit_record.hpp"
@@ -202,7 +202,7 @@ RunEnd golden_end() {
   return end;
 }
 
-etcd::Entry golden_entry() {
+etcd::QueueEntry golden_entry() {
   auto entry = etcd::entry_for(golden_claim(), golden_time);
   entry.standing = etcd::Standing::broken;
   entry.slot = 2;
@@ -439,7 +439,7 @@ TEST(GoldenRecords, an_entry_in_etcd) {
             "\"dedupe\":\"success\",\"window_ms\":3600,\"host\":HOST,\"pid\":4712,"
             "\"user\":USER,\"label\":\"a\\n\\\"b\\\"\",\"command\":[\"sh\",\"\","
             "\"\xEF\xBF\xBD\"],\"taken_by\":USER,\"taken_on\":HOST,\"replaced\":true}");
-  EXPECT_EQ(etcd::text_of(etcd::Entry{}),
+  EXPECT_EQ(etcd::text_of(etcd::QueueEntry{}),
             "{\"standing\":\"waits\",\"mode\":\"exclusive\",\"since\":0,\"ttl\":0,"
             "\"host\":\"\",\"pid\":0,\"user\":\"\",\"command\":[]}");
 }

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "lock/lease.hpp"
+#include "store/checks.hpp"
 #include "store/fan_out.hpp"
 #include "store/redis/permissions.hpp"
 #include "store/redis/redis_connection.hpp"
