@@ -46,11 +46,7 @@ Event event_of(Event::Kind kind, const LockName& lock, const Holder& holder, Mom
 
 Event event_of(Event::Kind kind, const LockName& lock, const Waiter& waiter, Moment now) {
   auto event = event_of(kind, lock, now);
-  event.host = waiter.party.host;
-  event.pid = shown_pid(waiter);
-  event.user = waiter.party.user;
-  event.label = waiter.label;
-  event.command = waiter.argv;
+  event.CommandInfo::operator=(shown_party(waiter));
   return event;
 }
 

@@ -33,14 +33,27 @@ std::int32_t shown_pid(const Waiter& waiter) {
   return waiter.on_behalf_of != 0 ? waiter.on_behalf_of : waiter.party.pid;
 }
 
-CommandInfo shown_party(const Holder& holder) {
+namespace {
+
+template <typename Entry>
+CommandInfo party_with(const Entry& entry, std::int32_t pid) {
   CommandInfo party;
-  party.host = holder.party.host;
-  party.pid = holder.party.pid;
-  party.user = holder.party.user;
-  party.label = holder.label;
-  party.command = holder.argv;
+  party.host = entry.party.host;
+  party.pid = pid;
+  party.user = entry.party.user;
+  party.label = entry.label;
+  party.command = entry.argv;
   return party;
+}
+
+}  // namespace
+
+CommandInfo shown_party(const Holder& holder) {
+  return party_with(holder, holder.party.pid);
+}
+
+CommandInfo shown_party(const Waiter& waiter) {
+  return party_with(waiter, shown_pid(waiter));
 }
 
 HolderInfo info_of(const Holder& holder, Moment now) {

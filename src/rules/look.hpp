@@ -16,6 +16,7 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
 HolderInfo info_of(const Holder& holder, Moment now);
 // The party of a holder, and its command; the user is the numeric user id.
 CommandInfo shown_party(const Holder& holder);
+CommandInfo shown_party(const Waiter& waiter);
 // How many of the slots are free if there are so many holders.
 unsigned free_slots(Mode mode, std::size_t holders, unsigned slots);
 

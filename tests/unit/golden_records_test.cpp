@@ -209,7 +209,7 @@ etcd::QueueEntry golden_entry() {
   entry.set_up_again = Fence{18};
   entry.ttl = 45;
   entry.acquired_ttl = 46;
-  entry.taken_by = etcd::taker(true);
+  entry.taken_by = record::own_taker(true);
   return entry;
 }
 

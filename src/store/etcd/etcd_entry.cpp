@@ -7,6 +7,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "record/json_fields.hpp"
+#include "record/party_fields.hpp"
 #include "util/bits.hpp"
 #include "util/json.hpp"
 #include "util/text.hpp"
@@ -159,8 +161,9 @@ std::optional<Dedupe> dedupe_from(const Json& json) {
 
 std::optional<Taker> taker_from(const Json& json) {
   if (json.find("taken_by") == json.end()) return std::nullopt;
-  return Taker{text_at(json, "taken_by"), text_at(json, "taken_on"),
-               flag_at(json, "replaced")};
+  Taker taker;
+  record::fields_of_taker_in_entry(taker, record::JsonReader(json));
+  return taker;
 }
 
 // False if dlock did not write it.
@@ -188,11 +191,7 @@ bool fill(QueueEntry& entry, const Json& json) {
   entry.supersedes = flag_at(json, "supersedes");
   entry.replaces = flag_at(json, "replaces");
   entry.dedupe = dedupe_from(json);
-  entry.host = text_at(json, "host");
-  entry.pid = pid_at(json, "pid");
-  entry.user = text_at(json, "user");
-  entry.label = text_at(json, "label");
-  entry.command = words_at(json, "command");
+  record::fields_in_etcd(static_cast<CommandInfo&>(entry), record::JsonReader(json));
   entry.taken_by = taker_from(json);
   return true;
 }
@@ -213,12 +212,6 @@ rules::Party party_of(const QueueEntry& entry) {
   return party;
 }
 
-// Looked up once, so that it does not delay a waiter when its turn comes.
-const std::string& own_user() {
-  static const std::string user = user_name(::geteuid());
-  return user;
-}
-
 }  // namespace
 
 Fence QueueEntry::fence() const {
@@ -229,6 +222,7 @@ Fence QueueEntry::fence() const {
 
 QueueEntry entry_for(const Claim& claim, WallTime now) {
   QueueEntry entry;
+  entry.CommandInfo::operator=(record::own_party(claim));
   entry.mode = claim.mode;
   entry.slots = claim.slots;
   entry.since = now;
@@ -237,11 +231,6 @@ QueueEntry entry_for(const Claim& claim, WallTime now) {
   entry.supersedes = claim.supersedes;
   entry.replaces = claim.replaces;
   entry.dedupe = claim.dedupe;
-  entry.host = host_name();
-  entry.pid = claim.on_behalf_of != 0 ? claim.on_behalf_of : ::getpid();
-  entry.user = own_user();
-  entry.label = claim.label;
-  entry.command = shortened_command(claim.command);
   return entry;
 }
 
@@ -265,16 +254,9 @@ std::string text_of(const QueueEntry& entry) {
     json.add_text("dedupe", kind_of(*entry.dedupe));
     json.add_number("window_ms", entry.dedupe->window.count());
   }
-  json.add_text("host", entry.host);
-  json.add_number("pid", entry.pid);
-  json.add_text("user", entry.user);
-  if (!entry.label.empty()) json.add_text("label", entry.label);
-  json.add_texts("command", entry.command);
-  if (entry.taken_by) {
-    json.add_text("taken_by", entry.taken_by->user);
-    json.add_text("taken_on", entry.taken_by->host);
-    if (entry.taken_by->replaces) json.add_flag("replaced", true);
-  }
+  record::JsonWriter writer(json);
+  record::fields_in_etcd(static_cast<const CommandInfo&>(entry), writer);
+  if (entry.taken_by) record::fields_of_taker_in_entry(*entry.taken_by, writer);
   return json.finished();
 }
 
@@ -350,7 +332,5 @@ rules::Waiter as_waiter(const QueueEntry& entry) {
   waiter.argv = entry.command;
   return waiter;
 }
-
-Taker taker(bool replaces) { return {own_user(), host_name(), replaces}; }
 
 }  // namespace dlock::etcd

@@ -72,7 +72,7 @@ enum class Standing {
   ended,   // its run is over, but the lock stays held until the lease ends
 };
 
-struct QueueEntry {
+struct QueueEntry : CommandInfo {
   std::string id;  // its key without the lock's prefix
   std::int64_t created = 0;
   std::int64_t modified = 0;
@@ -92,11 +92,6 @@ struct QueueEntry {
   bool supersedes = false;
   bool replaces = false;
   std::optional<Dedupe> dedupe;
-  std::string host;
-  pid_t pid = 0;
-  std::string user;
-  std::string label;
-  std::vector<std::string> command;
   std::optional<Taker> taken_by;  // who broke it, if known
 
   Fence fence() const;
@@ -125,8 +120,5 @@ Token token_of(std::string_view id);
 rules::Holder as_holder(const QueueEntry& entry);
 rules::Waiter as_waiter(const QueueEntry& entry);
 rules::Moment moment_of(WallTime now);
-
-// This process, as the one that takes a lock from its holder.
-Taker taker(bool replaces);
 
 }  // namespace dlock::etcd

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "record/json_fields.hpp"
+#include "record/party_fields.hpp"
 #include "rules/runs.hpp"
 #include "util/json.hpp"
 
@@ -13,51 +15,25 @@ namespace {
 // Records beyond the retention, so that only one release in this many has to delete any.
 constexpr std::size_t slack = 10;
 
-std::optional<Fence> fence_at(const Json& json) {
-  const auto number = count_at(json, "fence");
-  if (!number) return std::nullopt;
-  return Fence{static_cast<std::uint64_t>(*number)};
-}
-
-void add_party(JsonLine& json, const RunInfo& run) {
-  json.add_number("fence", run.fence.number);
-  json.add_number("started", run.started.count());
-  json.add_text("host", run.host);
-  json.add_text("user", run.user);
-  if (run.counts) json.add_flag("counts", true);
-}
-
 // Nothing if it does not identify the run.
-std::optional<RunInfo> party_from(const Json& json) {
-  const auto fence = fence_at(json);
-  const auto started = count_at(json, "started");
-  if (!fence || !started) return std::nullopt;
+std::optional<RunInfo> start_from(const Json& json) {
+  if (!count_at(json, "fence") || !count_at(json, "started")) return std::nullopt;
   RunInfo run;
-  run.fence = *fence;
-  run.started = WallTime(*started);
-  run.host = text_at(json, "host");
-  run.user = text_at(json, "user");
-  run.counts = flag_at(json, "counts");
+  record::fields_of_start_in_etcd(run, record::JsonReader(json));
   return run;
 }
 
 std::optional<PastRun> past_from(const KeyValue& pair) {
   const auto json = object_from(pair.value);
-  auto run = json ? party_from(*json) : std::nullopt;
+  auto run = json ? start_from(*json) : std::nullopt;
   if (!run) return std::nullopt;
-  if (const auto ended = count_at(*json, "ended")) run->ended = WallTime(*ended);
-  if (const auto span = count_at(*json, "duration_ms"))
-    run->duration = milliseconds(*span);
-  run->exit_code = exit_code_at(*json, "exit_code");
-  if (auto signal = text_at(*json, "signal"); !signal.empty()) run->signal = signal;
-  run->outcome = text_at(*json, "outcome");
-  run->reason = text_at(*json, "reason");
+  record::fields_of_end_in_etcd(*run, record::JsonReader(*json));
   return PastRun{pair.key, std::move(*run), flag_at(*json, "shared"), pair.mod_revision};
 }
 
 std::optional<OpenRun> open_from(const KeyValue& pair, std::string_view id) {
   const auto json = object_from(pair.value);
-  auto run = json ? party_from(*json) : std::nullopt;
+  auto run = json ? start_from(*json) : std::nullopt;
   if (!run) return std::nullopt;
   // The fence of an immediate grant is the revision of its entry.
   if (run->fence.number == 0) {
@@ -72,17 +48,21 @@ std::optional<OpenRun> open_from(const KeyValue& pair, std::string_view id) {
   return open;
 }
 
-std::optional<Superseded> told_from(const KeyValue& pair) {
+// What an object of the fields of `Record` says; nothing if it is none.
+template <typename Record>
+std::optional<Record> record_from(const KeyValue& pair) {
   const auto json = object_from(pair.value);
   if (!json) return std::nullopt;
-  return Superseded{text_at(*json, "host"), pid_at(*json, "pid")};
+  Record found;
+  record::fields_in_etcd(found, record::JsonReader(*json));
+  return found;
 }
 
-std::optional<Taker> taken_from(const KeyValue& pair) {
-  const auto json = object_from(pair.value);
-  if (!json) return std::nullopt;
-  return Taker{text_at(*json, "user"), text_at(*json, "host"), flag_at(*json, "replaced"),
-               flag_at(*json, "forced")};
+template <typename Record>
+std::string text_of_record(const Record& one) {
+  JsonLine json;
+  record::fields_in_etcd(one, record::JsonWriter(json));
+  return json.finished();
 }
 
 // The text after `part`, if `text` begins with it.
@@ -97,9 +77,11 @@ void sort_in(Runs& runs, const KeyValue& pair, std::string_view name) {
   } else if (const auto running = behind("now/", name)) {
     if (auto open = open_from(pair, *running)) runs.open.push_back(std::move(*open));
   } else if (const auto waited = behind("told/", name)) {
-    if (auto told = told_from(pair)) runs.told.emplace_back(*waited, std::move(*told));
+    if (auto told = record_from<Superseded>(pair))
+      runs.told.emplace_back(*waited, std::move(*told));
   } else if (const auto held = behind("taken/", name)) {
-    if (auto taker = taken_from(pair)) runs.taken.emplace_back(*held, std::move(*taker));
+    if (auto taker = record_from<Taker>(pair))
+      runs.taken.emplace_back(*held, std::move(*taker));
   } else if (name == "refused") {
     runs.refused = static_cast<std::uint64_t>(pair.version);
   } else if (name == "superseded") {
@@ -128,7 +110,8 @@ Runs runs_from(const std::vector<KeyValue>& pairs, std::string_view folder) {
 
 std::string open_run_text(const QueueEntry& holder, WallTime until) {
   JsonLine json;
-  add_party(json, rules::vanished_run(as_holder(holder)));
+  const auto run = rules::vanished_run(as_holder(holder));
+  record::fields_of_start_in_etcd(run, record::JsonWriter(json));
   if (!holder.attached) {
     json.add_flag("detached", true);
     json.add_number("until", until.count());
@@ -138,32 +121,15 @@ std::string open_run_text(const QueueEntry& holder, WallTime until) {
 
 std::string past_run_text(const RunInfo& run, bool is_shared) {
   JsonLine json;
-  add_party(json, run);
-  if (run.ended) json.add_number("ended", run.ended->count());
-  if (run.duration) json.add_number("duration_ms", run.duration->count());
-  if (run.exit_code) json.add_number("exit_code", *run.exit_code);
-  if (run.signal) json.add_text("signal", *run.signal);
-  json.add_text("outcome", run.outcome);
-  if (!run.reason.empty()) json.add_text("reason", run.reason);
+  record::fields_of_start_in_etcd(run, record::JsonWriter(json));
+  record::fields_of_end_in_etcd(run, record::JsonWriter(json));
   if (is_shared) json.add_flag("shared", true);
   return json.finished();
 }
 
-std::string told_text(const Superseded& newer) {
-  JsonLine json;
-  json.add_text("host", newer.host);
-  json.add_number("pid", newer.pid);
-  return json.finished();
-}
+std::string told_text(const Superseded& newer) { return text_of_record(newer); }
 
-std::string taken_text(const Taker& taker) {
-  JsonLine json;
-  json.add_text("user", taker.user);
-  json.add_text("host", taker.host);
-  if (taker.replaces) json.add_flag("replaced", true);
-  if (taker.forced) json.add_flag("forced", true);
-  return json.finished();
-}
+std::string taken_text(const Taker& taker) { return text_of_record(taker); }
 
 RunInfo running_run(const QueueEntry& holder) {
   auto run = rules::vanished_run(as_holder(holder));

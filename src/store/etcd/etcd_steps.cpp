@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lock/history.hpp"
+#include "record/party_fields.hpp"
 #include "rules/runs.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "util/failure.hpp"
@@ -138,7 +139,7 @@ void add_rivals(TxnRequest& txn, const StepContext& step_context, const QueueEnt
         put(superseded_key(step_context.lock), "", step_context.day_lease));
   }
   for (const auto& holder : decision.lose) {
-    add_loser(txn, step_context, holder, taker(true));
+    add_loser(txn, step_context, holder, record::own_taker(true));
   }
 }
 

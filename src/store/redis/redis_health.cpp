@@ -20,9 +20,10 @@ constexpr long long most_tls_handshakes = 50;
 
 // 0 for anything that is not a number of a plausible size.
 long long number_field(const Fields& fields, std::string_view name) {
-  std::string_view text = field(fields, name);
+  const std::string text = field(fields, name);
+  std::string_view unread = text;
   constexpr long long greatest = 1'000'000'000'000;
-  const auto number = take_number<long long>(text).value_or(0);
+  const auto number = take_number<long long>(unread).value_or(0);
   return number > greatest ? 0 : number;
 }
 
