@@ -780,7 +780,8 @@ scripts_of() {  # <number>
   [[ ! -e $BATS_TEST_TMPDIR/violations ]]
   assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/fences")" 50
   sort -n -c "$BATS_TEST_TMPDIR/fences"
-  assert_equal "$(held_on crowd)" 0
+  # A server that was slow to answer is not waited for: it handles the last release a moment later.
+  eventually is_held_on crowd 0
   for i in 1 2 3; do assert_equal "$(member "$i" ZCARD 'dlock:{crowd}:q')" 0; done
   kill "$monitor"
   wait "$monitor" || true
