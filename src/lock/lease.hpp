@@ -66,7 +66,7 @@ Fence greatest_plausible_fence(WallTime now, Fence most_report);
 
 enum class Mode { exclusive, shared };
 
-// Which runs of the lock count as the requested one; see lock/lease.hpp.
+// Which runs of the lock count as the requested one; see PastRuns.
 struct Dedupe {
   milliseconds window{0};     // those that started less than this ago
   bool retry_failed = false;  // except those that failed

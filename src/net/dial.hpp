@@ -38,7 +38,7 @@ std::optional<Endpoint> endpoint_of_literal(const std::string& host, std::uint16
 // Connects to the first of `endpoints` that answers. They are tried in order, the next
 // one as soon as one has failed or a quarter of a second has passed (less if the budget
 // is small or there are many), so that an unreachable one costs no more than that. Sets
-// `used` to the endpoint of the connection. Throws Failure like Connection::open(), and
+// `used` to the endpoint of the connection. Throws Failure like open_stream(), and
 // Refusal where the server did not take the connection; if several failed, with the last
 // reason.
 asio::awaitable<Fd> dial(asio::io_context& context, const Endpoints& endpoints,

@@ -52,6 +52,10 @@ ssize_t SlowWriter::write_some(std::string_view bytes, milliseconds patience) {
     const int ready = ::poll(&wanted, 1, static_cast<int>(most));
     if (ready == 0) return 0;
     if (ready < 0) return errno == EINTR ? 0 : -1;
+    if ((wanted.revents & POLLOUT) == 0) {
+      errno = EPIPE;  // full, and the reader has closed it
+      return -1;
+    }
     // A writable pipe has room for this much, unless another process fills it first. A
     // terminal may have less.
     bytes = bytes.substr(0, PIPE_BUF);

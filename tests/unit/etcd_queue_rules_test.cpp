@@ -174,6 +174,37 @@ TEST(EtcdQueue, a_foreign_entry_holds_alone_when_it_is_first) {
   EXPECT_FALSE(snapshot.has_turn("b"));
 }
 
+TEST(EtcdQueue, a_claim_whose_entry_is_overwritten_does_not_search_for_another_one) {
+  Built snapshot;
+  snapshot.hold(plain()).foreign().foreign();
+  snapshot.snapshot.entries[2].id.clear();  // the key of the queue itself
+  const auto decision = decide(snapshot.snapshot, plain(), "b", Queue::join, now);
+  EXPECT_EQ(decision.kind, Decision::Kind::answer);
+}
+
+TEST(EtcdQueue, a_superseded_waiter_that_came_back_is_left_to_itself) {
+  Built snapshot;
+  snapshot.hold(plain()).wait(plain());
+  snapshot.snapshot.runs.told.emplace_back("b", Superseded{"db1", 7});
+  const auto decision = decide(snapshot.snapshot, plain(), "new", Queue::join, now);
+  EXPECT_TRUE(decision.give_way.empty());
+}
+
+TEST(EtcdQueue, twenty_thousand_readers_are_judged_in_seconds) {
+  Built snapshot;
+  snapshot.hold(shared());
+  const auto reader = snapshot.snapshot.entries.front();
+  for (int i = 0; i < 20'000; ++i) {
+    snapshot.snapshot.entries.push_back(reader);
+    snapshot.snapshot.entries.back().id = "reader" + std::to_string(i);
+    ++snapshot.snapshot.entries.back().created;
+  }
+  auto takes = plain();
+  takes.replaces = true;
+  const auto decision = decide(snapshot.snapshot, takes, "new", Queue::join, now);
+  EXPECT_EQ(decision.lose.size(), most_in_one_step);
+}
+
 TEST(EtcdQueue, nobody_overtakes_a_foreign_waiter) {
   Built snapshot;
   snapshot.hold(shared()).foreign().wait(shared());

@@ -22,6 +22,9 @@ constexpr std::size_t most_ahead = 64 * 1024;
 // How many blocks are handled before other events get their turn.
 constexpr int rounds = 16;
 
+// How long to wait for the reader of a descriptor that cannot be watched.
+constexpr milliseconds unwatched_wait{1000};
+
 // How much may wait for the reader of a queue.
 constexpr std::size_t most_waiting = 4u << 20;
 
@@ -89,7 +92,8 @@ void CommandOutput::add(const char* bytes, std::size_t size) {
 void CommandOutput::pass_on() {
   if (!passes_on_ || failed_) return;
   for (int round = 0; left() > 0 && (round < rounds || !blocks_); ++round) {
-    const auto size = writer_.write_some(std::string_view(bytes_).substr(passed_));
+    const auto size = writer_.write_some(std::string_view(bytes_).substr(passed_),
+                                         blocks_ ? milliseconds(0) : unwatched_wait);
     if (size == 0 && blocks_) break;
     if (size < 0) return give_up();
     passed_ += static_cast<std::size_t>(size);
@@ -200,9 +204,11 @@ void OutputQueue::end(int error) {
 // Returns whether more might be written at once.
 bool OutputQueue::write_some() {
   auto& line = lines_.front();
-  const auto size = writer_.write_some(std::string_view(line).substr(written_));
+  const auto size = writer_.write_some(std::string_view(line).substr(written_),
+                                       events_ ? milliseconds(0) : unwatched_wait);
   if (size < 0) end(errno == EPIPE ? 0 : errno);  // the reader has closed it
-  if (size <= 0) return false;
+  if (size < 0) return false;
+  if (size == 0) return !events_;
   written_ += static_cast<std::size_t>(size);
   waiting_ -= static_cast<std::size_t>(size);
   if (written_ < line.size()) return true;

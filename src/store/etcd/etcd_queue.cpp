@@ -1,6 +1,7 @@
 #include "store/etcd/etcd_queue.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "lock/history.hpp"
@@ -85,33 +86,45 @@ const QueueEntry* entry_with(const LockSnapshot& snapshot, const Token& token) {
   return found == snapshot.entries.end() ? nullptr : &*found;
 }
 
+// The entries of these claims, in the order of the queue.
+std::vector<QueueEntry> entries_of(const LockSnapshot& snapshot,
+                                   const std::set<Token>& tokens) {
+  std::vector<QueueEntry> found;
+  if (tokens.empty()) return found;
+  for (const auto& entry : snapshot.entries) {
+    if (tokens.count(token_of(entry.id)) > 0) found.push_back(entry);
+  }
+  return found;
+}
+
 // The holders that lose the lock between the two states and do not know it yet.
 std::vector<QueueEntry> losers(const LockSnapshot& snapshot, const rules::State& before,
                                const rules::State& after) {
-  std::vector<QueueEntry> found;
-  for (const auto& holder : before.holders) {
-    const bool keeps =
-        std::any_of(after.holders.begin(), after.holders.end(), [&](const auto& other) {
-          return other.party.token == holder.party.token && other.broken == holder.broken;
-        });
-    if (!keeps) found.push_back(*entry_with(snapshot, holder.party.token));
+  std::set<std::pair<Token, bool>> kept;
+  for (const auto& holder : after.holders) {
+    kept.emplace(holder.party.token, holder.broken);
   }
-  return found;
+  std::set<Token> lost;
+  for (const auto& holder : before.holders) {
+    const auto& token = holder.party.token;
+    if (kept.count({token, holder.broken}) == 0) lost.insert(token);
+  }
+  return entries_of(snapshot, lost);
 }
 
 // The waiters that a newer claim supersedes between the two states.
 std::vector<QueueEntry> superseded(const LockSnapshot& snapshot,
                                    const rules::State& before,
                                    const rules::State& after) {
-  std::vector<QueueEntry> found;
-  for (const auto& answered : after.answered) {
-    const auto& token = answered.waiter.party.token;
-    const bool waited =
-        std::any_of(before.waiters.begin(), before.waiters.end(),
-                    [&](const auto& waiter) { return waiter.party.token == token; });
-    if (answered.newer && waited) found.push_back(*entry_with(snapshot, token));
+  std::set<Token> answered;
+  for (const auto& one : after.answered) {
+    if (one.newer) answered.insert(one.waiter.party.token);
   }
-  return found;
+  std::set<Token> left;
+  for (const auto& waiter : before.waiters) {
+    if (answered.count(waiter.party.token) > 0) left.insert(waiter.party.token);
+  }
+  return entries_of(snapshot, left);
 }
 
 }  // namespace
@@ -159,13 +172,13 @@ rules::State state_of(const LockSnapshot& snapshot, std::string_view id, unsigne
 
 Decision decide(const LockSnapshot& snapshot, const Claim& claim, std::string_view id,
                 Queue queue, WallTime now) {
-  const auto* own = entry_of(snapshot, id);
+  const auto* own = id.empty() ? nullptr : entry_of(snapshot, id);
   // Another program has written there.
   if (own != nullptr && own->foreign) {
     return decide(snapshot, claim, {}, Queue::stay_out, now);
   }
   auto asking = claim;
-  asking.token = token_of(id);
+  asking.token = id.empty() ? Token{} : token_of(id);  // a key may have an empty id
   rules::Party party;
   party.token = asking.token;
   party.session = 1;
@@ -177,7 +190,7 @@ Decision decide(const LockSnapshot& snapshot, const Claim& claim, std::string_vi
 
   Decision decision;
   decision.counts_as_refused = after.refused > before.refused;
-  decision.give_way = superseded(snapshot, before, after);
+  if (claim.supersedes) decision.give_way = superseded(snapshot, before, after);
   decision.lose = losers(snapshot, before, after);
   const bool waits = own != nullptr && !is_holder(snapshot, *own);
   const bool takes_more = decision.lose.size() > most_in_one_step;

@@ -110,7 +110,7 @@ class SessionsFile final : public Liveness {
   // may be 0.
   bool is_in_use(const LockName& lock, Session own) const;
 
-  // Whether the store is watched: see appended_files.hpp.
+  // Whether the store is watched: see text_files.hpp.
   bool is_watched() const;
 
   // The remaining processes of a run that /proc shows us: a pidfd of each process that

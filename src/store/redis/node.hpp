@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "lock/lease.hpp"
-#include "store/redis/node.hpp"
 #include "store/redis/redis_connection.hpp"
 #include "store/redis/scripts.hpp"
 #include "util/clock.hpp"

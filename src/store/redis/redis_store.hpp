@@ -16,7 +16,6 @@
 #include "lock/value.hpp"
 #include "store/redis/limit_record.hpp"
 #include "store/redis/redis_inspector.hpp"
-#include "store/redis/redis_store.hpp"
 #include "store/redis/route.hpp"
 
 namespace dlock::redis {

@@ -14,7 +14,7 @@ namespace dlock::redis_cluster {
 // It asks one member after the other until one replies and says where the lock is
 // (MOVED). It remembers that member until the member redirects or fails. It keeps no map
 // of all slots: most processes use one lock. The first member it asks is the last known
-// owner, if the URL names that member and a hint exists (hint.hpp).
+// owner, if the URL names that member and a hint exists (ClusterHint).
 //
 // While a slot is being migrated, some keys of a lock may be on one member and some on
 // the other, and a script that saw only a part could grant a held lock. So each script

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "store/redis/script_calls.hpp"
-#include "store/redis_quorum/candidacy.hpp"
 #include "store/redis_quorum/tally.hpp"
 #include "util/clock.hpp"
 

@@ -11,7 +11,6 @@
 
 #include "lock/store.hpp"
 #include "store/redis/redis_health.hpp"
-#include "store/redis_quorum/quorum_store.hpp"
 #include "store/redis_quorum/voter.hpp"
 #include "store/store_url.hpp"
 

@@ -11,7 +11,6 @@
 
 #include "lock/answers.hpp"
 #include "lock/lease.hpp"
-#include "store/redis_quorum/tally.hpp"
 #include "util/clock.hpp"
 #include "util/failure.hpp"
 

@@ -14,7 +14,6 @@
 #include "store/fan_out.hpp"
 #include "store/redis/redis_store.hpp"
 #include "store/redis_quorum/tally.hpp"
-#include "store/redis_quorum/voter.hpp"
 
 namespace dlock::redis_quorum {
 

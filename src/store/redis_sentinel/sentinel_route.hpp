@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "store/redis/route.hpp"
-#include "store/redis_sentinel/sentinel_route.hpp"
 #include "store/redis_sentinel/sentinel_votes.hpp"
 #include "store/store_url.hpp"
 
