@@ -17,7 +17,6 @@
 
 #include "util/failure.hpp"
 #include "util/process.hpp"
-#include "util/text.hpp"
 
 namespace dlock {
 namespace {

@@ -14,8 +14,6 @@
 #include <map>
 #include <optional>
 
-#include "util/text.hpp"
-
 namespace dlock {
 namespace {
 

@@ -192,6 +192,16 @@ END
   [[ $output =~ run\.slots\ +1\  ]]
 }
 
+@test "config shows the token or the token file, whichever is in force" {
+  printf '[renew]\ntoken-file = "/run/token"\n' > "$own"
+  [[ $(shown renew.token-file) == /run/token* ]]
+  assert_equal "$(shown renew.token)" '- default'
+
+  export DLOCK_TOKEN=000102030405060708090a0b0c0d0e0f
+  assert_equal "$(shown renew.token-file)" '- default'
+  [[ $(shown renew.token) == *DLOCK_TOKEN* ]]
+}
+
 @test "an invalid file is refused, and so is an invalid name" {
   printf '[lock."job"]\nwait = "soon"\n' > "$own"
   run dlock config

@@ -373,6 +373,21 @@ is_watched() {
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
 }
 
+@test "a waiter whose key another program overwrites ends, also beside a key with an empty name" {
+  hold job
+  queue job -- true
+  key=$(keys dlock/job/ | grep -vxF "$(keys_of_holder)")
+
+  etcdctl put dlock/job/ z > /dev/null
+  etcdctl put "$key" z > /dev/null
+  etcdctl del "$(keys_of_holder)" > /dev/null
+
+  assert_exits 75 "$waiter"
+}
+
+# Prints the key of the holder, which dlock has written.
+keys_of_holder() { etcdctl get --prefix dlock/job/ -w json | jq -r '.kvs[] | select(.value | @base64d | contains("\"holds\"")).key | @base64d'; }
+
 @test "a lock that etcdctl holds is busy, and its holder has no fence or pid" {
   hold_by_etcdctl job
 

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "cli/args/nesting.hpp"
-#include "cli/show/lock_view.hpp"
 #include "util/bits.hpp"
 #include "util/fd.hpp"
 #include "util/process.hpp"

@@ -20,7 +20,6 @@
 #include "supervise/signals.hpp"
 #include "util/glob.hpp"
 #include "util/text.hpp"
-#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {}  // namespace

@@ -6,13 +6,11 @@
 #include <string>
 #include <utility>
 
-#include "cli/run/verb_store.hpp"
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/slow_output.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "store/open.hpp"
-#include "util/text.hpp"
 
 namespace dlock {
 namespace {

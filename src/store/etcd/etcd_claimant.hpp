@@ -1,6 +1,6 @@
 // A claim on a lock in an etcd cluster.
 //
-// It decides by the rules of queue_rules.hpp and writes the transactions of steps.hpp.
+// It decides as etcd_queue.hpp says and writes the transactions of etcd_steps.hpp.
 // This class determines their order and tracks the lease.
 #pragma once
 
@@ -65,14 +65,14 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<void> count(CallContext& call);
   void adopt(const LockSnapshot& snapshot);
 
-  // etcd_looking.cpp
+  // What it reads before it decides.
   asio::awaitable<void> look(CallContext& call);
   asio::awaitable<void> glance(CallContext& call);
   asio::awaitable<void> glance_with_lease(CallContext& call);
   TxnRequest first_look() const;
   asio::awaitable<void> take_first_look(const TxnResult& result, CallContext& call);
 
-  // etcd_lease.cpp: the lease to which the entry is attached
+  // etcd_keeping.cpp: the lease to which the entry is attached
   asio::awaitable<void> have_lease(CallContext& call);
   bool take_granted(const LeaseGrantResult& granted, Clock::time_point sent_at);
   bool is_renewed_by(const LeaseKeepAliveResult& alive, const TxnResult& written) const;
@@ -102,7 +102,7 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<void> forget_runs(CallContext& call);
   asio::awaitable<void> revoke(std::int64_t lease, CallContext& call);
 
-  // etcd_waiting.cpp
+  // etcd_keeping.cpp: the watch for its turn
   asio::awaitable<void> listen_for_turn(Wakeup& wakeup, Clock::time_point until);
   asio::awaitable<bool> start_watch(Wakeup& wakeup);
 

@@ -11,8 +11,6 @@
 #include "record/party_fields.hpp"
 #include "util/bits.hpp"
 #include "util/json.hpp"
-#include "util/text.hpp"
-#include "util/users.hpp"
 
 namespace dlock::etcd {
 

@@ -8,7 +8,7 @@
 //   NS/.runs/NAME/taken/<id> who took the lock from a holder that could not be notified
 //   NS/.runs/NAME/refused    its version is the number of refused claims,
 //   NS/.runs/NAME/superseded and of superseded ones
-//   NS/.runs/NAME/never      a key that never exists: see steps.hpp
+//   NS/.runs/NAME/never      a key that never exists: see etcd_steps.hpp
 //   NS/.fence/RESOURCE       the greatest fence that was admitted for it
 #pragma once
 

@@ -52,7 +52,7 @@ LockSnapshot snapshot_from(const LockName& lock, const TxnResult& result,
 // those of the lock afterwards. Only if nothing about the other entries matters.
 TxnRequest enter_first(const StepContext& step_context, const QueueEntry& own);
 
-// Takes the lock as decided; `own` may already be in the queue (Entry::created).
+// Takes the lock as decided; `own` may already be in the queue (QueueEntry::created).
 TxnRequest enter(const StepContext& step_context, const LockSnapshot& snapshot,
                  const Claim& claim, const QueueEntry& own, const Decision& decision);
 

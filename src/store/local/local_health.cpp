@@ -8,7 +8,6 @@
 
 #include <cerrno>
 
-#include "store/local/epoch.hpp"
 #include "store/local/local_waiting.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/state_folder.hpp"

@@ -14,7 +14,6 @@
 #include "store/local/local_waiting.hpp"
 #include "store/local/text_files.hpp"
 #include "util/number.hpp"
-#include "util/process.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 

@@ -11,10 +11,7 @@
 #include "store/local/local_claimant.hpp"
 #include "store/local/local_health.hpp"
 #include "store/local/record_file.hpp"
-#include "store/local/state_folder.hpp"
 #include "store/local/text_files.hpp"
-#include "util/process.hpp"
-#include "util/text.hpp"
 #include "util/users.hpp"
 
 namespace dlock::local {

@@ -6,7 +6,6 @@
 #include "record/party_fields.hpp"
 #include "record/record_words.hpp"
 #include "store/redis/keys.hpp"
-#include "util/text.hpp"
 
 namespace dlock::redis {
 

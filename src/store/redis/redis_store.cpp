@@ -9,7 +9,6 @@
 #include "store/redis/redis_claimant.hpp"
 #include "store/redis/redis_health.hpp"
 #include "store/redis/script_calls.hpp"
-#include "util/text.hpp"
 
 namespace dlock::redis {
 namespace {

@@ -68,7 +68,7 @@ class Route {
   Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
 
   // The server that has the keys of this lock, connected. A connection that is refused is
-  // tried again (reconnecting.hpp). Throws Failure like RedisConnection::open(), with the
+  // tried again (Backoff). Throws Failure like RedisConnection::open(), with the
   // last reason if several were tried.
   asio::awaitable<Node*> open(const LockName& lock, Clock::time_point until,
                               Wakeup& wakeup);
