@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "rules/runs.hpp"
-
 namespace dlock::rules {
 namespace {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "lock/timing.hpp"
+#include "lock/lease.hpp"
 #include "rules/granting.hpp"
 #include "rules/keeping.hpp"
 #include "rules/queue.hpp"

@@ -7,7 +7,6 @@
 #include "lock/history.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "rules/runs.hpp"
 #include "rules/state.hpp"
 #include "store/stepped/state_store.hpp"
 #include "store/stepped/stepped_claimant.hpp"
