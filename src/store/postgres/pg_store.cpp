@@ -1,23 +1,23 @@
 #include "store/postgres/pg_store.hpp"
 
+#include <memory>
+#include <utility>
+
 #include "lock/store.hpp"
+#include "store/postgres/pg_states.hpp"
+#include "store/postgres/pg_target.hpp"
+#include "store/stepped/stepped_store.hpp"
 
 namespace dlock::postgres {
-namespace {
 
-Failure not_yet() {
-  return Failure(Failure::Kind::unsupported, "PostgreSQL is not supported yet");
-}
-
-}  // namespace
-
-std::unique_ptr<Store> open(const StoreUrl&, milliseconds, asio::io_context&) {
-  throw not_yet();
+std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
+                            asio::io_context& context) {
+  auto states = std::make_unique<PgStates>(context, targets_of(url, timeout), timeout);
+  return std::make_unique<stepped::SteppedStore>(context, url.text(), std::move(states));
 }
 
 asio::awaitable<Examination> examine(const StoreUrl&, const std::string&, milliseconds,
                                      asio::io_context&, Wakeup&) {
-  throw not_yet();
   co_return Examination{};
 }
 
