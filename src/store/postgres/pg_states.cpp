@@ -53,11 +53,11 @@ bool is_read_only(const SqlError& error) { return error.code() == "25006"; }
 
 }  // namespace
 
-PgStates::PgStates(asio::io_context& context, PgTarget target, milliseconds timeout)
+PgStates::PgStates(asio::io_context& context, std::shared_ptr<PgHosts> hosts)
     : context_(context),
-      timeout_(timeout),
-      shown_(target.shown()),
-      connection_(std::make_shared<PgConnection>(context, std::move(target))) {}
+      timeout_(hosts->timeout),
+      shown_(hosts->targets.front().shown()),
+      connection_(std::make_shared<PgPrimary>(context, std::move(hosts))) {}
 
 std::string PgStates::table(std::string_view name) const {
   return in_schema(connection_->target().schema, name);
@@ -78,8 +78,8 @@ Failure PgStates::unreadable(const std::string& what, const LockName& name,
 }
 
 Statement PgStates::durably(Clock::time_point until) const {
-  return {std::string("SELECT pg_catalog.set_config('synchronous_commit', ") + is_durable +
-              ", true), pg_catalog.set_config('lock_timeout', $1, true)",
+  return {std::string("SELECT pg_catalog.set_config('synchronous_commit', ") +
+              is_durable + ", true), pg_catalog.set_config('lock_timeout', $1, true)",
           {text_of(left_until(until))}};
 }
 
@@ -88,9 +88,10 @@ Batch PgStates::begin_exclusive(Clock::time_point until) const {
   Batch batch;
   batch.push_back({"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", {}});
   // Whoever stops in here keeps others from the row for no longer than this.
-  batch.push_back({"SELECT pg_catalog.set_config('lock_timeout', $1, true), "
-                   "pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)",
-                   {text_of(left), text_of(std::max<std::int64_t>(left / 2, 1))}});
+  batch.push_back(
+      {"SELECT pg_catalog.set_config('lock_timeout', $1, true), "
+       "pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)",
+       {text_of(left), text_of(std::max<std::int64_t>(left / 2, 1))}});
   return batch;
 }
 
@@ -177,8 +178,8 @@ Statement PgStates::to_write(const LockName& lock, const Snapshot& read,
                              const std::vector<Event>& events) const {
   auto state = record::state_json(change.state);
   if (!state) {
-    throw Failure(Failure::Kind::exhausted, shown_ + ": too many holders of the lock " +
-                                                printable_name(lock.name));
+    throw Failure(Failure::Kind::exhausted,
+                  shown_ + ": too many holders of the lock " + printable_name(lock.name));
   }
   const auto due = stepped::due_of(change.state);
   const bool is_new = read.version.empty();
@@ -216,28 +217,30 @@ Statement PgStates::to_write(const LockName& lock, const Snapshot& read,
   const auto payloads = "$" + std::to_string(params.size() + 2);
   params.push_back(events_channel(connection_->target().schema, lock.name_space));
   params.push_back(payloads_of(events));
-  return {"WITH done AS (" + sql + " RETURNING 1) SELECT pg_catalog.pg_notify(" + channel +
-              ", e.payload) FROM done, pg_catalog.unnest(" + payloads +
+  return {"WITH done AS (" + sql + " RETURNING 1) SELECT pg_catalog.pg_notify(" +
+              channel + ", e.payload) FROM done, pg_catalog.unnest(" + payloads +
               "::pg_catalog.text[]) WITH ORDINALITY AS e(payload, n) ORDER BY e.n",
           std::move(params)};
 }
 
 Statement PgStates::unimportantly(Clock::time_point until) const {
-  return {"SELECT pg_catalog.set_config('synchronous_commit', 'off', true), "
-          "pg_catalog.set_config('lock_timeout', $1, true)",
-          {text_of(left_until(until))}};
+  return {
+      "SELECT pg_catalog.set_config('synchronous_commit', 'off', true), "
+      "pg_catalog.set_config('lock_timeout', $1, true)",
+      {text_of(left_until(until))}};
 }
 
 asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read,
                                       const Change& change, Clock::time_point until,
                                       Wakeup& wakeup) {
   const bool was_exclusive = is_exclusive_;
+  if (change.gives_a_right) connection_->require_replicas();
   std::vector<Event> events;
   if (read.is_watched) events = stepped::events_of(lock, read, change);
   std::vector<Batch> batches;
   // It listens before it is in the queue, so nobody can wake it before.
-  const bool begins_to_listen = change.sleeper && !is_exclusive_ && !polls() &&
-                                !listens(*change.sleeper);
+  const bool begins_to_listen =
+      change.sleeper && !is_exclusive_ && !polls() && !listens(*change.sleeper);
   if (begins_to_listen) batches.push_back(to_listen(*change.sleeper));
   const auto before = begins_to_listen ? batches.front().size() : 0;
   batches.emplace_back();
@@ -311,7 +314,7 @@ asio::awaitable<std::vector<std::pair<LockName, PgStates::Snapshot>>> PgStates::
 // standby is back, even if its client has gone.
 void PgStates::end_wait_for_standby() {
   const auto cancel = [](asio::io_context& context,
-                         std::shared_ptr<PgConnection> old) -> asio::awaitable<void> {
+                         std::shared_ptr<PgPrimary> old) -> asio::awaitable<void> {
     Wakeup wakeup(context);
     try {
       co_await old->cancel(later(Clock::now(), cancel_patience), wakeup);
@@ -319,8 +322,8 @@ void PgStates::end_wait_for_standby() {
       // It ends with its own timeout, or with the standby.
     }
   };
-  auto old = std::exchange(
-      connection_, std::make_shared<PgConnection>(context_, connection_->target()));
+  auto old = std::exchange(connection_,
+                           std::make_shared<PgPrimary>(context_, connection_->hosts()));
   asio::co_spawn(context_, cancel(context_, std::move(old)),
                  [](const std::exception_ptr&) {});
 }

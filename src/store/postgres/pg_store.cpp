@@ -1,6 +1,8 @@
 #include "store/postgres/pg_store.hpp"
 
 #include "lock/store.hpp"
+#include "store/postgres/pg_states.hpp"
+#include "store/stepped/stepped_store.hpp"
 
 namespace dlock::postgres {
 namespace {
@@ -11,8 +13,12 @@ Failure not_yet() {
 
 }  // namespace
 
-std::unique_ptr<Store> open(const StoreUrl&, milliseconds, asio::io_context&) {
-  throw not_yet();
+std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
+                            asio::io_context& context) {
+  auto hosts = hosts_of(url, timeout);
+  auto text = hosts->url;
+  return std::make_unique<stepped::SteppedStore>(
+      context, std::move(text), std::make_unique<PgStates>(context, std::move(hosts)));
 }
 
 asio::awaitable<Examination> examine(const StoreUrl&, const std::string&, milliseconds,
