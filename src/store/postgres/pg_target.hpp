@@ -1,0 +1,48 @@
+// One PostgreSQL server: its address, and how to log in there.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "net/tls_context.hpp"
+#include "util/clock.hpp"
+
+namespace dlock::postgres {
+
+// As sslmode of libpq, with two differences. `allow` is `prefer`. `require` demands a
+// proof that the server is the one that is meant: its certificate, or the password by
+// channel binding. verify-ca is verify-full.
+enum class SslMode { disable, prefer, require, verify };
+
+enum class ChannelBinding { disable, prefer, require };
+
+// Whether a session can listen; `automatic` finds out if there is a pooler in between.
+enum class Listening { automatic, on, off };
+
+struct PgTarget {
+  std::string host;  // a name or an address; empty with a path
+  std::uint16_t port = 5432;
+  std::string path;  // of a unix socket, with its file name; empty over TCP
+  std::string user;
+  std::string database;
+  // Reads the password, at each login; empty, or a result of nothing: there is none.
+  // Throws Failure.
+  std::function<std::optional<std::string>()> password;
+  SslMode ssl = SslMode::prefer;
+  bool negotiates_tls =
+      true;  // false: TLS from the first byte on (sslnegotiation=direct)
+  ChannelBinding channel_binding = ChannelBinding::prefer;
+  net::TlsOptions tls;           // its `insecure`: no proof of the server is needed
+  std::string application_name;  // any text; sent as application_name_from() makes it
+  std::string options;           // of the user's URL; most poolers refuse them
+  std::string schema = "dlock";  // letters, digits and _
+  Listening listening = Listening::automatic;
+  milliseconds timeout{0};  // after which unanswered data end the connection; 0: later
+
+  // The server without secrets, for messages: "127.0.0.1:5432", "[::1]:5432", a path.
+  std::string shown() const;
+};
+
+}  // namespace dlock::postgres
