@@ -6,6 +6,14 @@
 
 namespace dlock::rules {
 
+Session session_of(const Token& token) {
+  Session session = 0;
+  for (std::size_t i = 0; i < sizeof session; ++i) {
+    session = session << 8u | token.bytes[i];
+  }
+  return session | 1u;
+}
+
 std::vector<Holder>::iterator holder_of(State& state, const Token& token) {
   return std::find_if(state.holders.begin(), state.holders.end(), [&](const Holder& h) {
     return !h.ended && h.party.token == token;

@@ -31,6 +31,10 @@ constexpr bool is_possible(WallTime time) {
 // How the store tells a living client from a dead one; 0 is no session.
 using Session = std::uint64_t;
 
+// That of an attached party where the clock ends leases and a session is only an address.
+// Tokens are random, so that two parties hardly ever share one.
+Session session_of(const Token& token);
+
 // The owner of a lease or a place in the queue, and how to tell whether it is alive.
 struct Party {
   Token token;
