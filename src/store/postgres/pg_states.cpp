@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 
+#include "net/budget.hpp"
 #include "record/state_json.hpp"
 #include "store/postgres/pg_errors.hpp"
 #include "store/postgres/pg_news.hpp"
 #include "store/postgres/pg_schema.hpp"
 #include "util/bits.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {
@@ -22,11 +22,6 @@ constexpr milliseconds cancel_patience{2000};
 
 std::string text_of(std::int64_t number) { return std::to_string(number); }
 
-std::optional<std::int64_t> number_at(const Row& row, std::size_t column) {
-  if (column >= row.size() || !row[column]) return std::nullopt;
-  return number_in<std::int64_t>(*row[column]);
-}
-
 std::int64_t left_until(Clock::time_point until) {
   const auto left = std::chrono::floor<milliseconds>(until - Clock::now()).count();
   return std::clamp<std::int64_t>(left, 1, 1'000'000'000);
@@ -39,14 +34,6 @@ constexpr const char* is_durable =
 
 std::string moment_text(Clock::time_point moment) {
   return seconds_text(std::chrono::floor<WallTime>(moment.time_since_epoch()));
-}
-
-// The end of a commit that is less than was asked for: a standby has not confirmed it.
-const Notice* doubt_about(const std::vector<Result>& results) {
-  for (const auto& result : results) {
-    if (!result.warnings.empty()) return &result.warnings.front();
-  }
-  return nullptr;
 }
 
 bool is_read_only(const SqlError& error) { return error.code() == "25006"; }
@@ -78,8 +65,8 @@ Failure PgStates::unreadable(const std::string& what, const LockName& name,
 }
 
 Statement PgStates::durably(Clock::time_point until) const {
-  return {std::string("SELECT pg_catalog.set_config('synchronous_commit', ") + is_durable +
-              ", true), pg_catalog.set_config('lock_timeout', $1, true)",
+  return {std::string("SELECT pg_catalog.set_config('synchronous_commit', ") +
+              is_durable + ", true), pg_catalog.set_config('lock_timeout', $1, true)",
           {text_of(left_until(until))}};
 }
 
@@ -88,9 +75,10 @@ Batch PgStates::begin_exclusive(Clock::time_point until) const {
   Batch batch;
   batch.push_back({"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", {}});
   // Whoever stops in here keeps others from the row for no longer than this.
-  batch.push_back({"SELECT pg_catalog.set_config('lock_timeout', $1, true), "
-                   "pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)",
-                   {text_of(left), text_of(std::max<std::int64_t>(left / 2, 1))}});
+  batch.push_back(
+      {"SELECT pg_catalog.set_config('lock_timeout', $1, true), "
+       "pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)",
+       {text_of(left), text_of(std::max<std::int64_t>(left / 2, 1))}});
   return batch;
 }
 
@@ -101,6 +89,16 @@ Statement PgStates::sweep(std::string_view name) const {
               " s WHERE s.keep_until OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() "
               "LIMIT 100 FOR UPDATE SKIP LOCKED))",
           {}};
+}
+
+// A commit with a warning is less than was asked for: a standby has not confirmed it.
+void PgStates::require_confirmation(const std::vector<Result>& results) const {
+  for (const auto& result : results) {
+    if (result.warnings.empty()) continue;
+    throw Failure(Failure::Kind::unreachable,
+                  shown_ + " did not confirm what it has committed: " +
+                      printable(result.warnings.front().message, 200));
+  }
 }
 
 PgStates::Snapshot PgStates::snapshot_from(const LockName& lock, const Row& row,
@@ -177,8 +175,8 @@ Statement PgStates::to_write(const LockName& lock, const Snapshot& read,
                              const std::vector<Event>& events) const {
   auto state = record::state_json(change.state);
   if (!state) {
-    throw Failure(Failure::Kind::exhausted, shown_ + ": too many holders of the lock " +
-                                                printable_name(lock.name));
+    throw Failure(Failure::Kind::exhausted,
+                  shown_ + ": too many holders of the lock " + printable_name(lock.name));
   }
   const auto due = stepped::due_of(change.state);
   const bool is_new = read.version.empty();
@@ -216,16 +214,17 @@ Statement PgStates::to_write(const LockName& lock, const Snapshot& read,
   const auto payloads = "$" + std::to_string(params.size() + 2);
   params.push_back(events_channel(connection_->target().schema, lock.name_space));
   params.push_back(payloads_of(events));
-  return {"WITH done AS (" + sql + " RETURNING 1) SELECT pg_catalog.pg_notify(" + channel +
-              ", e.payload) FROM done, pg_catalog.unnest(" + payloads +
+  return {"WITH done AS (" + sql + " RETURNING 1) SELECT pg_catalog.pg_notify(" +
+              channel + ", e.payload) FROM done, pg_catalog.unnest(" + payloads +
               "::pg_catalog.text[]) WITH ORDINALITY AS e(payload, n) ORDER BY e.n",
           std::move(params)};
 }
 
 Statement PgStates::unimportantly(Clock::time_point until) const {
-  return {"SELECT pg_catalog.set_config('synchronous_commit', 'off', true), "
-          "pg_catalog.set_config('lock_timeout', $1, true)",
-          {text_of(left_until(until))}};
+  return {
+      "SELECT pg_catalog.set_config('synchronous_commit', 'off', true), "
+      "pg_catalog.set_config('lock_timeout', $1, true)",
+      {text_of(left_until(until))}};
 }
 
 asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read,
@@ -236,8 +235,8 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
   if (read.is_watched) events = stepped::events_of(lock, read, change);
   std::vector<Batch> batches;
   // It listens before it is in the queue, so nobody can wake it before.
-  const bool begins_to_listen = change.sleeper && !is_exclusive_ && !polls() &&
-                                !listens(*change.sleeper);
+  const bool begins_to_listen =
+      change.sleeper && !is_exclusive_ && !polls() && !listens(*change.sleeper);
   if (begins_to_listen) batches.push_back(to_listen(*change.sleeper));
   const auto before = begins_to_listen ? batches.front().size() : 0;
   batches.emplace_back();
@@ -266,17 +265,26 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
   if (begins_to_listen) note_listening(*change.sleeper);
   const auto& written = results->at(before + 1);
   if (written.rows.empty()) co_return false;
-  if (const auto* doubt = doubt_about(*results); doubt && change.gives_a_right) {
-    throw Failure(Failure::Kind::unreachable,
-                  shown_ + " did not confirm what it has committed: " +
-                      printable(doubt->message, 200));
-  }
+  if (change.gives_a_right) require_confirmation(*results);
   const bool is_watched_now = events.empty() && written.rows.front().at(0) == "t";
   if (is_watched_now && !read.is_watched) {
     auto late = stepped::events_of(lock, read, change);
     co_await tell(lock, late, until, wakeup);
   }
   co_return true;
+}
+
+asio::awaitable<Result> PgStates::transact(Statement statement, Clock::time_point until,
+                                           Wakeup& wakeup) {
+  auto batch = begin_exclusive(until);
+  batch.push_back(durably(until));
+  const auto own = batch.size();
+  batch.push_back(std::move(statement));
+  batch.push_back({"COMMIT", {}});
+  std::vector<Batch> batches(1, std::move(batch));
+  auto results = co_await exchange(std::move(batches), until, wakeup);
+  require_confirmation(results);
+  co_return std::move(results.at(own));
 }
 
 asio::awaitable<void> PgStates::leave(Clock::time_point until, Wakeup& wakeup) {
