@@ -5,14 +5,13 @@
 #include <map>
 #include <utility>
 
-#include "loop/retry.hpp"
+#include "loop/wakeup.hpp"
 #include "net/budget.hpp"
 #include "record/run_lines.hpp"
 #include "store/postgres/pg_schema.hpp"
 #include "store/postgres/pg_states.hpp"
 #include "util/bits.hpp"
 #include "util/json.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {
@@ -66,9 +65,10 @@ Batch to_wake(const std::vector<rules::Session>& parties) {
     if (party != 0) channels += (channels.empty() ? "{" : ",") + channel_of(party);
   }
   if (channels.empty()) channels = "{";
-  return {{"SELECT pg_catalog.pg_notify(c, '') FROM "
-           "pg_catalog.unnest($1::pg_catalog.text[]) c",
-           {channels + "}"}}};
+  return {
+      {"SELECT pg_catalog.pg_notify(c, '') FROM "
+       "pg_catalog.unnest($1::pg_catalog.text[]) c",
+       {channels + "}"}}};
 }
 
 std::string payloads_of(const std::vector<Event>& events) {
@@ -319,10 +319,11 @@ asio::awaitable<void> PgStates::tell(LockName lock, std::vector<Event> events,
                                      Clock::time_point until, Wakeup& wakeup) {
   if (events.empty()) co_return;
   Batch batch;
-  batch.push_back({"SELECT pg_catalog.pg_notify($1, e) FROM "
-                   "pg_catalog.unnest($2::pg_catalog.text[]) e",
-                   {events_channel(connection_->target().schema, lock.name_space),
-                    payloads_of(events)}});
+  batch.push_back(
+      {"SELECT pg_catalog.pg_notify($1, e) FROM "
+       "pg_catalog.unnest($2::pg_catalog.text[]) e",
+       {events_channel(connection_->target().schema, lock.name_space),
+        payloads_of(events)}});
   std::vector<Batch> batches(1, std::move(batch));
   try {
     co_await exchange(std::move(batches), until, wakeup);

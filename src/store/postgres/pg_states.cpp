@@ -40,11 +40,12 @@ bool is_read_only(const SqlError& error) { return error.code() == "25006"; }
 
 }  // namespace
 
-PgStates::PgStates(asio::io_context& context, PgTarget target, milliseconds timeout)
+PgStates::PgStates(asio::io_context& context, std::vector<PgTarget> targets,
+                   milliseconds timeout)
     : context_(context),
       timeout_(timeout),
-      shown_(target.shown()),
-      connection_(std::make_shared<PgConnection>(context, std::move(target))) {}
+      shown_(targets.front().shown()),
+      connection_(std::make_shared<PgConnection>(context, std::move(targets.front()))) {}
 
 std::string PgStates::table(std::string_view name) const {
   return in_schema(connection_->target().schema, name);

@@ -27,7 +27,9 @@ using stepped::kept_token;
 // share one connection, which is opened when it is needed.
 class PgStates final : public stepped::StateStore {
  public:
-  PgStates(asio::io_context& context, PgTarget target, milliseconds timeout);
+  // `targets`: at least one.
+  PgStates(asio::io_context& context, std::vector<PgTarget> targets,
+           milliseconds timeout);
   ~PgStates() override;
 
   milliseconds timeout() const override { return timeout_; }

@@ -179,8 +179,7 @@ PgStore::PgStore(asio::io_context& context, std::string url, PgStates* states)
 
 std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
                             asio::io_context& context) {
-  auto target = targets_of(url, timeout).front();
-  auto states = std::make_unique<PgStates>(context, std::move(target), timeout);
+  auto states = std::make_unique<PgStates>(context, targets_of(url, timeout), timeout);
   return std::make_unique<PgStore>(context, url.text(), std::move(states));
 }
 
