@@ -1,19 +1,16 @@
 #include "store/postgres/pg_store.hpp"
 
-#include <memory>
-#include <utility>
-
 #include "lock/store.hpp"
 #include "store/postgres/pg_states.hpp"
-#include "store/postgres/pg_target.hpp"
 #include "store/stepped/stepped_store.hpp"
 
 namespace dlock::postgres {
-
 std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
                             asio::io_context& context) {
-  auto states = std::make_unique<PgStates>(context, targets_of(url, timeout), timeout);
-  return std::make_unique<stepped::SteppedStore>(context, url.text(), std::move(states));
+  auto hosts = hosts_of(url, timeout);
+  auto text = hosts->url;
+  return std::make_unique<stepped::SteppedStore>(
+      context, std::move(text), std::make_unique<PgStates>(context, std::move(hosts)));
 }
 
 asio::awaitable<Examination> examine(const StoreUrl&, const std::string&, milliseconds,
