@@ -28,6 +28,7 @@ use_postgres_store() {  # [<option of the server>...]
 # The servers' files are in memory if possible, in a directory that the servers' user can enter.
 # stop_postgres removes it.
 make_postgres_root() {
+  [[ -z ${postgres_root:-} ]] || return 0
   local memory=/dev/shm
   [[ -d $memory && -w $memory ]] || memory=/tmp
   postgres_root=$(mktemp -d "$memory/dlock-postgres.XXXXXX") && chmod 755 "$postgres_root" || return
@@ -80,6 +81,7 @@ shared_buffers = 16MB
 dynamic_shared_memory_type = mmap
 max_wal_size = 16MB
 min_wal_size = 2MB
+wal_retrieve_retry_interval = 200ms
 log_line_prefix = '%m [%p] %q%u@%d '
 END
   mv "$new" "$1"
@@ -219,5 +221,9 @@ stop_postgres() {
     pgbouncer_pid=
   fi
   for i in "${!postgres_pid[@]}"; do end_postgres "$i"; done
-  [[ -z ${postgres_root:-} ]] || rm -rf --one-file-system "$postgres_root"
+  # The shared memory of those that were killed.
+  for i in "${postgres_root:-}"/*/postmaster.pid; do
+    [[ ! -e $i ]] || ipcrm -m "$(awk 'NR == 7 { print $2 }' "$i")" 2> /dev/null || true
+  done
+  [[ -z ${postgres_root:-} ]] || rm -rf --one-file-system "$postgres_root" 2> /dev/null || true
 }

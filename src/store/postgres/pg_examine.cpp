@@ -11,9 +11,9 @@
 #include "store/postgres/pg_connection.hpp"
 #include "store/postgres/pg_health.hpp"
 #include "store/postgres/pg_schema.hpp"
+#include "store/postgres/pg_standing.hpp"
 #include "store/postgres/pg_target.hpp"
 #include "util/bits.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {
@@ -24,6 +24,7 @@ constexpr int round_trips_measured = 20;
 // A server with the connection on which it answered.
 struct Host {
   HostFacts facts;
+  Standing standing;
   std::shared_ptr<PgConnection> connection;
 };
 
@@ -116,9 +117,11 @@ asio::awaitable<Host> ask_host(asio::io_context& context, PgTarget target,
     co_await host.connection->open(later(Clock::now(), timeout), wakeup);
     note_session(*host.connection, host.facts);
     Questions questions(*host.connection, timeout, wakeup);
-    Statement recovery{"SELECT pg_catalog.pg_is_in_recovery()", {}};
-    const auto rows = co_await questions.ask(std::move(recovery));
-    host.facts.is_standby = flag_at(rows, 0);
+    Result reply;
+    reply.rows = co_await questions.ask(standing_question(true));
+    // Another product may not know what that asks for.
+    host.standing = standing_from(reply).value_or(Standing());
+    host.facts.is_standby = host.standing.is_standby;
   } catch (const Failure& failure) {
     host.facts.failure = let_pass(failure);
   }
@@ -361,6 +364,18 @@ class PrimaryExaminer {
   Wakeup& wakeup_;
 };
 
+void note_primary(const std::vector<Host>& hosts, PgFacts& facts) {
+  std::vector<std::optional<Standing>> standings;
+  std::vector<std::string> servers;
+  for (const auto& host : hosts) {
+    standings.push_back(host.facts.failure ? std::nullopt : std::optional(host.standing));
+    servers.push_back(host.facts.server);
+  }
+  auto choice = chosen_primary(standings, servers);
+  facts.primary = choice.server;
+  facts.complaint = std::move(choice.complaint);
+}
+
 // Of a renewal that has to connect: the read rides behind the login.
 int trips_to_renew(const HostFacts& host) {
   constexpr int connect_read_and_write = 3;
@@ -384,12 +399,13 @@ asio::awaitable<Examination> examine(const StoreUrl& url, const std::string& nam
   facts.timeout = timeout;
   facts.replicas = url.replicas;
   for (const auto& host : hosts) facts.hosts.push_back(host.facts);
-  const auto primary = std::find_if(hosts.begin(), hosts.end(), [](const Host& host) {
-    return !host.facts.failure && !host.facts.is_standby;
-  });
-  if (primary != hosts.end()) {
-    facts.trips_to_renew = trips_to_renew(primary->facts);
-    PrimaryExaminer examiner(facts, *primary->connection, name_space, wakeup);
+  note_primary(hosts, facts);
+  if (facts.primary) {
+    const auto& primary = hosts[*facts.primary];
+    facts.trips_to_renew = trips_to_renew(primary.facts);
+    facts.too_few_standbys = too_few_standbys(
+        url.replicas, primary.standing.standby_names, primary.standing.standbys);
+    PrimaryExaminer examiner(facts, *primary.connection, name_space, wakeup);
     co_await examiner.examine();
   }
   co_return examination_of(findings_of(facts), median_of(facts.round_trips),

@@ -112,30 +112,22 @@ Finding version(const PgFacts& facts) {
 
 // One server has to be the primary.
 Finding role(const PgFacts& facts) {
-  std::vector<std::string> primaries;
   std::vector<std::string> standbys;
   for (const auto& host : facts.hosts) {
-    if (!host.failure) (host.is_standby ? standbys : primaries).push_back(host.server);
+    if (!host.failure && host.is_standby) standbys.push_back(host.server);
   }
-  if (primaries.empty()) {
+  if (!facts.primary) {
     return {"role", Level::error,
             (standbys.size() > 1 ? "only standbys: " : "a standby: ") + listed(standbys) +
                 "; a standby grants no locks",
             "name the primary in the store URL, or all servers"};
   }
-  if (primaries.size() > 1) {
-    return {"role", Level::warning,
-            "two primaries: " + listed(primaries) +
-                "; the one with the greater timeline is used",
-            "stop the one that was replaced; an old primary must not run beside its "
-            "successor"};
-  }
+  if (!facts.complaint.empty()) return {"role", Level::warning, facts.complaint, ""};
+  if (facts.hosts.size() == 1) return {"role", Level::ok, "a primary", ""};
   const auto rest =
       standbys.empty() ? "" : "; " + std::to_string(standbys.size()) + " on standby";
-  return {
-      "role", Level::ok,
-      facts.hosts.size() > 1 ? primaries.front() + " is the primary" + rest : "a primary",
-      ""};
+  return {"role", Level::ok,
+          facts.hosts[*facts.primary].server + " is the primary" + rest, ""};
 }
 
 constexpr std::int64_t known_format = 1;
@@ -330,12 +322,10 @@ std::vector<Finding> findings_of(const PgFacts& facts) {
                                     [](const HostFacts& host) { return !host.failure; });
   if (reached == facts.hosts.end()) return findings;
   findings.push_back(identity(facts));
-  const auto primary = std::find_if(
-      facts.hosts.begin(), facts.hosts.end(),
-      [](const HostFacts& host) { return !host.failure && !host.is_standby; });
-  findings.push_back(login(facts, primary == facts.hosts.end() ? *reached : *primary));
+  findings.push_back(
+      login(facts, facts.primary ? facts.hosts[*facts.primary] : *reached));
   findings.push_back(role(facts));
-  if (primary == facts.hosts.end()) return findings;
+  if (!facts.primary) return findings;
   if (facts.failure) {
     findings.push_back(
         {"work", Level::error, facts.failure->what(), "check the server's log"});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,7 +20,6 @@ struct HostFacts {
   std::optional<Failure> failure;  // why it did not answer
   bool was_reached = false;        // the failure came after the connection was made
   bool is_standby = false;
-  std::int64_t timeline = 0;  // of a primary; 0: unknown
 
   // How it was reached.
   bool is_local = false;      // by a unix socket, or a loopback address
@@ -54,7 +54,9 @@ struct TimeoutFacts {
 
 // What the primary has reported; fields are empty where it did not.
 struct PgFacts {
-  std::vector<HostFacts> hosts;  // in the order of the URL
+  std::vector<HostFacts> hosts;        // in the order of the URL
+  std::optional<std::size_t> primary;  // the one of these that is used
+  std::string complaint;               // another one says that it is the primary, too
   std::string user;
   std::string database;
   std::string schema;

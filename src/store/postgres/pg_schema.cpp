@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "util/number.hpp"
+#include "util/text.hpp"
 
 namespace dlock::postgres {
 namespace {
@@ -110,7 +110,7 @@ Failure not_ours(const PgTarget& target, const SqlError& error) {
 
 // Asks what the server has first: CREATE SCHEMA needs a right on the database even if the
 // schema is there.
-asio::awaitable<void> make_schema(PgConnection& connection, Clock::time_point until,
+asio::awaitable<void> make_schema(PgPrimary& connection, Clock::time_point until,
                                   Wakeup& wakeup) {
   const auto& schema = connection.target().schema;
   Statement ask{
@@ -192,7 +192,7 @@ std::string schema_script(const std::string& schema, const std::string& role) {
   return script + "COMMIT;\n";
 }
 
-asio::awaitable<std::vector<Result>> exchange_in_schema(PgConnection& connection,
+asio::awaitable<std::vector<Result>> exchange_in_schema(PgPrimary& connection,
                                                         std::vector<Batch> batches,
                                                         Clock::time_point until,
                                                         Wakeup& wakeup) {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "store/postgres/pg_connection.hpp"
+#include "store/postgres/pg_primary.hpp"
 #include "util/clock.hpp"
 
 namespace dlock::postgres {
@@ -55,10 +55,10 @@ std::vector<std::string> schema_statements(const std::string& schema);
 // need.
 std::string schema_script(const std::string& schema, const std::string& role);
 
-// As PgConnection::exchange(). If a table or a column is missing, makes the schema and
+// As PgPrimary::exchange(). If a table or a column is missing, makes the schema and
 // repeats the exchange. Throws Failure (rejected) if the role must not do that,
 // (misconfigured) if there is a schema of that name which is not dlock's.
-asio::awaitable<std::vector<Result>> exchange_in_schema(PgConnection& connection,
+asio::awaitable<std::vector<Result>> exchange_in_schema(PgPrimary& connection,
                                                         std::vector<Batch> batches,
                                                         Clock::time_point until,
                                                         Wakeup& wakeup);

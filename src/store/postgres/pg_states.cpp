@@ -40,12 +40,11 @@ bool is_read_only(const SqlError& error) { return error.code() == "25006"; }
 
 }  // namespace
 
-PgStates::PgStates(asio::io_context& context, std::vector<PgTarget> targets,
-                   milliseconds timeout)
+PgStates::PgStates(asio::io_context& context, std::shared_ptr<PgHosts> hosts)
     : context_(context),
-      timeout_(timeout),
-      shown_(targets.front().shown()),
-      connection_(std::make_shared<PgConnection>(context, std::move(targets.front()))) {}
+      timeout_(hosts->timeout),
+      shown_(hosts->targets.front().shown()),
+      connection_(std::make_shared<PgPrimary>(context, std::move(hosts))) {}
 
 std::string PgStates::table(std::string_view name) const {
   return in_schema(connection_->target().schema, name);
@@ -232,6 +231,7 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
                                       const Change& change, Clock::time_point until,
                                       Wakeup& wakeup) {
   const bool was_exclusive = is_exclusive_;
+  if (change.gives_a_right) connection_->require_replicas();
   std::vector<Event> events;
   if (read.is_watched) events = stepped::events_of(lock, read, change);
   std::vector<Batch> batches;
@@ -284,6 +284,7 @@ asio::awaitable<Result> PgStates::transact(Statement statement, Clock::time_poin
   batch.push_back({"COMMIT", {}});
   std::vector<Batch> batches(1, std::move(batch));
   auto results = co_await exchange(std::move(batches), until, wakeup);
+  connection_->require_replicas();
   require_confirmation(results);
   co_return std::move(results.at(own));
 }
@@ -320,7 +321,7 @@ asio::awaitable<std::vector<std::pair<LockName, PgStates::Snapshot>>> PgStates::
 // standby is back, even if its client has gone.
 void PgStates::end_wait_for_standby() {
   const auto cancel = [](asio::io_context& context,
-                         std::shared_ptr<PgConnection> old) -> asio::awaitable<void> {
+                         std::shared_ptr<PgPrimary> old) -> asio::awaitable<void> {
     Wakeup wakeup(context);
     try {
       co_await old->cancel(later(Clock::now(), cancel_patience), wakeup);
@@ -328,8 +329,8 @@ void PgStates::end_wait_for_standby() {
       // It ends with its own timeout, or with the standby.
     }
   };
-  auto old = std::exchange(
-      connection_, std::make_shared<PgConnection>(context_, connection_->target()));
+  auto old = std::exchange(connection_,
+                           std::make_shared<PgPrimary>(context_, connection_->hosts()));
   asio::co_spawn(context_, cancel(context_, std::move(old)),
                  [](const std::exception_ptr&) {});
 }

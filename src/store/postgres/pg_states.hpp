@@ -13,8 +13,7 @@
 #include <vector>
 
 #include "rules/state.hpp"
-#include "store/postgres/pg_connection.hpp"
-#include "store/postgres/pg_target.hpp"
+#include "store/postgres/pg_primary.hpp"
 #include "store/stepped/state_store.hpp"
 #include "store/stepped/stepped_claimant.hpp"
 
@@ -27,9 +26,7 @@ using stepped::kept_token;
 // share one connection, which is opened when it is needed.
 class PgStates final : public stepped::StateStore {
  public:
-  // `targets`: at least one.
-  PgStates(asio::io_context& context, std::vector<PgTarget> targets,
-           milliseconds timeout);
+  PgStates(asio::io_context& context, std::shared_ptr<PgHosts> hosts);
   ~PgStates() override;
 
   milliseconds timeout() const override { return timeout_; }
@@ -63,6 +60,10 @@ class PgStates final : public stepped::StateStore {
   // defaults are. Throws Failure as exchange(), and if the commit is not confirmed.
   asio::awaitable<Result> transact(Statement statement, Clock::time_point until,
                                    Wakeup& wakeup);
+  // Calls `warn` as Store::report_complaints().
+  void report_complaints(std::function<void(const std::string&)> warn) {
+    connection_->hosts()->warn = std::move(warn);
+  }
   // A table of the schema, quoted.
   std::string table(std::string_view name) const;
   // The beginning of a transaction that locks rows; write() or leave() ends it.
@@ -106,7 +107,7 @@ class PgStates final : public stepped::StateStore {
   asio::io_context& context_;
   milliseconds timeout_;
   std::string shown_;
-  std::shared_ptr<PgConnection> connection_;
+  std::shared_ptr<PgPrimary> connection_;
   bool is_exclusive_ = false;           // in a transaction that locks a row
   bool is_taken_ = false;               // the connection, by an exchange or a listener
   std::vector<Wakeup*> next_;           // the exchanges that wait for it

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "rules/limit.hpp"
+#include "store/postgres/pg_primary.hpp"
 #include "store/postgres/pg_schema.hpp"
 #include "store/postgres/pg_target.hpp"
 #include "util/bits.hpp"
@@ -173,14 +174,17 @@ PgStore::PgStore(asio::io_context& context, std::string url,
 
 PgStore::PgStore(asio::io_context& context, std::string url, PgStates* states)
     : SteppedStore(context, std::move(url), std::unique_ptr<PgStates>(states)),
+      states_(*states),
       values_(*states),
       rates_(context, *states),
       registers_(*states) {}
 
 std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
                             asio::io_context& context) {
-  auto states = std::make_unique<PgStates>(context, targets_of(url, timeout), timeout);
-  return std::make_unique<PgStore>(context, url.text(), std::move(states));
+  auto hosts = hosts_of(url, timeout);
+  auto text = hosts->url;
+  return std::make_unique<PgStore>(context, std::move(text),
+                                   std::make_unique<PgStates>(context, std::move(hosts)));
 }
 
 std::string schema(const StoreUrl& url) {

@@ -68,6 +68,9 @@ class PgStore final : public stepped::SteppedStore {
   // `url` as users see it, without secrets.
   PgStore(asio::io_context& context, std::string url, std::unique_ptr<PgStates> states);
 
+  void report_complaints(std::function<void(const std::string&)> warn) override {
+    states_.report_complaints(std::move(warn));
+  }
   ValueStore* values() override { return &values_; }
   RateLimits* rates() override { return &rates_; }
   FenceRegisters* registers() override { return &registers_; }
@@ -75,6 +78,7 @@ class PgStore final : public stepped::SteppedStore {
  private:
   PgStore(asio::io_context& context, std::string url, PgStates* states);
 
+  PgStates& states_;
   PgValues values_;
   PgRates rates_;
   PgRegisters registers_;

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lock/value.hpp"
+#include "lock/store.hpp"
 #include "store/postgres/pg_states.hpp"
 
 namespace dlock::postgres {
