@@ -122,10 +122,32 @@ void offer(SSL* session, const std::string& protocol) {
   }
 }
 
+struct FreeCertificate {
+  void operator()(X509* certificate) const { X509_free(certificate); }
+};
+
+// RFC 5929, 4.1: the digest of the certificate by the algorithm of its signature, but by
+// none that is weaker than SHA-256.
+std::string binding_of(X509* certificate) {
+  int algorithm = NID_undef;
+  const bool is_known =
+      X509_get_signature_info(certificate, &algorithm, nullptr, nullptr, nullptr) == 1;
+  if (!is_known || algorithm == NID_undef) return "";
+  if (algorithm == NID_md5 || algorithm == NID_sha1) algorithm = NID_sha256;
+  const EVP_MD* digest = EVP_get_digestbynid(algorithm);
+  unsigned char bytes[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  if (digest == nullptr || X509_digest(certificate, digest, bytes, &size) != 1) return "";
+  return {bytes, bytes + size};
+}
+
 }  // namespace
 
 Tls::Tls(const TlsOptions& plan, const std::string& host, int fd, std::string server)
-    : server_(std::move(server)), fd_(fd), context_(tls_context(plan)) {
+    : server_(std::move(server)),
+      is_insecure_(plan.insecure),
+      fd_(fd),
+      context_(tls_context(plan)) {
   session_.reset(SSL_new(context_.get()));
   if (!session_) throw std::bad_alloc();
   expect(session_.get(), host, plan.insecure);
@@ -174,6 +196,24 @@ bool Tls::is_quiet() {
   char byte = 0;
   const int result = SSL_peek(session_.get(), &byte, 1);
   return result <= 0 && SSL_get_error(session_.get(), result) == SSL_ERROR_WANT_READ;
+}
+
+TlsPeer Tls::peer() const {
+  TlsPeer peer;
+  const std::unique_ptr<X509, FreeCertificate> certificate(
+      SSL_get_peer_certificate(session_.get()));
+  const auto verdict = SSL_get_verify_result(session_.get());
+  if (is_insecure_) {
+    peer.distrust = "not verified";
+  } else if (!certificate || verdict != X509_V_OK) {
+    peer.distrust = lower_first(X509_verify_cert_error_string(verdict));
+  }
+  if (certificate) peer.binding = binding_of(certificate.get());
+  const unsigned char* protocol = nullptr;
+  unsigned size = 0;
+  SSL_get0_alpn_selected(session_.get(), &protocol, &size);
+  if (protocol != nullptr) peer.protocol.assign(protocol, protocol + size);
+  return peer;
 }
 
 Progress Tls::progress_of(int result) {

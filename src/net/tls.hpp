@@ -32,6 +32,9 @@ class Tls {
   // As Stream::is_quiet().
   bool is_quiet();
 
+  // After the handshake.
+  TlsPeer peer() const;
+
  private:
   static void forget_errors();
   Progress progress_of(int result);
@@ -41,6 +44,7 @@ class Tls {
   };
 
   std::string server_;
+  bool is_insecure_;
   int fd_;  // the session reads it at this address
   TlsContext context_;
   std::unique_ptr<SSL, FreeSession> session_;

@@ -161,7 +161,8 @@ void trust(SSL_CTX* context, const TlsOptions& plan) {
     SSL_CTX_set_verify(context, SSL_VERIFY_NONE, nullptr);
     return;
   }
-  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  SSL_CTX_set_verify(context, plan.verifies_later ? SSL_VERIFY_NONE : SSL_VERIFY_PEER,
+                     nullptr);
   if (plan.ca.empty()) {
     trust_system_authorities(context);
   } else {

@@ -5,7 +5,6 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,26 +12,12 @@
 
 #include "loop/wakeup.hpp"
 #include "store/postgres/pg_errors.hpp"
+#include "store/postgres/pg_login.hpp"
 #include "store/postgres/pg_target.hpp"
 #include "store/postgres/pg_wire.hpp"
 #include "util/clock.hpp"
 
 namespace dlock::postgres {
-
-// What a login has told, and what the server has changed since.
-struct PgSession {
-  std::string server_version;  // "15.18 (Debian 15.18-0+deb12u1)"
-  // Of the server; nothing before version 14, and from some poolers.
-  std::optional<bool> in_hot_standby;
-  // Of BackendKeyData; behind a pooler not that of the process that executes.
-  std::int32_t pid = 0;
-  bool is_encrypted = false;
-  // Whether the server is the one that is meant: by its certificate, by channel binding,
-  // or because it is a socket of this machine.
-  bool is_proven = false;
-  std::string method;  // of the login: "trust", "md5", "scram-sha-256-plus", …
-  std::map<std::string, std::string> parameters;  // that the server reports
-};
 
 // At most one call at a time. If an exchange fails with anything but a SqlError, the
 // connection is closed, so that a late reply is never read as the next one; the next
@@ -85,8 +70,8 @@ class PgConnection {
   void close();
 
  private:
-  class Link;
-  std::unique_ptr<Link> link_;
+  class Talk;
+  std::unique_ptr<Talk> talk_;
 };
 
 }  // namespace dlock::postgres

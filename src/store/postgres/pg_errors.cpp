@@ -45,6 +45,16 @@ Failure::Kind kind_of_error(std::string_view code) {
   return Kind::unreachable;
 }
 
+std::optional<net::Refusal::Reason> refusal_of(const Notice& error) {
+  using Reason = net::Refusal::Reason;
+  // Too many connections, in the words of the server and of PgBouncer.
+  if (error.code == "53300" || error.message.starts_with("no more connections allowed")) {
+    return Reason::overloaded;
+  }
+  if (error.code.starts_with("57P0")) return Reason::absent;  // it starts or shuts down
+  return std::nullopt;
+}
+
 std::string error_text(const Notice& error, const std::string& server) {
   return server + ": " + net::lower_first(printable(error.message, longest_text)) +
          detail("SQLSTATE " + printable(error.code, longest_text));

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "net/net_failures.hpp"
 #include "store/postgres/pg_wire.hpp"
 #include "util/failure.hpp"
 
@@ -26,6 +28,10 @@ class SqlError : public Failure {
 
 // What to do about an error with this SQLSTATE.
 Failure::Kind kind_of_error(std::string_view code);
+
+// Whether a server that refuses a login with this error may accept it later; nothing if
+// that is not so.
+std::optional<net::Refusal::Reason> refusal_of(const Notice& error);
 
 // "SERVER: what the server says", as one printable line of bounded length.
 std::string error_text(const Notice& error, const std::string& server);

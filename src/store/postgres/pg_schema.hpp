@@ -5,14 +5,31 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "store/postgres/pg_connection.hpp"
+#include "store/postgres/pg_primary.hpp"
 #include "util/clock.hpp"
 
 namespace dlock::postgres {
+
+// The tables of this version, each with its columns.
+struct SchemaTable {
+  std::string_view name;
+  std::string_view columns;  // "namespace, name"
+};
+inline constexpr SchemaTable schema_tables[] = {
+    {"lock", "namespace, name, version, format, state, runs, refused, due, keep_until"},
+    {"fence", "namespace, resource, greatest"},
+    {"rate", "namespace, name, version, format, state, keep_until"},
+    {"value", "namespace, name, fence, size, sum, stored, fresh_until, keep_until"},
+    {"piece", "namespace, name, fence, number, data, keep_until"},
+    {"watcher", "namespace, id, until"},
+};
 
 // A table, view or function of dlock's schema, quoted.
 std::string in_schema(const std::string& schema, std::string_view name);
@@ -28,6 +45,9 @@ inline constexpr std::string_view clock_micros =
 // For pg_catalog.to_timestamp($N::pg_catalog.float8).
 std::string seconds_text(WallTime since_epoch);
 
+// The number in a column of a reply; nothing if there is none.
+std::optional<std::int64_t> number_at(const Row& row, std::size_t column);
+
 // All statements that make the schema. Each has no effect if what it makes is there.
 std::vector<std::string> schema_statements(const std::string& schema);
 
@@ -35,10 +55,10 @@ std::vector<std::string> schema_statements(const std::string& schema);
 // need.
 std::string schema_script(const std::string& schema, const std::string& role);
 
-// As PgConnection::exchange(). If a table or a column is missing, makes the schema and
+// As PgPrimary::exchange(). If a table or a column is missing, makes the schema and
 // repeats the exchange. Throws Failure (rejected) if the role must not do that,
 // (misconfigured) if there is a schema of that name which is not dlock's.
-asio::awaitable<std::vector<Result>> exchange_in_schema(PgConnection& connection,
+asio::awaitable<std::vector<Result>> exchange_in_schema(PgPrimary& connection,
                                                         std::vector<Batch> batches,
                                                         Clock::time_point until,
                                                         Wakeup& wakeup);

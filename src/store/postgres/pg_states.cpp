@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 
+#include "net/budget.hpp"
 #include "record/state_json.hpp"
 #include "store/postgres/pg_errors.hpp"
 #include "store/postgres/pg_news.hpp"
@@ -21,11 +22,6 @@ constexpr milliseconds cancel_patience{2000};
 
 std::string text_of(std::int64_t number) { return std::to_string(number); }
 
-std::optional<std::int64_t> number_at(const Row& row, std::size_t column) {
-  if (column >= row.size() || !row[column]) return std::nullopt;
-  return number_in<std::int64_t>(*row[column]);
-}
-
 std::int64_t left_until(Clock::time_point until) {
   const auto left = std::chrono::floor<milliseconds>(until - Clock::now()).count();
   return std::clamp<std::int64_t>(left, 1, 1'000'000'000);
@@ -40,24 +36,15 @@ std::string moment_text(Clock::time_point moment) {
   return seconds_text(std::chrono::floor<WallTime>(moment.time_since_epoch()));
 }
 
-// The end of a commit that is less than was asked for: a standby has not confirmed it.
-const Notice* doubt_about(const std::vector<Result>& results) {
-  for (const auto& result : results) {
-    if (!result.warnings.empty()) return &result.warnings.front();
-  }
-  return nullptr;
-}
-
 bool is_read_only(const SqlError& error) { return error.code() == "25006"; }
 
 }  // namespace
 
-PgStates::PgStates(asio::io_context& context, std::vector<PgTarget> targets,
-                   milliseconds timeout)
+PgStates::PgStates(asio::io_context& context, std::shared_ptr<PgHosts> hosts)
     : context_(context),
-      timeout_(timeout),
-      shown_(targets.front().shown()),
-      connection_(std::make_shared<PgConnection>(context, std::move(targets.front()))) {}
+      timeout_(hosts->timeout),
+      shown_(hosts->targets.front().shown()),
+      connection_(std::make_shared<PgPrimary>(context, std::move(hosts))) {}
 
 std::string PgStates::table(std::string_view name) const {
   return in_schema(connection_->target().schema, name);
@@ -102,6 +89,16 @@ Statement PgStates::sweep(std::string_view name) const {
               " s WHERE s.keep_until OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() "
               "LIMIT 100 FOR UPDATE SKIP LOCKED))",
           {}};
+}
+
+// A commit with a warning is less than was asked for: a standby has not confirmed it.
+void PgStates::require_confirmation(const std::vector<Result>& results) const {
+  for (const auto& result : results) {
+    if (result.warnings.empty()) continue;
+    throw Failure(Failure::Kind::unreachable,
+                  shown_ + " did not confirm what it has committed: " +
+                      printable(result.warnings.front().message, 200));
+  }
 }
 
 PgStates::Snapshot PgStates::snapshot_from(const LockName& lock, const Row& row,
@@ -234,6 +231,7 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
                                       const Change& change, Clock::time_point until,
                                       Wakeup& wakeup) {
   const bool was_exclusive = is_exclusive_;
+  if (change.gives_a_right) connection_->require_replicas();
   std::vector<Event> events;
   if (read.is_watched) events = stepped::events_of(lock, read, change);
   std::vector<Batch> batches;
@@ -268,17 +266,27 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
   if (begins_to_listen) note_listening(*change.sleeper);
   const auto& written = results->at(before + 1);
   if (written.rows.empty()) co_return false;
-  if (const auto* doubt = doubt_about(*results); doubt && change.gives_a_right) {
-    throw Failure(Failure::Kind::unreachable,
-                  shown_ + " did not confirm what it has committed: " +
-                      printable(doubt->message, 200));
-  }
+  if (change.gives_a_right) require_confirmation(*results);
   const bool is_watched_now = events.empty() && written.rows.front().at(0) == "t";
   if (is_watched_now && !read.is_watched) {
     auto late = stepped::events_of(lock, read, change);
     co_await tell(lock, late, until, wakeup);
   }
   co_return true;
+}
+
+asio::awaitable<Result> PgStates::transact(Statement statement, Clock::time_point until,
+                                           Wakeup& wakeup) {
+  auto batch = begin_exclusive(until);
+  batch.push_back(durably(until));
+  const auto own = batch.size();
+  batch.push_back(std::move(statement));
+  batch.push_back({"COMMIT", {}});
+  std::vector<Batch> batches(1, std::move(batch));
+  auto results = co_await exchange(std::move(batches), until, wakeup);
+  connection_->require_replicas();
+  require_confirmation(results);
+  co_return std::move(results.at(own));
 }
 
 asio::awaitable<void> PgStates::leave(Clock::time_point until, Wakeup& wakeup) {
@@ -313,7 +321,7 @@ asio::awaitable<std::vector<std::pair<LockName, PgStates::Snapshot>>> PgStates::
 // standby is back, even if its client has gone.
 void PgStates::end_wait_for_standby() {
   const auto cancel = [](asio::io_context& context,
-                         std::shared_ptr<PgConnection> old) -> asio::awaitable<void> {
+                         std::shared_ptr<PgPrimary> old) -> asio::awaitable<void> {
     Wakeup wakeup(context);
     try {
       co_await old->cancel(later(Clock::now(), cancel_patience), wakeup);
@@ -321,8 +329,8 @@ void PgStates::end_wait_for_standby() {
       // It ends with its own timeout, or with the standby.
     }
   };
-  auto old = std::exchange(
-      connection_, std::make_shared<PgConnection>(context_, connection_->target()));
+  auto old = std::exchange(connection_,
+                           std::make_shared<PgPrimary>(context_, connection_->hosts()));
   asio::co_spawn(context_, cancel(context_, std::move(old)),
                  [](const std::exception_ptr&) {});
 }

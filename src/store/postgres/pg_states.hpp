@@ -13,8 +13,7 @@
 #include <vector>
 
 #include "rules/state.hpp"
-#include "store/postgres/pg_connection.hpp"
-#include "store/postgres/pg_target.hpp"
+#include "store/postgres/pg_primary.hpp"
 #include "store/stepped/state_store.hpp"
 #include "store/stepped/stepped_claimant.hpp"
 
@@ -23,13 +22,11 @@ namespace dlock::postgres {
 using stepped::kept_token;
 
 // A step reads the row, and writes it if it still has the version that was read. If
-// another step was faster, the step is repeated under the lock of the row. All calls share
-// one connection, which is opened when it is needed.
+// another step was faster, the step is repeated under the lock of the row. All calls
+// share one connection, which is opened when it is needed.
 class PgStates final : public stepped::StateStore {
  public:
-  // `targets`: at least one.
-  PgStates(asio::io_context& context, std::vector<PgTarget> targets,
-           milliseconds timeout);
+  PgStates(asio::io_context& context, std::shared_ptr<PgHosts> hosts);
   ~PgStates() override;
 
   milliseconds timeout() const override { return timeout_; }
@@ -59,6 +56,14 @@ class PgStates final : public stepped::StateStore {
   // One at a time; makes the schema if it is missing. Throws as exchange_in_schema().
   asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
                                                 Clock::time_point until, Wakeup& wakeup);
+  // Executes one statement in a durable transaction of its own, whatever the role's
+  // defaults are. Throws Failure as exchange(), and if the commit is not confirmed.
+  asio::awaitable<Result> transact(Statement statement, Clock::time_point until,
+                                   Wakeup& wakeup);
+  // Calls `warn` as Store::report_complaints().
+  void report_complaints(std::function<void(const std::string&)> warn) {
+    connection_->hosts()->warn = std::move(warn);
+  }
   // A table of the schema, quoted.
   std::string table(std::string_view name) const;
   // The beginning of a transaction that locks rows; write() or leave() ends it.
@@ -78,6 +83,7 @@ class PgStates final : public stepped::StateStore {
   class Turn;
   struct Listener;
 
+  void require_confirmation(const std::vector<Result>& results) const;
   std::string columns(bool with_runs) const;
   std::string is_watched() const;
   // As durably(), for what may be lost with a crash of the server.
@@ -101,10 +107,10 @@ class PgStates final : public stepped::StateStore {
   asio::io_context& context_;
   milliseconds timeout_;
   std::string shown_;
-  std::shared_ptr<PgConnection> connection_;
-  bool is_exclusive_ = false;  // in a transaction that locks a row
-  bool is_taken_ = false;      // the connection, by an exchange or a listener
-  std::vector<Wakeup*> next_;  // the exchanges that wait for it
+  std::shared_ptr<PgPrimary> connection_;
+  bool is_exclusive_ = false;           // in a transaction that locks a row
+  bool is_taken_ = false;               // the connection, by an exchange or a listener
+  std::vector<Wakeup*> next_;           // the exchanges that wait for it
   std::shared_ptr<Listener> listener_;  // of holders
   std::set<rules::Session> listening_;  // on the connection as it was opened then:
   std::uint64_t listening_since_ = 0;

@@ -157,14 +157,14 @@ std::string application_name_from(std::string_view text) {
   return name;
 }
 
-void MessageReader::feed(std::string_view bytes) {
+void WireReader::feed(std::string_view bytes) {
   if (!error_.empty()) return;
   buffer_.erase(0, at_);
   at_ = 0;
   buffer_ += bytes;
 }
 
-std::optional<WireMessage> MessageReader::next() {
+std::optional<WireMessage> WireReader::next() {
   const auto rest = std::string_view(buffer_).substr(at_);
   if (!error_.empty() || rest.empty()) return std::nullopt;
   if (known_types.find(rest[0]) == std::string_view::npos) {

@@ -80,10 +80,9 @@ struct WireMessage {
 };
 
 // Cuts what a server sends into messages.
-class MessageReader {
+class WireReader {
  public:
-  explicit MessageReader(std::size_t longest = WireLimits().message)
-      : longest_(longest) {}
+  explicit WireReader(std::size_t longest = WireLimits().message) : longest_(longest) {}
 
   void feed(std::string_view bytes);
 
