@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {

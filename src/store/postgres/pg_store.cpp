@@ -5,6 +5,14 @@
 #include "store/stepped/stepped_store.hpp"
 
 namespace dlock::postgres {
+namespace {
+
+Failure not_yet() {
+  return Failure(Failure::Kind::unsupported, "PostgreSQL is not supported yet");
+}
+
+}  // namespace
+
 std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
                             asio::io_context& context) {
   auto hosts = hosts_of(url, timeout);
@@ -15,6 +23,7 @@ std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
 
 asio::awaitable<Examination> examine(const StoreUrl&, const std::string&, milliseconds,
                                      asio::io_context&, Wakeup&) {
+  throw not_yet();
   co_return Examination{};
 }
 
