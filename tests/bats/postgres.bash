@@ -14,8 +14,9 @@ as_postgres=()
 ((EUID != 0)) || as_postgres=(setpriv --reuid postgres --regid postgres --clear-groups --)
 
 # For `setup`: starts a server and makes it the store, over its unix socket.
-use_postgres_store() {  # [<option of the server>...]
-  use_private_store || return
+use_postgres_store() { use_private_store && start_first_postgres "$@"; }  # [<option of the server>...]
+
+start_first_postgres() {  # [<option of the server>...]
   make_postgres_root || return
   begin_to_use_ports
   read -ra postgres_port <<< "0 $(free_ports 4)"
