@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "loop/retry.hpp"
+#include "loop/wakeup.hpp"
 
 namespace dlock {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "loop/retry.hpp"
+#include "loop/wakeup.hpp"
 #include "util/clock.hpp"
 #include "util/failure.hpp"
 

@@ -4,8 +4,6 @@
 #include <optional>
 #include <span>
 
-#include "rules/runs.hpp"
-
 namespace dlock::rules {
 namespace {
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "cli/args/nesting.hpp"
-#include "util/glob.hpp"
 #include "util/small_file.hpp"
 #include "util/text.hpp"
+#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {

@@ -5,14 +5,13 @@
 #include <map>
 #include <utility>
 
-#include "loop/retry.hpp"
+#include "loop/wakeup.hpp"
 #include "net/budget.hpp"
 #include "record/run_lines.hpp"
 #include "store/postgres/pg_schema.hpp"
 #include "store/postgres/pg_states.hpp"
 #include "util/bits.hpp"
 #include "util/json.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {

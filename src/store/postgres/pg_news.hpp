@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lock/event.hpp"
+#include "lock/history.hpp"
 #include "rules/state.hpp"
 #include "store/postgres/pg_wire.hpp"
 

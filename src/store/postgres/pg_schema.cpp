@@ -29,39 +29,32 @@ constexpr const char* makings[] = {
     // Only the key has an index, so that an update needs no new entries in one.
     "CREATE TABLE IF NOT EXISTS SCHEMA.lock (namespace KEY, name KEY, version bigint NOT "
     "NULL, format smallint NOT NULL, state text NOT NULL, runs text NOT NULL, refused "
-    "bigint NOT NULL DEFAULT 0, due timestamptz, keep_until timestamptz NOT NULL, "
-    "PRIMARY "
+    "bigint NOT NULL DEFAULT 0, due timestamptz, keep_until timestamptz NOT NULL, PRIMARY "
     "KEY (namespace, name)) WITH (fillfactor = 70)",
-    "CREATE TABLE IF NOT EXISTS SCHEMA.fence (namespace KEY, resource KEY, greatest "
-    "bigint "
+    "CREATE TABLE IF NOT EXISTS SCHEMA.fence (namespace KEY, resource KEY, greatest bigint "
     "NOT NULL, PRIMARY KEY (namespace, resource)) WITH (fillfactor = 70)",
     "CREATE TABLE IF NOT EXISTS SCHEMA.rate (namespace KEY, name KEY, version bigint NOT "
-    "NULL, format smallint NOT NULL, state text NOT NULL, keep_until timestamptz NOT "
-    "NULL, "
+    "NULL, format smallint NOT NULL, state text NOT NULL, keep_until timestamptz NOT NULL, "
     "PRIMARY KEY (namespace, name)) WITH (fillfactor = 70)",
     "CREATE TABLE IF NOT EXISTS SCHEMA.value (namespace KEY, name KEY, fence bigint NOT "
     "NULL, size bigint NOT NULL, sum text NOT NULL, stored timestamptz NOT NULL, "
     "fresh_until timestamptz NOT NULL, keep_until timestamptz NOT NULL, PRIMARY KEY "
     "(namespace, name))",
     "CREATE TABLE IF NOT EXISTS SCHEMA.piece (namespace KEY, name KEY, fence bigint NOT "
-    "NULL, number integer NOT NULL, data bytea NOT NULL, keep_until timestamptz NOT "
-    "NULL, "
+    "NULL, number integer NOT NULL, data bytea NOT NULL, keep_until timestamptz NOT NULL, "
     "PRIMARY KEY (namespace, name, fence, number))",
     "ALTER TABLE SCHEMA.piece ALTER COLUMN data SET STORAGE EXTERNAL",
     "CREATE TABLE IF NOT EXISTS SCHEMA.watcher (namespace KEY, id text NOT NULL, until "
     "timestamptz NOT NULL, PRIMARY KEY (namespace, id))",
     // For people.
-    "CREATE OR REPLACE VIEW SCHEMA.locks AS SELECT namespace, name, state::jsonb AS "
-    "state, "
+    "CREATE OR REPLACE VIEW SCHEMA.locks AS SELECT namespace, name, state::jsonb AS state, "
     "runs::jsonb AS runs, refused, due, keep_until, format, version FROM SCHEMA.lock",
     // For the user's own transactions: what they write is written under the newest fence.
     "CREATE OR REPLACE FUNCTION SCHEMA.admit(resource text, fence bigint, namespace text "
     "DEFAULT 'dlock') RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = "
     "pg_catalog, pg_temp AS $admit$ BEGIN INSERT INTO SCHEMA.fence AS f (namespace, "
-    "resource, greatest) VALUES (admit.namespace, admit.resource, admit.fence) ON "
-    "CONFLICT "
-    "ON CONSTRAINT fence_pkey DO UPDATE SET greatest = excluded.greatest WHERE "
-    "f.greatest "
+    "resource, greatest) VALUES (admit.namespace, admit.resource, admit.fence) ON CONFLICT "
+    "ON CONSTRAINT fence_pkey DO UPDATE SET greatest = excluded.greatest WHERE f.greatest "
     "<= excluded.greatest; IF NOT FOUND THEN RAISE EXCEPTION 'a greater fence than % was "
     "admitted for %', admit.fence, admit.resource USING ERRCODE = 'DLF01'; END IF; END "
     "$admit$",
@@ -74,7 +67,8 @@ std::vector<Statement> checks(const std::string& schema) {
       {"lock", "namespace, name, version, format, state, runs, refused, due, keep_until"},
       {"fence", "namespace, resource, greatest"},
       {"rate", "namespace, name, version, format, state, keep_until"},
-      {"value", "namespace, name, fence, size, sum, stored, fresh_until, keep_until"},
+      {"value",
+       "namespace, name, fence, size, sum, stored, fresh_until, keep_until"},
       {"piece", "namespace, name, fence, number, data, keep_until"},
       {"watcher", "namespace, id, until"},
   };
@@ -92,11 +86,10 @@ bool is_missing(const SqlError& error) {
 }
 
 Failure not_allowed(const SqlError& error) {
-  return Failure(
-      Failure::Kind::rejected,
-      std::string(error.what()) +
-          ": `dlock doctor --schema` prints what the owner of the database has "
-          "to execute");
+  return Failure(Failure::Kind::rejected,
+                 std::string(error.what()) +
+                     ": `dlock doctor --schema` prints what the owner of the database has "
+                     "to execute");
 }
 
 // The schema, or a table in it, belongs to something else.
@@ -131,8 +124,7 @@ asio::awaitable<void> make_schema(PgPrimary& connection, Clock::time_point until
   const bool is_there = row.at(0) == "t";
   const bool has_lz4 = row.at(1) == "t";
   Batch batch;
-  batch.push_back(
-      {"SELECT pg_catalog.pg_advisory_xact_lock($1)", {std::string(schema_lock)}});
+  batch.push_back({"SELECT pg_catalog.pg_advisory_xact_lock($1)", {std::string(schema_lock)}});
   auto statements = schema_statements(schema);
   if (is_there) statements.erase(statements.begin());
   for (auto& statement : statements) batch.push_back({std::move(statement), {}});

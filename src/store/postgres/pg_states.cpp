@@ -8,7 +8,6 @@
 #include "store/postgres/pg_news.hpp"
 #include "store/postgres/pg_schema.hpp"
 #include "util/bits.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {

@@ -6,7 +6,7 @@
 
 #include "net/budget.hpp"
 #include "net/net_failures.hpp"
-#include "store/redis/keys.hpp"
+#include "store/redis/records.hpp"
 
 namespace dlock::redis {
 namespace {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "loop/retry.hpp"
+#include "loop/wakeup.hpp"
 #include "store/redis/node.hpp"
 #include "store/redis/target.hpp"
 #include "util/clock.hpp"

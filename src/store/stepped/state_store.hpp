@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lock/claimant.hpp"
-#include "lock/event.hpp"
+#include "lock/history.hpp"
 #include "lock/lease.hpp"
 #include "lock/store.hpp"
 #include "loop/wakeup.hpp"
@@ -34,8 +34,8 @@ class StateStore {
     rules::State state;
     rules::Moment now;  // by the store's clock, read after `sent_at`
     Clock::time_point
-        sent_at;          // by ours, before the request: a lease is counted from here
-    std::string version;  // for write(); empty if the store does not have the lock
+        sent_at;              // by ours, before the request: a lease is counted from here
+    std::string version;      // for write(); empty if the store does not have the lock
     bool is_watched = false;  // whether somebody wants the events of the step
   };
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <utility>
 
-#include "lock/timing.hpp"
+#include "lock/lease.hpp"
 #include "rules/granting.hpp"
 #include "rules/keeping.hpp"
 #include "rules/queue.hpp"

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "lock/claimant.hpp"
-#include "loop/retry.hpp"
+#include "loop/wakeup.hpp"
 #include "rules/state.hpp"
 #include "store/stepped/state_store.hpp"
 

@@ -8,7 +8,6 @@
 #include "rules/granting.hpp"
 #include "rules/keeping.hpp"
 #include "rules/look.hpp"
-#include "rules/runs.hpp"
 #include "rules/state.hpp"
 #include "store/stepped/state_store.hpp"
 #include "store/stepped/stepped_claimant.hpp"
