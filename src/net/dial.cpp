@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "net/net_failures.hpp"
-#include "net/readiness.hpp"
 #include "net/resolver.hpp"
 #include "util/failure.hpp"
 #include "util/text.hpp"

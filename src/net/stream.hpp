@@ -11,7 +11,6 @@
 
 #include "net/budget.hpp"
 #include "net/dial.hpp"
-#include "net/readiness.hpp"
 #include "net/tls_context.hpp"
 #include "util/fd.hpp"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "net/readiness.hpp"
+#include "net/budget.hpp"
 #include "net/tls_context.hpp"
 
 namespace dlock::net {

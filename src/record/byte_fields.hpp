@@ -18,7 +18,7 @@
 
 #include "lock/lease.hpp"
 #include "record/json_fields.hpp"
-#include "util/number.hpp"
+#include "util/text.hpp"
 
 namespace dlock::record {
 

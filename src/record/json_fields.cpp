@@ -1,7 +1,6 @@
 #include "record/json_fields.hpp"
 
 #include "rules/state.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::record {

@@ -5,7 +5,7 @@
 
 #include "lock/history.hpp"
 #include "record/party_fields.hpp"
-#include "util/number.hpp"
+#include "util/text.hpp"
 
 namespace dlock::record {
 namespace {

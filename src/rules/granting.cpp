@@ -4,7 +4,6 @@
 
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
-#include "rules/runs.hpp"
 
 namespace dlock::rules {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "lock/timing.hpp"
+#include "lock/lease.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

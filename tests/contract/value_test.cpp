@@ -1,13 +1,12 @@
 // Cached values in every store.
 
-#include "lock/value.hpp"
-
 #include <gtest/gtest.h>
 
 #include <list>
 #include <random>
 #include <string>
 
+#include "lock/store.hpp"
 #include "tests/contract/contender.hpp"
 
 namespace dlock {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rules/runs.hpp"
+#include "rules/state.hpp"
 #include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/etcd_steps.hpp"
 #include "tests/run_end.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "rules/runs.hpp"
+#include "rules/state.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_runs.hpp"
 #include "tests/run_end.hpp"

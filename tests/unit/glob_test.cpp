@@ -1,13 +1,13 @@
 // Patterns as in shells. tests/bats/list.bats tests more of them.
 
-#include "util/glob.hpp"
-
 #include <fnmatch.h>
 #include <gtest/gtest.h>
 
 #include <iterator>
 #include <random>
 #include <string>
+
+#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "store/redis/keys.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/reply.hpp"
 #include "store/redis/script_calls.hpp"

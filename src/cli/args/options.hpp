@@ -9,7 +9,7 @@
 #include "cli/args/settings.hpp"
 #include "lease/lease_watcher.hpp"
 #include "lock/lease.hpp"
-#include "lock/value.hpp"
+#include "lock/store.hpp"
 #include "store/open.hpp"
 #include "supervise/ladder.hpp"
 #include "util/clock.hpp"

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "lock/history.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

@@ -5,7 +5,7 @@
 
 #include "record/json_fields.hpp"
 #include "record/party_fields.hpp"
-#include "rules/runs.hpp"
+#include "rules/state.hpp"
 #include "util/json.hpp"
 
 namespace dlock::etcd {

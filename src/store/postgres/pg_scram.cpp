@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "util/number.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
 

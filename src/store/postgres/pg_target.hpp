@@ -1,12 +1,15 @@
-// One PostgreSQL server: its address, and how to log in there.
+// PostgreSQL servers: their addresses, and how to log in there.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "net/tls_context.hpp"
+#include "store/store_url.hpp"
 #include "util/clock.hpp"
 
 namespace dlock::postgres {
@@ -46,5 +49,24 @@ struct PgTarget {
   // The server without secrets, for messages: "127.0.0.1:5432", "[::1]:5432", a path.
   std::string shown() const;
 };
+
+// The servers of the URL, in its order, with what completed() takes from elsewhere. They
+// have no application_name unless the URL has one. Throws Failure as completed().
+std::vector<PgTarget> targets_of(const StoreUrl& url, milliseconds timeout = {});
+
+// The settings from variables and from the password file that are in force for the URL.
+OutsideSettings outside_settings;
+
+// Which password of a password file is meant.
+struct PgPassEntry {
+  std::string host;  // the directory, for a socket
+  std::uint16_t port = 0;
+  std::string database;
+  std::string user;
+};
+
+// The password in the content of a ~/.pgpass; nothing if no line matches.
+std::optional<std::string> password_for(const PgPassEntry& wanted,
+                                        std::string_view content);
 
 }  // namespace dlock::postgres

@@ -11,7 +11,6 @@
 #include "store/redis/permissions.hpp"
 #include "store/redis/redis_connection.hpp"
 #include "store/redis/reply.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

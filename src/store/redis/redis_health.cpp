@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "store/checks.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

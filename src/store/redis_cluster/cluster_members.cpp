@@ -11,7 +11,7 @@
 #include <cstdlib>
 
 #include "store/directory.hpp"
-#include "store/redis/keys.hpp"
+#include "store/redis/records.hpp"
 #include "store/url_parts.hpp"
 #include "util/bits.hpp"
 #include "util/failure.hpp"

@@ -6,11 +6,15 @@
 #include <optional>
 
 #include "lock/claimant.hpp"
-#include "loop/retry.hpp"
+#include "loop/wakeup.hpp"
 #include "rules/state.hpp"
 #include "store/stepped/state_store.hpp"
 
 namespace dlock::stepped {
+
+// What such a store keeps of a token: enough to recognize it, and not enough to renew or
+// release the lease, for whoever may only read.
+Token kept_token(const Token& token);
 
 class SteppedClaimant final : public Claimant {
  public:
@@ -34,6 +38,7 @@ class SteppedClaimant final : public Claimant {
 
   asio::io_context& context_;
   StateStore& states_;
+  Claim kept_;  // as the store knows it
   rules::Party party_;
   std::optional<rules::Holder> granted_;  // as it was when granted
   std::optional<Taker> taken_by_;
@@ -41,6 +46,8 @@ class SteppedClaimant final : public Claimant {
   Restraint restraint_;
   bool may_be_known_ = false;  // to the store, which has to forget the claim
   bool unanswered_ = false;    // see take()
+  std::size_t place_ = 0;      // in the queue
+  bool is_parked_ = false;     // until it asks again
 };
 
 }  // namespace dlock::stepped
