@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "util/text.hpp"
+
 namespace dlock::postgres {
 namespace {
 
@@ -29,32 +31,39 @@ constexpr const char* makings[] = {
     // Only the key has an index, so that an update needs no new entries in one.
     "CREATE TABLE IF NOT EXISTS SCHEMA.lock (namespace KEY, name KEY, version bigint NOT "
     "NULL, format smallint NOT NULL, state text NOT NULL, runs text NOT NULL, refused "
-    "bigint NOT NULL DEFAULT 0, due timestamptz, keep_until timestamptz NOT NULL, PRIMARY "
+    "bigint NOT NULL DEFAULT 0, due timestamptz, keep_until timestamptz NOT NULL, "
+    "PRIMARY "
     "KEY (namespace, name)) WITH (fillfactor = 70)",
-    "CREATE TABLE IF NOT EXISTS SCHEMA.fence (namespace KEY, resource KEY, greatest bigint "
+    "CREATE TABLE IF NOT EXISTS SCHEMA.fence (namespace KEY, resource KEY, greatest "
+    "bigint "
     "NOT NULL, PRIMARY KEY (namespace, resource)) WITH (fillfactor = 70)",
     "CREATE TABLE IF NOT EXISTS SCHEMA.rate (namespace KEY, name KEY, version bigint NOT "
-    "NULL, format smallint NOT NULL, state text NOT NULL, keep_until timestamptz NOT NULL, "
+    "NULL, format smallint NOT NULL, state text NOT NULL, keep_until timestamptz NOT "
+    "NULL, "
     "PRIMARY KEY (namespace, name)) WITH (fillfactor = 70)",
     "CREATE TABLE IF NOT EXISTS SCHEMA.value (namespace KEY, name KEY, fence bigint NOT "
     "NULL, size bigint NOT NULL, sum text NOT NULL, stored timestamptz NOT NULL, "
     "fresh_until timestamptz NOT NULL, keep_until timestamptz NOT NULL, PRIMARY KEY "
     "(namespace, name))",
     "CREATE TABLE IF NOT EXISTS SCHEMA.piece (namespace KEY, name KEY, fence bigint NOT "
-    "NULL, number integer NOT NULL, data bytea NOT NULL, keep_until timestamptz NOT NULL, "
+    "NULL, number integer NOT NULL, data bytea NOT NULL, keep_until timestamptz NOT "
+    "NULL, "
     "PRIMARY KEY (namespace, name, fence, number))",
     "ALTER TABLE SCHEMA.piece ALTER COLUMN data SET STORAGE EXTERNAL",
     "CREATE TABLE IF NOT EXISTS SCHEMA.watcher (namespace KEY, id text NOT NULL, until "
     "timestamptz NOT NULL, PRIMARY KEY (namespace, id))",
     // For people.
-    "CREATE OR REPLACE VIEW SCHEMA.locks AS SELECT namespace, name, state::jsonb AS state, "
+    "CREATE OR REPLACE VIEW SCHEMA.locks AS SELECT namespace, name, state::jsonb AS "
+    "state, "
     "runs::jsonb AS runs, refused, due, keep_until, format, version FROM SCHEMA.lock",
     // For the user's own transactions: what they write is written under the newest fence.
     "CREATE OR REPLACE FUNCTION SCHEMA.admit(resource text, fence bigint, namespace text "
     "DEFAULT 'dlock') RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = "
     "pg_catalog, pg_temp AS $admit$ BEGIN INSERT INTO SCHEMA.fence AS f (namespace, "
-    "resource, greatest) VALUES (admit.namespace, admit.resource, admit.fence) ON CONFLICT "
-    "ON CONSTRAINT fence_pkey DO UPDATE SET greatest = excluded.greatest WHERE f.greatest "
+    "resource, greatest) VALUES (admit.namespace, admit.resource, admit.fence) ON "
+    "CONFLICT "
+    "ON CONSTRAINT fence_pkey DO UPDATE SET greatest = excluded.greatest WHERE "
+    "f.greatest "
     "<= excluded.greatest; IF NOT FOUND THEN RAISE EXCEPTION 'a greater fence than % was "
     "admitted for %', admit.fence, admit.resource USING ERRCODE = 'DLF01'; END IF; END "
     "$admit$",
@@ -63,19 +72,10 @@ constexpr const char* makings[] = {
 
 // Fails if a table of that name is not one of ours.
 std::vector<Statement> checks(const std::string& schema) {
-  constexpr const char* columns[][2] = {
-      {"lock", "namespace, name, version, format, state, runs, refused, due, keep_until"},
-      {"fence", "namespace, resource, greatest"},
-      {"rate", "namespace, name, version, format, state, keep_until"},
-      {"value",
-       "namespace, name, fence, size, sum, stored, fresh_until, keep_until"},
-      {"piece", "namespace, name, fence, number, data, keep_until"},
-      {"watcher", "namespace, id, until"},
-  };
   std::vector<Statement> statements;
-  for (const auto& [table, names] : columns) {
-    statements.push_back({std::string("SELECT ") + names + " FROM " +
-                              in_schema(schema, table) + " LIMIT 0",
+  for (const auto& table : schema_tables) {
+    statements.push_back({"SELECT " + std::string(table.columns) + " FROM " +
+                              in_schema(schema, table.name) + " LIMIT 0",
                           {}});
   }
   return statements;
@@ -86,10 +86,11 @@ bool is_missing(const SqlError& error) {
 }
 
 Failure not_allowed(const SqlError& error) {
-  return Failure(Failure::Kind::rejected,
-                 std::string(error.what()) +
-                     ": `dlock doctor --schema` prints what the owner of the database has "
-                     "to execute");
+  return Failure(
+      Failure::Kind::rejected,
+      std::string(error.what()) +
+          ": `dlock doctor --schema` prints what the owner of the database has "
+          "to execute");
 }
 
 // The schema, or a table in it, belongs to something else.
@@ -124,7 +125,8 @@ asio::awaitable<void> make_schema(PgPrimary& connection, Clock::time_point until
   const bool is_there = row.at(0) == "t";
   const bool has_lz4 = row.at(1) == "t";
   Batch batch;
-  batch.push_back({"SELECT pg_catalog.pg_advisory_xact_lock($1)", {std::string(schema_lock)}});
+  batch.push_back(
+      {"SELECT pg_catalog.pg_advisory_xact_lock($1)", {std::string(schema_lock)}});
   auto statements = schema_statements(schema);
   if (is_there) statements.erase(statements.begin());
   for (auto& statement : statements) batch.push_back({std::move(statement), {}});
@@ -148,6 +150,11 @@ std::string key_is(std::string_view table) {
   const std::string prefix(table);
   return prefix + ".namespace OPERATOR(pg_catalog.=) $1 AND " + prefix +
          ".name OPERATOR(pg_catalog.=) $2";
+}
+
+std::optional<std::int64_t> number_at(const Row& row, std::size_t column) {
+  if (column >= row.size() || !row[column]) return std::nullopt;
+  return number_in<std::int64_t>(*row[column]);
 }
 
 std::string seconds_text(WallTime since_epoch) {
@@ -174,11 +181,14 @@ std::string schema_script(const std::string& schema, const std::string& role) {
   const auto quoted = "\"" + schema + "\"";
   const auto user = "\"" + replaced(role, "\"", "\"\"") + "\"";
   std::string names;
-  for (const auto* table : {"lock", "fence", "rate", "value", "piece", "watcher"}) {
-    names += (names.empty() ? "" : ", ") + in_schema(schema, table);
+  for (const auto& table : schema_tables) {
+    names += (names.empty() ? "" : ", ") + in_schema(schema, table.name);
   }
   script += "GRANT USAGE ON SCHEMA " + quoted + " TO " + user + ";\n";
   script += "GRANT SELECT, INSERT, UPDATE, DELETE ON " + names + " TO " + user + ";\n";
+  script += "GRANT SELECT ON " + in_schema(schema, "locks") + " TO " + user + ";\n";
+  script += "GRANT EXECUTE ON FUNCTION " +
+            in_schema(schema, "admit(text, bigint, text)") + " TO " + user + ";\n";
   return script + "COMMIT;\n";
 }
 
