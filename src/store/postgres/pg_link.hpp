@@ -56,7 +56,9 @@ class PgLink {
   Failure closed() const;
 
   // Discards what was not sent yet.
-  void abandon() { stream_->abandon(); }
+  void abandon() {
+    if (stream_) stream_->abandon();
+  }
 
  private:
   asio::awaitable<void> encrypt(net::Budget& budget);
@@ -70,6 +72,7 @@ class PgLink {
   std::string shown_;
   std::unique_ptr<net::Stream> stream_;
   WireReader messages_;
+  net::TlsOptions plan_;  // of the connection
   LoginChannel channel_;
   std::string greeting_;   // the first bytes of the server
   bool is_known_ = false;  // the server has sent a message
