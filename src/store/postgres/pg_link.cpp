@@ -25,38 +25,41 @@ asio::awaitable<void> PgLink::connect(net::Budget& budget,
                                       std::optional<net::Endpoint>& last_used) {
   const net::Peer peer{target_.host, target_.port, target_.path, std::nullopt};
   stream_ = co_await net::open_stream(context_, peer, budget, last_used);
-  if (target_.path.empty()) {
-    stream_->limit_silence(target_.timeout);
-    co_await encrypt(budget);
-  } else {
-    channel_.is_private = true;
-  }
+  channel_.is_trusted = !target_.path.empty();
+  channel_.distrust = [this] {
+    auto why = channel_.is_trusted ? "" : stream_->distrust(plan_);
+    channel_.is_trusted = why.empty();
+    return why;
+  };
+  if (!target_.path.empty()) co_return;
+  stream_->limit_silence(target_.timeout);
+  if (target_.ssl != SslMode::disable) co_await encrypt(budget);
 }
 
 asio::awaitable<void> PgLink::encrypt(net::Budget& budget) {
-  if (target_.ssl == SslMode::disable) co_return;
   if (target_.negotiates_tls) {
     const bool is_agreed = co_await agree_on_tls(budget);
     if (!is_agreed) co_return;
   }
-  auto plan = target_.tls;
-  plan.protocol = "postgresql";
-  plan.verifies_later = target_.ssl != SslMode::verify;
-  const auto& name = plan.name.empty() ? target_.host : plan.name;
-  co_await stream_->secure(plan, name, budget);
+  plan_ = target_.tls;
+  plan_.protocol = "postgresql";
+  plan_.verifies_later = target_.ssl != SslMode::verify;
+  const auto& name = plan_.name.empty() ? target_.host : plan_.name;
+  co_await stream_->secure(plan_, name, budget);
   const auto peer = stream_->tls_peer().value();
-  if (!target_.negotiates_tls && peer.protocol != plan.protocol) {
+  if (!target_.negotiates_tls && peer.protocol != plan_.protocol) {
     throw Failure(Failure::Kind::unreachable,
                   shown_ +
                       " does not offer PostgreSQL behind TLS, as "
                       "sslnegotiation=direct demands; version 17 and later do");
   }
   channel_.is_encrypted = true;
-  channel_.is_private = peer.distrust.empty();
   channel_.binding = peer.binding;
-  if (target_.ssl == SslMode::require && !plan.insecure && !peer.distrust.empty()) {
-    channel_.needs_binding =
-        "certificate not trusted: " + peer.distrust + " (name the file of its authority)";
+  channel_.needs_proof = target_.ssl == SslMode::require && !plan_.insecure;
+  // The authorities of the system take longer to load than the rest of a login.
+  const bool is_quick = !plan_.verifies_later || !plan_.ca.empty();
+  if (is_quick || target_.wants_to_know) {
+    channel_.distrust();
   }
 }
 

@@ -70,6 +70,7 @@ class PgLink {
   std::string shown_;
   std::unique_ptr<net::Stream> stream_;
   WireReader messages_;
+  net::TlsOptions plan_;  // of the connection
   LoginChannel channel_;
   std::string greeting_;   // the first bytes of the server
   bool is_known_ = false;  // the server has sent a message
