@@ -18,6 +18,12 @@ unsigned free_slots(Mode mode, std::size_t holders, unsigned slots) {
   return slots - static_cast<unsigned>(std::min<std::size_t>(holders, slots));
 }
 
+void set_slots(LockInfo& lock, unsigned slots) {
+  const bool in_use = !lock.holders.empty() || !lock.waiters.empty();
+  lock.slots = in_use ? slots : 1;
+  lock.free = free_slots(lock.mode, lock.holders.size(), lock.slots);
+}
+
 Busy busy_answer(const State& state, const Token& token, Moment now) {
   Busy answer;
   for (const auto& holder : state.holders) answer.holders.push_back(info_of(holder, now));
@@ -101,9 +107,7 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
     shown.waiting = whole_milliseconds(now.boot - waiter.queued_at);
     info.waiters.push_back(std::move(shown));
   }
-  const bool in_use = !info.holders.empty() || !info.waiters.empty();
-  info.slots = in_use ? state.slots : 1;
-  info.free = free_slots(info.mode, info.holders.size(), info.slots);
+  set_slots(info, state.slots);
   return info;
 }
 

@@ -20,6 +20,10 @@ CommandInfo shown_party(const Waiter& waiter);
 // How many of the slots are free if there are so many holders.
 unsigned free_slots(Mode mode, std::size_t holders, unsigned slots);
 
+// Sets the slots of a lock whose holders and waiters are known, and how many of them are
+// free. A lock that nobody uses has one.
+void set_slots(LockInfo& lock, unsigned slots);
+
 // The answer to a claim that is not granted. Its place is 0 if it is not in the queue.
 Busy busy_answer(const State& state, const Token& token, Moment now);
 

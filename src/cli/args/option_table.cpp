@@ -302,17 +302,16 @@ constexpr OptionSpec own_rows[] = {
     {"conflict-exit-code", 'E', "N", "", of(cache), "75",
      "exit code if that takes longer (%)",
      into<number<0, 255, int>, &CacheOptions::conflict_exit_code>},
-    {"schema", 0, "", "", of(doctor), "", "print the SQL that makes the tables",
-     flag<&DoctorOptions::schema>},
     {"forget", 0, "", "", of(cache), "", "remove the stored output, run nothing",
      flag<&CacheOptions::forget>},
     {"show", 0, "", "", of(cache), "", "describe the stored output, run nothing",
      flag<&CacheOptions::show>},
+    {"schema", 0, "", "", of(doctor), "", "print the SQL that makes the tables",
+     flag<&DoctorOptions::schema>},
 };
 
 constexpr Exclusion common_pairs[] = {
-    {"quiet", "verbose", Exclusion::Rule::ranked_or_both},
-};
+    {"quiet", "verbose", Exclusion::Rule::ranked_or_both}};
 constexpr Exclusion own_pairs[] = {
     {"shared", "slots", Exclusion::Rule::ranked, true},
     // Concurrent runs are meant to be several, so they cannot be deduplicated.
@@ -329,11 +328,15 @@ constexpr Exclusion own_pairs[] = {
 };
 
 template <typename Wanted>
-const OptionSpec* found(std::span<const OptionSpec> rows, Verb verb, Wanted wanted) {
+const OptionSpec* found(std::span<const OptionSpec> rows, VerbSet verbs, Wanted wanted) {
   const auto at = std::find_if(rows.begin(), rows.end(), [&](const OptionSpec& option) {
-    return (option.verbs & of(verb)) != 0 && wanted(option);
+    return (option.verbs & verbs) != 0 && wanted(option);
   });
   return at == rows.end() ? nullptr : &*at;
+}
+
+auto is_called(std::string_view name) {
+  return [name](const OptionSpec& option) { return option.name == name; };
 }
 
 void take(const OptionSpec& option, const Settings& settings, VerbOptions& options) {
@@ -359,31 +362,27 @@ std::vector<const OptionSpec*> own_specs(Verb verb) {
 }
 
 const OptionSpec* common_option(std::string_view name) {
-  return option_rows::found(common_specs(), Verb::help, [&](const OptionSpec& option) {
-    return option.name == name;
-  });
+  using namespace option_rows;
+  return found(common_rows, every_verb, is_called(name));
 }
 
 const OptionSpec* own_option(Verb verb, std::string_view name) {
-  return option_rows::found(option_rows::own_rows, verb, [&](const OptionSpec& option) {
-    return option.name == name;
-  });
+  using namespace option_rows;
+  return found(own_rows, of(verb), is_called(name));
 }
 
 const OptionSpec* any_option(std::string_view name) {
-  if (const auto* common = common_option(name)) return common;
-  const auto* own =
-      std::find_if(std::begin(option_rows::own_rows), std::end(option_rows::own_rows),
-                   [&](const OptionSpec& option) { return option.name == name; });
-  return own == std::end(option_rows::own_rows) ? nullptr : own;
+  using namespace option_rows;
+  const auto* common = common_option(name);
+  return common != nullptr ? common : found(own_rows, every_verb, is_called(name));
 }
 
 const OptionSpec* option_named(Verb verb, std::string_view name) {
   const auto is_named = [&](const OptionSpec& option) {
     return name.size() == 1 ? option.letter == name.front() : option.name == name;
   };
-  const auto* own = option_rows::found(option_rows::own_rows, verb, is_named);
-  return own != nullptr ? own : option_rows::found(common_specs(), verb, is_named);
+  const auto* own = option_rows::found(option_rows::own_rows, of(verb), is_named);
+  return own != nullptr ? own : option_rows::found(common_specs(), of(verb), is_named);
 }
 
 std::span<const Exclusion> common_exclusions() { return option_rows::common_pairs; }

@@ -15,7 +15,7 @@ struct GroupTitle {
 
 constexpr GroupTitle groups[] = {
     {VerbGroup::run, "Run"},
-    {VerbGroup::by_hand, "By hand"},
+    {VerbGroup::manual, "By hand"},
     {VerbGroup::look, "Inspect"},
     {VerbGroup::operate, "Operate"},
     {VerbGroup::rate_and_cache, "Rate limit and cache"},

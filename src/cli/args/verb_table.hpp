@@ -42,7 +42,7 @@ constexpr VerbSet of(Verbs... verbs) {
 }
 
 // In the order of --help.
-enum class VerbGroup { run, by_hand, look, operate, rate_and_cache };
+enum class VerbGroup { run, manual, look, operate, rate_and_cache };
 
 // The tables [lock."NAME"] of a configuration file that apply to the verb: those of all
 // locks, only those of cached values, or none.

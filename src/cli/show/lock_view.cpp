@@ -7,7 +7,6 @@
 #include "util/text.hpp"
 
 namespace dlock {
-namespace {}  // namespace
 
 Json json_of(const HolderInfo& holder) {
   if (holder.foreign) {

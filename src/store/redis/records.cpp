@@ -5,6 +5,7 @@
 #include "lock/history.hpp"
 #include "record/party_fields.hpp"
 #include "record/record_words.hpp"
+#include "rules/look.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -229,12 +230,8 @@ std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock) {
   info.superseded = static_cast<std::uint64_t>(parts[8].integer);
   info.now = *now;
   info.mode = mode_from(parts[2]);
-  const bool in_use = !info.holders.empty() || !info.waiters.empty();
-  const bool foreign = !info.holders.empty() && info.holders.front().foreign;
-  info.slots = in_use && !foreign ? static_cast<unsigned>(parts[1].integer) : 1;
-  const auto taken = info.mode == Mode::shared ? info.slots : info.holders.size();
-  info.free =
-      info.slots - static_cast<unsigned>(std::min<std::size_t>(taken, info.slots));
+  const bool is_foreign = !info.holders.empty() && info.holders.front().foreign;
+  rules::set_slots(info, is_foreign ? 1 : static_cast<unsigned>(parts[1].integer));
   return info;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "lock/history.hpp"
+#include "rules/look.hpp"
 #include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {
@@ -175,8 +176,7 @@ LockInfo merged(const std::vector<LockInfo>& told, std::size_t servers) {
   lock.now = reached_by_most(std::move(now), servers);
   lock.last_run = last_of(last, servers);
   lock.last_success = last_of(successes, servers);
-  lock.slots = 1;
-  lock.free = lock.holders.empty() ? 1 : 0;
+  rules::set_slots(lock, 1);
   return lock;
 }
 
