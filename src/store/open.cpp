@@ -5,6 +5,7 @@
 #include "store/etcd/etcd_store.hpp"
 #include "store/local/local_store.hpp"
 #include "store/none/none_store.hpp"
+#include "store/postgres/pg_examine.hpp"
 #include "store/postgres/pg_store.hpp"
 #include "store/postgres/pg_target.hpp"
 #include "store/postgres/pg_url.hpp"
@@ -100,7 +101,8 @@ constexpr StoreKind kinds[] = {
      .features = {.leases_expire = true, .replicas = true},
      .open = postgres::open,
      .examine = postgres::examine,
-     .outside = postgres::outside_settings},
+     .outside = postgres::outside_settings,
+     .schema = postgres::schema},
 };
 
 // All kinds, for messages.

@@ -33,6 +33,9 @@ using ExamineStore = asio::awaitable<Examination>(const StoreUrl& url,
                                                   asio::io_context& context,
                                                   Wakeup& wakeup);
 
+// The SQL that makes what a store of this kind keeps its locks in.
+using SchemaText = std::string(const StoreUrl& url);
+
 // How many replicas must acknowledge a grant or a renewal for it to count.
 struct Replicas {
   bool all = false;    // every replica that is up, and at least one
@@ -152,6 +155,7 @@ struct StoreKind {
   OpenStore* open;
   ExamineStore* examine;
   OutsideSettings* outside = nullptr;  // in force for a URL; null: there are none
+  SchemaText* schema = nullptr;  // null: such a store needs none
 
   bool has_scheme(std::string_view text) const {
     return !text.empty() &&

@@ -46,6 +46,8 @@ constexpr StoreOption store_options[] = {
      "redis+quorum://"},
     {"sentinel-", [](const StoreUrl& store) { return store.kind->features.sentinels; },
      "redis+sentinel://"},
+    {"schema", [](const StoreUrl& store) { return store.kind->schema != nullptr; },
+     "postgres://"},
     {"tls-", [](const StoreUrl& store) { return store.uses_tls(); },
      "stores over TLS (rediss://, rediss+..., etcds://, postgres://)"},
 };
@@ -275,6 +277,12 @@ HistoryOptions history_options(const Settings& settings,
                            "(with \\ before * ? [ and \\)",
                      is_from_file(settings, "succeeded-within"));
   }
+  return options;
+}
+
+DoctorOptions doctor_options(const Settings& settings) {
+  DoctorOptions options;
+  take(Verb::doctor, settings, options);
   return options;
 }
 

@@ -20,8 +20,8 @@ namespace {
 // A notification of 8,000 bytes is refused.
 constexpr std::size_t longest_payload = 7'900;
 
-// A shorter run is not worth listening for.
-constexpr milliseconds listens_after{1000};
+// A listener that has to wait for an exchange is notified at its end, or looks again.
+constexpr milliseconds look_again_after{1000};
 
 // A holder that waits for a notification looks at its connection after this time.
 constexpr milliseconds longest_silence{60'000};
@@ -263,7 +263,7 @@ std::unique_ptr<LeaseNews> PgStates::listen(rules::Session party,
 asio::awaitable<void> PgStates::keep_listening(std::shared_ptr<Listener> listener) {
   auto& wakeup = listener->wakeup;
   GrowingPause pause;
-  auto begin = later(Clock::now(), listens_after);
+  auto begin = Clock::now();
   for (;;) {
     if (Clock::now() < begin) co_await wakeup.sleep_until(begin);
     wakeup.give_up(false);
@@ -271,7 +271,7 @@ asio::awaitable<void> PgStates::keep_listening(std::shared_ptr<Listener> listene
     if (states == nullptr || listener->told.empty()) co_return;
     if (states->polls()) co_return;
     if (states->is_taken_ || states->is_exclusive_ || !states->next_.empty()) {
-      co_await wakeup.wait_until(later(Clock::now(), listens_after));
+      co_await wakeup.wait_until(later(Clock::now(), look_again_after));
       continue;
     }
     bool has_failed = false;

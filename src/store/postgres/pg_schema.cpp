@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "util/text.hpp"
+
 namespace dlock::postgres {
 namespace {
 
@@ -70,18 +72,10 @@ constexpr const char* makings[] = {
 
 // Fails if a table of that name is not one of ours.
 std::vector<Statement> checks(const std::string& schema) {
-  constexpr const char* columns[][2] = {
-      {"lock", "namespace, name, version, format, state, runs, refused, due, keep_until"},
-      {"fence", "namespace, resource, greatest"},
-      {"rate", "namespace, name, version, format, state, keep_until"},
-      {"value", "namespace, name, fence, size, sum, stored, fresh_until, keep_until"},
-      {"piece", "namespace, name, fence, number, data, keep_until"},
-      {"watcher", "namespace, id, until"},
-  };
   std::vector<Statement> statements;
-  for (const auto& [table, names] : columns) {
-    statements.push_back({std::string("SELECT ") + names + " FROM " +
-                              in_schema(schema, table) + " LIMIT 0",
+  for (const auto& table : schema_tables) {
+    statements.push_back({"SELECT " + std::string(table.columns) + " FROM " +
+                              in_schema(schema, table.name) + " LIMIT 0",
                           {}});
   }
   return statements;
@@ -158,6 +152,11 @@ std::string key_is(std::string_view table) {
          ".name OPERATOR(pg_catalog.=) $2";
 }
 
+std::optional<std::int64_t> number_at(const Row& row, std::size_t column) {
+  if (column >= row.size() || !row[column]) return std::nullopt;
+  return number_in<std::int64_t>(*row[column]);
+}
+
 std::string seconds_text(WallTime since_epoch) {
   const auto count = since_epoch.count();
   char text[40];
@@ -182,11 +181,14 @@ std::string schema_script(const std::string& schema, const std::string& role) {
   const auto quoted = "\"" + schema + "\"";
   const auto user = "\"" + replaced(role, "\"", "\"\"") + "\"";
   std::string names;
-  for (const auto* table : {"lock", "fence", "rate", "value", "piece", "watcher"}) {
-    names += (names.empty() ? "" : ", ") + in_schema(schema, table);
+  for (const auto& table : schema_tables) {
+    names += (names.empty() ? "" : ", ") + in_schema(schema, table.name);
   }
   script += "GRANT USAGE ON SCHEMA " + quoted + " TO " + user + ";\n";
   script += "GRANT SELECT, INSERT, UPDATE, DELETE ON " + names + " TO " + user + ";\n";
+  script += "GRANT SELECT ON " + in_schema(schema, "locks") + " TO " + user + ";\n";
+  script += "GRANT EXECUTE ON FUNCTION " +
+            in_schema(schema, "admit(text, bigint, text)") + " TO " + user + ";\n";
   return script + "COMMIT;\n";
 }
 

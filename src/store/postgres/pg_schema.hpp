@@ -5,6 +5,9 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +16,20 @@
 #include "util/clock.hpp"
 
 namespace dlock::postgres {
+
+// The tables of this version, each with its columns.
+struct SchemaTable {
+  std::string_view name;
+  std::string_view columns;  // "namespace, name"
+};
+inline constexpr SchemaTable schema_tables[] = {
+    {"lock", "namespace, name, version, format, state, runs, refused, due, keep_until"},
+    {"fence", "namespace, resource, greatest"},
+    {"rate", "namespace, name, version, format, state, keep_until"},
+    {"value", "namespace, name, fence, size, sum, stored, fresh_until, keep_until"},
+    {"piece", "namespace, name, fence, number, data, keep_until"},
+    {"watcher", "namespace, id, until"},
+};
 
 // A table, view or function of dlock's schema, quoted.
 std::string in_schema(const std::string& schema, std::string_view name);
@@ -27,6 +44,9 @@ inline constexpr std::string_view clock_micros =
 
 // For pg_catalog.to_timestamp($N::pg_catalog.float8).
 std::string seconds_text(WallTime since_epoch);
+
+// The number in a column of a reply; nothing if there is none.
+std::optional<std::int64_t> number_at(const Row& row, std::size_t column);
 
 // All statements that make the schema. Each has no effect if what it makes is there.
 std::vector<std::string> schema_statements(const std::string& schema);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 
+#include "net/budget.hpp"
 #include "record/state_json.hpp"
 #include "store/postgres/pg_errors.hpp"
 #include "store/postgres/pg_news.hpp"
@@ -21,11 +22,6 @@ constexpr milliseconds cancel_patience{2000};
 
 std::string text_of(std::int64_t number) { return std::to_string(number); }
 
-std::optional<std::int64_t> number_at(const Row& row, std::size_t column) {
-  if (column >= row.size() || !row[column]) return std::nullopt;
-  return number_in<std::int64_t>(*row[column]);
-}
-
 std::int64_t left_until(Clock::time_point until) {
   const auto left = std::chrono::floor<milliseconds>(until - Clock::now()).count();
   return std::clamp<std::int64_t>(left, 1, 1'000'000'000);
@@ -38,14 +34,6 @@ constexpr const char* is_durable =
 
 std::string moment_text(Clock::time_point moment) {
   return seconds_text(std::chrono::floor<WallTime>(moment.time_since_epoch()));
-}
-
-// The end of a commit that is less than was asked for: a standby has not confirmed it.
-const Notice* doubt_about(const std::vector<Result>& results) {
-  for (const auto& result : results) {
-    if (!result.warnings.empty()) return &result.warnings.front();
-  }
-  return nullptr;
 }
 
 bool is_read_only(const SqlError& error) { return error.code() == "25006"; }
@@ -101,6 +89,16 @@ Statement PgStates::sweep(std::string_view name) const {
               " s WHERE s.keep_until OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() "
               "LIMIT 100 FOR UPDATE SKIP LOCKED))",
           {}};
+}
+
+// A commit with a warning is less than was asked for: a standby has not confirmed it.
+void PgStates::require_confirmation(const std::vector<Result>& results) const {
+  for (const auto& result : results) {
+    if (result.warnings.empty()) continue;
+    throw Failure(Failure::Kind::unreachable,
+                  shown_ + " did not confirm what it has committed: " +
+                      printable(result.warnings.front().message, 200));
+  }
 }
 
 PgStates::Snapshot PgStates::snapshot_from(const LockName& lock, const Row& row,
@@ -268,17 +266,27 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
   if (begins_to_listen) note_listening(*change.sleeper);
   const auto& written = results->at(before + 1);
   if (written.rows.empty()) co_return false;
-  if (const auto* doubt = doubt_about(*results); doubt && change.gives_a_right) {
-    throw Failure(Failure::Kind::unreachable,
-                  shown_ + " did not confirm what it has committed: " +
-                      printable(doubt->message, 200));
-  }
+  if (change.gives_a_right) require_confirmation(*results);
   const bool is_watched_now = events.empty() && written.rows.front().at(0) == "t";
   if (is_watched_now && !read.is_watched) {
     auto late = stepped::events_of(lock, read, change);
     co_await tell(lock, late, until, wakeup);
   }
   co_return true;
+}
+
+asio::awaitable<Result> PgStates::transact(Statement statement, Clock::time_point until,
+                                           Wakeup& wakeup) {
+  auto batch = begin_exclusive(until);
+  batch.push_back(durably(until));
+  const auto own = batch.size();
+  batch.push_back(std::move(statement));
+  batch.push_back({"COMMIT", {}});
+  std::vector<Batch> batches(1, std::move(batch));
+  auto results = co_await exchange(std::move(batches), until, wakeup);
+  connection_->require_replicas();
+  require_confirmation(results);
+  co_return std::move(results.at(own));
 }
 
 asio::awaitable<void> PgStates::leave(Clock::time_point until, Wakeup& wakeup) {

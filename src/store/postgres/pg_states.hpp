@@ -56,6 +56,14 @@ class PgStates final : public stepped::StateStore {
   // One at a time; makes the schema if it is missing. Throws as exchange_in_schema().
   asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
                                                 Clock::time_point until, Wakeup& wakeup);
+  // Executes one statement in a durable transaction of its own, whatever the role's
+  // defaults are. Throws Failure as exchange(), and if the commit is not confirmed.
+  asio::awaitable<Result> transact(Statement statement, Clock::time_point until,
+                                   Wakeup& wakeup);
+  // Calls `warn` as Store::report_complaints().
+  void report_complaints(std::function<void(const std::string&)> warn) {
+    connection_->hosts()->warn = std::move(warn);
+  }
   // A table of the schema, quoted.
   std::string table(std::string_view name) const;
   // The beginning of a transaction that locks rows; write() or leave() ends it.
@@ -75,6 +83,7 @@ class PgStates final : public stepped::StateStore {
   class Turn;
   struct Listener;
 
+  void require_confirmation(const std::vector<Result>& results) const;
   std::string columns(bool with_runs) const;
   std::string is_watched() const;
   // As durably(), for what may be lost with a crash of the server.
