@@ -205,6 +205,14 @@ assert_refused() {  # <exit code> <part of what it says>
   serve_tls server
   over_tcp "sslmode=require&sslrootcert=$certificates/ours.crt"
   assert_runs TLSv1.3
+  # By the authorities of the system, which are only loaded if something depends on them.
+  over_tcp sslmode=require
+  SSL_CERT_FILE=$certificates/ours.crt assert_runs TLSv1.3
+  SSL_CERT_FILE=$certificates/theirs.crt assert_refused 77 'not trusted'
+  DLOCK_STORE=${DLOCK_STORE/127.0.0.1/localhost}
+  SSL_CERT_FILE=$certificates/ours.crt assert_runs TLSv1.3
+  serve_tls elsewhere
+  SSL_CERT_FILE=$certificates/ours.crt assert_refused 77 'not trusted'
 }
 
 @test "with channel_binding=require there is no login without TLS" {
@@ -287,6 +295,14 @@ assert_refused() {  # <exit code> <part of what it says>
 
   assert_output_contains TLS
   refute_output_contains error
+
+  # Also where nothing but this answer depends on it.
+  unset DLOCK_TLS_CA
+  over_tcp 'channel_binding=disable'
+  SSL_CERT_FILE=$certificates/ours.crt run dlock doctor
+  assert_output_contains 'proven by its certificate'
+  SSL_CERT_FILE=$certificates/theirs.crt run dlock doctor
+  assert_output_contains 'not proven'
 }
 
 # --- Variables and parameters of libpq ---
