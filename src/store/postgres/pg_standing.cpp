@@ -110,7 +110,7 @@ Statement standing_question(bool with_standbys) {
         ", pg_catalog.current_setting('synchronous_standby_names'), "
         "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication)";
   }
-  return {std::move(sql), {}};
+  return {std::move(sql), {}, true};
 }
 
 std::optional<Standing> standing_from(const Result& reply) {
