@@ -56,7 +56,9 @@ class PgLink {
   Failure closed() const;
 
   // Discards what was not sent yet.
-  void abandon() { stream_->abandon(); }
+  void abandon() {
+    if (stream_) stream_->abandon();
+  }
 
  private:
   asio::awaitable<void> encrypt(net::Budget& budget);

@@ -119,6 +119,9 @@ PgLogin::PgLogin(std::string server, const PgTarget& target,
       user_(target.user),
       binding_(target.channel_binding),
       password_(std::move(password)),
+      how_to_set_password_(target.why_no_password.empty()
+                               ? "use --password-file, DLOCK_PASSWORD or ~/.pgpass"
+                               : target.why_no_password),
       channel_(std::move(channel)),
       salted_(salted) {}
 
@@ -230,9 +233,7 @@ void PgLogin::begin(const std::string& method, bool is_bound) {
 const std::string& PgLogin::password() const {
   if (password_ && !password_->empty()) return *password_;
   throw Failure(Failure::Kind::rejected,
-                server_ +
-                    ": password required: use --password-file, DLOCK_PASSWORD or "
-                    "~/.pgpass");
+                server_ + ": password required: " + how_to_set_password_);
 }
 
 void PgLogin::demand(Stage stage) const {

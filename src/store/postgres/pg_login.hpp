@@ -102,6 +102,7 @@ class PgLogin {
   std::string user_;
   ChannelBinding binding_;
   std::optional<std::string> password_;
+  std::string how_to_set_password_;
   LoginChannel channel_;
   SaltedPassword& salted_;
   std::optional<Scram> scram_;

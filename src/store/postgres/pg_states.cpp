@@ -109,6 +109,7 @@ PgStates::Snapshot PgStates::snapshot_from(const LockName& lock, const Row& row,
   }
   Snapshot read;
   read.sent_at = sent_at;
+  read.epoch = connection_->timeline();
   read.now = {Clock::time_point(WallTime(*now)), WallTime(*now)};
   read.is_watched = row.at(6) == "t";
   is_pooled_ = number_at(row, 7) != connection_->session().pid;
