@@ -230,6 +230,7 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
 
   run dlock status job
 
+  assert_status 0
   assert_equal "${lines[0]}" 'job  held'
 }
 
