@@ -21,6 +21,7 @@ _dlock_history_options=(--limit --failed --since --succeeded-within)
 _dlock_break_options=(--fence --force --yes)
 _dlock_cache_options=(--ttl --stale --max-size -w --wait -E --conflict-exit-code --forget --show)
 _dlock_limit_options=(-w --wait --show --reset)
+_dlock_doctor_options=(--schema)
 
 # Whether the next word is the value of this option (a long one, or its letter).
 _dlock_takes_value() {  # <option>
@@ -223,6 +224,7 @@ _dlock() {
       break) _dlock_offer "${_dlock_break_options[@]}" ;;
       cache) _dlock_offer "${_dlock_cache_options[@]}" ;;
       limit) _dlock_offer "${_dlock_limit_options[@]}" ;;
+      doctor) _dlock_offer "${_dlock_doctor_options[@]}" ;;
     esac
   elif [[ -z $verb ]]; then
     _dlock_offer "${_dlock_verbs[@]}"

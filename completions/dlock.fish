@@ -266,3 +266,5 @@ set -l limit -n '__dlock_options limit'
 complete -c dlock $limit -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'wait up to this long for a turn'
 complete -c dlock $limit -l show -d 'show the rate, what is left and the waiters'
 complete -c dlock $limit -l reset -d 'forget the limit, so that any rate can be set'
+
+complete -c dlock -n '__dlock_options doctor' -l schema -d 'print the SQL that makes the tables'

@@ -196,6 +196,32 @@ is_watched() {
   assert_output_contains 'vanished (does not count)'
 }
 
+@test "a past run that another program has written as running does not count for --dedupe" {
+  token=$(dlock acquire job)
+  queue job --dedupe 1h -- "${noting[@]}" "$order" started
+  now=$(date +%s)000000
+  etcdctl put dlock/.runs/job/past/7 "$(jq -nc --argjson now "$now" '{fence: 7, started: $now, host: "a", user: "b",
+    counts: true, ended: $now, duration_ms: 1, exit_code: 0, outcome: "running"}')" > /dev/null
+
+  dlock release --token "$token" job
+
+  assert_exits 0 "$waiter"
+  noted started
+}
+
+@test "break of one holder leaves the others alone, whatever another program has written there" {
+  hold job --slots 2
+  fence=$(look job '.holders[].fence')
+  dlock acquire --slots 2 --ttl 60s job > /dev/null
+  key=$(etcdctl get --prefix dlock/job/ -w json | jq -r '.kvs[] | select(.value | @base64d | contains("detached")).key | @base64d')
+  etcdctl put --ignore-lease "$key" "$(etcdctl get --print-value-only "$key" | sed 's/"holds"/"broken"/')" > /dev/null
+
+  dlock break --yes --fence "$fence" job > /dev/null
+
+  assert_exits 76 "$holder"
+  assert_equal "$(look job '.holders | length')" 1
+}
+
 @test "--min-hold keeps the lock after a short run" {
   dlock run --min-hold 1h job -- true
 

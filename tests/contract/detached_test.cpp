@@ -477,7 +477,7 @@ TEST_P(DetachedContract, resources_are_not_listed_as_locks) {
 TEST_P(DetachedContract, a_store_that_does_not_answer_is_unreachable) {
   auto claim = claim_of("job");
   claim.attached = false;
-  auto& holder = contender(claim, milliseconds(50));
+  auto& holder = contender(claim, GetParam().brief_timeout);
   holder.granted();
   const auto obstacle = world_->hold_up();
 

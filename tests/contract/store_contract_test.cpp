@@ -1061,7 +1061,7 @@ TEST_P(StoreContract, locks_of_other_namespaces_are_not_listed) {
 // A service that does not reply
 
 TEST_P(StoreContract, a_store_that_does_not_answer_is_unreachable) {
-  auto& holder = contender(claim_of("job"), milliseconds(50));
+  auto& holder = contender(claim_of("job"), GetParam().brief_timeout);
   holder.granted();
   const auto obstacle = world_->hold_up();
 
@@ -1071,7 +1071,7 @@ TEST_P(StoreContract, a_store_that_does_not_answer_is_unreachable) {
 
 // Nothing can block readers of a local store, who read its state themselves.
 TEST_P(StoreContract, the_inspection_of_a_store_that_does_not_answer_ends) {
-  auto& holder = contender(claim_of("job"), milliseconds(50));
+  auto& holder = contender(claim_of("job"), GetParam().brief_timeout);
   holder.granted();
   const auto obstacle = world_->hold_up();
   try {
@@ -1082,7 +1082,7 @@ TEST_P(StoreContract, the_inspection_of_a_store_that_does_not_answer_ends) {
 }
 
 TEST_P(StoreContract, a_failed_request_can_be_repeated) {
-  auto& holder = contender(claim_of("job"), milliseconds(50));
+  auto& holder = contender(claim_of("job"), GetParam().brief_timeout);
   holder.granted();
   auto obstacle = world_->hold_up();
   EXPECT_EQ(failure_of([&] { holder.release(); }), Failure::Kind::unreachable);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rules/runs.hpp"
+#include "rules/state.hpp"
 #include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/etcd_steps.hpp"
 #include "tests/run_end.hpp"
@@ -234,6 +234,24 @@ TEST(EtcdDecision, a_holder_that_cannot_be_notified_is_replaced_at_once) {
     const auto decision = newcomer(*snapshot, replacing);
     EXPECT_EQ(decision.kind, Kind::enter);
     EXPECT_EQ(decision.lose.size(), 1u);
+  }
+}
+
+// dlock breaks no entry that it could delete, but another program may write one.
+TEST(EtcdDecision, a_break_takes_the_lock_only_from_the_holders_that_it_means) {
+  auto detached = slot(3);
+  detached.attached = false;
+  Built snapshot;
+  snapshot.hold(slot(3), 0).hold(detached, 1).standing(Standing::broken);
+  snapshot.hold(detached, 2);
+
+  const auto lost_to = [&](const std::string& id) {
+    return decide_on_break(snapshot.snapshot, {{snapshot[id].fence()}, false}, now).lose;
+  };
+  for (const std::string id : {"a", "b", "c"}) {
+    const auto lost = lost_to(id);
+    ASSERT_EQ(lost.size(), 1u) << id;
+    EXPECT_EQ(lost[0].id, id);
   }
 }
 

@@ -1,7 +1,5 @@
 // Patterns as in shells, and glob(7).
 
-#include "util/glob.hpp"
-
 #include <fnmatch.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {

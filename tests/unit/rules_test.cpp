@@ -11,7 +11,7 @@
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
-#include "rules/runs.hpp"
+#include "rules/state.hpp"
 #include "tests/run_end.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 
