@@ -264,6 +264,11 @@ PgConnection::~PgConnection() { close(); }
 
 bool PgConnection::is_open() const { return talk_->is_open(); }
 
+bool PgConnection::is_still_open() {
+  talk_->catch_up();
+  return talk_->is_open();
+}
+
 std::uint64_t PgConnection::times_opened() const { return talk_->times_opened(); }
 
 const PgSession& PgConnection::session() const { return talk_->session(); }
