@@ -82,7 +82,7 @@ class PgPrimary {
   asio::awaitable<void> find_once(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::vector<Result>> asked(std::vector<Batch> batches,
                                              Clock::time_point until, Wakeup& wakeup);
-  void take(const std::optional<Standing>& standing);
+  void take(const std::optional<PgStanding>& standing);
   void use(std::shared_ptr<PgConnection> connection);
   Failure no_primary(
       const std::vector<std::optional<std::variant<Found, Failure>>>& answers) const;
@@ -92,7 +92,7 @@ class PgPrimary {
   std::shared_ptr<PgConnection> connection_;
   std::uint64_t opened_before_ = 0;  // the sessions of connections before this one
   std::uint64_t known_session_ = 0;  // whose standing this is:
-  Standing standing_;
+  PgStanding standing_;
 };
 
 }  // namespace dlock::postgres
