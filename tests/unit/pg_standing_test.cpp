@@ -70,7 +70,8 @@ TEST(PgStanding, of_two_primaries_the_greater_timeline_is_used_with_a_complaint)
                                  : chosen_primary({older, newer}, {"b", "a"});
 
     EXPECT_EQ(choice.server, is_first ? 0U : 1U);
-    EXPECT_NE(choice.complaint.find("b (timeline 1) is a primary as a (timeline 2) is"),
+    EXPECT_NE(choice.complaint.find("b (timeline 1) also says that it is the primary, "
+                                    "and a (timeline 2) is used"),
               std::string::npos)
         << choice.complaint;
   }

@@ -4,6 +4,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -65,7 +66,7 @@ class PgLink {
   asio::awaitable<bool> agree_on_tls(net::Budget& budget);
   asio::awaitable<void> rest_at_times(net::Budget& budget);
   void take(std::string_view bytes);
-  Failure with_hint(const Failure& failure, const net::Budget& budget) const;
+  std::exception_ptr with_hint(const Failure& failure) const;
 
   asio::io_context& context_;
   const PgTarget& target_;

@@ -148,9 +148,8 @@ PrimaryChoice chosen_primary(const std::vector<std::optional<Standing>>& standin
   const auto text = [&](std::size_t i) {
     return servers.at(i) + " (timeline " + std::to_string(standings[i]->timeline) + ")";
   };
-  choice.complaint = text(*other) + " is a primary as " + text(*choice.server) +
-                     " is, which is used: stop the one that was the primary before a "
-                     "promotion";
+  choice.complaint = text(*other) + " also says that it is the primary, and " +
+                     text(*choice.server) + " is used: stop the old primary";
   return choice;
 }
 

@@ -332,6 +332,7 @@ void PgStates::end_wait_for_standby() {
   };
   auto old = std::exchange(connection_,
                            std::make_shared<PgPrimary>(context_, connection_->hosts()));
+  listening_.clear();  // the other connection counts its sessions from the beginning
   asio::co_spawn(context_, cancel(context_, std::move(old)),
                  [](const std::exception_ptr&) {});
 }
