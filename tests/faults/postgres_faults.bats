@@ -504,14 +504,15 @@ has_row() { [[ $(postgres_sql "$1" "SELECT count(*) FROM dlock.lock WHERE state 
   two_hosts
   dlock run job -- true
   eventually has_table 2
-  freeze_postgres 2
+  postgres_sql 2 "ALTER SYSTEM SET primary_conninfo = ''"
+  postgres_sql 2 'SELECT pg_reload_conf()' > /dev/null
+  eventually nobody_follows 1
   hold job "${lease[@]}" --report "$report"
   first=$holder
   fence=$(look job '.holders[0].fence')
   hold reclaimed --reclaim "${lease[@]}" --report "$report.reclaimed"
 
   crash_postgres 1
-  postgres_goes_on 2
   promote_postgres 2
   next=$(dlock run --wait 5s "${lease[@]}" job -- printenv DLOCK_FENCE)
 
@@ -521,6 +522,7 @@ has_row() { [[ $(postgres_sql "$1" "SELECT count(*) FROM dlock.lock WHERE state 
   assert_exits 0 "$holder"
   assert_equal "$(jq -r .outcome "$report.reclaimed")" ran
 }
+nobody_follows() { [[ $(postgres_sql "$1" 'SELECT count(*) FROM pg_stat_replication') == 0 ]]; }
 has_table() { postgres_sql "$1" 'SELECT 1 FROM dlock.lock LIMIT 1'; }
 
 @test "of two primaries the one that was promoted last is used, with a warning" {
@@ -623,7 +625,7 @@ has_table() { postgres_sql "$1" 'SELECT 1 FROM dlock.lock LIMIT 1'; }
   dlock run job -- true
   postgres_set 1 default_transaction_read_only on
   dlock run job -- true  # only a default
-  end_postgres 1
+  end_postgres 1 INT
   touch "$postgres_root/1/standby.signal"
   start_postgres 1
 
@@ -656,7 +658,7 @@ has_table() { postgres_sql "$1" 'SELECT 1 FROM dlock.lock LIMIT 1'; }
 @test "a server that starts, shuts down or recovers is unavailable, and with -w it is waited for" {
   use_postgres_store
   dlock run job -- true
-  end_postgres 1
+  end_postgres 1 INT
   dlock run --wait 30s --store-timeout 1s job -- touch "$ran" 3>&- &
   waiter=$!
   never_within 500 test -e "$ran"
