@@ -70,6 +70,10 @@ std::optional<TlsPeer> Stream::tls_peer() const {
   return tls_->peer();
 }
 
+std::string Stream::distrust(const TlsOptions& plan) const {
+  return tls_ ? tls_->distrust(plan) : "not encrypted";
+}
+
 void Stream::limit_silence(milliseconds longest) {
   const auto set = [this](int option, int value) {
     ::setsockopt(fd_.get(), IPPROTO_TCP, option, &value, sizeof value);

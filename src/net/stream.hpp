@@ -41,6 +41,11 @@ class Stream {
   // What secure() has found out about the server; nothing in plain text.
   std::optional<TlsPeer> tls_peer() const;
 
+  // Why the certificate that secure() with this plan has met is not trusted; empty if it
+  // is. Verifies it now if the plan says later, which takes as long as loading the
+  // authorities. Throws Failure (misconfigured) for files of the plan.
+  std::string distrust(const TlsOptions& plan) const;
+
   // Makes the kernel end a TCP connection with an error if the other side leaves data
   // unanswered for `longest`, or three probes of an idle connection.
   void limit_silence(milliseconds longest);

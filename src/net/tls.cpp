@@ -126,6 +126,12 @@ struct FreeCertificate {
   void operator()(X509* certificate) const { X509_free(certificate); }
 };
 
+struct FreeVerification {
+  void operator()(X509_STORE_CTX* verification) const {
+    X509_STORE_CTX_free(verification);
+  }
+};
+
 // RFC 5929, 4.1: the digest of the certificate by the algorithm of its signature, but by
 // none that is weaker than SHA-256.
 std::string binding_of(X509* certificate) {
@@ -144,10 +150,7 @@ std::string binding_of(X509* certificate) {
 }  // namespace
 
 Tls::Tls(const TlsOptions& plan, const std::string& host, int fd, std::string server)
-    : server_(std::move(server)),
-      is_insecure_(plan.insecure),
-      fd_(fd),
-      context_(tls_context(plan)) {
+    : server_(std::move(server)), fd_(fd), context_(tls_context(plan)) {
   session_.reset(SSL_new(context_.get()));
   if (!session_) throw std::bad_alloc();
   expect(session_.get(), host, plan.insecure);
@@ -202,18 +205,37 @@ TlsPeer Tls::peer() const {
   TlsPeer peer;
   const std::unique_ptr<X509, FreeCertificate> certificate(
       SSL_get_peer_certificate(session_.get()));
-  const auto verdict = SSL_get_verify_result(session_.get());
-  if (is_insecure_) {
-    peer.distrust = "not verified";
-  } else if (!certificate || verdict != X509_V_OK) {
-    peer.distrust = lower_first(X509_verify_cert_error_string(verdict));
-  }
   if (certificate) peer.binding = binding_of(certificate.get());
   const unsigned char* protocol = nullptr;
   unsigned size = 0;
   SSL_get0_alpn_selected(session_.get(), &protocol, &size);
   if (protocol != nullptr) peer.protocol.assign(protocol, protocol + size);
   return peer;
+}
+
+std::string Tls::distrust(TlsOptions plan) const {
+  if (plan.insecure) return "not verified";
+  if (!plan.verifies_later) return "";
+  plan.verifies_later = false;
+  plan.certificate.clear();  // ours
+  const auto context = tls_context(plan);
+  const std::unique_ptr<X509, FreeCertificate> certificate(
+      SSL_get_peer_certificate(session_.get()));
+  const std::unique_ptr<X509_STORE_CTX, FreeVerification> verification(
+      X509_STORE_CTX_new());
+  if (!verification ||
+      X509_STORE_CTX_init(verification.get(), SSL_CTX_get_cert_store(context.get()),
+                          certificate.get(),
+                          SSL_get_peer_cert_chain(session_.get())) != 1) {
+    throw std::bad_alloc();
+  }
+  X509_STORE_CTX_set_default(verification.get(), "ssl_server");
+  X509_VERIFY_PARAM* wanted = X509_STORE_CTX_get0_param(verification.get());
+  X509_VERIFY_PARAM_set1(wanted, SSL_get0_param(session_.get()));  // the host's name
+  X509_VERIFY_PARAM_set_auth_level(wanted, SSL_get_security_level(session_.get()));
+  if (X509_verify_cert(verification.get()) == 1) return "";
+  return lower_first(
+      X509_verify_cert_error_string(X509_STORE_CTX_get_error(verification.get())));
 }
 
 Progress Tls::progress_of(int result) {

@@ -34,6 +34,8 @@ class Tls {
 
   // After the handshake.
   TlsPeer peer() const;
+  // As Stream::distrust().
+  std::string distrust(TlsOptions plan) const;
 
  private:
   static void forget_errors();
@@ -44,7 +46,6 @@ class Tls {
   };
 
   std::string server_;
-  bool is_insecure_;
   int fd_;  // the session reads it at this address
   TlsContext context_;
   std::unique_ptr<SSL, FreeSession> session_;

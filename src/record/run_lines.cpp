@@ -56,7 +56,7 @@ Json parsed(std::string_view line) {
 RunInfo run_of(const Json& line) {
   RunInfo run;
   fields_in_log(run, JsonReader(line));
-  if (run.outcome.empty()) run.outcome = "vanished";
+  if (run.outcome.empty() || is_running(run)) run.outcome = "vanished";
   return run;
 }
 

@@ -19,7 +19,8 @@ void fields_in_state(T& newer, Visit&& visit) {
 template <Of<Taker> T, typename Visit>
 void fields_in_state(T& taker, Visit&& visit) {
   visit("user", taker.user), visit("host", taker.host);
-  visit("replaces", if_set(taker.replaces)), visit("forced", if_set(taker.forced));
+  visit("replaces", as<if_set>(taker.replaces)),
+      visit("forced", as<if_set>(taker.forced));
 }
 
 template <Of<RunInfo> T, typename Visit>
@@ -27,8 +28,8 @@ void fields_in_state(T& run, Visit&& visit) {
   visit("fence", run.fence), visit("started", run.started), visit("ended", run.ended);
   visit("duration_ms", run.duration), visit("exit_code", run.exit_code);
   visit("signal", run.signal), visit("host", run.host), visit("user", run.user);
-  visit("outcome", run.outcome), visit("reason", if_set(run.reason));
-  visit("counts", if_set(run.counts));
+  visit("outcome", run.outcome), visit("reason", as<if_set>(run.reason));
+  visit("counts", as<if_set>(run.counts));
 }
 
 template <Of<PastRuns> T, typename Visit>
@@ -38,40 +39,42 @@ void fields_in_state(T& past, Visit&& visit) {
 
 template <Of<rules::Party> T, typename Visit>
 void fields_in_state(T& party, Visit&& visit) {
-  visit("token", if_set(party.token)), visit("host", party.host);
+  visit("token", as<if_set>(party.token)), visit("host", party.host);
   visit("pid", party.pid), visit("user", party.user);
 }
 
 template <Of<rules::Holder> T, typename Visit>
 void fields_in_state(T& holder, Visit&& visit) {
   fields_in_state(holder.party, visit);
-  visit("mode", if_set(holder.mode)), visit("slot", if_set(holder.slot));
+  visit("mode", as<if_set>(holder.mode)), visit("slot", as<if_set>(holder.slot));
   visit("fence", holder.fence), visit("since", holder.since);
   visit("granted_at", holder.granted_at), visit("ends_at", holder.ends_at);
   visit("lives_until", holder.lives_until), visit("lease_ms", holder.lease);
-  visit("ttl_ms", holder.ttl), visit("label", if_set(holder.label));
-  visit("command", if_set(holder.argv)), visit("counts", if_set(holder.counts));
-  visit("min_hold_ms", if_set(holder.min_hold)), visit("for_pid", if_set(holder.for_pid));
-  visit("ended", if_set(holder.ended)), visit("broken", if_set(holder.broken));
+  visit("ttl_ms", holder.ttl), visit("label", as<if_set>(holder.label));
+  visit("command", as<if_set>(holder.argv)), visit("counts", as<if_set>(holder.counts));
+  visit("min_hold_ms", as<if_set>(holder.min_hold)),
+      visit("for_pid", as<if_set>(holder.for_pid));
+  visit("ended", as<if_set>(holder.ended)), visit("broken", as<if_set>(holder.broken));
   visit("taken_by", holder.taken_by);
 }
 
 template <Of<Dedupe> T, typename Visit>
 void fields_in_state(T& dedupe, Visit&& visit) {
-  visit("window_ms", dedupe.window), visit("retry_failed", if_set(dedupe.retry_failed));
-  visit("joins", if_set(dedupe.joins));
+  visit("window_ms", dedupe.window),
+      visit("retry_failed", as<if_set>(dedupe.retry_failed));
+  visit("joins", as<if_set>(dedupe.joins));
 }
 
 template <Of<rules::Waiter> T, typename Visit>
 void fields_in_state(T& waiter, Visit&& visit) {
   fields_in_state(waiter.party, visit);
-  visit("mode", if_set(waiter.mode)), visit("since", waiter.since);
+  visit("mode", as<if_set>(waiter.mode)), visit("since", waiter.since);
   visit("queued_at", waiter.queued_at), visit("lives_until", waiter.lives_until);
   visit("promised_until", waiter.promised_until);
-  visit("passed_over", if_set(waiter.passed_over)), visit("dedupe", waiter.dedupe);
-  visit("supersedes", if_set(waiter.supersedes));
-  visit("replaces", if_set(waiter.replaces));
-  visit("on_behalf_of", if_set(waiter.on_behalf_of));
+  visit("passed_over", as<if_set>(waiter.passed_over)), visit("dedupe", waiter.dedupe);
+  visit("supersedes", as<if_set>(waiter.supersedes));
+  visit("replaces", as<if_set>(waiter.replaces));
+  visit("on_behalf_of", as<if_set>(waiter.on_behalf_of));
 }
 
 template <Of<rules::AnsweredWaiter> T, typename Visit>
@@ -82,16 +85,16 @@ void fields_in_state(T& answered, Visit&& visit) {
 
 template <Of<rules::Restored> T, typename Visit>
 void fields_in_state(T& restored, Visit&& visit) {
-  visit("granted", restored.granted), visit("vanished", if_set(restored.vanished));
+  visit("granted", restored.granted), visit("vanished", as<if_set>(restored.vanished));
 }
 
 template <Of<rules::State> T, typename Visit>
 void fields_in_state(T& state, Visit&& visit) {
   visit("fence", state.last_fence), visit("slots", state.slots);
-  visit("used", state.used), visit("holders", if_set(state.holders));
-  visit("waiters", if_set(state.waiters)), visit("last_run", state.last_run);
-  visit("past", if_set(state.past)), visit("answered", if_set(state.answered));
-  visit("superseded", if_set(state.superseded)), visit("restored", state.restored);
+  visit("used", state.used), visit("holders", as<if_set>(state.holders));
+  visit("waiters", as<if_set>(state.waiters)), visit("last_run", state.last_run);
+  visit("past", as<if_set>(state.past)), visit("answered", as<if_set>(state.answered));
+  visit("superseded", as<if_set>(state.superseded)), visit("restored", state.restored);
 }
 
 namespace {
@@ -105,12 +108,12 @@ constexpr bool is_list = false;
 template <typename T>
 constexpr bool is_list<std::vector<T>> = true;
 template <typename T>
-constexpr bool is_number = std::is_integral_v<T> || is_span<T> ||
-                           std::is_same_v<T, Fence> ||
-                           std::is_same_v<T, Clock::time_point>;
+constexpr bool is_number =
+    std::is_integral_v<T> || is_span<T> || std::is_same_v<T, Fence> ||
+    std::is_same_v<T, Clock::time_point>;
 template <typename T>
-constexpr bool is_text = std::is_same_v<T, std::string> || std::is_same_v<T, Token> ||
-                         std::is_same_v<T, Mode>;
+constexpr bool is_text =
+    std::is_same_v<T, std::string> || std::is_same_v<T, Token> || std::is_same_v<T, Mode>;
 
 // Writes an object without a document of it.
 class StateWriter {
@@ -129,7 +132,7 @@ class StateWriter {
     if (value) (*this)(key, *value);
   }
   template <typename T>
-  void operator()(const char* key, IfSet<T> field) {
+  void operator()(const char* key, As<if_set, T> field) {
     if (!(field.value == std::remove_const_t<T>{})) (*this)(key, field.value);
   }
 
@@ -240,7 +243,7 @@ struct Finder {
     if (wanted == key) found = {&value.emplace(), &kind<T>};
   }
   template <typename T>
-  void operator()(const char* key, IfSet<T> field) {
+  void operator()(const char* key, As<if_set, T> field) {
     (*this)(key, field.value);
   }
 };
@@ -371,7 +374,9 @@ std::string runs_json(const std::vector<RunInfo>& runs) {
 std::optional<rules::State> state_from_json(std::string_view text) {
   auto state = read_from<rules::State>(text);
   if (!state || !is_sound(*state)) return std::nullopt;
-  const auto address = [](rules::Party& party) { party.session = rules::session_of(party.token); };
+  const auto address = [](rules::Party& party) {
+    party.session = rules::session_of(party.token);
+  };
   for (auto& holder : state->holders) {
     if (!holder.ends_at) address(holder.party);
   }

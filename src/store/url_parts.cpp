@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "store/url_advice.hpp"
 #include "util/text.hpp"
@@ -109,14 +108,12 @@ std::string encoded(std::string_view text, std::string_view also_as_it_is) {
 
 unsigned number_from(std::string_view text, unsigned least, unsigned most,
                      const std::string& what) {
-  unsigned value = 0;
-  const auto* last = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), last, value);
-  if (error != std::errc() || parsed != last || value < least || value > most) {
+  const auto value = number_in<unsigned>(text);
+  if (!value || *value < least || *value > most) {
     throw bad_url(what + " must be a number from " + std::to_string(least) + " to " +
                   std::to_string(most));
   }
-  return value;
+  return *value;
 }
 
 UrlParts url_parts(std::string_view rest, const std::string& form) {

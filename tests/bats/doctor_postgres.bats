@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # `dlock doctor` on PostgreSQL: one test for each state that is bad for locks.
-# shellcheck disable=SC2154  # helpers set postgres_..., pooled, silent
+# shellcheck disable=SC2034,SC2154  # DLOCK_STORE is exported; helpers set postgres_..., pooled, silent
 
 setup() {
   load support
@@ -62,8 +62,8 @@ teardown() {
   dlock limit api 5/1s
   dlock fence disk 3
   assert_equal "$(dlock cache report -- echo 42)$(dlock cache report -- echo 43)" 4242
-  dlock list --json | jq -e 'any(.name == "job")'
-  dlock history job | grep -q succeeded
+  dlock list --json | jq -e 'any(.name == "job")' > /dev/null
+  assert_equal "$(dlock history job --json | jq '.[0].exit_code')" 0
 }
 
 # --- The schema ---
@@ -168,7 +168,7 @@ teardown() {
   echo secret > "$DLOCK_PASSWORD_FILE"
   run dlock doctor
   assert_status 1
-  assert_found warning login 'user app, by MD5' 'scram-sha-256'
+  assert_found warning login 'user app, by MD5' "set password_encryption = 'scram-sha-256'"
 }
 
 @test "a server that is not proven to be the one that is meant is a warning" {
@@ -225,7 +225,8 @@ teardown() {
   assert_status 2
   assert_found error role 'a standby' 'name the primary'
 
-  run dlock doctor --store "postgres://app@/app?host=$postgres_sockets,$postgres_sockets&port=${postgres_port[2]},${postgres_port[1]}"
+  local here=${postgres_sockets//\//%2F}
+  run dlock doctor --store "postgres://app@$here:${postgres_port[2]},$here:${postgres_port[1]}/app"
   assert_status 0
   assert_found ok reachable '2 of 2'
   assert_found ok role 'is the primary; 1 on standby'

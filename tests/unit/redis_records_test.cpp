@@ -246,6 +246,13 @@ TEST(RedisRecords, a_run_without_an_end_has_vanished) {
   EXPECT_FALSE(run->ended);
 }
 
+TEST(RedisRecords, a_run_that_has_ended_is_not_running_whatever_its_record_says) {
+  const auto run = run_from("42 1000000 3000000 {\"outcome\":\"running\"}");
+
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->outcome, "vanished");
+}
+
 TEST(RedisRecords, a_run_whose_lock_was_freed_by_force_is_lost) {
   const std::string by = R"("forced_by":{"host":"web9","user":"ro\"ot"})";
 

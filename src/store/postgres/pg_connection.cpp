@@ -69,14 +69,13 @@ class PgConnection::Talk {
     PgLogin login(shown_, target_, password, link_->channel(), salted_);
     auto bytes = startup_message(startup_parameters(target_));
     // A server that asks for a password that is not there is not logged in to anyway.
-    const bool is_needless = !password && link_->channel().needs_binding.empty();
-    if (is_needless) bytes += take_request(request);
+    if (!password && may_tell()) bytes += take_request(request);
     co_await link_->write(bytes, budget);
     co_await log_in(login, request, budget);
     const auto& channel = link_->channel();
     session_.method = login.method();
     session_.is_encrypted = channel.is_encrypted;
-    session_.is_proven = channel.is_private || login.is_bound();
+    session_.is_proven = channel.is_trusted || login.is_bound();
     check_product(session_, target_);
     is_ready_ = true;
     ++times_opened_;
@@ -127,7 +126,8 @@ class PgConnection::Talk {
     auto address = last_used_;
     co_await link.connect(budget, address);
     // Whoever learns the key can only cancel; but that nobody else has to.
-    if (!link.channel().needs_binding.empty() && link.channel().binding != binding_) {
+    const bool must_be_same = link.channel().needs_proof && !link.channel().is_trusted;
+    if (must_be_same && link.channel().binding != binding_) {
       throw Failure(Failure::Kind::rejected, shown_ + " has another certificate now");
     }
     co_await link.write(cancel_request(key_), budget);
@@ -147,8 +147,12 @@ class PgConnection::Talk {
     return std::exchange(request, "");
   }
 
-  // Sends `request` behind the last message of the login, unless only the login shows who
-  // would read it.
+  // Whether requests may be sent before the login has shown who reads them.
+  bool may_tell() const {
+    return !link_->channel().needs_proof || link_->channel().is_trusted;
+  }
+
+  // Sends `request` behind the last message of the login if possible.
   asio::awaitable<void> log_in(PgLogin& login, std::string& request,
                                net::Budget& budget) {
     for (;;) {
@@ -159,8 +163,7 @@ class PgConnection::Talk {
         continue;
       }
       auto answer = login.answer(message.body);
-      const bool may_send =
-          login.is_done() || (answer.is_last && link_->channel().needs_binding.empty());
+      const bool may_send = login.is_done() || (answer.is_last && may_tell());
       auto bytes = std::move(answer.bytes);
       if (may_send) bytes += take_request(request);
       if (!bytes.empty()) co_await link_->write(bytes, budget);
@@ -169,19 +172,20 @@ class PgConnection::Talk {
 
   // Nothing has been executed if the login fails before the request was sent.
   asio::awaitable<WireMessage> next_message(net::Budget& budget) {
-    std::optional<Failure> failure;
+    std::exception_ptr failure;
     try {
       for (;;) {
         if (auto message = link_->next()) co_return std::move(*message);
         co_await link_->read(budget);
       }
     } catch (const Failure& error) {
-      failure = error;
+      const bool is_harmless = error.kind() == Failure::Kind::unreachable &&
+                               !has_sent_request_ && !budget.is_over();
+      failure = is_harmless ? std::make_exception_ptr(net::Refusal(
+                                  net::Refusal::Reason::absent, error.what()))
+                            : std::current_exception();
     }
-    const bool is_harmless = failure->kind() == Failure::Kind::unreachable &&
-                             !has_sent_request_ && !budget.is_over();
-    if (!is_harmless) throw *failure;
-    throw net::Refusal(net::Refusal::Reason::absent, failure->what());
+    std::rethrow_exception(failure);
   }
 
   void take_login(const WireMessage& message, bool is_logged_in) {
@@ -205,12 +209,13 @@ class PgConnection::Talk {
   }
 
   [[noreturn]] void throw_refused(std::string_view body) const {
-    const auto fault = notice_from(body);
-    if (!fault) throw link_->nonsense("a malformed error");
-    if (const auto reason = refusal_of(*fault)) {
-      throw net::Refusal(*reason, error_text(*fault, shown_));
+    const auto notice = notice_from(body);
+    if (!notice) throw link_->nonsense("a malformed error");
+    const auto fault = login_error(*notice);
+    if (const auto reason = refusal_of(fault)) {
+      throw net::Refusal(*reason, error_text(fault, shown_));
     }
-    throw SqlError(*fault, shown_);
+    throw SqlError(fault, shown_);
   }
 
   bool has_ended() const { return replies_.fault() && replies_.fault()->is_fatal(); }
@@ -255,6 +260,11 @@ PgConnection::PgConnection(asio::io_context& context, PgTarget target)
 PgConnection::~PgConnection() { close(); }
 
 bool PgConnection::is_open() const { return talk_->is_open(); }
+
+bool PgConnection::is_still_open() {
+  talk_->catch_up();
+  return talk_->is_open();
+}
 
 std::uint64_t PgConnection::times_opened() const { return talk_->times_opened(); }
 

@@ -2,6 +2,7 @@
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <exception>
 #include <utility>
 
 #include "net/net_failures.hpp"
@@ -25,38 +26,52 @@ asio::awaitable<void> PgLink::connect(net::Budget& budget,
                                       std::optional<net::Endpoint>& last_used) {
   const net::Peer peer{target_.host, target_.port, target_.path, std::nullopt};
   stream_ = co_await net::open_stream(context_, peer, budget, last_used);
-  if (target_.path.empty()) {
-    stream_->limit_silence(target_.timeout);
-    co_await encrypt(budget);
-  } else {
-    channel_.is_private = true;
-  }
+  channel_.is_trusted = !target_.path.empty();
+  channel_.distrust = [this] {
+    auto why = channel_.is_trusted ? "" : stream_->distrust(plan_);
+    channel_.is_trusted = why.empty();
+    return why;
+  };
+  if (!target_.path.empty()) co_return;
+  stream_->limit_silence(target_.timeout);
+  if (target_.ssl != SslMode::disable) co_await encrypt(budget);
 }
 
 asio::awaitable<void> PgLink::encrypt(net::Budget& budget) {
-  if (target_.ssl == SslMode::disable) co_return;
   if (target_.negotiates_tls) {
     const bool is_agreed = co_await agree_on_tls(budget);
     if (!is_agreed) co_return;
   }
-  auto plan = target_.tls;
-  plan.protocol = "postgresql";
-  plan.verifies_later = target_.ssl != SslMode::verify;
-  const auto& name = plan.name.empty() ? target_.host : plan.name;
-  co_await stream_->secure(plan, name, budget);
+  plan_ = target_.tls;
+  plan_.protocol = "postgresql";
+  plan_.verifies_later = target_.ssl != SslMode::verify;
+  const auto& name = plan_.name.empty() ? target_.host : plan_.name;
+  std::exception_ptr failure;
+  try {
+    co_await stream_->secure(plan_, name, budget);
+  } catch (const net::Refusal& refusal) {
+    failure = std::current_exception();
+    if (!target_.negotiates_tls) {
+      failure = std::make_exception_ptr(net::Refusal(
+          refusal.reason(),
+          std::string(refusal.what()) + "; sslnegotiation=direct needs PostgreSQL 17"));
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
   const auto peer = stream_->tls_peer().value();
-  if (!target_.negotiates_tls && peer.protocol != plan.protocol) {
+  if (!target_.negotiates_tls && peer.protocol != plan_.protocol) {
     throw Failure(Failure::Kind::unreachable,
                   shown_ +
                       " does not offer PostgreSQL behind TLS, as "
                       "sslnegotiation=direct demands; version 17 and later do");
   }
   channel_.is_encrypted = true;
-  channel_.is_private = peer.distrust.empty();
   channel_.binding = peer.binding;
-  if (target_.ssl == SslMode::require && !plan.insecure && !peer.distrust.empty()) {
-    channel_.needs_binding =
-        "certificate not trusted: " + peer.distrust + " (name the file of its authority)";
+  channel_.needs_proof = target_.ssl == SslMode::require && !plan_.insecure;
+  // The authorities of the system take longer to load than the rest of a login.
+  const bool is_quick = !plan_.verifies_later || !plan_.ca.empty();
+  if (is_quick || target_.wants_to_know) {
+    channel_.distrust();
   }
 }
 
@@ -64,14 +79,15 @@ asio::awaitable<void> PgLink::encrypt(net::Budget& budget) {
 // be read as if it came over TLS.
 asio::awaitable<bool> PgLink::agree_on_tls(net::Budget& budget) {
   co_await write(tls_request(), budget);
-  std::optional<Failure> failure;
+  std::exception_ptr failure;
   std::string reply;
   try {
     reply = co_await stream_->read(budget, true);
+    if (reply.empty()) throw closed();
   } catch (const Failure& error) {
-    failure = with_hint(error, budget);
+    failure = with_hint(error);
   }
-  if (failure) throw *failure;
+  if (failure) std::rethrow_exception(failure);
   greeting_ = reply.substr(0, longest_greeting);
   if (reply == "S") co_return true;
   if (reply == "N" && target_.ssl == SslMode::prefer) co_return false;
@@ -79,7 +95,6 @@ asio::awaitable<bool> PgLink::agree_on_tls(net::Budget& budget) {
     throw Failure(Failure::Kind::rejected,
                   shown_ + " does not use TLS, which the sslmode demands");
   }
-  if (reply.empty()) throw with_hint(closed(), budget);
   // A server that has no room answers with an error, which nothing vouches for.
   if (reply[0] == 'E') {
     throw net::Refusal(net::Refusal::Reason::overloaded,
@@ -100,14 +115,14 @@ std::optional<WireMessage> PgLink::next() {
 }
 
 asio::awaitable<void> PgLink::read(net::Budget& budget) {
-  std::optional<Failure> failure;
+  std::exception_ptr failure;
   try {
     const auto bytes = co_await stream_->read(budget, true);
     take(bytes);
   } catch (const Failure& error) {
-    failure = with_hint(error, budget);
+    failure = with_hint(error);
   }
-  if (failure) throw *failure;
+  if (failure) std::rethrow_exception(failure);
   co_await rest_at_times(budget);
 }
 
@@ -161,15 +176,23 @@ Failure PgLink::closed() const {
   return Failure(Failure::Kind::unreachable, shown_ + " closed the connection");
 }
 
-Failure PgLink::with_hint(const Failure& failure, const net::Budget& budget) const {
-  if (is_known_ || failure.kind() != Failure::Kind::unreachable) return failure;
+// The exception being handled, with what may be the reason if the server has not said
+// anything.
+std::exception_ptr PgLink::with_hint(const Failure& failure) const {
+  const bool is_silent = greeting_.empty() && !is_known_;
+  if (!is_silent || failure.kind() != Failure::Kind::unreachable) {
+    return std::current_exception();
+  }
   // Some servers of other protocols wait for the end of a line.
-  const auto* hint = !greeting_.empty() ? ""
-                     : budget.is_over() ? "; is it PostgreSQL?"
-                     : target_.ssl == SslMode::disable
+  if (dynamic_cast<const net::Timeout*>(&failure) != nullptr) {
+    return std::make_exception_ptr(
+        net::Timeout(std::string(failure.what()) + "; is it PostgreSQL?"));
+  }
+  const auto* hint = target_.ssl == SslMode::disable
                          ? "; does it require TLS (sslmode=require)?"
                          : "; is it PostgreSQL?";
-  return Failure(failure.kind(), std::string(failure.what()) + hint);
+  return std::make_exception_ptr(
+      Failure(failure.kind(), std::string(failure.what()) + hint));
 }
 
 }  // namespace dlock::postgres

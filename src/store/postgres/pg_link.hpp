@@ -4,6 +4,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,20 +57,23 @@ class PgLink {
   Failure closed() const;
 
   // Discards what was not sent yet.
-  void abandon() { stream_->abandon(); }
+  void abandon() {
+    if (stream_) stream_->abandon();
+  }
 
  private:
   asio::awaitable<void> encrypt(net::Budget& budget);
   asio::awaitable<bool> agree_on_tls(net::Budget& budget);
   asio::awaitable<void> rest_at_times(net::Budget& budget);
   void take(std::string_view bytes);
-  Failure with_hint(const Failure& failure, const net::Budget& budget) const;
+  std::exception_ptr with_hint(const Failure& failure) const;
 
   asio::io_context& context_;
   const PgTarget& target_;
   std::string shown_;
   std::unique_ptr<net::Stream> stream_;
   WireReader messages_;
+  net::TlsOptions plan_;  // of the connection
   LoginChannel channel_;
   std::string greeting_;   // the first bytes of the server
   bool is_known_ = false;  // the server has sent a message

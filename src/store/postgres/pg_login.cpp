@@ -117,15 +117,13 @@ PgLogin::PgLogin(std::string server, const PgTarget& target,
                  SaltedPassword& salted)
     : server_(std::move(server)),
       user_(target.user),
-      may_bind_(target.channel_binding != ChannelBinding::disable),
+      binding_(target.channel_binding),
       password_(std::move(password)),
+      how_to_set_password_(target.why_no_password.empty()
+                               ? "use --password-file, DLOCK_PASSWORD or ~/.pgpass"
+                               : target.why_no_password),
       channel_(std::move(channel)),
-      salted_(salted) {
-  if (target.channel_binding == ChannelBinding::require &&
-      channel_.needs_binding.empty()) {
-    channel_.needs_binding = "channel_binding=require";
-  }
-}
+      salted_(salted) {}
 
 PgLogin::Answer PgLogin::answer(std::string_view body) {
   if (body.size() < number_size) make_no_sense();
@@ -149,14 +147,14 @@ PgLogin::Answer PgLogin::accept() {
   const bool is_expected = stage_ == Stage::begun || stage_ == Stage::sent_password ||
                            stage_ == Stage::scram_proven;
   if (!is_expected) make_no_sense();
-  demand_binding();
+  demand_proof();
   stage_ = Stage::done;
   return {};
 }
 
 PgLogin::Answer PgLogin::send_password() {
   begin("password", false);
-  if (!channel_.is_private) {
+  if (!channel_.distrust().empty()) {
     throw Failure(Failure::Kind::rejected,
                   server_ +
                       " asks for the password itself, which is only sent over TLS with "
@@ -187,7 +185,8 @@ PgLogin::Answer PgLogin::begin_scram(std::string_view mechanisms) {
     offers_bound = offers_bound || name == bound_scram;
     mechanisms.remove_prefix(std::min(name.size() + 1, mechanisms.size()));
   }
-  const bool can_bind = may_bind_ && channel_.is_encrypted && !channel_.binding.empty();
+  const bool can_bind = binding_ != ChannelBinding::disable && channel_.is_encrypted &&
+                        !channel_.binding.empty();
   const bool binds = can_bind && offers_bound;
   if (!binds && !offers_plain) {
     throw Failure(Failure::Kind::misconfigured,
@@ -228,15 +227,13 @@ void PgLogin::begin(const std::string& method, bool is_bound) {
   OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
   method_ = method;
   is_bound_ = is_bound;
-  demand_binding();
+  demand_proof();
 }
 
 const std::string& PgLogin::password() const {
   if (password_ && !password_->empty()) return *password_;
   throw Failure(Failure::Kind::rejected,
-                server_ +
-                    ": password required: use --password-file, DLOCK_PASSWORD or "
-                    "~/.pgpass");
+                server_ + ": password required: " + how_to_set_password_);
 }
 
 void PgLogin::demand(Stage stage) const {
@@ -244,12 +241,21 @@ void PgLogin::demand(Stage stage) const {
 }
 
 // Before anything is sent that could help somebody else.
-void PgLogin::demand_binding() const {
-  if (is_bound_ || channel_.needs_binding.empty()) return;
-  throw Failure(
-      Failure::Kind::rejected,
-      server_ + ": the server's login (" + method_ +
-          ") has no channel binding, which is needed: " + channel_.needs_binding);
+void PgLogin::demand_proof() const {
+  if (is_bound_) return;
+  const auto refuse = [this](const std::string& why) {
+    throw Failure(Failure::Kind::rejected, server_ + ": " + why);
+  };
+  const auto without = "the login (" + method_ + ") has no channel binding";
+  if (binding_ == ChannelBinding::require) {
+    refuse(without + ", which channel_binding=require demands");
+  }
+  if (!channel_.needs_proof) return;
+  const auto why = channel_.distrust();
+  if (!why.empty()) {
+    refuse("certificate not trusted: " + why + "; and " + without +
+           ", which would also prove the server");
+  }
 }
 
 void PgLogin::refuse(std::uint32_t request) const {

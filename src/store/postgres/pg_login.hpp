@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -19,12 +20,15 @@ namespace dlock::postgres {
 // The connection that a login goes over.
 struct LoginChannel {
   bool is_encrypted = false;
-  // Whether nobody but the server that is meant can read it, so that the password itself
-  // may be sent: a verified TLS connection, or a unix socket.
-  bool is_private = false;
   std::string binding;  // tls-server-end-point of RFC 5929; empty: not to be had
-  // Why only a login with channel binding is good enough; empty: any is.
-  std::string needs_binding;
+  // Whether the server has to be proven to be the one that is meant.
+  bool needs_proof = false;
+  // Tells why the channel proves nothing: others may read it, or its other end may be
+  // another one. Empty if it is a unix socket, or TLS with a trusted certificate. Takes a
+  // while, so that it is only called if something depends on it.
+  std::function<std::string()> distrust;
+  // Whether that is known to be empty.
+  bool is_trusted = false;
 };
 
 // What a login has told, and what the server has changed since.
@@ -91,13 +95,14 @@ class PgLogin {
   const std::string& password() const;
   void begin(const std::string& method, bool is_bound);
   void demand(Stage stage) const;
-  void demand_binding() const;
+  void demand_proof() const;
   [[noreturn]] void make_no_sense() const;
 
   std::string server_;
   std::string user_;
-  bool may_bind_;
+  ChannelBinding binding_;
   std::optional<std::string> password_;
+  std::string how_to_set_password_;
   LoginChannel channel_;
   SaltedPassword& salted_;
   std::optional<Scram> scram_;

@@ -10,6 +10,9 @@
 namespace dlock::postgres {
 namespace {
 
+// What a server that does not answer costs each session.
+constexpr milliseconds longest_grace{200};
+
 Failure is_standby(const std::string& server, bool is_alone) {
   return Failure(Failure::Kind::unreachable,
                  server + " is a standby, and locks need the primary" +
@@ -140,7 +143,9 @@ asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batc
     std::optional<milliseconds> pause;
     std::exception_ptr reason;
     try {
-      if (hosts_->are_several() && !is_open()) co_await find(until, wakeup);
+      // Otherwise a connection that has ended would be opened again to the same server.
+      const bool searches = hosts_->are_several() && !connection_->is_still_open();
+      if (searches) co_await find(until, wakeup);
       auto sent = batches;
       co_return co_await asked(std::move(sent), until, wakeup);
     } catch (const net::Refusal& refusal) {
@@ -154,18 +159,21 @@ asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batc
   }
 }
 
-// A promotion may be complete at any moment.
+// A promotion may be complete at any moment. That the last attempt ran out of time does
+// not say why those before it failed.
 asio::awaitable<void> PgPrimary::find(Clock::time_point until, Wakeup& wakeup) {
+  std::optional<Failure> reason;
   for (net::Backoff backoff;;) {
     std::optional<milliseconds> pause;
     try {
       co_await find_once(until, wakeup);
       co_return;
     } catch (const Failure& failure) {
+      if (failure.kind() != Failure::Kind::unreachable) throw;
+      if (!reason || Clock::now() < until) reason = failure;
       pause = backoff.next();
-      if (failure.kind() != Failure::Kind::unreachable || wakeup.gives_up() ||
-          later(Clock::now(), *pause) >= until) {
-        throw;
+      if (wakeup.gives_up() || later(Clock::now(), *pause) >= until) {
+        throw Failure(*reason);
       }
     }
     co_await wakeup.sleep_until(later(Clock::now(), *pause));
@@ -193,7 +201,12 @@ asio::awaitable<void> PgPrimary::find_once(Clock::time_point until, Wakeup& wake
       return found != nullptr && !found->standing.is_standby;
     });
   };
-  co_await round.wait_for_most(is_enough, until, wakeup);
+  co_await round.wait(is_enough, until, wakeup);
+  // One of the others may be the primary of a later promotion.
+  const auto took = std::chrono::ceil<milliseconds>(Clock::now() - round.began());
+  const auto grace = std::max(took, std::min(hosts->timeout / 8, longest_grace));
+  const auto end = std::min(until, later(Clock::now(), grace));
+  co_await round.wait(until_all_answer, end, wakeup);
 
   std::vector<std::optional<Standing>> standings(count);
   std::vector<std::string> servers;

@@ -110,7 +110,7 @@ Statement standing_question(bool with_standbys) {
         ", pg_catalog.current_setting('synchronous_standby_names'), "
         "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication)";
   }
-  return {std::move(sql), {}};
+  return {std::move(sql), {}, true};
 }
 
 std::optional<Standing> standing_from(const Result& reply) {
@@ -148,9 +148,8 @@ PrimaryChoice chosen_primary(const std::vector<std::optional<Standing>>& standin
   const auto text = [&](std::size_t i) {
     return servers.at(i) + " (timeline " + std::to_string(standings[i]->timeline) + ")";
   };
-  choice.complaint = text(*other) + " is a primary as " + text(*choice.server) +
-                     " is, which is used: stop the one that was the primary before a "
-                     "promotion";
+  choice.complaint = text(*other) + " also says that it is the primary, and " +
+                     text(*choice.server) + " is used: stop the old primary";
   return choice;
 }
 

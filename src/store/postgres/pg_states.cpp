@@ -109,6 +109,7 @@ PgStates::Snapshot PgStates::snapshot_from(const LockName& lock, const Row& row,
   }
   Snapshot read;
   read.sent_at = sent_at;
+  read.epoch = connection_->timeline();
   read.now = {Clock::time_point(WallTime(*now)), WallTime(*now)};
   read.is_watched = row.at(6) == "t";
   is_pooled_ = number_at(row, 7) != connection_->session().pid;
@@ -331,6 +332,7 @@ void PgStates::end_wait_for_standby() {
   };
   auto old = std::exchange(connection_,
                            std::make_shared<PgPrimary>(context_, connection_->hosts()));
+  listening_.clear();  // the other connection counts its sessions from the beginning
   asio::co_spawn(context_, cancel(context_, std::move(old)),
                  [](const std::exception_ptr&) {});
 }

@@ -61,18 +61,22 @@ std::string password_file_of(const StoreUrl& url, const PgSurroundings& surround
   return !surroundings.home.empty() && surroundings.is_there(usual) ? usual : "";
 }
 
-// Throws Failure (rejected) if others can use the file, which psql then does not do.
+// What psql would say before it ignores the file: others can use it. Empty if not.
+std::string exposure_of_pgpass(const std::string& file) {
+  struct stat status {};
+  const bool is_exposed = !file.empty() && ::stat(file.c_str(), &status) == 0 &&
+                          S_ISREG(status.st_mode) &&
+                          (status.st_mode & (S_IRWXG | S_IRWXO)) != 0;
+  return is_exposed ? "password file " + printable(file, 200) +
+                          ": its group or others can use it (chmod 600)"
+                    : "";
+}
+
 std::optional<std::string> password_in_pgpass(const std::string& file,
                                               const PgPassEntry& wanted) {
   constexpr std::size_t longest = 1u << 20;
   FileKind kind{"password file " + printable(file, 200), longest, Use::credential};
   kind.may_be_pipe = false;
-  struct stat status {};
-  if (::stat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
-      (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    throw Failure(Failure::Kind::rejected,
-                  kind.name + ": its group or others can use it (chmod 600)");
-  }
   return password_for(wanted, small_file(file, kind).text);
 }
 
@@ -111,6 +115,7 @@ std::vector<PgTarget> targets_of(const StoreUrl& url, milliseconds timeout) {
 
   const auto addresses = addresses_of(complete);
   const auto pgpass = password_file_of(complete, surroundings);
+  if (!complete.login.has_password()) target.why_no_password = exposure_of_pgpass(pgpass);
   std::vector<PgTarget> targets;
   for (std::size_t i = 0; i < complete.servers.size(); ++i) {
     const auto& server = complete.servers[i];
@@ -124,7 +129,7 @@ std::vector<PgTarget> targets_of(const StoreUrl& url, milliseconds timeout) {
     }
     if (complete.login.has_password()) {
       one.password = [login = complete.login] { return login.secret(); };
-    } else if (!pgpass.empty()) {
+    } else if (!pgpass.empty() && target.why_no_password.empty()) {
       const PgPassEntry wanted{server.host, server.port, target.database, target.user};
       one.password = [pgpass, wanted] { return password_in_pgpass(pgpass, wanted); };
     }
@@ -138,6 +143,10 @@ std::vector<OutsideSetting> outside_settings(const StoreUrl& url) {
   const auto complete = completed(url, surroundings, &found);
   const auto file = password_file_of(complete, surroundings);
   if (complete.login.has_password() || file.empty()) return found;
+  if (auto exposure = exposure_of_pgpass(file); !exposure.empty()) {
+    found.push_back({"password", "", std::move(exposure), false});
+    return found;
+  }
   const auto& server = complete.servers.front();
   try {
     const PgPassEntry wanted{server.host, server.port, complete.database_name,

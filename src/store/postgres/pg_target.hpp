@@ -33,10 +33,13 @@ struct PgTarget {
   // Reads the password, at each login; empty, or a result of nothing: there is none.
   // Throws Failure.
   std::function<std::optional<std::string>()> password;
+  std::string why_no_password;  // if there is one that must not be used; for messages
   SslMode ssl = SslMode::prefer;
   bool negotiates_tls =
       true;  // false: TLS from the first byte on (sslnegotiation=direct)
   ChannelBinding channel_binding = ChannelBinding::prefer;
+  // Verify the certificate also if nothing depends on it, for PgSession::is_proven.
+  bool wants_to_know = false;
   net::TlsOptions tls;           // its `insecure`: no proof of the server is needed
   std::string application_name;  // any text; sent as application_name_from() makes it
   std::string options;           // of the user's URL; most poolers refuse them

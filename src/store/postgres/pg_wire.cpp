@@ -213,7 +213,11 @@ std::optional<std::pair<std::string, std::string>> parameter_from(std::string_vi
 
 void BatchReplies::expect(const std::vector<Batch>& batches) {
   sizes_.clear();
-  for (const auto& batch : batches) sizes_.push_back(batch.size());
+  may_fail_.clear();
+  for (const auto& batch : batches) {
+    sizes_.push_back(batch.size());
+    may_fail_.push_back(batch.size() == 1 && batch.front().may_fail);
+  }
   batch_ = statement_ = bytes_ = notices_ = 0;
   stage_ = Stage::parsed;
   has_failed_ = false;
@@ -312,7 +316,9 @@ bool BatchReplies::take_fault(std::string_view body) {
   }
   has_failed_ = true;
   result_ = {};
-  if (!fault_ || (is_fatal && !fault_->is_fatal())) {
+  if (!is_fatal && may_fail_[batch_]) {
+    results_.emplace_back();
+  } else if (!fault_ || (is_fatal && !fault_->is_fatal())) {
     fault_ = std::move(*fault);
     faulty_batch_ = batch_;
   }

@@ -16,6 +16,8 @@ namespace dlock::postgres {
 struct Statement {
   std::string sql;
   std::vector<std::optional<std::string>> params;
+  // Of the only one of a batch: an error is a result without a tag, and no failure.
+  bool may_fail = false;
 };
 
 // Up to one Sync: an implicit transaction, unless it begins one.
@@ -151,6 +153,7 @@ class BatchReplies {
 
   WireLimits limits_;
   std::vector<std::size_t> sizes_;  // of the batches
+  std::vector<bool> may_fail_;      //
   std::size_t batch_ = 0;
   std::size_t statement_ = 0;  // in the batch
   Stage stage_ = Stage::parsed;

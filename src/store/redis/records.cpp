@@ -177,6 +177,7 @@ std::optional<RunInfo> run_from(std::string_view record) {
         run.duration = between(run.started, *run.ended);
       }
     }
+    if (is_running(run)) run.outcome = "vanished";  // no script records that of an end
     return run;
   }
   const auto party = party_in(end);

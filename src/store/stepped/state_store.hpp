@@ -37,6 +37,9 @@ class StateStore {
         sent_at;              // by ours, before the request: a lease is counted from here
     std::string version;      // for write(); empty if the store does not have the lock
     bool is_watched = false;  // whether somebody wants the events of the step
+    // Of the server: greater after a failover, before which it may lack some steps; 0 if
+    // the store has no failovers that it tells.
+    std::uint64_t epoch = 0;
   };
 
   // What a step has made of it.

@@ -92,8 +92,8 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
     change.gives_a_right = std::holds_alternative<Grant>(answer);
     const auto own = rules::waiter_of(state, kept_.token);
     if (own == state.waiters.end()) return answer;
-    parked_for = states_.parks() ? rules::parked_for(state, kept_.token, now)
-                                 : std::nullopt;
+    parked_for =
+        states_.parks() ? rules::parked_for(state, kept_.token, now) : std::nullopt;
     if (!parked_for) {
       change.sleeper = party_.session;
     } else if (const auto lasts = 2 * *parked_for; lasts > rules::place_lasts) {
@@ -120,11 +120,12 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
 void SteppedClaimant::note(const Answer& answer, const StateStore::Snapshot& read,
                            const State& state) {
   if (std::holds_alternative<Grant>(answer)) {
-    granted_ = *std::find_if(
-        state.holders.begin(), state.holders.end(), [&](const rules::Holder& holder) {
-          return !holder.ended && holder.party.token == kept_.token;
-        });
+    granted_ = *std::find_if(state.holders.begin(), state.holders.end(),
+                             [&](const rules::Holder& holder) {
+                               return !holder.ended && holder.party.token == kept_.token;
+                             });
     note_taker(state);
+    epoch_ = read.epoch;
     restraint_ = Restraint();
     return;
   }
@@ -171,7 +172,17 @@ asio::awaitable<Release> SteppedClaimant::release(const std::optional<RunEnd>& e
   const auto patience =
       wakeup.gives_up() ? std::min(states_.timeout(), last_patience) : states_.timeout();
   const auto until = later(Clock::now(), patience);
-  const auto step = co_await take(states_, claim().lock, rule, until, unanswered_, own);
+  auto step = co_await take(states_, claim().lock, rule, until, unanswered_, own);
+  has_failed_over_ = step.read.epoch > epoch_;
+  if (step.answer == Release::gone || step.answer == Release::taken_over) {
+    const auto said = step.answer == Release::gone ? Renewal::gone : Renewal::taken_over;
+    const auto renewal = co_await found_lost(said, until, own);
+    if (renewal == Renewal::reclaimed) {
+      step = co_await take(states_, claim().lock, rule, until, unanswered_, own);
+    } else if (renewal == Renewal::failed_over) {
+      step.answer = Release::failed_over;
+    }
+  }
   if (loss_found_by(step.answer)) {
     note_taker(step.change.state);
     co_return step.answer;  // and to be released again
@@ -181,24 +192,48 @@ asio::awaitable<Release> SteppedClaimant::release(const std::optional<RunEnd>& e
   co_return step.answer;
 }
 
-asio::awaitable<Renewal> SteppedClaimant::renew(Wakeup& wakeup) {
+asio::awaitable<Renewal> SteppedClaimant::renew_once(const Claim& kept,
+                                                     Clock::time_point until,
+                                                     Wakeup& wakeup) {
   auto ttl = claim().ttl;
   const Rule<Renewal> rule = [&](State& state, Moment now, const Liveness& liveness,
                                  Consequences& then, Change& change) {
     change.gives_a_right = true;
     if (claim().attached) {
-      return granted_ ? rules::renew_lease(state, kept_, *granted_, now, liveness, then)
+      return granted_ ? rules::renew_lease(state, kept, *granted_, now, liveness, then)
                       : Renewal::gone;
     }
-    ttl = rules::ttl_to_set(state, kept_);
-    return rules::renew(state, kept_.token, ttl + claim().lock_delay, now, liveness,
-                        then);
+    ttl = rules::ttl_to_set(state, kept);
+    return rules::renew(state, kept.token, ttl + claim().lock_delay, now, liveness, then);
   };
   const auto step =
-      co_await take(states_, claim().lock, rule, budget_end(), unanswered_, wakeup);
+      co_await take(states_, claim().lock, rule, until, unanswered_, wakeup);
   if (!claim().attached) keep_ttl(ttl), kept_.ttl = ttl;
   note_taker(step.change.state);
+  has_failed_over_ = step.read.epoch > epoch_;
+  if (step.answer == Renewal::confirmed || step.answer == Renewal::reclaimed) {
+    epoch_ = step.read.epoch;
+  }
   co_return step.answer;
+}
+
+asio::awaitable<Renewal> SteppedClaimant::found_lost(Renewal said,
+                                                     Clock::time_point until,
+                                                     Wakeup& wakeup) {
+  if (!has_failed_over_ || !granted_) co_return said;
+  auto reclaiming = kept_;
+  reclaiming.reclaim = true;
+  const auto renewal = co_await renew_once(reclaiming, until, wakeup);
+  const bool is_lost = renewal == Renewal::gone || renewal == Renewal::taken_over;
+  co_return is_lost ? Renewal::failed_over : renewal;
+}
+
+asio::awaitable<Renewal> SteppedClaimant::renew(Wakeup& wakeup) {
+  const auto until = budget_end();
+  const auto renewal = co_await renew_once(kept_, until, wakeup);
+  const bool is_lost = renewal == Renewal::gone || renewal == Renewal::taken_over;
+  if (!is_lost) co_return renewal;
+  co_return co_await found_lost(renewal, until, wakeup);
 }
 
 std::unique_ptr<LeaseNews> SteppedClaimant::listen(std::function<void()> on_news) {
