@@ -54,7 +54,7 @@ function(append_file file)
   set(text "${text}" PARENT_SCOPE)
 endfunction()
 
-set(source "// Made from ${FROM}/*.lua by cmake/EmbedScripts.cmake.\n#include \"store/redis/scripts.hpp\"\n\nnamespace dlock::redis {\n")
+set(source "// Made from ${FROM}/*.lua by cmake/EmbedScripts.cmake.\n#include \"store/redis/node.hpp\"\n\nnamespace dlock::redis {\n")
 foreach(script ask renew reclaim release break inspect history remove_expired put_piece put_value
                set_lease admit_fence limit look_at_limit withdraw)
   set(text "")

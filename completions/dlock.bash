@@ -21,6 +21,7 @@ _dlock_history_options=(--limit --failed --since --succeeded-within)
 _dlock_break_options=(--fence --force --yes)
 _dlock_cache_options=(--ttl --stale --max-size -w --wait -E --conflict-exit-code --forget --show)
 _dlock_limit_options=(-w --wait --show --reset)
+_dlock_doctor_options=(--schema)
 
 # Whether the next word is the value of this option (a long one, or its letter).
 _dlock_takes_value() {  # <option>
@@ -99,10 +100,10 @@ _dlock_offer_value_of() {  # <option>
         compopt -o nospace -o filenames 2> /dev/null
         mapfile -t COMPREPLY < <(compgen -f -P "${before}redis+unix:" -- "${value#redis+unix:}")
       else
-        [[ $value != [elnrv]* ]] || compopt -o nospace 2> /dev/null
+        [[ $value != [elnprv]* ]] || compopt -o nospace 2> /dev/null
         _dlock_offer local: local:/ none: redis:// rediss:// redis+unix:/ redis+sentinel:// \
           rediss+sentinel:// redis+cluster:// rediss+cluster:// redis+quorum:// rediss+quorum:// \
-            etcd:// etcds:// valkey:// valkeys://
+            etcd:// etcds:// postgres:// postgresql:// valkey:// valkeys://
       fi
       ;;
     --config | --report | --password-file | --sentinel-password-file | --token-file | --tls-ca | \
@@ -223,6 +224,7 @@ _dlock() {
       break) _dlock_offer "${_dlock_break_options[@]}" ;;
       cache) _dlock_offer "${_dlock_cache_options[@]}" ;;
       limit) _dlock_offer "${_dlock_limit_options[@]}" ;;
+      doctor) _dlock_offer "${_dlock_doctor_options[@]}" ;;
     esac
   elif [[ -z $verb ]]; then
     _dlock_offer "${_dlock_verbs[@]}"

@@ -141,6 +141,7 @@ function __dlock_stores
             rediss+quorum:// 'several independent Redis or Valkey servers, over TLS' \
             etcd:// 'a cluster of etcd' \
             etcds:// 'a cluster of etcd, over TLS' \
+            postgres:// 'a PostgreSQL database' postgresql:// 'a PostgreSQL database' \
             none: 'no lock at all'
     end
 end
@@ -266,3 +267,5 @@ set -l limit -n '__dlock_options limit'
 complete -c dlock $limit -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'wait up to this long for a turn'
 complete -c dlock $limit -l show -d 'show the rate, what is left and the waiters'
 complete -c dlock $limit -l reset -d 'forget the limit, so that any rate can be set'
+
+complete -c dlock -n '__dlock_options doctor' -l schema -d 'print the SQL that makes the tables'

@@ -1,8 +1,9 @@
 #include "grpc/grpc.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
+
+#include "util/text.hpp"
 
 namespace dlock::grpc {
 
@@ -12,14 +13,6 @@ namespace {
 constexpr std::size_t most_header_bytes = 16u << 10;
 
 constexpr std::size_t prefix_size = 5;  // whether it is compressed, and the length
-
-std::optional<int> number_in(std::string_view text) {
-  int value = 0;
-  const auto* last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, value);
-  if (error != std::errc() || end != last) return std::nullopt;
-  return value;
-}
 
 // Any other number is treated as "unknown".
 Code code_from(int number) {
@@ -96,7 +89,7 @@ std::optional<CallOutcome> Headers::outcome() const {
     return CallOutcome{Code::unknown, "not a gRPC reply"};
   }
   if (!status_) return std::nullopt;
-  const auto number = number_in(*status_);
+  const auto number = number_in<int>(*status_);
   return CallOutcome{number ? code_from(*number) : Code::unknown, message_};
 }
 

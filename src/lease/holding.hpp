@@ -10,8 +10,8 @@
 #include "lease/keeper.hpp"
 #include "lease/lease_watcher.hpp"
 #include "lease/patience.hpp"
+#include "lock/lease.hpp"
 #include "lock/store.hpp"
-#include "lock/timing.hpp"
 
 namespace dlock {
 

@@ -6,7 +6,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <utility>
 
-#include "loop/retry.hpp"
 #include "util/bits.hpp"
 #include "util/failure.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "lease/lease_watcher.hpp"
 #include "lock/claimant.hpp"
-#include "lock/timing.hpp"
+#include "lock/lease.hpp"
 #include "loop/wakeup.hpp"
 #include "util/clock.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lock/answers.hpp"
-#include "lock/timing.hpp"
+#include "lock/lease.hpp"
 
 namespace dlock {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "loop/retry.hpp"
+#include "loop/wakeup.hpp"
 
 namespace dlock {
 namespace {
@@ -57,7 +57,7 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
       auto answer = co_await claimant.ask(queue, wakeup);
       const auto* busy = std::get_if<Busy>(&answer);
       if (busy == nullptr || queue == Queue::refuse) co_return answer;
-      const bool is_full = queue == Queue::join && busy->place == 0;
+      const bool is_full = queue == Queue::join && busy->place == 0 && claim.max_queue;
       if (is_full) co_return answer;  // the queue is too long for it
       if (Clock::now() >= until) continue;
       pause.reset();

@@ -61,7 +61,8 @@ class Claimant {
   //
   // With `claim.max_queue` the claim does not enter a queue that already has that many
   // waiters: it gets Busy without a position and is counted as refused. A claim that is
-  // in the queue stays there.
+  // in the queue stays there. A store may bound its queues: then a claim beyond that gets
+  // Busy without a position, and has to ask again.
   //
   // A claim that `supersedes` and enters the queue, or is granted the lock at once, ends
   // the wait of the older superseding claim, even if that one was promised the lock: the

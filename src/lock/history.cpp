@@ -1,11 +1,15 @@
 #include "lock/history.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace dlock {
 namespace {
 
 constexpr std::string_view forced_prefix = "broken by force by ";
+
+constexpr const char* names[] = {"granted", "queued", "left",  "released",
+                                 "expired", "lost",   "broken"};
 
 }  // namespace
 
@@ -90,6 +94,14 @@ std::vector<RunInfo> as_history(std::vector<RunInfo> runs, WallTime now) {
   };
   runs.erase(std::unique(runs.begin(), runs.end(), is_same), runs.end());
   return runs;
+}
+
+const char* event_name(Event::Kind kind) { return names[static_cast<std::size_t>(kind)]; }
+
+std::optional<Event::Kind> event_kind_of(std::string_view name) {
+  const auto* found = std::find(std::begin(names), std::end(names), name);
+  if (found == std::end(names)) return std::nullopt;
+  return static_cast<Event::Kind>(found - std::begin(names));
 }
 
 }  // namespace dlock

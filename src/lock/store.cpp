@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 
-#include "loop/retry.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {

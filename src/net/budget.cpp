@@ -1,6 +1,9 @@
 #include "net/budget.hpp"
 
+#include <poll.h>
+
 #include <algorithm>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <utility>
 
 #include "util/text.hpp"
@@ -42,6 +45,77 @@ void Budget::hand_on() {
 
 Failure Budget::given_up() const {
   return Failure(Failure::Kind::interrupted, server_ + ": interrupted");
+}
+
+using boost::asio::posix::stream_descriptor;
+
+struct Readiness::Watch {
+  enum class State { idle, asked, came };
+
+  Watch(asio::io_context& context, int fd) : descriptor(context) {
+    boost::system::error_code error;
+    descriptor.assign(fd, error);
+    // Asio would do this at the first wait, and report a failure only then.
+    if (!error) descriptor.native_non_blocking(true, error);
+    if (error) {
+      descriptor.release();  // the owner closes it
+      throw failure_to_watch(error.value(), "cannot watch a socket");
+    }
+  }
+
+  State& state(For what) { return what == For::reading ? reading : writing; }
+  Wakeup*& asker(For what) { return what == For::reading ? reader : writer; }
+
+  stream_descriptor descriptor;
+  State reading = State::idle;
+  State writing = State::idle;
+  Wakeup* reader = nullptr;
+  Wakeup* writer = nullptr;
+  bool is_wanted = true;
+};
+
+Readiness::Readiness(asio::io_context& context, int fd)
+    : watch_(std::make_shared<Watch>(context, fd)) {}
+
+// A completed wait may already be queued. It still shares the watch, and finds that
+// nobody is interested.
+Readiness::~Readiness() {
+  watch_->is_wanted = false;
+  watch_->descriptor.release();
+}
+
+void Readiness::ask(For what, Wakeup& wakeup) {
+  watch_->asker(what) = &wakeup;
+  auto& state = watch_->state(what);
+  if (state == Watch::State::asked) return;
+  state = Watch::State::asked;
+  watch_->descriptor.async_wait(
+      what == For::reading ? stream_descriptor::wait_read : stream_descriptor::wait_write,
+      [watch = watch_, what](boost::system::error_code) {
+        if (!watch->is_wanted) return;
+        // After an error, too: the next read or write reports it.
+        watch->state(what) = Watch::State::came;
+        if (watch->asker(what) != nullptr) watch->asker(what)->notify();
+      });
+}
+
+Readiness::Question::Question(Readiness& readiness, For what, Wakeup& wakeup)
+    : watch_(readiness.watch_), what_(what), wakeup_(&wakeup) {
+  readiness.ask(what, wakeup);
+}
+
+Readiness::Question::~Question() {
+  const auto watch = watch_.lock();
+  if (watch && watch->asker(what_) == wakeup_) watch->asker(what_) = nullptr;
+}
+
+bool Readiness::came(For what) const { return watch_->state(what) == Watch::State::came; }
+
+bool is_ready_soon(int fd, Readiness::For what) {
+  constexpr int soon_ms = 1;
+  pollfd wanted{
+      fd, static_cast<short>(what == Readiness::For::reading ? POLLIN : POLLOUT), 0};
+  return ::poll(&wanted, 1, soon_ms) > 0;
 }
 
 }  // namespace dlock::net

@@ -9,14 +9,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <list>
 #include <optional>
 #include <utility>
 
 #include "net/net_failures.hpp"
-#include "net/readiness.hpp"
 #include "net/resolver.hpp"
 #include "util/failure.hpp"
 #include "util/text.hpp"
@@ -270,10 +268,8 @@ Endpoint endpoint_of(const Specific& specific) {
 // The interface that a link-local address belongs to, by its name or number; 0 if there
 // is none.
 std::uint32_t scope_of(const std::string& zone) {
-  std::uint32_t number = 0;
-  const auto* end = zone.data() + zone.size();
-  if (std::from_chars(zone.data(), end, number).ptr == end) return number;
-  return ::if_nametoindex(zone.c_str());
+  const auto number = number_in<std::uint32_t>(zone);
+  return number ? *number : ::if_nametoindex(zone.c_str());
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "util/bits.hpp"
+
 namespace dlock::net {
 
 std::string lower_first(std::string reason) {
@@ -59,6 +61,17 @@ Failure with_tls_hint(const Failure& failure, const std::string& scheme) {
 
 Failure cannot_reach(const std::string& server, const std::string& why) {
   return Failure(Failure::Kind::unreachable, "cannot reach " + server + ": " + why);
+}
+
+milliseconds patience_with(const Failure& failure, milliseconds timeout) {
+  const auto* refusal = dynamic_cast<const Refusal*>(&failure);
+  if (refusal == nullptr) return milliseconds(0);
+  return refusal->reason() == Refusal::Reason::overloaded ? timeout : timeout / 4;
+}
+
+milliseconds Backoff::next() {
+  const auto half = longest_.next() / 2;
+  return half + milliseconds(random_up_to(static_cast<std::uint64_t>(half.count())));
 }
 
 }  // namespace dlock::net

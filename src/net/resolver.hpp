@@ -12,7 +12,6 @@
 #include "loop/wakeup.hpp"
 #include "net/budget.hpp"
 #include "net/dial.hpp"
-#include "net/readiness.hpp"
 #include "util/clock.hpp"
 
 namespace dlock::net {

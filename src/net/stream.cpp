@@ -1,5 +1,7 @@
 #include "net/stream.hpp"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -63,6 +65,26 @@ asio::awaitable<void> Stream::secure(const TlsOptions& plan, const std::string& 
   tls_ = std::move(tls);
 }
 
+std::optional<TlsPeer> Stream::tls_peer() const {
+  if (!tls_) return std::nullopt;
+  return tls_->peer();
+}
+
+std::string Stream::distrust(const TlsOptions& plan) const {
+  return tls_ ? tls_->distrust(plan) : "not encrypted";
+}
+
+void Stream::limit_silence(milliseconds longest) {
+  const auto set = [this](int option, int value) {
+    ::setsockopt(fd_.get(), IPPROTO_TCP, option, &value, sizeof value);
+  };
+  constexpr int seconds_between_probes = 10;
+  constexpr int probes = 3;
+  set(TCP_KEEPINTVL, seconds_between_probes);
+  set(TCP_KEEPCNT, probes);
+  if (longest.count() > 0) set(TCP_USER_TIMEOUT, static_cast<int>(longest.count()));
+}
+
 asio::awaitable<void> Stream::write(std::string_view bytes, Budget& budget) {
   while (!bytes.empty()) {
     const auto progress = try_write(bytes);
@@ -103,6 +125,14 @@ std::optional<std::string_view> Stream::read_at_once(const std::string& server) 
   if (progress.state == Progress::State::failed) throw lost(server, progress.error);
   if (progress.state != Progress::State::done) return std::nullopt;
   return std::string_view(buffer_.get(), progress.size);
+}
+
+void Stream::write_at_once(std::string_view bytes) {
+  try {
+    try_write(bytes);
+  } catch (const Failure&) {
+    // The connection is about to end.
+  }
 }
 
 bool Stream::is_quiet() {

@@ -11,7 +11,6 @@
 
 #include "net/budget.hpp"
 #include "net/dial.hpp"
-#include "net/readiness.hpp"
 #include "net/tls_context.hpp"
 #include "util/fd.hpp"
 
@@ -39,6 +38,18 @@ class Stream {
   asio::awaitable<void> secure(const TlsOptions& plan, const std::string& host,
                                Budget& budget);
 
+  // What secure() has found out about the server; nothing in plain text.
+  std::optional<TlsPeer> tls_peer() const;
+
+  // Why the certificate that secure() with this plan has met is not trusted; empty if it
+  // is. Verifies it now if the plan says later, which takes as long as loading the
+  // authorities. Throws Failure (misconfigured) for files of the plan.
+  std::string distrust(const TlsOptions& plan) const;
+
+  // Makes the kernel end a TCP connection with an error if the other side leaves data
+  // unanswered for `longest`, or three probes of an idle connection.
+  void limit_silence(milliseconds longest);
+
   // Sends all of `bytes`. Throws Failure (unreachable, interrupted).
   asio::awaitable<void> write(std::string_view bytes, Budget& budget);
 
@@ -53,6 +64,9 @@ class Stream {
 
   // The same, but returns nothing if no bytes are available. `server` is for messages.
   std::optional<std::string_view> read_at_once(const std::string& server);
+
+  // Sends what the kernel takes at once, and ignores failures: for a last word.
+  void write_at_once(std::string_view bytes);
 
   // Whether there is neither unexpected input nor the end of the connection.
   bool is_quiet();

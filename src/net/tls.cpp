@@ -122,6 +122,31 @@ void offer(SSL* session, const std::string& protocol) {
   }
 }
 
+struct FreeCertificate {
+  void operator()(X509* certificate) const { X509_free(certificate); }
+};
+
+struct FreeVerification {
+  void operator()(X509_STORE_CTX* verification) const {
+    X509_STORE_CTX_free(verification);
+  }
+};
+
+// RFC 5929, 4.1: the digest of the certificate by the algorithm of its signature, but by
+// none that is weaker than SHA-256.
+std::string binding_of(X509* certificate) {
+  int algorithm = NID_undef;
+  const bool is_known =
+      X509_get_signature_info(certificate, &algorithm, nullptr, nullptr, nullptr) == 1;
+  if (!is_known || algorithm == NID_undef) return "";
+  if (algorithm == NID_md5 || algorithm == NID_sha1) algorithm = NID_sha256;
+  const EVP_MD* digest = EVP_get_digestbynid(algorithm);
+  unsigned char bytes[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  if (digest == nullptr || X509_digest(certificate, digest, bytes, &size) != 1) return "";
+  return {bytes, bytes + size};
+}
+
 }  // namespace
 
 Tls::Tls(const TlsOptions& plan, const std::string& host, int fd, std::string server)
@@ -174,6 +199,43 @@ bool Tls::is_quiet() {
   char byte = 0;
   const int result = SSL_peek(session_.get(), &byte, 1);
   return result <= 0 && SSL_get_error(session_.get(), result) == SSL_ERROR_WANT_READ;
+}
+
+TlsPeer Tls::peer() const {
+  TlsPeer peer;
+  const std::unique_ptr<X509, FreeCertificate> certificate(
+      SSL_get_peer_certificate(session_.get()));
+  if (certificate) peer.binding = binding_of(certificate.get());
+  const unsigned char* protocol = nullptr;
+  unsigned size = 0;
+  SSL_get0_alpn_selected(session_.get(), &protocol, &size);
+  if (protocol != nullptr) peer.protocol.assign(protocol, protocol + size);
+  return peer;
+}
+
+std::string Tls::distrust(TlsOptions plan) const {
+  if (plan.insecure) return "not verified";
+  if (!plan.verifies_later) return "";
+  plan.verifies_later = false;
+  plan.certificate.clear();  // ours
+  const auto context = tls_context(plan);
+  const std::unique_ptr<X509, FreeCertificate> certificate(
+      SSL_get_peer_certificate(session_.get()));
+  const std::unique_ptr<X509_STORE_CTX, FreeVerification> verification(
+      X509_STORE_CTX_new());
+  if (!verification ||
+      X509_STORE_CTX_init(verification.get(), SSL_CTX_get_cert_store(context.get()),
+                          certificate.get(),
+                          SSL_get_peer_cert_chain(session_.get())) != 1) {
+    throw std::bad_alloc();
+  }
+  X509_STORE_CTX_set_default(verification.get(), "ssl_server");
+  X509_VERIFY_PARAM* wanted = X509_STORE_CTX_get0_param(verification.get());
+  X509_VERIFY_PARAM_set1(wanted, SSL_get0_param(session_.get()));  // the host's name
+  X509_VERIFY_PARAM_set_auth_level(wanted, SSL_get_security_level(session_.get()));
+  if (X509_verify_cert(verification.get()) == 1) return "";
+  return lower_first(
+      X509_verify_cert_error_string(X509_STORE_CTX_get_error(verification.get())));
 }
 
 Progress Tls::progress_of(int result) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "net/readiness.hpp"
+#include "net/budget.hpp"
 #include "net/tls_context.hpp"
 
 namespace dlock::net {
@@ -31,6 +31,11 @@ class Tls {
 
   // As Stream::is_quiet().
   bool is_quiet();
+
+  // After the handshake.
+  TlsPeer peer() const;
+  // As Stream::distrust().
+  std::string distrust(TlsOptions plan) const;
 
  private:
   static void forget_errors();

@@ -16,8 +16,18 @@ struct TlsOptions {
   // Reads the pass phrase of the key, at each connection; empty: the key has none.
   std::function<std::string()> key_password;
   bool insecure = false;  // accept any certificate
-  std::string name;       // name that the certificate must have; empty: the host
-  std::string protocol;   // ALPN name of the protocol; empty: none
+  // Complete the handshake with any certificate; Stream::distrust() verifies it.
+  bool verifies_later = false;
+  std::string name;      // name that the certificate must have; empty: the host
+  std::string protocol;  // ALPN name of the protocol; empty: none
+};
+
+// What a handshake has told about the server.
+struct TlsPeer {
+  // Its certificate as logins bind themselves to it (tls-server-end-point, RFC 5929);
+  // empty if the RFC has no rule for it.
+  std::string binding;
+  std::string protocol;  // that it has chosen; empty: none
 };
 
 struct FreeContext {

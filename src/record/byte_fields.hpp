@@ -18,7 +18,7 @@
 
 #include "lock/lease.hpp"
 #include "record/json_fields.hpp"
-#include "util/number.hpp"
+#include "util/text.hpp"
 
 namespace dlock::record {
 
@@ -36,7 +36,7 @@ class ByteWriter {
   void operator()(const Token& token) {
     bytes.append(reinterpret_cast<const char*>(token.bytes.data()), token.bytes.size());
   }
-  void operator()(AsUid<const std::string> user) {
+  void operator()(As<uid, const std::string> user) {
     (*this)(number_in<std::uint32_t>(user.value).value_or(0));
   }
   void operator()(Fence fence) { (*this)(fence.number); }
@@ -80,7 +80,7 @@ class ByteReader {
   void operator()(Token& token) {
     std::memcpy(token.bytes.data(), take(token.bytes.size()).data(), token.bytes.size());
   }
-  void operator()(AsUid<std::string> user) {
+  void operator()(As<uid, std::string> user) {
     user.value = std::to_string(number<std::uint32_t>());
   }
   void operator()(Fence& fence) { (*this)(fence.number); }

@@ -24,34 +24,20 @@ namespace dlock::record {
 template <typename T, typename Record>
 concept Of = std::same_as<std::remove_const_t<T>, Record>;
 
-// A value that is left out if it is what a record without it has: no text, 0, false.
-// Other missing values are null.
-template <typename T>
-struct IfSet {
-  T& value;
+// How a value is written that has a form of its own.
+enum Form {
+  if_set,  // left out if it is what a record without it has: no text, 0, false. Other
+           // missing values are null
+  date,    // a moment as RFC 3339, for people
+  uid,     // a user's number in text, as a number; left out if the text is none
 };
-template <typename T>
-IfSet<T> if_set(T& value) {
-  return {value};
-}
 
-// A moment as RFC 3339, for people.
-template <typename T>
-struct AsDate {
+template <Form form, typename T>
+struct As {
   T& value;
 };
-template <typename T>
-AsDate<T> as_date(T& value) {
-  return {value};
-}
-
-// A user's number in text, as a number; left out if the text is none.
-template <typename T>
-struct AsUid {
-  T& value;
-};
-template <typename T>
-AsUid<T> as_uid(T& value) {
+template <Form form, typename T>
+As<form, T> as(T& value) {
   return {value};
 }
 
@@ -82,14 +68,14 @@ class JsonWriter {
     value ? (*this)(key, *value) : line_.add_null(key);
   }
   template <typename T>
-  void operator()(const char* key, IfSet<T> field) {
+  void operator()(const char* key, As<if_set, T> field) {
     if (field.value != std::remove_const_t<T>{}) (*this)(key, field.value);
   }
-  void operator()(const char* key, AsDate<const WallTime> field);
-  void operator()(const char* key, AsDate<const std::optional<WallTime>> field) {
-    field.value ? (*this)(key, as_date(*field.value)) : line_.add_null(key);
+  void operator()(const char* key, As<date, const WallTime> field);
+  void operator()(const char* key, As<date, const std::optional<WallTime>> field) {
+    field.value ? (*this)(key, as<date>(*field.value)) : line_.add_null(key);
   }
-  void operator()(const char* key, AsUid<const std::string> field);
+  void operator()(const char* key, As<uid, const std::string> field);
 
  private:
   JsonLine& line_;
@@ -132,12 +118,12 @@ class JsonReader {
     if (text->empty()) text.reset();
   }
   template <typename T>
-  void operator()(const char* key, IfSet<T> field) {
+  void operator()(const char* key, As<if_set, T> field) {
     (*this)(key, field.value);
   }
-  void operator()(const char* key, AsDate<WallTime> field);
-  void operator()(const char* key, AsDate<std::optional<WallTime>> field);
-  void operator()(const char* key, AsUid<std::string> field);
+  void operator()(const char* key, As<date, WallTime> field);
+  void operator()(const char* key, As<date, std::optional<WallTime>> field);
+  void operator()(const char* key, As<uid, std::string> field);
 
  private:
   const Json& json_;

@@ -1,23 +1,37 @@
 // The fields of those who hold a lock, wait for it, or take it from others.
 #pragma once
 
+#include <unistd.h>
+
 #include <optional>
 #include <string>
 
 #include "lock/history.hpp"
 #include "record/json_fields.hpp"
 #include "rules/state.hpp"
+#include "util/users.hpp"
 
 namespace dlock::record {
 
 // The account name of this process. Looked up once, so that it does not delay a waiter
 // when its turn comes.
-const std::string& own_user();
+inline const std::string& own_user() {
+  static const std::string user = user_name(::geteuid());
+  return user;
+}
 
 // This process as the one that makes a claim, with the part of its command that is kept;
 // and as the one that takes a lock from its holder.
-CommandInfo own_party(const Claim& claim);
-Taker own_taker(bool replaces);
+inline CommandInfo own_party(const Claim& claim) {
+  CommandInfo party;
+  party.host = host_name();
+  party.pid = claim.on_behalf_of != 0 ? claim.on_behalf_of : ::getpid();
+  party.user = own_user();
+  party.label = claim.label;
+  party.command = shortened_command(claim.command);
+  return party;
+}
+inline Taker own_taker(bool replaces) { return {own_user(), host_name(), replaces}; }
 
 // The sessions of an embedded store: bytes of its file `sessions`.
 constexpr rules::Session first_session = 1u << 16;
@@ -29,7 +43,7 @@ constexpr bool is_session(rules::Session session) {
 template <Of<rules::Party> Party, typename Visit>
 void fields_in_bytes(Party& party, Visit&& visit) {
   visit(party.token), visit(party.session), visit(party.pid);
-  visit(party.pid_namespace), visit(as_uid(party.user)), visit(party.host);
+  visit(party.pid_namespace), visit(as<uid>(party.user)), visit(party.host);
 }
 
 // Fields that were added later are in the file of a lock behind all others:
@@ -63,7 +77,7 @@ void fields_in_bytes(Superseded& newer, Visit&& visit) {
 
 template <Of<Taker> Taker, typename Visit>
 void fields_in_bytes(Taker& taker, Visit&& visit) {
-  visit(as_uid(taker.user)), visit(taker.host), visit(taker.replaces);
+  visit(as<uid>(taker.user)), visit(taker.host), visit(taker.replaces);
 }
 
 // The grant of a lock, in the log of an embedded store.
@@ -72,10 +86,10 @@ void fields_in_log(Holder& holder, Visit&& visit) {
   visit("fence", holder.fence);
   visit("slot", holder.slot);
   visit("mode", holder.mode);
-  visit("started", as_date(holder.since));
+  visit("started", as<date>(holder.since));
   visit("host", holder.party.host);
   visit("pid", holder.party.pid);
-  visit("uid", as_uid(holder.party.user));
+  visit("uid", as<uid>(holder.party.user));
   visit("label", holder.label);
   visit("counts", holder.counts);
 }
@@ -106,11 +120,11 @@ template <Of<RedisParty> Party, typename Visit>
 void fields_on_redis(Party& party, Visit&& visit) {
   visit("host", party.host);
   visit("pid", party.pid);
-  visit("for_pid", if_set(party.for_pid));
-  visit("ttl_ms", if_set(party.ttl));
+  visit("for_pid", as<if_set>(party.for_pid));
+  visit("ttl_ms", as<if_set>(party.ttl));
   visit("user", party.user);
   visit("command", party.command);
-  visit("label", if_set(party.label));
+  visit("label", as<if_set>(party.label));
 }
 
 // The key of this object says how.
@@ -126,7 +140,7 @@ void fields_in_etcd(Party& party, Visit&& visit) {
   visit("host", party.host);
   visit("pid", party.pid);
   visit("user", party.user);
-  visit("label", if_set(party.label));
+  visit("label", as<if_set>(party.label));
   visit("command", party.command);
 }
 
@@ -141,7 +155,7 @@ template <Of<Taker> Taker, typename Visit>
 void fields_of_taker_in_entry(Taker& taker, Visit&& visit) {
   visit("taken_by", taker.user);
   visit("taken_on", taker.host);
-  visit("replaced", if_set(taker.replaces));
+  visit("replaced", as<if_set>(taker.replaces));
 }
 
 // In a record of its own.
@@ -149,8 +163,8 @@ template <Of<Taker> Taker, typename Visit>
 void fields_in_etcd(Taker& taker, Visit&& visit) {
   visit("user", taker.user);
   visit("host", taker.host);
-  visit("replaced", if_set(taker.replaces));
-  visit("forced", if_set(taker.forced));
+  visit("replaced", as<if_set>(taker.replaces));
+  visit("forced", as<if_set>(taker.forced));
 }
 
 template <Of<RunInfo> Run, typename Visit>
@@ -165,15 +179,15 @@ void fields_in_bytes(Run& run, Visit&& visit) {
 template <Of<RunInfo> Run, typename Visit>
 void fields_in_log(Run& run, Visit&& visit) {
   visit("fence", run.fence);
-  visit("started", as_date(run.started));
-  visit("ended", as_date(run.ended));
+  visit("started", as<date>(run.started));
+  visit("ended", as<date>(run.ended));
   visit("duration_ms", run.duration);
   visit("exit_code", run.exit_code);
   visit("signal", run.signal);
   visit("host", run.host);
-  visit("uid", as_uid(run.user));
+  visit("uid", as<uid>(run.user));
   visit("outcome", run.outcome);
-  visit("reason", if_set(run.reason));
+  visit("reason", as<if_set>(run.reason));
   visit("counts", run.counts);
 }
 
@@ -182,9 +196,9 @@ template <Of<RunInfo> Run, typename Visit>
 void fields_in_event(Run& run, Visit&& visit) {
   visit("outcome", run.outcome);
   visit("duration_ms", run.duration);
-  visit("exit_code", if_set(run.exit_code));
-  visit("signal", if_set(run.signal));
-  visit("reason", if_set(run.reason));
+  visit("exit_code", as<if_set>(run.exit_code));
+  visit("signal", as<if_set>(run.signal));
+  visit("reason", as<if_set>(run.reason));
 }
 
 // How it ended, on a Redis server.
@@ -202,18 +216,18 @@ void fields_of_start_in_etcd(Run& run, Visit&& visit) {
   visit("started", run.started);
   visit("host", run.host);
   visit("user", run.user);
-  visit("counts", if_set(run.counts));
+  visit("counts", as<if_set>(run.counts));
 }
 
 // In etcd, once it has ended; after the fields of its start.
 template <Of<RunInfo> Run, typename Visit>
 void fields_of_end_in_etcd(Run& run, Visit&& visit) {
-  visit("ended", if_set(run.ended));
-  visit("duration_ms", if_set(run.duration));
-  visit("exit_code", if_set(run.exit_code));
-  visit("signal", if_set(run.signal));
+  visit("ended", as<if_set>(run.ended));
+  visit("duration_ms", as<if_set>(run.duration));
+  visit("exit_code", as<if_set>(run.exit_code));
+  visit("signal", as<if_set>(run.signal));
   visit("outcome", run.outcome);
-  visit("reason", if_set(run.reason));
+  visit("reason", as<if_set>(run.reason));
 }
 
 }  // namespace dlock::record

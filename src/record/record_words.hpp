@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "lock/lease.hpp"
-#include "util/number.hpp"
+#include "util/text.hpp"
 
 namespace dlock::record {
 

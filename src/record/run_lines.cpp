@@ -5,7 +5,7 @@
 
 #include "lock/history.hpp"
 #include "record/party_fields.hpp"
-#include "util/number.hpp"
+#include "util/text.hpp"
 
 namespace dlock::record {
 namespace {
@@ -56,7 +56,7 @@ Json parsed(std::string_view line) {
 RunInfo run_of(const Json& line) {
   RunInfo run;
   fields_in_log(run, JsonReader(line));
-  if (run.outcome.empty()) run.outcome = "vanished";
+  if (run.outcome.empty() || is_running(run)) run.outcome = "vanished";
   return run;
 }
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lock/event.hpp"
+#include "lock/history.hpp"
 #include "lock/lease.hpp"
 #include "rules/state.hpp"
 #include "util/clock.hpp"

@@ -189,27 +189,40 @@ bool is_sound(const RunInfo& run) {
          is_sound(run.duration);
 }
 
-bool is_sound(const Party& party) {
-  return party.pid >= 0 && (party.session == 0 || is_session(party.session));
-}
+bool is_sound(const Party& party) { return party.pid >= 0; }
 
 bool is_sound(const Holder& holder) {
   return is_sound(holder.party) && holder.command >= 0 && holder.command_after >= 0 &&
          holder.command_before >= 0 && holder.slot < most_slots &&
          is_sound(holder.fence) && is_sound(holder.since) &&
          is_sound(holder.granted_at) && is_sound(holder.ends_at) &&
+         is_sound(holder.lives_until) && is_sound(holder.lease) &&
          is_sound(holder.min_hold) && is_sound(holder.ttl);
 }
 
 bool is_sound(const Waiter& waiter) {
   return is_sound(waiter.party) && is_sound(waiter.since) && is_sound(waiter.queued_at) &&
-         is_sound(waiter.promised_until) && is_sound(waiter.dedupe) &&
-         waiter.on_behalf_of >= 0;
+         is_sound(waiter.lives_until) && is_sound(waiter.promised_until) &&
+         is_sound(waiter.dedupe) && waiter.on_behalf_of >= 0;
 }
 
 bool is_sound(const AnsweredWaiter& answered) {
   return is_sound(answered.waiter) && is_sound(answered.by) && is_sound(answered.newer);
 }
+
+bool is_session_or_none(const Party& party) {
+  return party.session == 0 || is_session(party.session);
+}
+
+bool has_sessions(const State& state) {
+  const auto is_known = [](const auto& one) { return is_session_or_none(one.party); };
+  return std::all_of(state.holders.begin(), state.holders.end(), is_known) &&
+         std::all_of(state.waiters.begin(), state.waiters.end(), is_known) &&
+         std::all_of(state.answered.begin(), state.answered.end(),
+                     [&](const AnsweredWaiter& one) { return is_known(one.waiter); });
+}
+
+}  // namespace
 
 bool is_sound(const State& state) {
   return is_sound(state.last_fence) && state.slots > 0 && state.slots <= most_slots &&
@@ -218,8 +231,6 @@ bool is_sound(const State& state) {
          is_sound(state.past.last) && is_sound(state.past.last_success) &&
          are_sound(state.answered, most_waiters) && are_sound(state.runs, runs_kept);
 }
-
-}  // namespace
 
 std::string encoded(const State& state) {
   ByteWriter writer;
@@ -249,7 +260,9 @@ std::optional<State> decoded(std::string_view bytes) {
     ByteReader reader(bytes);
     reader(state);
     later_fields(state, LaterReader(reader));
-    if (!reader.at_end() || !is_sound(state)) return std::nullopt;
+    if (!reader.at_end() || !is_sound(state) || !has_sessions(state)) {
+      return std::nullopt;
+    }
     return state;
   } catch (const Malformed&) {
     return std::nullopt;

@@ -18,9 +18,12 @@ std::string encoded(const rules::State& state);
 // been promised the lock or deduplicated.
 std::size_t room_for_ends(const rules::State& state);
 
-// The inverse of encoded(); nothing if the bytes were not written by `encoded` or have
-// invalid contents: too many elements, a time before the epoch, an invalid fence. The
-// result is safe to compute with, whoever wrote the bytes.
+// Whether it is safe to compute with: no list is too long, no time before the epoch, no
+// fence invalid.
+bool is_sound(const rules::State& state);
+
+// The inverse of encoded(); nothing if the bytes were not written by `encoded` or the
+// state is not sound.
 std::optional<rules::State> decoded(std::string_view bytes);
 
 // The same for the state of a limit. The hosts of its waiters are not kept: all of them

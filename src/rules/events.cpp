@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "rules/look.hpp"
-#include "rules/runs.hpp"
 
 namespace dlock::rules {
 namespace {

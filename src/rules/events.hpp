@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lock/answers.hpp"
-#include "lock/event.hpp"
+#include "lock/history.hpp"
 #include "lock/lease.hpp"
 #include "rules/state.hpp"
 

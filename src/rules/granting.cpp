@@ -4,7 +4,6 @@
 
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
-#include "rules/runs.hpp"
 
 namespace dlock::rules {
 namespace {
@@ -198,8 +197,8 @@ std::vector<Holder> take_from(State& state, IsMeant is_meant, const Taker& taker
     }
   }
   // A lease without a session has no process to notify.
-  std::erase_if(state.holders, [](const Holder& h) {
-    return h.broken && (h.party.session == 0 || (h.taken_by && h.taken_by->forced));
+  std::erase_if(state.holders, [&](const Holder& h) {
+    return is_meant(h) && (h.party.session == 0 || taker.forced);
   });
   return found;
 }

@@ -6,7 +6,6 @@
 #include "lock/history.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
-#include "rules/runs.hpp"
 
 namespace dlock::rules {
 namespace {

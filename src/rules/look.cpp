@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "lock/history.hpp"
-#include "rules/runs.hpp"
 
 namespace dlock::rules {
 namespace {

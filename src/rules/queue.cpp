@@ -1,8 +1,8 @@
 #include "rules/queue.hpp"
 
 #include <algorithm>
-
-#include "rules/runs.hpp"
+#include <optional>
+#include <span>
 
 namespace dlock::rules {
 namespace {
@@ -59,6 +59,30 @@ bool joins_outer_reader(const State& state, const Claim& claim) {
                        return holder.mode == Mode::shared && is_outer_run(claim, holder);
                      });
 }
+
+// How quickly one run follows another: the quickest of the last ones counts. If there is
+// none, those who hold the lock have at least held it until now.
+constexpr std::ptrdiff_t runs_of_pace = 5;
+constexpr milliseconds unknown_pace{12};
+milliseconds pace_of(const State& state, Moment now) {
+  std::optional<milliseconds> least;
+  const auto last = std::min(runs_of_pace, std::ssize(state.runs));
+  for (const auto& run : std::span(state.runs).first(static_cast<std::size_t>(last))) {
+    if (run.duration) least = std::min(least.value_or(*run.duration), *run.duration);
+  }
+  if (least) return std::max(*least, milliseconds(1));
+  for (const auto& holder : state.holders) {
+    const auto held = std::chrono::floor<milliseconds>(now.boot - holder.granted_at);
+    least = std::min(least.value_or(held), held);
+  }
+  return std::max(least.value_or(unknown_pace), unknown_pace);
+}
+
+// The waiters in front that always stay connected, besides as many as there are slots.
+constexpr std::size_t never_parked = 3;
+// Whoever's turn can come within this time does, too.
+constexpr milliseconds soon{4000};
+constexpr milliseconds longest_parking{10 * 60'000};
 
 }  // namespace
 
@@ -216,6 +240,25 @@ void wake_first_waiter(const State& state, Consequences& consequences) {
     consequences.wake.push_back(waiter.party.session);
     return;
   }
+}
+
+std::optional<milliseconds> parked_for(const State& state, const Token& token,
+                                       Moment now) {
+  std::size_t place = 0;  // readers that enter together count as one
+  bool is_after_reader = false;
+  for (const auto& waiter : state.waiters) {
+    const bool is_reader = waiter.mode == Mode::shared;
+    if (!is_reader || !is_after_reader) ++place;
+    is_after_reader = is_reader;
+    if (waiter.party.token == token) break;
+  }
+  const auto connected = state.slots + never_parked;
+  if (place <= connected) return std::nullopt;
+  const auto turns = static_cast<std::int64_t>((place + state.slots - 1) / state.slots);
+  const auto pace = pace_of(state, now);
+  if (pace * turns <= soon) return std::nullopt;
+  const auto behind = static_cast<std::int64_t>((place - connected) / state.slots);
+  return std::clamp<milliseconds>(pace * behind / 2, soon, longest_parking);
 }
 
 WaitsFor waits_for(const State& state, const Token& token, Moment now) {

@@ -104,6 +104,12 @@ struct WaitsFor {
   Clock::time_point ask_again;
 };
 
+// Where a waiter that sleeps is dear to the store: for how long this one can do without
+// the store, because its turn cannot come before; nothing if it has to listen. Its place
+// has to last longer.
+std::optional<milliseconds> parked_for(const State& state, const Token& token,
+                                       Moment now);
+
 // For the waiter `token` of `state`. If it is not in the queue, there is nothing to watch
 // and it has to ask again at once.
 WaitsFor waits_for(const State& state, const Token& token, Moment now);

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "lock/timing.hpp"
+#include "lock/lease.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -91,6 +91,30 @@ Finding not_checked(std::string check, const std::string& why, std::string advic
           std::move(advice), false};
 }
 
+Failure let_pass(const Failure& failure) {
+  if (failure.kind() == Failure::Kind::exhausted ||
+      failure.kind() == Failure::Kind::interrupted) {
+    throw failure;
+  }
+  return failure;
+}
+
+Finding refusal_finding(const Failure& failure, std::string login_advice,
+                        std::string advice) {
+  switch (failure.kind()) {
+    case Failure::Kind::rejected:
+      return {"login", Finding::Level::error, failure.what(), std::move(login_advice)};
+    case Failure::Kind::misconfigured:
+      return {"login", Finding::Level::error, failure.what(),
+              "correct the store URL, or the login and TLS options"};
+    case Failure::Kind::unreachable:
+    case Failure::Kind::unsupported:
+    case Failure::Kind::exhausted:
+    case Failure::Kind::interrupted: break;
+  }
+  return {"reachable", Finding::Level::error, failure.what(), std::move(advice)};
+}
+
 Finding reached_finding(std::string check, const Reached& reached) {
   const auto& failures = reached.failures;
   const auto there = static_cast<std::size_t>(
@@ -119,6 +143,19 @@ Finding clocks_finding(const std::string& who, std::optional<microseconds> sprea
   return {"clocks", Finding::Level::warning,
           "the " + who + "' clocks differ by " + for_people(*spread) + harm,
           std::move(advice)};
+}
+
+Finding clock_finding(std::optional<microseconds> ahead) {
+  // A difference that does not matter in printed times.
+  constexpr microseconds close_enough = std::chrono::seconds(2);
+  if (!ahead) return not_checked("clock", "the server does not report its time");
+  const auto distance = ahead->count() < 0 ? -*ahead : *ahead;
+  if (distance < close_enough) {
+    return {"clock", Finding::Level::ok, "agrees with this machine's", ""};
+  }
+  return {"clock", Finding::Level::info, distance_of(*ahead) + " this machine's",
+          "harmless: locks use the server's clock only; the times in status and history "
+          "are the server's"};
 }
 
 std::optional<microseconds> spread_of(const std::vector<microseconds>& clocks) {

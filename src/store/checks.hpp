@@ -16,6 +16,15 @@ namespace dlock {
 // A check that could not be made: "not checked: WHY".
 Finding not_checked(std::string check, const std::string& why, std::string advice = "");
 
+// The failure as a fact about a server. Throws it if it says nothing about one, because
+// this machine lacks something or the caller wants to stop.
+Failure let_pass(const Failure& failure);
+
+// For a server that refused the login, or cannot be used as the URL says, or did not
+// reply: "login" or "reachable".
+Finding refusal_finding(const Failure& failure, std::string login_advice,
+                        std::string advice);
+
 // "2 of 3 WHAT; WHY", the reasons of those that do not reply; too few are an error.
 struct Reached {
   std::vector<std::optional<Failure>> failures;  // of each server; nothing: it replies
@@ -31,6 +40,9 @@ Finding reached_finding(std::string check, const Reached& reached);
 Finding clocks_finding(const std::string& who,
                        std::optional<std::chrono::microseconds> spread,
                        const std::string& harm, std::string advice);
+
+// How the clock of a server whose clock alone ends leases differs from this machine's.
+Finding clock_finding(std::optional<std::chrono::microseconds> ahead);
 
 // By how much the clocks differ; nothing if there are none.
 std::optional<std::chrono::microseconds> spread_of(

@@ -5,6 +5,10 @@
 #include "store/etcd/etcd_store.hpp"
 #include "store/local/local_store.hpp"
 #include "store/none/none_store.hpp"
+#include "store/postgres/pg_examine.hpp"
+#include "store/postgres/pg_store.hpp"
+#include "store/postgres/pg_target.hpp"
+#include "store/postgres/pg_url.hpp"
 #include "store/redis/redis_store.hpp"
 #include "store/redis_cluster/cluster_route.hpp"
 #include "store/redis_quorum/quorum_store.hpp"
@@ -88,6 +92,17 @@ constexpr StoreKind kinds[] = {
      .features = {.leases_expire = true, .values = false, .rates = false},
      .open = etcd::open,
      .examine = etcd::examine},
+    {.scheme = "postgres",
+     .shown = "postgres://",
+     .form = {.shape = "host[:port],host[:port].../database",
+              .least = 0,
+              .path = "only /database and ?parameters may follow the servers",
+              .take_parameters = postgres::take_parameters},
+     .features = {.leases_expire = true, .replicas = true},
+     .open = postgres::open,
+     .examine = postgres::examine,
+     .outside = postgres::outside_settings,
+     .schema = postgres::schema},
 };
 
 // All kinds, for messages.

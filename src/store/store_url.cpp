@@ -96,7 +96,7 @@ void take_login(std::string_view text, const UrlForm& form, Login& login) {
   }
   login.user = std::move(found.user);
   login.password = std::move(found.password);
-  if (found.has_colon) return;
+  if (found.has_colon || form.take_parameters != nullptr) return;
   login.alone = form.is_user_required ? Login::Alone::user : Login::Alone::password;
   if (!form.is_user_required) login.password = std::exchange(login.user, "");
 }
@@ -111,12 +111,50 @@ void take_servers(std::string_view list, const UrlForm& form, StoreUrl& url) {
     url.servers.push_back(server_from(list, form.port));
     return;
   }
-  url.servers = servers_from(list, form.port, std::string(form.server));
+  if (list.empty() && form.least == 0) return;
+  url.servers = servers_from(list, form.port, std::string(form.server),
+                             form.take_parameters != nullptr);
   const auto count = url.servers.size();
   if (count < form.least || count > form.most) {
     throw bad_url("a quorum needs " + std::to_string(form.least) + " to " +
                   std::to_string(form.most) + " servers, not " + std::to_string(count));
   }
+}
+
+// What follows the servers as libpq reads it: /NAME?parameters.
+void take_name_and_parameters(std::string_view behind, const UrlForm& form,
+                              StoreUrl& url) {
+  const auto end = std::min(behind.find_first_of("?#"), behind.size());
+  const auto path = behind.substr(0, end);
+  if (path.find('/', 1) != std::string_view::npos) {
+    throw bad_url("write / in the name of the database as %2F; " +
+                  std::string(form.path));
+  }
+  if (path.size() > 1) url.database_name = decoded(path.substr(1), "the database");
+  form.take_parameters(url, parameters_of(behind.substr(end)));
+}
+
+// The inverse of what is read so; a socket as the parameter that psql has for it.
+std::string text_with_parameters(const StoreUrl& url) {
+  auto text = std::string(url.kind->scheme) + "://";
+  if (!url.login.user.empty()) text += encoded(url.login.user) + "@";
+  std::vector<std::pair<std::string, std::string>> parameters;
+  const auto& servers = url.servers;
+  if (servers.size() == 1 && servers.front().is_directory()) {
+    const auto port = servers.front().port;
+    parameters.emplace_back("host", servers.front().host);
+    if (port != 0) parameters.emplace_back("port", std::to_string(port));
+  } else {
+    text += servers_text(servers, url.kind->form.port);
+  }
+  parameters.insert(parameters.end(), url.parameters.begin(), url.parameters.end());
+  if (!url.database_name.empty() || !parameters.empty()) text += "/";
+  text += encoded(url.database_name);
+  char before = '?';
+  for (const auto& [name, value] : parameters) {
+    text += std::exchange(before, '&') + name + "=" + encoded(value, "/:,");
+  }
+  return text;
 }
 
 // What follows the servers: a name, a number, or neither.
@@ -163,6 +201,10 @@ StoreUrl StoreUrl::parsed(const StoreKind& kind, std::string_view scheme,
     return url;
   }
   refuse_controls(rest);
+  if (rest.empty() && form.least == 0) {
+    form.take_parameters(url, {});
+    return url;
+  }
   if (scheme == kind.socket_scheme) {
     take_socket(rest, url);
     return url;
@@ -170,6 +212,10 @@ StoreUrl StoreUrl::parsed(const StoreKind& kind, std::string_view scheme,
   const auto parts = url_parts(rest, "[user[:password]@]" + std::string(form.shape));
   if (parts.login) take_login(*parts.login, form, url.login);
   take_servers(parts.servers, form, url);
+  if (form.take_parameters != nullptr) {
+    take_name_and_parameters(parts.behind, form, url);
+    return url;
+  }
   take_path(parts, form, url);
   if (scheme == kind.tls_scheme) {
     url.tls.emplace();
@@ -202,6 +248,7 @@ std::string StoreUrl::text() const {
     return std::string(kind->socket_scheme) + ":" + encoded(path, "/") +
            (database == 0 ? "" : std::string(db_query) + number);
   }
+  if (kind->form.take_parameters != nullptr) return text_with_parameters(*this);
   auto url = std::string(tls ? kind->tls_scheme : kind->scheme) + "://";
   // A lone word may be a password, unless the password is elsewhere.
   const bool is_unsure = login.alone == Login::Alone::user && !login.has_password();

@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,9 @@ using ExamineStore = asio::awaitable<Examination>(const StoreUrl& url,
                                                   milliseconds timeout,
                                                   asio::io_context& context,
                                                   Wakeup& wakeup);
+
+// The SQL that makes what a store of this kind keeps its locks in.
+using SchemaText = std::string(const StoreUrl& url);
 
 // How many replicas must acknowledge a grant or a renewal for it to count.
 struct Replicas {
@@ -100,6 +104,11 @@ struct StoreFeatures {
   bool sentinels = false;      // its servers are named by sentinels, with their own login
 };
 
+// Takes the parameters of a URL that libpq could read, by name. Throws Failure
+// (misconfigured) for one that is not supported.
+using TakeParameters = void(StoreUrl& url,
+                            const std::map<std::string, std::string>& parameters);
+
 // Which parts the URLs of a kind of store have.
 struct UrlForm {
   enum class Place {
@@ -119,7 +128,20 @@ struct UrlForm {
   bool has_master = false;                // the path begins with the name of a primary
   bool has_database = false;              // the path may end with a number
   bool has_query = false;                 // ?db=N may name the database, too
+  // If set, the URL is read as libpq reads it: a lone word is surely the user, a server
+  // may be the directory of a socket, /NAME is the database, and parameters follow.
+  TakeParameters* take_parameters = nullptr;
 };
+
+// A setting that a URL leaves open, and that other programs for this kind of store have
+// set for themselves, too.
+struct OutsideSetting {
+  std::string name;    // "user"
+  std::string value;   // "***" for a secret
+  std::string origin;  // the variable, or the file
+  bool is_variable = true;
+};
+using OutsideSettings = std::vector<OutsideSetting>(const StoreUrl& url);
 
 // A kind of store: a row of the table in store/open.cpp.
 struct StoreKind {
@@ -132,6 +154,8 @@ struct StoreKind {
   StoreFeatures features;
   OpenStore* open;
   ExamineStore* examine;
+  OutsideSettings* outside = nullptr;  // in force for a URL; null: there are none
+  SchemaText* schema = nullptr;  // null: such a store needs none
 
   bool has_scheme(std::string_view text) const {
     return !text.empty() &&
@@ -143,10 +167,13 @@ struct StoreUrl {
   const StoreKind* kind = nullptr;  // never null in what parsed() returns
   // The directory of a local store, empty for the default one; or a unix socket.
   std::string path;
-  // Members, sentinels, voters, or the only server; all different. Empty with a path.
+  // Members, sentinels, voters, or the only server; all different. Empty with a path, or
+  // if there is a usual one.
   std::vector<ServerAddress> servers;
   std::string master;  // the name of the primary, as in `sentinel monitor`
   unsigned database = 0;
+  std::string database_name;                      // of PostgreSQL
+  std::map<std::string, std::string> parameters;  // no secret is among them
   Login login;  // the same on every server, except for sentinels
   std::optional<net::TlsOptions> tls;
   Login sentinel_login;

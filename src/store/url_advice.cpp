@@ -105,6 +105,12 @@ constexpr NearScheme near_schemes[] = {
     {"etcd+https", "etcds://"},
     {"etcd3+https", "etcds://"},
     {"etcd+tls", "etcds://"},
+    {"pgsql", "postgresql://"},
+    {"psql", "postgresql://"},
+    {"pg", "postgresql://"},
+    {"postgis", "postgresql://"},
+    {"timescaledb", "postgresql://"},
+    {"jdbc", "postgresql://"},
     {"file", "local:"},
     {"dir", "local:"},
     {"path", "local:"},
@@ -152,7 +158,7 @@ std::string canonical_scheme(std::string_view scheme) {
   auto text = lower_case(scheme);
   constexpr std::string_view other = "valkey";
   if (text.starts_with(other)) text.replace(0, other.size(), "redis");
-  return text;
+  return text == "postgresql" ? "postgres" : text;
 }
 
 std::string shown_url(std::string_view url) {
@@ -196,10 +202,17 @@ std::string shown_word(std::string_view word) {
 void hide_login(char* word) {
   const std::string_view text(word);
   const auto start = text.find("://");
+  if (start == std::string_view::npos) return;
   const auto end = text.rfind('@');
-  if (start == std::string_view::npos || end == std::string_view::npos || end < start + 3)
-    return;
-  std::fill(word + start + 3, word + end, 'x');
+  if (end != std::string_view::npos && end >= start + 3) {
+    std::fill(word + start + 3, word + end, 'x');
+  }
+  constexpr std::string_view parameter = "password=";
+  for (auto at = text.find(parameter, start); at != std::string_view::npos;
+       at = text.find(parameter, at + 1)) {
+    const auto value = at + parameter.size();
+    std::fill(word + value, word + std::min(text.find('&', value), text.size()), 'x');
+  }
 }
 
 std::string advice_on(const std::string& scheme, std::string_view rest,
@@ -215,9 +228,10 @@ std::string advice_on(const std::string& scheme, std::string_view rest,
            server_in(rest, "host:2379") + " for etcd, or redis" + tls +
            "://host:6379 for Redis";
   }
-  const auto plain = scheme.substr(0, scheme.find('+'));
-  if (plain == "postgres" || plain == "postgresql" || plain == "pgsql") {
-    return "PostgreSQL is not supported yet (" + all_kinds + ")";
+  const std::string of_postgres = "write postgresql://user@host/database";
+  const auto plain = scheme.substr(0, scheme.find_first_of("+:"));
+  if (plain == "postgres" || plain == "postgresql") {
+    return of_postgres + ", without the driver behind the +";
   }
   for (const auto& near : near_schemes) {
     if (near.scheme != scheme) continue;
@@ -227,6 +241,7 @@ std::string advice_on(const std::string& scheme, std::string_view rest,
       return "write redis+unix:" + path_in(rest, "/path.sock") +
              (scheme.starts_with("rediss") ? ": a socket is used without TLS" : "");
     }
+    if (instead == "postgresql://") return of_postgres;
     const bool has_sentinels = instead.ends_with("sentinel://");
     return "write " + instead +
            (has_sentinels ? "host:port/MASTER" : server_in(rest, "host:port"));

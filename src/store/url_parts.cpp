@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "store/url_advice.hpp"
 #include "util/text.hpp"
@@ -42,8 +41,25 @@ std::string address_in_brackets(std::string_view text) {
   return address + "%" + std::string(zone);
 }
 
-std::string host_from(std::string_view text) {
+// Without doubled or trailing slashes, so that one directory has one name.
+std::string directory_from(const std::string& path) {
+  std::string out;
+  for (const char c : path) {
+    if (c != '/' || out.empty() || out.back() != '/') out += c;
+  }
+  while (out.size() > 1 && out.back() == '/') out.pop_back();
+  if (out.size() > longest_host || !is_printable_utf8(out)) {
+    throw bad_url("invalid directory of a socket");
+  }
+  return out;
+}
+
+std::string host_from(std::string_view text, bool may_be_directory) {
   if (text.empty()) throw bad_url("the host is missing");
+  if (may_be_directory && text.find('%') != npos) {
+    const auto path = decoded(text, "the host");
+    if (path.starts_with('/')) return directory_from(path);
+  }
   if (text.size() > longest_host || !all_alphanumeric_or("-._", text)) {
     throw bad_url("invalid host name or address");
   }
@@ -92,14 +108,12 @@ std::string encoded(std::string_view text, std::string_view also_as_it_is) {
 
 unsigned number_from(std::string_view text, unsigned least, unsigned most,
                      const std::string& what) {
-  unsigned value = 0;
-  const auto* last = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), last, value);
-  if (error != std::errc() || parsed != last || value < least || value > most) {
+  const auto value = number_in<unsigned>(text);
+  if (!value || *value < least || *value > most) {
     throw bad_url(what + " must be a number from " + std::to_string(least) + " to " +
                   std::to_string(most));
   }
-  return value;
+  return *value;
 }
 
 UrlParts url_parts(std::string_view rest, const std::string& form) {
@@ -122,6 +136,27 @@ std::string_view path_behind(const UrlParts& parts, const std::string& allowed) 
   const auto query = parts.behind.find_first_of("?#");
   if (query != npos) throw bad_url(advice_on_query(parts.behind.substr(query), allowed));
   return parts.behind.substr(std::min<std::size_t>(1, parts.behind.size()));
+}
+
+std::map<std::string, std::string> parameters_of(std::string_view query) {
+  std::map<std::string, std::string> parameters;
+  if (query.find('#') != npos) throw bad_url("write # in a parameter as %23");
+  for (std::size_t begin = std::min<std::size_t>(1, query.size());
+       begin < query.size();) {
+    const auto end = std::min(query.find('&', begin), query.size());
+    const auto part = query.substr(begin, end - begin);
+    begin = end + 1;
+    if (part.empty()) continue;
+    const auto equals = part.find('=');
+    if (equals == npos || equals == 0) {
+      throw bad_url("expected ?parameter=value, with & between several");
+    }
+    auto value = decoded(part.substr(equals + 1), "a parameter");
+    auto name = decoded(part.substr(0, equals), "a parameter");
+    const auto [known, is_new] = parameters.try_emplace(std::move(name), value);
+    if (!is_new && known->second != value) throw bad_url("a parameter has two values");
+  }
+  return parameters;
 }
 
 UrlLogin login_from(std::string_view text) {
@@ -151,6 +186,7 @@ std::string ServerAddress::shown() const {
 }
 
 std::string normalized_host(std::string host) {
+  if (host.starts_with('/')) return host;
   if (host.find(':') == npos) return lower_case(host);
   in6_addr bytes{};
   if (::inet_pton(AF_INET6, host.c_str(), &bytes) != 1) return host;  // with a zone
@@ -158,7 +194,8 @@ std::string normalized_host(std::string host) {
   return ::inet_ntop(AF_INET6, &bytes, usual, sizeof usual);
 }
 
-ServerAddress server_from(std::string_view text, std::uint16_t port_if_none) {
+ServerAddress server_from(std::string_view text, std::uint16_t port_if_none,
+                          bool may_be_directory) {
   ServerAddress server;
   server.port = port_if_none;
   auto port = text.find(':');
@@ -174,7 +211,7 @@ ServerAddress server_from(std::string_view text, std::uint16_t port_if_none) {
     if (port != npos && text.find(':', port + 1) != npos) {
       throw bad_url("too many colons (write an IPv6 address in brackets: [::1])");
     }
-    server.host = host_from(text.substr(0, port));
+    server.host = host_from(text.substr(0, port), may_be_directory);
   }
   if (port != npos) {
     server.port = static_cast<std::uint16_t>(
@@ -185,7 +222,9 @@ ServerAddress server_from(std::string_view text, std::uint16_t port_if_none) {
 
 std::string server_text(const ServerAddress& server, std::uint16_t port_if_none) {
   std::string text;
-  if (server.host.find(':') == npos) {
+  if (server.is_directory()) {
+    text = encoded(server.host);
+  } else if (server.host.find(':') == npos) {
     text = server.host;
   } else {
     const auto zone = server.host.find('%');
@@ -198,7 +237,8 @@ std::string server_text(const ServerAddress& server, std::uint16_t port_if_none)
 }
 
 std::vector<ServerAddress> servers_from(std::string_view list, std::uint16_t port_if_none,
-                                        const std::string& what) {
+                                        const std::string& what,
+                                        bool may_be_directories) {
   if (list.empty()) {
     throw bad_url("no " + what + " given: expected host[:port],host[:port],...");
   }
@@ -212,7 +252,8 @@ std::vector<ServerAddress> servers_from(std::string_view list, std::uint16_t por
     }
     if (end == begin) throw bad_url(which + " is empty: remove the extra comma");
     try {
-      servers.push_back(server_from(list.substr(begin, end - begin), port_if_none));
+      servers.push_back(
+          server_from(list.substr(begin, end - begin), port_if_none, may_be_directories));
     } catch (const Failure& failure) {
       throw bad_url(which + ": " + failure.what());
     }

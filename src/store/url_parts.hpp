@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,6 +46,10 @@ UrlParts url_parts(std::string_view rest, const std::string& form);
 // the host".
 std::string_view path_behind(const UrlParts& parts, const std::string& allowed);
 
+// The parameters of ?name=value&name=value, decoded, by name. Throws Failure if one has
+// no value, or two.
+std::map<std::string, std::string> parameters_of(std::string_view query);
+
 // user, user:password or :password, percent-decoded. What has no colon is the user here.
 struct UrlLogin {
   std::string user;
@@ -54,8 +59,11 @@ struct UrlLogin {
 UrlLogin login_from(std::string_view text);
 
 struct ServerAddress {
-  std::string host;  // a name or an address, without brackets
+  // A name, an address without brackets, or the directory of a socket: an absolute path.
+  std::string host;
   std::uint16_t port = 0;
+
+  bool is_directory() const { return host.starts_with('/'); }
 
   auto operator<=>(const ServerAddress&) const = default;
 
@@ -63,8 +71,10 @@ struct ServerAddress {
   std::string shown() const;
 };
 
-// host, host:port, [address] or [address]:port.
-ServerAddress server_from(std::string_view text, std::uint16_t port_if_none);
+// host, host:port, [address] or [address]:port. A percent-encoded path is the directory
+// of a socket, if there may be one.
+ServerAddress server_from(std::string_view text, std::uint16_t port_if_none,
+                          bool may_be_directory = false);
 
 // For comparison: a name in lower case, an IPv6 address as inet_ntop(3) writes it.
 std::string normalized_host(std::string host);
@@ -76,7 +86,8 @@ std::string server_text(const ServerAddress& server, std::uint16_t port_if_none)
 // for comparison: names in lower case, addresses as inet_ntop(3) writes them. `what`
 // names them in messages: "sentinel".
 std::vector<ServerAddress> servers_from(std::string_view list, std::uint16_t port_if_none,
-                                        const std::string& what);
+                                        const std::string& what,
+                                        bool may_be_directories = false);
 
 std::string servers_text(const std::vector<ServerAddress>& servers,
                          std::uint16_t port_if_none);

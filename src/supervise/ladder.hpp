@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "lock/answers.hpp"
-#include "lock/timing.hpp"
+#include "lock/lease.hpp"
 
 namespace dlock {
 

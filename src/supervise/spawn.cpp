@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
@@ -198,10 +197,7 @@ void address_to_this_process(char** environment, pid_t dlock) {
       const auto name = pid_variables[i];
       if (!text.starts_with(name)) continue;
       if (dlock == 0) dlock = ::getppid();
-      const auto pid = text.substr(name.size());
-      pid_t named = 0;
-      const auto read = std::from_chars(pid.begin(), pid.end(), named);
-      if (read.ec != std::errc() || read.ptr != pid.end() || named != dlock) continue;
+      if (number_in<pid_t>(text.substr(name.size())) != dlock) continue;
       *variable = values[i];
       auto* end = std::copy(name.begin(), name.end(), values[i]);
       *std::to_chars(end, std::end(values[i]) - 1, ::getpid()).ptr = '\0';

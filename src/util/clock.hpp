@@ -1,6 +1,9 @@
 // The two clocks: one for deadlines, one for text and fences.
 #pragma once
 
+#include <sys/timerfd.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <ctime>
@@ -41,7 +44,16 @@ inline WallTime wall_now() noexcept {
 
 // Sets a timer on boot time (timerfd_create(2)) to fire at `moment`, or at once if that
 // is in the past; max(): never. Returns false with errno on failure.
-bool set_timer(int timer, Clock::time_point moment);
+inline bool set_timer(int timer, Clock::time_point moment) {
+  itimerspec setting{};
+  if (moment != Clock::time_point::max()) {
+    // Zero would disarm it; a moment in the past fires at once.
+    const auto at = std::max(moment.time_since_epoch(), nanoseconds(1));
+    setting.it_value.tv_sec = at.count() / 1'000'000'000;
+    setting.it_value.tv_nsec = at.count() % 1'000'000'000;
+  }
+  return ::timerfd_settime(timer, TFD_TIMER_ABSTIME, &setting, nullptr) == 0;
+}
 
 // `moment + span`, limited to max() where that would overflow.
 inline Clock::time_point later(Clock::time_point moment, milliseconds span) {

@@ -53,6 +53,18 @@ std::optional<Json> object_from(std::string_view text, const JsonLimits& limits)
   return json.is_object() ? std::optional(std::move(json)) : std::nullopt;
 }
 
+bool read_json(std::string_view text, JsonEvents& events, const JsonLimits& limits) {
+  return is_within(limits, text) && Json::sax_parse(text, &events);
+}
+
+void append_ascii_json(std::string& json, std::string_view value) {
+  if (std::all_of(value.begin(), value.end(), stands_for_itself)) {
+    json.append(1, '"').append(value).append(1, '"');
+  } else {
+    json += Json(value).dump(-1, ' ', true, Json::error_handler_t::replace);
+  }
+}
+
 std::string to_line(const Json& json) {
   return printable_json(json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }

@@ -36,6 +36,17 @@ struct JsonLimits {
 // recursively, so one that is nested deeply enough would exceed the stack.
 std::optional<Json> object_from(std::string_view text, const JsonLimits& limits = {});
 
+// Receives the values of a text one by one; each call returns false to stop.
+using JsonEvents = nlohmann::json_sax<Json>;
+
+// The same for a text of which no document is made, because that would take long: reports
+// its values to `events`. Returns false if it is not valid JSON, beyond the limits, or if
+// `events` has stopped; some of its values may have been reported then.
+bool read_json(std::string_view text, JsonEvents& events, const JsonLimits& limits);
+
+// Adds a string as JSON in ASCII. Bytes that are not UTF-8 become U+FFFD.
+void append_ascii_json(std::string& json, std::string_view value);
+
 // A missing value becomes null; durations are in milliseconds.
 template <typename T>
 Json or_null(const std::optional<T>& value) {

@@ -14,7 +14,7 @@
 #include <set>
 
 #include "util/fd.hpp"
-#include "util/number.hpp"
+#include "util/text.hpp"
 
 namespace dlock {
 namespace {

@@ -1,8 +1,10 @@
-// Decodes UTF-8, one character at a time, and tells what its characters look like.
+// Decodes UTF-8, one character at a time, tells what its characters look like, and
+// matches shell patterns, glob(7).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -35,5 +37,14 @@ std::size_t columns_of(std::string_view line);
 // `line` if it fits in `columns`; else as much of it as fits before "...", or without
 // "..." if there is hardly any room. A color ends with the line.
 std::string cut_to(std::string_view line, std::size_t columns);
+
+// Whether `pattern` matches all of `text`: `*`, `?`, `[a-c]`, `[!a-c]` or `[^a-c]`, and
+// `\` before a literal character. A `*` also matches slashes and leading dots. Like
+// fnmatch(3) without flags, except that both are UTF-8 in every locale and ranges are
+// compared by code point. Classes such as `[[:alpha:]]` cover ASCII only.
+bool matches_glob(std::string_view pattern, std::string_view text);
+
+// The only text that `pattern` matches; nothing if it can match several texts, or none.
+std::optional<std::string> literal_of(std::string_view pattern);
 
 }  // namespace dlock

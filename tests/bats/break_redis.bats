@@ -30,21 +30,8 @@ assert_broken() {
   assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected)"' "$report")" 'lost broken false'
 }
 
-is_marked() { dlock status job | grep -qF '(broken)'; }
-
 # True if the holder listens for a break. No other client blocks in these tests.
 listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
-
-@test "break ends the command of the holder, whose dlock exits with 76 and reports broken" {
-  hold job --report "$report"
-
-  run dlock break --yes job
-
-  assert_status 0
-  assert_equal "$output" ''
-  assert_broken
-  is_free job
-}
 
 @test "a run of more than a second notices at once that it is broken, before a renewal" {
   hold job --report "$report" --ttl 60s
@@ -127,17 +114,6 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_equal $((after - before)) 2  # one of them is that of the second INFO
 }
 
-@test "the first waiter is granted the lock when the command has ended" {
-  hold job --report "$report"
-  queue job -- touch "$next"
-
-  dlock break --yes job
-
-  eventually test -e "$next"
-  assert_exits 0 "$waiter"
-  has_ended "$command"
-}
-
 @test "break waits for the lease of a stopped holder, whose command ends before it expires" {
   hold job "${short[@]}"
   kill -STOP "$holder"
@@ -146,46 +122,6 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
 
   assert_status 0
   has_ended "$command"
-}
-
-@test "without --fence all holders of a shared lock lose it" {
-  hold job --shared
-  first=$holder
-  hold job --shared
-
-  dlock break --yes job
-
-  assert_exits 76 "$first"
-  assert_exits 76 "$holder"
-}
-
-@test "--fence takes the slot of only this holder" {
-  hold job --slots 2
-  first=$holder
-  hold job --slots 2
-  second=$holder
-
-  dlock break --yes --fence "$(fence_of "$first")" job
-
-  assert_exits 76 "$first"
-  assert_equal "$(look job '[.holders[].pid] | @csv')" "$second"
-}
-
-@test "a fence that nobody holds exits with 1 and breaks nothing" {
-  hold job
-
-  run dlock break --yes --fence 7 job
-
-  assert_status 1
-  assert_equal "$output" "dlock: job: not held by fence 7 in $DLOCK_STORE"
-  refute is_marked
-}
-
-@test "a lock that nobody holds exits with 1" {
-  run dlock break --yes job
-
-  assert_status 1
-  assert_equal "$output" "dlock: job: not held in $DLOCK_STORE"
 }
 
 @test "break deletes the key of a foreign holder, and -v reports it" {
@@ -216,24 +152,6 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_equal "$(redis GET 'dlock:{job}')" somebody
 }
 
-@test "break frees at once a lock that only --min-hold keeps" {
-  dlock run --min-hold 1h job -- true
-  is_held job
-
-  dlock break --yes job
-
-  is_free job
-}
-
-@test "--min-hold does not keep a broken lock" {
-  hold job --min-hold 1h --report "$report"
-
-  dlock break --yes job
-
-  is_free job
-  assert_broken
-}
-
 @test "a lease can be broken while the server's memory is full" {
   hold job --report "$report"
   redis CONFIG SET maxmemory 1
@@ -261,25 +179,6 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_exits 76 "$holder"
 
   assert_equal "$(redis --scan --pattern '*:b:*')" ''
-}
-
-@test "--json prints the broken holders" {
-  hold job
-  fence=$(fence_of "$holder")
-
-  run dlock --json break --yes job
-
-  assert_status 0
-  assert_equal "$(json 'map(.fence) | @csv')" "$fence"
-}
-
-@test "a server that cannot be reached exits with 69" {
-  stop_redis
-
-  run dlock break --yes job
-
-  assert_status 69
-  assert_one_line
 }
 
 @test "a missing ACL permission exits with 77" {

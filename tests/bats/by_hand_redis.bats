@@ -23,11 +23,6 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_output_contains "$2"
 }
 
-assert_stale() {  # <resource> <fence>
-  run dlock fence "$1" "$2"
-  assert_refused 76 "$1: fence $2 is stale"
-}
-
 memory_is_full() { redis CONFIG SET maxmemory 1; }
 
 @test "acquire sets the key to the token, with the TTL, as SET NX PX would" {
@@ -56,14 +51,6 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_between "$(dlock renew --json job --token "$token" | jq .expires_in_ms)" 25000 30000
 }
 
-@test "acquire --json prints the grant" {
-  run dlock acquire --json -n 3 -t 20s job
-
-  assert_equal "$(json '"\(.slot) \(.free)"')" '0 2'
-  assert_between "$(json .expires_in_ms)" 10000 20000
-  assert_equal "$(json .fence)" "$(look job '.holders[0].fence')"
-}
-
 @test "acquire --export prints what the other verbs need" {
   eval "$(dlock acquire --export -t 20s "it's a job")"
 
@@ -73,12 +60,6 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   dlock release "$DLOCK_NAME"
   run dlock check
   assert_status 76
-}
-
-@test "status shows a detached lease" {
-  run bash -c 'dlock acquire --label "by hand" job > /dev/null; echo $$'
-
-  assert_equal "$(look job '.holders[0] | "\(.attached) \(.label) \(.pid)"')" "false by hand $output"
 }
 
 @test "the records of a lease outlast it, however long its TTL" {
@@ -92,85 +73,6 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   ((left > 60 * 86400000 - 60000))
   (($(redis PTTL 'dlock:{job}:h') > left))
   (($(redis PTTL 'dlock:{job}:s') > left))
-}
-
-@test "a lease by hand expires at its TTL, and does not count as a run" {
-  dlock acquire -t 2s job
-
-  eventually is_free job
-
-  dlock acquire job
-  assert_equal "$(look job .last_run)" null
-}
-
-@test "acquire --wait is granted the lock when it is released, and gives up in time" {
-  token=$(dlock acquire job)
-  run dlock acquire -w 200ms job
-  assert_refused 75 'held by'
-  nobody_waits job
-  dlock acquire -w 60s job > next 3>&- &
-  eventually somebody_waits job
-
-  dlock release job --token "$token"
-
-  assert_exits 0 $!
-  dlock release job --token "$(< next)"
-  is_free job
-}
-
-@test "a signal ends a waiting acquire, which leaves the queue" {
-  dlock acquire job
-  dlock acquire -w forever job > token 3>&- &
-  eventually somebody_waits job
-
-  kill -TERM $!
-
-  assert_exits 143 $!
-  nobody_waits job
-  assert_equal "$(< token)" ''
-}
-
-@test "a lease can be renewed for longer, or shortened in favour of a waiter" {
-  token=$(dlock acquire -t 10s job)
-  assert_equal "$(dlock renew job --token "$token" -t 1h)" 1h0m
-  assert_between "$(left_of job)" 3000000 3600000
-  queue job touch ran
-
-  dlock renew job --token "$token" -t 2s
-
-  assert_exits 0 "$waiter"
-}
-
-@test "slots and shared leases are renewed and released separately" {
-  for mode in -s -n2; do
-    first=$(dlock acquire $mode -t 20s "job$mode")
-    second=$(dlock acquire $mode -t 40s "job$mode")
-    dlock renew "job$mode" --token "$first" -t 30s
-    assert_between "$(left_of "job$mode")" 35000 40000
-    dlock renew "job$mode" --token "$second" -t 20s
-    assert_between "$(left_of "job$mode")" 25000 30000
-
-    dlock release "job$mode" --token "$first"
-
-    assert_equal "$(look "job$mode" '.holders | length')" 1
-    dlock release "job$mode" --token "$second"
-    is_free "job$mode"
-  done
-}
-
-@test "an expired lease cannot be renewed or released when the next holder has the lock" {
-  token=$(dlock acquire -t 2s job)
-  eventually is_free job
-  run dlock renew job --token "$token"
-  assert_refused 76 'not held by this token'
-  dlock acquire -t 20s job
-
-  run dlock renew job --token "$token" -t 1h
-  assert_status 76
-  run dlock release job --token "$token"
-  assert_status 76
-
-  assert_between "$(left_of job)" 1 20000
 }
 
 @test "check works inside a run and for a lease by hand" {
@@ -234,15 +136,6 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   eventually has_ended "$keeper"
 }
 
-@test "a lease whose keeper is killed expires at its TTL" {
-  for_a_process -t 2s job
-
-  kill -KILL "$keeper"
-
-  is_held job
-  eventually is_free job
-}
-
 @test "a keeper whose lease was released ends, and does not affect the next holder" {
   for_a_process -t 2s job
   dlock release job --token "$token"
@@ -278,36 +171,11 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
 
 # --- Fence registers ---
 
-@test "a fence register admits greater fences and the same one again, up to the greatest" {
-  for fence in 5 5 6 10 9007199254740993 9223372036854775806 9223372036854775807; do
-    run dlock fence disk $fence
-    assert_equal "$status $output" '0 '
-  done
-  assert_stale disk 9223372036854775806
-  dlock fence other 1
-}
-
-@test "fences are compared as numbers, to the last digit" {
-  dlock fence disk 9007199254740993
-
-  assert_stale disk 9007199254740992
-  assert_stale disk 999
-}
-
 @test "a fence register does not expire, and is not a lock" {
   dlock fence disk 10
 
   assert_equal "$(redis TTL 'dlock:{disk}:f')" -1
   assert_equal "$(dlock list)" ''
-}
-
-@test "fences that are greater than 2^53 are told apart" {
-  dlock fence disk 9007199254740993
-
-  assert_stale disk 9007199254740992
-  dlock fence disk 9007199254740993
-  dlock fence disk 9223372036854775807
-  assert_stale disk 9223372036854775806
 }
 
 @test "a key that is not a fence register exits with 78" {

@@ -46,58 +46,6 @@ held"
   assert_output_contains "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
 }
 
-@test "waiters are served in order of arrival" {
-  hold job
-  for number in 1 2 3; do queue job -- "${noting[@]}" "$order" "$number"; done
-
-  let_go
-  eventually noted 3
-
-  assert_equal "$(paste -sd ' ' "$order")" '1 2 3'
-}
-
-@test "there are as many holders as slots, and the next one gets the released slot" {
-  hold job --slots 2
-  first=$holder
-  hold job --slots 2
-
-  run dlock run --slots 2 job -- true
-  assert_status 75
-  let_go "$first"
-  assert_exits 0 "$first"
-  run dlock run --slots 2 job -- printenv DLOCK_SLOT
-
-  assert_equal "$status $output" '0 0'
-}
-
-@test "readers share the lock and exclude a writer" {
-  hold job --shared
-
-  run dlock run --shared job -- true
-  assert_status 0
-  run dlock run job -- true
-  assert_status 75
-}
-
-@test "a reader inside a reader overtakes a waiting writer, which is granted the lock afterwards" {
-  cd "$BATS_TEST_TMPDIR" || return
-  dlock run --shared job -- sh -c '
-    touch started
-    until [ -e go ]; do sleep 0.01; done
-    dlock run --shared job -- "$@"' - "${noting[@]}" "$order" inner 3>&- &
-  outer=$!
-  eventually test -e started
-  queue job -- "${noting[@]}" "$order" writer
-  run dlock run --shared job -- true
-  assert_status 75
-
-  touch go
-
-  assert_exits 0 "$outer"
-  assert_exits 0 "$waiter"
-  assert_equal "$(paste -sd ' ' "$order")" 'inner writer'
-}
-
 @test "a lock is acquired, renewed, checked and released by hand" {
   token=$(dlock acquire --ttl 20s job)
   run dlock run job -- true
@@ -134,14 +82,6 @@ held"
 
   assert_equal "${first% *}" "${first#* }"
   ((second > ${first#* }))
-}
-
-@test "dlock fence refuses a smaller fence than it has admitted" {
-  dlock fence disk 7
-  run dlock fence disk 6
-  assert_status 76
-  dlock fence disk 7
-  dlock fence disk 10
 }
 
 @test "list shows locks, and history shows how runs ended" {
@@ -239,14 +179,6 @@ is_watched() {
   assert_output_contains ', exit 76'
 }
 
-@test "with --dedupe a job does not run twice within the window" {
-  dlock run job -- "${noting[@]}" "$order" first
-
-  dlock run --dedupe 1h job -- "${noting[@]}" "$order" second
-
-  assert_equal "$(< "$order")" first
-}
-
 @test "a run that was lost in an outage, or killed with its dlock, does not count for --dedupe" {
   hold job "${short[@]}" --dedupe 1h --report "$report" 2> "$said"
   freeze_etcd 1
@@ -264,34 +196,30 @@ is_watched() {
   assert_output_contains 'vanished (does not count)'
 }
 
-@test "with --supersede only the newest claim waits" {
-  hold job
-  queue job --supersede -- "${noting[@]}" "$order" older
-  older=$waiter
-  queue job --supersede -- "${noting[@]}" "$order" newer
+@test "a past run that another program has written as running does not count for --dedupe" {
+  token=$(dlock acquire job)
+  queue job --dedupe 1h -- "${noting[@]}" "$order" started
+  now=$(date +%s)000000
+  etcdctl put dlock/.runs/job/past/7 "$(jq -nc --argjson now "$now" '{fence: 7, started: $now, host: "a", user: "b",
+    counts: true, ended: $now, duration_ms: 1, exit_code: 0, outcome: "running"}')" > /dev/null
 
-  assert_exits 75 "$older"
-  let_go
+  dlock release --token "$token" job
+
   assert_exits 0 "$waiter"
-  assert_equal "$(< "$order")" newer
+  noted started
 }
 
-@test "--replace takes the lock from its holder" {
-  hold job --report "$report"
+@test "break of one holder leaves the others alone, whatever another program has written there" {
+  hold job --slots 2
+  fence=$(look job '.holders[].fence')
+  dlock acquire --slots 2 --ttl 60s job > /dev/null
+  key=$(etcdctl get --prefix dlock/job/ -w json | jq -r '.kvs[] | select(.value | @base64d | contains("detached")).key | @base64d')
+  etcdctl put --ignore-lease "$key" "$(etcdctl get --print-value-only "$key" | sed 's/"holds"/"broken"/')" > /dev/null
 
-  run dlock run --replace --wait 10s job -- echo mine
+  dlock break --yes --fence "$fence" job > /dev/null
 
-  assert_equal "$status $output" '0 mine'
   assert_exits 76 "$holder"
-}
-
-@test "--max-queue refuses to wait if the queue is full" {
-  hold job
-  queue job -- true
-
-  run dlock run --wait 10s --max-queue 1 job -- true
-
-  assert_status 75
+  assert_equal "$(look job '.holders | length')" 1
 }
 
 @test "--min-hold keeps the lock after a short run" {
@@ -301,17 +229,6 @@ is_watched() {
   assert_status 75
   refute_output_contains 'held for another'  # for how long is not known
   assert_between "$(look job '.holders[0].expires_in_ms')" 3500000 3600000
-}
-
-@test "with --reclaim a deleted lease is created again" {
-  hold job "${short[@]}" --reclaim --report "$report"
-  etcdctl del --prefix dlock/ > /dev/null
-
-  eventually is_held job
-  let_go
-
-  assert_exits 0 "$holder"
-  assert_equal "$(of_report .outcome)" ran
 }
 
 # --- Specific to etcd ---

@@ -9,6 +9,7 @@ setup() {
   load support
   load ../faults/locks
   load etcd
+  load postgres
   load golden
   # Before use_private_store removes it.
   export UPDATE_GOLDEN=${DLOCK_UPDATE_GOLDEN:-}
@@ -19,6 +20,7 @@ setup() {
 teardown() {
   kill_leftovers
   stop_etcd
+  stop_postgres
   ! declare -F stop_fleet > /dev/null || stop_fleet
 }
 
@@ -299,6 +301,24 @@ dump_etcd() {  # [<lock>...]
   } | masked sorted etcd
 }
 
+# The rows of PostgreSQL.
+dump_postgres() {  # [<lock>...]
+  sql "CREATE OR REPLACE FUNCTION pg_temp.us(t timestamptz) RETURNS text LANGUAGE sql AS
+      'SELECT coalesce((extract(epoch FROM t) * 1000000)::bigint::text, ''-'')';
+    SELECT concat_ws(' | ', 'lock', name, 'format ' || format, 'refused ' || refused, 'due ' || pg_temp.us(due),
+      'until ' || pg_temp.us(keep_until)) FROM dlock.lock UNION ALL
+    SELECT concat_ws(' | ', 'lock', name, 'state', state) FROM dlock.lock UNION ALL
+    SELECT concat_ws(' | ', 'lock', name, 'runs', runs) FROM dlock.lock UNION ALL
+    SELECT concat_ws(' | ', 'fence', resource, greatest) FROM dlock.fence UNION ALL
+    SELECT concat_ws(' | ', 'rate', name, 'format ' || format, 'until ' || pg_temp.us(keep_until), state) FROM dlock.rate UNION ALL
+    SELECT concat_ws(' | ', 'value', name, fence, size, sum, pg_temp.us(stored), pg_temp.us(fresh_until), pg_temp.us(keep_until))
+      FROM dlock.value UNION ALL
+    SELECT concat_ws(' | ', 'piece', name, fence, number, octet_length(data), pg_temp.us(keep_until)) FROM dlock.piece UNION ALL
+    SELECT 'watcher | until ' || pg_temp.us(until) FROM dlock.watcher" | {
+    if (($#)); then grep -E "^lock \\| ($(IFS='|'; echo "$*")) "; else cat; fi
+  } | masked sorted
+}
+
 @test "the embedded store is as before" {
   use_private_store
   mkdir -m 700 "$store"
@@ -307,6 +327,14 @@ dump_etcd() {  # [<lock>...]
     "$golden_fence" > "$store/runs.jsonl"
   chmod 600 "$store/runs.jsonl"
   show_all local
+}
+
+@test "PostgreSQL is as before" {
+  use_postgres_store
+  # Fences count up from that of a grant in the past.
+  for lock in "${names[@]}" join old late; do dlock run "$lock" -- true; done
+  sql "UPDATE dlock.lock SET runs = '[]', state = '{\"fence\":$golden_fence}'"
+  show_all postgres
 }
 
 # What dlock sends to the server for each verb, without what the scripts do there.

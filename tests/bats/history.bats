@@ -71,25 +71,6 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "all shared holders are listed" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    hold job --shared
-    hold job --shared
-    dlock run --shared job -- true
-
-    assert_equal "$(runs .outcome | sort | uniq -c | tr -s ' ')" $' 1 ran\n 2 running'
-  done
-}
-
-@test "runs in slots are listed" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    hold job --slots 2
-    dlock run --slots 2 job -- true
-
-    assert_equal "$(runs .outcome)" $'ran\nrunning'
-  done
-}
-
 @test "a run that was killed with its dlock has vanished" {
   DLOCK_STORE=${stores[0]}
   hold job
@@ -148,36 +129,6 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "a broken lease by hand is listed" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    dlock acquire job
-    dlock break --yes job
-
-    assert_equal "$(runs '"\(.outcome) \(.ended != null)"')" 'by hand true'
-  done
-}
-
-@test "a lease by hand is not a last run, and does not count for --dedupe" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    dlock run job -- sh -c 'exit 3' || true
-    dlock release job --token "$(dlock acquire job)"
-
-    assert_equal "$(look job .last_run.exit_code)" 3
-    run dlock run --dedupe 1h --retry-failed job -- echo ran
-    assert_equal "$output" ran
-  done
-}
-
-@test "many leases by hand do not push runs out of the history" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    dlock run job -- true
-    for _ in {1..25}; do dlock release job --token "$(dlock acquire job)"; done
-
-    assert_equal "$(runs .outcome --limit 99 | sort | uniq -c | tr -s ' ')" $' 10 by hand\n 1 ran'
-    assert_equal "$(look job .last_run.outcome)" ran
-  done
-}
-
 @test "a lease by hand is known after a reboot" {
   DLOCK_STORE=${stores[0]}
   dlock release job --token "$(dlock acquire job)"
@@ -196,26 +147,9 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "a deduplicated run is not listed" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    dlock run job -- true
-    dlock run --dedupe 1h job -- true
-
-    assert_equal "$(runs .outcome)" ran
-  done
-}
-
-@test "the last twenty runs are kept, and --limit shows fewer" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    for code in {1..22}; do dlock run job -- sh -c "exit $code" || true; done
-
-    assert_equal "$(runs .exit_code | tr '\n' ' ')" "$(seq 22 -1 3 | tr '\n' ' ')"
-    assert_equal "$(runs .exit_code --limit 2)" $'22\n21'
-  done
-}
-
-@test "the configuration file can set the limit" {
+@test "--limit and the configuration file set how many runs are shown" {
   for code in {1..3}; do dlock run job -- sh -c "exit $code" || true; done
+  assert_equal "$(runs .exit_code --limit 2)" $'3\n2'
   printf '[history]\nlimit = 1\n' > "$BATS_TEST_TMPDIR/config.toml"
 
   run dlock history --config "$BATS_TEST_TMPDIR/config.toml" --json job
@@ -294,23 +228,6 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   dlock history job
 
   [[ ! -e $BATS_TEST_TMPDIR/store ]]
-}
-
-@test "none: records no runs" {
-  DLOCK_STORE=none: dlock run job -- true
-
-  run dlock history --store none: --json job
-
-  assert_equal "$output" '[]'
-}
-
-@test "a store that cannot be reached exits with 69" {
-  stop_redis
-
-  run dlock history job
-
-  assert_status 69
-  assert_one_line
 }
 
 @test "damaged records are an error that names the file" {
@@ -427,27 +344,6 @@ none_since() { [[ $(runs .exit_code --since "$1") == '' ]]; }
 
 is_too_long_ago() {
   ! dlock history job --succeeded-within "$1"
-}
-
-@test "the last success is known even if more runs than are kept have failed since" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    dlock run job -- true
-    for _ in {1..45}; do dlock run job -- false || true; done
-
-    run dlock history job --succeeded-within 1h
-
-    assert_status 0
-  done
-}
-
-@test "a success in a slot or of a shared run counts" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    dlock run --slots 2 job -- true
-    dlock run --shared book -- true
-
-    dlock history job --succeeded-within 1h
-    dlock history book --succeeded-within 1h
-  done
 }
 
 @test "--succeeded-within takes one lock, and no other filter" {

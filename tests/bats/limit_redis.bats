@@ -10,7 +10,6 @@ setup() {
   load ../faults/rates
   use_redis_store
   ran=$BATS_TEST_TMPDIR/ran
-  order=$BATS_TEST_TMPDIR/order
 }
 
 teardown() {
@@ -26,39 +25,11 @@ stamps() {
   sed -nE 's/.* lua\] "ZADD" "dlock:\{api\}:limit:stamps" "([0-9]+)" .*/\1/p' "$monitor"
 }
 
-@test "the limit admits as many as the rate allows, and no more" {
-  dlock limit api 2/1h
-  run dlock limit --json api 2/1h
-  assert_equal "$(json '.admitted, .remaining')" $'true\n0'
-
-  run dlock limit api 2/1h
-
-  assert_status 75
-  assert_one_line
-  assert_output_contains 'dlock: api: rate exceeded (2/1h): next turn in 59m59s'
-}
-
-@test "the command gets the environment unchanged, without the password" {
-  DLOCK_PASSWORD=secret run dlock limit api 1/1h -- env
-  assert_status 0
-  refute_output_contains secret
-  refute_output_contains DLOCK_FENCE
-}
-
 @test "while the command runs dlock has no connection to the server" {
   run dlock limit api 1/1h -- redis-cli -s "$redis_socket" --user admin --pass any \
     --no-auth-warning CLIENT LIST
   assert_status 0
   refute_output_contains name=dlock
-}
-
-@test "a different rate for a name in use is a configuration error that names both" {
-  dlock limit api 2/1h
-
-  run dlock limit api 3/1h
-
-  assert_status 78
-  assert_output_contains 'dlock: api: in use with 2/1h, not 3/1h'
 }
 
 @test "a key of another type in the place of a limit is a configuration error" {
@@ -68,27 +39,6 @@ stamps() {
 
   assert_status 78
   assert_one_line
-}
-
-@test "a limit is not a lock, and is independent of a lock of the same name" {
-  redis SET 'dlock:{api}' foreign PX 60000
-  dlock limit api 1/1h
-  dlock limit only-a-limit 1/1h
-
-  run dlock list --json
-  assert_equal "$(json '.[].name')" api
-}
-
-@test "waiters are served in the order of arrival" {
-  local i
-  dlock limit api 1/150ms
-  for i in 1 2 3 4 5; do
-    await_quick_turn api 1/150ms -- sh -c 'echo "$1" >> "$2"' - "$i" "$order"
-  done
-
-  all_ran() { (($(wc -l < "$order") == 5)); }
-  eventually all_ran
-  assert_equal "$(tr '\n' ' ' < "$order")" '1 2 3 4 5 '
 }
 
 @test "a waiter sends nothing to the server until its turn" {
@@ -101,18 +51,6 @@ stamps() {
 
   assert_exits 0 "$waiter"
   assert_equal "$(told | grep -c EVALSHA)" 1
-}
-
-@test "a signal ends the wait at once, dlock ends by that signal, and its turn is given up" {
-  dlock limit api 1/1h
-  await_turn api 1/1h
-  assert_equal "$(redis ZCARD 'dlock:{api}:limit:queue')" 1
-
-  kill -TERM "$waiter"
-
-  assert_exits 143 "$waiter"
-  assert_equal "$(redis ZCARD 'dlock:{api}:limit:queue')" 0
-  assert_equal "$(redis ZCARD 'dlock:{api}:limit:turns')" 0
 }
 
 @test "a turn can be given up while the server's memory is full" {
@@ -138,24 +76,6 @@ stamps() {
   [[ ! -e $ran ]]
   redis CONFIG SET maxmemory 0 > /dev/null
   dlock limit api 1/1h
-}
-
-@test "a killed waiter and a stopped waiter cost only their own turns" {
-  local killed stopped started
-  dlock limit api 1/700ms
-  await_turn api 1/700ms -- touch "$ran"
-  killed=$waiter
-  await_turn api 1/700ms -- touch "$ran"
-  stopped=$waiter
-  kill -KILL "$killed"
-  kill -STOP "$stopped"
-
-  started=$(now_ms)
-  run dlock limit -w 10s api 1/700ms -- echo ran
-
-  assert_equal "$status $output" '0 ran'
-  assert_between $(($(now_ms) - started)) 0 4500
-  [[ ! -e $ran ]]
 }
 
 @test "with --wait dlock waits until the server is started" {
@@ -188,16 +108,6 @@ stamps() {
   assert_equal "$(redis ZCARD 'dlock:{api}:limit:stamps')" 1
 }
 
-@test "without --wait an unavailable server exits with 69" {
-  stop_redis
-
-  run dlock limit api 1/1h -- touch "$ran"
-
-  assert_status 69
-  assert_one_line
-  [[ ! -e $ran ]]
-}
-
 @test "scripts are loaded again if the server has forgotten them" {
   dlock limit api 2/1h
   redis SCRIPT FLUSH > /dev/null
@@ -208,8 +118,7 @@ stamps() {
 }
 
 @test "the keys of a limit expire, and hold no more timestamps than it admits" {
-  local i
-  for i in {1..12}; do dlock limit -w 5s api 3/20ms; done
+  for _ in {1..12}; do dlock limit -w 5s api 3/20ms; done
   (($(redis ZCARD 'dlock:{api}:limit:stamps') <= 3))
 
   local key

@@ -43,40 +43,13 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
 
 # --- How a lease is lost ---
 
-@test "a run whose store was removed is lost" {
-  run_job "$removed"
-
-  assert_lost gone
-}
-
-@test "a run whose store was moved away is lost" {
-  run_job "$moved"
-
-  assert_lost gone
-}
-
-@test "a run whose store was replaced is lost" {
-  run_job "$replaced"
-
-  assert_lost gone
-}
-
-@test "a run whose sessions were removed is lost" {
-  run_job "$no_sessions"
-
-  assert_lost gone
-}
-
-@test "a run whose sessions were replaced is lost" {
-  run_job "$new_sessions"
-
-  assert_lost gone
-}
-
-@test "a run whose state was removed is lost" {
-  run_job "$no_state"
-
-  assert_lost gone
+@test "a run whose store, sessions or state were removed, moved or replaced is lost" {
+  for loss in "$removed" "$moved" "$replaced" "$no_sessions" "$new_sessions" "$no_state"; do
+    echo "after $loss"
+    rm -rf "$store" "$store.old"
+    run_job "$loss"
+    assert_lost gone
+  done
 }
 
 @test "a run is lost if another run was granted the lock meanwhile" {
@@ -93,22 +66,16 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   eventually is_free job
 }
 
-@test "a run in a slot is lost in the same cases" {
-  for loss in "$removed" "$no_sessions" "$no_state"; do
-    run_job "$loss" --slots 2
-    assert_lost gone
+@test "a run in a slot and a shared run are lost in the same cases" {
+  for kind in --shared --slots=2; do
+    for loss in "$removed" "$no_sessions" "$no_state"; do
+      run_job "$loss" "$kind"
+      assert_lost gone
+    done
+    run_job "$broken" "$kind"
+    assert_lost broken
+    eventually is_free job
   done
-  run_job "$broken" --slots 2
-  assert_lost broken
-}
-
-@test "a shared run is lost in the same cases" {
-  for loss in "$removed" "$no_sessions" "$no_state"; do
-    run_job "$loss" --shared
-    assert_lost gone
-  done
-  run_job "$broken" --shared
-  assert_lost broken
 }
 
 # --- How the run ends ---

@@ -50,23 +50,14 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
 
 # --- How a lease is lost ---
 
-@test "a run whose key another program has overwritten is lost" {
+@test "a run whose key was overwritten or deleted, or whose server was emptied, is lost" {
+  run_job "$deleted"
+  assert_lost gone
+  run_job "$wiped"
+  assert_lost gone
   run_job "$taken_over"
-
   assert_lost 'taken over'
   assert_equal "$(redis GET 'dlock:{job}')" other
-}
-
-@test "a run whose key was deleted is lost" {
-  run_job "$deleted"
-
-  assert_lost gone
-}
-
-@test "a run whose server was emptied is lost" {
-  run_job "$wiped"
-
-  assert_lost gone
 }
 
 @test "a run is lost if another run was granted the lock meanwhile" {
@@ -107,55 +98,22 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   eventually is_free job
 }
 
-@test "a run in a slot whose key was deleted is lost" {
-  run_job "$deleted" --slots 2
-
-  assert_lost gone
-}
-
-@test "a run in a slot whose key another program has overwritten is lost" {
-  run_job "$taken_over" --slots 2
-
-  assert_lost 'taken over'
-}
-
-@test "a run in a slot that was broken is lost" {
-  run_job "$broken" --slots 2
-
-  assert_lost broken
-}
-
-@test "a shared run whose server was emptied is lost" {
-  run_job "$wiped" --shared
-
-  assert_lost gone
-}
-
-@test "a shared run whose key another program has overwritten is lost" {
-  run_job "$taken_over" --shared
-
-  assert_lost 'taken over'
-}
-
-@test "a shared run that was broken is lost" {
-  run_job "$broken" --shared
-
-  assert_lost broken
+@test "a run in a slot and a shared run are lost in the same cases" {
+  for kind in --shared --slots=2; do
+    for loss in "$deleted" "$wiped"; do
+      run_job "$loss" "$kind"
+      assert_lost gone
+    done
+    run_job "$broken" "$kind"
+    assert_lost broken
+    eventually is_free job
+    run_job "$taken_over" "$kind"
+    assert_lost 'taken over'
+    redis FLUSHALL
+  done
 }
 
 # --- How the run ends ---
-
-@test "the report of a lost run has the command's own exit code" {
-  run_job "$deleted; exit 3"
-
-  assert_lost gone 3
-}
-
-@test "a lost run whose command was killed by a signal exits with 76" {
-  run_job "$deleted; kill \$\$"
-
-  assert_lost gone TERM
-}
 
 @test "the report of a run that was ended because of the loss has the signal of the command" {
   hold job --report "$report" --ttl 2s --store-timeout 200ms 2> "$said"
@@ -166,37 +124,11 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_lost_in_report gone TERM
 }
 
-@test "a run that --timeout ends is lost if its lease was lost" {
-  run dlock run --timeout 500ms --report "$report" job -- bash -c "$deleted; sleep 60"
-
-  assert_status 76
-  assert_lost_in_report gone TERM
-}
-
 @test "a run whose guardian was killed is lost if its lease was lost" {
   run_job "$deleted; kill -KILL \$PPID; sleep 60"
 
   assert_status 76
   assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected)"' "$report")" 'lost gone false'
-}
-
-@test "a run whose lease is lost while it waits for stragglers is lost" {
-  run_job "(sleep 0.3; $deleted) &" --stragglers wait
-
-  assert_lost gone
-}
-
-@test "a run that kills its stragglers is lost if its lease was lost" {
-  run_job "sleep 60 & $deleted" --stragglers kill
-
-  assert_lost gone
-}
-
-@test "a lost run does not keep the lock for --min-hold" {
-  run_job "$deleted" --min-hold 60s
-
-  assert_lost gone
-  is_free job
 }
 
 @test "a lost run does not keep the lock for --lock-delay" {
@@ -309,35 +241,7 @@ delete_lease() { [[ $(redis DEL 'dlock:{job}') == 1 ]]; }
   assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran true'
 }
 
-@test "a command that could not be started is not lost" {
-  run dlock run --report "$report" job -- /
-
-  assert_status 126
-  assert_equal "$(jq -r '"\(.outcome) \(.reason)"' "$report")" 'not-started null'
-}
-
-@test "the command of a limit is not lost when the server is emptied" {
-  run dlock limit job 5/1h -- bash -c "$wiped; exit 3"
-
-  assert_status 3
-}
-
 # --- What is recorded ---
-
-@test "history and status show that a run was lost, and why" {
-  run_job "$deleted"
-
-  assert_equal "$(past)" 'lost gone'
-  assert_equal "$(look job '"\(.last_run.outcome) \(.last_run.reason)"')" 'lost gone'
-  run dlock status job
-  assert_output_contains 'lost (gone), exit 76'
-}
-
-@test "history shows that a run was broken" {
-  run_job "$broken"
-
-  assert_equal "$(past)" 'lost broken'
-}
 
 @test "a lost run that was recorded as vanished is shown as lost" {
   hold job --report "$report" 2> "$said"
@@ -361,25 +265,6 @@ delete_lease() { [[ $(redis DEL 'dlock:{job}') == 1 ]]; }
   grep -q 'lost (gone)' <<< "$(jq -r 'select(.event == "lost").message' "$seen")"
 }
 
-@test "a lost run does not count for --dedupe" {
-  for loss in "$taken_over" "$deleted" "$wiped" "$broken"; do
-    run_job "$loss" --dedupe 1h
-    assert_status 76
-    eventually is_free_of_dlock
-
-    run dlock run --dedupe 1h job -- touch "$ran"
-
-    assert_status 0
-    rm "$ran"
-    redis FLUSHALL
-  done
-}
-
-is_free_of_dlock() {
-  [[ $(redis GET 'dlock:{job}') != other ]] || redis DEL 'dlock:{job}' > /dev/null
-  is_free job
-}
-
 @test "a lost run does not count for a waiter with --dedupe" {
   hold job --dedupe 1h 2> "$said"
   queue job --dedupe 1h --retry-failed touch "$ran"
@@ -390,39 +275,6 @@ is_free_of_dlock() {
   assert_exits 76 "$holder"
   assert_exits 0 "$waiter"
   test -e "$ran"
-}
-
-# --- cache ---
-
-in_cache() { sed 's/{job}/{cache:job}/; s/ job/ cache:job/g' <<< "$1"; }
-
-@test "cache neither stores nor prints output of a run that was lost" {
-  for loss in "$taken_over" "$deleted" "$wiped" "$broken"; do
-    run dlock cache job -- bash -c "echo output; $(in_cache "$loss")"
-
-    assert_status 76
-    assert_one_line
-    assert_output_contains 'before the command ended'
-    assert_equal "$(redis EXISTS 'dlock:{cache:job}:v')" 0
-    redis FLUSHALL
-  done
-}
-
-@test "callers that wait for output do not use that of a run that was lost" {
-  mkfifo "$ran"
-  dlock cache job -- bash -c 'read -r _ < "$0"; echo first' "$ran" > "$said" 2>&1 3>&- &
-  first=$!
-  eventually is_held cache:job
-  dlock cache -w 60s job -- echo second > "$said.second" 2>&1 3>&- &
-  second=$!
-  eventually is_queued cache:job "$second"
-
-  redis DEL 'dlock:{cache:job}'
-  echo > "$ran"
-
-  assert_exits 76 "$first"
-  assert_exits 0 "$second"
-  assert_equal "$(< "$said.second")" second
 }
 
 # --- How soon a loss is detected ---

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# --min-hold keeps a lock after its command has ended, on every store.
+# --min-hold keeps a lock after its command has ended: what dlock prints, and what a server
+# keeps. For how long, and for whom, is tested in tests/contract.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
@@ -9,8 +10,6 @@ setup() {
   load ../faults/redis
   use_redis_store
   stores=("local:$BATS_TEST_TMPDIR/store" "$DLOCK_STORE")
-  first=$BATS_TEST_TMPDIR/first
-  second=$BATS_TEST_TMPDIR/second
 }
 
 teardown() {
@@ -20,17 +19,9 @@ teardown() {
 
 refute() { ! "$@"; }
 
-# For tests that run on both stores: prints which one it is, and removes the files that the
-# other one has left.
-begin() {
-  echo "on $DLOCK_STORE"
-  rm -f "$first" "$second"
-}
-
 @test "dlock ends with its command, and the lock stays held" {
   for DLOCK_STORE in "${stores[@]}"; do
-    begin
-
+    echo "on $DLOCK_STORE"
     run timeout 10 dlock run --min-hold 1h job -- sh -c 'echo done; exit 3'
 
     assert_equal "$status $output" '3 done'
@@ -44,7 +35,7 @@ begin() {
 
 @test "status shows that the holder has ended, when the lock expires, and that the run is over" {
   for DLOCK_STORE in "${stores[@]}"; do
-    begin
+    echo "on $DLOCK_STORE"
     dlock run --min-hold 1h --label nightly job -- true
 
     run dlock status --json job
@@ -58,65 +49,9 @@ begin() {
   done
 }
 
-@test "a waiter gets the lock when --min-hold after the grant is over" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    mkfifo "$BATS_TEST_TMPDIR/fifo"
-    dlock run --min-hold 1500ms job -- \
-      bash -c 'clock_into "$1"; read -r _ < "$2"' - "$first" "$BATS_TEST_TMPDIR/fifo" 3>&- &
-    holder=$!
-    eventually is_held job
-    queue job bash -c 'clock_into "$1"' - "$second"
-    echo > "$BATS_TEST_TMPDIR/fifo"
-    assert_exits 0 "$holder"
-
-    assert_exits 0 "$waiter"
-
-    assert_between "$(ms_between "$first" "$second")" 1400 6000
-    rm "$BATS_TEST_TMPDIR/fifo"
-  done
-}
-
-@test "waiters are served in order when --min-hold is over" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    hold job --min-hold 700ms
-    for number in 1 2 3; do queue job sh -c 'echo "$2" >> "$1"' - "$first" "$number"; done
-
-    let_go
-
-    assert_exits 0 "$waiter"
-    assert_equal "$(tr -d '\n' < "$first")" 123
-  done
-}
-
-@test "the lock is released at once after a command that takes longer" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    dlock run --min-hold 100ms job -- sleep 0.2
-
-    run dlock run job -- echo started
-
-    assert_equal "$status $output" '0 started'
-  done
-}
-
-@test "a command that failed keeps the lock, one that was not found does not" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    dlock run --min-hold 1h failed -- false || true
-    dlock run --min-hold 1h ended --timeout 10ms -- sleep 600 || true
-    dlock run --min-hold 1h missing -- /nowhere/to/be/found || true
-
-    is_held failed
-    is_held ended
-    is_free missing
-  done
-}
-
 @test "a run that was killed with its dlock does not keep the lock" {
   for DLOCK_STORE in "${stores[@]}"; do
-    begin
+    echo "on $DLOCK_STORE"
     hold job --min-hold 1h --ttl 1s --store-timeout 300ms
     kill -KILL "$holder" "$command"
 
@@ -124,48 +59,9 @@ begin() {
   done
 }
 
-@test "shared runs and runs in slots keep the lock, too" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    dlock run --min-hold 1h -s book -- true
-    dlock run -s book -- true
-    run dlock run book -- true
-    assert_status 75
-
-    dlock run --min-hold 1h -n 2 pool -- true
-    run dlock run -n 2 pool -- sh -c 'echo "$DLOCK_SLOT"'
-    assert_equal "$status $output" '0 1'
-    assert_equal "$(look pool .free)" 1
-  done
-}
-
-@test "hosts whose clocks are minutes apart run a job once" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-
-    for _ in 1 2 3; do dlock run -E 0 --min-hold 10m job -- sh -c 'echo ran >> "$1"' - "$first"; done
-
-    assert_equal "$(< "$first")" ran
-  done
-}
-
-@test "the run counts for --dedupe while its lock is kept, and later the lock is busy" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    dlock run --min-hold 1h job -- true
-
-    run dlock run -v --dedupe 1h job -- echo started
-    assert_status 0
-    assert_output_contains 'skipped: it ran on '
-    is_busy() { [[ $(dlock run --dedupe 1ms job -- true > /dev/null 2>&1; echo $?) == 75 ]]; }
-    eventually is_busy
-  done
-}
-
 @test "-v prints how long the lock is kept" {
   for DLOCK_STORE in "${stores[@]}"; do
-    begin
-
+    echo "on $DLOCK_STORE"
     run dlock run -v --min-hold 1h job -- true
 
     assert_output_contains 'dlock: job: released, and held until 1h0m after its grant'

@@ -35,37 +35,6 @@ assert_refused() {  # <exit code> <part of what it says>
 
 # --- As on local: ---
 
-@test "dlock exits with the exit code of the command" {
-  run dlock run job -- sh -c 'echo started; exit 3'
-
-  assert_equal "$status $output" '3 started'
-}
-
-@test "the lock is held while the command runs, and free afterwards" {
-  run dlock run job -- dlock status job
-  assert_status 0
-
-  run dlock status job
-  assert_status 1
-}
-
-@test "a run without --wait exits with 75 if the lock is held" {
-  hold job
-
-  run dlock run job -- echo started
-
-  assert_refused 75 "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
-}
-
-@test "a waiter whose wait ends exits with 75 and leaves the queue" {
-  hold job
-
-  run dlock run -w 300ms job -- echo started
-
-  assert_refused 75 "(pid $holder, "
-  nobody_waits job
-}
-
 # Prints all that is shown of a lock with a last run, a holder and a waiter.
 show_a_lock() {  # <store>
   DLOCK_STORE=$1
@@ -96,17 +65,6 @@ without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms
   assert_between "$(look job '.holders[0].expires_in_ms')" 30000 60000
 }
 
-@test "status shows who holds the lock, and list the number of waiters" {
-  hold job
-  queue job -- true
-
-  run dlock status job
-  assert_output_contains "$(id -un)@$(uname -n)"
-  run dlock list
-  wanted="^job +held +$(id -un)@$(uname -n) +[0-9.]+m?s +1 +-$"
-  [[ ${lines[1]} =~ $wanted ]]
-}
-
 @test "a report has the fence and the store, and says that the run was protected" {
   dlock run --report "$report" job -- printenv DLOCK_FENCE > "$began"
 
@@ -114,79 +72,7 @@ without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms
     "ran true $(< "$began") $DLOCK_STORE"
 }
 
-@test "three runs hold a lock with three slots, each with a slot of its own" {
-  for _ in 1 2 3; do hold pool -n 3; done
-
-  run dlock run -n 3 pool -- true
-
-  assert_status 75
-  assert_equal "$(look pool '[.holders[].slot] | sort | tojson')" '[0,1,2]'
-}
-
-@test "a different --slots is refused while the lock is in use, and both numbers are named" {
-  hold pool -n 3
-
-  run dlock run -n 2 pool -- true
-
-  assert_refused 78 'in use with 3 slots, not 2'
-}
-
-@test "shared holders hold the lock together and exclude an exclusive run" {
-  hold book -s
-  hold book -s
-
-  run dlock run book -- true
-
-  assert_status 75
-  assert_equal "$(look book '"\(.mode) \(.holders | length)"')" 'shared 2'
-}
-
-@test "a waiting exclusive run holds off later shared runs" {
-  hold book -s
-  queue book -- true
-
-  run dlock run -s book -- true
-
-  assert_status 75
-}
-
-@test "a run inside a run of the same lock is refused at once" {
-  run timeout 20 dlock run job -- dlock run -w forever job -- echo inner
-
-  assert_refused 75 'dlock: job: held by an outer run'
-}
-
-@test "a run may contain a run of another lock, and a shared run one of the same lock" {
-  run dlock run job -- dlock run -s other -- dlock run -s other -- echo inner
-
-  assert_equal "$status $output" '0 inner'
-}
-
 # --- The queue ---
-
-@test "eight waiters run in the order of their arrival" {
-  hold job
-  for number in {1..8}; do queue job "${noting[@]}" "$order" "$number"; done
-
-  let_go
-
-  eventually started 8
-  assert_equal "$(tr -d '\n' < "$order")" 12345678
-}
-
-@test "a killed waiter is skipped, and the others keep their order" {
-  hold job
-  for number in {1..8}; do
-    queue job "${noting[@]}" "$order" "$number"
-    [[ $number != 3 ]] || killed=$waiter
-  done
-  kill -KILL "$killed"
-
-  let_go
-
-  eventually started 8
-  assert_equal "$(tr -d '\n' < "$order")" 1245678
-}
 
 @test "a waiter that was stopped at its turn gets the lock after it is continued" {
   hold job
@@ -200,16 +86,6 @@ without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms
   kill -CONT "$stopped"
 
   eventually started stopped
-}
-
-@test "SIGTERM kills a waiter, which leaves the queue" {
-  hold job
-  queue job -- true
-
-  kill -TERM "$waiter"
-
-  assert_exits 143 "$waiter"
-  nobody_waits job
 }
 
 # Makes the lock look as if it had just been granted and its waiters had just checked it.
@@ -297,30 +173,6 @@ holds_job() { redis HVALS 'dlock:{job}:h' | grep -q "\"pid\":$1[,}]" && [[ -n $(
   [[ ! -e $BATS_TEST_TMPDIR/ran ]]
 }
 
-@test "a run without --wait does not overtake a waiter" {
-  hold job
-  queue job -- true
-  kill -STOP "$waiter"
-  let_go
-  eventually is_free job
-
-  run dlock run job -- true
-
-  assert_refused 75 promised
-}
-
-@test "waiters for slots run as slots become free" {
-  hold pool -n 2
-  hold pool -n 2
-  queue pool -n 2 -- "${noting[@]}" "$order" first
-  queue pool -n 2 -- "${noting[@]}" "$order" second
-
-  let_go
-
-  eventually started second
-  assert_equal "$(tr '\n' ' ' < "$order")" 'first second '
-}
-
 # --- A holder that was killed ---
 
 @test "the lock of a killed dlock is free once its lease has expired" {
@@ -330,24 +182,6 @@ holds_job() { redis HVALS 'dlock:{job}:h' | grep -q "\"pid\":$1[,}]" && [[ -n $(
 
   is_held job
   eventually is_free job
-}
-
-@test "the run of a killed dlock is shown as vanished" {
-  hold job "${short[@]}"
-
-  kill -KILL "$holder"
-
-  eventually is_free job
-  assert_equal "$(look job '"\(.last_run.outcome) \(.last_run.ended)"')" 'vanished null'
-}
-
-@test "a waiter gets the lock of a killed dlock when its lease has expired" {
-  hold job "${short[@]}"
-  queue job -- "${noting[@]}" "$order" next
-  kill -KILL "$holder"
-
-  eventually started next
-  assert_exits 0 "$waiter"
 }
 
 # --- Locks of other programs on the same key ---
@@ -550,22 +384,6 @@ long_name=$(printf 'x%.0s' {1..255})
 hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*' '?[a-z]' '%' '%2A' 'a:s' ':h' $'"\'\\' '../../x'
   '$(id)' 'grün' "$long_name")
 
-@test "locks with hostile names are held, listed and released independently" {
-  for name in "${hostile_names[@]}"; do hold "$name"; done
-
-  for name in "${hostile_names[@]}"; do
-    run dlock run "$name" -- true
-    assert_status 75
-  done
-  assert_equal "$(dlock list --json | jq -c '[.[] | select(.state == "held") | .name] | sort')" \
-    "$(printf '%s\n' "${hostile_names[@]}" | jq -Rc . | jq -sc sort)"
-  for pid in "${!held_by[@]}"; do
-    let_go "$pid"
-    assert_exits 0 "$pid"
-  done
-  assert_equal "$(dlock list --json | jq 'map(select(.state == "held")) | length')" 0
-}
-
 @test "all keys of a hostile name are in the namespace and in one slot of a cluster" {
   for name in "${hostile_names[@]}"; do
     redis FLUSHALL
@@ -581,16 +399,6 @@ hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*' '?[a-z]' '%' '%2A' 'a:s' ':h' $'"\
     let_go
     assert_exits 0 "$waiter"
   done
-}
-
-@test "the same name in two namespaces is two locks" {
-  redis ACL SETUSER dlock '~other:*'
-  hold job
-
-  run dlock --namespace other run job -- echo started
-
-  assert_equal "$status $output" '0 started'
-  assert_equal "$(dlock --namespace other list --json | jq -r '.[].state')" free
 }
 
 @test "special characters in a namespace are taken literally" {
@@ -618,12 +426,6 @@ hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*' '?[a-z]' '%' '%2A' 'a:s' ':h' $'"\
 }
 
 # --- Fences and scripts ---
-
-@test "each fence is greater than the one before" {
-  for _ in {1..5}; do fence_of_a_run; done > "$said"
-
-  sort -c -u -n "$said"
-}
 
 @test "fences grow even if the clock goes back, as long as the server keeps the last one" {
   fence=$(($(fence_of_a_run) + 3600000000))
@@ -1001,37 +803,6 @@ refused='dlock: job: password file /mnt/secrets/password: every user of this mac
 }
 
 # --- Unreachable servers and time limits ---
-
-@test "an unreachable server is reported in one line" {
-  stop_redis
-
-  run dlock run job -- echo started
-  assert_refused 69 "cannot reach $redis_socket"
-  run dlock status job
-  assert_refused 69 "cannot reach $redis_socket"
-  run dlock list
-  assert_refused 69 "cannot reach $redis_socket"
-}
-
-@test "a wait for an unreachable server ends with 69" {
-  stop_redis
-
-  run dlock run -w 300ms job -- echo started
-
-  assert_refused 69 "cannot reach $redis_socket"
-}
-
-@test "-w waits for a server that starts later" {
-  stop_redis
-  dlock run -v -w 60s job -- "${noting[@]}" "$order" started 2> "$said" 3>&- &
-  waiter=$!
-  eventually grep -q 'trying again' "$said"
-
-  restart_redis
-
-  eventually started started
-  assert_exits 0 "$waiter"
-}
 
 @test "a --ttl that is too short for the --store-timeout is a usage error" {
   stop_redis

@@ -295,6 +295,7 @@ is_stopped() { grep -q '^--- stopped by SIGSTOP' "$BATS_TEST_TMPDIR/strace.log";
 
 # Starts a run that ends only on SIGTERM, and then removes files that its lock needs.
 lose() {  # <shell command that removes them>
+  rm -f "$BATS_TEST_TMPDIR/trapped"
   dlock run --report "$report" job -- \
     sh -c 'trap "exit 0" TERM; echo trapped; while :; do sleep 0.02; done' \
     > "$BATS_TEST_TMPDIR/trapped" 2> "$BATS_TEST_TMPDIR/messages" 3>&- &
@@ -314,46 +315,16 @@ assert_lost() {
   assert_one_line
 }
 
-@test "lost: the store was removed during the run" {
-  # shellcheck disable=SC2016
-  lose 'remove "$store"'
-
-  assert_lost
-}
-
-@test "lost: the file of sessions was removed during the run" {
-  # shellcheck disable=SC2016
-  lose 'rm "$store/sessions"'
-
-  assert_lost
-}
-
-@test "lost: the state was removed during the run" {
-  # shellcheck disable=SC2016
-  lose 'remove "$store"/state-*'
-
-  assert_lost
-}
-
-@test "lost: the file of the lock was removed during the run" {
-  # shellcheck disable=SC2016
-  lose 'rm "$store"/state-*/*.lock'
-
-  assert_lost
-}
-
-@test "lost: the store was moved away during the run" {
-  # shellcheck disable=SC2016
-  lose 'mv "$store" "$store.old"'
-
-  assert_lost
-}
-
-@test "lost: the file of sessions was replaced during the run" {
-  # shellcheck disable=SC2016
-  lose 'cp -p "$store/sessions" "$store/new"; mv "$store/new" "$store/sessions"'
-
-  assert_lost
+# shellcheck disable=SC2016
+@test "lost: the store, sessions or state were removed, moved or replaced during the run" {
+  for loss in 'remove "$store"' 'rm "$store/sessions"' 'remove "$store"/state-*' \
+    'rm "$store"/state-*/*.lock' 'mv "$store" "$store.old"' \
+    'cp -p "$store/sessions" "$store/new"; mv "$store/new" "$store/sessions"'; do
+    echo "after $loss"
+    remove "$store" "$store.old"
+    lose "$loss"
+    assert_lost
+  done
 }
 
 @test "lost: a later removal of the store is noticed at once" {

@@ -20,10 +20,6 @@ on_server() { [[ $DLOCK_STORE == redis* ]]; }
 
 outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 
-is_marked() { dlock status job | grep -qF '(broken)'; }
-
-is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
-
 # --max-queue
 
 @test "--max-queue does not wait if that many runs are waiting already" {
@@ -37,38 +33,6 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_output_contains '1 already waiting (--max-queue)'
 }
 
-@test "--max-queue waits if fewer runs are waiting" {
-  hold job
-  queue job -- true
-
-  queue job --max-queue 2 -- touch ran
-  let_go
-
-  assert_exits 0 "$waiter"
-  test -e ran
-}
-
-@test "a waiter with --max-queue keeps its place when more waiters come" {
-  hold job
-  queue job --max-queue 1 -- touch ran
-  first=$waiter
-  queue job -- true
-
-  let_go
-
-  assert_exits 0 "$first"
-  test -e ran
-}
-
-@test "--max-queue 0 takes a free lock but never waits" {
-  dlock run --wait 60s --max-queue 0 job -- true
-  hold job
-
-  run dlock run --wait 60s --max-queue 0 job -- true
-
-  assert_status 75
-}
-
 @test "a run that --max-queue refuses exits with the code of -E and is reported as busy" {
   hold job
 
@@ -76,20 +40,6 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
 
   assert_status 9
   assert_equal "$(outcome_in report)" 'busy null'
-}
-
-@test "killed waiters do not count for --max-queue" {
-  on_server && skip 'a server notices a killed waiter only after 90 s'
-  hold job
-  queue job -- true
-  kill -KILL "$waiter"
-  eventually has_ended "$waiter"
-
-  queue job --max-queue 1 -- touch ran
-  let_go
-
-  assert_exits 0 "$waiter"
-  test -e ran
 }
 
 # --supersede
@@ -128,31 +78,6 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_equal "$(< ran)" 20
 }
 
-@test "waiters without --supersede keep their places" {
-  hold job
-  queue job -- touch ordinary
-  ordinary=$waiter
-  queue job --supersede -- true
-  older=$waiter
-
-  queue job --supersede -- test -e ordinary
-
-  assert_exits 75 "$older"
-  let_go
-  assert_exits 0 "$ordinary"
-  assert_exits 0 "$waiter"
-}
-
-@test "--supersede does not affect the holder" {
-  hold job --wait 1s --supersede
-  queue job --supersede -- true
-
-  refute is_marked
-  let_go
-  assert_exits 0 "$holder"
-  assert_exits 0 "$waiter"
-}
-
 @test "--supersede needs --wait" {
   run dlock run --supersede job -- touch ran
 
@@ -170,76 +95,6 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
 
   assert_exits 0 "$older"
   assert_equal "$(< said)" ''
-}
-
-@test "a stopped waiter that was superseded does not run after it is continued" {
-  hold job
-  queue job --supersede -q -- touch older
-  older=$waiter
-  kill -STOP "$older"
-  eventually is_stopped "$older"
-  queue job --supersede -- touch newer
-  let_go
-  assert_exits 0 "$waiter"
-
-  kill -CONT "$older"
-
-  assert_exits 75 "$older"
-  refute test -e older
-}
-
-@test "a stopped waiter that was promised the lock gives way to a newer one" {
-  hold job
-  queue job --supersede -q -- touch older
-  older=$waiter
-  kill -STOP "$older"
-  eventually is_stopped "$older"
-  let_go
-  assert_exits 0 "$holder"
-
-  run timeout 20 dlock run --wait 60s --supersede job -- echo newer
-
-  assert_equal "$status $output" '0 newer'
-  kill -CONT "$older"
-  assert_exits 75 "$older"
-  refute test -e older
-}
-
-@test "a newer run replaces a killed waiter" {
-  hold job
-  queue job --supersede -- true
-  kill -KILL "$waiter"
-  eventually has_ended "$waiter"
-
-  queue job --supersede -- touch newer
-  let_go
-
-  assert_exits 0 "$waiter"
-  test -e newer
-}
-
-@test "a waiter that was superseded does not return when the newer one stops waiting" {
-  hold job
-  queue job --supersede -q -- true
-  older=$waiter
-
-  run dlock run --wait 200ms --supersede -q job -- true
-
-  assert_status 75
-  assert_exits 75 "$older"
-  eventually nobody_waits job
-}
-
-@test "a waiter that would be superseded does not count for --max-queue" {
-  hold job
-  queue job --supersede -q -- true
-  older=$waiter
-
-  queue job --supersede --max-queue 1 -- touch newer
-
-  assert_exits 75 "$older"
-  let_go
-  assert_exits 0 "$waiter"
 }
 
 @test "watch reports that a superseded run has left" {
@@ -268,12 +123,6 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_equal "$(outcome_in report)" 'lost broken'
   assert_equal "$(jq -r .message report)" \
     "lost the lock: $(id -un)@$(uname -n) took the lock with --replace; the command was ended"
-}
-
-@test "--replace takes a free lock like any other run" {
-  run dlock run --wait 60s --replace job -- echo ran
-
-  assert_equal "$status $output" '0 ran'
 }
 
 @test "--replace requires --wait" {
@@ -318,145 +167,6 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_equal "$(outcome_in report)" 'lost broken'
   assert_equal "$(jq -r .message report)" \
     "lost the lock (broken) before the command could start: $(id -un)@$(uname -n) took the lock with --replace"
-}
-
-@test "a waiter behind a run with --replace runs after it" {
-  hold job
-  queue job --replace -- sh -c 'touch ran; until [ -e finish ]; do sleep 0.02; done'
-  first=$waiter
-  eventually test -e ran
-
-  queue job -- touch next
-  touch finish
-
-  assert_exits 0 "$first"
-  assert_exits 0 "$waiter"
-}
-
-@test "of several runs that replace each other, only the last one finishes" {
-  hold job
-  local number pids=()
-  for number in {1..5}; do
-    dlock run --wait 60s --replace -q job -- \
-      sh -c 'echo "$1" >> begun; until [ -e finish ]; do sleep 0.02; done; echo "$1" >> ended' \
-      - "$number" 3>&- &
-    pids+=($!)
-    eventually grep -qsx "$number" begun
-  done
-
-  touch finish
-
-  assert_exits 0 "${pids[4]}"
-  for number in {0..3}; do assert_exits 76 "${pids[number]}"; done
-  assert_equal "$(< ended)" 5
-}
-
-@test "with --replace --supersede, an older waiter that has both gives way" {
-  dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
-    until [[ -e finish ]]; do sleep 0.02; done' 3>&- &
-  eventually test -e started
-  queue job --replace --supersede -q -- touch older
-  older=$waiter
-
-  queue job --replace --supersede -- touch newer
-
-  assert_exits 75 "$older"
-  touch finish
-  assert_exits 0 "$waiter"
-  test -e newer
-  refute test -e older
-}
-
-@test "--replace takes the lock from all shared holders" {
-  hold job --shared
-  first=$holder
-  hold job --shared
-
-  dlock run --wait 60s --replace job -- true
-
-  assert_exits 76 "$first"
-  assert_exits 76 "$holder"
-}
-
-@test "--replace takes all slots" {
-  hold job --slots 2
-  first=$holder
-  hold job --slots 2
-
-  dlock run --wait 60s --slots 2 --replace job -- true
-
-  assert_exits 76 "$first"
-  assert_exits 76 "$holder"
-}
-
-@test "--replace takes a free slot if there is one, and no holder loses the lock" {
-  hold job --slots 2
-
-  dlock run --wait 60s --slots 2 --replace job -- true
-
-  refute is_marked
-  let_go
-  assert_exits 0 "$holder"
-}
-
-@test "--replace takes a lock that was acquired by hand" {
-  token=$(dlock acquire -t 1h job)
-
-  run timeout 5 dlock run --wait 60s --replace job -- echo ran
-
-  assert_equal "$status $output" '0 ran'
-  run dlock renew --token "$token" job
-  assert_status 76
-}
-
-@test "--replace takes a lock that --min-hold keeps after the run" {
-  dlock run --min-hold 1h job -- true
-
-  run timeout 5 dlock run --wait 60s --replace job -- echo ran
-
-  assert_equal "$status $output" '0 ran'
-}
-
-@test "--replace does not take the lock from an outer run" {
-  run dlock run job -- dlock run --wait 60s --replace job -- true
-
-  assert_status 75
-  assert_output_contains 'held by an outer run'
-}
-
-@test "an interrupted run with --replace leaves the lock to the next waiter" {
-  dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
-    until [[ -e finish ]]; do sleep 0.02; done' 3>&- &
-  eventually test -e started
-  queue job -- touch ran
-  waiting=$waiter
-  queue job --replace -- true
-  kill -TERM "$waiter"
-  eventually has_ended "$waiter"
-
-  touch finish
-
-  assert_exits 0 "$waiting"
-  test -e ran
-}
-
-@test "a stopped run with --replace does not block other waiters" {
-  dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
-    until [[ -e finish ]]; do sleep 0.02; done' 3>&- &
-  eventually test -e started
-  queue job --replace -- touch replaced
-  replacer=$waiter
-  eventually test -e termed
-  kill -STOP "$replacer"
-  eventually is_stopped "$replacer"
-  queue job -- touch ran
-
-  touch finish
-
-  assert_exits 0 "$waiter"
-  test -e ran
-  kill -CONT "$replacer"
-  assert_exits 0 "$replacer"
 }
 
 @test "--replace ends the orphaned command of a killed dlock before its own command begins" {

@@ -94,14 +94,6 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # <pid of the process that must 
   grep -qF 'lost the lock: it was taken with dlock break; the command was ended' said
 }
 
-@test "--replace takes the key of a foreign holder" {
-  redis SET 'dlock:{job}' somebody NX PX 60000
-
-  run timeout 5 dlock run --wait 60s --replace job -- echo ran
-
-  assert_equal "$status $output" '0 ran'
-}
-
 @test "a run in the queue can replace another one even if the server is out of memory" {
   hold job
   queue job -- touch before

@@ -143,7 +143,10 @@ use_private_store() {
   export XDG_RUNTIME_DIR=$root/runtime
 
   export DLOCK_STORE=local:$root/store
-  [[ ${DLOCK_TEST_STORE:-local} == local ]] || use_server_as_store || return
+  case ${DLOCK_TEST_STORE:-local} in
+    redis) use_server_as_store ;;
+    postgres) use_database_as_store ;;
+  esac || return
   export DLOCK_TEST_ID=$root
 
   # Bats records each command, to show where a test failed. This takes a third of a
@@ -165,6 +168,13 @@ use_server_as_store() {
   answers() { [[ -S $socket && $(redis-cli -s "$socket" PING) == PONG ]]; }
   eventually answers || return
   export DLOCK_STORE=redis+unix:$socket
+}
+
+# Makes a private PostgreSQL server the store, for DLOCK_TEST_STORE=postgres.
+use_database_as_store() {
+  # shellcheck source=tests/bats/postgres.bash
+  . "$DLOCK_SOURCE/tests/bats/postgres.bash"
+  start_first_postgres
 }
 
 # Between these two, no other test chooses ports. Otherwise two could choose the same, because
@@ -212,6 +222,7 @@ kill_leftovers() {
   # Background jobs that are functions or subshells have no mark.
   mapfile -t pids < <(jobs -p -r; jobs -p -s)
   end_processes "${pids[@]}" ${server_pid:+"$server_pid"}
+  [[ ${DLOCK_TEST_STORE:-} != postgres ]] || stop_postgres
   # Repeats until there are none, because a process may have been starting another one.
   eventually end_leftovers || return
   [[ -z ${made_here:-} ]] || rm -rf --one-file-system "$made_here"

@@ -127,7 +127,7 @@ tests/lint: $check failed"
   assert_equal "${lines[0]}" 'tests/lint: ARCHITECTURE.md has no table of parts'
 }
 
-@test "tests/lint finds files and types of one name, and files that are too long" {
+@test "tests/lint finds files and types of one name, and files and functions that are too long" {
   use_small_project
   append src/top/loop.cpp 'struct Loop {'
   append src/middle/rule.hpp 'class Rule final : public Base {'
@@ -143,6 +143,12 @@ tests/lint: $check failed"
   append src/top/loop.cpp 'enum class Kind { one };'
   append src/bottom/text.hpp 'enum class Kind {'
   assert_lint_finds 'several types of src are called: Kind Rule' names
+  append src/middle/rule.hpp '[[noreturn]] void is_short() {'
+  append src/middle/rule.hpp '}'
+  append src/middle/rule.hpp 'void is_long() {'
+  for ((i = 0; i < 59; ++i)); do append src/middle/rule.hpp '  step();'; done
+  append src/middle/rule.hpp '}'
+  assert_lint_finds 'functions of more than 60 lines: src/middle/rule.hpp:5' names
   for ((i = 0; i < 400; ++i)); do append src/top/loop.cpp ''; done
   assert_lint_finds 'src/top/loop.cpp has more than 400 lines' names
 }

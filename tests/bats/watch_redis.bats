@@ -70,15 +70,6 @@ short=(--ttl 1s --store-timeout 100ms)
   assert_events 'granted job 0' 'released job 1'
 }
 
-@test "watch exits with 69 if the server is unreachable at the start" {
-  stop_redis
-
-  run dlock watch
-
-  assert_status 69
-  assert_one_line
-}
-
 @test "a user without permission to subscribe cannot watch (77) but can take locks" {
   redis ACL SETUSER limited on '>secret' '~dlock:*' resetchannels +@all > /dev/null
   unset DLOCK_PASSWORD_FILE

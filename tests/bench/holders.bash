@@ -40,14 +40,14 @@ is_asleep() { grep -q '^State:.S' "/proc/$1/status"; }
 # NUMBER waiters and asleep.
 await_turn() {  # <tool> <file> <number>
   case $1 in
-    dlock | redis | etcd) "$dlock" run -w forever "$lock" -- "$work/section" first "$2" & ;;
+    dlock | redis | etcd | postgres) "$dlock" run -w forever "$lock" -- "$work/section" first "$2" & ;;
     flock) "$flock" "$file.wait" "$work/section" first "$2" & ;;
     redis-cli | token-* | etcdctl) "${under[@]}" "$work/section" first "$2" & ;;
   esac
   waiter=$!
   case $1 in
     redis-cli | token-*) ;; # neither a server nor the kernel counts these waiters
-    redis | etcd) eventually dlock_waiters_are "$3" ;;
+    redis | etcd | postgres) eventually dlock_waiters_are "$3" ;;
     *) eventually "$1_waiters_are" "$3" ;;
   esac
   eventually is_asleep "$waiter"
@@ -58,6 +58,7 @@ hold_for() {  # <tool>
   case $1 in
     redis) DLOCK_STORE=$redis_store; hold "$dlock" run "$lock" -- ;;
     etcd) DLOCK_STORE=$etcd_store; hold "$dlock" run "$lock" -- ;;
+    postgres) DLOCK_STORE=$postgres_store; hold "$dlock" run "$lock" -- ;;
     dlock) hold "$dlock" run "$lock" -- ;;
     flock) : >> "$file.wait"; hold "$flock" "$file.wait" ;;
     redis-cli | token-* | etcdctl) set_under "$1" handover; hold "${under[@]}" ;;

@@ -30,8 +30,12 @@ for python_candidate in python3 /usr/bin/python3; do
   python=$("$python_candidate" -c 'import sys; print(sys.executable)')
   break
 done
+pgbouncer=
+if [[ -n $(compgen -G '/usr/lib/postgresql/*/bin/postgres') ]]; then
+  pgbouncer=$(PATH=$PATH:/usr/sbin find_peer pgbouncer)
+fi
 [[ -n $server && -n $redis_cli ]] || server='' redis_cli='' python=''
-for peer in setlock lckdo sem etcdctl server redis_cli python; do
+for peer in setlock lckdo sem etcdctl pgbouncer server redis_cli python; do
   [[ -n ${!peer} ]] || missing+=("$peer")
 done
 missing=("${missing[@]/python/redis-py}")

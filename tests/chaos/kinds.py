@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from etcd import Etcd
+from postgres import OnPostgres
 from quorum import Quorum
 from stores import Cluster, OneServer, Sentinels, Store
 
@@ -19,4 +20,6 @@ KINDS: dict[str, Callable[[Path, str], Store]] = {
     "quorum5": lambda root, _: Quorum(root, 5),
     "etcd1": lambda root, _: Etcd(root, 1),
     "etcd3": lambda root, _: Etcd(root, 3),
+    "postgres": lambda root, _: OnPostgres(root),
+    "postgres_sync": lambda root, _: OnPostgres(root, 2),
 }

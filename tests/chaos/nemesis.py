@@ -22,6 +22,8 @@ from etcd_disasters import EtcdDisasters
 from fleet_disasters import ClusterDisasters, SentinelDisasters
 from history import History
 from links import CALM, Weather
+from postgres import OnPostgres
+from postgres_disasters import PostgresDisasters
 from quorum import Quorum
 from quorum_disasters import QuorumDisasters
 from server_disasters import ServerDisasters
@@ -32,7 +34,7 @@ from witness import Witness
 # The disasters of each kind of store; other kinds have none.
 DISASTERS: dict[type[Store], Callable[..., Disasters]] = {
     OneServer: ServerDisasters, Sentinels: SentinelDisasters, Cluster: ClusterDisasters,
-    Quorum: QuorumDisasters, Etcd: EtcdDisasters,
+    Quorum: QuorumDisasters, Etcd: EtcdDisasters, OnPostgres: PostgresDisasters,
 }
 # How long after the end of a lease the queue of a lock is left in peace, to see whether its lock
 # is granted (a bit more than verdict.UNTAKEN). BETWEEN is the time from one such pause to the

@@ -161,6 +161,7 @@ TEST_P(Deduplication, an_ended_run_that_started_within_the_window_counts) {
   EXPECT_EQ(run->duration, milliseconds(1500));
   EXPECT_FALSE(run->host.empty());
   EXPECT_TRUE(run->ended);
+  EXPECT_EQ(exclusive().history().size(), 1u);
 }
 
 TEST_P(Deduplication, a_run_that_started_before_the_window_does_not_count) {
@@ -395,7 +396,7 @@ TEST_P(Deduplication, a_waiter_whose_window_is_over_when_the_run_ends_takes_its_
   EXPECT_TRUE(is_granted(waiter.ask(Queue::join)));
 }
 
-TEST_P(Deduplication, when_a_run_fails_the_first_waiter_runs) {
+TEST_P(Deduplication, when_a_run_fails_the_first_waiter_runs_and_its_success_counts) {
   auto& runner = exclusive();
   runner.granted();
   auto& first = retrying();
@@ -405,8 +406,24 @@ TEST_P(Deduplication, when_a_run_fails_the_first_waiter_runs) {
 
   runner.release(exit_with(1));
 
-  EXPECT_TRUE(is_granted(first.ask(Queue::join)));
+  const auto answer = first.ask(Queue::join);
+  ASSERT_TRUE(is_granted(answer));
   EXPECT_EQ(std::get<Busy>(second.ask(Queue::join)).place, 1u);
+  first.release(exit_with(0));
+  EXPECT_EQ(fence_of(second.ask(Queue::join)), std::get<Grant>(answer).fence);
+}
+
+TEST_P(Deduplication, when_a_run_vanishes_the_waiter_that_retries_failed_runs_runs) {
+  auto& runner = exclusive();
+  runner.claim.ttl = milliseconds(500);
+  runner.granted();
+  runner.start(ended_process());
+  auto& waiter = retrying();
+  waiter.queued();
+
+  kill(runner);
+
+  EXPECT_TRUE(eventually(context_, [&] { return is_granted(waiter.ask(Queue::join)); }));
 }
 
 TEST_P(Deduplication, waiters_that_accept_any_run_leave_the_queue_when_one_starts) {
@@ -624,6 +641,22 @@ TEST_P(Deduplication,
 
   EXPECT_TRUE(eventually(context_, [&] { return is_granted(first.ask(Queue::join)); }));
   EXPECT_TRUE(std::holds_alternative<Busy>(second.ask(Queue::join)));
+}
+
+TEST_P(Deduplication, runs_of_a_lock_with_several_slots_are_not_joined) {
+  auto& first = exclusive();
+  first.claim.slots = 2;
+  first.granted();
+  auto& second = exclusive();
+  second.claim.slots = 2;
+  second.granted();
+  auto& waiter = joining();
+  waiter.claim.slots = 2;
+  waiter.queued();
+
+  first.release(shared(exit_with(0)));
+
+  EXPECT_TRUE(is_granted(waiter.ask(Queue::join)));
 }
 
 TEST_P(Deduplication, a_run_that_vanished_is_not_joined_and_the_first_waiter_runs) {

@@ -280,6 +280,26 @@ TEST_P(DetachedContract, one_of_many_slots_is_renewed_on_its_own) {
   EXPECT_GT(shown().expires_in, seconds(50));
 }
 
+TEST_P(DetachedContract, detached_leases_of_readers_are_renewed_and_released_one_by_one) {
+  auto& first = detached(seconds(30));
+  first.claim.mode = Mode::shared;
+  first.granted();
+  auto& second = detached(seconds(60));
+  second.claim.mode = Mode::shared;
+  const auto fence = second.granted().fence;
+  first.claim.ttl = seconds(100);
+
+  EXPECT_EQ(first.renew(), Renewal::confirmed);
+  EXPECT_EQ(look().holders.size(), 2u);
+  EXPECT_EQ(first.release(), Release::released);
+
+  EXPECT_EQ(look().holders.size(), 1u);
+  EXPECT_EQ(shown().fence, fence);
+  EXPECT_LE(shown().expires_in, seconds(60));
+  EXPECT_EQ(second.release(), Release::released);
+  EXPECT_TRUE(attached().is_granted());
+}
+
 TEST_P(DetachedContract, an_expired_lease_is_not_renewed) {
   auto& late = past();
 
@@ -457,7 +477,7 @@ TEST_P(DetachedContract, resources_are_not_listed_as_locks) {
 TEST_P(DetachedContract, a_store_that_does_not_answer_is_unreachable) {
   auto claim = claim_of("job");
   claim.attached = false;
-  auto& holder = contender(claim, milliseconds(50));
+  auto& holder = contender(claim, GetParam().brief_timeout);
   holder.granted();
   const auto obstacle = world_->hold_up();
 

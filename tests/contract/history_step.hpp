@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lock/event.hpp"
+#include "lock/history.hpp"
 #include "rules/granting.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 

@@ -182,8 +182,10 @@ TEST_P(Histories, shared_runs_and_runs_in_slots_are_listed) {
   auto& other = contender();
   other.claim.mode = Mode::shared;
   other.granted();
-  reader.release(exit_with(1));
   EXPECT_EQ(history().size(), 2u);
+  reader.release(exit_with(1));
+  ASSERT_EQ(history().size(), 2u);
+  EXPECT_EQ(history()[0].outcome == "running", history()[1].outcome == "ran");
   other.release(exit_with(2));
   auto& in_slot = contender();
   in_slot.claim.slots = 3;
@@ -213,6 +215,37 @@ TEST_P(Histories, a_detached_grant_is_listed_as_by_hand_while_it_is_held_and_aft
   EXPECT_TRUE(history()[0].ended);
 }
 
+TEST_P(Histories, a_detached_grant_is_not_the_last_run) {
+  ran(3);
+  auto& detached = contender();
+  detached.claim.attached = false;
+  detached.granted();
+  detached.release();
+
+  const auto info = contender().inspect();
+
+  ASSERT_TRUE(info.last_run);
+  EXPECT_EQ(info.last_run->exit_code, 3);
+  EXPECT_FALSE(info.last_success);
+}
+
+TEST_P(Histories, many_detached_grants_do_not_push_out_runs) {
+  ran(3);
+  for (int i = 0; i < 25; ++i) {
+    auto& detached = contender();
+    detached.claim.attached = false;
+    detached.granted();
+    detached.release();
+    kill(detached);
+  }
+
+  const auto runs = history();
+
+  ASSERT_EQ(runs.size(), 11u);
+  EXPECT_EQ(runs.front().outcome, "by hand");
+  EXPECT_EQ(runs.back().exit_code, 3);
+}
+
 TEST_P(Histories, a_broken_detached_grant_is_listed) {
   auto& detached = contender();
   detached.claim.attached = false;
@@ -224,15 +257,29 @@ TEST_P(Histories, a_broken_detached_grant_is_listed) {
   EXPECT_TRUE(history()[0].ended);
 }
 
-TEST_P(Histories, the_last_success_is_known_after_a_failure) {
+TEST_P(Histories, the_last_success_is_known_after_more_failures_than_are_kept) {
   const auto fence = ran(0);
-  ran(3);
+  for (int i = 0; i < 21; ++i) ran(3);
 
   const auto info = contender().inspect();
 
   ASSERT_TRUE(info.last_success);
   EXPECT_EQ(info.last_success->fence, fence);
   EXPECT_TRUE(info.known);
+}
+
+TEST_P(Histories, a_success_of_a_reader_and_one_in_a_slot_are_known) {
+  auto& reader = contender("book");
+  reader.claim.mode = Mode::shared;
+  reader.granted();
+  reader.release(exit_with(0));
+  auto& in_slot = contender("pool");
+  in_slot.claim.slots = 2;
+  in_slot.granted();
+  in_slot.release(exit_with(0));
+
+  EXPECT_TRUE(contender("book").inspect().last_success);
+  EXPECT_TRUE(contender("pool").inspect().last_success);
 }
 
 TEST_P(Histories, a_grant_released_before_its_command_started_is_not_a_run) {

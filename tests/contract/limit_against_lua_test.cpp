@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "rules/limit.hpp"
-#include "store/redis/keys.hpp"
+#include "store/redis/node.hpp"
+#include "store/redis/records.hpp"
 #include "store/redis/script_calls.hpp"
-#include "store/redis/scripts.hpp"
 #include "tests/contract/clocked_scripts.hpp"
 #include "tests/contract/random_steps.hpp"
 

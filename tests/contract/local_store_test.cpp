@@ -15,8 +15,8 @@
 #include <memory>
 #include <sstream>
 
-#include "store/local/epoch.hpp"
 #include "store/local/record_file.hpp"
+#include "store/local/sessions.hpp"
 #include "store/local/state_folder.hpp"
 #include "store/local/text_files.hpp"
 #include "tests/contract/contender.hpp"

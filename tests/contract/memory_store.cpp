@@ -5,6 +5,7 @@
 
 #include "rules/state.hpp"
 #include "store/stepped/state_store.hpp"
+#include "store/stepped/stepped_claimant.hpp"
 
 namespace dlock {
 namespace {
@@ -82,7 +83,8 @@ class MemoryStates final : public StateStore {
   asio::awaitable<void> leave(Clock::time_point, Wakeup&) override { co_return; }
 
   asio::awaitable<std::vector<std::pair<LockName, Snapshot>>> read_all(
-      const std::string& name_space, Clock::time_point until, Wakeup& wakeup) override {
+      const std::string& name_space, bool /*with_runs*/, Clock::time_point until,
+      Wakeup& wakeup) override {
     const auto sent_at = Clock::now();
     co_await reach(service_, until, wakeup);
     std::vector<std::pair<LockName, Snapshot>> all;
@@ -93,8 +95,8 @@ class MemoryStates final : public StateStore {
     co_return all;
   }
 
-  asio::awaitable<void> sleep(rules::Session party, Clock::time_point until,
-                              Wakeup& wakeup) override {
+  asio::awaitable<void> sleep(rules::Session party, std::size_t /*place*/,
+                              Clock::time_point until, Wakeup& wakeup) override {
     parties_.insert(party);
     const bool listens = !service_.sleepers.insert_or_assign(party, &wakeup).second;
     if (listens) co_await wakeup.wait_until(until);
@@ -184,7 +186,7 @@ asio::awaitable<Storing> MemoryStore::put(const Claim& claim, const std::string&
   co_await reach(wakeup);
   auto& state = service_.locks[claim.lock].state;
   const auto moment = rules::Moment::now();
-  const auto own = rules::holder_of(state, claim.token);
+  const auto own = rules::holder_of(state, stepped::kept_token(claim.token));
   const bool is_ours = own != state.holders.end() && !own->broken &&
                        !rules::is_over(*own, moment, rules::ClockLiveness(moment));
   if (!is_ours) co_return Storing::not_ours;

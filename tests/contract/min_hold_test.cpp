@@ -71,6 +71,18 @@ TEST_P(MinHold, a_run_shorter_than_min_hold_leaves_the_lock_held) {
   EXPECT_TRUE(exclusive().is_busy());
 }
 
+TEST_P(MinHold, a_failed_run_leaves_the_lock_held_too) {
+  auto end = success();
+  end.exit_code = 124;
+  end.outcome = "timeout";
+  auto& runner = holding(hours(1));
+  runner.granted();
+
+  runner.release(end);
+
+  EXPECT_TRUE(exclusive().is_busy());
+}
+
 TEST_P(MinHold, the_lock_is_free_that_long_after_its_grant) {
   const auto before = Clock::now();
   ran(holding(milliseconds(300)));

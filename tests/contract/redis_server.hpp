@@ -53,6 +53,17 @@ class ServerProcess {
     if (signal == SIGSTOP) ::waitpid(pid_, nullptr, WUNTRACED);
   }
 
+  // Returns when the program has exited, or after 5 s.
+  void end(int signal) const {
+    ::kill(pid_, signal);
+    for (int i = 0; i < 1000; ++i) {
+      siginfo_t info{};
+      ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
+      if (info.si_pid == pid_) return;
+      ::usleep(5000);
+    }
+  }
+
  private:
   pid_t owner_ = ::getpid();
   pid_t pid_ = 0;

@@ -7,7 +7,7 @@
 #include "rules/keeping.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
-#include "rules/runs.hpp"
+#include "rules/state.hpp"
 
 namespace dlock::against {
 namespace {

@@ -8,11 +8,10 @@
 #include <stdexcept>
 
 #include "lock/lease.hpp"
-#include "store/redis/keys.hpp"
+#include "store/redis/node.hpp"
 #include "store/redis/records.hpp"
-#include "store/redis/redis_watching.hpp"
+#include "store/redis/redis_news.hpp"
 #include "store/redis/script_calls.hpp"
-#include "store/redis/scripts.hpp"
 
 namespace dlock::against {
 namespace {

@@ -95,6 +95,14 @@ class StoreContract : public ::testing::TestWithParam<Kind> {
   std::list<Contender> contenders_;
 };
 
+// In the order of their bytes.
+// clang-format off
+const std::string unusual_names[] = {
+    "\"", "$(a)", "%", "%20", "%61", "'", "*", "-", "--", ".", "..", "../x", ":h",
+    "?[a-z]", "A", "a", "a b", "a%20b", "a/b", "a:b", "a:s", "a=b", "a\\b", "ab",
+    "a}{b", "nai\xCC\x88ve", "na\xC3\xAFve", "{", "{a}", "{}", "}"};
+// clang-format on
+
 INSTANTIATE_TEST_SUITE_P(stores, StoreContract, ::testing::ValuesIn(kinds), name_of);
 
 // The store itself
@@ -142,6 +150,19 @@ TEST_P(StoreContract, a_repeated_claim_finds_its_own_grant) {
 
   EXPECT_EQ(second.fence, first.fence);
   EXPECT_EQ(second.slot, first.slot);
+}
+
+TEST_P(StoreContract, a_repeated_claim_finds_its_own_slot) {
+  auto& first = slot(3);
+  first.granted();
+  auto& second = slot(3);
+  const auto grant = second.granted();
+  first.release();
+
+  const auto again = second.granted();
+
+  EXPECT_EQ(again.slot, grant.slot);
+  EXPECT_EQ(again.fence, grant.fence);
 }
 
 TEST_P(StoreContract, a_claim_whose_reply_was_lost_finds_its_own_grant) {
@@ -225,18 +246,14 @@ TEST_P(StoreContract, the_store_keeps_a_lease_longer_than_its_holder_by_the_lock
 // ask: which lock
 
 TEST_P(StoreContract, locks_with_different_names_are_independent) {
-  const std::string names[] = {
-      "a",    "A",   "ab",    "a b", "a:b", "a/b", "a=b",          "{a}",
-      "a}{b", "%61", "a%20b", "*",   "-",   "--",  "na\xC3\xAFve", "nai\xCC\x88ve",
-      "..",   ".",   "a\\b",  "'",   "\"",  "$(a)"};
-  for (const auto& name : names) {
-    auto& holder = exclusive(name);
-    EXPECT_TRUE(holder.is_granted()) << name;
+  for (const auto& name : unusual_names) {
+    EXPECT_TRUE(exclusive(name).is_granted()) << name;
     EXPECT_TRUE(exclusive(name).is_busy()) << name;
-    holder.release();
     kill(contenders_.back());
-    kill(holder);
   }
+
+  EXPECT_EQ(names_of(list("dlock")),
+            std::vector<std::string>(std::begin(unusual_names), std::end(unusual_names)));
 }
 
 TEST_P(StoreContract, locks_in_different_namespaces_are_independent) {
@@ -340,6 +357,7 @@ TEST_P(StoreContract, waiters_are_granted_the_lock_in_the_order_of_their_arrival
     EXPECT_TRUE(next->is_granted());
     holder = next;
   }
+  EXPECT_TRUE(holder->inspect().waiters.empty());
 }
 
 TEST_P(StoreContract, a_dead_waiter_is_passed_over) {
@@ -379,9 +397,14 @@ TEST_P(StoreContract, as_many_claims_are_granted_as_there_are_slots_and_no_more)
 }
 
 TEST_P(StoreContract, holders_have_different_slots) {
-  EXPECT_EQ(slot(3).granted().slot, 0u);
-  EXPECT_EQ(slot(3).granted().slot, 1u);
-  EXPECT_EQ(slot(3).granted().slot, 2u);
+  Fence last;
+  for (unsigned number = 0; number < 3; ++number) {
+    const auto grant = slot(3).granted();
+
+    EXPECT_EQ(grant.slot, number);
+    EXPECT_GT(grant.fence, last);
+    last = grant.fence;
+  }
 }
 
 TEST_P(StoreContract, a_slot_that_was_released_is_granted_again) {
@@ -406,11 +429,60 @@ TEST_P(StoreContract, a_slot_goes_to_the_first_waiter) {
   EXPECT_TRUE(waiter.is_granted());
 }
 
+TEST_P(StoreContract, each_slot_that_becomes_free_goes_to_one_waiter) {
+  auto& first = slot(2);
+  first.granted();
+  auto& second = slot(2);
+  second.granted();
+  auto& third = slot(2);
+  third.queued();
+  auto& fourth = slot(2);
+  fourth.queued();
+
+  first.release();
+  EXPECT_TRUE(fourth.is_busy());
+  second.release();
+
+  EXPECT_TRUE(slot(2).is_busy());
+  EXPECT_TRUE(fourth.is_granted());
+  EXPECT_TRUE(third.is_granted());
+}
+
+TEST_P(StoreContract, a_slot_for_which_nobody_waits_is_granted_to_a_newcomer) {
+  auto& first = slot(2);
+  first.granted();
+  auto& second = slot(2);
+  second.granted();
+  auto& waiter = slot(2);
+  waiter.queued();
+  first.release();
+  second.release();
+
+  EXPECT_TRUE(slot(2).is_granted());
+  EXPECT_TRUE(waiter.is_granted());
+}
+
 TEST_P(StoreContract, another_number_of_slots_is_refused_while_the_lock_is_in_use) {
-  slot(3).granted();
+  auto& holder = slot(3);
+  holder.granted();
 
   EXPECT_EQ(std::get<SlotsDiffer>(slot(2).ask()).in_use, 3u);
+  EXPECT_EQ(std::get<SlotsDiffer>(exclusive().ask()).in_use, 3u);
+  EXPECT_EQ(std::get<SlotsDiffer>(shared().ask()).in_use, 3u);
   EXPECT_EQ(std::get<SlotsDiffer>(slot(4).ask(Queue::join)).in_use, 3u);
+  EXPECT_TRUE(holder.inspect().waiters.empty());
+}
+
+TEST_P(StoreContract, another_number_of_slots_is_refused_while_somebody_waits) {
+  auto& first = slot(2);
+  first.granted();
+  auto& second = slot(2);
+  second.granted();
+  slot(2).queued();
+  first.release();
+  second.release();
+
+  EXPECT_EQ(std::get<SlotsDiffer>(slot(3).ask()).in_use, 2u);
 }
 
 TEST_P(StoreContract, another_number_of_slots_is_accepted_when_nobody_uses_the_lock) {
@@ -418,14 +490,19 @@ TEST_P(StoreContract, another_number_of_slots_is_accepted_when_nobody_uses_the_l
   holder.granted();
   holder.release();
 
+  EXPECT_EQ(holder.inspect().slots, 1u);
   EXPECT_TRUE(slot(2).is_granted());
 }
 
 // ask: shared
 
 TEST_P(StoreContract, readers_hold_together) {
-  EXPECT_TRUE(shared().is_granted());
-  EXPECT_TRUE(shared().is_granted());
+  const auto first = shared().granted();
+  const auto second = shared().granted();
+
+  EXPECT_EQ(first.slot, 0u);
+  EXPECT_EQ(second.slot, 0u);
+  EXPECT_GT(second.fence, first.fence);
 }
 
 TEST_P(StoreContract, readers_and_writers_exclude_each_other) {
@@ -458,6 +535,53 @@ TEST_P(StoreContract, readers_in_the_queue_are_granted_together) {
   EXPECT_TRUE(first.is_granted());
 }
 
+TEST_P(StoreContract, a_reader_behind_a_writer_does_not_join_the_readers_before_it) {
+  auto& holder = exclusive();
+  holder.granted();
+  auto& reader = shared();
+  reader.queued();
+  auto& writer = exclusive();
+  writer.queued();
+  auto& later = shared();
+  later.queued();
+
+  holder.release();
+  EXPECT_TRUE(later.is_busy());
+  EXPECT_TRUE(reader.is_granted());
+  EXPECT_TRUE(later.is_busy());
+  reader.release();
+
+  EXPECT_TRUE(later.is_busy());
+  EXPECT_TRUE(writer.is_granted());
+}
+
+TEST_P(StoreContract, a_lock_that_a_reader_can_take_now_excludes_writers_and_no_readers) {
+  auto& holder = exclusive();
+  holder.granted();
+  auto& reader = shared();
+  reader.queued();
+  holder.release();
+
+  EXPECT_TRUE(exclusive().is_busy());
+  EXPECT_TRUE(shared().is_granted());
+  EXPECT_TRUE(reader.is_granted());
+}
+
+TEST_P(StoreContract, a_writer_that_stops_waiting_lets_the_readers_behind_it_in) {
+  shared().granted();
+  auto& writer = exclusive();
+  writer.queued();
+  auto& reader = shared();
+  reader.queued();
+  Task sleep(context_, with_result(reader.claimant().await_turn(
+                           reader.wakeup, Clock::time_point::max())));
+
+  writer.release();
+  sleep.result();
+
+  EXPECT_TRUE(reader.is_granted());
+}
+
 TEST_P(StoreContract, a_writer_is_granted_the_lock_when_the_last_reader_releases) {
   auto& first = shared();
   first.granted();
@@ -477,9 +601,20 @@ TEST_P(StoreContract, a_writer_is_granted_the_lock_when_the_last_reader_releases
 TEST_P(StoreContract, an_inner_run_does_not_wait_for_the_lock_of_its_outer_run) {
   const auto outer = exclusive().granted();
 
-  const auto answer = inside(exclusive(), outer).ask(Queue::join);
+  auto& inner = inside(exclusive(), outer);
+  const auto answer = inner.ask(Queue::join);
 
   EXPECT_EQ(std::get<HeldByOuterRun>(answer).fence, outer.fence);
+  EXPECT_TRUE(inner.inspect().waiters.empty());
+}
+
+TEST_P(StoreContract, an_outer_run_that_is_over_does_not_count) {
+  auto& holder = exclusive();
+  const auto outer = holder.granted();
+  holder.release();
+  exclusive().granted();
+
+  EXPECT_TRUE(inside(exclusive(), outer).is_busy());
 }
 
 TEST_P(StoreContract, a_reader_inside_a_writer_does_not_wait) {
@@ -490,15 +625,24 @@ TEST_P(StoreContract, a_reader_inside_a_writer_does_not_wait) {
 
 TEST_P(StoreContract, a_writer_inside_a_reader_does_not_wait) {
   const auto outer = shared().granted();
+  EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(inside(exclusive(), outer).ask()));
 
+  shared().granted();
   EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(inside(exclusive(), outer).ask()));
 }
 
 TEST_P(StoreContract, a_reader_inside_a_reader_is_granted_even_before_a_waiting_writer) {
-  const auto outer = shared().granted();
-  exclusive().queued();
+  auto& reader = shared();
+  const auto outer = reader.granted();
+  auto& writer = exclusive();
+  writer.queued();
+  auto& inner = inside(shared(), outer);
 
-  EXPECT_TRUE(inside(shared(), outer).is_granted());
+  EXPECT_TRUE(inner.is_granted());
+  inner.release();
+  EXPECT_TRUE(writer.is_busy());
+  reader.release();
+  EXPECT_TRUE(writer.is_granted());
 }
 
 TEST_P(StoreContract, another_slot_is_granted_inside_an_outer_run) {
@@ -507,11 +651,23 @@ TEST_P(StoreContract, another_slot_is_granted_inside_an_outer_run) {
   EXPECT_TRUE(inside(slot(2), outer).is_granted());
 }
 
+TEST_P(StoreContract, an_inner_run_does_not_wait_if_its_outer_runs_hold_all_slots) {
+  const auto first = slot(2).granted();
+  const auto second = inside(slot(2), first).granted();
+  auto& inner = inside(inside(slot(2), first), second);
+
+  EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(inner.ask(Queue::join)));
+}
+
 TEST_P(StoreContract, an_inner_run_can_wait_for_a_slot_that_others_hold) {
   const auto outer = slot(2).granted();
-  slot(2).granted();
+  auto& other = slot(2);
+  other.granted();
 
   EXPECT_EQ(inside(slot(2), outer).queued().place, 1u);
+
+  other.release();  // now that waiter can take it
+  EXPECT_EQ(inside(slot(2), outer).queued().place, 2u);
 }
 
 // await_turn
@@ -593,6 +749,20 @@ TEST_P(StoreContract, a_repeated_release_finds_that_it_is_done) {
   EXPECT_EQ(first.release(exit_with(1)), Release::not_ours);
   EXPECT_EQ(second.inspect().holders.size(), 1u);
   EXPECT_FALSE(second.inspect().last_run);
+}
+
+TEST_P(StoreContract, a_repeated_release_does_not_take_the_lock_from_the_next_waiter) {
+  auto& holder = exclusive();
+  holder.granted();
+  auto& waiter = exclusive();
+  waiter.queued();
+  holder.release();
+
+  EXPECT_EQ(holder.release(exit_with(1)), Release::not_ours);
+
+  EXPECT_TRUE(exclusive().is_busy());
+  EXPECT_TRUE(waiter.is_granted());
+  EXPECT_FALSE(waiter.inspect().last_run);
 }
 
 TEST_P(StoreContract, a_waiter_that_releases_leaves_the_queue) {
@@ -831,6 +1001,7 @@ TEST_P(StoreContract, a_shared_lock_shows_its_readers) {
 
   EXPECT_EQ(info.mode, Mode::shared);
   EXPECT_EQ(info.holders.size(), 2u);
+  EXPECT_EQ(info.free, 0u);
 }
 
 TEST_P(StoreContract, inspecting_a_lock_does_not_take_it) {
@@ -890,7 +1061,7 @@ TEST_P(StoreContract, locks_of_other_namespaces_are_not_listed) {
 // A service that does not reply
 
 TEST_P(StoreContract, a_store_that_does_not_answer_is_unreachable) {
-  auto& holder = contender(claim_of("job"), milliseconds(50));
+  auto& holder = contender(claim_of("job"), GetParam().brief_timeout);
   holder.granted();
   const auto obstacle = world_->hold_up();
 
@@ -900,7 +1071,7 @@ TEST_P(StoreContract, a_store_that_does_not_answer_is_unreachable) {
 
 // Nothing can block readers of a local store, who read its state themselves.
 TEST_P(StoreContract, the_inspection_of_a_store_that_does_not_answer_ends) {
-  auto& holder = contender(claim_of("job"), milliseconds(50));
+  auto& holder = contender(claim_of("job"), GetParam().brief_timeout);
   holder.granted();
   const auto obstacle = world_->hold_up();
   try {
@@ -911,7 +1082,7 @@ TEST_P(StoreContract, the_inspection_of_a_store_that_does_not_answer_ends) {
 }
 
 TEST_P(StoreContract, a_failed_request_can_be_repeated) {
-  auto& holder = contender(claim_of("job"), milliseconds(50));
+  auto& holder = contender(claim_of("job"), GetParam().brief_timeout);
   holder.granted();
   auto obstacle = world_->hold_up();
   EXPECT_EQ(failure_of([&] { holder.release(); }), Failure::Kind::unreachable);

@@ -44,6 +44,14 @@ class Supersede : public ::testing::TestWithParam<Kind> {
     added.claim.replaces = true;
     return added;
   }
+  static Contender& with_mode(Contender& asks, Mode mode) {
+    asks.claim.mode = mode;
+    return asks;
+  }
+  static Contender& with_slots(Contender& asks, unsigned slots) {
+    asks.claim.slots = slots;
+    return asks;
+  }
   Contender& behind_less_than(unsigned waiters) {
     auto& added = contender();
     added.claim.max_queue = waiters;
@@ -202,6 +210,36 @@ TEST_P(Supersede, the_promised_lock_then_goes_to_the_next_waiter) {
   EXPECT_TRUE(std::holds_alternative<Grant>(next.ask(Queue::join)));
 }
 
+TEST_P(Supersede, a_waiter_that_is_superseded_does_not_count_for_max_queue) {
+  contender().granted();
+  superseding().queued();
+  auto& newer = superseding();
+  newer.claim.max_queue = 1;
+
+  EXPECT_EQ(newer.queued().place, 1u);
+}
+
+TEST_P(Supersede, a_superseded_waiter_does_not_return_when_the_newer_one_leaves) {
+  contender().granted();
+  auto& older = superseding();
+  older.queued();
+  auto& newer = superseding();
+  newer.queued();
+
+  newer.release();
+
+  EXPECT_TRUE(is_superseded(older));
+  EXPECT_EQ(waiting(), 0u);
+}
+
+TEST_P(Supersede, a_reader_that_supersedes_a_writer_joins_the_readers) {
+  with_mode(contender(), Mode::shared).granted();
+  superseding().queued();
+  auto& reader = with_mode(superseding(), Mode::shared);
+
+  EXPECT_TRUE(std::holds_alternative<Grant>(reader.ask(Queue::join)));
+}
+
 TEST_P(Supersede, a_superseded_waiter_is_woken) {
   contender().granted();
   auto& older = superseding();
@@ -239,6 +277,9 @@ TEST_P(Supersede, a_replacing_waiter_breaks_the_lease_of_the_holder) {
   ASSERT_EQ(busy.holders.size(), 1u);
   EXPECT_TRUE(busy.holders[0].broken);
   EXPECT_TRUE(is_told_broken(holder));
+  ASSERT_TRUE(holder.claimant().taken_by());
+  EXPECT_TRUE(holder.claimant().taken_by()->replaces);
+  EXPECT_EQ(holder.claimant().taken_by()->host, host_name());
 }
 
 TEST_P(Supersede, a_replaced_holder_keeps_the_lock_until_it_releases_it) {
@@ -314,6 +355,39 @@ TEST_P(Supersede,
   EXPECT_FALSE(std::get<Grant>(second.ask(Queue::join)).broken);
 }
 
+TEST_P(Supersede, a_waiter_that_replaces_can_be_superseded) {
+  auto& holder = contender();
+  holder.granted();
+  auto& older = superseding();
+  older.claim.replaces = true;
+  older.queued();
+  auto& newer = superseding();
+  newer.claim.replaces = true;
+  newer.queued();
+  auto end = run_end();
+  end.lost = Loss::broken;
+  holder.release(end);
+
+  EXPECT_TRUE(is_superseded(older));
+  EXPECT_FALSE(std::get<Grant>(newer.ask(Queue::join)).broken);
+}
+
+TEST_P(Supersede, a_run_that_never_begins_counts_for_nobody) {
+  auto& holder = with_mode(contender(), Mode::shared);
+  holder.granted();
+  auto& before = contender();
+  before.queued();
+  replacing().queued();
+  auto& same = contender();
+  same.claim.dedupe = Dedupe{hours(1), false};
+  same.queued();
+  holder.release();
+
+  EXPECT_TRUE(std::get<Grant>(before.ask(Queue::join)).broken);
+
+  EXPECT_TRUE(std::holds_alternative<Busy>(same.ask(Queue::join)));
+}
+
 TEST_P(Supersede, a_replacing_waiter_that_left_the_queue_breaks_no_grant) {
   auto& holder = contender();
   holder.granted();
@@ -370,17 +444,48 @@ TEST_P(Supersede, an_outer_run_is_not_replaced) {
 }
 
 TEST_P(Supersede, all_shared_holders_are_replaced) {
-  auto& first = contender();
-  first.claim.mode = Mode::shared;
+  auto& first = with_mode(contender(), Mode::shared);
   first.granted();
-  auto& second = contender();
-  second.claim.mode = Mode::shared;
+  auto& second = with_mode(contender(), Mode::shared);
   second.granted();
 
   replacing().queued();
 
   EXPECT_TRUE(is_told_broken(first));
   EXPECT_TRUE(is_told_broken(second));
+}
+
+TEST_P(Supersede, all_holders_of_slots_are_replaced) {
+  auto& first = with_slots(contender(), 2);
+  first.granted();
+  auto& second = with_slots(contender(), 2);
+  second.granted();
+
+  with_slots(replacing(), 2).queued();
+
+  EXPECT_TRUE(is_told_broken(first));
+  EXPECT_TRUE(is_told_broken(second));
+}
+
+TEST_P(Supersede, a_replacing_claim_that_is_granted_a_free_slot_breaks_nothing) {
+  auto& holder = with_slots(contender(), 2);
+  holder.granted();
+
+  EXPECT_TRUE(std::holds_alternative<Grant>(with_slots(replacing(), 2).ask(Queue::join)));
+
+  EXPECT_EQ(holder.renew(), Renewal::confirmed);
+}
+
+TEST_P(Supersede, a_replacing_waiter_that_can_take_a_free_slot_breaks_no_grant) {
+  auto& first = with_slots(contender(), 2);
+  first.granted();
+  auto& second = with_slots(contender(), 2);
+  second.granted();
+  with_slots(replacing(), 2).queued();
+  first.release();
+  second.release();
+
+  EXPECT_FALSE(with_slots(contender(), 2).granted().broken);
 }
 
 // Servers only: keys of the lock and places in the queue

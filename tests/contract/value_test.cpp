@@ -1,13 +1,12 @@
 // Cached values in every store.
 
-#include "lock/value.hpp"
-
 #include <gtest/gtest.h>
 
 #include <list>
 #include <random>
 #include <string>
 
+#include "lock/store.hpp"
 #include "tests/contract/contender.hpp"
 
 namespace dlock {
@@ -200,8 +199,8 @@ TEST_P(Values, are_stored_even_if_the_old_one_was_deleted_meanwhile) {
 TEST_P(Values, are_unchanged_when_the_store_does_not_answer) {
   store("42");
   auto& computing = holder();
-  auto& impatient =
-      contenders_.emplace_back(context_, *world_, computing.claim, milliseconds(50));
+  auto& impatient = contenders_.emplace_back(context_, *world_, computing.claim,
+                                             GetParam().brief_timeout);
   auto& reader = client();
   {
     const auto held_up = world_->hold_up();

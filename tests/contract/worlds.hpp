@@ -24,8 +24,10 @@
 #include "tests/contract/etcd_server.hpp"
 #include "tests/contract/free_port.hpp"
 #include "tests/contract/memory_store.hpp"
+#include "tests/contract/postgres_server.hpp"
 #include "tests/contract/redis_server.hpp"
 #include "tests/unit/temporary_directory.hpp"
+#include "util/bits.hpp"
 #include "util/fd.hpp"
 
 namespace dlock {
@@ -311,6 +313,61 @@ class EtcdWorld final : public World {
   }
 };
 
+// A database for all tests of this process, emptied before each. Clients of a pooler
+// share its sessions, one a transaction.
+template <bool pooled>
+class PostgresWorld final : public World {
+ public:
+  PostgresWorld() {
+    if (tables().empty()) make_tables();
+    wipe_out();
+  }
+
+  std::unique_ptr<Store> connect(asio::io_context& context,
+                                 milliseconds timeout) override {
+    const auto url = pooled ? server().pooled_url() : server().url();
+    return open_store(parsed_store_url(url), timeout, context);
+  }
+
+  // Another session has locked everything.
+  std::shared_ptr<void> hold_up() override {
+    auto session = std::make_shared<SqlSession>(server().session());
+    session->command("BEGIN; LOCK TABLE " + tables() + " IN ACCESS EXCLUSIVE MODE");
+    return session;
+  }
+
+  void wipe_out() override {
+    server().session().command(
+        "DO $$ DECLARE t text; BEGIN FOR t IN SELECT tablename FROM pg_tables WHERE "
+        "schemaname = 'dlock' LOOP EXECUTE 'DELETE FROM dlock.' || t; END LOOP; END $$");
+  }
+
+ private:
+  static PostgresServer& server() {
+    static PostgresServer only;
+    return only;
+  }
+
+  static std::string tables() {
+    return server().session().command(
+        "SELECT string_agg('dlock.' || tablename, ', ') FROM pg_tables WHERE schemaname "
+        "= "
+        "'dlock'");
+  }
+
+  // The first claim makes them.
+  void make_tables() {
+    asio::io_context context;
+    Wakeup wakeup(context);
+    const auto store = connect(context, std::chrono::seconds(10));
+    Claim claim;
+    claim.lock = {"dlock", "first"};
+    claim.token.bytes = random_bytes();
+    const auto claimant = store->claimant(claim);
+    result_of(context, claimant->ask(Queue::stay_out, wakeup));
+  }
+};
+
 struct Kind {
   const char* name;
   std::unique_ptr<World> (*make)();
@@ -323,6 +380,8 @@ struct Kind {
   // How long the shortest lease lasts there, whatever the claim says, including the time
   // until its end is noticed.
   milliseconds shortest_lease{0};
+  // A store timeout that is enough for an answer.
+  milliseconds brief_timeout{50};
 };
 
 template <typename SomeWorld>
@@ -339,6 +398,10 @@ constexpr Kind kinds[] = {
     {"quorum", make_world<QuorumWorld>, true, false, false},
     {"etcd", make_world<EtcdWorld<1>>, true, false, false, false, milliseconds(2'000)},
     {"etcd3", make_world<EtcdWorld<3>>, true, false, false, false, milliseconds(2'000)},
+    {"postgres", make_world<PostgresWorld<false>>, true, true, true, true,
+     milliseconds(0), milliseconds(500)},
+    {"postgres_pooled", make_world<PostgresWorld<true>>, true, true, true, true,
+     milliseconds(0), milliseconds(500)},
 };
 
 // The kinds that have this feature.

@@ -10,17 +10,6 @@ await_turn() {  # <name> <rate> [--] [<command>...]
   eventually has_turn "$1"
 }
 
-# The same, for rates so high that the waiter may be admitted before the test checks its
-# place.
-await_quick_turn() {  # <name> <rate> [--] [<command>...]
-  : > "$BATS_TEST_TMPDIR/$1.said"
-  dlock limit -v --wait forever "$@" 2> "$BATS_TEST_TMPDIR/$1.said" 3>&- &
-  waiter=$!
-  eventually has_turn_or_was_served "$1"
-}
-
-has_turn_or_was_served() { has_turn "$1" || ! kill -0 "$waiter" 2> /dev/null; }
-
 has_turn() { grep -q 'turn in' "$BATS_TEST_TMPDIR/$1.said"; }
 
 # Runs eight processes that use a limit of 5/800ms until 10 seconds after the first admission.

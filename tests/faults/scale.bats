@@ -2,6 +2,7 @@
 # Many locks in one store, and many waiters for one lock. tests/long has more of them.
 # Only for the build that users install: the static release build.
 # shellcheck disable=SC2016  # commands expand for themselves
+# shellcheck disable=SC2030,SC2031,SC2154  # each test has a store of its own; helpers set holder and number_of
 
 locks=10000
 
@@ -18,10 +19,12 @@ setup() {
   load locks
   load redis
   load crowd
+  load ../bats/postgres
 }
 
 teardown() {
   stop_redis
+  stop_postgres
   kill_leftovers
 }
 
@@ -96,6 +99,16 @@ assert_no_dearer() {  # <store> <store>
   assert_listed_at_once
 }
 
+@test "ten thousand locks on PostgreSQL are listed in less than a second" {
+  use_postgres_store
+  dlock run lock -- /bin/true
+  sql "INSERT INTO dlock.lock SELECT l.namespace, 'lock-' || i, l.version, l.format, l.state, l.runs, l.refused, l.due, l.keep_until
+    FROM dlock.lock l, generate_series(1, $locks) i"
+  crowded=$DLOCK_STORE
+
+  assert_listed_at_once
+}
+
 @test "an embedded run costs no more with ten thousand locks and a full history" {
   use_crowded_local_store
   DLOCK_STORE=$crowded fill_history
@@ -135,4 +148,28 @@ assert_all_are_served() {  # <most KiB of memory for each>
   use_redis_store
 
   assert_all_are_served 600
+}
+
+sessions() { sql "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'"; }
+few_sessions() { (($(sessions) <= 8)); }
+
+@test "three hundred waiters for a lock on PostgreSQL take a few sessions, and get their turn in order" {
+  use_postgres_store
+  hold crowd
+  gather 300 sh -c 'echo "$2" >> "$1"' - "$BATS_TEST_TMPDIR/served"
+  line > "$BATS_TEST_TMPDIR/line"
+  EVENTUALLY_MS=60000 eventually few_sessions
+
+  let_go
+  most=0
+  for _ in {1..20}; do
+    now=$(sessions)
+    ((now <= most)) || most=$now
+    pause 0.5
+  done
+  wait "$holder" "${!number_of[@]}"
+
+  echo "# at most $most sessions while they were served" >&3
+  cmp "$BATS_TEST_TMPDIR/line" "$BATS_TEST_TMPDIR/served"
+  ((most <= 60))
 }

@@ -2,7 +2,6 @@
 // may be a grant.
 
 #include "fuzz.hpp"
-#include "store/redis/keys.hpp"
 #include "store/redis/limit_record.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/reply.hpp"

@@ -33,7 +33,8 @@ void require_servers(const StoreUrl& url) {
   require(url.path.empty() || url.path.front() == '/', "a path is absolute");
   require(url.path.find('\0') == std::string::npos, "a path ends where it ends");
   for (const auto& server : url.servers) {
-    require(!server.host.empty() && server.port != 0, "a server has one place");
+    require(!server.host.empty() && (server.port != 0 || form.port == 0),
+            "a server has one place");
   }
   require(url.master.size() <= 255 && url.master.empty() != form.has_master,
           "a name has bounds");
@@ -47,11 +48,12 @@ void require_same_again(const StoreUrl& url) {
   require(!again.login.password, "a URL that is shown has no password");
   // What may be a password is not shown.
   const auto user = url.login.alone == Login::Alone::user ? "" : url.login.user;
-  require(again.kind == url.kind && again.servers == url.servers &&
-              again.path == url.path && again.master == url.master &&
-              again.login.user == user && again.uses_tls() == url.uses_tls() &&
-              again.database == url.database,
-          "a URL that is shown leads to the same servers");
+  require(
+      again.kind == url.kind && again.servers == url.servers && again.path == url.path &&
+          again.master == url.master && again.login.user == user &&
+          again.uses_tls() == url.uses_tls() && again.database == url.database &&
+          again.database_name == url.database_name && again.parameters == url.parameters,
+      "a URL that is shown leads to the same servers");
 }
 
 }  // namespace

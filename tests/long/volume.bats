@@ -17,6 +17,7 @@ setup_file() {
 setup() {
   load ../bats/support
   load ../bats/etcd
+  load ../bats/postgres
   load ../faults/locks
   load ../faults/redis
   load ../faults/partition
@@ -32,6 +33,7 @@ teardown() {
   stop_redis
   stop_fleet
   stop_etcd
+  stop_postgres
   kill_leftovers
 }
 
@@ -113,4 +115,36 @@ assert_no_overlap() {  # <number of grants> [<option>...]
   etcd_options=(--auto-compaction-retention 1m)
   use_etcd_store 3
   assert_no_overlap 200000
+}
+
+# The pages that the table of locks takes, in KiB.
+size_of_locks() { sql "SELECT pg_total_relation_size('dlock.lock') / 1024"; }
+
+@test "a lock on PostgreSQL is held by one at a time, 200,000 times, and its table stays small" {
+  use_postgres_store
+  assert_no_overlap 200000
+  (($(size_of_locks) <= 1024)) || { echo "$(size_of_locks) KiB" >&2; return 1; }
+}
+
+@test "while a transaction such as a dump is open, a run takes at most ten times as long" {
+  use_postgres_store
+  dlock run job -- true
+  mkfifo "$BATS_TEST_TMPDIR/dump"
+  "$postgres_programs/psql" -Xq "$(postgres_url 1 postgres)" < "$BATS_TEST_TMPDIR/dump" > /dev/null 3>&- &
+  exec {dump}> "$BATS_TEST_TMPDIR/dump"
+  echo 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM dlock.lock;' >&"$dump"
+  before=$(time_runs)
+
+  assert_no_overlap 10000
+
+  after=$(time_runs)
+  echo "# 20 runs took $before ms before, $after ms after; $(size_of_locks) KiB" >&3
+  ((after <= 10 * before))
+  exec {dump}>&-
+}
+time_runs() {
+  local begin
+  begin=$(now_ms)
+  for _ in {1..20}; do dlock run job -- true; done
+  echo $(($(now_ms) - begin))
 }

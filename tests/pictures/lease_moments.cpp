@@ -12,7 +12,7 @@
 
 #include "cli/args/options.hpp"
 #include "lease/keeper.hpp"
-#include "lock/timing.hpp"
+#include "lock/lease.hpp"
 #include "supervise/ladder.hpp"
 
 namespace {

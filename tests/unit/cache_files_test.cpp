@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "store/local/epoch.hpp"
 #include "store/local/local_values.hpp"
+#include "store/local/sessions.hpp"
 #include "tests/unit/temporary_directory.hpp"
 #include "util/failure.hpp"
 

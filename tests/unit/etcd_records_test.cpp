@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "rules/runs.hpp"
+#include "rules/state.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_runs.hpp"
 #include "tests/run_end.hpp"
@@ -225,6 +225,21 @@ TEST(EtcdRuns, unreadable_records_are_ignored) {
 
   EXPECT_TRUE(runs.past.empty());
   EXPECT_TRUE(runs.open.empty());
+}
+
+// A waiter for which it counted would wait for its end.
+TEST(EtcdRuns, a_past_run_that_says_that_it_runs_is_ignored) {
+  const auto value = past_run_text(
+      rules::ended_run(as_holder(a_holder(7)), exit_with(0), moment_of(seconds(9))),
+      false);
+  auto forged = value;
+  forged.replace(forged.find("\"ran\""), 5, "\"running\"");
+  const auto runs = runs_from(
+      {pair_of(past_key(job, Fence{6}), value), pair_of(past_key(job, Fence{7}), forged)},
+      runs_prefix(job));
+
+  ASSERT_EQ(runs.past.size(), 1u);
+  EXPECT_EQ(runs.past[0].key, past_key(job, Fence{6}));
 }
 
 // `count` runs, one after the other. Those up to `last_success` exit with 0.

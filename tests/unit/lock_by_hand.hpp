@@ -10,7 +10,7 @@
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
-#include "rules/runs.hpp"
+#include "rules/state.hpp"
 
 namespace dlock::rules {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "store/local/epoch.hpp"
+#include "store/local/sessions.hpp"
 
 namespace dlock::local {
 namespace {

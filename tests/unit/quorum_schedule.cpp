@@ -1,6 +1,6 @@
 #include "tests/unit/quorum_schedule.hpp"
 
-#include "loop/retry.hpp"
+#include "loop/wakeup.hpp"
 #include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {

@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "lock/timing.hpp"
+#include "lock/lease.hpp"
 #include "store/redis_quorum/candidacy.hpp"
 #include "tests/unit/quorum_server.hpp"
 

@@ -10,7 +10,7 @@
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
-#include "rules/runs.hpp"
+#include "rules/state.hpp"
 #include "store/local/record_file.hpp"
 #include "tests/unit/setting.hpp"
 

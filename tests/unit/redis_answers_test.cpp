@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lock/timing.hpp"
+#include "lock/lease.hpp"
 #include "store/redis/script_calls.hpp"
 
 namespace dlock::redis {

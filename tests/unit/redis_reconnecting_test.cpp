@@ -3,12 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "net/net_failures.hpp"
-#include "store/redis/route.hpp"
 
 namespace dlock::redis {
 namespace {
 
 using namespace std::chrono_literals;
+using net::Backoff;
+using net::patience_with;
 using net::Refusal;
 
 TEST(RedisReconnecting, a_full_server_is_tried_for_the_whole_timeout) {

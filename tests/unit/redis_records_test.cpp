@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "store/redis/keys.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/reply.hpp"
 #include "store/redis/script_calls.hpp"
@@ -245,6 +244,13 @@ TEST(RedisRecords, a_run_without_an_end_has_vanished) {
   EXPECT_EQ(run->outcome, "vanished");
   EXPECT_EQ(run->host, "web1");
   EXPECT_FALSE(run->ended);
+}
+
+TEST(RedisRecords, a_run_that_has_ended_is_not_running_whatever_its_record_says) {
+  const auto run = run_from("42 1000000 3000000 {\"outcome\":\"running\"}");
+
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->outcome, "vanished");
 }
 
 TEST(RedisRecords, a_run_whose_lock_was_freed_by_force_is_lost) {

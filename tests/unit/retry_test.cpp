@@ -1,8 +1,8 @@
 // How long something that fails, or is woken too often, pauses.
 
-#include "loop/retry.hpp"
-
 #include <gtest/gtest.h>
+
+#include "loop/wakeup.hpp"
 
 namespace dlock {
 namespace {

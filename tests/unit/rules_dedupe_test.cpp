@@ -30,17 +30,6 @@ Claim retrying(Session who, milliseconds window = hours(1)) {
   return claim;
 }
 
-Claim joining(Session who) {
-  auto claim = exclusive(who);
-  claim.dedupe = Dedupe{{}, false, true};
-  return claim;
-}
-
-RunEnd joined_by_others(RunEnd end) {
-  end.is_shared = true;
-  return end;
-}
-
 Claim holding(Session who, milliseconds min_hold) {
   auto claim = exclusive(who);
   claim.min_hold = min_hold;
@@ -100,14 +89,6 @@ TEST_F(DedupeRules, no_run_counts_if_the_clock_was_set_back_far) {
   EXPECT_TRUE(is_granted(deduping(2)));
 }
 
-TEST_F(DedupeRules, a_vanished_run_does_not_count) {
-  granted(exclusive(1));
-  record_command(state, token_of(1), {4711, now.boot, now.boot});
-  die(1);
-
-  EXPECT_TRUE(is_granted(deduping(2)));
-}
-
 TEST_F(DedupeRules, a_holder_that_died_before_its_command_started_was_not_a_run) {
   granted(exclusive(1));
   die(1);
@@ -122,13 +103,6 @@ TEST_F(DedupeRules, a_deduplicated_claim_changes_nothing) {
   ask(deduping(2), Queue::join);
 
   EXPECT_EQ(record::encoded(state), before);
-}
-
-TEST_F(DedupeRules, a_run_under_one_of_several_slots_does_not_count) {
-  granted(slot(1, 2));
-  release(1, exit_with(0));
-
-  EXPECT_TRUE(is_granted(deduping(2)));
 }
 
 // The queue
@@ -146,17 +120,6 @@ TEST_F(DedupeRules, a_success_removes_the_waiters_for_whom_it_counts) {
   EXPECT_EQ(waiters(), (Sessions{3, 4}));
   std::sort(then.wake.begin(), then.wake.end());
   EXPECT_EQ(then.wake, (Sessions{2, 3, 5}));
-}
-
-TEST_F(DedupeRules, a_failure_removes_no_waiter_that_retries_failed_runs) {
-  granted(exclusive(1));
-  queued(retrying(2));
-  queued(retrying(3));
-
-  release(1, exit_with(1));
-
-  EXPECT_EQ(waiters(), (Sessions{2, 3}));
-  EXPECT_EQ(then.wake, (Sessions{2}));
 }
 
 TEST_F(DedupeRules, a_start_removes_the_waiters_for_whom_any_run_counts) {
@@ -269,19 +232,6 @@ TEST_F(DedupeRules, the_first_waiter_is_woken_and_told_to_ask_when_min_hold_ends
   EXPECT_EQ(watch(2).ask_again, now.boot + milliseconds(300));
 }
 
-TEST_F(DedupeRules, the_end_of_min_hold_is_not_recorded_as_a_vanished_run) {
-  granted(holding(1, seconds(10)));
-  record_command(state, token_of(1), {4711, now.boot, now.boot});
-  release(1, exit_with(0));
-  die(1);
-  pass(seconds(10));
-
-  granted(exclusive(2));
-
-  EXPECT_TRUE(then.vanished.empty());
-  EXPECT_EQ(state.last_run->outcome, "ran");
-}
-
 TEST_F(DedupeRules, a_lock_that_was_kept_by_min_hold_is_eventually_out_of_use) {
   granted(holding(1, seconds(10)));
   release(1, exit_with(0));
@@ -304,68 +254,6 @@ TEST_F(DedupeRules, min_hold_can_keep_a_lock_forever) {
   pass(hours(1));
 
   EXPECT_TRUE(is_busy(exclusive(2)));
-}
-
-// Claims that join a run
-
-TEST_F(DedupeRules, joining_waiters_are_woken_and_deduplicated_by_the_run_that_ends) {
-  const auto fence = granted(exclusive(1)).fence;
-  queued(joining(2));
-  queued(joining(3));
-
-  release(1, joined_by_others(exit_with(3)));
-
-  EXPECT_EQ(then.wake, (Sessions{2, 3}));
-  EXPECT_TRUE(state.waiters.empty());
-  const auto answer = ask(joining(3), Queue::join);
-  const auto& run = std::get<Deduplicated>(answer).by;
-  EXPECT_EQ(run.fence, fence);
-  EXPECT_EQ(run.exit_code, 3);
-}
-
-TEST_F(DedupeRules, the_first_waiter_that_does_not_join_is_promised_the_lock) {
-  granted(exclusive(1));
-  queued(joining(2));
-  queued(exclusive(3));
-
-  release(1, joined_by_others(exit_with(0)));
-
-  EXPECT_EQ(waiters(), (Sessions{3}));
-  EXPECT_TRUE(state.waiters[0].promised_until);
-}
-
-TEST_F(DedupeRules, a_joining_waiter_is_granted_the_lock_after_a_run_that_is_not_shared) {
-  granted(exclusive(1));
-  queued(joining(2));
-  queued(joining(3));
-
-  release(1, exit_with(0));
-
-  EXPECT_TRUE(is_granted(joining(2), Queue::join));
-  EXPECT_EQ(waiters(), (Sessions{3}));
-}
-
-TEST_F(DedupeRules, an_earlier_run_does_not_count_for_a_joining_claim) {
-  granted(exclusive(1));
-  release(1, joined_by_others(exit_with(0)));
-
-  EXPECT_TRUE(is_granted(joining(2)));
-}
-
-TEST_F(DedupeRules, runs_of_a_lock_with_several_slots_are_not_joined) {
-  auto first = exclusive(1);
-  first.slots = 2;
-  auto second = exclusive(2);
-  second.slots = 2;
-  auto waiter = joining(3);
-  waiter.slots = 2;
-  granted(first);
-  granted(second);
-  queued(waiter);
-
-  release(1, joined_by_others(exit_with(0)));
-
-  EXPECT_TRUE(is_granted(waiter, Queue::join));
 }
 
 }  // namespace

@@ -94,18 +94,6 @@ TEST_F(Limit, turns_are_given_in_order_a_period_apart) {
   EXPECT_EQ(turn_of(7).count(), 1600);
 }
 
-TEST_F(Limit, nobody_overtakes_a_waiter) {
-  fill();
-  for (unsigned who = 1; who <= 3; ++who) turn_of(who);
-  now_ += milliseconds(800);
-
-  EXPECT_FALSE(is_admitted(4));
-  EXPECT_TRUE(is_admitted(2));
-  EXPECT_TRUE(is_admitted(1));
-  EXPECT_FALSE(is_admitted(4));
-  EXPECT_TRUE(is_admitted(3));
-}
-
 TEST_F(Limit, a_late_waiter_does_not_delay_those_behind_it) {
   rate_.most = 2;
   fill();
@@ -129,20 +117,6 @@ TEST_F(Limit, a_turn_that_is_not_taken_within_a_second_lapses) {
   EXPECT_TRUE(is_admitted(2));
   EXPECT_FALSE(is_admitted(1));
   EXPECT_EQ(turn_of(1).count(), 800);
-}
-
-TEST_F(Limit, missed_turns_delay_those_behind_them_by_these_turns_only) {
-  rate_ = {2, milliseconds(100)};
-  fill();
-  for (unsigned who = 1; who <= 4; ++who) turn_of(who);
-  EXPECT_EQ(turn_of(5).count(), 300);
-  EXPECT_EQ(turn_of(6).count(), 300);
-
-  now_ += milliseconds(300);
-  EXPECT_TRUE(is_admitted(5, milliseconds(1)));
-  EXPECT_FALSE(is_admitted(7));
-  EXPECT_TRUE(is_admitted(6, milliseconds(1)));
-  EXPECT_FALSE(is_admitted(8, milliseconds(1)));
 }
 
 TEST_F(Limit, a_waiter_that_is_a_period_late_keeps_its_place) {
@@ -182,18 +156,6 @@ TEST_F(Limit, a_withdrawn_turn_goes_to_a_newcomer) {
 
   EXPECT_TRUE(is_admitted(4));
   EXPECT_FALSE(is_admitted(5));
-}
-
-TEST_F(Limit, another_rate_is_refused_while_the_limit_is_in_use) {
-  fill();
-
-  rate_.most = 4;
-  EXPECT_EQ(std::get<RateDiffers>(ask(1)).in_use, (Rate{3, milliseconds(800)}));
-  rate_ = {3, milliseconds(801)};
-  EXPECT_EQ(std::get<RateDiffers>(ask(1)).in_use, (Rate{3, milliseconds(800)}));
-  now_ += milliseconds(800);
-  EXPECT_TRUE(is_admitted(1));
-  EXPECT_EQ(state_.rate, rate_);
 }
 
 TEST_F(Limit, a_clock_that_is_set_back_delays_nobody_by_more_than_a_period) {

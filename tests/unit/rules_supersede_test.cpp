@@ -1,8 +1,10 @@
-// The rules of claims that supersede or replace others, or do not join a long queue.
+// The rules of claims that supersede or replace others, or do not join a long queue, and
+// of leases that are broken.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "rules/look.hpp"
 #include "tests/unit/lock_by_hand.hpp"
@@ -49,15 +51,6 @@ TEST_F(SupersedeRules, dead_waiters_do_not_count_towards_max_queue) {
   EXPECT_GT(place_of(behind_less_than(1, 3)), 0u);
 }
 
-TEST_F(SupersedeRules, a_superseded_waiter_does_not_count_towards_max_queue) {
-  ask(exclusive(1));
-  ask(superseding(2), Queue::join);
-  auto claim = superseding(3);
-  claim.max_queue = 1;
-
-  EXPECT_EQ(place_of(claim), 1u);
-}
-
 TEST_F(SupersedeRules, a_dead_waiter_is_not_counted_as_superseded) {
   ask(exclusive(1));
   ask(superseding(2), Queue::join);
@@ -66,16 +59,6 @@ TEST_F(SupersedeRules, a_dead_waiter_is_not_counted_as_superseded) {
   EXPECT_EQ(place_of(superseding(3)), 1u);
 
   EXPECT_EQ(state.superseded, 0u);
-}
-
-TEST_F(SupersedeRules, a_superseded_waiter_is_woken_and_learns_by_whom) {
-  ask(exclusive(1));
-  ask(superseding(2), Queue::join);
-
-  ask(superseding(3), Queue::join);
-
-  EXPECT_TRUE(is_woken(2));
-  EXPECT_EQ(std::get<Superseded>(ask(superseding(2), Queue::join)).pid, 1003);
 }
 
 TEST_F(SupersedeRules, the_new_first_waiter_is_woken_to_watch_the_holder) {
@@ -114,47 +97,6 @@ TEST_F(SupersedeRules, a_waiter_that_was_passed_over_is_superseded_by_a_grant) {
   EXPECT_TRUE(std::holds_alternative<Superseded>(ask(superseding(2), Queue::join)));
 }
 
-TEST_F(SupersedeRules, a_reader_that_supersedes_a_writer_joins_the_readers) {
-  ask(shared(1));
-  auto writer = superseding(2);
-  ask(writer, Queue::join);
-  auto reader = shared(3);
-  reader.supersedes = true;
-
-  EXPECT_TRUE(is_granted(reader));
-}
-
-TEST_F(SupersedeRules, the_replaced_holder_is_part_of_the_consequences) {
-  ask(exclusive(1));
-
-  ask(replacing(2), Queue::join);
-
-  ASSERT_EQ(then.broken.size(), 1u);
-  EXPECT_FALSE(then.broken[0].broken);
-  EXPECT_TRUE(state.holders[0].broken);
-}
-
-TEST_F(SupersedeRules, the_replaced_holder_learns_who_took_the_lock) {
-  ask(exclusive(1));
-
-  ask(replacing(2), Queue::join);
-
-  ASSERT_TRUE(state.holders[0].taken_by);
-  EXPECT_EQ(*state.holders[0].taken_by, (Taker{"33", "web1", true}));
-}
-
-TEST_F(SupersedeRules, a_waiter_whose_grant_is_broken_at_once_learns_by_whom) {
-  ask(exclusive(1));
-  ask(exclusive(2), Queue::join);
-  ask(replacing(3), Queue::join);
-  release(1);
-
-  ask(exclusive(2), Queue::join);
-
-  ASSERT_TRUE(state.holders[0].taken_by);
-  EXPECT_TRUE(state.holders[0].taken_by->replaces);
-}
-
 TEST_F(SupersedeRules,
        a_replacing_waiter_that_is_passed_over_takes_the_lock_from_nobody) {
   ask(exclusive(1));
@@ -190,31 +132,57 @@ TEST_F(SupersedeRules, a_dead_replacing_waiter_takes_the_lock_from_nobody) {
   EXPECT_FALSE(std::get<Grant>(ask(exclusive(2), Queue::join)).broken);
 }
 
-TEST_F(SupersedeRules, a_run_that_never_begins_counts_for_nobody) {
-  ask(exclusive(1));
-  ask(exclusive(2), Queue::join);
-  ask(replacing(3), Queue::join);
-  auto same = exclusive(4);
-  same.dedupe = Dedupe{std::chrono::hours(1), true};
-  ask(same, Queue::join);
-  release(1);
+// Leases that are broken
 
-  ask(exclusive(2), Queue::join);
+const Taker breaker{"1000", "web2", false};
 
-  EXPECT_TRUE(state.answered.empty());
+class BreakRules : public ::testing::Test, protected LockByHand {
+ protected:
+  Fence granted(const Claim& claim) { return std::get<Grant>(ask(claim)).fence; }
+  std::vector<Holder> break_leases(const std::vector<Fence>& fences,
+                                   const Taker& taker = breaker) {
+    then = {};
+    return rules::break_leases(state, fences, taker, now, liveness, then);
+  }
+};
+
+TEST_F(BreakRules, a_holder_learns_who_was_the_first_to_break_its_lease) {
+  const auto fence = granted(exclusive(1));
+  break_leases({fence});
+
+  break_leases({fence}, {"0", "web3", false});
+
+  ASSERT_TRUE(state.holders[0].taken_by);
+  EXPECT_EQ(*state.holders[0].taken_by, (Taker{"1000", "web2", false}));
 }
 
-TEST_F(SupersedeRules,
-       a_replacing_waiter_that_was_promised_a_slot_breaks_no_other_claim) {
-  ask(slot(1, 2));
-  ask(slot(2, 2));
-  auto claim = slot(3, 2);
-  claim.replaces = true;
-  ask(claim, Queue::join);
-  release(1);
-  release(2);
+TEST_F(BreakRules, by_force_a_holder_is_removed_and_its_run_recorded_as_lost) {
+  const auto fence = granted(exclusive(1));
+  ask(exclusive(2), Queue::join);
+  pass(std::chrono::seconds(7));
 
-  EXPECT_FALSE(std::get<Grant>(ask(slot(4, 2))).broken);
+  break_leases({fence}, {"0", "web3", false, true});
+
+  EXPECT_TRUE(state.holders.empty());
+  EXPECT_EQ(then.wake, std::vector<Session>{2});
+  ASSERT_EQ(then.vanished.size(), 1u);
+  const auto& run = then.vanished[0];
+  EXPECT_EQ(run.fence, fence);
+  EXPECT_EQ(run.outcome, "lost");
+  EXPECT_EQ(run.reason, "broken by force by 0@web3");
+  EXPECT_EQ(run.duration, std::chrono::seconds(7));
+  EXPECT_FALSE(state.past.last);
+}
+
+TEST_F(BreakRules, a_dead_holder_is_removed_and_not_broken) {
+  const auto fence = granted(exclusive(1));
+  ask(exclusive(2), Queue::join);
+  liveness.dead.insert(1);
+
+  EXPECT_TRUE(break_leases({fence}).empty());
+
+  EXPECT_TRUE(state.holders.empty());
+  EXPECT_EQ(then.wake, std::vector<Session>{2});
 }
 
 }  // namespace

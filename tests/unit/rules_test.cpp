@@ -11,7 +11,7 @@
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
-#include "rules/runs.hpp"
+#include "rules/state.hpp"
 #include "tests/run_end.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 
@@ -35,9 +35,6 @@ class Rules : public ::testing::Test, protected LockByHand {
   bool is_busy(const Claim& claim) { return std::holds_alternative<Busy>(ask(claim)); }
   bool is_granted(const Claim& claim) {
     return std::holds_alternative<Grant>(ask(claim));
-  }
-  bool is_held_above(const Claim& claim, Queue queue = Queue::stay_out) {
-    return std::holds_alternative<HeldByOuterRun>(ask(claim, queue));
   }
 
   void die(Session who) { liveness.dead.insert(who); }
@@ -73,42 +70,6 @@ class Rules : public ::testing::Test, protected LockByHand {
 };
 
 // A free lock, a held lock
-
-TEST_F(Rules, a_free_lock_is_granted) { EXPECT_TRUE(is_granted(exclusive(1))); }
-
-TEST_F(Rules, a_held_lock_is_busy_for_another) {
-  granted(exclusive(1));
-
-  EXPECT_TRUE(is_busy(exclusive(2)));
-}
-
-TEST_F(Rules, busy_says_who_holds_the_lock) {
-  const auto fence = granted(exclusive(1)).fence;
-
-  const auto busy = std::get<Busy>(ask(exclusive(2)));
-
-  ASSERT_EQ(busy.holders.size(), 1u);
-  EXPECT_EQ(busy.holders[0].fence, fence);
-}
-
-TEST_F(Rules, a_holder_that_asks_again_is_granted_the_same_fence) {
-  const auto first = granted(exclusive(1));
-  pass(seconds(10));
-
-  const auto second = granted(exclusive(1));
-
-  EXPECT_EQ(second.fence, first.fence);
-}
-
-TEST_F(Rules, a_holder_that_asks_again_is_granted_the_same_slot) {
-  granted(slot(1, 3));
-  const auto first = granted(slot(2, 3));
-  released(1);
-
-  const auto second = granted(slot(2, 3));
-
-  EXPECT_EQ(second.slot, first.slot);
-}
 
 TEST_F(Rules, a_holder_that_asks_again_changes_nothing) {
   granted(exclusive(1));
@@ -191,58 +152,7 @@ TEST_F(Rules, fences_grow_even_if_the_wall_clock_is_before_1970) {
   EXPECT_EQ(granted(exclusive(1)).fence.number, 8u);
 }
 
-TEST_F(Rules, holders_of_different_slots_have_different_fences) {
-  const auto first = granted(slot(1, 2)).fence;
-  const auto second = granted(slot(2, 2)).fence;
-
-  EXPECT_LT(first, second);
-}
-
 // The queue
-
-TEST_F(Rules, a_claim_that_stays_out_of_the_queue_has_no_place) {
-  granted(exclusive(1));
-
-  const auto busy = std::get<Busy>(ask(exclusive(2), Queue::stay_out));
-
-  EXPECT_EQ(busy.place, 0u);
-  EXPECT_TRUE(state.waiters.empty());
-}
-
-TEST_F(Rules, a_claim_that_joins_the_queue_has_the_last_place) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-
-  const auto busy = queued(exclusive(3));
-
-  EXPECT_EQ(busy.place, 2u);
-  EXPECT_EQ(busy.queued, 2u);
-}
-
-TEST_F(Rules, a_waiter_that_asks_again_keeps_its_place) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-
-  const auto busy = queued(exclusive(2));
-
-  EXPECT_EQ(busy.place, 1u);
-  EXPECT_EQ(waiters(), (Sessions{2, 3}));
-}
-
-TEST_F(Rules, a_claim_that_would_wait_is_granted_a_free_lock) {
-  EXPECT_TRUE(std::holds_alternative<Grant>(ask(exclusive(1), Queue::join)));
-}
-
-TEST_F(Rules, a_release_promises_the_lock_to_the_first_waiter) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-
-  released(1);
-
-  EXPECT_EQ(promised(), (Sessions{2}));
-}
 
 TEST_F(Rules, a_release_wakes_only_the_first_waiter) {
   granted(exclusive(1));
@@ -262,24 +172,6 @@ TEST_F(Rules, a_release_without_waiters_wakes_nobody) {
   EXPECT_TRUE(then.wake.empty());
 }
 
-TEST_F(Rules, a_waiter_with_a_promise_is_granted_the_lock_when_it_asks) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  released(1);
-
-  EXPECT_TRUE(is_granted(exclusive(2)));
-}
-
-TEST_F(Rules, a_waiter_that_is_granted_the_lock_leaves_the_queue) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  released(1);
-
-  granted(exclusive(2));
-
-  EXPECT_TRUE(state.waiters.empty());
-}
-
 TEST_F(Rules, a_waiter_that_is_granted_the_lock_wakes_nobody_else) {
   granted(exclusive(1));
   queued(exclusive(2));
@@ -289,45 +181,6 @@ TEST_F(Rules, a_waiter_that_is_granted_the_lock_wakes_nobody_else) {
   granted(exclusive(2));
 
   EXPECT_TRUE(then.wake.empty());
-}
-
-TEST_F(Rules, a_lock_passes_through_the_queue_in_the_order_of_arrival) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
-
-  Sessions order;
-  for (Session holds = 1; !state.waiters.empty(); holds = order.back()) {
-    released(holds);
-    order.push_back(then.wake.at(0));
-    granted(exclusive(order.back()));
-  }
-
-  EXPECT_EQ(order, (Sessions{2, 3, 4, 5}));
-}
-
-TEST_F(Rules, a_newcomer_is_not_granted_a_promised_lock) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  released(1);
-
-  EXPECT_TRUE(is_busy(exclusive(3)));
-}
-
-TEST_F(Rules, a_waiter_is_not_granted_a_lock_promised_to_the_one_before_it) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-  released(1);
-
-  EXPECT_TRUE(is_busy(exclusive(3)));
-}
-
-TEST_F(Rules, a_newcomer_does_not_overtake_a_waiter) {
-  granted(shared(1));
-  queued(exclusive(2));
-
-  // It would fit if nobody waited.
-  EXPECT_TRUE(is_busy(shared(3)));
 }
 
 // Promises that lapse
@@ -370,15 +223,6 @@ TEST_F(Rules, a_promise_can_be_taken_up_until_it_lapses) {
   queued(exclusive(2));
   released(1);
   pass(seconds(3) - nanoseconds(1));
-
-  EXPECT_TRUE(is_granted(exclusive(2)));
-}
-
-TEST_F(Rules, a_late_waiter_is_granted_the_lock_if_it_is_still_free) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  released(1);
-  pass(seconds(4));
 
   EXPECT_TRUE(is_granted(exclusive(2)));
 }
@@ -728,103 +572,6 @@ TEST_F(Rules, a_dead_holder_that_ran_nothing_is_not_a_run) {
 
 // Slots
 
-TEST_F(Rules, as_many_claims_are_granted_as_there_are_slots) {
-  granted(slot(1, 3));
-  granted(slot(2, 3));
-
-  EXPECT_TRUE(is_granted(slot(3, 3)));
-}
-
-TEST_F(Rules, one_more_claim_than_there_are_slots_is_busy) {
-  for (const Session who : {1u, 2u, 3u}) granted(slot(who, 3));
-
-  EXPECT_TRUE(is_busy(slot(4, 3)));
-}
-
-TEST_F(Rules, holders_have_different_slots) {
-  std::vector<unsigned> slots;
-  for (const Session who : {1u, 2u, 3u}) slots.push_back(granted(slot(who, 3)).slot);
-
-  EXPECT_EQ(slots, (std::vector<unsigned>{0, 1, 2}));
-}
-
-TEST_F(Rules, the_lowest_free_slot_is_granted) {
-  for (const Session who : {1u, 2u, 3u}) granted(slot(who, 3));
-  released(2);
-
-  EXPECT_EQ(granted(slot(4, 3)).slot, 1u);
-}
-
-TEST_F(Rules, every_slot_that_becomes_free_is_promised) {
-  granted(slot(1, 2));
-  granted(slot(2, 2));
-  queued(slot(3, 2));
-  queued(slot(4, 2));
-  released(1);
-
-  released(2);
-
-  EXPECT_EQ(promised(), (Sessions{3, 4}));
-}
-
-TEST_F(Rules, no_more_slots_are_promised_than_are_free) {
-  granted(slot(1, 2));
-  granted(slot(2, 2));
-  queued(slot(3, 2));
-  queued(slot(4, 2));
-
-  released(1);
-
-  EXPECT_EQ(promised(), (Sessions{3}));
-}
-
-TEST_F(Rules, a_slot_promised_to_nobody_is_granted_to_a_newcomer) {
-  granted(slot(1, 2));
-  granted(slot(2, 2));
-  queued(slot(3, 2));
-  released(1);
-  released(2);
-
-  EXPECT_TRUE(is_granted(slot(4, 2)));
-}
-
-TEST_F(Rules, more_slots_than_are_in_use_are_refused) {
-  granted(slot(1, 2));
-
-  EXPECT_EQ(std::get<SlotsDiffer>(ask(slot(2, 3))).in_use, 2u);
-}
-
-TEST_F(Rules, fewer_slots_than_are_in_use_are_refused) {
-  granted(slot(1, 2));
-
-  EXPECT_EQ(std::get<SlotsDiffer>(ask(exclusive(2))).in_use, 2u);
-}
-
-TEST_F(Rules, another_number_of_slots_is_refused_while_somebody_waits) {
-  granted(slot(1, 2));
-  granted(slot(2, 2));
-  queued(slot(3, 2));
-  released(1);
-  released(2);
-
-  EXPECT_TRUE(std::holds_alternative<SlotsDiffer>(ask(slot(4, 3))));
-}
-
-TEST_F(Rules, a_claim_with_a_refused_number_of_slots_takes_no_place) {
-  granted(slot(1, 2));
-
-  ask(slot(2, 3), Queue::join);
-
-  EXPECT_TRUE(state.waiters.empty());
-}
-
-TEST_F(Rules, another_number_of_slots_is_accepted_when_nobody_uses_the_lock) {
-  granted(slot(1, 2));
-  released(1);
-
-  EXPECT_TRUE(is_granted(slot(2, 3)));
-}
-
 TEST_F(Rules, another_number_of_slots_is_accepted_when_only_the_dead_are_left) {
   granted(slot(1, 2));
   granted(slot(2, 2));
@@ -860,46 +607,6 @@ TEST_F(Rules, the_first_waiter_is_woken_when_a_slot_has_a_new_holder) {
 
 // Shared
 
-TEST_F(Rules, readers_share_the_lock) {
-  granted(shared(1));
-
-  EXPECT_TRUE(is_granted(shared(2)));
-}
-
-TEST_F(Rules, a_reader_keeps_writers_out) {
-  granted(shared(1));
-
-  EXPECT_TRUE(is_busy(exclusive(2)));
-}
-
-TEST_F(Rules, a_writer_keeps_readers_out) {
-  granted(exclusive(1));
-
-  EXPECT_TRUE(is_busy(shared(2)));
-}
-
-TEST_F(Rules, a_waiting_writer_keeps_later_readers_out) {
-  granted(shared(1));
-  queued(exclusive(2));
-
-  queued(shared(3));
-
-  EXPECT_EQ(waiters(), (Sessions{2, 3}));
-}
-
-TEST_F(Rules, a_writer_is_promised_the_lock_when_the_last_reader_releases_it) {
-  granted(shared(1));
-  granted(shared(2));
-  queued(exclusive(3));
-  released(1);
-  const auto promised_early = promised();
-
-  released(2);
-
-  EXPECT_EQ(promised_early, Sessions{});
-  EXPECT_EQ(promised(), (Sessions{3}));
-}
-
 TEST_F(Rules, waiting_readers_are_promised_the_lock_together) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u}) queued(shared(who));
@@ -909,92 +616,7 @@ TEST_F(Rules, waiting_readers_are_promised_the_lock_together) {
   EXPECT_EQ(then.wake, (Sessions{2, 3, 4}));
 }
 
-TEST_F(Rules, readers_behind_a_writer_are_not_promised_the_lock_with_those_before_it) {
-  granted(exclusive(1));
-  queued(shared(2));
-  queued(exclusive(3));
-  queued(shared(4));
-
-  released(1);
-
-  EXPECT_EQ(promised(), (Sessions{2}));
-}
-
-TEST_F(Rules, a_promise_to_a_reader_keeps_writers_out) {
-  granted(exclusive(1));
-  queued(shared(2));
-  released(1);
-
-  EXPECT_TRUE(is_busy(exclusive(3)));
-}
-
-TEST_F(Rules, a_reader_joins_readers_that_were_promised_the_lock) {
-  granted(exclusive(1));
-  queued(shared(2));
-  released(1);
-
-  EXPECT_TRUE(is_granted(shared(3)));
-}
-
-TEST_F(Rules, readers_have_no_slots_of_their_own) {
-  granted(shared(1));
-
-  EXPECT_EQ(granted(shared(2)).slot, 0u);
-}
-
 // Inside an outer run
-
-TEST_F(Rules, an_exclusive_claim_inside_an_exclusive_run_is_refused) {
-  const auto outer = granted(exclusive(1)).fence;
-
-  EXPECT_TRUE(is_held_above(inside(exclusive(2), outer)));
-}
-
-TEST_F(Rules, the_refusal_names_the_grant_of_the_outer_run) {
-  const auto outer = granted(exclusive(1)).fence;
-
-  EXPECT_EQ(std::get<HeldByOuterRun>(ask(inside(exclusive(2), outer))).fence, outer);
-}
-
-TEST_F(Rules, a_shared_claim_inside_an_exclusive_run_is_refused) {
-  const auto outer = granted(exclusive(1)).fence;
-
-  EXPECT_TRUE(is_held_above(inside(shared(2), outer)));
-}
-
-TEST_F(Rules, an_exclusive_claim_inside_a_shared_run_is_refused) {
-  const auto outer = granted(shared(1)).fence;
-
-  EXPECT_TRUE(is_held_above(inside(exclusive(2), outer)));
-}
-
-TEST_F(Rules, an_exclusive_claim_inside_one_of_several_shared_runs_is_refused) {
-  const auto outer = granted(shared(1)).fence;
-  granted(shared(2));
-
-  EXPECT_TRUE(is_held_above(inside(exclusive(3), outer)));
-}
-
-TEST_F(Rules, a_claim_that_its_outer_run_blocks_is_not_queued) {
-  const auto outer = granted(exclusive(1)).fence;
-
-  ask(inside(exclusive(2), outer), Queue::join);
-
-  EXPECT_TRUE(state.waiters.empty());
-}
-
-TEST_F(Rules, a_shared_claim_inside_a_shared_run_is_granted) {
-  const auto outer = granted(shared(1)).fence;
-
-  EXPECT_TRUE(is_granted(inside(shared(2), outer)));
-}
-
-TEST_F(Rules, a_shared_claim_inside_a_shared_run_overtakes_a_waiting_writer) {
-  const auto outer = granted(shared(1)).fence;
-  queued(exclusive(2));
-
-  EXPECT_TRUE(is_granted(inside(shared(3), outer)));
-}
 
 TEST_F(Rules, a_writer_is_woken_when_a_reader_overtakes_it) {
   const auto outer = granted(shared(1)).fence;
@@ -1005,59 +627,7 @@ TEST_F(Rules, a_writer_is_woken_when_a_reader_overtakes_it) {
   EXPECT_EQ(then.wake, (Sessions{2}));
 }
 
-TEST_F(Rules, an_inner_run_is_granted_another_slot) {
-  const auto outer = granted(slot(1, 2)).fence;
-
-  EXPECT_TRUE(is_granted(inside(slot(2, 2), outer)));
-}
-
-TEST_F(Rules, an_inner_run_is_refused_if_its_outer_runs_hold_all_slots) {
-  const auto first = granted(slot(1, 2)).fence;
-  const auto second = granted(inside(slot(2, 2), first)).fence;
-
-  EXPECT_TRUE(is_held_above(inside(inside(slot(3, 2), first), second)));
-}
-
-TEST_F(Rules, an_inner_run_waits_for_a_slot_that_another_run_holds) {
-  const auto outer = granted(slot(1, 2)).fence;
-  granted(slot(2, 2));
-
-  EXPECT_FALSE(is_held_above(inside(slot(3, 2), outer), Queue::join));
-  EXPECT_EQ(waiters(), (Sessions{3}));
-}
-
-TEST_F(Rules, an_inner_run_waits_for_a_slot_that_was_promised_to_another_run) {
-  const auto outer = granted(slot(1, 2)).fence;
-  granted(slot(2, 2));
-  queued(slot(3, 2));
-  released(2);
-
-  EXPECT_FALSE(is_held_above(inside(slot(4, 2), outer), Queue::join));
-  EXPECT_EQ(waiters(), (Sessions{3, 4}));
-}
-
-TEST_F(Rules, an_outer_run_that_is_over_does_not_count) {
-  const auto outer = granted(exclusive(1)).fence;
-  released(1);
-  granted(exclusive(2));
-
-  EXPECT_TRUE(is_busy(inside(exclusive(3), outer)));
-}
-
 // Release
-
-TEST_F(Rules, a_lock_that_was_released_is_free) {
-  granted(exclusive(1));
-  released(1);
-
-  EXPECT_TRUE(is_granted(exclusive(2)));
-}
-
-TEST_F(Rules, only_a_holder_can_release_the_lock) {
-  granted(exclusive(1));
-
-  EXPECT_EQ(release(2), Release::not_ours);
-}
 
 TEST_F(Rules, a_release_by_another_claim_changes_nothing) {
   granted(exclusive(1));
@@ -1069,35 +639,6 @@ TEST_F(Rules, a_release_by_another_claim_changes_nothing) {
   EXPECT_EQ(record::encoded(state), before);
 }
 
-TEST_F(Rules, a_second_release_returns_not_ours) {
-  granted(exclusive(1));
-  released(1);
-
-  EXPECT_EQ(release(1), Release::not_ours);
-}
-
-TEST_F(Rules, a_second_release_does_not_take_the_promise_from_the_next_waiter) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  released(1);
-  const auto before = record::encoded(state);
-
-  release(1, exit_with(1));
-
-  EXPECT_EQ(record::encoded(state), before);
-}
-
-TEST_F(Rules, a_waiter_that_releases_leaves_the_queue) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-
-  const auto outcome = release(2);
-
-  EXPECT_EQ(outcome, Release::not_ours);
-  EXPECT_EQ(waiters(), (Sessions{3}));
-}
-
 TEST_F(Rules, a_waiter_that_releases_passes_its_promise_on) {
   granted(exclusive(1));
   queued(exclusive(2));
@@ -1107,16 +648,6 @@ TEST_F(Rules, a_waiter_that_releases_passes_its_promise_on) {
   release(2);
 
   EXPECT_EQ(promised(), (Sessions{3}));
-  EXPECT_EQ(then.wake, (Sessions{3}));
-}
-
-TEST_F(Rules, a_writer_that_stops_waiting_lets_the_readers_behind_it_in) {
-  granted(shared(1));
-  queued(exclusive(2));
-  queued(shared(3));
-
-  release(2);
-
   EXPECT_EQ(then.wake, (Sessions{3}));
 }
 
@@ -1147,14 +678,6 @@ TEST_F(Rules, a_run_that_reported_its_end_did_not_vanish) {
   EXPECT_TRUE(then.vanished.empty());
 }
 
-TEST_F(Rules, a_grant_that_was_released_before_anything_ran_is_not_a_run) {
-  granted(exclusive(1));
-
-  released(1);
-
-  EXPECT_FALSE(state.last_run);
-}
-
 TEST_F(Rules, a_run_that_ends_is_the_last_even_if_another_vanished_meanwhile) {
   const auto fence = granted(slot(1, 2)).fence;
   granted(slot(2, 2));
@@ -1183,14 +706,6 @@ TEST_F(Rules, a_detached_lease_expires) {
   pass(seconds(30));
 
   EXPECT_TRUE(is_granted(exclusive(2)));
-}
-
-TEST_F(Rules, a_detached_lease_needs_no_living_process) {
-  granted(exclusive(1));
-  holder(1).ends_at = now.boot + seconds(30);
-  die(1);
-
-  EXPECT_TRUE(is_busy(exclusive(2)));
 }
 
 TEST_F(Rules, a_detached_grant_says_until_when_it_holds) {
@@ -1244,22 +759,6 @@ TEST_F(Rules, a_renewal_extends_a_detached_lease_to_its_ttl_from_now) {
 
   EXPECT_EQ(renew(1, seconds(60)), Renewal::confirmed);
   EXPECT_EQ(state.holders.at(0).ends_at, now.boot + seconds(60));
-}
-
-TEST_F(Rules, an_expired_detached_lease_is_not_renewed_though_nobody_asked_since) {
-  granted(detached(1, seconds(30)));
-  pass(seconds(30));
-
-  EXPECT_EQ(renew(1, seconds(60)), Renewal::gone);
-  EXPECT_TRUE(is_granted(exclusive(2)));
-}
-
-TEST_F(Rules, the_lease_of_another_holder_is_not_renewed) {
-  granted(detached(1, seconds(30)));
-  const auto before = record::encoded(state);
-
-  EXPECT_EQ(renew(2, seconds(60)), Renewal::taken_over);
-  EXPECT_EQ(record::encoded(state), before);
 }
 
 TEST_F(Rules, a_renewal_does_not_make_an_attached_lease_expire) {
@@ -1415,11 +914,6 @@ TEST_F(Rules, a_claim_that_does_not_queue_asks_again_at_once) {
 
 // What `status` shows
 
-TEST_F(Rules, an_unused_lock_is_shown_as_free) {
-  EXPECT_EQ(info().free, 1u);
-  EXPECT_TRUE(info().holders.empty());
-}
-
 TEST_F(Rules, a_held_lock_shows_its_holder) {
   auto claim = exclusive(1);
   claim.label = "nightly";
@@ -1441,14 +935,6 @@ TEST_F(Rules, a_held_lock_shows_its_holder) {
   EXPECT_EQ(holder.held, milliseconds(1234));
   EXPECT_FALSE(holder.expires_in);
   EXPECT_TRUE(holder.attached);
-}
-
-TEST_F(Rules, a_detached_lease_shows_its_remaining_time) {
-  granted(exclusive(1));
-  holder(1).ends_at = now.boot + seconds(30);
-  pass(seconds(10));
-
-  EXPECT_EQ(info().holders.at(0).expires_in, seconds(20));
 }
 
 TEST_F(Rules, a_lock_shows_its_waiters_in_order) {
@@ -1486,44 +972,6 @@ TEST_F(Rules, dead_holders_and_waiters_are_not_shown) {
   EXPECT_TRUE(shown.holders.empty());
   EXPECT_TRUE(shown.waiters.empty());
   EXPECT_EQ(shown.free, 1u);
-}
-
-TEST_F(Rules, a_dead_holder_is_shown_as_a_vanished_last_run) {
-  granted(exclusive(1));
-  note_command_of(1);
-  die(1);
-
-  const auto shown = info();
-
-  ASSERT_TRUE(shown.last_run);
-  EXPECT_EQ(shown.last_run->outcome, "vanished");
-}
-
-TEST_F(Rules, a_held_lock_shows_no_free_slot) {
-  granted(exclusive(1));
-
-  EXPECT_EQ(info().free, 0u);
-}
-
-TEST_F(Rules, a_lock_with_slots_shows_how_many_are_free) {
-  granted(slot(1, 3));
-
-  EXPECT_EQ(info().slots, 3u);
-  EXPECT_EQ(info().free, 2u);
-}
-
-TEST_F(Rules, a_shared_lock_shows_no_free_slot) {
-  granted(shared(1));
-
-  EXPECT_EQ(info().mode, Mode::shared);
-  EXPECT_EQ(info().free, 0u);
-}
-
-TEST_F(Rules, the_slots_of_an_earlier_use_are_not_shown) {
-  granted(slot(1, 3));
-  released(1);
-
-  EXPECT_EQ(info().slots, 1u);
 }
 
 // Out of use

@@ -133,6 +133,15 @@ TEST(RunsHistory, a_start_without_an_end_is_a_run_that_vanished) {
   EXPECT_FALSE(read.ended);
 }
 
+TEST(RunsHistory, a_run_that_has_ended_is_not_running_whatever_its_line_says) {
+  auto run = run_with_fence(8);
+  run.outcome = "running";
+
+  const auto read = history_of(end_line(job, run) + "\n").last_runs.at(job);
+
+  EXPECT_EQ(read.outcome, "vanished");
+}
+
 TEST(RunsHistory, a_lease_by_hand_is_listed_but_is_not_the_last_run) {
   auto lease = run_with_fence(9);
   lease.exit_code.reset();

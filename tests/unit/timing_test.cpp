@@ -1,10 +1,9 @@
 // When a lease is renewed, and when the command that relies on it has to end.
 
-#include "lock/timing.hpp"
-
 #include <gtest/gtest.h>
 
 #include "lease/keeper.hpp"
+#include "lock/lease.hpp"
 
 namespace dlock {
 namespace {

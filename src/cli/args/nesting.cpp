@@ -1,7 +1,6 @@
 #include "cli/args/nesting.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 
 #include "util/text.hpp"
@@ -25,11 +24,8 @@ std::vector<Fence> outer_fences_of(std::string_view held, const std::string& nam
     held.remove_prefix(std::min(entry.size() + 1, held.size()));
     const auto equals = entry.rfind('=');
     if (equals == std::string_view::npos || entry.substr(0, equals) != wanted) continue;
-    const auto digits = entry.substr(equals + 1);
-    Fence fence;
-    const auto* last = digits.data() + digits.size();
-    const auto [parsed, error] = std::from_chars(digits.data(), last, fence.number);
-    if (error == std::errc() && parsed == last) fences.push_back(fence);
+    const auto number = number_in<std::uint64_t>(entry.substr(equals + 1));
+    if (number) fences.push_back(Fence{*number});
   }
   return fences;
 }

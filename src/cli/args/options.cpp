@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "cli/args/nesting.hpp"
-#include "util/glob.hpp"
 #include "util/small_file.hpp"
 #include "util/text.hpp"
+#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {
@@ -39,15 +39,17 @@ struct StoreOption {
 };
 constexpr StoreOption store_options[] = {
     {"replicas", [](const StoreUrl& store) { return store.kind->features.replicas; },
-     "redis+sentinel:// and redis+cluster://"},
+     "redis+sentinel://, redis+cluster:// and postgres://"},
     {"min-strength", [](const StoreUrl& store) { return store.kind->features.votes; },
      "redis+quorum://"},
     {"max-ttl", [](const StoreUrl& store) { return store.kind->features.votes; },
      "redis+quorum://"},
     {"sentinel-", [](const StoreUrl& store) { return store.kind->features.sentinels; },
      "redis+sentinel://"},
+    {"schema", [](const StoreUrl& store) { return store.kind->schema != nullptr; },
+     "postgres://"},
     {"tls-", [](const StoreUrl& store) { return store.uses_tls(); },
-     "stores over TLS (rediss://, rediss+..., etcds://)"},
+     "stores over TLS (rediss://, rediss+..., etcds://, postgres://)"},
 };
 
 // Throws if a flag of `run` is set that means nothing without --wait.
@@ -275,6 +277,12 @@ HistoryOptions history_options(const Settings& settings,
                            "(with \\ before * ? [ and \\)",
                      is_from_file(settings, "succeeded-within"));
   }
+  return options;
+}
+
+DoctorOptions doctor_options(const Settings& settings) {
+  DoctorOptions options;
+  take(Verb::doctor, settings, options);
   return options;
 }
 

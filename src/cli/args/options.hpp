@@ -9,7 +9,7 @@
 #include "cli/args/settings.hpp"
 #include "lease/lease_watcher.hpp"
 #include "lock/lease.hpp"
-#include "lock/value.hpp"
+#include "lock/store.hpp"
 #include "store/open.hpp"
 #include "supervise/ladder.hpp"
 #include "util/clock.hpp"
@@ -138,6 +138,10 @@ struct CacheOptions : VerbOptions {
   int conflict_exit_code = 0;
 };
 
+struct DoctorOptions : VerbOptions {
+  bool schema = false;
+};
+
 struct LimitOptions : VerbOptions {
   std::string name;
   bool show = false;
@@ -184,6 +188,8 @@ HistoryOptions history_options(const Settings& settings,
                                const std::vector<std::string>& operands);
 
 BreakOptions break_options(const Settings& settings, const std::string& name);
+
+DoctorOptions doctor_options(const Settings& settings);
 
 // `operands`: the name, and the rate unless --show or --reset is set.
 LimitOptions limit_options(const Settings& settings,

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "lock/history.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -116,20 +115,19 @@ std::size_t parsed_size(std::string_view text) {
       {"MB", 1000000}, {"MiB", 1u << 20}, {"GB", 1000000000u}, {"GiB", 1u << 30}};
   // The maximum size of a string in Redis.
   constexpr std::uint64_t most = std::uint64_t{512} << 20;
-  std::uint64_t number = 0;
-  const auto* last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, number);
-  const std::string_view name(end, static_cast<std::size_t>(last - end));
+  const auto digits = text.substr(0, text.find_first_not_of("0123456789"));
+  const auto name = text.substr(digits.size());
+  const auto number = number_in<std::uint64_t>(digits);
   const auto* unit = std::find_if(std::begin(size_units), std::end(size_units),
                                   [&](const auto& u) { return u.first == name; });
-  if (error == std::errc::invalid_argument || unit == std::end(size_units)) {
+  if (digits.empty() || unit == std::end(size_units)) {
     throw UsageError("'" + printable(text, 60) +
                      "' is not a size: expected bytes, such as 16MiB, 500KB or 4096");
   }
-  if (error != std::errc() || number > most / unit->second) {
+  if (!number || *number > most / unit->second) {
     throw UsageError("'" + printable(text, 60) + "' is more than 512MiB");
   }
-  return number * unit->second;
+  return *number * unit->second;
 }
 
 Rate parsed_rate(std::string_view text) {

@@ -8,8 +8,8 @@
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "loop/retry.hpp"
 #include "loop/run_blocking.hpp"
+#include "loop/wakeup.hpp"
 #include "store/open.hpp"
 #include "util/text.hpp"
 

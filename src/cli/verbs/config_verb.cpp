@@ -53,6 +53,25 @@ SettingRow row_of(const VerbSpec* verb, const OptionSpec& option,
           std::string(word_of(setting.source)), setting.origin};
 }
 
+// The settings of other programs for this kind of store that are in force.
+void add_outside(std::vector<SettingRow>& rows, const StoreUrl& store) {
+  if (store.kind->outside == nullptr) return;
+  for (const auto& setting : store.kind->outside(store)) {
+    const auto source = setting.is_variable ? "variable" : "file";
+    auto value = setting.value.empty() ? std::nullopt : std::optional(setting.value);
+    const auto user = std::find_if(rows.begin(), rows.end(), [&](const SettingRow& row) {
+      return row.option == setting.name && row.option == "user";
+    });
+    if (user != rows.end()) {
+      *user = {nullptr, "user", value, source, setting.origin};
+      continue;
+    }
+    const bool is_known = setting.name == "password";
+    rows.push_back({nullptr, (is_known ? "" : "store.") + setting.name, value, source,
+                    setting.origin});
+  }
+}
+
 std::vector<SettingRow> common_rows(const Invocation& invocation, const Config& config) {
   std::vector<SettingRow> rows;
   const auto settings = in_force(invocation.settings, common_exclusions());
@@ -72,6 +91,7 @@ std::vector<SettingRow> common_rows(const Invocation& invocation, const Config& 
     if (found == invocation.settings.end()) continue;
     rows.push_back({nullptr, secret, "***", "variable", found->second.origin});
   }
+  add_outside(rows, invocation.common.store);
   return rows;
 }
 

@@ -8,8 +8,6 @@
 #include "util/utf8.hpp"
 
 namespace dlock {
-namespace {}  // namespace
-
 namespace {
 
 using Level = Finding::Level;
@@ -169,6 +167,12 @@ ExitStatus status_of(Finding::Level level) {
 
 Exit doctor_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
+  // A file may set the option for several stores, of which some have none.
+  const auto schema = common.store.kind->schema;
+  if (doctor_options(invocation.settings).schema && schema != nullptr) {
+    print(schema(common.store));
+    return ExitStatus::success;
+  }
   const auto timeout = store_timeout(common, {});
   asio::io_context context(1);
   Wakeup wakeup(context);

@@ -10,7 +10,6 @@
 #include "lock/history.hpp"
 #include "lock/lease.hpp"
 #include "loop/run_blocking.hpp"
-#include "util/glob.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
 

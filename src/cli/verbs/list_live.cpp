@@ -18,8 +18,8 @@
 #include "loop/run_blocking.hpp"
 #include "store/open.hpp"
 #include "supervise/signals.hpp"
-#include "util/glob.hpp"
 #include "util/text.hpp"
+#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {}  // namespace

@@ -8,8 +8,8 @@
 #include "cli/verbs/verbs.hpp"
 #include "loop/run_blocking.hpp"
 #include "supervise/signals.hpp"
-#include "util/glob.hpp"
 #include "util/text.hpp"
+#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {

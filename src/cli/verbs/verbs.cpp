@@ -158,6 +158,7 @@ constexpr VerbSpec verbs[] = {
      .most_operands = 0,
      .lock_table = LockTable::none,
      .perform = doctor_verb,
+     .check = [](const Settings& settings) { doctor_options(settings); },
      .exits = {{success, "no problems found"},
                {warnings_found, "there are warnings"},
                {errors_found, "there are errors"},

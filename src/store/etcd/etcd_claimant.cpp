@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "lock/timing.hpp"
+#include "lock/lease.hpp"
 #include "record/party_fields.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_lease.hpp"

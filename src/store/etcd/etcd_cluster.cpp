@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "loop/retry.hpp"
+#include "loop/wakeup.hpp"
 #include "store/etcd/etcd_calls.hpp"
 #include "store/etcd/etcd_messages.hpp"
 #include "util/failure.hpp"

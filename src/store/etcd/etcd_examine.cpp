@@ -24,15 +24,6 @@ int trips_to_renew(const EtcdAccess& access) {
   return connect_and_ask + (access.tls ? tls : 0) + (access.user.empty() ? 0 : 1);
 }
 
-// A shortage on this machine says nothing about the cluster.
-Failure let_pass(const Failure& failure) {
-  if (failure.kind() == Failure::Kind::exhausted ||
-      failure.kind() == Failure::Kind::interrupted) {
-    throw failure;
-  }
-  return failure;
-}
-
 template <typename Answer, typename Question>
 asio::awaitable<Answer> ask(EtcdCalls& calls, Question question, Wakeup& wakeup) {
   std::vector<Request> requests;

@@ -1,7 +1,6 @@
 #include "store/etcd/etcd_health.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -37,12 +36,11 @@ constexpr KnownFault table[] = {
 
 Version version_from(std::string_view text) {
   Version version{};
-  const auto* at = text.data();
-  const auto* end = at + text.size();
-  for (auto& number : version) {
-    const auto [next, error] = std::from_chars(at, end, number);
-    if (error != std::errc()) break;
-    at = next == end ? end : next + 1;
+  for (auto& part : version) {
+    const auto number = take_number<int>(text);
+    if (!number) break;
+    part = *number;
+    text.remove_prefix(std::min<std::size_t>(text.size(), 1));
   }
   return version;
 }

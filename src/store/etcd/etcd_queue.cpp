@@ -10,7 +10,6 @@
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
-#include "rules/runs.hpp"
 
 namespace dlock::etcd {
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "lock/answers.hpp"
-#include "lock/event.hpp"
+#include "lock/history.hpp"
 #include "rules/state.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_runs.hpp"

@@ -5,7 +5,7 @@
 
 #include "record/json_fields.hpp"
 #include "record/party_fields.hpp"
-#include "rules/runs.hpp"
+#include "rules/state.hpp"
 #include "util/json.hpp"
 
 namespace dlock::etcd {
@@ -28,6 +28,7 @@ std::optional<PastRun> past_from(const KeyValue& pair) {
   auto run = json ? start_from(*json) : std::nullopt;
   if (!run) return std::nullopt;
   record::fields_of_end_in_etcd(*run, record::JsonReader(*json));
+  if (is_running(*run)) return std::nullopt;
   return PastRun{pair.key, std::move(*run), flag_at(*json, "shared"), pair.mod_revision};
 }
 

@@ -5,7 +5,7 @@
 
 #include "lock/history.hpp"
 #include "record/party_fields.hpp"
-#include "rules/runs.hpp"
+#include "rules/state.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "util/failure.hpp"
 

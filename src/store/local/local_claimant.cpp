@@ -7,9 +7,9 @@
 
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "rules/runs.hpp"
-#include "store/local/epoch.hpp"
+#include "rules/state.hpp"
 #include "store/local/local_inspector.hpp"
+#include "store/local/sessions.hpp"
 #include "store/local/text_files.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"

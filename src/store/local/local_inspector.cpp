@@ -10,10 +10,9 @@
 #include "lock/history.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "rules/runs.hpp"
+#include "rules/state.hpp"
 #include "store/local/local_waiting.hpp"
 #include "store/local/text_files.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 

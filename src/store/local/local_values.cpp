@@ -10,11 +10,10 @@
 #include <utility>
 
 #include "rules/look.hpp"
-#include "store/local/epoch.hpp"
 #include "store/local/record_file.hpp"
+#include "store/local/sessions.hpp"
 #include "util/bits.hpp"
 #include "util/failure.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::local {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "lock/lease.hpp"
-#include "lock/value.hpp"
+#include "lock/store.hpp"
 #include "store/directory.hpp"
 #include "store/local/files.hpp"
 #include "store/local/kept_file.hpp"

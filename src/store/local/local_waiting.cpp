@@ -14,7 +14,6 @@
 #include <iterator>
 #include <utility>
 
-#include "loop/retry.hpp"
 #include "store/local/files.hpp"
 #include "store/local/record_file.hpp"
 #include "util/failure.hpp"

@@ -3,11 +3,15 @@
 // It has no contents; only the kernel's locks on single bytes matter. They belong to open
 // file descriptions (fcntl F_OFD_SETLK): children inherit them, and they end with the
 // last process that has the description open.
+//
+// Beside it, within which boot and namespaces a session, a pid and a time mean something.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -158,5 +162,22 @@ bool dlock_is_gone(const Holder& holder);
 // it.
 Failure mutex_unavailable(const SessionsFile& sessions, MutexByte byte,
                           milliseconds waited);
+
+// The kernel's numbers; 0 if the kernel has no such namespace.
+struct Namespaces {
+  std::uint64_t pids = 0;  // pids are comparable within it
+  std::uint64_t time = 0;  // boot times are comparable within it
+};
+
+// Cached: dlock never changes its namespaces.
+const Namespaces& own_namespaces();
+
+// The kernel's boot id. Containers may have one of their own. Throws Failure.
+std::string boot_id();
+
+// Identifies the states whose times can be compared with ours: the boot id, followed by
+// the time namespace unless that is the machine's initial one, whose clocks start at
+// zero.
+const std::string& own_epoch();
 
 }  // namespace dlock::local

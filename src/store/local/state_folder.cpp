@@ -11,7 +11,6 @@
 #include <functional>
 
 #include "rules/look.hpp"
-#include "store/local/epoch.hpp"
 #include "store/local/local_waiting.hpp"
 #include "store/local/text_files.hpp"
 #include "util/text.hpp"

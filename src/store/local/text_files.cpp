@@ -9,7 +9,6 @@
 
 #include "util/bits.hpp"
 #include "util/failure.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::local {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lock/event.hpp"
+#include "lock/history.hpp"
 #include "lock/store.hpp"
 #include "record/run_lines.hpp"
 #include "store/directory.hpp"

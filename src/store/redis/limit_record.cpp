@@ -5,7 +5,6 @@
 
 #include "record/record_words.hpp"
 #include "util/bits.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

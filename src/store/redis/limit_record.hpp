@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lock/lease.hpp"
-#include "lock/value.hpp"
+#include "lock/store.hpp"
 #include "rules/limit.hpp"
 #include "store/redis/reply.hpp"
 

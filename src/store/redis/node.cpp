@@ -1,7 +1,6 @@
 #include "store/redis/node.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <iterator>
 #include <string_view>
@@ -334,17 +333,13 @@ std::optional<Life> life_from(std::string_view info, Clock::time_point now) {
   const auto run_id = fields.find("run_id");
   const auto uptime = fields.find("uptime_in_seconds");
   if (run_id == fields.end() || uptime == fields.end()) return std::nullopt;
-  const auto& text = uptime->second;
-  std::int64_t seconds = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), seconds);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  const auto seconds = number_in<std::int64_t>(uptime->second);
   const auto& id = run_id->second;
   const bool is_id = !id.empty() && id.size() <= longest_run_id &&
                      id.find_first_not_of("0123456789abcdef") == std::string::npos;
-  if (!is_id || !is_number || seconds < 0) return std::nullopt;
+  if (!is_id || !seconds || *seconds < 0) return std::nullopt;
   // It counts whole seconds, the first of which may have been incomplete.
-  const auto sure = std::clamp<std::int64_t>(seconds - 1, 0, most_seconds);
+  const auto sure = std::clamp<std::int64_t>(*seconds - 1, 0, most_seconds);
   return Life{run_id->second, now - std::chrono::seconds(sure)};
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "store/redis/keys.hpp"
+#include "store/redis/records.hpp"
 #include "store/redis/redis_news.hpp"
 #include "store/redis/script_calls.hpp"
 #include "util/bits.hpp"

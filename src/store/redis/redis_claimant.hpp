@@ -8,7 +8,7 @@
 #include <string>
 
 #include "lock/claimant.hpp"
-#include "loop/retry.hpp"
+#include "loop/wakeup.hpp"
 #include "store/redis/route.hpp"
 #include "store/redis/script_calls.hpp"
 

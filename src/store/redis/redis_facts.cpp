@@ -1,7 +1,6 @@
 #include "store/redis/redis_facts.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <map>
 
@@ -11,7 +10,6 @@
 #include "store/redis/permissions.hpp"
 #include "store/redis/redis_connection.hpp"
 #include "store/redis/reply.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -285,18 +283,15 @@ class RedisExaminer {
 
   void note_fence(const std::string& key, const Reply& fence, Fence plausible) {
     if (fence.kind != Kind::string) return;
-    Fence number;
-    const auto* last = fence.text.data() + fence.text.size();
-    const auto [end, error] = std::from_chars(fence.text.data(), last, number.number);
-    const bool is_number = error == std::errc() && end == last;
-    if (is_number && number <= plausible) return;
+    const auto number = number_in<std::uint64_t>(fence.text);
+    if (number && *number <= plausible.number) return;
     facts.far_fences.emplace_back(key, fence.text);
   }
 
   void note_time(const Reply& reply, WallTime ours) {
     if (reply.elements.size() != 2) return;
-    const auto seconds = std::strtoll(reply.elements[0].text.c_str(), nullptr, 10);
-    const auto rest = std::strtoll(reply.elements[1].text.c_str(), nullptr, 10);
+    const auto seconds = number_in<std::int64_t>(reply.elements[0].text).value_or(0);
+    const auto rest = number_in<std::int64_t>(reply.elements[1].text).value_or(0);
     constexpr std::int64_t latest = std::int64_t{1} << 40;  // far beyond any clock
     if (seconds <= 0 || seconds > latest || rest < 0 || rest > 1'000'000) return;
     facts.clock_ahead = std::chrono::seconds(seconds) + microseconds(rest) - ours;

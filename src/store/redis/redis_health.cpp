@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "store/checks.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -144,30 +143,16 @@ std::optional<Finding> tls_connections(const RedisFacts& facts) {
                  "CONFIG SET max-new-tls-connections-per-cycle 10"};
 }
 
-// A difference that does not matter in printed times.
-constexpr microseconds close_enough = std::chrono::seconds(2);
-
 Finding finding_of(const Failure& failure, bool was_reached) {
-  switch (failure.kind()) {
-    case Failure::Kind::rejected:
-      return {"login", Level::error, failure.what(),
-              "check the user, the password (--user, --password-file, DLOCK_PASSWORD) "
-              "and, over TLS, the certificates (--tls-ca, --tls-cert, --tls-key)"};
-    case Failure::Kind::misconfigured:
-      return {"login", Level::error, failure.what(),
-              "correct the store URL, or the login and TLS options"};
-    case Failure::Kind::unreachable:
-    case Failure::Kind::unsupported:
-    case Failure::Kind::exhausted:
-    case Failure::Kind::interrupted: break;
-  }
-  return {
-      "reachable", Level::error, failure.what(),
+  return refusal_finding(
+      failure,
+      "check the user, the password (--user, --password-file, DLOCK_PASSWORD) and, over "
+      "TLS, the certificates (--tls-ca, --tls-cert, --tls-key)",
       was_reached
           ? "the server replied at first: check what keeps it busy (SLOWLOG GET, its log)"
           : "check that the server runs, that the URL has the right host and port or "
             "socket, and that the server accepts connections from this machine (bind, "
-            "protected-mode, firewall)"};
+            "protected-mode, firewall)");
 }
 
 Finding version(const RedisFacts& facts) {
@@ -296,19 +281,6 @@ std::optional<Finding> scripts(const RedisFacts& facts) {
       "serverless service"};
 }
 
-Finding clock(const RedisFacts& facts) {
-  if (!facts.clock_ahead) {
-    return not_checked("clock", "the server does not report its time");
-  }
-  const auto off = *facts.clock_ahead;
-  const auto distance = off.count() < 0 ? -off : off;
-  if (distance < close_enough)
-    return {"clock", Level::ok, "agrees with this machine's", ""};
-  return {"clock", Level::info, distance_of(off) + " this machine's",
-          "harmless: locks use the server's clock only; the times in status and history "
-          "are the server's"};
-}
-
 // The next grants would go on from such a fence; see greatest_plausible_fence().
 std::optional<Finding> fences(const RedisFacts& facts) {
   if (facts.far_fences.empty()) return std::nullopt;
@@ -361,7 +333,7 @@ std::vector<Finding> findings_of(const RedisFacts& facts) {
     findings.push_back(check(facts));
   }
   if (auto found = tls_connections(facts)) findings.push_back(std::move(*found));
-  findings.push_back(clock(facts));
+  findings.push_back(clock_finding(facts.clock_ahead));
   if (auto found = fences(facts)) findings.push_back(std::move(*found));
   if (auto found = round_trip_finding(facts.round_trips, facts.trips_to_renew))
     findings.push_back(std::move(*found));

@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "store/redis/keys.hpp"
 #include "store/redis/records.hpp"
 #include "util/text.hpp"
 

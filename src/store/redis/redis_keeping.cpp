@@ -3,7 +3,6 @@
 #include <boost/asio/co_spawn.hpp>
 #include <utility>
 
-#include "store/redis/keys.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/redis_claimant.hpp"
 #include "store/redis/redis_news.hpp"

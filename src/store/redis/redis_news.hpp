@@ -1,5 +1,5 @@
-// What a holder is told between two renewals: that its lease was broken, or that another
-// server has taken over.
+// What a server tells without being asked again: to a holder, that its lease was broken
+// or that another server has taken over; to `dlock watch`, the events of locks.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -11,6 +11,7 @@
 
 #include "lock/lease.hpp"
 #include "loop/wakeup.hpp"
+#include "store/redis/records.hpp"
 #include "store/redis/redis_connection.hpp"
 #include "store/redis/route.hpp"
 
@@ -73,5 +74,32 @@ class Lookout {
 // How long to wait before the first question and between two. Each client of the servers
 // that failed asks all sentinels, so the interval must not be much shorter.
 constexpr milliseconds lookout_interval(milliseconds budget) { return budget / 4; }
+
+// A connection that subscribes to the channels of the watched locks.
+class EventStream {
+ public:
+  // After `silence` without a message the server is pinged. `budget` is that of one
+  // operation.
+  EventStream(asio::io_context& context, const Target& target, Watched watched,
+              milliseconds silence, milliseconds budget);
+
+  // Subscribes, or subscribes again. Throws Failure: rejected without permission.
+  asio::awaitable<void> begin(Wakeup& wakeup);
+
+  // The next event of a watched lock; nothing if there is none by `until`. Throws
+  // Failure; then call begin() before the next call.
+  asio::awaitable<std::optional<Published>> next(Clock::time_point until, Wakeup& wakeup);
+
+ private:
+  asio::awaitable<void> check_server(Wakeup& wakeup);
+
+  RedisConnection connection_;
+  std::string server_;  // for messages
+  Watched watched_;
+  milliseconds silence_;
+  milliseconds budget_;
+  Clock::time_point last_message_at_{};
+  bool asked_ = false;  // pinged, without a reply yet
+};
 
 }  // namespace dlock::redis

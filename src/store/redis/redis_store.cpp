@@ -4,8 +4,8 @@
 #include <iterator>
 #include <utility>
 
-#include "store/redis/keys.hpp"
 #include "store/redis/limit_record.hpp"
+#include "store/redis/records.hpp"
 #include "store/redis/redis_claimant.hpp"
 #include "store/redis/redis_health.hpp"
 #include "store/redis/script_calls.hpp"

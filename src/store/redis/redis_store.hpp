@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "lock/store.hpp"
-#include "lock/value.hpp"
 #include "store/redis/limit_record.hpp"
 #include "store/redis/redis_inspector.hpp"
 #include "store/redis/route.hpp"

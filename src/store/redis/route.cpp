@@ -6,8 +6,7 @@
 
 #include "net/budget.hpp"
 #include "net/net_failures.hpp"
-#include "store/redis/keys.hpp"
-#include "util/bits.hpp"
+#include "store/redis/records.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -29,7 +28,7 @@ asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until
                                    Wakeup& wakeup) {
   const auto began = Clock::now();
   std::optional<Failure> reason;
-  for (Backoff backoff;;) {
+  for (net::Backoff backoff;;) {
     milliseconds pause{};
     Node* node = nullptr;
     try {
@@ -43,7 +42,8 @@ asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until
       }
       const bool passes = has_others() && is_unreachable;
       const auto end =
-          passes ? until : std::min(until, later(began, patience_with(error, timeout_)));
+          passes ? until
+                 : std::min(until, later(began, net::patience_with(error, timeout_)));
       pause = backoff.next();
       if (later(Clock::now(), pause) >= end || wakeup.gives_up()) throw Failure(*reason);
     }
@@ -56,7 +56,7 @@ asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
   const auto began = Clock::now();
   std::optional<Failure> reason;  // why the last attempt has to be repeated
   int hops = 0;
-  for (Backoff backoff;;) {
+  for (net::Backoff backoff;;) {
     Response response;
     std::optional<milliseconds> refused_for;
     try {
@@ -64,7 +64,8 @@ asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
       response.replies = co_await ask(*response.node);
     } catch (const net::Refusal& refusal) {
       // The new connection was accepted and then closed, with nothing executed.
-      const auto end = std::min(until, later(began, patience_with(refusal, timeout_)));
+      const auto end =
+          std::min(until, later(began, net::patience_with(refusal, timeout_)));
       refused_for = backoff.next();
       if (later(Clock::now(), *refused_for) >= end || wakeup.gives_up()) throw;
     } catch (const Failure& failure) {
@@ -149,17 +150,6 @@ std::vector<std::string> Route::keys_for(const Script&, const LockName& lock) co
   std::vector<std::string> keys;
   keys.push_back(key_of(lock));
   return keys;
-}
-
-milliseconds patience_with(const Failure& failure, milliseconds timeout) {
-  const auto* refusal = dynamic_cast<const net::Refusal*>(&failure);
-  if (refusal == nullptr) return milliseconds(0);
-  return refusal->reason() == net::Refusal::Reason::overloaded ? timeout : timeout / 4;
-}
-
-milliseconds Backoff::next() {
-  const auto half = longest_.next() / 2;
-  return half + milliseconds(random_up_to(static_cast<std::uint64_t>(half.count())));
 }
 
 }  // namespace dlock::redis

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "loop/retry.hpp"
+#include "loop/wakeup.hpp"
 #include "store/redis/node.hpp"
 #include "store/redis/target.hpp"
 #include "util/clock.hpp"
@@ -185,31 +185,6 @@ class SoleRoute final : public Route {
   }
 
   Node node_;
-};
-
-// For how long, and after which pauses, a connection that failed is tried again within
-// one operation.
-
-// For how long from the first attempt, if no other server can take its place; zero for a
-// failure that is not of the connection, or that will not pass. `timeout` is the budget
-// of the operation.
-//
-// A server that is there but has no room gets all of it: room is made as soon as another
-// client leaves. One that does not listen gets a quarter: that is enough for a restart of
-// the process, and somebody who waits for the message "connection refused" waits half a
-// second and not two.
-milliseconds patience_with(const Failure& failure, milliseconds timeout);
-
-// The pauses between attempts. At random, because the clients that a server refuses have
-// usually come at the same moment.
-class Backoff {
- public:
-  milliseconds next();
-
- private:
-  // Short enough for a failover that may complete any moment, long enough that a thousand
-  // clients do not keep a full server busy with refusing them.
-  GrowingPause longest_{/*longest=*/milliseconds(200), /*first=*/milliseconds(20)};
 };
 
 }  // namespace dlock::redis

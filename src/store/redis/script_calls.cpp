@@ -4,10 +4,9 @@
 #include <initializer_list>
 
 #include "lock/lease.hpp"
-#include "lock/timing.hpp"
 #include "record/party_fields.hpp"
 #include "store/redis/records.hpp"
-#include "util/number.hpp"
+#include "util/text.hpp"
 #include "util/users.hpp"
 
 namespace dlock::redis {

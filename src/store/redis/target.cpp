@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "net/dial.hpp"
-#include "util/number.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

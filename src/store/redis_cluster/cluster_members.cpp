@@ -7,14 +7,14 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 
 #include "store/directory.hpp"
-#include "store/redis/keys.hpp"
+#include "store/redis/records.hpp"
 #include "store/url_parts.hpp"
 #include "util/bits.hpp"
 #include "util/failure.hpp"
+#include "util/text.hpp"
 
 namespace dlock::redis_cluster {
 namespace {
@@ -100,12 +100,9 @@ std::optional<ServerAddress> pointed_to(const Reply& error, const ServerAddress&
   if (!error.is_error() || words.size() != 3) return std::nullopt;
   const auto colon = words[2].rfind(':');
   if (colon == npos) return std::nullopt;
-  const auto digits = words[2].substr(colon + 1);
-  std::int64_t port = 0;
-  const auto* last = digits.data() + digits.size();
-  const auto [parsed, failure] = std::from_chars(digits.data(), last, port);
-  if (failure != std::errc() || parsed != last) return std::nullopt;
-  return address_from(words[2].substr(0, colon), port, by);
+  const auto port = number_in<std::int64_t>(words[2].substr(colon + 1));
+  if (!port) return std::nullopt;
+  return address_from(words[2].substr(0, colon), *port, by);
 }
 
 std::optional<Primaries> primaries_from(const Reply& slots, const ServerAddress& by) {

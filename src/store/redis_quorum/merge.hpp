@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "lock/event.hpp"
+#include "lock/history.hpp"
 #include "lock/store.hpp"
 #include "util/clock.hpp"
 

@@ -9,7 +9,7 @@
 #include "store/fan_out.hpp"
 #include "store/redis/redis_claimant.hpp"
 #include "store/redis_quorum/candidacy.hpp"
-#include "store/redis_quorum/voter.hpp"
+#include "store/redis_quorum/quorum_store.hpp"
 #include "store/store_url.hpp"
 
 namespace dlock::redis_quorum {

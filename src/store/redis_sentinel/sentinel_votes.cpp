@@ -1,7 +1,6 @@
 #include "store/redis_sentinel/sentinel_votes.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <map>
 #include <set>
@@ -31,11 +30,8 @@ std::vector<const PrimaryVote*> votes_of_different(
 bool is_most(std::size_t some, std::size_t all) { return some > all / 2; }
 
 std::optional<std::uint16_t> port_from(const std::string& text) {
-  std::uint16_t port = 0;
-  const auto* last = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), last, port);
-  if (error != std::errc() || parsed != last || port == 0) return std::nullopt;
-  return port;
+  const auto port = number_in<std::uint16_t>(text);
+  return port == 0 ? std::nullopt : port;
 }
 
 std::optional<ServerAddress> address_from(const std::string& host,
@@ -76,10 +72,7 @@ bool has_replicated(const Reply& replica) {
 
 // The lower, the sooner a sentinel promotes it; 0 means never.
 unsigned priority(const Reply& replica) {
-  const auto text = field(replica, "slave-priority");
-  unsigned value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
+  return number_in<unsigned>(field(replica, "slave-priority")).value_or(0);
 }
 
 // Which replicas are up, and so have to acknowledge a lease. With equal priorities, a

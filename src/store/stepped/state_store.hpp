@@ -11,8 +11,11 @@
 #include <vector>
 
 #include "lock/claimant.hpp"
+#include "lock/history.hpp"
 #include "lock/lease.hpp"
+#include "lock/store.hpp"
 #include "loop/wakeup.hpp"
+#include "rules/events.hpp"
 #include "rules/state.hpp"
 #include "util/failure.hpp"
 
@@ -31,8 +34,12 @@ class StateStore {
     rules::State state;
     rules::Moment now;  // by the store's clock, read after `sent_at`
     Clock::time_point
-        sent_at;          // by ours, before the request: a lease is counted from here
-    std::string version;  // for write(); empty if the store does not have the lock
+        sent_at;              // by ours, before the request: a lease is counted from here
+    std::string version;      // for write(); empty if the store does not have the lock
+    bool is_watched = false;  // whether somebody wants the events of the step
+    // Of the server: greater after a failover, before which it may lack some steps; 0 if
+    // the store has no failovers that it tells.
+    std::uint64_t epoch = 0;
   };
 
   // What a step has made of it.
@@ -40,6 +47,10 @@ class StateStore {
     rules::State state;
     bool gives_a_right = false;        // a grant or a renewal: durable before the answer
     std::vector<rules::Session> wake;  // woken once the state is written
+    std::optional<rules::Session> sleeper;  // the party of the step, if it will sleep()
+    // For events_of(): why, and the run that was lost without its holder being there.
+    rules::Cause cause;
+    std::optional<rules::Holder> lost;
   };
 
   virtual ~StateStore() = default;
@@ -61,14 +72,36 @@ class StateStore {
   // Ends an exclusive access without a change.
   virtual asio::awaitable<void> leave(Clock::time_point until, Wakeup& wakeup) = 0;
 
-  // All locks of the namespace, sorted by name.
+  // All locks of the namespace, sorted by name; the finished runs may be left out.
   virtual asio::awaitable<std::vector<std::pair<LockName, Snapshot>>> read_all(
-      const std::string& name_space, Clock::time_point until, Wakeup& wakeup) = 0;
+      const std::string& name_space, bool with_runs, Clock::time_point until,
+      Wakeup& wakeup) = 0;
 
-  // Sleeps until a step wakes the party, or until `until`; may return early. The first
-  // call for a party only begins to listen, so that its claim asks once more after that.
-  virtual asio::awaitable<void> sleep(rules::Session party, Clock::time_point until,
-                                      Wakeup& wakeup) = 0;
+  // As LockInspector::left_out(), of the last read_all().
+  virtual std::vector<Failure> left_out() const { return {}; }
+
+  // Sleeps until a step wakes the party, which waits at this place in the queue, or until
+  // `until`; may return early. If the party does not listen yet, the call only begins
+  // that, so that its claim asks once more.
+  virtual asio::awaitable<void> sleep(rules::Session party, std::size_t place,
+                                      Clock::time_point until, Wakeup& wakeup) = 0;
+
+  // Whether a waiter that sleeps costs the store so much that those far back in the queue
+  // should do without it; and that one does so for a while.
+  virtual bool parks() const { return false; }
+  virtual void park() {}
+
+  // Watches that report the events that steps of others tell; null if the store cannot.
+  virtual NewWatchSession watch(const Watched& /*watched*/, Wakeup& /*wakeup*/) {
+    return nullptr;
+  }
+
+  // The locks of the namespace of which something is over that nobody may have noticed.
+  virtual asio::awaitable<std::vector<LockName>> overdue(std::string /*name_space*/,
+                                                         Clock::time_point /*until*/,
+                                                         Wakeup& /*wakeup*/) {
+    co_return std::vector<LockName>();
+  }
 
   // Calls `on_news` when a step wakes the party, until the returned object is destroyed;
   // null if there are no notifications.
@@ -91,6 +124,17 @@ using Rule = std::function<Answer(rules::State&, rules::Moment, const rules::Liv
 
 // Whether nothing but the number of refused claims differs.
 bool differs_only_in_count(const rules::State& before, const rules::State& after);
+
+// The events of a step, in order.
+std::vector<Event> events_of(const LockName& lock, const StateStore::Snapshot& read,
+                             const StateStore::Change& change);
+
+// When something of the state is over the next time unless a step comes before: a lease,
+// a promise, a place. Nothing if nothing will.
+std::optional<Clock::time_point> due_of(const rules::State& state);
+
+// Until when the state matters if nobody uses the lock any more.
+Clock::time_point keep_until(const rules::State& state, rules::Moment now);
 
 // For take(): prepares a state for a rule, and completes a change by what follows from
 // it: the history, and whom to wake.

@@ -1,16 +1,18 @@
 #include "store/stepped/stepped_claimant.hpp"
 
+#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <utility>
 
-#include "lock/timing.hpp"
+#include "lock/lease.hpp"
 #include "rules/granting.hpp"
 #include "rules/keeping.hpp"
 #include "rules/queue.hpp"
 #include "store/stepped/state_store.hpp"
+#include "util/bits.hpp"
 #include "util/users.hpp"
 
 namespace dlock::stepped {
@@ -25,20 +27,48 @@ using Change = StateStore::Change;
 // For a release by a caller that wants to exit.
 constexpr milliseconds last_patience{80};
 
-// Tokens are random, so that two claims hardly ever share a session. 0 is none.
-rules::Session session_of(const Token& token) {
-  rules::Session session = 0;
-  std::memcpy(&session, token.bytes.data(), sizeof session);
-  return session | 1;
+// A step reads and writes the whole queue, so it must not grow without bounds. A claim
+// that finds it full has no place, and asks again after a while.
+constexpr std::size_t longest_queue = 1000;
+constexpr milliseconds ask_again_when_full{5000};
+
+milliseconds jittered(milliseconds span) {
+  return span - milliseconds(random_up_to(static_cast<std::uint64_t>(span.count()) / 2));
+}
+
+Claim as_kept(Claim claim) {
+  claim.token = kept_token(claim.token);
+  claim.command = shortened_command(claim.command);
+  return claim;
+}
+
+bool has_room(const State& state, const Token& token) {
+  const auto has_place = [&](const rules::Waiter& waiter) {
+    return waiter.party.token == token;
+  };
+  return state.waiters.size() < longest_queue ||
+         std::any_of(state.waiters.begin(), state.waiters.end(), has_place);
 }
 
 }  // namespace
 
+Token kept_token(const Token& token) {
+  std::array<std::uint8_t, EVP_MAX_MD_SIZE> digest{};
+  unsigned size = 0;
+  if (EVP_Digest(token.bytes.data(), token.bytes.size(), digest.data(), &size,
+                 EVP_sha256(), nullptr) != 1) {
+    throw Failure(Failure::Kind::exhausted, "cannot compute SHA-256");
+  }
+  Token kept;
+  std::copy_n(digest.begin(), kept.bytes.size(), kept.bytes.begin());
+  return kept;
+}
+
 SteppedClaimant::SteppedClaimant(asio::io_context& context, StateStore& states,
                                  const Claim& claim)
-    : Claimant(claim), context_(context), states_(states) {
-  party_.token = claim.token;
-  party_.session = session_of(claim.token);
+    : Claimant(claim), context_(context), states_(states), kept_(as_kept(claim)) {
+  party_.token = kept_.token;
+  party_.session = rules::session_of(kept_.token);
   party_.pid = ::getpid();
   party_.user = user_name(::geteuid());
   party_.host = host_name();
@@ -49,16 +79,26 @@ Clock::time_point SteppedClaimant::budget_end() const {
 }
 
 asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
-  auto kept = claim();
-  kept.command = shortened_command(claim().command);
+  std::optional<milliseconds> parked_for;
   const Rule<Answer> rule = [&](State& state, Moment now, const Liveness& liveness,
                                 Consequences& then, Change& change) {
     if (state.last_fence >= greatest_fence) {
       throw Failure(Failure::Kind::misconfigured, "no fences are left for this lock");
     }
-    const rules::Ask asked{kept, party_, queue, rules::place_lasts};
+    const bool may_join = queue != Queue::join || has_room(state, kept_.token);
+    const rules::Ask asked{kept_, party_, may_join ? queue : Queue::stay_out,
+                           rules::place_lasts};
     auto answer = rules::ask(state, asked, now, liveness, then);
     change.gives_a_right = std::holds_alternative<Grant>(answer);
+    const auto own = rules::waiter_of(state, kept_.token);
+    if (own == state.waiters.end()) return answer;
+    parked_for =
+        states_.parks() ? rules::parked_for(state, kept_.token, now) : std::nullopt;
+    if (!parked_for) {
+      change.sleeper = party_.session;
+    } else if (const auto lasts = 2 * *parked_for; lasts > rules::place_lasts) {
+      own->lives_until = later(now.boot, lasts);
+    }
     return answer;
   };
   may_be_known_ = true;
@@ -69,23 +109,34 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
     grant->deadline = LeaseTiming(claim().ttl, {}, {}).deadline(grant->sent_at);
   }
   note(step.answer, step.read, step.change.state);
+  is_parked_ = place_ > 0 && parked_for;
+  if (is_parked_) {
+    ask_again_ = later(Clock::now(), jittered(*parked_for));
+    states_.park();
+  }
   co_return std::move(step.answer);
 }
 
 void SteppedClaimant::note(const Answer& answer, const StateStore::Snapshot& read,
                            const State& state) {
   if (std::holds_alternative<Grant>(answer)) {
-    granted_ = *std::find_if(
-        state.holders.begin(), state.holders.end(), [&](const rules::Holder& holder) {
-          return !holder.ended && holder.party.token == claim().token;
-        });
+    granted_ = *std::find_if(state.holders.begin(), state.holders.end(),
+                             [&](const rules::Holder& holder) {
+                               return !holder.ended && holder.party.token == kept_.token;
+                             });
     note_taker(state);
+    epoch_ = read.epoch;
     restraint_ = Restraint();
     return;
   }
   const auto* busy = std::get_if<Busy>(&answer);
-  may_be_known_ = unanswered_ || busy == nullptr || busy->place > 0;
-  const auto watch = rules::waits_for(state, claim().token, read.now);
+  place_ = busy == nullptr ? 0 : busy->place;
+  may_be_known_ = unanswered_ || busy == nullptr || place_ > 0;
+  if (place_ == 0) {
+    ask_again_ = later(Clock::now(), jittered(ask_again_when_full));
+    return;
+  }
+  const auto watch = rules::waits_for(state, kept_.token, read.now);
   const auto left = std::chrono::ceil<milliseconds>(watch.ask_again - read.now.boot);
   ask_again_ = later(Clock::now(), left);
 }
@@ -97,7 +148,8 @@ void SteppedClaimant::note_taker(const State& state) {
 asio::awaitable<void> SteppedClaimant::await_turn(Wakeup& wakeup,
                                                   Clock::time_point until) {
   const auto end = std::min(until, ask_again_);
-  co_await states_.sleep(party_.session, end, wakeup);
+  if (place_ == 0 || is_parked_) co_return co_await wakeup.sleep_until(end);
+  co_await states_.sleep(party_.session, place_, end, wakeup);
   const auto pause = restraint_.pause(Clock::now());
   const auto soon = std::min(end, later(Clock::now(), pause));
   if (pause > milliseconds(0)) co_await wakeup.sleep_until(soon);
@@ -108,8 +160,11 @@ asio::awaitable<Release> SteppedClaimant::release(const std::optional<RunEnd>& e
   if (claim().attached && !may_be_known_) co_return Release::not_ours;
   const auto* granted = granted_ ? &*granted_ : nullptr;
   const Rule<Release> rule = [&](State& state, Moment now, const Liveness& liveness,
-                                 Consequences& then, Change&) {
-    return rules::release_lease(state, claim(), granted, end, now, liveness, then);
+                                 Consequences& then, Change& change) {
+    const bool is_there = rules::holder_of(state, kept_.token) != state.holders.end();
+    change.cause = {kept_.token, end, {}, {}};
+    if (granted != nullptr && end && end->lost && !is_there) change.lost = *granted;
+    return rules::release_lease(state, kept_, granted, end, now, liveness, then);
   };
   // Not `wakeup`, which may be interrupted: the lease is released nevertheless, within a
   // short time.
@@ -117,7 +172,17 @@ asio::awaitable<Release> SteppedClaimant::release(const std::optional<RunEnd>& e
   const auto patience =
       wakeup.gives_up() ? std::min(states_.timeout(), last_patience) : states_.timeout();
   const auto until = later(Clock::now(), patience);
-  const auto step = co_await take(states_, claim().lock, rule, until, unanswered_, own);
+  auto step = co_await take(states_, claim().lock, rule, until, unanswered_, own);
+  has_failed_over_ = step.read.epoch > epoch_;
+  if (step.answer == Release::gone || step.answer == Release::taken_over) {
+    const auto said = step.answer == Release::gone ? Renewal::gone : Renewal::taken_over;
+    const auto renewal = co_await found_lost(said, until, own);
+    if (renewal == Renewal::reclaimed) {
+      step = co_await take(states_, claim().lock, rule, until, unanswered_, own);
+    } else if (renewal == Renewal::failed_over) {
+      step.answer = Release::failed_over;
+    }
+  }
   if (loss_found_by(step.answer)) {
     note_taker(step.change.state);
     co_return step.answer;  // and to be released again
@@ -127,24 +192,48 @@ asio::awaitable<Release> SteppedClaimant::release(const std::optional<RunEnd>& e
   co_return step.answer;
 }
 
-asio::awaitable<Renewal> SteppedClaimant::renew(Wakeup& wakeup) {
+asio::awaitable<Renewal> SteppedClaimant::renew_once(const Claim& kept,
+                                                     Clock::time_point until,
+                                                     Wakeup& wakeup) {
   auto ttl = claim().ttl;
   const Rule<Renewal> rule = [&](State& state, Moment now, const Liveness& liveness,
                                  Consequences& then, Change& change) {
     change.gives_a_right = true;
     if (claim().attached) {
-      return granted_ ? rules::renew_lease(state, claim(), *granted_, now, liveness, then)
+      return granted_ ? rules::renew_lease(state, kept, *granted_, now, liveness, then)
                       : Renewal::gone;
     }
-    ttl = rules::ttl_to_set(state, claim());
-    return rules::renew(state, claim().token, ttl + claim().lock_delay, now, liveness,
-                        then);
+    ttl = rules::ttl_to_set(state, kept);
+    return rules::renew(state, kept.token, ttl + claim().lock_delay, now, liveness, then);
   };
   const auto step =
-      co_await take(states_, claim().lock, rule, budget_end(), unanswered_, wakeup);
-  if (!claim().attached) keep_ttl(ttl);
+      co_await take(states_, claim().lock, rule, until, unanswered_, wakeup);
+  if (!claim().attached) keep_ttl(ttl), kept_.ttl = ttl;
   note_taker(step.change.state);
+  has_failed_over_ = step.read.epoch > epoch_;
+  if (step.answer == Renewal::confirmed || step.answer == Renewal::reclaimed) {
+    epoch_ = step.read.epoch;
+  }
   co_return step.answer;
+}
+
+asio::awaitable<Renewal> SteppedClaimant::found_lost(Renewal said,
+                                                     Clock::time_point until,
+                                                     Wakeup& wakeup) {
+  if (!has_failed_over_ || !granted_) co_return said;
+  auto reclaiming = kept_;
+  reclaiming.reclaim = true;
+  const auto renewal = co_await renew_once(reclaiming, until, wakeup);
+  const bool is_lost = renewal == Renewal::gone || renewal == Renewal::taken_over;
+  co_return is_lost ? Renewal::failed_over : renewal;
+}
+
+asio::awaitable<Renewal> SteppedClaimant::renew(Wakeup& wakeup) {
+  const auto until = budget_end();
+  const auto renewal = co_await renew_once(kept_, until, wakeup);
+  const bool is_lost = renewal == Renewal::gone || renewal == Renewal::taken_over;
+  if (!is_lost) co_return renewal;
+  co_return co_await found_lost(renewal, until, wakeup);
 }
 
 std::unique_ptr<LeaseNews> SteppedClaimant::listen(std::function<void()> on_news) {

@@ -6,11 +6,15 @@
 #include <optional>
 
 #include "lock/claimant.hpp"
-#include "loop/retry.hpp"
+#include "loop/wakeup.hpp"
 #include "rules/state.hpp"
 #include "store/stepped/state_store.hpp"
 
 namespace dlock::stepped {
+
+// What such a store keeps of a token: enough to recognize it, and not enough to renew or
+// release the lease, for whoever may only read.
+Token kept_token(const Token& token);
 
 class SteppedClaimant final : public Claimant {
  public:
@@ -31,16 +35,26 @@ class SteppedClaimant final : public Claimant {
   void note(const Answer& answer, const StateStore::Snapshot& read,
             const rules::State& state);
   void note_taker(const rules::State& state);
+  asio::awaitable<Renewal> renew_once(const Claim& kept, Clock::time_point until,
+                                      Wakeup& wakeup);
+  // A lease that vanished by a failover is restored unasked.
+  asio::awaitable<Renewal> found_lost(Renewal said, Clock::time_point until,
+                                      Wakeup& wakeup);
 
   asio::io_context& context_;
   StateStore& states_;
+  Claim kept_;  // as the store knows it
   rules::Party party_;
   std::optional<rules::Holder> granted_;  // as it was when granted
   std::optional<Taker> taken_by_;
   Clock::time_point ask_again_;
   Restraint restraint_;
-  bool may_be_known_ = false;  // to the store, which has to forget the claim
-  bool unanswered_ = false;    // see take()
+  bool may_be_known_ = false;     // to the store, which has to forget the claim
+  bool unanswered_ = false;       // see take()
+  std::size_t place_ = 0;         // in the queue
+  std::uint64_t epoch_ = 0;       // of the server that has confirmed the lease
+  bool has_failed_over_ = false;  // the server of the last step lacks its confirmation
+  bool is_parked_ = false;        // until it asks again
 };
 
 }  // namespace dlock::stepped

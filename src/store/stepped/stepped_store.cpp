@@ -6,8 +6,8 @@
 
 #include "lock/history.hpp"
 #include "rules/granting.hpp"
+#include "rules/keeping.hpp"
 #include "rules/look.hpp"
-#include "rules/runs.hpp"
 #include "rules/state.hpp"
 #include "store/stepped/state_store.hpp"
 #include "store/stepped/stepped_claimant.hpp"
@@ -19,6 +19,54 @@ namespace {
 LockInfo info_from(const LockName& lock, const StateStore::Snapshot& read) {
   return rules::info_of(read.state, lock, read.now, rules::ClockLiveness(read.now));
 }
+
+std::vector<RunInfo> history_from(const StateStore::Snapshot& read) {
+  auto runs =
+      rules::runs_of_holders(read.state, read.now, rules::ClockLiveness(read.now));
+  runs.insert(runs.end(), read.state.runs.begin(), read.state.runs.end());
+  return as_history(std::move(runs), read.now.wall);
+}
+
+// Reports what others tell, and once a second what is over though nobody has told.
+class SteppedWatching final : public WatchSession {
+ public:
+  SteppedWatching(StateStore& states, std::unique_ptr<WatchSession> told,
+                  const Watched& watched, Wakeup& wakeup)
+      : states_(states), told_(std::move(told)), watched_(watched), wakeup_(wakeup) {}
+
+  asio::awaitable<void> begin() override { return told_->begin(); }
+
+  asio::awaitable<void> go_on(EventSink& sink) override {
+    co_await told_->go_on(sink);
+    const auto now = Clock::now();
+    if (now < next_look_) co_return;
+    next_look_ = later(now, milliseconds(1000));
+    const auto until = later(now, states_.timeout());
+    const auto locks = co_await states_.overdue(watched_.name_space, until, wakeup_);
+    for (const auto& lock : locks) {
+      if (watched_.covers(lock)) co_await tidy(lock);
+    }
+  }
+
+ private:
+  asio::awaitable<void> tidy(LockName lock) {
+    const Rule<bool> rule = [](rules::State& state, rules::Moment now,
+                               const rules::Liveness& liveness,
+                               rules::Consequences& then, StateStore::Change&) {
+      rules::tidy(state, now, liveness, then);
+      return true;
+    };
+    bool unanswered = false;
+    const auto until = later(Clock::now(), states_.timeout());
+    co_await take(states_, std::move(lock), rule, until, unanswered, wakeup_);
+  }
+
+  StateStore& states_;
+  std::unique_ptr<WatchSession> told_;
+  const Watched& watched_;
+  Wakeup& wakeup_;
+  Clock::time_point next_look_;
+};
 
 }  // namespace
 
@@ -40,6 +88,7 @@ asio::awaitable<std::vector<Broken>> SteppedStore::break_leases(const LockName& 
                                  rules::Consequences& then, StateStore::Change& change) {
     auto holders = rules::break_leases(state, order.fences, self, now, liveness, then);
     for (const auto& holder : holders) change.wake.push_back(holder.party.session);
+    change.cause = {{}, {}, rules::fences_of(holders), self};
     return holders;
   };
   bool unanswered = false;
@@ -51,6 +100,18 @@ asio::awaitable<std::vector<Broken>> SteppedStore::break_leases(const LockName& 
   co_return broken;
 }
 
+asio::awaitable<void> SteppedStore::watch(const Watched& watched, EventSink& sink,
+                                          Wakeup& wakeup) {
+  auto told = states_->watch(watched, wakeup);
+  if (!told) {
+    throw unsupported(url(), "watch");
+  }
+  NewWatchSession session = [&] {
+    return std::make_unique<SteppedWatching>(*states_, told(), watched, wakeup);
+  };
+  co_await keep_watching(std::move(session), sink, wakeup);
+}
+
 asio::awaitable<LockInfo> SteppedStore::inspect(const LockName& lock, Wakeup& wakeup) {
   const auto read =
       co_await states_->read(lock, StateStore::Access::optimistic, budget_end(), wakeup);
@@ -60,7 +121,7 @@ asio::awaitable<LockInfo> SteppedStore::inspect(const LockName& lock, Wakeup& wa
 asio::awaitable<std::vector<LockInfo>> SteppedStore::list(
     const std::string& name_space, std::function<bool(const std::string&)> matches,
     Wakeup& wakeup) {
-  const auto all = co_await states_->read_all(name_space, budget_end(), wakeup);
+  const auto all = co_await states_->read_all(name_space, false, budget_end(), wakeup);
   std::vector<LockInfo> locks;
   for (const auto& [lock, read] : all) {
     if (!matches(lock.name)) continue;
@@ -76,10 +137,20 @@ asio::awaitable<std::vector<RunInfo>> SteppedStore::history(const LockName& lock
                                                             Wakeup& wakeup) {
   const auto read =
       co_await states_->read(lock, StateStore::Access::optimistic, budget_end(), wakeup);
-  auto runs =
-      rules::runs_of_holders(read.state, read.now, rules::ClockLiveness(read.now));
-  runs.insert(runs.end(), read.state.runs.begin(), read.state.runs.end());
-  co_return as_history(std::move(runs), read.now.wall);
+  co_return history_from(read);
+}
+
+asio::awaitable<std::vector<LockHistory>> SteppedStore::histories(
+    const std::string& name_space, std::function<bool(const std::string&)> matches,
+    Wakeup& wakeup) {
+  const auto all = co_await states_->read_all(name_space, true, budget_end(), wakeup);
+  std::vector<LockHistory> found;
+  for (const auto& [lock, read] : all) {
+    if (!matches(lock.name)) continue;
+    auto runs = history_from(read);
+    if (!runs.empty()) found.push_back({lock, std::move(runs), read.now.wall});
+  }
+  co_return found;
 }
 
 }  // namespace dlock::stepped

@@ -33,6 +33,12 @@ class SteppedStore : public Store, private LockInspector {
       Wakeup& wakeup) override;
   asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
                                                 Wakeup& wakeup) override;
+  asio::awaitable<std::vector<LockHistory>> histories(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) override;
+  std::vector<Failure> left_out() const override { return states_->left_out(); }
+  asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
+                              Wakeup& wakeup) override;
   Clock::time_point budget_end() const;
 
   asio::io_context& context_;

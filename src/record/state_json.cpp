@@ -1,0 +1,395 @@
+#include "record/state_json.hpp"
+
+#include <charconv>
+#include <type_traits>
+#include <utility>
+
+#include "record/party_fields.hpp"
+#include "record/state_bytes.hpp"
+#include "util/json.hpp"
+#include "util/text.hpp"
+
+namespace dlock::record {
+
+template <Of<Superseded> T, typename Visit>
+void fields_in_state(T& newer, Visit&& visit) {
+  visit("host", newer.host), visit("pid", newer.pid);
+}
+
+template <Of<Taker> T, typename Visit>
+void fields_in_state(T& taker, Visit&& visit) {
+  visit("user", taker.user), visit("host", taker.host);
+  visit("replaces", as<if_set>(taker.replaces)),
+      visit("forced", as<if_set>(taker.forced));
+}
+
+template <Of<RunInfo> T, typename Visit>
+void fields_in_state(T& run, Visit&& visit) {
+  visit("fence", run.fence), visit("started", run.started), visit("ended", run.ended);
+  visit("duration_ms", run.duration), visit("exit_code", run.exit_code);
+  visit("signal", run.signal), visit("host", run.host), visit("user", run.user);
+  visit("outcome", run.outcome), visit("reason", as<if_set>(run.reason));
+  visit("counts", as<if_set>(run.counts));
+}
+
+template <Of<PastRuns> T, typename Visit>
+void fields_in_state(T& past, Visit&& visit) {
+  visit("last", past.last), visit("last_success", past.last_success);
+}
+
+template <Of<rules::Party> T, typename Visit>
+void fields_in_state(T& party, Visit&& visit) {
+  visit("token", as<if_set>(party.token)), visit("host", party.host);
+  visit("pid", party.pid), visit("user", party.user);
+}
+
+template <Of<rules::Holder> T, typename Visit>
+void fields_in_state(T& holder, Visit&& visit) {
+  fields_in_state(holder.party, visit);
+  visit("mode", as<if_set>(holder.mode)), visit("slot", as<if_set>(holder.slot));
+  visit("fence", holder.fence), visit("since", holder.since);
+  visit("granted_at", holder.granted_at), visit("ends_at", holder.ends_at);
+  visit("lives_until", holder.lives_until), visit("lease_ms", holder.lease);
+  visit("ttl_ms", holder.ttl), visit("label", as<if_set>(holder.label));
+  visit("command", as<if_set>(holder.argv)), visit("counts", as<if_set>(holder.counts));
+  visit("min_hold_ms", as<if_set>(holder.min_hold)),
+      visit("for_pid", as<if_set>(holder.for_pid));
+  visit("ended", as<if_set>(holder.ended)), visit("broken", as<if_set>(holder.broken));
+  visit("taken_by", holder.taken_by);
+}
+
+template <Of<Dedupe> T, typename Visit>
+void fields_in_state(T& dedupe, Visit&& visit) {
+  visit("window_ms", dedupe.window),
+      visit("retry_failed", as<if_set>(dedupe.retry_failed));
+  visit("joins", as<if_set>(dedupe.joins));
+}
+
+template <Of<rules::Waiter> T, typename Visit>
+void fields_in_state(T& waiter, Visit&& visit) {
+  fields_in_state(waiter.party, visit);
+  visit("mode", as<if_set>(waiter.mode)), visit("since", waiter.since);
+  visit("queued_at", waiter.queued_at), visit("lives_until", waiter.lives_until);
+  visit("promised_until", waiter.promised_until);
+  visit("passed_over", as<if_set>(waiter.passed_over)), visit("dedupe", waiter.dedupe);
+  visit("supersedes", as<if_set>(waiter.supersedes));
+  visit("replaces", as<if_set>(waiter.replaces));
+  visit("on_behalf_of", as<if_set>(waiter.on_behalf_of));
+}
+
+template <Of<rules::AnsweredWaiter> T, typename Visit>
+void fields_in_state(T& answered, Visit&& visit) {
+  visit("waiter", answered.waiter), visit("by", answered.by);
+  visit("newer", answered.newer);
+}
+
+template <Of<rules::Restored> T, typename Visit>
+void fields_in_state(T& restored, Visit&& visit) {
+  visit("granted", restored.granted), visit("vanished", as<if_set>(restored.vanished));
+}
+
+template <Of<rules::State> T, typename Visit>
+void fields_in_state(T& state, Visit&& visit) {
+  visit("fence", state.last_fence), visit("slots", state.slots);
+  visit("used", state.used), visit("holders", as<if_set>(state.holders));
+  visit("waiters", as<if_set>(state.waiters)), visit("last_run", state.last_run);
+  visit("past", as<if_set>(state.past)), visit("answered", as<if_set>(state.answered));
+  visit("superseded", as<if_set>(state.superseded)), visit("restored", state.restored);
+}
+
+namespace {
+
+template <typename T>
+constexpr bool is_span = false;
+template <typename Rep, typename Period>
+constexpr bool is_span<std::chrono::duration<Rep, Period>> = true;
+template <typename T>
+constexpr bool is_list = false;
+template <typename T>
+constexpr bool is_list<std::vector<T>> = true;
+template <typename T>
+constexpr bool is_number =
+    std::is_integral_v<T> || is_span<T> || std::is_same_v<T, Fence> ||
+    std::is_same_v<T, Clock::time_point>;
+template <typename T>
+constexpr bool is_text =
+    std::is_same_v<T, std::string> || std::is_same_v<T, Token> || std::is_same_v<T, Mode>;
+
+// Writes an object without a document of it.
+class StateWriter {
+ public:
+  explicit StateWriter(std::string& text) : text_(text) {}
+
+  template <typename T>
+  void operator()(const char* key, const T& value) {
+    text_ += text_.back() == '{' ? "\"" : ",\"";
+    text_ += key;
+    text_ += "\":";
+    add(value);
+  }
+  template <typename T>
+  void operator()(const char* key, const std::optional<T>& value) {
+    if (value) (*this)(key, *value);
+  }
+  template <typename T>
+  void operator()(const char* key, As<if_set, T> field) {
+    if (!(field.value == std::remove_const_t<T>{})) (*this)(key, field.value);
+  }
+
+  template <typename T>
+  void add(const T& value) {
+    if constexpr (std::is_same_v<T, bool>) {
+      text_ += value ? "true" : "false";
+    } else if constexpr (std::is_integral_v<T>) {
+      char digits[24];
+      const auto end = std::to_chars(std::begin(digits), std::end(digits), value).ptr;
+      text_.append(digits, end);
+    } else if constexpr (is_span<T>) {
+      add(static_cast<std::int64_t>(value.count()));
+    } else if constexpr (std::is_same_v<T, Clock::time_point>) {
+      add(std::chrono::floor<WallTime>(value.time_since_epoch()));
+    } else if constexpr (std::is_same_v<T, Fence>) {
+      add(value.number);
+    } else if constexpr (std::is_same_v<T, Token>) {
+      append_ascii_json(text_, text_of(value));
+    } else if constexpr (std::is_same_v<T, Mode>) {
+      text_ += value == Mode::shared ? "\"shared\"" : "\"exclusive\"";
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      append_ascii_json(text_, value);
+    } else if constexpr (is_list<T>) {
+      text_ += '[';
+      for (const auto& element : value) {
+        if (text_.back() != '[') text_ += ',';
+        add(element);
+      }
+      text_ += ']';
+    } else {
+      text_ += '{';
+      fields_in_state(value, *this);
+      text_ += '}';
+    }
+  }
+
+ private:
+  std::string& text_;
+};
+
+// Where a value of a text goes; nowhere if it has no kind.
+struct Kind;
+struct Place {
+  void* value = nullptr;
+  const Kind* kind = nullptr;
+};
+
+// What a value of a type may be in a text. The functions that set it return false if it
+// cannot have that value.
+struct Kind {
+  bool (*number)(void*, std::uint64_t) = nullptr;
+  bool (*text)(void*, const std::string&) = nullptr;
+  bool (*flag)(void*, bool) = nullptr;
+  Place (*field)(void*, std::string_view key) = nullptr;
+  Place (*element)(void*) = nullptr;  // a new one
+};
+
+template <typename T>
+bool set_number(void* to, std::uint64_t number) {
+  // The limit up to which every JSON parser is exact, and far from where times overflow.
+  constexpr auto greatest = std::uint64_t{1} << 53;
+  if (number > greatest) return false;
+  if constexpr (std::is_integral_v<T>) {
+    if (!std::in_range<T>(number)) return false;
+    *static_cast<T*>(to) = static_cast<T>(number);
+  } else if constexpr (std::is_same_v<T, Fence>) {
+    static_cast<Fence*>(to)->number = number;
+  } else if constexpr (std::is_same_v<T, Clock::time_point>) {
+    *static_cast<T*>(to) = T(WallTime(static_cast<std::int64_t>(number)));
+  } else {
+    *static_cast<T*>(to) = T(static_cast<typename T::rep>(number));
+  }
+  return true;
+}
+
+template <typename T>
+bool set_text(void* to, const std::string& text) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    *static_cast<std::string*>(to) = text;
+  } else if constexpr (std::is_same_v<T, Token>) {
+    const auto token = token_from(text);
+    if (!token) return false;
+    *static_cast<Token*>(to) = *token;
+  } else {
+    *static_cast<Mode*>(to) = text == "shared" ? Mode::shared : Mode::exclusive;
+    return text == "shared" || text == "exclusive";
+  }
+  return true;
+}
+
+template <typename T>
+constexpr Kind kind_of();
+template <typename T>
+constexpr Kind kind = kind_of<T>();
+
+// Finds the field with a key in a list of fields.
+struct Finder {
+  std::string_view wanted;
+  Place found = {};
+
+  template <typename T>
+  void operator()(const char* key, T& value) {
+    if (wanted == key) found = {&value, &kind<T>};
+  }
+  template <typename T>
+  void operator()(const char* key, std::optional<T>& value) {
+    if (wanted == key) found = {&value.emplace(), &kind<T>};
+  }
+  template <typename T>
+  void operator()(const char* key, As<if_set, T> field) {
+    (*this)(key, field.value);
+  }
+};
+
+template <typename T>
+constexpr Kind kind_of() {
+  Kind known;
+  if constexpr (std::is_same_v<T, bool>) {
+    known.flag = [](void* to, bool flag) {
+      *static_cast<bool*>(to) = flag;
+      return true;
+    };
+  } else if constexpr (is_number<T>) {
+    known.number = &set_number<T>;
+  } else if constexpr (is_text<T>) {
+    known.text = &set_text<T>;
+  } else if constexpr (is_list<T>) {
+    known.element = [](void* to) -> Place {
+      return {&static_cast<T*>(to)->emplace_back(), &kind<typename T::value_type>};
+    };
+  } else {
+    known.field = [](void* to, std::string_view key) {
+      Finder finder{key};
+      fields_in_state(*static_cast<T*>(to), finder);
+      return finder.found;
+    };
+  }
+  return known;
+}
+
+// Puts the values of a text where they belong. Stops at the first that does not fit.
+class StateReader final : public JsonEvents {
+ public:
+  explicit StateReader(Place whole) : next_(whole) {}
+
+  bool key(string_t& key) override {
+    const auto& object = open_.back();
+    next_ = object.kind == nullptr ? Place{} : object.kind->field(object.value, key);
+    return true;
+  }
+  bool null() override { return take().kind == nullptr; }
+  bool boolean(bool flag) override { return set(&Kind::flag, flag); }
+  bool number_integer(number_integer_t) override { return take().kind == nullptr; }
+  bool number_unsigned(number_unsigned_t number) override {
+    return set(&Kind::number, number);
+  }
+  bool number_float(number_float_t, const string_t&) override {
+    return take().kind == nullptr;
+  }
+  bool string(string_t& text) override { return set(&Kind::text, text); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(std::size_t) override { return open(&Kind::field); }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t) override { return open(&Kind::element); }
+  bool end_array() override { return close(); }
+  bool parse_error(std::size_t, const std::string&,
+                   const Json::exception& /*error*/) override {
+    return false;
+  }
+
+ private:
+  // The place of the value that has come.
+  Place take() {
+    if (open_.empty() || open_.back().kind == nullptr) return std::exchange(next_, {});
+    const auto& around = open_.back();
+    const auto new_element = around.kind->element;
+    return new_element != nullptr ? new_element(around.value) : std::exchange(next_, {});
+  }
+  template <typename Function, typename Value>
+  bool set(Function Kind::*how, const Value& value) {
+    const auto place = take();
+    if (place.kind == nullptr) return true;
+    const auto function = place.kind->*how;
+    return function != nullptr && function(place.value, value);
+  }
+  template <typename Function>
+  bool open(Function Kind::*how) {
+    open_.push_back(take());
+    const auto* opened = open_.back().kind;
+    return opened == nullptr || opened->*how != nullptr;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::vector<Place> open_;  // the objects and lists around the next value
+  Place next_;               // of the value of the last key
+};
+
+template <typename T>
+std::optional<T> read_from(std::string_view text) {
+  constexpr JsonLimits limits{std::size_t{1} << 20, 16, 1'000'000};
+  T value;
+  StateReader reader({&value, &kind<T>});
+  if (!read_json(text, reader, limits)) return std::nullopt;
+  return value;
+}
+
+std::string written(const rules::State& state) {
+  std::string text;
+  text.reserve(1024 + state.waiters.size() * 192);
+  StateWriter(text).add(state);
+  return text;
+}
+
+rules::State without_commands(rules::State state) {
+  for (auto& holder : state.holders) holder.argv.clear(), holder.label.clear();
+  return state;
+}
+
+}  // namespace
+
+int format_of(const rules::State& /*state*/) { return greatest_state_format; }
+
+std::optional<std::string> state_json(const rules::State& state) {
+  auto text = written(state);
+  if (text.size() > longest_state) text = written(without_commands(state));
+  return text.size() > longest_state ? std::nullopt : std::optional(std::move(text));
+}
+
+std::string runs_json(const std::vector<RunInfo>& runs) {
+  std::string text;
+  StateWriter(text).add(runs);
+  return text;
+}
+
+std::optional<rules::State> state_from_json(std::string_view text) {
+  auto state = read_from<rules::State>(text);
+  if (!state || !is_sound(*state)) return std::nullopt;
+  const auto address = [](rules::Party& party) {
+    party.session = rules::session_of(party.token);
+  };
+  for (auto& holder : state->holders) {
+    if (!holder.ends_at) address(holder.party);
+  }
+  for (auto& waiter : state->waiters) address(waiter.party);
+  for (auto& answered : state->answered) address(answered.waiter.party);
+  return state;
+}
+
+std::optional<std::vector<RunInfo>> runs_from_json(std::string_view text) {
+  auto runs = read_from<std::vector<RunInfo>>(text);
+  rules::State state;
+  if (runs) state.runs = *runs;
+  return is_sound(state) ? runs : std::nullopt;
+}
+
+}  // namespace dlock::record

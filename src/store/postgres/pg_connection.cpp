@@ -1,0 +1,354 @@
+#include "store/postgres/pg_connection.hpp"
+
+#include <exception>
+#include <utility>
+
+#include "net/budget.hpp"
+#include "net/net_failures.hpp"
+#include "store/postgres/pg_link.hpp"
+#include "store/postgres/pg_login.hpp"
+#include "util/failure.hpp"
+#include "util/text.hpp"
+
+namespace dlock::postgres {
+
+// The open session, and the state of the exchange in progress.
+class PgConnection::Talk {
+ public:
+  Talk(asio::io_context& context, PgTarget target)
+      : context_(context), target_(std::move(target)), shown_(target_.shown()) {}
+
+  const std::string& shown() const { return shown_; }
+  const PgTarget& target() const { return target_; }
+  const PgSession& session() const { return session_; }
+  bool is_open() const { return is_ready_; }
+  std::uint64_t times_opened() const { return times_opened_; }
+  Failure closed() const {
+    return Failure(Failure::Kind::unreachable, shown_ + " closed the connection");
+  }
+
+  void close() {
+    if (is_ready_ && !in_use_) link_->write_at_once(terminate_message());
+    drop();
+  }
+
+  void begin() { in_use_ = true; }
+
+  void end(bool well) {
+    in_use_ = false;
+    if (!well) drop();
+  }
+
+  // Takes what has come since the last exchange. Closes the connection if the last
+  // exchange was abandoned or the server has ended the session; throws Failure then if
+  // that was in the middle of a transaction.
+  void catch_up() {
+    if (!link_) return;
+    const bool is_in_transaction = replies_.transaction() != 'I';
+    bool is_alive = is_ready_ && !in_use_;
+    try {
+      while (is_alive && link_->read_at_once()) take_messages();
+      is_alive = is_alive && !has_ended();
+    } catch (const Failure&) {
+      is_alive = false;
+    }
+    if (is_alive) return;
+    drop();
+    if (is_in_transaction) throw closed();
+  }
+
+  // Connects and logs in, and sends `request` as soon as it may.
+  asio::awaitable<void> open(std::string request, net::Budget& budget) {
+    // First: without it a connection would be useless.
+    auto password = target_.password ? target_.password() : std::nullopt;
+    session_ = {};
+    replies_ = BatchReplies();
+    link_.emplace(context_, target_);
+    co_await link_->connect(budget, last_used_);
+    has_sent_request_ = false;
+    PgLogin login(shown_, target_, password, link_->channel(), salted_);
+    auto bytes = startup_message(startup_parameters(target_));
+    // A server that asks for a password that is not there is not logged in to anyway.
+    if (!password && may_tell()) bytes += take_request(request);
+    co_await link_->write(bytes, budget);
+    co_await log_in(login, request, budget);
+    const auto& channel = link_->channel();
+    session_.method = login.method();
+    session_.is_encrypted = channel.is_encrypted;
+    session_.is_proven = channel.is_trusted || login.is_bound();
+    check_product(session_, target_);
+    is_ready_ = true;
+    ++times_opened_;
+  }
+
+  asio::awaitable<void> send(const std::string& request, net::Budget& budget) {
+    co_await link_->write(request, budget);
+  }
+
+  // The replies to what was sent.
+  asio::awaitable<std::vector<Result>> results(const std::vector<Batch>& batches,
+                                               net::Budget& budget) {
+    replies_.expect(batches);
+    for (;;) {
+      take_messages();
+      throw_if_ended();
+      if (replies_.is_complete()) break;
+      co_await link_->read(budget);
+    }
+    if (const auto& fault = replies_.fault()) {
+      throw SqlError(*fault, shown_, replies_.faulty_batch());
+    }
+    co_return replies_.take_results();
+  }
+
+  // Whether a failed statement has left a transaction behind.
+  bool has_failed_transaction() const {
+    return is_ready_ && replies_.transaction() == 'E';
+  }
+
+  asio::awaitable<std::optional<Notification>> notification(net::Budget& budget) {
+    for (;;) {
+      take_messages();
+      if (auto notification = replies_.next_notification()) co_return notification;
+      throw_if_ended();
+      const bool has_more = co_await link_->read_until(budget);
+      if (!has_more) co_return std::nullopt;
+    }
+  }
+
+  asio::awaitable<void> cancel(net::Budget& budget) {
+    if (key_.empty()) co_return;
+    auto target = target_;
+    if (session_.is_encrypted && target.ssl == SslMode::prefer) {
+      target.ssl = SslMode::require;
+    }
+    PgLink link(context_, target);
+    auto address = last_used_;
+    co_await link.connect(budget, address);
+    // Whoever learns the key can only cancel; but that nobody else has to.
+    const bool must_be_same = link.channel().needs_proof && !link.channel().is_trusted;
+    if (must_be_same && link.channel().binding != binding_) {
+      throw Failure(Failure::Kind::rejected, shown_ + " has another certificate now");
+    }
+    co_await link.write(cancel_request(key_), budget);
+    co_await link.read_to_end(budget);
+  }
+
+ private:
+  void drop() {
+    if (link_ && (in_use_ || !is_ready_)) link_->abandon();
+    link_.reset();
+    is_ready_ = false;
+    in_use_ = false;
+  }
+
+  std::string take_request(std::string& request) {
+    if (!request.empty()) has_sent_request_ = true;
+    return std::exchange(request, "");
+  }
+
+  // Whether requests may be sent before the login has shown who reads them.
+  bool may_tell() const {
+    return !link_->channel().needs_proof || link_->channel().is_trusted;
+  }
+
+  // Sends `request` behind the last message of the login if possible.
+  asio::awaitable<void> log_in(PgLogin& login, std::string& request,
+                               net::Budget& budget) {
+    for (;;) {
+      const auto message = co_await next_message(budget);
+      if (message.type == 'Z' && login.is_done()) break;
+      if (message.type != 'R') {
+        take_login(message, login.is_done());
+        continue;
+      }
+      auto answer = login.answer(message.body);
+      const bool may_send = login.is_done() || (answer.is_last && may_tell());
+      auto bytes = std::move(answer.bytes);
+      if (may_send) bytes += take_request(request);
+      if (!bytes.empty()) co_await link_->write(bytes, budget);
+    }
+  }
+
+  // Nothing has been executed if the login fails before the request was sent.
+  asio::awaitable<WireMessage> next_message(net::Budget& budget) {
+    std::exception_ptr failure;
+    try {
+      for (;;) {
+        if (auto message = link_->next()) co_return std::move(*message);
+        co_await link_->read(budget);
+      }
+    } catch (const Failure& error) {
+      const bool is_harmless = error.kind() == Failure::Kind::unreachable &&
+                               !has_sent_request_ && !budget.is_over();
+      failure = is_harmless ? std::make_exception_ptr(net::Refusal(
+                                  net::Refusal::Reason::absent, error.what()))
+                            : std::current_exception();
+    }
+    std::rethrow_exception(failure);
+  }
+
+  void take_login(const WireMessage& message, bool is_logged_in) {
+    if (message.type == 'E') throw_refused(message.body);
+    if (message.type == 'N') return;
+    if (message.type == 'S') {
+      if (auto parameter = parameter_from(message.body))
+        return session_.take(parameter->first, parameter->second);
+    }
+    if (message.type == 'K' && is_logged_in && message.body.size() >= key_pid_size) {
+      key_ = message.body;
+      binding_ = link_->channel().binding;
+      std::uint32_t pid = 0;
+      for (const auto c : key_.substr(0, key_pid_size)) {
+        pid = (pid << 8) | static_cast<unsigned char>(c);
+      }
+      session_.pid = static_cast<std::int32_t>(pid);
+      return;
+    }
+    throw link_->nonsense("a message at the wrong place in the login");
+  }
+
+  [[noreturn]] void throw_refused(std::string_view body) const {
+    const auto notice = notice_from(body);
+    if (!notice) throw link_->nonsense("a malformed error");
+    const auto fault = login_error(*notice);
+    if (const auto reason = refusal_of(fault)) {
+      throw net::Refusal(*reason, error_text(fault, shown_));
+    }
+    throw SqlError(fault, shown_);
+  }
+
+  bool has_ended() const { return replies_.fault() && replies_.fault()->is_fatal(); }
+
+  // What the server says when it ends a session says nothing about a statement.
+  void throw_if_ended() const {
+    if (!has_ended()) return;
+    const auto& fault = replies_.fault();
+    throw Failure(kind_of_error(fault->code), error_text(*fault, shown_));
+  }
+
+  void take_messages() {
+    while (const auto message = link_->next()) {
+      if (!replies_.take(*message)) throw link_->nonsense(replies_.error());
+    }
+    for (const auto& [name, value] : replies_.take_parameters()) {
+      session_.take(name, value);
+    }
+  }
+
+  static constexpr std::size_t key_pid_size = 4;
+
+  asio::io_context& context_;
+  PgTarget target_;
+  std::string shown_;
+  std::optional<PgLink> link_;
+  BatchReplies replies_;
+  PgSession session_;
+  SaltedPassword salted_;
+  std::string key_;        // of the last login, for cancel requests
+  std::string binding_;    // the certificate of the server that the key is for
+  bool is_ready_ = false;  // logged in
+  bool in_use_ = false;
+  bool has_sent_request_ = false;
+  std::uint64_t times_opened_ = 0;
+  std::optional<net::Endpoint> last_used_;
+};
+
+PgConnection::PgConnection(asio::io_context& context, PgTarget target)
+    : talk_(std::make_unique<Talk>(context, std::move(target))) {}
+
+PgConnection::~PgConnection() { close(); }
+
+bool PgConnection::is_open() const { return talk_->is_open(); }
+
+bool PgConnection::is_still_open() {
+  talk_->catch_up();
+  return talk_->is_open();
+}
+
+std::uint64_t PgConnection::times_opened() const { return talk_->times_opened(); }
+
+const PgSession& PgConnection::session() const { return talk_->session(); }
+
+const PgTarget& PgConnection::target() const { return talk_->target(); }
+
+void PgConnection::close() { talk_->close(); }
+
+asio::awaitable<void> PgConnection::open(Clock::time_point until, Wakeup& wakeup) {
+  if (!is_open()) co_await exchange({}, until, wakeup);
+}
+
+asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> batches,
+                                                            Clock::time_point until,
+                                                            Wakeup& wakeup) {
+  net::Budget budget(until, wakeup, talk_->shown());
+  std::exception_ptr failure;
+  std::optional<SqlError> refused;
+  std::vector<Result> found;
+  try {
+    budget.check();
+    talk_->catch_up();
+    talk_->begin();
+    std::string request;
+    for (const auto& batch : batches) request += encoded_batch(batch);
+    if (!talk_->is_open()) {
+      co_await talk_->open(request, budget);
+    } else if (!request.empty()) {
+      co_await talk_->send(request, budget);
+    }
+    found = co_await talk_->results(batches, budget);
+  } catch (const SqlError& error) {
+    refused = error;
+  } catch (const Failure&) {
+    failure = std::current_exception();
+  }
+  if (refused && talk_->has_failed_transaction()) {
+    try {
+      const std::vector<Batch> rollback(1, Batch(1, Statement{"ROLLBACK", {}}));
+      const auto request = encoded_batch(rollback.front());
+      co_await talk_->send(request, budget);
+      co_await talk_->results(rollback, budget);
+    } catch (const Failure&) {
+      failure = std::current_exception();
+    }
+  }
+  budget.hand_on();
+  talk_->end(!failure && talk_->is_open());
+  if (refused) throw *refused;
+  if (failure) std::rethrow_exception(failure);
+  co_return found;
+}
+
+asio::awaitable<std::optional<Notification>> PgConnection::notification(
+    Clock::time_point until, Wakeup& wakeup) {
+  net::Budget budget(until, wakeup, talk_->shown());
+  std::exception_ptr failure;
+  std::optional<Notification> found;
+  bool is_harmless = false;
+  try {
+    if (!talk_->is_open()) throw talk_->closed();
+    found = co_await talk_->notification(budget);
+  } catch (const Failure& error) {
+    is_harmless = error.kind() == Failure::Kind::interrupted;
+    failure = std::current_exception();
+  }
+  budget.hand_on();
+  if (failure && !is_harmless) talk_->close();
+  if (failure) std::rethrow_exception(failure);
+  co_return found;
+}
+
+asio::awaitable<void> PgConnection::cancel(Clock::time_point until, Wakeup& wakeup) {
+  net::Budget budget(until, wakeup, talk_->shown());
+  std::exception_ptr failure;
+  try {
+    budget.check();
+    co_await talk_->cancel(budget);
+  } catch (const Failure&) {
+    failure = std::current_exception();
+  }
+  budget.hand_on();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace dlock::postgres

@@ -1,0 +1,32 @@
+// What steps tell other sessions: the channels, and the events on them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lock/history.hpp"
+#include "rules/state.hpp"
+#include "store/postgres/pg_wire.hpp"
+
+namespace dlock::postgres {
+
+// Of a party that waits or holds.
+std::string channel_of(rules::Session party);
+
+// Of the events in a namespace.
+std::string events_channel(const std::string& schema, const std::string& name_space);
+
+// Wakes these parties; an empty notification is a hint to ask.
+Batch to_wake(const std::vector<rules::Session>& parties);
+
+// The events as an array of texts, each short enough for a notification; in ASCII,
+// because the database may have another encoding.
+std::string payloads_of(const std::vector<Event>& events);
+
+// For a session that listens: its server notices within a minute that its client has
+// vanished, and does not end it for being idle. `version`: of the server.
+Statement for_listeners(std::string_view version);
+
+}  // namespace dlock::postgres

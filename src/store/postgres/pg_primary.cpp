@@ -1,0 +1,255 @@
+#include "store/postgres/pg_primary.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "net/net_failures.hpp"
+#include "store/fan_out.hpp"
+#include "store/postgres/pg_url.hpp"
+
+namespace dlock::postgres {
+namespace {
+
+// What a server that does not answer costs each session.
+constexpr milliseconds longest_grace{200};
+
+Failure is_standby(const std::string& server, bool is_alone) {
+  return Failure(Failure::Kind::unreachable,
+                 server + " is a standby, and locks need the primary" +
+                     (is_alone ? ": name it in the store URL" : ""));
+}
+
+std::vector<Batch> question(bool with_standbys) {
+  std::vector<Batch> batches(1);
+  batches.front().push_back(standing_question(with_standbys));
+  return batches;
+}
+
+// What the server has said in the login counts if it knows none of the functions.
+Standing standing_of(const std::vector<Result>& results, const PgSession& session) {
+  if (const auto standing = standing_from(results.back())) return *standing;
+  Standing standing;
+  standing.is_standby = session.in_hot_standby.value_or(false);
+  return standing;
+}
+
+}  // namespace
+
+// A server with which a session has begun.
+struct PgPrimary::Found {
+  std::shared_ptr<PgConnection> connection;
+  Standing standing;
+};
+
+std::shared_ptr<PgHosts> hosts_of(const StoreUrl& url, milliseconds timeout) {
+  auto hosts = std::make_shared<PgHosts>();
+  hosts->url = completed(url, own_surroundings()).text();
+  hosts->targets = targets_of(url, timeout);
+  hosts->timeout = timeout;
+  hosts->replicas = url.replicas;
+  return hosts;
+}
+
+PgPrimary::PgPrimary(asio::io_context& context, std::shared_ptr<PgHosts> hosts)
+    : context_(context),
+      hosts_(std::move(hosts)),
+      connection_(std::make_shared<PgConnection>(context, hosts_->targets.front())) {}
+
+bool PgPrimary::is_pooled() const {
+  return standing_.pid != 0 && standing_.pid != session().pid;
+}
+
+void PgPrimary::require_replicas() const {
+  const auto why =
+      too_few_standbys(hosts_->replicas, standing_.standby_names, standing_.standbys);
+  if (!why) return;
+  const auto wanted =
+      hosts_->replicas.all ? "all" : std::to_string(hosts_->replicas.count);
+  throw Failure(Failure::Kind::unreachable,
+                "--replicas " + wanted + ": " + target().shown() + ": " + *why);
+}
+
+void PgPrimary::use(std::shared_ptr<PgConnection> connection) {
+  opened_before_ += connection_->times_opened();
+  opened_before_ -= connection->times_opened() - 1;
+  connection_ = std::move(connection);
+}
+
+// Closes the connection, and throws, if the server must not be used.
+void PgPrimary::take(const std::optional<Standing>& standing) {
+  known_session_ = times_opened();
+  if (!standing) return;
+  standing_ = *standing;
+  auto& newest = hosts_->timeline;
+  const bool is_old = standing_.timeline != 0 && standing_.timeline < newest;
+  if (!standing_.is_standby && !is_old) {
+    newest = std::max(newest, standing_.timeline);
+    return;
+  }
+  const auto server = target().shown();
+  close();
+  if (standing_.is_standby) throw is_standby(server, !hosts_->are_several());
+  throw Failure(Failure::Kind::unreachable,
+                server + " was the primary before a failover: its timeline is " +
+                    std::to_string(standing_.timeline) + ", and " +
+                    std::to_string(newest) + " was seen before");
+}
+
+// The question about the standing is the last batch, in a transaction of its own: an
+// answer of a standby, or of an old primary, is not passed on.
+asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches,
+                                                      Clock::time_point until,
+                                                      Wakeup& wakeup) {
+  const bool asks_standbys = hosts_->replicas.all || hosts_->replicas.count > 0;
+  // A pooler may have changed the server behind the session.
+  const bool asks =
+      known_session_ != times_opened() || !is_open() || asks_standbys || is_pooled();
+  if (asks) batches.push_back(question(asks_standbys).front());
+  std::optional<SqlError> error;
+  std::vector<Result> results;
+  try {
+    results = co_await connection_->exchange(std::move(batches), until, wakeup);
+  } catch (const SqlError& refused) {
+    // So a standby says that it is one, if the login did not.
+    if (session().in_hot_standby.value_or(false)) {
+      close();
+      throw is_standby(target().shown(), !hosts_->are_several());
+    }
+    throw;
+  }
+  if (asks) {
+    const auto standing = standing_of(results, session());
+    results.pop_back();
+    take(standing);
+  } else if (known_session_ != times_opened()) {
+    auto alone = question(asks_standbys);
+    const auto reply = co_await connection_->exchange(std::move(alone), until, wakeup);
+    take(standing_of(reply, session()));
+  }
+  co_return results;
+}
+
+asio::awaitable<void> PgPrimary::open(Clock::time_point until, Wakeup& wakeup) {
+  if (is_open()) co_return;
+  std::vector<Batch> none;
+  co_await exchange(std::move(none), until, wakeup);
+}
+
+asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batches,
+                                                         Clock::time_point until,
+                                                         Wakeup& wakeup) {
+  const auto began = Clock::now();
+  for (net::Backoff backoff;;) {
+    std::optional<milliseconds> pause;
+    std::exception_ptr reason;
+    try {
+      // Otherwise a connection that has ended would be opened again to the same server.
+      const bool searches = hosts_->are_several() && !connection_->is_still_open();
+      if (searches) co_await find(until, wakeup);
+      auto sent = batches;
+      co_return co_await asked(std::move(sent), until, wakeup);
+    } catch (const net::Refusal& refusal) {
+      // Nothing was executed.
+      const auto patience = net::patience_with(refusal, hosts_->timeout);
+      pause = backoff.next();
+      const auto end = std::min(until, later(began, patience));
+      if (later(Clock::now(), *pause) >= end || wakeup.gives_up()) throw;
+    }
+    co_await wakeup.sleep_until(later(Clock::now(), *pause));
+  }
+}
+
+// A promotion may be complete at any moment. That the last attempt ran out of time does
+// not say why those before it failed.
+asio::awaitable<void> PgPrimary::find(Clock::time_point until, Wakeup& wakeup) {
+  std::optional<Failure> reason;
+  for (net::Backoff backoff;;) {
+    std::optional<milliseconds> pause;
+    try {
+      co_await find_once(until, wakeup);
+      co_return;
+    } catch (const Failure& failure) {
+      if (failure.kind() != Failure::Kind::unreachable) throw;
+      if (!reason || Clock::now() < until) reason = failure;
+      pause = backoff.next();
+      if (wakeup.gives_up() || later(Clock::now(), *pause) >= until) {
+        throw Failure(*reason);
+      }
+    }
+    co_await wakeup.sleep_until(later(Clock::now(), *pause));
+  }
+}
+
+asio::awaitable<void> PgPrimary::find_once(Clock::time_point until, Wakeup& wakeup) {
+  const auto hosts = hosts_;
+  const bool asks_standbys = hosts->replicas.all || hosts->replicas.count > 0;
+  auto* context = &context_;
+  const auto open_one = [hosts, context, until, asks_standbys](
+                            std::size_t i, Wakeup& own) -> asio::awaitable<Found> {
+    Found found{std::make_shared<PgConnection>(*context, hosts->targets[i]), {}};
+    auto batches = question(asks_standbys);
+    const auto reply =
+        co_await found.connection->exchange(std::move(batches), until, own);
+    found.standing = standing_of(reply, found.connection->session());
+    co_return found;
+  };
+  const auto count = hosts->targets.size();
+  FanOut<Found> round(Strangers{context_, count}, open_one);
+  const auto is_enough = [](const auto& answers) {
+    return std::any_of(answers.begin(), answers.end(), [](const auto& answer) {
+      const auto* found = answer ? std::get_if<Found>(&*answer) : nullptr;
+      return found != nullptr && !found->standing.is_standby;
+    });
+  };
+  co_await round.wait(is_enough, until, wakeup);
+  // One of the others may be the primary of a later promotion.
+  const auto took = std::chrono::ceil<milliseconds>(Clock::now() - round.began());
+  const auto grace = std::max(took, std::min(hosts->timeout / 8, longest_grace));
+  const auto end = std::min(until, later(Clock::now(), grace));
+  co_await round.wait(until_all_answer, end, wakeup);
+
+  std::vector<std::optional<Standing>> standings(count);
+  std::vector<std::string> servers;
+  for (std::size_t i = 0; i < count; ++i) {
+    servers.push_back(hosts->targets[i].shown());
+    const auto& answer = round.answers()[i];
+    const auto* found = answer ? std::get_if<Found>(&*answer) : nullptr;
+    if (found != nullptr) standings[i] = found->standing;
+  }
+  const auto choice = chosen_primary(standings, servers);
+  if (!choice.complaint.empty() && choice.complaint != hosts->warned) {
+    hosts->warned = choice.complaint;
+    if (hosts->warn) hosts->warn(choice.complaint);
+  }
+  if (!choice.server) throw no_primary(round.answers());
+  const auto& chosen = std::get<Found>(*round.answers()[*choice.server]);
+  use(chosen.connection);
+  take(chosen.standing);
+}
+
+// "no primary: a:5432 is a standby; cannot reach b:5432: connection refused"
+Failure PgPrimary::no_primary(
+    const std::vector<std::optional<std::variant<Found, Failure>>>& answers) const {
+  std::string text;
+  auto kind = Failure::Kind::unreachable;
+  bool is_first = true;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const auto server = hosts_->targets[i].shown();
+    auto reason = server + " did not reply";
+    auto its_kind = Failure::Kind::unreachable;
+    if (answers[i] && std::holds_alternative<Found>(*answers[i])) {
+      reason = server + " is a standby";
+    } else if (answers[i]) {
+      const auto& failure = std::get<Failure>(*answers[i]);
+      reason = failure.what();
+      its_kind = failure.kind();
+    }
+    // What only one of them says may be no reason to give up.
+    kind = is_first || kind == its_kind ? its_kind : Failure::Kind::unreachable;
+    text += (is_first ? "" : "; ") + reason;
+    is_first = false;
+  }
+  return Failure(kind, kind == Failure::Kind::unreachable ? "no primary: " + text : text);
+}
+
+}  // namespace dlock::postgres

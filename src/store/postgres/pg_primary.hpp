@@ -1,0 +1,98 @@
+// The connection to the primary among the servers that a URL names.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "store/postgres/pg_connection.hpp"
+#include "store/postgres/pg_standing.hpp"
+
+namespace dlock::postgres {
+
+// The servers of a store, and what all connections to them have found out.
+struct PgHosts {
+  std::string url;                // without secrets, with all that the variables say
+  std::vector<PgTarget> targets;  // at least one
+  milliseconds timeout{};         // of an operation
+  Replicas replicas;
+  // Told once that a second server says that it is the primary.
+  std::function<void(const std::string&)> warn;
+  std::string warned;          // the last warning
+  std::uint32_t timeline = 0;  // the greatest that was seen; 0: none was
+  bool are_several() const { return targets.size() > 1; }
+};
+
+// Throws Failure as targets_of().
+std::shared_ptr<PgHosts> hosts_of(const StoreUrl& url, milliseconds timeout);
+
+// Used like PgConnection. Each new session is one of the primary: with several servers,
+// all are contacted at the same time, and standbys and a primary of an earlier timeline
+// are not used. A server that takes no connection now is tried again for a while, with
+// growing pauses.
+class PgPrimary {
+ public:
+  // Contacts nothing yet.
+  PgPrimary(asio::io_context& context, std::shared_ptr<PgHosts> hosts);
+
+  bool is_open() const { return connection_->is_open(); }
+  std::uint64_t times_opened() const {
+    return opened_before_ + connection_->times_opened();
+  }
+  const PgSession& session() const { return connection_->session(); }
+  const PgTarget& target() const { return connection_->target(); }
+  const std::shared_ptr<PgHosts>& hosts() const { return hosts_; }
+  void close() { connection_->close(); }
+
+  // As those of PgConnection. They throw Failure (unreachable) also if no server is a
+  // primary, and if the one that was in use is not any more: then what was sent to it may
+  // have been executed there.
+  asio::awaitable<void> open(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
+                                                Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<std::optional<Notification>> notification(Clock::time_point until,
+                                                            Wakeup& wakeup) {
+    return connection_->notification(until, wakeup);
+  }
+  asio::awaitable<void> cancel(Clock::time_point until, Wakeup& wakeup) {
+    return connection_->cancel(until, wakeup);
+  }
+
+  // Whether sessions are shared by a pooler, as far as is known.
+  bool is_pooled() const;
+
+  // Of the session; 0: unknown.
+  std::uint32_t timeline() const { return standing_.timeline; }
+
+  // Throws Failure (unreachable) unless, when the last exchange ended, commits waited for
+  // as many standbys as --replicas asks for, and these were connected.
+  void require_replicas() const;
+
+ private:
+  struct Found;
+
+  asio::awaitable<void> find(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> find_once(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<std::vector<Result>> asked(std::vector<Batch> batches,
+                                             Clock::time_point until, Wakeup& wakeup);
+  void take(const std::optional<Standing>& standing);
+  void use(std::shared_ptr<PgConnection> connection);
+  Failure no_primary(
+      const std::vector<std::optional<std::variant<Found, Failure>>>& answers) const;
+
+  asio::io_context& context_;
+  std::shared_ptr<PgHosts> hosts_;
+  std::shared_ptr<PgConnection> connection_;
+  std::uint64_t opened_before_ = 0;  // the sessions of connections before this one
+  std::uint64_t known_session_ = 0;  // whose standing this is:
+  Standing standing_;
+};
+
+}  // namespace dlock::postgres

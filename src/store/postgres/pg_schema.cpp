@@ -1,0 +1,219 @@
+#include "store/postgres/pg_schema.hpp"
+
+#include <cinttypes>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "util/text.hpp"
+
+namespace dlock::postgres {
+namespace {
+
+// An upgrade of the C library changes the order of other collations, and damages an index
+// in it silently: then one lock could have two rows, and two holders.
+constexpr std::string_view key = "text COLLATE \"C\" NOT NULL";
+
+// For the advisory lock behind which the schema is made: any number that is ours alone.
+// Without it several first users would make the same table at once, and all but one fail.
+constexpr std::string_view schema_lock = "7164193208544829537";
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  for (auto at = text.find(from); at != std::string::npos;
+       at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+// KEY and SCHEMA stand for themselves.
+constexpr const char* makings[] = {
+    // Only the key has an index, so that an update needs no new entries in one.
+    "CREATE TABLE IF NOT EXISTS SCHEMA.lock (namespace KEY, name KEY, version bigint NOT "
+    "NULL, format smallint NOT NULL, state text NOT NULL, runs text NOT NULL, refused "
+    "bigint NOT NULL DEFAULT 0, due timestamptz, keep_until timestamptz NOT NULL, "
+    "PRIMARY "
+    "KEY (namespace, name)) WITH (fillfactor = 70)",
+    "CREATE TABLE IF NOT EXISTS SCHEMA.fence (namespace KEY, resource KEY, greatest "
+    "bigint "
+    "NOT NULL, PRIMARY KEY (namespace, resource)) WITH (fillfactor = 70)",
+    "CREATE TABLE IF NOT EXISTS SCHEMA.rate (namespace KEY, name KEY, version bigint NOT "
+    "NULL, format smallint NOT NULL, state text NOT NULL, keep_until timestamptz NOT "
+    "NULL, "
+    "PRIMARY KEY (namespace, name)) WITH (fillfactor = 70)",
+    "CREATE TABLE IF NOT EXISTS SCHEMA.value (namespace KEY, name KEY, fence bigint NOT "
+    "NULL, size bigint NOT NULL, sum text NOT NULL, stored timestamptz NOT NULL, "
+    "fresh_until timestamptz NOT NULL, keep_until timestamptz NOT NULL, PRIMARY KEY "
+    "(namespace, name))",
+    "CREATE TABLE IF NOT EXISTS SCHEMA.piece (namespace KEY, name KEY, fence bigint NOT "
+    "NULL, number integer NOT NULL, data bytea NOT NULL, keep_until timestamptz NOT "
+    "NULL, "
+    "PRIMARY KEY (namespace, name, fence, number))",
+    "ALTER TABLE SCHEMA.piece ALTER COLUMN data SET STORAGE EXTERNAL",
+    "CREATE TABLE IF NOT EXISTS SCHEMA.watcher (namespace KEY, id text NOT NULL, until "
+    "timestamptz NOT NULL, PRIMARY KEY (namespace, id))",
+    // For people.
+    "CREATE OR REPLACE VIEW SCHEMA.locks AS SELECT namespace, name, state::jsonb AS "
+    "state, "
+    "runs::jsonb AS runs, refused, due, keep_until, format, version FROM SCHEMA.lock",
+    // For the user's own transactions: what they write is written under the newest fence.
+    "CREATE OR REPLACE FUNCTION SCHEMA.admit(resource text, fence bigint, namespace text "
+    "DEFAULT 'dlock') RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = "
+    "pg_catalog, pg_temp AS $admit$ BEGIN INSERT INTO SCHEMA.fence AS f (namespace, "
+    "resource, greatest) VALUES (admit.namespace, admit.resource, admit.fence) ON "
+    "CONFLICT "
+    "ON CONSTRAINT fence_pkey DO UPDATE SET greatest = excluded.greatest WHERE "
+    "f.greatest "
+    "<= excluded.greatest; IF NOT FOUND THEN RAISE EXCEPTION 'a greater fence than % was "
+    "admitted for %', admit.fence, admit.resource USING ERRCODE = 'DLF01'; END IF; END "
+    "$admit$",
+    "REVOKE ALL ON FUNCTION SCHEMA.admit(text, bigint, text) FROM PUBLIC",
+};
+
+// Fails if a table of that name is not one of ours.
+std::vector<Statement> checks(const std::string& schema) {
+  std::vector<Statement> statements;
+  for (const auto& table : schema_tables) {
+    statements.push_back({"SELECT " + std::string(table.columns) + " FROM " +
+                              in_schema(schema, table.name) + " LIMIT 0",
+                          {}});
+  }
+  return statements;
+}
+
+bool is_missing(const SqlError& error) {
+  return error.code() == "42P01" || error.code() == "3F000" || error.code() == "42703";
+}
+
+Failure not_allowed(const SqlError& error) {
+  return Failure(
+      Failure::Kind::rejected,
+      std::string(error.what()) +
+          ": `dlock doctor --schema` prints what the owner of the database has "
+          "to execute");
+}
+
+// The schema, or a table in it, belongs to something else.
+Failure not_ours(const PgTarget& target, const SqlError& error) {
+  return Failure(Failure::Kind::misconfigured,
+                 std::string(error.what()) + ": the schema " + target.schema +
+                     " is not dlock's: name another with ?dlock_schema=NAME");
+}
+
+[[noreturn]] void throw_meaning(const SqlError& error, const PgTarget& target,
+                                bool is_made) {
+  if (error.code() == "42501") throw not_allowed(error);
+  // Undefined, duplicate or of another type.
+  if (is_made && error.code().starts_with("42")) throw not_ours(target, error);
+  throw SqlError(error);
+}
+
+// Asks what the server has first: CREATE SCHEMA needs a right on the database even if the
+// schema is there.
+asio::awaitable<void> make_schema(PgPrimary& connection, Clock::time_point until,
+                                  Wakeup& wakeup) {
+  const auto& schema = connection.target().schema;
+  Statement ask{
+      "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace n WHERE n.nspname "
+      "OPERATOR(pg_catalog.=) $1::pg_catalog.name), EXISTS (SELECT 1 FROM "
+      "pg_catalog.pg_settings s WHERE s.name OPERATOR(pg_catalog.=) "
+      "'default_toast_compression' AND 'lz4' OPERATOR(pg_catalog.=) ANY (s.enumvals))",
+      {schema}};
+  std::vector<Batch> asked(1, Batch(1, std::move(ask)));
+  const auto known = co_await connection.exchange(std::move(asked), until, wakeup);
+  const auto& row = known.at(0).rows.at(0);
+  const bool is_there = row.at(0) == "t";
+  const bool has_lz4 = row.at(1) == "t";
+  Batch batch;
+  batch.push_back(
+      {"SELECT pg_catalog.pg_advisory_xact_lock($1)", {std::string(schema_lock)}});
+  auto statements = schema_statements(schema);
+  if (is_there) statements.erase(statements.begin());
+  for (auto& statement : statements) batch.push_back({std::move(statement), {}});
+  if (has_lz4) {
+    batch.push_back({"ALTER TABLE " + in_schema(schema, "lock") +
+                         " ALTER COLUMN state SET COMPRESSION lz4",
+                     {}});
+  }
+  for (auto& check : checks(schema)) batch.push_back(std::move(check));
+  std::vector<Batch> batches(1, std::move(batch));
+  co_await connection.exchange(std::move(batches), until, wakeup);
+}
+
+}  // namespace
+
+std::string in_schema(const std::string& schema, std::string_view name) {
+  return "\"" + schema + "\"." + std::string(name);
+}
+
+std::string key_is(std::string_view table) {
+  const std::string prefix(table);
+  return prefix + ".namespace OPERATOR(pg_catalog.=) $1 AND " + prefix +
+         ".name OPERATOR(pg_catalog.=) $2";
+}
+
+std::optional<std::int64_t> number_at(const Row& row, std::size_t column) {
+  if (column >= row.size() || !row[column]) return std::nullopt;
+  return number_in<std::int64_t>(*row[column]);
+}
+
+std::string seconds_text(WallTime since_epoch) {
+  const auto count = since_epoch.count();
+  char text[40];
+  std::snprintf(text, sizeof text, "%" PRId64 ".%06" PRId64, count / 1'000'000,
+                count % 1'000'000);
+  return text;
+}
+
+std::vector<std::string> schema_statements(const std::string& schema) {
+  const auto quoted = "\"" + schema + "\"";
+  std::vector<std::string> statements{"CREATE SCHEMA IF NOT EXISTS " + quoted};
+  for (const auto* making : makings) {
+    statements.push_back(replaced(replaced(making, "SCHEMA.", quoted + "."), " KEY,",
+                                  " " + std::string(key) + ","));
+  }
+  return statements;
+}
+
+std::string schema_script(const std::string& schema, const std::string& role) {
+  std::string script = "BEGIN;\n";
+  for (const auto& statement : schema_statements(schema)) script += statement + ";\n";
+  const auto quoted = "\"" + schema + "\"";
+  const auto user = "\"" + replaced(role, "\"", "\"\"") + "\"";
+  std::string names;
+  for (const auto& table : schema_tables) {
+    names += (names.empty() ? "" : ", ") + in_schema(schema, table.name);
+  }
+  script += "GRANT USAGE ON SCHEMA " + quoted + " TO " + user + ";\n";
+  script += "GRANT SELECT, INSERT, UPDATE, DELETE ON " + names + " TO " + user + ";\n";
+  script += "GRANT SELECT ON " + in_schema(schema, "locks") + " TO " + user + ";\n";
+  script += "GRANT EXECUTE ON FUNCTION " +
+            in_schema(schema, "admit(text, bigint, text)") + " TO " + user + ";\n";
+  return script + "COMMIT;\n";
+}
+
+asio::awaitable<std::vector<Result>> exchange_in_schema(PgPrimary& connection,
+                                                        std::vector<Batch> batches,
+                                                        Clock::time_point until,
+                                                        Wakeup& wakeup) {
+  for (bool is_made = false;; is_made = true) {
+    std::optional<SqlError> error;
+    try {
+      auto copy = batches;
+      co_return co_await connection.exchange(std::move(copy), until, wakeup);
+    } catch (const SqlError& failure) {
+      error = failure;
+    }
+    const bool can_be_made = !is_made && is_missing(*error) && error->batch() == 0;
+    if (!can_be_made) throw_meaning(*error, connection.target(), is_made);
+    try {
+      co_await make_schema(connection, until, wakeup);
+      error.reset();
+    } catch (const SqlError& failure) {
+      error = failure;
+    }
+    if (error) throw_meaning(*error, connection.target(), true);
+  }
+}
+
+}  // namespace dlock::postgres

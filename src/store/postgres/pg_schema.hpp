@@ -1,0 +1,66 @@
+// The tables in which dlock keeps its locks, and the SQL that all statements share.
+//
+// Functions and operators are named with their schema: another `search_path` could have
+// others of the same name.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/postgres/pg_primary.hpp"
+#include "util/clock.hpp"
+
+namespace dlock::postgres {
+
+// The tables of this version, each with its columns.
+struct SchemaTable {
+  std::string_view name;
+  std::string_view columns;  // "namespace, name"
+};
+inline constexpr SchemaTable schema_tables[] = {
+    {"lock", "namespace, name, version, format, state, runs, refused, due, keep_until"},
+    {"fence", "namespace, resource, greatest"},
+    {"rate", "namespace, name, version, format, state, keep_until"},
+    {"value", "namespace, name, fence, size, sum, stored, fresh_until, keep_until"},
+    {"piece", "namespace, name, fence, number, data, keep_until"},
+    {"watcher", "namespace, id, until"},
+};
+
+// A table, view or function of dlock's schema, quoted.
+std::string in_schema(const std::string& schema, std::string_view name);
+
+// That a row has the namespace $1 and the name $2.
+std::string key_is(std::string_view table);
+
+// The server's time in microseconds since the epoch. Each statement reads it anew.
+inline constexpr std::string_view clock_micros =
+    "(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) "
+    "OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8";
+
+// For pg_catalog.to_timestamp($N::pg_catalog.float8).
+std::string seconds_text(WallTime since_epoch);
+
+// The number in a column of a reply; nothing if there is none.
+std::optional<std::int64_t> number_at(const Row& row, std::size_t column);
+
+// All statements that make the schema. Each has no effect if what it makes is there.
+std::vector<std::string> schema_statements(const std::string& schema);
+
+// The same as a script for the owner of the database, with the rights that other roles
+// need.
+std::string schema_script(const std::string& schema, const std::string& role);
+
+// As PgPrimary::exchange(). If a table or a column is missing, makes the schema and
+// repeats the exchange. Throws Failure (rejected) if the role must not do that,
+// (misconfigured) if there is a schema of that name which is not dlock's.
+asio::awaitable<std::vector<Result>> exchange_in_schema(PgPrimary& connection,
+                                                        std::vector<Batch> batches,
+                                                        Clock::time_point until,
+                                                        Wakeup& wakeup);
+
+}  // namespace dlock::postgres

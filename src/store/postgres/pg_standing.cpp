@@ -1,0 +1,206 @@
+#include "store/postgres/pg_standing.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "util/text.hpp"
+
+namespace dlock::postgres {
+namespace {
+
+// A word of the setting, without its quotes.
+struct Token {
+  enum class Kind { end, name, number, sign, broken };
+  Kind kind = Kind::end;
+  std::string text;
+
+  bool is(char sign) const { return kind == Kind::sign && text[0] == sign; }
+  // Names are compared in any case, as the server does.
+  bool is_word(std::string_view word) const { return kind == Kind::name && text == word; }
+};
+
+bool is_number(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return c >= '0' && c <= '9'; });
+}
+
+Token quoted_token(std::string_view& rest) {
+  Token token{Token::Kind::name, ""};
+  for (rest.remove_prefix(1); !rest.empty(); rest.remove_prefix(1)) {
+    if (rest.starts_with("\"\"")) {
+      rest.remove_prefix(1);
+    } else if (rest.front() == '"') {
+      rest.remove_prefix(1);
+      token.text = lower_case(token.text);
+      return token;
+    }
+    token.text += rest.front();
+  }
+  return {Token::Kind::broken, ""};
+}
+
+Token next_token(std::string_view& rest) {
+  rest.remove_prefix(std::min(rest.find_first_not_of(" \t\n\r\f\v"), rest.size()));
+  if (rest.empty()) return {};
+  if (rest.front() == '"') return quoted_token(rest);
+  if (std::string_view("(),*").find(rest.front()) != std::string_view::npos) {
+    Token token{Token::Kind::sign, std::string(1, rest.front())};
+    rest.remove_prefix(1);
+    return token;
+  }
+  const auto end = std::min(rest.find_first_of(" \t\n\r\f\v(),*\""), rest.size());
+  const auto word = rest.substr(0, end);
+  rest.remove_prefix(end);
+  return {is_number(word) ? Token::Kind::number : Token::Kind::name, lower_case(word)};
+}
+
+std::optional<unsigned> count_in(const Token& token) {
+  constexpr unsigned most = 10'000;
+  const auto count = number_in<unsigned>(token.text);
+  if (token.kind != Token::Kind::number || !count || *count == 0 || *count > most) {
+    return std::nullopt;
+  }
+  return count;
+}
+
+// The names up to the end, or up to a ) if they are in brackets. `token` is the first.
+bool take_names(Token token, std::string_view& rest, bool in_brackets,
+                AwaitedStandbys& awaited) {
+  for (;; token = next_token(rest)) {
+    const bool is_name =
+        token.kind == Token::Kind::name || token.kind == Token::Kind::number;
+    if (!is_name && !token.is('*')) return false;
+    if (token.is('*') || token.text == "*") {
+      awaited.may_be_any = true;
+    } else if (std::find(awaited.names.begin(), awaited.names.end(), token.text) ==
+               awaited.names.end()) {
+      awaited.names.push_back(token.text);
+    }
+    const auto behind = next_token(rest);
+    if (behind.is(',')) continue;
+    if (!in_brackets) return behind.kind == Token::Kind::end;
+    return behind.is(')') && next_token(rest).kind == Token::Kind::end;
+  }
+}
+
+std::string counted(unsigned count) {
+  return std::to_string(count) + (count == 1 ? " standby" : " standbys");
+}
+
+std::optional<std::uint32_t> timeline_in(std::string_view text) {
+  std::uint32_t value = 0;
+  const auto* last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, value, 16);
+  if (text.empty() || error != std::errc() || end != last) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+// In recovery the name of the current file is refused.
+Statement standing_question(bool with_standbys) {
+  std::string sql =
+      "SELECT pg_catalog.pg_is_in_recovery(), CASE WHEN pg_catalog.pg_is_in_recovery() "
+      "THEN NULL ELSE pg_catalog.substr(pg_catalog.pg_walfile_name("
+      "pg_catalog.pg_current_wal_lsn()), 1, 8) END, "
+      "pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()), "
+      "pg_catalog.pg_backend_pid()";
+  if (with_standbys) {
+    sql +=
+        ", pg_catalog.current_setting('synchronous_standby_names'), "
+        "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication)";
+  }
+  return {std::move(sql), {}, true};
+}
+
+std::optional<Standing> standing_from(const Result& reply) {
+  if (reply.rows.empty() || reply.rows.front().size() < 4) return std::nullopt;
+  const auto& row = reply.rows.front();
+  Standing standing;
+  standing.is_standby = row[0] == "t";
+  standing.timeline = timeline_in(row[1].value_or("")).value_or(0);
+  standing.started = row[2].value_or("");
+  standing.pid = number_in<std::int32_t>(row[3].value_or("")).value_or(0);
+  if (row.size() < 6) return standing;
+  standing.standby_names = row[4].value_or("");
+  standing.standbys = number_in<unsigned>(row[5].value_or(""));
+  return standing;
+}
+
+PrimaryChoice chosen_primary(const std::vector<std::optional<Standing>>& standings,
+                             const std::vector<std::string>& servers) {
+  PrimaryChoice choice;
+  std::optional<std::size_t> other;
+  for (std::size_t i = 0; i < standings.size(); ++i) {
+    if (!standings[i] || standings[i]->is_standby) continue;
+    if (!choice.server) {
+      choice.server = i;
+      continue;
+    }
+    const auto& best = *standings[*choice.server];
+    // One server under two names.
+    if (best.started == standings[i]->started && !best.started.empty()) continue;
+    const bool is_newer = standings[i]->timeline > best.timeline;
+    other = is_newer ? *choice.server : i;
+    if (is_newer) choice.server = i;
+  }
+  if (!other) return choice;
+  const auto text = [&](std::size_t i) {
+    return servers.at(i) + " (timeline " + std::to_string(standings[i]->timeline) + ")";
+  };
+  choice.complaint = text(*other) + " also says that it is the primary, and " +
+                     text(*choice.server) + " is used: stop the old primary";
+  return choice;
+}
+
+std::optional<AwaitedStandbys> awaited_standbys(std::string_view setting) {
+  AwaitedStandbys awaited;
+  auto first = next_token(setting);
+  if (first.kind == Token::Kind::end) return awaited;
+  auto rest = setting;
+  const bool has_word = first.is_word("first") || first.is_word("any");
+  const auto count = count_in(has_word ? next_token(rest) : first);
+  if (count && next_token(rest).is('(')) {
+    awaited.count = *count;
+    if (take_names(next_token(rest), rest, true, awaited)) return awaited;
+    return std::nullopt;
+  }
+  awaited.count = 1;
+  if (take_names(std::move(first), setting, false, awaited)) return awaited;
+  return std::nullopt;
+}
+
+std::optional<std::string> too_few_standbys(const Replicas& wanted,
+                                            std::string_view setting,
+                                            std::optional<unsigned> connected) {
+  if (!wanted.all && wanted.count == 0) return std::nullopt;
+  const auto awaited = awaited_standbys(setting);
+  if (!awaited) return "synchronous_standby_names cannot be read";
+  if (awaited->count == 0) {
+    return "its commits wait for no standby (synchronous_standby_names is empty)";
+  }
+  const auto named = static_cast<unsigned>(awaited->names.size());
+  if (wanted.all && awaited->may_be_any) {
+    return "synchronous_standby_names must name every standby, and not *";
+  }
+  if (wanted.all && awaited->count < named) {
+    return "its commits wait for " + counted(awaited->count) + " of the " +
+           std::to_string(named) + " in synchronous_standby_names";
+  }
+  if (!wanted.all && awaited->count < wanted.count) {
+    return "its commits wait for " + counted(awaited->count) +
+           " (synchronous_standby_names), not for " + std::to_string(wanted.count);
+  }
+  if (!connected) return "it does not tell how many standbys are connected";
+  if (*connected < awaited->count) {
+    const std::string there = *connected == 0 ? "none is"
+                              : *connected == 1
+                                  ? "only 1 is"
+                                  : "only " + std::to_string(*connected) + " are";
+    return "its commits wait for " + counted(awaited->count) + ", and " + there +
+           " connected";
+  }
+  return std::nullopt;
+}
+
+}  // namespace dlock::postgres

@@ -1,0 +1,122 @@
+// The states of locks in the rows of a PostgreSQL table.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rules/state.hpp"
+#include "store/postgres/pg_primary.hpp"
+#include "store/stepped/state_store.hpp"
+#include "store/stepped/stepped_claimant.hpp"
+
+namespace dlock::postgres {
+
+using stepped::kept_token;
+
+// A step reads the row, and writes it if it still has the version that was read. If
+// another step was faster, the step is repeated under the lock of the row. All calls
+// share one connection, which is opened when it is needed.
+class PgStates final : public stepped::StateStore {
+ public:
+  PgStates(asio::io_context& context, std::shared_ptr<PgHosts> hosts);
+  ~PgStates() override;
+
+  milliseconds timeout() const override { return timeout_; }
+  asio::awaitable<Snapshot> read(const LockName& lock, Access access,
+                                 Clock::time_point until, Wakeup& wakeup) override;
+  asio::awaitable<bool> write(const LockName& lock, const Snapshot& read,
+                              const Change& change, Clock::time_point until,
+                              Wakeup& wakeup) override;
+  asio::awaitable<void> leave(Clock::time_point until, Wakeup& wakeup) override;
+  asio::awaitable<std::vector<std::pair<LockName, Snapshot>>> read_all(
+      const std::string& name_space, bool with_runs, Clock::time_point until,
+      Wakeup& wakeup) override;
+  std::vector<Failure> left_out() const override { return left_out_; }
+  asio::awaitable<void> sleep(rules::Session party, std::size_t place,
+                              Clock::time_point until, Wakeup& wakeup) override;
+  bool parks() const override { return true; }
+  void park() override;
+  std::unique_ptr<LeaseNews> listen(rules::Session party,
+                                    std::function<void()> on_news) override;
+  NewWatchSession watch(const Watched& watched, Wakeup& wakeup) override;
+  asio::awaitable<std::vector<LockName>> overdue(std::string name_space,
+                                                 Clock::time_point until,
+                                                 Wakeup& wakeup) override;
+
+  // The following is for what else is kept in the schema.
+
+  // One at a time; makes the schema if it is missing. Throws as exchange_in_schema().
+  asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
+                                                Clock::time_point until, Wakeup& wakeup);
+  // Executes one statement in a durable transaction of its own, whatever the role's
+  // defaults are. Throws Failure as exchange(), and if the commit is not confirmed.
+  asio::awaitable<Result> transact(Statement statement, Clock::time_point until,
+                                   Wakeup& wakeup);
+  // Calls `warn` as Store::report_complaints().
+  void report_complaints(std::function<void(const std::string&)> warn) {
+    connection_->hosts()->warn = std::move(warn);
+  }
+  // A table of the schema, quoted.
+  std::string table(std::string_view name) const;
+  // The beginning of a transaction that locks rows; write() or leave() ends it.
+  Batch begin_exclusive(Clock::time_point until) const;
+  // For the transaction of a statement behind it, which waits for rows until `until`: its
+  // commit is on disk, and on the standbys that the server waits for, before the answer.
+  Statement durably(Clock::time_point until) const;
+  // Removes some rows of a table whose `keep_until` is past.
+  Statement sweep(std::string_view name) const;
+  // The failure of a row that this version cannot read. `what`: "lock".
+  Failure unreadable(const std::string& what, const LockName& name, bool is_newer) const;
+  // The server, for messages.
+  const std::string& shown() const { return shown_; }
+
+ private:
+  class News;
+  class Turn;
+  struct Listener;
+
+  void require_confirmation(const std::vector<Result>& results) const;
+  std::string columns(bool with_runs) const;
+  std::string is_watched() const;
+  // As durably(), for what may be lost with a crash of the server.
+  Statement unimportantly(Clock::time_point until) const;
+  Statement to_write(const LockName& lock, const Snapshot& read, const Change& change,
+                     const std::vector<Event>& events) const;
+  Snapshot snapshot_from(const LockName& lock, const Row& row, Clock::time_point sent_at);
+  asio::awaitable<void> tell(LockName lock, std::vector<Event> events,
+                             Clock::time_point until, Wakeup& wakeup);
+  void end_wait_for_standby();
+
+  Batch to_listen(rules::Session party) const;
+  bool listens(rules::Session party) const;
+  void note_listening(rules::Session party);
+  bool polls() const;
+  asio::awaitable<void> poll(std::size_t place, Clock::time_point until, Wakeup& wakeup);
+  void end_turn();
+  static asio::awaitable<void> keep_listening(std::shared_ptr<Listener> listener);
+  static asio::awaitable<void> listen_once(std::shared_ptr<Listener> listener);
+
+  asio::io_context& context_;
+  milliseconds timeout_;
+  std::string shown_;
+  std::shared_ptr<PgPrimary> connection_;
+  bool is_exclusive_ = false;           // in a transaction that locks a row
+  bool is_taken_ = false;               // the connection, by an exchange or a listener
+  std::vector<Wakeup*> next_;           // the exchanges that wait for it
+  std::shared_ptr<Listener> listener_;  // of holders
+  std::set<rules::Session> listening_;  // on the connection as it was opened then:
+  std::uint64_t listening_since_ = 0;
+  bool is_pooled_ = false;
+  std::vector<Failure> left_out_;
+  std::optional<Clock::time_point> polls_since_;
+};
+
+}  // namespace dlock::postgres

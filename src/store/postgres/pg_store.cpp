@@ -1,0 +1,195 @@
+#include "store/postgres/pg_store.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "rules/limit.hpp"
+#include "store/postgres/pg_primary.hpp"
+#include "store/postgres/pg_schema.hpp"
+#include "store/postgres/pg_target.hpp"
+#include "util/bits.hpp"
+
+namespace dlock::postgres {
+namespace {
+
+// For a caller that wants to exit.
+constexpr milliseconds last_patience{80};
+
+// One in so many changes of a limit removes limits that are out of use.
+constexpr std::uint64_t changes_per_sweep = 64;
+
+// The format of limits that this version writes.
+constexpr std::int64_t limit_format = 1;
+
+bool has_changed_a_row(const Result& result) {
+  return result.tag == "UPDATE 1" || result.tag == "INSERT 0 1";
+}
+
+}  // namespace
+
+asio::awaitable<PgRates::Kept> PgRates::read(const LockName& limit, bool is_exclusive,
+                                             Clock::time_point until, Wakeup& wakeup) {
+  const std::vector<std::optional<std::string>> key{limit.name_space, limit.name};
+  const auto table = states_.table("rate");
+  Batch batch;
+  if (is_exclusive) {
+    batch = states_.begin_exclusive(until);
+    batch.push_back(
+        {"SELECT 1 FROM " + table + " r WHERE " + key_is("r") + " FOR UPDATE", key});
+  }
+  batch.push_back({"SELECT r.version, r.format, r.state, " + std::string(clock_micros) +
+                       " FROM (SELECT 1) one LEFT JOIN " + table + " r ON " + key_is("r"),
+                   key});
+  std::vector<Batch> batches{std::move(batch)};
+  const auto results = co_await states_.exchange(std::move(batches), until, wakeup);
+  const auto& row = results.back().rows.at(0);
+  Kept kept;
+  kept.now = WallTime(number_at(row, 3).value_or(0));
+  if (!row.at(0)) co_return kept;
+  kept.version = *row[0];
+  const auto format = number_at(row, 1).value_or(0);
+  auto found =
+      format > limit_format ? std::nullopt : PgLimit::from(row.at(2).value_or(""));
+  if (!found) throw states_.unreadable("limit", limit, format > limit_format);
+  kept.limit = std::move(*found);
+  co_return kept;
+}
+
+// False, and nothing was done, if another step was faster.
+asio::awaitable<bool> PgRates::write(const LockName& limit, const Kept& kept,
+                                     bool is_exclusive, Clock::time_point until,
+                                     Wakeup& wakeup) {
+  const auto table = states_.table("rate");
+  Statement change;
+  change.params = {limit.name_space, limit.name, kept.version, kept.limit.text(),
+                   seconds_text(kept.limit.matters_until(kept.now))};
+  if (kept.version.empty()) {
+    change.params[2] = std::to_string(kept.now.count());
+    change.sql =
+        "INSERT INTO " + table +
+        " (namespace, name, version, format, state, keep_until) VALUES ($1, $2, "
+        "$3::pg_catalog.int8, 1, $4, pg_catalog.to_timestamp($5::pg_catalog.float8)) "
+        "ON CONFLICT DO NOTHING";
+  } else {
+    change.sql =
+        "UPDATE " + table +
+        " r SET version = r.version OPERATOR(pg_catalog.+) 1, format = 1, state = $4, "
+        "keep_until = pg_catalog.to_timestamp($5::pg_catalog.float8) WHERE " +
+        key_is("r") + " AND r.version OPERATOR(pg_catalog.=) $3::pg_catalog.int8";
+  }
+  Result result;
+  if (is_exclusive) {
+    std::vector<Batch> batches{{std::move(change), {"COMMIT", {}}}};
+    auto results = co_await states_.exchange(std::move(batches), until, wakeup);
+    result = std::move(results.front());
+  } else {
+    result = co_await states_.transact(std::move(change), until, wakeup);
+  }
+  co_return has_changed_a_row(result);
+}
+
+// Repeats the step under the row's lock if another one was faster. As the next step after
+// one without an answer is always written, a request that arrives late changes nothing.
+asio::awaitable<void> PgRates::step(LockName limit, Change change,
+                                    Clock::time_point until, Wakeup& wakeup) {
+  for (bool is_exclusive = false;; is_exclusive = true) {
+    auto kept = co_await read(limit, is_exclusive, until, wakeup);
+    const bool has_changed = change(kept.limit, kept.now);
+    if (!has_changed && !unanswered_) {
+      if (is_exclusive) co_await states_.leave(until, wakeup);
+      co_return;
+    }
+    unanswered_ = true;
+    const bool is_done = co_await write(limit, kept, is_exclusive, until, wakeup);
+    unanswered_ = false;
+    if (is_done) co_return co_await remove_unused(wakeup);
+  }
+}
+
+// A failure harms nobody: a later one removes more.
+asio::awaitable<void> PgRates::remove_unused(Wakeup& wakeup) {
+  if (random_up_to(changes_per_sweep - 1) != 0) co_return;
+  try {
+    const auto until = later(Clock::now(), states_.timeout());
+    co_await states_.transact(states_.sweep("rate"), until, wakeup);
+  } catch (const Failure&) {
+  }
+}
+
+asio::awaitable<RateAnswer> PgRates::admit(const RateClaim& claim, Wakeup& wakeup) {
+  auto kept = claim;
+  kept.token = kept_token(claim.token);
+  RateAnswer answer;
+  const Change change = [&](PgLimit& limit, WallTime now) {
+    bool has_changed = false;
+    answer = limit.admit(kept, now, has_changed);
+    return has_changed;
+  };
+  const auto until = later(Clock::now(), states_.timeout());
+  co_await step(claim.limit, change, until, wakeup);
+  co_return answer;
+}
+
+// Not `wakeup`, which may be interrupted.
+asio::awaitable<void> PgRates::withdraw(const RateClaim& claim, Wakeup& wakeup) {
+  const Change change = [&](PgLimit& limit, WallTime) {
+    return limit.withdraw(kept_token(claim.token));
+  };
+  Wakeup own(context_);
+  const auto budget =
+      wakeup.gives_up() ? std::min(states_.timeout(), last_patience) : states_.timeout();
+  co_await step(claim.limit, change, later(Clock::now(), budget), own);
+}
+
+asio::awaitable<LimitInfo> PgRates::look(const LockName& limit, Wakeup& wakeup) {
+  const auto until = later(Clock::now(), states_.timeout());
+  const auto kept = co_await read(limit, false, until, wakeup);
+  co_return rules::look(kept.limit.state(), Clock::time_point(kept.now));
+}
+
+asio::awaitable<void> PgRates::reset(const LockName& limit, Wakeup& wakeup) {
+  Statement forget{"DELETE FROM " + states_.table("rate") + " r WHERE " + key_is("r"),
+                   {limit.name_space, limit.name}};
+  const auto until = later(Clock::now(), states_.timeout());
+  co_await states_.transact(std::move(forget), until, wakeup);
+}
+
+asio::awaitable<Admission> PgRegisters::admit_fence(const LockName& resource, Fence fence,
+                                                    Wakeup& wakeup) {
+  Statement admit{
+      "INSERT INTO " + states_.table("fence") +
+          " AS f (namespace, resource, greatest) VALUES ($1, $2, $3::pg_catalog.int8) ON "
+          "CONFLICT (namespace, resource) DO UPDATE SET greatest = excluded.greatest "
+          "WHERE f.greatest OPERATOR(pg_catalog.<=) excluded.greatest",
+      {resource.name_space, resource.name, std::to_string(fence.number)}};
+  const auto until = later(Clock::now(), states_.timeout());
+  const auto result = co_await states_.transact(std::move(admit), until, wakeup);
+  co_return has_changed_a_row(result) ? Admission::admitted : Admission::stale;
+}
+
+PgStore::PgStore(asio::io_context& context, std::string url,
+                 std::unique_ptr<PgStates> states)
+    : PgStore(context, std::move(url), states.release()) {}
+
+PgStore::PgStore(asio::io_context& context, std::string url, PgStates* states)
+    : SteppedStore(context, std::move(url), std::unique_ptr<PgStates>(states)),
+      states_(*states),
+      values_(*states),
+      rates_(context, *states),
+      registers_(*states) {}
+
+std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
+                            asio::io_context& context) {
+  auto hosts = hosts_of(url, timeout);
+  auto text = hosts->url;
+  return std::make_unique<PgStore>(context, std::move(text),
+                                   std::make_unique<PgStates>(context, std::move(hosts)));
+}
+
+std::string schema(const StoreUrl& url) {
+  const auto target = targets_of(url).front();
+  return schema_script(target.schema, target.user);
+}
+
+}  // namespace dlock::postgres

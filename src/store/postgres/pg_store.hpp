@@ -1,0 +1,93 @@
+// Locks in a PostgreSQL database, shared by many machines: the rules in this process, and
+// the state of each lock in a row. Rate limits and fence registers are rows as well.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lock/store.hpp"
+#include "store/postgres/pg_limit.hpp"
+#include "store/postgres/pg_states.hpp"
+#include "store/postgres/pg_values.hpp"
+#include "store/stepped/stepped_store.hpp"
+#include "store/store_url.hpp"
+
+namespace dlock::postgres {
+
+class PgRates final : public RateLimits {
+ public:
+  // `states` must outlive this.
+  PgRates(asio::io_context& context, PgStates& states)
+      : context_(context), states_(states) {}
+
+  asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<LimitInfo> look(const LockName& limit, Wakeup& wakeup) override;
+  asio::awaitable<void> reset(const LockName& limit, Wakeup& wakeup) override;
+
+ private:
+  struct Kept {
+    PgLimit limit;
+    WallTime now{};
+    std::string version;  // empty: there is no row
+  };
+  // Whether the limit has changed.
+  using Change = std::function<bool(PgLimit&, WallTime now)>;
+
+  asio::awaitable<Kept> read(const LockName& limit, bool is_exclusive,
+                             Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<bool> write(const LockName& limit, const Kept& kept, bool is_exclusive,
+                              Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> step(LockName limit, Change change, Clock::time_point until,
+                             Wakeup& wakeup);
+
+  asio::awaitable<void> remove_unused(Wakeup& wakeup);
+
+  asio::io_context& context_;
+  PgStates& states_;
+  bool unanswered_ = false;  // as in stepped::take()
+};
+
+class PgRegisters final : public FenceRegisters {
+ public:
+  explicit PgRegisters(PgStates& states) : states_(states) {}
+
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override;
+
+ private:
+  PgStates& states_;
+};
+
+class PgStore final : public stepped::SteppedStore {
+ public:
+  // `url` as users see it, without secrets.
+  PgStore(asio::io_context& context, std::string url, std::unique_ptr<PgStates> states);
+
+  void report_complaints(std::function<void(const std::string&)> warn) override {
+    states_.report_complaints(std::move(warn));
+  }
+  ValueStore* values() override { return &values_; }
+  RateLimits* rates() override { return &rates_; }
+  FenceRegisters* registers() override { return &registers_; }
+
+ private:
+  PgStore(asio::io_context& context, std::string url, PgStates* states);
+
+  PgStates& states_;
+  PgValues values_;
+  PgRates rates_;
+  PgRegisters registers_;
+};
+
+// As open_store().
+OpenStore open;
+
+// The SQL that makes the schema, and grants the user of the URL what locks need.
+SchemaText schema;
+
+}  // namespace dlock::postgres

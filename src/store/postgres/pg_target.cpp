@@ -1,0 +1,191 @@
+#include "store/postgres/pg_target.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "store/postgres/pg_url.hpp"
+#include "store/url_parts.hpp"
+#include "util/small_file.hpp"
+#include "util/text.hpp"
+
+namespace dlock::postgres {
+namespace {
+
+SslMode ssl_mode_of(const StoreUrl& url) {
+  const auto mode = parameter_of(url, "sslmode");
+  if (!url.tls || mode == "disable") return SslMode::disable;
+  if (mode.starts_with("verify")) return SslMode::verify;
+  if (parameter_of(url, "sslrootcert") == "system") return SslMode::verify;
+  if (mode == "require") return SslMode::require;
+  // Who says what to trust, or whom to expect, means that it be verified.
+  const bool is_about_trust = !url.tls->ca.empty() || !url.tls->name.empty();
+  return mode.empty() && is_about_trust ? SslMode::verify : SslMode::prefer;
+}
+
+// dlock's own options precede the parameters.
+void set_tls(PgTarget& target, const StoreUrl& url) {
+  target.ssl = ssl_mode_of(url);
+  target.negotiates_tls = parameter_of(url, "sslnegotiation") != "direct";
+  const auto binding = parameter_of(url, "channel_binding");
+  target.channel_binding = binding == "disable"   ? ChannelBinding::disable
+                           : binding == "require" ? ChannelBinding::require
+                                                  : ChannelBinding::prefer;
+  if (!url.tls) return;
+  target.tls = *url.tls;
+  const auto ca = parameter_of(url, "sslrootcert");
+  if (target.tls.ca.empty() && ca != "system") target.tls.ca = ca;
+  if (!target.tls.certificate.empty()) return;
+  const auto certificate = parameter_of(url, "sslcert");
+  const auto key = parameter_of(url, "sslkey");
+  if (certificate.empty() != key.empty()) {
+    throw bad_url("sslcert and sslkey must be set together");
+  }
+  target.tls.certificate = certificate;
+  target.tls.key = key;
+}
+
+Listening listening_of(const StoreUrl& url) {
+  const auto word = parameter_of(url, "listen");
+  return word == "on"    ? Listening::on
+         : word == "off" ? Listening::off
+                         : Listening::automatic;
+}
+
+std::string password_file_of(const StoreUrl& url, const PgSurroundings& surroundings) {
+  auto named = parameter_of(url, "passfile");
+  if (!named.empty()) return named;
+  const auto usual = surroundings.home + "/.pgpass";
+  return !surroundings.home.empty() && surroundings.is_there(usual) ? usual : "";
+}
+
+// What psql would say before it ignores the file: others can use it. Empty if not.
+std::string exposure_of_pgpass(const std::string& file) {
+  struct stat status {};
+  const bool is_exposed = !file.empty() && ::stat(file.c_str(), &status) == 0 &&
+                          S_ISREG(status.st_mode) &&
+                          (status.st_mode & (S_IRWXG | S_IRWXO)) != 0;
+  return is_exposed ? "password file " + printable(file, 200) +
+                          ": its group or others can use it (chmod 600)"
+                    : "";
+}
+
+std::optional<std::string> password_in_pgpass(const std::string& file,
+                                              const PgPassEntry& wanted) {
+  constexpr std::size_t longest = 1u << 20;
+  FileKind kind{"password file " + printable(file, 200), longest, Use::credential};
+  kind.may_be_pipe = false;
+  return password_for(wanted, small_file(file, kind).text);
+}
+
+// The next field of a line, without its backslashes; `line` loses it and the colon.
+std::string next_field(std::string_view& line, bool is_last) {
+  std::string field;
+  std::size_t at = 0;
+  for (; at < line.size() && (is_last || line[at] != ':'); ++at) {
+    if (line[at] == '\\' && at + 1 < line.size()) ++at;
+    field += line[at];
+  }
+  line.remove_prefix(std::min(at + 1, line.size()));
+  return field;
+}
+
+}  // namespace
+
+std::string PgTarget::shown() const {
+  return path.empty() ? ServerAddress{host, port}.shown() : printable(path, 200);
+}
+
+std::vector<PgTarget> targets_of(const StoreUrl& url, milliseconds timeout) {
+  const auto surroundings = own_surroundings();
+  const auto complete = completed(url, surroundings);
+  PgTarget target;
+  target.user = complete.login.user;
+  target.database = complete.database_name;
+  target.application_name = parameter_of(complete, "application_name");
+  target.options = parameter_of(complete, "options");
+  if (const auto schema = parameter_of(complete, "dlock_schema"); !schema.empty()) {
+    target.schema = schema;
+  }
+  target.listening = listening_of(complete);
+  target.timeout = timeout;
+  set_tls(target, complete);
+
+  const auto addresses = addresses_of(complete);
+  const auto pgpass = password_file_of(complete, surroundings);
+  if (!complete.login.has_password()) target.why_no_password = exposure_of_pgpass(pgpass);
+  std::vector<PgTarget> targets;
+  for (std::size_t i = 0; i < complete.servers.size(); ++i) {
+    const auto& server = complete.servers[i];
+    auto& one = targets.emplace_back(target);
+    one.port = server.port;
+    if (server.is_directory()) {
+      one.path = server.host + "/.s.PGSQL." + std::to_string(server.port);
+    } else {
+      one.host = addresses.empty() ? server.host : addresses.at(i).host;
+      if (one.tls.name.empty() && !addresses.empty()) one.tls.name = server.host;
+    }
+    if (complete.login.has_password()) {
+      one.password = [login = complete.login] { return login.secret(); };
+    } else if (!pgpass.empty() && target.why_no_password.empty()) {
+      const PgPassEntry wanted{server.host, server.port, target.database, target.user};
+      one.password = [pgpass, wanted] { return password_in_pgpass(pgpass, wanted); };
+    }
+  }
+  return targets;
+}
+
+std::vector<OutsideSetting> outside_settings(const StoreUrl& url) {
+  const auto surroundings = own_surroundings();
+  std::vector<OutsideSetting> found;
+  const auto complete = completed(url, surroundings, &found);
+  const auto file = password_file_of(complete, surroundings);
+  if (complete.login.has_password() || file.empty()) return found;
+  if (auto exposure = exposure_of_pgpass(file); !exposure.empty()) {
+    found.push_back({"password", "", std::move(exposure), false});
+    return found;
+  }
+  const auto& server = complete.servers.front();
+  try {
+    const PgPassEntry wanted{server.host, server.port, complete.database_name,
+                             complete.login.user};
+    if (password_in_pgpass(file, wanted)) {
+      found.push_back({"password", "***", file, false});
+    }
+  } catch (const Failure& failure) {
+    found.push_back({"password", "", failure.what(), false});
+  }
+  return found;
+}
+
+std::optional<std::string> password_for(const PgPassEntry& wanted,
+                                        std::string_view content) {
+  const bool is_usual =
+      std::any_of(std::begin(usual_directories), std::end(usual_directories),
+                  [&](const char* directory) { return wanted.host == directory; });
+  const std::string fields[] = {is_usual ? "localhost" : wanted.host,
+                                std::to_string(wanted.port), wanted.database,
+                                wanted.user};
+  while (!content.empty()) {
+    const auto end = std::min(content.find('\n'), content.size());
+    auto line = content.substr(0, end);
+    content.remove_prefix(std::min(end + 1, content.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.starts_with('#')) continue;
+    const bool matches =
+        std::all_of(std::begin(fields), std::end(fields), [&](const auto& field) {
+          const bool is_any = line.starts_with("*:");
+          const auto given = next_field(line, false);
+          return is_any || given == field;
+        });
+    if (!matches) continue;
+    auto password = next_field(line, true);
+    if (password.empty()) return std::nullopt;
+    return password;
+  }
+  return std::nullopt;
+}
+
+}  // namespace dlock::postgres

@@ -1,0 +1,396 @@
+#include "store/postgres/pg_url.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "net/dial.hpp"
+#include "store/url_parts.hpp"
+#include "util/text.hpp"
+#include "util/users.hpp"
+
+namespace dlock::postgres {
+namespace {
+
+using Parameters = std::map<std::string, std::string>;
+
+constexpr std::size_t longest_identifier = 63;
+
+struct Parameter {
+  std::string_view name;
+  const char* variable;  // of libpq, for what the URL leaves open; null: none
+  // The values that it can have, for messages, too; empty: any text.
+  std::string_view words = {};
+};
+
+constexpr Parameter taken[] = {
+    {"host", "PGHOST"},
+    {"hostaddr", "PGHOSTADDR"},
+    {"port", "PGPORT"},
+    {"user", "PGUSER"},
+    {"dbname", "PGDATABASE"},
+    {"password", "PGPASSWORD"},
+    {"passfile", "PGPASSFILE"},
+    {"sslmode", "PGSSLMODE", "disable, allow, prefer, require, verify-ca, verify-full"},
+    {"sslrootcert", "PGSSLROOTCERT"},
+    {"sslcert", "PGSSLCERT"},
+    {"sslkey", "PGSSLKEY"},
+    {"sslnegotiation", "PGSSLNEGOTIATION", "postgres, direct"},
+    {"channel_binding", "PGCHANNELBINDING", "disable, prefer, require"},
+    {"target_session_attrs", "PGTARGETSESSIONATTRS", "any, read-write, primary"},
+    {"options", "PGOPTIONS"},
+    {"application_name", nullptr},
+    {"dlock_schema", nullptr},
+    {"listen", nullptr, "on, off"},
+};
+
+// Without a meaning here: dlock has time limits and keepalives of its own, and these
+// settings of other programs do not change what a lock is.
+constexpr std::string_view ignored[] = {
+    "connect_timeout",  "keepalives",
+    "keepalives_idle",  "keepalives_interval",
+    "keepalives_count", "tcp_user_timeout",
+    "gssencmode",       "load_balance_hosts",
+    "client_encoding",  "schema",
+    "pgbouncer",        "connection_limit",
+    "pool_timeout",     "fallback_application_name",
+};
+
+const Parameter* parameter_named(std::string_view name) {
+  const auto* found = std::find_if(std::begin(taken), std::end(taken),
+                                   [&](const auto& one) { return one.name == name; });
+  return found == std::end(taken) ? nullptr : found;
+}
+
+bool is_ignored(std::string_view name) {
+  return std::find(std::begin(ignored), std::end(ignored), name) != std::end(ignored);
+}
+
+// The name can be shown if it looks like one, and not like a part of a password.
+Failure not_supported(const std::string& name) {
+  const bool is_name =
+      name.size() <= 40 && std::all_of(name.begin(), name.end(), [](char c) {
+        return is_alphanumeric(c) || c == '_' || c == '-';
+      });
+  const auto what = is_name ? "the parameter " + name : std::string("a parameter");
+  constexpr std::pair<std::string_view, std::string_view> hints[] = {
+      {"service", "write the host and the database of the service into the URL"},
+      {"sslpassword", "use --tls-key-password-file FILE"},
+      {"gsslib", "GSSAPI is not supported, use a password or a certificate"},
+      {"krbsrvname", "GSSAPI is not supported, use a password or a certificate"},
+      {"currentSchema", "use dlock_schema for the schema of dlock's tables"},
+      {"search_path", "use dlock_schema for the schema of dlock's tables"},
+      {"statement_timeout", "use --store-timeout D"},
+  };
+  for (const auto& [other, hint] : hints) {
+    if (other == name) return bad_url(what + " is not supported: " + std::string(hint));
+  }
+  std::string names;
+  for (const auto& one : taken) {
+    names += (names.empty() ? "" : ", ") + std::string(one.name);
+  }
+  return bad_url(what + " is not supported (supported: " + names + ")");
+}
+
+void check_schema(const std::string& name) {
+  const bool is_name = !name.empty() && name.size() <= longest_identifier &&
+                       !name.starts_with("pg_") &&
+                       std::all_of(name.begin(), name.end(),
+                                   [](char c) { return is_alphanumeric(c) || c == '_'; });
+  if (!is_name) {
+    throw bad_url("dlock_schema must be 1 to " + std::to_string(longest_identifier) +
+                  " letters, digits and _, and must not begin with pg_");
+  }
+}
+
+// Throws Failure, for a URL or a variable, if it cannot have this value.
+void check(const Parameter& parameter, const std::string& value) {
+  const auto name = std::string(parameter.name);
+  if (value.empty()) throw bad_url(name + " is empty");
+  if (name == "dlock_schema") check_schema(value);
+  if (parameter.words.empty()) return;
+  const auto padded = ", " + std::string(parameter.words) + ", ";
+  if (value.find_first_of(", ") == std::string::npos &&
+      padded.find(", " + value + ", ") != std::string::npos) {
+    return;
+  }
+  const bool is_about_standbys = name == "target_session_attrs";
+  throw bad_url(name + " must be one of " + std::string(parameter.words) +
+                (is_about_standbys ? ": locks need the primary" : ""));
+}
+
+std::vector<std::string> parts_of(const std::string& list) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const auto end = std::min(list.find(',', begin), list.size());
+    parts.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// The inverse of what a URL has between commas.
+std::string in_brackets(const std::string& host) {
+  if (host.starts_with('/')) return encoded(host);
+  const bool is_bare = host.find(':') != std::string::npos && !host.starts_with('[');
+  return is_bare ? "[" + host + "]" : host;
+}
+
+std::vector<ServerAddress> servers_in(const std::string& list) {
+  std::string servers;
+  for (const auto& host : parts_of(list)) servers += in_brackets(host) + ",";
+  servers.pop_back();
+  auto found = servers_from(servers, 0, "server", true);
+  for (const auto& server : found) {
+    if (server.port != 0) throw bad_url("a port belongs into the parameter port");
+  }
+  return found;
+}
+
+// 0 for an empty one.
+std::vector<std::uint16_t> ports_in(const std::string& list) {
+  std::vector<std::uint16_t> ports;
+  for (const auto& text : parts_of(list)) {
+    const auto port = text.empty() ? 0 : number_from(text, 1, 65535, "the port");
+    ports.push_back(static_cast<std::uint16_t>(port));
+  }
+  return ports;
+}
+
+// For all servers, or for each one.
+void set_ports(std::vector<ServerAddress>& servers,
+               const std::vector<std::uint16_t>& ports) {
+  if (ports.size() != 1 && ports.size() != servers.size()) {
+    throw bad_url("there must be one port, or as many as servers");
+  }
+  for (std::size_t i = 0; i < servers.size(); ++i) {
+    const auto port = ports.size() == 1 ? ports.front() : ports[i];
+    auto& known = servers[i].port;
+    if (port == 0) continue;
+    if (known != 0 && port != known) throw bad_url("a server has two ports");
+    known = port;
+  }
+}
+
+std::optional<std::string> taken_out(StoreUrl& url, const char* name) {
+  const auto found = url.parameters.find(name);
+  if (found == url.parameters.end()) return std::nullopt;
+  auto value = std::move(found->second);
+  url.parameters.erase(found);
+  return value;
+}
+
+void place_servers(StoreUrl& url) {
+  // As in psql, it takes the place of what is before the /: postgresql://localhost/db
+  // ?host=/cloudsql/name is what some services say to write.
+  if (const auto hosts = taken_out(url, "host")) url.servers = servers_in(*hosts);
+  if (const auto found = url.parameters.find("hostaddr"); found != url.parameters.end()) {
+    auto addresses = servers_in(found->second);
+    for (const auto& address : addresses) {
+      if (!net::endpoint_of_literal(address.host, usual_port)) {
+        throw bad_url("hostaddr must be an address, not a name");
+      }
+    }
+    if (url.servers.empty()) {
+      url.servers = std::move(addresses);
+      url.parameters.erase(found);
+    } else if (addresses.size() != url.servers.size()) {
+      throw bad_url("hostaddr must have as many addresses as there are servers");
+    }
+  }
+  const auto ports = ports_in(parameter_of(url, "port"));
+  if (url.servers.empty()) return;
+  if (taken_out(url, "port")) set_ports(url.servers, ports);
+}
+
+// Moves what the URL has fields for from its parameters to there.
+void place(StoreUrl& url) {
+  const auto set = [](std::string& field, std::optional<std::string> value,
+                      const char* what) {
+    if (!value) return;
+    if (!field.empty() && field != *value) {
+      throw bad_url("two " + std::string(what) + " are named");
+    }
+    field = std::move(*value);
+  };
+  set(url.login.user, taken_out(url, "user"), "users");
+  set(url.database_name, taken_out(url, "dbname"), "databases");
+  if (auto password = taken_out(url, "password")) {
+    if (url.login.password && url.login.password != password) {
+      throw bad_url("two passwords are named");
+    }
+    url.login.password = std::move(password);
+  }
+  place_servers(url);
+}
+
+bool uses_sockets_only(const StoreUrl& url) {
+  return !url.servers.empty() &&
+         std::all_of(url.servers.begin(), url.servers.end(),
+                     [](const auto& server) { return server.is_directory(); });
+}
+
+void settle_tls(StoreUrl& url) {
+  const auto mode = parameter_of(url, "sslmode");
+  if (parameter_of(url, "sslnegotiation") == "direct" &&
+      (mode.empty() || mode == "disable" || mode == "allow" || mode == "prefer")) {
+    throw bad_url("sslnegotiation=direct needs sslmode=require, or verify-full");
+  }
+  if (mode == "disable" || uses_sockets_only(url)) url.tls.reset();
+}
+
+// Whether neither the URL nor an option says anything about the parameter.
+bool is_open(const StoreUrl& url, std::string_view name) {
+  const auto no_port = [](const auto& server) { return server.port == 0; };
+  if (name == "host" || name == "hostaddr") return url.servers.empty();
+  if (name == "port") {
+    return url.parameters.count("port") == 0 &&
+           std::all_of(url.servers.begin(), url.servers.end(), no_port);
+  }
+  if (name == "user") return url.login.user.empty();
+  if (name == "password") return !url.login.has_password();
+  if (name == "dbname") return url.database_name.empty();
+  return url.parameters.count(std::string(name)) == 0;
+}
+
+void take_variables(StoreUrl& url, const PgSurroundings& surroundings,
+                    std::vector<OutsideSetting>* found) {
+  const auto named = url;
+  for (const auto& parameter : taken) {
+    if (parameter.variable == nullptr || !is_open(named, parameter.name)) continue;
+    const auto value = surroundings.variable(parameter.variable);
+    if (value.empty()) continue;
+    const auto name = std::string(parameter.name);
+    url.parameters[name] = value;
+    try {
+      check(parameter, value);
+      auto alone = named;
+      alone.parameters = {{name, value}};
+      place(alone);
+    } catch (const Failure& failure) {
+      throw bad_url(std::string(parameter.variable) + ": " + failure.what());
+    }
+    if (found == nullptr) continue;
+    const bool is_secret = name == "password";
+    found->push_back({name, is_secret ? "***" : value, parameter.variable});
+  }
+}
+
+// The directory that has the socket, or the first one.
+std::string usual_directory(const PgSurroundings& surroundings, const std::string& port) {
+  const auto socket = "/.s.PGSQL." + (port.empty() ? std::to_string(usual_port) : port);
+  for (const auto* directory : usual_directories) {
+    if (surroundings.is_there(directory + socket)) return directory;
+  }
+  return usual_directories[0];
+}
+
+// The files that psql uses without being told, if they are there; a certificate only with
+// its key.
+void add_usual_files(StoreUrl& url, const PgSurroundings& surroundings) {
+  if (surroundings.home.empty() || !url.tls) return;
+  const auto folder = surroundings.home + "/.postgresql/";
+  const auto root = folder + "root.crt";
+  if (is_open(url, "sslrootcert") && surroundings.is_there(root)) {
+    url.parameters["sslrootcert"] = root;
+  }
+  const auto certificate = folder + "postgresql.crt";
+  const auto key = folder + "postgresql.key";
+  if (is_open(url, "sslcert") && is_open(url, "sslkey") &&
+      surroundings.is_there(certificate) && surroundings.is_there(key)) {
+    url.parameters["sslcert"] = certificate;
+    url.parameters["sslkey"] = key;
+  }
+}
+
+void make_absolute(StoreUrl& url, const std::string& directory) {
+  for (const auto* name : {"sslrootcert", "sslcert", "sslkey", "passfile"}) {
+    const auto found = url.parameters.find(name);
+    if (found == url.parameters.end() || found->second.starts_with('/')) continue;
+    if (found->second != "system") found->second.insert(0, directory + "/");
+  }
+}
+
+}  // namespace
+
+PgSurroundings own_surroundings() {
+  PgSurroundings own;
+  own.variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  own.is_there = [](const std::string& path) {
+    return ::access(path.c_str(), F_OK) == 0;
+  };
+  own.user = user_name(::geteuid());
+  own.home = own.variable("HOME");
+  if (own.home.empty()) own.home = home_directory(::geteuid());
+  const std::unique_ptr<char, decltype(&std::free)> here(::getcwd(nullptr, 0),
+                                                         &std::free);
+  if (here) own.directory = here.get();
+  return own;
+}
+
+void take_parameters(StoreUrl& url, const Parameters& parameters) {
+  for (const auto& [name, value] : parameters) {
+    if (is_ignored(name)) {
+      if (name == "gssencmode" && value == "require") {
+        throw bad_url("gssencmode=require: GSSAPI is not supported");
+      }
+      continue;
+    }
+    // As JDBC has it, and libpq.
+    if (name == "ssl" && value == "true") {
+      url.parameters.try_emplace("sslmode", "require");
+      continue;
+    }
+    const auto* parameter = parameter_named(name);
+    if (parameter == nullptr) throw not_supported(name);
+    check(*parameter, value);
+    url.parameters[name] = value;
+  }
+  url.tls.emplace();
+  place(url);
+  settle_tls(url);
+}
+
+StoreUrl completed(StoreUrl url, const PgSurroundings& surroundings,
+                   std::vector<OutsideSetting>* found) {
+  if (!surroundings.variable("PGSERVICE").empty()) {
+    throw bad_url(
+        "PGSERVICE is set, which is not supported: write the host and the database of "
+        "the service into the store URL, and unset it");
+  }
+  take_variables(url, surroundings, found);
+  place(url);
+  if (url.servers.empty()) {
+    url.servers.push_back({usual_directory(surroundings, parameter_of(url, "port")), 0});
+    place_servers(url);
+  }
+  for (auto& server : url.servers) {
+    if (server.port == 0) server.port = usual_port;
+  }
+  if (url.login.user.empty()) url.login.user = surroundings.user;
+  if (url.database_name.empty()) url.database_name = url.login.user;
+  settle_tls(url);
+  add_usual_files(url, surroundings);
+  make_absolute(url, surroundings.directory);
+  return url;
+}
+
+std::string parameter_of(const StoreUrl& url, const char* name) {
+  const auto found = url.parameters.find(name);
+  return found == url.parameters.end() ? "" : found->second;
+}
+
+std::vector<ServerAddress> addresses_of(const StoreUrl& url) {
+  const auto list = parameter_of(url, "hostaddr");
+  return list.empty() ? std::vector<ServerAddress>() : servers_in(list);
+}
+
+}  // namespace dlock::postgres

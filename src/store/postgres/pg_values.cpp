@@ -1,0 +1,318 @@
+#include "store/postgres/pg_values.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "rules/keeping.hpp"
+#include "store/postgres/pg_schema.hpp"
+#include "util/bits.hpp"
+#include "util/text.hpp"
+
+namespace dlock::postgres {
+namespace {
+
+// A larger value is sent in pieces of this size.
+constexpr std::size_t value_piece = 256u << 10;
+
+// The value may be replaced between the read of its row and that of its pieces.
+constexpr int most_looks = 3;
+
+// The pieces of an abandoned value are removed after this time.
+constexpr milliseconds abandoned_after{120'000};
+
+// One in so many values that are stored removes what has expired.
+constexpr std::uint64_t puts_per_sweep = 16;
+
+std::size_t pieces_of(std::size_t size) {
+  return std::max<std::size_t>(1, (size + value_piece - 1) / value_piece);
+}
+
+std::string in_hex(std::string_view bytes) {
+  return hex(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+}
+
+std::optional<std::string> from_hex_text(const std::string& text) {
+  std::string bytes(text.size() / 2, '\0');
+  const bool is_valid =
+      from_hex(text, reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size());
+  return is_valid ? std::optional(std::move(bytes)) : std::nullopt;
+}
+
+bool is_sweep_due() { return random_up_to(puts_per_sweep - 1) == 0; }
+
+}  // namespace
+
+struct PgValues::New {
+  Fence fence;
+  const std::string& bytes;
+  Lifetime lifetime;
+};
+
+asio::awaitable<std::vector<Row>> PgValues::rows_of(Statement statement, Wakeup& wakeup) {
+  std::vector<Batch> batches(1);
+  batches[0].push_back(std::move(statement));
+  const auto until = later(Clock::now(), states_.timeout());
+  auto results = co_await states_.exchange(std::move(batches), until, wakeup);
+  co_return std::move(results.back().rows);
+}
+
+asio::awaitable<void> PgValues::transact(Statement statement, Wakeup& wakeup) {
+  const auto until = later(Clock::now(), states_.timeout());
+  co_await states_.transact(std::move(statement), until, wakeup);
+}
+
+// With the first piece, unless the value is larger than `most`.
+asio::awaitable<std::optional<PgValues::Kept>> PgValues::look_up(const LockName& lock,
+                                                                 std::size_t most,
+                                                                 Wakeup& wakeup) {
+  Statement look{
+      "SELECT v.fence, v.size, v.sum, "
+      "v.fresh_until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp(), "
+      "CASE WHEN v.size OPERATOR(pg_catalog.<=) $3::pg_catalog.int8 "
+      "THEN pg_catalog.encode(p.data, 'hex') END "
+      "FROM " +
+          states_.table("value") + " v LEFT JOIN " + states_.table("piece") +
+          " p ON p.namespace OPERATOR(pg_catalog.=) v.namespace "
+          "AND p.name OPERATOR(pg_catalog.=) v.name "
+          "AND p.fence OPERATOR(pg_catalog.=) v.fence "
+          "AND p.number OPERATOR(pg_catalog.=) 0 "
+          "WHERE v.namespace OPERATOR(pg_catalog.=) $1 "
+          "AND v.name OPERATOR(pg_catalog.=) $2 AND v.keep_until "
+          "OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()",
+      {lock.name_space, lock.name, std::to_string(most)}};
+  const auto rows = co_await rows_of(std::move(look), wakeup);
+  if (rows.empty()) co_return std::nullopt;
+  const auto& row = rows.front();
+  const auto size = number_at(row, 1);
+  if (!size || *size < 0) co_return std::nullopt;
+  Kept kept;
+  kept.fence = row.at(0).value_or("");
+  kept.size = static_cast<std::size_t>(*size);
+  kept.sum = row.at(2).value_or("");
+  kept.is_fresh = row.at(3) == "t";
+  if (row.at(4)) kept.first_piece = from_hex_text(*row[4]);
+  co_return kept;
+}
+
+// As much as there is.
+asio::awaitable<std::string> PgValues::read_pieces(const LockName& lock, const Kept& kept,
+                                                   Wakeup& wakeup) {
+  auto bytes = kept.first_piece.value_or("");
+  if (kept.size > value_piece) bytes.reserve(kept.size);
+  for (std::size_t number = 1; number < pieces_of(kept.size); ++number) {
+    if (bytes.size() != number * value_piece) break;
+    Statement read{"SELECT pg_catalog.encode(p.data, 'hex') FROM " +
+                       states_.table("piece") +
+                       " p WHERE p.namespace OPERATOR(pg_catalog.=) $1 "
+                       "AND p.name OPERATOR(pg_catalog.=) $2 "
+                       "AND p.fence OPERATOR(pg_catalog.=) $3::pg_catalog.int8 "
+                       "AND p.number OPERATOR(pg_catalog.=) $4::pg_catalog.int4",
+                   {lock.name_space, lock.name, kept.fence, std::to_string(number)}};
+    const auto rows = co_await rows_of(std::move(read), wakeup);
+    if (rows.empty() || !rows[0].at(0)) break;  // it is gone, or another one
+    bytes += from_hex_text(*rows[0][0]).value_or("");
+  }
+  co_return bytes;
+}
+
+asio::awaitable<ValueLookup> PgValues::get(const LockName& lock, std::size_t most,
+                                           Wakeup& wakeup) {
+  for (int looks = 0; looks < most_looks; ++looks) {
+    const auto kept = co_await look_up(lock, most, wakeup);
+    if (!kept) co_return ValueLookup{};
+    if (kept->size > most) co_return too_large(kept->size, most);
+    auto bytes = co_await read_pieces(lock, *kept, wakeup);
+    if (bytes.size() == kept->size && checksum_text(checksum(bytes)) == kept->sum) {
+      ValueLookup found;
+      found.value = Value{std::move(bytes), kept->is_fresh};
+      co_return found;
+    }
+  }
+  ValueLookup damaged;
+  damaged.damage = states_.shown() + ": the stored value is incomplete";
+  co_return damaged;
+}
+
+asio::awaitable<ValueLook> PgValues::describe(const LockName& lock, Wakeup& wakeup) {
+  const auto ms_from = [](const char* later_one, const char* earlier_one) {
+    return "(pg_catalog.date_part('epoch', " + std::string(later_one) +
+           " OPERATOR(pg_catalog.-) " + earlier_one +
+           ") OPERATOR(pg_catalog.*) 1000)::pg_catalog.int8";
+  };
+  Statement look{"SELECT v.size, " + ms_from("c.now", "v.stored") + ", " +
+                     ms_from("v.fresh_until", "c.now") + ", " +
+                     ms_from("v.keep_until", "c.now") +
+                     " FROM (SELECT pg_catalog.clock_timestamp() AS now) c, " +
+                     states_.table("value") +
+                     " v WHERE v.namespace OPERATOR(pg_catalog.=) $1 "
+                     "AND v.name OPERATOR(pg_catalog.=) $2",
+                 {lock.name_space, lock.name}};
+  const auto rows = co_await rows_of(std::move(look), wakeup);
+  if (rows.empty()) co_return ValueLook{};
+  const auto size = number_at(rows[0], 0);
+  const auto age = number_at(rows[0], 1);
+  const auto fresh_for = number_at(rows[0], 2);
+  const auto expires_in = number_at(rows[0], 3);
+  if (!size || *size < 0 || !expires_in || *expires_in <= 0) co_return ValueLook{};
+  ValueInfo info;
+  info.size = static_cast<std::size_t>(*size);
+  if (age && *age >= 0) info.age = milliseconds(*age);
+  info.fresh_for = milliseconds(std::max<std::int64_t>(fresh_for.value_or(0), 0));
+  info.expires_in = milliseconds(*expires_in);
+  co_return ValueLook{info, ""};
+}
+
+// The fence of the grant; nothing if the claim does not hold the lock.
+asio::awaitable<std::optional<Fence>> PgValues::renewed(const Claim& claim,
+                                                        Wakeup& wakeup) {
+  const auto token = kept_token(claim.token);
+  const stepped::Rule<std::optional<Fence>> rule =
+      [&](rules::State& state, rules::Moment now, const rules::Liveness& liveness,
+          rules::Consequences& then,
+          stepped::StateStore::Change& change) -> std::optional<Fence> {
+    change.gives_a_right = true;
+    const auto renewal =
+        rules::renew(state, token, claim.ttl + claim.lock_delay, now, liveness, then);
+    if (renewal != Renewal::confirmed) return std::nullopt;
+    return rules::holder_of(state, token)->fence;
+  };
+  const auto until = later(Clock::now(), states_.timeout());
+  auto step =
+      co_await stepped::take(states_, claim.lock, rule, until, unanswered_, wakeup);
+  co_return step.answer;
+}
+
+Statement PgValues::to_write_piece(const LockName& lock, Fence fence, std::size_t number,
+                                   std::string_view bytes) const {
+  return {
+      "INSERT INTO " + states_.table("piece") +
+          " (namespace, name, fence, number, data, keep_until) VALUES ($1, $2, "
+          "$3::pg_catalog.int8, $4::pg_catalog.int4, pg_catalog.decode($5, 'hex'), "
+          "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) "
+          "pg_catalog.make_interval(secs => $6::pg_catalog.float8)) "
+          "ON CONFLICT (namespace, name, fence, number) DO UPDATE SET "
+          "data = excluded.data, keep_until = excluded.keep_until",
+      {lock.name_space, lock.name, std::to_string(fence.number), std::to_string(number),
+       in_hex(bytes), std::to_string(abandoned_after.count() / 1000)}};
+}
+
+// In the transaction that has found the lease. The pieces of former values are removed.
+std::vector<Statement> PgValues::to_store(const LockName& lock, const New& value,
+                                          WallTime now) const {
+  const auto fence = std::to_string(value.fence.number);
+  const auto fresh_until = now + value.lifetime.ttl;
+  const auto keep_until = seconds_text(fresh_until + value.lifetime.stale);
+  const auto key = std::string(
+      " WHERE namespace OPERATOR(pg_catalog.=) $1 AND name OPERATOR(pg_catalog.=) $2 ");
+  std::vector<Statement> statements;
+  if (pieces_of(value.bytes.size()) == 1) {
+    statements.push_back(to_write_piece(lock, value.fence, 0, value.bytes));
+  }
+  statements.push_back(
+      {"INSERT INTO " + states_.table("value") +
+           " (namespace, name, fence, size, sum, stored, fresh_until, keep_until) VALUES "
+           "($1, $2, $3::pg_catalog.int8, $4::pg_catalog.int8, $5, "
+           "pg_catalog.to_timestamp($6::pg_catalog.float8), "
+           "pg_catalog.to_timestamp($7::pg_catalog.float8), "
+           "pg_catalog.to_timestamp($8::pg_catalog.float8)) "
+           "ON CONFLICT (namespace, name) DO UPDATE SET fence = excluded.fence, "
+           "size = excluded.size, sum = excluded.sum, stored = excluded.stored, "
+           "fresh_until = excluded.fresh_until, keep_until = excluded.keep_until",
+       {lock.name_space, lock.name, fence, std::to_string(value.bytes.size()),
+        checksum_text(checksum(value.bytes)), seconds_text(now),
+        seconds_text(fresh_until), keep_until}});
+  statements.push_back({"DELETE FROM " + states_.table("piece") + key +
+                            "AND (fence OPERATOR(pg_catalog.<>) $3::pg_catalog.int8 OR "
+                            "number OPERATOR(pg_catalog.>=) $4::pg_catalog.int4)",
+                        {lock.name_space, lock.name, fence,
+                         std::to_string(pieces_of(value.bytes.size()))}});
+  statements.push_back(
+      {"UPDATE " + states_.table("piece") +
+           " SET keep_until = pg_catalog.to_timestamp($3::pg_catalog.float8)" + key,
+       {lock.name_space, lock.name, keep_until}});
+  return statements;
+}
+
+// In one transaction with the renewal of the lease.
+asio::awaitable<Storing> PgValues::store(const Claim& claim, const std::string& bytes,
+                                         Lifetime lifetime, Wakeup& wakeup) {
+  const auto until = later(Clock::now(), states_.timeout());
+  const auto token = kept_token(claim.token);
+  for (;;) {
+    const auto read = co_await states_.read(
+        claim.lock, stepped::StateStore::Access::exclusive, until, wakeup);
+    stepped::StateStore::Change change;
+    stepped::prepare(change, read);
+    rules::Consequences then;
+    const auto renewal = rules::renew(change.state, token, claim.ttl + claim.lock_delay,
+                                      read.now, rules::ClockLiveness(read.now), then);
+    stepped::complete(change, then);
+    if (renewal != Renewal::confirmed) {
+      co_await states_.leave(until, wakeup);
+      co_return Storing::not_ours;
+    }
+    change.gives_a_right = true;
+    const New value{rules::holder_of(change.state, token)->fence, bytes, lifetime};
+    std::vector<Batch> batches{to_store(claim.lock, value, read.now.wall)};
+    co_await states_.exchange(std::move(batches), until, wakeup);
+    if (co_await states_.write(claim.lock, read, change, until, wakeup)) {
+      co_return Storing::stored;
+    }
+  }
+}
+
+// The pieces of a large value, which nobody reads yet. A lease may last shorter than that
+// takes.
+asio::awaitable<Storing> PgValues::write_pieces(const Claim& claim,
+                                                const std::string& bytes,
+                                                Wakeup& wakeup) {
+  std::optional<Fence> fence;
+  auto renew_at = Clock::now();
+  for (std::size_t number = 0; number < pieces_of(bytes.size()); ++number) {
+    if (Clock::now() >= renew_at) {
+      renew_at = later(Clock::now(), claim.ttl / 3);
+      fence = co_await renewed(claim, wakeup);
+      if (!fence) co_return Storing::not_ours;
+    }
+    const auto piece = std::string_view(bytes).substr(number * value_piece, value_piece);
+    auto write = to_write_piece(claim.lock, *fence, number, piece);
+    co_await transact(std::move(write), wakeup);
+  }
+  co_return Storing::stored;
+}
+
+// Of all locks. A failure harms nobody: the next one removes more.
+asio::awaitable<void> PgValues::remove_expired(Wakeup& wakeup) {
+  try {
+    for (const auto* table : {"value", "piece"}) {
+      co_await transact(states_.sweep(table), wakeup);
+    }
+  } catch (const Failure&) {
+  }
+}
+
+asio::awaitable<Storing> PgValues::put(const Claim& claim, const std::string& bytes,
+                                       Lifetime lifetime, Wakeup& wakeup) {
+  if (pieces_of(bytes.size()) > 1) {
+    const auto written = co_await write_pieces(claim, bytes, wakeup);
+    if (written == Storing::not_ours) co_return written;
+  }
+  const auto storing = co_await store(claim, bytes, lifetime, wakeup);
+  if (storing == Storing::stored && is_sweep_due()) co_await remove_expired(wakeup);
+  co_return storing;
+}
+
+asio::awaitable<void> PgValues::forget(const LockName& lock, Wakeup& wakeup) {
+  Statement forget{"WITH gone AS (DELETE FROM " + states_.table("value") +
+                       " v WHERE v.namespace OPERATOR(pg_catalog.=) $1 "
+                       "AND v.name OPERATOR(pg_catalog.=) $2 RETURNING v.fence) "
+                       "DELETE FROM " +
+                       states_.table("piece") +
+                       " p USING gone WHERE p.namespace OPERATOR(pg_catalog.=) $1 "
+                       "AND p.name OPERATOR(pg_catalog.=) $2 "
+                       "AND p.fence OPERATOR(pg_catalog.=) gone.fence",
+                   {lock.name_space, lock.name}};
+  co_await transact(std::move(forget), wakeup);
+}
+
+}  // namespace dlock::postgres

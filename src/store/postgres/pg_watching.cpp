@@ -1,0 +1,125 @@
+// The events of locks, as the steps of others tell them.
+
+#include <utility>
+
+#include "record/run_lines.hpp"
+#include "store/postgres/pg_news.hpp"
+#include "store/postgres/pg_schema.hpp"
+#include "store/postgres/pg_states.hpp"
+#include "util/bits.hpp"
+#include "util/text.hpp"
+
+namespace dlock::postgres {
+namespace {
+
+// A step tells its events while a row says that somebody watches. It is renewed in time.
+constexpr std::string_view watcher_lasts = "60";
+constexpr milliseconds renew_every{20'000};
+
+constexpr milliseconds look_every{1000};
+
+class Watching final : public WatchSession {
+ public:
+  Watching(asio::io_context& context, std::shared_ptr<PgHosts> hosts, milliseconds timeout,
+           const Watched& watched, Wakeup& wakeup)
+      : connection_(context, std::move(hosts)),
+        timeout_(timeout),
+        watched_(watched),
+        wakeup_(wakeup) {
+    const auto bytes = random_bytes();
+    id_ = hex(bytes.data(), bytes.size());
+  }
+
+  // Listens first, so that no event is missed once the row is there.
+  asio::awaitable<void> begin() override {
+    const auto until = later(Clock::now(), timeout_);
+    co_await connection_.open(until, wakeup_);
+    const auto& target = connection_.target();
+    std::vector<Batch> batches(1);
+    batches[0].push_back({"SELECT pg_catalog.pg_backend_pid()", {}});
+    batches[0].push_back(for_listeners(connection_.session().server_version));
+    const auto channel = events_channel(target.schema, watched_.name_space);
+    batches[0].push_back({"LISTEN " + channel, {}});
+    batches.push_back(to_be_known());
+    const auto results = co_await exchange_in_schema(connection_, std::move(batches),
+                                                     until, wakeup_);
+    const auto pid = results.at(0).rows.at(0).at(0);
+    const bool is_pooled = pid != std::to_string(connection_.session().pid);
+    const bool can_listen = target.listening == Listening::on ||
+                            (target.listening == Listening::automatic && !is_pooled);
+    if (!can_listen) {
+      throw Failure(Failure::Kind::unsupported,
+                    target.shown() +
+                        ": watch has to listen, which a pooler does not allow: name the "
+                        "server itself, or add ?listen=on if sessions are not shared");
+    }
+    renew_at_ = later(Clock::now(), renew_every);
+  }
+
+  asio::awaitable<void> go_on(EventSink& sink) override {
+    const auto end = later(Clock::now(), look_every);
+    const auto told = co_await connection_.notification(end, wakeup_);
+    if (told) {
+      const auto event = record::event_from(told->payload);
+      if (event && watched_.covers(event->lock)) sink.happened(*event);
+    }
+    if (Clock::now() < renew_at_) co_return;
+    renew_at_ = later(Clock::now(), renew_every);
+    std::vector<Batch> batches(1, to_be_known());
+    const auto until = later(Clock::now(), timeout_);
+    co_await connection_.exchange(std::move(batches), until, wakeup_);
+  }
+
+ private:
+  // The row of this watcher; those of others that have gone are removed.
+  Batch to_be_known() const {
+    const auto table = in_schema(connection_.target().schema, "watcher");
+    Batch batch;
+    batch.push_back({"DELETE FROM " + table +
+                         " w WHERE w.until OPERATOR(pg_catalog.<) "
+                         "pg_catalog.clock_timestamp()",
+                     {}});
+    batch.push_back({"INSERT INTO " + table +
+                         " AS w (namespace, id, until) VALUES ($1, $2, "
+                         "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) "
+                         "pg_catalog.make_interval(secs => $3::pg_catalog.float8)) ON "
+                         "CONFLICT (namespace, id) DO UPDATE SET until = excluded.until",
+                     {watched_.name_space, id_, std::string(watcher_lasts)}});
+    return batch;
+  }
+
+  PgPrimary connection_;
+  milliseconds timeout_;
+  const Watched& watched_;
+  Wakeup& wakeup_;
+  std::string id_;
+  Clock::time_point renew_at_;
+};
+
+}  // namespace
+
+NewWatchSession PgStates::watch(const Watched& watched, Wakeup& wakeup) {
+  return [&, this] {
+    return std::make_unique<Watching>(context_, connection_->hosts(), timeout_, watched,
+                                      wakeup);
+  };
+}
+
+asio::awaitable<std::vector<LockName>> PgStates::overdue(std::string name_space,
+                                                         Clock::time_point until,
+                                                         Wakeup& wakeup) {
+  Statement select{"SELECT l.name FROM " + table("lock") +
+                       " l WHERE l.namespace OPERATOR(pg_catalog.=) $1 AND l.due "
+                       "OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() ORDER BY "
+                       "l.due LIMIT 100",
+                   {name_space}};
+  std::vector<Batch> batches(1, Batch(1, std::move(select)));
+  const auto results = co_await exchange(std::move(batches), until, wakeup);
+  std::vector<LockName> locks;
+  for (const auto& row : results.at(0).rows) {
+    locks.push_back({name_space, row.at(0).value_or("")});
+  }
+  co_return locks;
+}
+
+}  // namespace dlock::postgres

@@ -1,0 +1,271 @@
+#!/usr/bin/env bats
+# `dlock doctor` on PostgreSQL: one test for each state that is bad for locks.
+# shellcheck disable=SC2034,SC2154  # DLOCK_STORE is exported; helpers set postgres_..., pooled, silent
+
+setup() {
+  load support
+  load postgres
+  load ../faults/doctor
+  load ../faults/locks
+}
+
+teardown() {
+  stop_postgres
+  kill_leftovers
+}
+
+# --- Servers without problems ---
+
+@test "a server without problems is reported as such" {
+  use_postgres_store
+  dlock run job -- true
+
+  run dlock doctor
+
+  assert_status 0
+  for check in reachable tls login role version schema permissions pooler notifications persistence \
+    replicas sessions snapshots clock round-trip; do
+    assert_found ok "$check" ''
+  done
+  assert_found ok reachable "$postgres_sockets"
+  assert_found ok login 'user app'
+  assert_found ok version 'PostgreSQL 1'
+  assert_equal "${lines[-1]}" "no problems found in $(dlock doctor --json | jq -r .store)"
+  assert_equal "$(dlock doctor --json | jq '.smallest_ttl_ms')" 500
+}
+
+@test "before the first use, doctor says that the schema will be created, and creates nothing" {
+  use_postgres_store
+
+  run dlock doctor
+
+  assert_status 0
+  assert_found info schema 'there is no schema dlock in the database app; dlock creates it on first use'
+  assert_found info permissions 'not checked: there is no schema dlock yet'
+  assert_equal "$(sql "SELECT count(*) FROM pg_namespace WHERE nspname = 'dlock'")" 0
+}
+
+@test "the role of the URL needs no right but those on one schema" {
+  use_postgres_store
+  sql 'CREATE ROLE worker LOGIN'
+  worker=$(postgres_url 1 worker)
+
+  dlock doctor --schema --store "$worker" > "$BATS_TEST_TMPDIR/schema.sql"
+  postgres_sql 1 "$(< "$BATS_TEST_TMPDIR/schema.sql")" -U app
+
+  DLOCK_STORE=$worker
+  assert_equal "$(sql "SELECT has_database_privilege('worker', 'app', 'CREATE')")" f
+  run dlock doctor
+  assert_status 0
+  assert_found ok permissions 'user worker has all permissions that locks need'
+  dlock run job -- true
+  dlock limit api 5/1s
+  dlock fence disk 3
+  assert_equal "$(dlock cache report -- echo 42)$(dlock cache report -- echo 43)" 4242
+  dlock list --json | jq -e 'any(.name == "job")' > /dev/null
+  assert_equal "$(dlock history job --json | jq '.[0].exit_code')" 0
+}
+
+# --- The schema ---
+
+@test "--schema prints statements that can be executed twice, and needs no server" {
+  use_postgres_store
+  dlock doctor --schema --store 'postgres://some%22one@192.0.2.1/app?dlock_schema=Other_1' > "$BATS_TEST_TMPDIR/schema.sql"
+  sql 'CREATE ROLE "some""one"'
+
+  sql "$(< "$BATS_TEST_TMPDIR/schema.sql")" 2> /dev/null
+  sql "$(< "$BATS_TEST_TMPDIR/schema.sql")" 2> /dev/null
+
+  assert_equal "$(sql "SELECT has_table_privilege('some\"one', '\"Other_1\".lock', 'INSERT')")" t
+  assert_equal "$(sql "SELECT has_function_privilege('some\"one', '\"Other_1\".admit(text, bigint, text)', 'EXECUTE')")" t
+}
+
+@test "--schema is refused where there is none, and with --json" {
+  use_private_store
+
+  run dlock doctor --schema
+  assert_status 78
+  assert_equal "$output" 'dlock: --schema: not on this kind of store, only on postgres://'
+  run dlock doctor --schema --json --store postgres://127.0.0.1:1/app
+  assert_status 64
+}
+
+@test "a schema that may not be created is an error, and says how the owner creates it" {
+  use_postgres_store
+  sql 'CREATE ROLE worker LOGIN'
+  DLOCK_STORE=$(postgres_url 1 worker)
+
+  run dlock doctor
+
+  assert_status 2
+  assert_found error schema 'there is no schema dlock in the database app, and user worker may not create it' \
+    'dlock doctor --schema | psql, as the owner'
+}
+
+@test "permissions that are missing are named" {
+  use_postgres_store
+  dlock run job -- true
+  sql 'CREATE ROLE worker LOGIN'
+  DLOCK_STORE=$(postgres_url 1 worker)
+
+  run dlock doctor
+  assert_found error permissions 'user worker may not use the schema dlock'
+
+  sql 'GRANT USAGE ON SCHEMA dlock TO worker; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA dlock TO worker;
+    REVOKE DELETE, UPDATE ON dlock.lock FROM worker; REVOKE INSERT ON dlock.rate FROM worker'
+  run dlock doctor
+  assert_status 2
+  assert_found error permissions 'user worker lacks UPDATE, DELETE on lock, INSERT on rate' 'dlock doctor --schema'
+}
+
+@test "a schema that is not dlock's, and locks of a newer dlock, are errors" {
+  use_postgres_store
+  sql 'CREATE SCHEMA dlock AUTHORIZATION app; CREATE TABLE dlock.lock (door text)'
+
+  run dlock doctor
+  assert_status 2
+  assert_found error schema 'schema dlock has a table lock without the column namespace' 'use another schema (?dlock_schema=NAME'
+
+  sql 'DROP SCHEMA dlock CASCADE'
+  dlock run job -- true
+  sql 'UPDATE dlock.lock SET format = 99'
+  run dlock doctor
+  assert_status 2
+  assert_found error schema 'locks that a newer dlock has written (format 99)' 'upgrade dlock'
+}
+
+# --- The server ---
+
+@test "a server that does not listen, and a login that is refused, are errors" {
+  use_postgres_store
+
+  run dlock doctor --store postgres://app@127.0.0.1:1/app
+  assert_status 2
+  assert_found error reachable '127.0.0.1:1' 'check that the server runs'
+
+  run dlock doctor --store "$(postgres_tcp_url 1)"
+  assert_status 2
+  assert_found error login '' 'check the user, the password'
+  run dlock doctor --store "$(postgres_url 1 app nowhere)"
+  assert_status 2
+  assert_found error login 'nowhere' 'correct the store URL'
+}
+
+@test "a login by SCRAM is fine, and one by MD5 is a warning" {
+  use_postgres_store
+  printf '%s\n' "$postgres_password" > "$BATS_TEST_TMPDIR/password"
+  chmod 600 "$BATS_TEST_TMPDIR/password"
+  export DLOCK_PASSWORD_FILE=$BATS_TEST_TMPDIR/password
+  DLOCK_STORE=$(postgres_tcp_url 1)
+
+  run dlock doctor
+  assert_status 0
+  assert_found ok login 'user app, by SCRAM-SHA-256'
+  assert_found ok tls 'not encrypted, on this machine'
+
+  sql "SET password_encryption = 'md5'; ALTER ROLE app PASSWORD 'secret'"
+  postgres_admits 1 'host all all 127.0.0.1/32 md5'
+  echo secret > "$DLOCK_PASSWORD_FILE"
+  run dlock doctor
+  assert_status 1
+  assert_found warning login 'user app, by MD5' "set password_encryption = 'scram-sha-256'"
+}
+
+@test "a server that is not proven to be the one that is meant is a warning" {
+  use_postgres_store -c 'listen_addresses=*'
+  local address
+  address=$(hostname -I | cut -d ' ' -f 1)
+  postgres_admits 1 'local all all trust' 'host all all all trust'
+
+  run dlock doctor --store "postgres://app@$address:${postgres_port[1]}/app"
+
+  assert_status 1
+  assert_found warning tls 'not encrypted, and not proven to be the server that is meant' 'turn on ssl on the server, and add sslmode=verify-full'
+}
+
+@test "settings with which a crash loses locks are errors" {
+  use_postgres_store -c fsync=off -c full_page_writes=off
+
+  run dlock doctor
+
+  assert_status 2
+  assert_found error persistence 'fsync and full_page_writes are off' 'set it to on in postgresql.conf'
+}
+
+@test "time limits of the role that are shorter than a step may take are warnings" {
+  use_postgres_store
+  sql "ALTER ROLE app SET statement_timeout = '900ms'"
+
+  run dlock doctor
+  assert_status 1
+  assert_found warning timeouts 'user app has statement_timeout = 900ms, less than --store-timeout (2.0s)' 'raise it for this role'
+
+  run dlock doctor --store-timeout 800ms
+  assert_status 0
+}
+
+@test "few free connections are a warning, whatever limits them" {
+  use_postgres_store
+  sql 'ALTER ROLE app CONNECTION LIMIT 1'
+  run dlock doctor
+  assert_status 1
+  assert_found warning sessions 'the limit of the role is 1' 'let hosts start at different times (--jitter)'
+
+  sql 'ALTER ROLE app CONNECTION LIMIT 50'
+  run dlock doctor
+  assert_status 0
+  assert_found ok sessions "1 of them dlock's; the limit of the role is 50"
+}
+
+@test "a standby grants no locks, and is an error alone but not beside its primary" {
+  use_postgres_store
+  start_standby 2 1
+
+  run dlock doctor --store "$(postgres_url 2)"
+  assert_status 2
+  assert_found error role 'a standby' 'name the primary'
+
+  local here=${postgres_sockets//\//%2F}
+  run dlock doctor --store "postgres://app@$here:${postgres_port[2]},$here:${postgres_port[1]}/app"
+  assert_status 0
+  assert_found ok reachable '2 of 2'
+  assert_found ok role 'is the primary; 1 on standby'
+}
+
+@test "a server of several that does not reply is a warning, and all are asked at once" {
+  use_postgres_store
+  start_silent_servers
+
+  DLOCK_STORE=postgres://app@$silent/app
+
+  run_doctor_for_one_time_limit
+
+  assert_status 2
+  assert_found error reachable '0 of 5'
+}
+
+# --- Poolers ---
+
+@test "a pooler in transaction mode is recognized, and doctor says what is slower there" {
+  use_postgres_store
+  use_pgbouncer
+
+  run dlock doctor --store "$pooled"
+
+  assert_status 0
+  assert_found info pooler 'a pooler shares sessions among transactions'
+  assert_found info notifications 'not checked: sessions do not listen behind a pooler'
+}
+
+@test "the console of a pooler is no database for locks" {
+  use_postgres_store
+  use_pgbouncer
+
+  run dlock doctor --store "${pooled%/app}/pgbouncer"
+
+  assert_status 2
+  assert_output_contains error
+  run dlock run --store "${pooled%/app}/pgbouncer" job -- true
+  assert_status 78
+  assert_one_line
+}

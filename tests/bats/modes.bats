@@ -1,0 +1,192 @@
+#!/usr/bin/env bats
+# --slots and --shared: what the runs that hold a lock together see, and what happens if some
+# of them are killed. Who is granted such a lock when is tested in tests/contract.
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  released=$BATS_TEST_TMPDIR/released
+  began=$BATS_TEST_TMPDIR/began
+}
+
+teardown() { kill_leftovers; }
+
+# shellcheck disable=SC2016
+timing=(bash -c 'clock_into "$1"' -)
+
+# Asserts that the command of a waiter began within this time after clock_into "$released".
+assert_began_within() {  # <milliseconds>
+  eventually test -s "$began"
+  assert_between "$(ms_between "$released" "$began")" 0 "$1"
+}
+
+# --- Slots ---
+
+@test "a run is refused with 75 if all slots are held" {
+  hold pool -n 2
+  hold pool -n 2
+
+  run dlock run -n 2 pool -- true
+
+  assert_status 75
+  assert_one_line
+}
+
+@test "DLOCK_SLOT tells the command its slot, which is 0 without slots and for readers" {
+  hold pool -n 2
+  hold book -s
+  # shellcheck disable=SC2016
+  {
+    run dlock run -n 2 pool -- sh -c 'echo "slot $DLOCK_SLOT"'
+    assert_equal "$output" 'slot 1'
+    run dlock run job -- sh -c 'echo "slot $DLOCK_SLOT"'
+    assert_equal "$output" 'slot 0'
+    run dlock run -s book -- sh -c 'echo "slot $DLOCK_SLOT"'
+    assert_equal "$output" 'slot 0'
+  }
+}
+
+@test "a different --slots is refused while the lock is in use, even with --wait, and both numbers are named" {
+  hold pool -n 3
+
+  for wait in '' '-w 5s'; do
+    # shellcheck disable=SC2086
+    run timeout 10 dlock run $wait -n 2 pool -- echo started
+    assert_status 78
+    assert_one_line
+    assert_output_contains 'in use with 3 slots, not 2'
+  done
+}
+
+@test "-n 1 is the same as no --slots" {
+  hold job
+
+  run dlock run -n 1 job -- true
+
+  assert_status 75
+}
+
+@test "a killed holder's slot goes at once to the first waiter" {
+  hold pool -n 2
+  hold pool -n 2
+  queue pool -n 2 -- "${timing[@]}" "$began"
+
+  clock_into "$released"
+  kill -KILL "$holder" "$command"
+
+  assert_began_within 500
+}
+
+@test "the slots of two killed holders go at once to two waiters" {
+  hold pool -n 2
+  victims=("$holder" "$command")
+  hold pool -n 2
+  victims+=("$holder" "$command")
+  # The first waiter keeps its slot, so the second one needs the other.
+  queue pool -n 2 -- sleep 600
+  queue pool -n 2 -- "${timing[@]}" "$began"
+
+  clock_into "$released"
+  kill -KILL "${victims[@]}"
+
+  assert_began_within 1000
+}
+
+@test "a second waiter that became the first one notices when a holder is killed later" {
+  hold pool -n 2
+  first=$holder
+  hold pool -n 2
+  queue pool -n 2 -- sleep 600
+  queue pool -n 2 -- "${timing[@]}" "$began"
+  let_go "$first"
+  assert_exits 0 "$first"
+  eventually is_alone_in_queue
+
+  clock_into "$released"
+  kill -KILL "$holder" "$command"
+
+  assert_began_within 500
+}
+
+is_alone_in_queue() { [[ $(look pool '.waiters | length') == 1 ]]; }
+
+@test "of twenty runs of a lock with four slots, at most four run at a time" {
+  mkdir "$BATS_TEST_TMPDIR/inside"
+  # A run creates a directory for its slot, which fails if another run is in the same slot.
+  # shellcheck disable=SC2016
+  alone='mkdir "$1/$DLOCK_SLOT" && [ "$DLOCK_SLOT" -lt 4 ] && sleep 0.01 &&
+    rmdir "$1/$DLOCK_SLOT" && echo fine >> "$2"'
+
+  for _ in {1..20}; do
+    dlock run -w 60s -n 4 pool -- \
+      sh -c "$alone" - "$BATS_TEST_TMPDIR/inside" "$BATS_TEST_TMPDIR/runs" 3>&- &
+  done
+
+  EVENTUALLY_MS=30000 eventually all_fine
+}
+
+all_fine() { [[ $(grep -cx fine "$BATS_TEST_TMPDIR/runs") == 20 ]]; }
+
+# --- Readers and writers ---
+
+@test "a writer gets its turn although new readers keep coming" {
+  for _ in 1 2 3; do
+    # shellcheck disable=SC2016
+    while :; do dlock run -w 60s -s book -- sleep 0.05; done 3>&- &
+  done
+  eventually is_held book
+
+  run timeout 20 dlock run -w 10s book -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a waiting writer runs within a second when the last of two readers ends" {
+  hold book -s
+  first=$holder
+  hold book -s
+  queue book -- "${timing[@]}" "$began"
+  let_go "$first"
+  assert_exits 0 "$first"
+  [[ ! -e $began ]]
+
+  clock_into "$released"
+  let_go
+
+  assert_began_within 1000
+}
+
+@test "a writer that was killed while waiting does not hold off readers" {
+  hold book -s
+  queue book -- true
+  kill -KILL "$waiter"
+  assert_exits 137 "$waiter"
+
+  run dlock run -s book -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "readers behind a waiting writer run at once if the writer is killed" {
+  hold book -s
+  queue book -- true
+  writer=$waiter
+  queue book -s -- "${timing[@]}" "$began"
+
+  clock_into "$released"
+  kill -KILL "$writer"
+
+  assert_began_within 1000
+}
+
+@test "a waiting writer runs at once if the reader is killed" {
+  hold book -s
+  queue book -- "${timing[@]}" "$began"
+
+  clock_into "$released"
+  kill -KILL "$holder" "$command"
+
+  assert_began_within 500
+}

@@ -1,0 +1,313 @@
+#!/usr/bin/env bats
+# What dlock makes of a PostgreSQL database: its schema and who needs which rights, names in
+# any encoding, and databases and servers that are not as they should be.
+# shellcheck disable=SC2030,SC2031  # each test has a store of its own
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # hold and queue set waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  load postgres
+  use_postgres_store
+  order=$BATS_TEST_TMPDIR/order
+  said=$BATS_TEST_TMPDIR/said
+}
+
+teardown() {
+  [[ -z ${other_server:-} ]] || kill -KILL "$other_server" 2> /dev/null || true
+  stop_postgres
+  kill_leftovers
+}
+
+noting=(sh -c 'echo "$2" >> "$1"' -)
+
+is_told() { jq -r .event "$said" | grep -qx "$1"; }
+is_watched() { [[ $(sql 'SELECT count(*) FROM dlock.watcher') == [1-9]* ]]; }
+
+# --- The schema ---
+
+@test "the schema is made on first use, also by twenty first users at once" {
+  for number in {1..20}; do
+    dlock run "job-$number" -- "${noting[@]}" "$order" "$number" 2>> "$said" 3>&- &
+    users+=($!)
+  done
+  for user in "${users[@]}"; do assert_exits 0 "$user"; done
+
+  assert_equal "$(wc -l < "$order") $(cat "$said")" '20 '
+  assert_equal "$(sql 'SELECT count(*) FROM dlock.lock')" 20
+}
+
+@test "each verb makes the schema on first use, or shows that there is nothing yet" {
+  while read -r expected verb; do
+    sql 'DROP SCHEMA IF EXISTS dlock CASCADE' 2> /dev/null
+    # shellcheck disable=SC2086  # words
+    run dlock $verb
+    assert_equal "$verb $status" "$verb $expected"
+  done << 'END'
+0 run job -- true
+0 acquire --ttl 5s job
+76 release job --token 0123456789abcdef0123456789abcdef
+76 renew job --token 0123456789abcdef0123456789abcdef
+1 status job
+0 list
+0 history job
+0 fence disk 7
+0 limit api 1/1h
+0 cache --ttl 1h value -- true
+0 break --force --yes job
+END
+}
+
+@test "a role needs the rights on one schema and its tables, and nothing else" {
+  dlock run job -- true
+  sql 'CREATE ROLE granted LOGIN; GRANT USAGE ON SCHEMA dlock TO granted;
+    GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA dlock TO granted;
+    REVOKE ALL ON SCHEMA public FROM PUBLIC; REVOKE TEMPORARY ON DATABASE app FROM PUBLIC'
+  DLOCK_STORE=$(postgres_url 1 granted)
+
+  hold job
+  queue job -- "${noting[@]}" "$order" waited
+  dlock watch --json > "$said" 3>&- &
+  eventually is_watched
+  let_go
+  assert_exits 0 "$waiter"
+  eventually is_told released
+  dlock fence disk 7
+  dlock limit api 2/1h
+  dlock cache --ttl 1h value -- echo 42
+  dlock list
+  dlock history job
+  dlock acquire --ttl 60s job > /dev/null
+  dlock break --yes job
+
+  run dlock doctor
+  refute_output_contains error
+}
+
+@test "a role without rights is refused, and doctor --schema prints what its owner has to run" {
+  sql 'CREATE ROLE poor LOGIN'
+  DLOCK_STORE=$(postgres_url 1 poor)
+  run dlock run job -- echo started
+  assert_status 77
+  assert_one_line
+  assert_output_contains 'doctor --schema'
+
+  dlock doctor --schema > "$BATS_TEST_TMPDIR/schema.sql"
+  "$postgres_programs/psql" -XqAt -v ON_ERROR_STOP=1 -f "$BATS_TEST_TMPDIR/schema.sql" "$(postgres_url 1 app)"
+  run dlock run job -- echo started
+  assert_status 77
+  assert_one_line
+  sql 'GRANT USAGE ON SCHEMA dlock TO poor;
+    GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA dlock TO poor'
+
+  run dlock run job -- echo started
+  assert_equal "$status $output" '0 started'
+}
+
+@test "another schema can be named, and only its tables are used" {
+  dlock --store "$DLOCK_STORE&dlock_schema=other_1" run job -- true
+
+  assert_equal "$(sql "SELECT count(*) FROM other_1.lock")" 1
+  assert_equal "$(sql "SELECT count(*) FROM pg_namespace WHERE nspname = 'dlock'")" 0
+  for name in 'a b' 'a"b' "a'b" '' 'a;b'; do
+    run dlock --store "$DLOCK_STORE&dlock_schema=$name" run job -- true
+    [[ $status == @(64|78) ]]
+    assert_one_line
+  done
+}
+
+@test "a schema of that name that is not dlock's is left alone" {
+  sql 'CREATE SCHEMA dlock AUTHORIZATION app; CREATE TABLE dlock.lock (id int, who text)'
+
+  for verb in 'run job -- echo started' 'status job' 'list'; do
+    # shellcheck disable=SC2086  # words
+    run dlock $verb
+    [[ $status == @(77|78) ]]
+    assert_one_line
+  done
+
+  assert_equal "$(sql "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'dlock' AND table_name = 'lock'")" 2
+}
+
+@test "an empty schema of that name is used" {
+  sql 'CREATE SCHEMA dlock AUTHORIZATION app'
+
+  run dlock run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a search path, time zone or other settings of the role change nothing" {
+  sql "CREATE SCHEMA trap; GRANT USAGE ON SCHEMA trap TO app;
+    CREATE FUNCTION trap.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS \$\$ SELECT '1999-01-01'::timestamptz \$\$;
+    CREATE FUNCTION trap.eq(text, text) RETURNS bool LANGUAGE sql AS 'SELECT true';
+    CREATE OPERATOR trap.= (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.eq);
+    ALTER ROLE app SET search_path = trap, pg_catalog;
+    ALTER ROLE app SET TimeZone = 'Asia/Kathmandu';
+    ALTER ROLE app SET DateStyle = 'German';
+    ALTER ROLE app SET bytea_output = 'escape';
+    ALTER ROLE app SET extra_float_digits = 0;
+    ALTER ROLE app SET client_encoding = 'LATIN1';
+    ALTER ROLE app SET synchronous_commit = off;
+    ALTER ROLE app SET default_transaction_isolation = 'serializable'"
+  hold 'jöb'
+  queue 'jöb' -- "${noting[@]}" "$order" waited
+
+  run dlock run other -- echo started
+  assert_equal "$status $output" '0 started'
+  assert_between "$(look 'jöb' '.holders[0].expires_in_ms')" 1000 30000
+  let_go
+  assert_exits 0 "$waiter"
+}
+
+@test "a role whose transactions are read only by default can lock" {
+  dlock run job -- true
+  sql 'ALTER ROLE app SET default_transaction_read_only = on'
+
+  run dlock run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+# --- Names and encodings ---
+
+@test "names of 255 bytes in any script are locks of their own" {
+  names=("$(printf 'x%.0s' {1..255})" "$(printf '語%.0s' {1..85})" "$(printf 'ж%.0s' {1..127})"
+    "$(printf '🔒%.0s' {1..63})" "$(printf 'ا%.0s' {1..127})" "it's \"q\" \\ %s; DROP TABLE dlock.lock; --" '$1' 'é' 'É')
+  for name in "${names[@]}"; do
+    hold "$name" 2>> "$said"
+    run dlock run "$name" -- echo started
+    assert_status 75
+  done
+
+  assert_equal "$(dlock list --json | jq length)" "${#names[@]}"
+}
+
+@test "a name that the encoding of the database lacks is refused, and others are not" {
+  sql "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' OWNER app"
+  sql "CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' OWNER app"
+
+  DLOCK_STORE=$(postgres_url 1 app latin)
+  run dlock run 'jöb' -- sh -c 'dlock list --json | jq -r ".[].name"' '語'
+  assert_equal "$status $output" '0 jöb'
+  for verb in run acquire status; do
+    words=("$verb" '語')
+    [[ $verb != run ]] || words+=(-- echo started)
+    run dlock "${words[@]}"
+    assert_status 78
+    assert_one_line
+  done
+  DLOCK_STORE=$(postgres_url 1 app bytes)
+  run dlock run '語' -- sh -c 'dlock list --json | jq -r ".[].name"'
+  assert_equal "$status $output" '0 語'
+}
+
+# --- Wrong servers, and wrong data ---
+
+# Asserts that the store is refused in one line, with one of these exit codes.
+assert_store_is_refused() {  # <pattern of exit codes> <part of what it says>
+  run timeout 20 dlock --store-timeout 1s run job -- echo started
+  # shellcheck disable=SC2053  # a pattern
+  [[ $status == $1 ]] || { echo "$status: $output" >&2; return 1; }
+  assert_one_line
+  assert_output_contains "$2"
+}
+
+@test "a database or role that does not exist is named" {
+  DLOCK_STORE=$(postgres_url 1 app missing)
+  assert_store_is_refused 78 missing
+  DLOCK_STORE=$(postgres_url 1 stranger app)
+  assert_store_is_refused 77 stranger
+}
+
+@test "a server that is not there is unavailable, and the message says where it was looked for" {
+  end_postgres 1
+
+  assert_store_is_refused 69 "$postgres_sockets"
+  DLOCK_STORE=$(postgres_tcp_url 1)
+  assert_store_is_refused 69 "127.0.0.1:${postgres_port[1]}"
+}
+
+@test "a web server and a Redis server are no PostgreSQL" {
+  "$DLOCK_SOURCE/tests/faults/fake_server" "$BATS_TEST_TMPDIR/port" \
+    'HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n' 3>&- &
+  eventually test -s "$BATS_TEST_TMPDIR/port"
+  DLOCK_STORE="postgres://app@127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")/app?sslmode=disable"
+  assert_store_is_refused 69 'PostgreSQL'
+  DLOCK_STORE=postgres://app@127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")/app
+  assert_store_is_refused '@(69|77)' ''
+
+  redis-server --port "${postgres_port[3]}" --bind 127.0.0.1 --save '' > /dev/null 3>&- &
+  other_server=$!
+  eventually accepts_connections "${postgres_port[3]}"
+  DLOCK_STORE=postgres://app@127.0.0.1:${postgres_port[3]}/app
+  assert_store_is_refused 69 ''
+}
+
+@test "the admin console of a pooler is no database" {
+  use_pgbouncer
+
+  DLOCK_STORE=postgres://app@127.0.0.1:$pgbouncer_port/pgbouncer
+
+  assert_store_is_refused '@(69|77|78)' ''
+}
+
+@test "a lock that a newer dlock has written is refused" {
+  dlock run job -- true
+  sql 'UPDATE dlock.lock SET format = 99'
+
+  for verb in 'run job -- echo started' 'acquire job' 'status job' 'break --yes --force job'; do
+    # shellcheck disable=SC2086  # words
+    run dlock $verb
+    assert_status 78
+    assert_one_line
+    assert_output_contains 'newer dlock'
+  done
+}
+
+@test "a damaged state is refused by every verb, and break --force begins anew" {
+  deep=$(printf '[%.0s' {1..5000})
+  for state in '' '{' 'null' '[]' '{"holders":7}' 'no JSON' "{\"a\":$deep" '{"fence":-1}' '{"fence":1e400}'; do
+    dlock run job -- true
+    sql "UPDATE dlock.lock SET state = '$state'"
+    for verb in 'run job -- echo started' 'acquire job' 'status job'; do
+      # shellcheck disable=SC2086  # words
+      run dlock $verb
+      assert_equal "$verb '${state:0:20}': $status" "$verb '${state:0:20}': 78"
+      assert_one_line
+    done
+    sql 'DELETE FROM dlock.lock'
+  done
+}
+
+@test "a damaged history harms no run" {
+  dlock run job -- true
+  sql "UPDATE dlock.lock SET runs = '{'"
+
+  run dlock run job -- echo started
+
+  [[ $status == @(0|78) ]]
+  run dlock history job
+  [[ $status == @(0|78) ]]
+}
+
+@test "what the owner of the database does to the tables meanwhile is refused in one line" {
+  dlock run job -- true
+  while read -r change; do
+    sql "$change" 2> /dev/null
+    run dlock run job -- echo started
+    [[ $status == @(0|69|77|78) ]] || { echo "$change: $status $output" >&2; return 1; }
+    ((status == 0)) || assert_one_line
+    sql 'DROP SCHEMA IF EXISTS dlock CASCADE' 2> /dev/null
+    dlock run job -- true
+  done << 'END'
+ALTER TABLE dlock.lock DROP COLUMN state CASCADE
+ALTER TABLE dlock.lock RENAME TO loch
+ALTER TABLE dlock.lock ADD COLUMN more text
+DROP VIEW dlock.locks; ALTER TABLE dlock.lock ALTER runs TYPE varchar(3)
+REVOKE ALL ON dlock.lock FROM app
+ALTER SCHEMA dlock RENAME TO block
+ALTER TABLE dlock.lock ADD CHECK (name OPERATOR(pg_catalog.<>) 'job') NOT VALID
+END
+}

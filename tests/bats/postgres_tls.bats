@@ -1,0 +1,325 @@
+#!/usr/bin/env bats
+# Logins to PostgreSQL, and TLS: which servers dlock proves itself to, which it believes, and
+# that no password goes where it could be read.
+# shellcheck disable=SC2030,SC2031  # each test has a store of its own
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # the helpers set postgres_password and others
+
+setup_file() {
+  load ../bats/support
+  load certificates
+  cd "$BATS_FILE_TMPDIR" || return
+  authority ours
+  authority theirs
+  signed server ours 'DNS:localhost,IP:127.0.0.1'
+  signed elsewhere ours 'DNS:elsewhere.example,IP:192.0.2.1'
+  signed unknown theirs 'DNS:localhost,IP:127.0.0.1'
+  signed app ours 'DNS:client.example'
+  signed stranger theirs 'DNS:client.example'
+}
+
+setup() {
+  load support
+  load ../faults/locks
+  load postgres
+  certificates=$BATS_FILE_TMPDIR
+  unset SSL_CERT_FILE SSL_CERT_DIR PGPASSWORD PGPASSFILE
+  use_postgres_store
+  (umask 077 && echo "$postgres_password" > "$BATS_TEST_TMPDIR/password")
+}
+
+teardown() {
+  stop_postgres
+  kill_leftovers
+}
+
+# The server speaks TLS with this certificate from now on.
+serve_tls() {  # <certificate>
+  local part
+  for part in crt key; do
+    install -m 600 "$certificates/$1.$part" "$postgres_root/1/server.$part"
+  done
+  install -m 600 "$certificates/ours.crt" "$postgres_root/1/root.crt"
+  owned_by_postgres "$postgres_root/1/server.crt" "$postgres_root/1/server.key" "$postgres_root/1/root.crt"
+  postgres_set 1 ssl_ca_file root.crt
+  postgres_set 1 ssl on
+}
+
+# Makes it the store over TCP, with these parameters in the URL.
+over_tcp() {  # [<parameters>]
+  DLOCK_STORE=$(postgres_tcp_url 1)${1:+?$1}
+}
+
+over_tcp_with_password() { over_tcp "$@"; export PGPASSWORD=$postgres_password; }
+
+# Asserts that the command runs, and prints how its dlock is connected: the version of TLS, or `-`.
+assert_runs() {
+  run dlock run job -- sh -c '"$0" -XqAt "$1" -c "$2"' "$postgres_programs/psql" "$(postgres_url 1 postgres)" \
+    "SELECT coalesce(s.version, '-') FROM pg_stat_activity a LEFT JOIN pg_stat_ssl s USING (pid) WHERE a.usename = 'app' LIMIT 1"
+  assert_status 0
+  assert_equal "$output" "$1"
+}
+
+assert_refused() {  # <exit code> <part of what it says>
+  run timeout 20 dlock --store-timeout 2s run job -- echo started
+  assert_status "$1"
+  assert_one_line
+  assert_output_contains "$2"
+  [[ $output != *"$postgres_password"* ]]
+}
+
+# --- Passwords ---
+
+@test "the password comes from dlock's own options, the URL, PGPASSWORD or a password file" {
+  over_tcp
+  assert_refused 77 ''
+  DLOCK_PASSWORD_FILE=$BATS_TEST_TMPDIR/password assert_runs -
+  DLOCK_PASSWORD=$postgres_password assert_runs -
+  PGPASSWORD=$postgres_password assert_runs -
+  DLOCK_STORE=${DLOCK_STORE/app@/app:only%20(us)%20%25\$%3A%40%2F@} assert_runs -
+
+  passwords=$BATS_TEST_TMPDIR/passwords
+  (umask 077 && printf '%s\n' '# comment' "elsewhere:*:*:*:wrong" \
+    "127.0.0.1:${postgres_port[1]}:app:app:${postgres_password//:/\\:}" '*:*:*:*:wrong' > "$passwords")
+  PGPASSFILE=$passwords assert_runs -
+  cp "$passwords" "$HOME/.pgpass"
+  chmod 600 "$HOME/.pgpass"
+  assert_runs -
+  chmod 644 "$HOME/.pgpass"
+  run dlock run job -- echo started
+  assert_status 77
+}
+
+@test "a wrong password is refused, and no output has it" {
+  over_tcp
+  secret='very-secret word'
+
+  for given in DLOCK_PASSWORD PGPASSWORD; do
+    run env "$given=$secret" dlock run -v job -- echo started
+    assert_status 77
+    refute_output_contains very-secret
+  done
+  DLOCK_STORE=${DLOCK_STORE/app@/app:very-secret%20word@}
+  for verb in 'run -v job -- echo started' doctor config status list 'doctor --json' 'config --json'; do
+    # shellcheck disable=SC2086  # words
+    run dlock $verb
+    refute_output_contains very-secret
+  done
+  run grep very-secret "$postgres_root/1.log"
+  assert_status 1
+}
+
+@test "the right password is in no output, and in no argument of a process" {
+  over_tcp
+  DLOCK_STORE=${DLOCK_STORE/app@/app:only%20(us)%20%25\$%3A%40%2F@}
+  run dlock -v run -v job -- sh -c 'cat /proc/$PPID/cmdline | tr "\0" " "'
+  assert_status 0
+  refute_output_contains 'only (us)'
+  for verb in doctor config 'config --json' status list; do
+    # shellcheck disable=SC2086  # words
+    run dlock $verb
+    refute_output_contains 'only (us)'
+    refute_output_contains 'only%20(us)'
+  done
+}
+
+@test "MD5 is accepted, and a warning of doctor" {
+  sql "SET password_encryption = md5; ALTER ROLE app PASSWORD '$postgres_password'"
+  postgres_admits 1 'host all all 127.0.0.1/32 md5'
+  over_tcp_with_password
+
+  assert_runs -
+  run dlock doctor
+  assert_output_contains MD5
+  PGPASSWORD=wrong assert_refused 77 ''
+}
+
+@test "a password goes in the clear only over verified TLS or a unix socket" {
+  serve_tls server
+  postgres_admits 1 'host all all 127.0.0.1/32 password' 'local all all password'
+  export PGPASSWORD=$postgres_password
+
+  over_tcp sslmode=disable
+  assert_refused 77 'asks for the password itself'
+  over_tcp sslmode=require
+  assert_refused 77 ''
+  over_tcp "sslmode=verify-full&sslrootcert=$certificates/ours.crt"
+  assert_runs TLSv1.3
+  DLOCK_STORE=$(postgres_url 1)
+  assert_runs -
+}
+
+@test "a role that pg_hba.conf does not let in is refused, and a login that dlock cannot do is named" {
+  postgres_admits 1 'host all stranger 127.0.0.1/32 trust'
+  over_tcp
+  assert_refused 77 'pg_hba'
+  postgres_admits 1 'host all all 127.0.0.1/32 ident'
+  assert_refused 77 ''
+}
+
+@test "a role that may not log in, or too often, is refused" {
+  sql 'ALTER ROLE app CONNECTION LIMIT 0'
+  assert_refused 69 ''
+  sql 'ALTER ROLE app CONNECTION LIMIT -1 NOLOGIN'
+  assert_refused 77 ''
+}
+
+@test "passwords with letters of any script are as PostgreSQL prepares them" {
+  over_tcp
+  for password in 'pässwörd' 'ﬁle' 'a­b' 'IX Ⅸ' $'no\u00a0break' '語'; do
+    PGOPTIONS='' sql "ALTER ROLE app PASSWORD '$password'"
+    PGPASSWORD=$password assert_runs -
+  done
+}
+
+# --- TLS ---
+
+@test "TLS is used if the server has it, and by sslmode required or left out" {
+  over_tcp_with_password
+  assert_runs -
+  over_tcp sslmode=require
+  assert_refused 69 TLS
+  serve_tls server
+
+  over_tcp
+  assert_runs TLSv1.3
+  over_tcp sslmode=disable
+  assert_runs -
+  postgres_admits 1 'hostssl all all 127.0.0.1/32 scram-sha-256'
+  assert_refused 77 ''
+  over_tcp sslmode=prefer
+  assert_runs TLSv1.3
+}
+
+@test "with require a server is believed if it proves to know the password, or by its certificate" {
+  serve_tls unknown
+  over_tcp_with_password sslmode=require
+  assert_runs TLSv1.3
+
+  # Nothing proves that it is the server.
+  postgres_admits 1 'hostssl all all 127.0.0.1/32 trust'
+  assert_refused 77 ''
+  sql "SET password_encryption = md5; ALTER ROLE app PASSWORD '$postgres_password'"
+  postgres_admits 1 'hostssl all all 127.0.0.1/32 md5'
+  assert_refused 77 ''
+  serve_tls server
+  over_tcp "sslmode=require&sslrootcert=$certificates/ours.crt"
+  assert_runs TLSv1.3
+}
+
+@test "with channel_binding=require there is no login without TLS" {
+  over_tcp_with_password channel_binding=require
+  assert_refused 77 ''
+  serve_tls unknown
+
+  over_tcp channel_binding=require
+  assert_runs TLSv1.3
+  over_tcp 'channel_binding=disable&sslmode=require'
+  assert_refused 77 ''
+}
+
+@test "a certificate is verified with the name of the host" {
+  serve_tls server
+  over_tcp_with_password "sslmode=verify-full&sslrootcert=$certificates/ours.crt"
+  assert_runs TLSv1.3
+  over_tcp "sslmode=verify-full&sslrootcert=$certificates/theirs.crt"
+  assert_refused 77 'certificate'
+  DLOCK_TLS_CA=$certificates/ours.crt
+  export DLOCK_TLS_CA
+  over_tcp sslmode=verify-full
+  assert_runs TLSv1.3
+
+  serve_tls elsewhere
+  for mode in verify-ca verify-full; do
+    over_tcp "sslmode=$mode"
+    assert_refused 77 'certificate'
+  done
+  DLOCK_TLS_NAME=elsewhere.example assert_runs TLSv1.3
+}
+
+@test "with --tls-insecure any certificate is accepted" {
+  serve_tls unknown
+  postgres_admits 1 'hostssl all all 127.0.0.1/32 trust'
+  over_tcp sslmode=require
+
+  DLOCK_TLS_INSECURE=1 assert_runs TLSv1.3
+}
+
+@test "a client logs in with its certificate" {
+  serve_tls server
+  postgres_admits 1 'hostssl all all 127.0.0.1/32 cert'
+  over_tcp "sslmode=verify-full&sslrootcert=$certificates/ours.crt&sslcert=$certificates/app.crt&sslkey=$certificates/app.key"
+
+  assert_runs TLSv1.3
+  over_tcp "sslmode=verify-full&sslrootcert=$certificates/ours.crt"
+  assert_refused 77 ''
+  over_tcp "sslmode=verify-full&sslrootcert=$certificates/ours.crt&sslcert=$certificates/stranger.crt&sslkey=$certificates/stranger.key"
+  assert_refused 77 ''
+  export DLOCK_TLS_CA=$certificates/ours.crt DLOCK_TLS_CERT=$certificates/app.crt DLOCK_TLS_KEY=$certificates/app.key
+  over_tcp sslmode=verify-full
+  assert_runs TLSv1.3
+}
+
+@test "bytes that come before the handshake are refused, and so is a server that falls back" {
+  export PGPASSWORD=$postgres_password
+  for answer in 'SS' 'S\0\0\0' 'SR\0\0\0{x}x8' 'X' 'E\0\0\0\0' 'SHTTP/1.1 400'; do
+    rm -f "$BATS_TEST_TMPDIR/port"
+    "$DLOCK_SOURCE/tests/faults/fake_server" "$BATS_TEST_TMPDIR/port" "$answer" 3>&- &
+    eventually test -s "$BATS_TEST_TMPDIR/port"
+    for mode in prefer require; do
+      DLOCK_STORE="postgres://app@127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")/app?sslmode=$mode"
+      run timeout 20 dlock --store-timeout 1s run job -- echo started
+      [[ $status == @(69|77) ]]
+      assert_one_line
+    done
+  done
+}
+
+@test "doctor says whether the server is proven to be the one that is meant" {
+  over_tcp_with_password
+  run dlock doctor
+  grep -q '^[a-z]* *tls ' <<< "$output"
+  serve_tls server
+  export DLOCK_TLS_CA=$certificates/ours.crt
+  over_tcp sslmode=verify-full
+
+  run dlock doctor
+
+  assert_output_contains proven
+  refute_output_contains error
+}
+
+# --- Variables and parameters of libpq ---
+
+@test "what the URL leaves out comes from the variables of libpq" {
+  export PGHOST=127.0.0.1 PGPORT=${postgres_port[1]} PGUSER=app PGDATABASE=app PGPASSWORD=$postgres_password
+  for DLOCK_STORE in postgres: postgres:// postgresql:///app postgres://127.0.0.1 postgres://app@/ 'postgres:///?user=app'; do
+    assert_runs -
+  done
+  PGHOST=$postgres_sockets
+  DLOCK_STORE=postgres:
+  unset PGPASSWORD
+  assert_runs -
+  PGSSLMODE=bogus
+  export PGSSLMODE
+  PGHOST=127.0.0.1
+  run dlock run job -- echo started
+  [[ $status == @(64|78) ]]
+}
+
+@test "parameters that mean nothing here are accepted, and unknown ones are named" {
+  for parameter in connect_timeout=3 keepalives=1 gssencmode=disable load_balance_hosts=random schema=public pgbouncer=true \
+    connection_limit=5 pool_timeout=3 target_session_attrs=read-write application_name=mine 'options=-c%20geqo%3Doff'; do
+    run dlock --store "$(postgres_url 1)&$parameter" run job -- echo started
+    assert_equal "$parameter $status $output" "$parameter 0 started"
+  done
+  for parameter in service=mine sslcrl=file bogus=1 sslmode=sometimes; do
+    run dlock --store "$(postgres_url 1)&$parameter" run job -- echo started
+    [[ $status == @(64|78) ]] || { echo "$parameter $status $output" >&2; return 1; }
+    assert_one_line
+    assert_output_contains "${parameter%%=*}"
+  done
+  run dlock --store "postgresql+psycopg2:${DLOCK_STORE#postgres:}" run job -- echo started
+  [[ $status == @(64|78) ]]
+  assert_output_contains postgresql://
+}

@@ -1,0 +1,132 @@
+#!/usr/bin/env bats
+# URLs of PostgreSQL and what they leave open: variables, password files, several servers.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2030,SC2031  # each test has an environment of its own
+# shellcheck disable=SC2034,SC2154  # variables that the helpers use and set
+
+setup() {
+  load support
+  load postgres
+  use_postgres_store
+}
+
+teardown() {
+  stop_postgres
+  kill_leftovers
+}
+
+over_tcp() { DLOCK_STORE=$(postgres_tcp_url 1); }
+
+# Of the output of `config`: "VALUE FROM".
+shown() { awk -v name="$1" '$1 == name { $1 = ""; print substr($0, 2) }' <<< "$output"; }  # <setting>
+
+@test "config shows which variables of libpq are in force, and no secret" {
+  export PGUSER=app PGPORT=${postgres_port[1]} PGPASSWORD=hidden PGSSLMODE=require PGDATABASE=other
+  DLOCK_STORE=postgres://127.0.0.1/app run dlock config
+  assert_status 0
+  assert_equal "$(shown store)" "postgres://app@127.0.0.1:${postgres_port[1]}/app?sslmode=require DLOCK_STORE"
+  assert_equal "$(shown user)" 'app PGUSER'
+  assert_equal "$(shown password)" '*** PGPASSWORD'
+  assert_equal "$(shown store.port)" "${postgres_port[1]} PGPORT"
+  assert_equal "$(shown store.sslmode)" 'require PGSSLMODE'
+  refute_output_contains hidden
+  refute_output_contains PGDATABASE
+
+  DLOCK_STORE=postgres://127.0.0.1/app DLOCK_USER=me run dlock config --json
+  assert_equal "$(json '.settings[] | select(.setting == "user") | .value + .origin')" meDLOCK_USER
+  assert_equal "$(json '.settings[] | select(.setting == "password") | .value + .source + .origin')" '***variablePGPASSWORD'
+}
+
+@test "config shows the password file that is in force, and why one is not" {
+  over_tcp
+  (umask 077 && echo '127.0.0.1:*:app:app:hidden' > "$HOME/.pgpass")
+  run dlock config
+  assert_equal "$(shown password)" "*** $HOME/.pgpass"
+  refute_output_contains hidden
+
+  chmod 640 "$HOME/.pgpass"
+  run dlock config
+  assert_status 0
+  assert_equal "$(shown password)" "- password file $HOME/.pgpass: its group or others can use it (chmod 600)"
+}
+
+@test "a password file that others can read is refused, but only where a password is needed" {
+  echo "*:*:*:*:$postgres_password" > "$HOME/.pgpass"
+  chmod 640 "$HOME/.pgpass"
+  dlock run job -- true
+
+  over_tcp
+  run dlock run job -- true
+
+  assert_status 77
+  assert_one_line
+  assert_output_contains "password required: password file $HOME/.pgpass: its group or others can use it (chmod 600)"
+}
+
+@test "the command can use the same store without the variables, and with another directory" {
+  export PGHOST=$postgres_sockets PGPORT=${postgres_port[1]} PGUSER=app
+  (umask 077 && echo '*:*:*:*:x' > "$BATS_TEST_TMPDIR/passwords")
+  cd "$BATS_TEST_TMPDIR"
+  DLOCK_STORE='postgres:///?passfile=passwords&dlock_schema=other' run dlock run job -- \
+    sh -c 'cd / && echo "$DLOCK_STORE" && unset PGHOST PGPORT PGUSER && "$0" check && echo held' "$(command -v dlock)"
+
+  assert_status 0
+  assert_equal "$output" "postgres://app@/app?host=$postgres_sockets&port=${postgres_port[1]}&dlock_schema=other&passfile=$BATS_TEST_TMPDIR/passwords
+held"
+}
+
+@test "a password is not in the URL that the command gets, nor in the arguments of dlock" {
+  local url
+  url="$(postgres_tcp_url 1)?password=only%20(us)%20%25%24:%40/&application_name=mine"
+  run dlock run --store "$url" job -- sh -c 'echo "$DLOCK_STORE"; tr "\0" "\n" < /proc/$PPID/cmdline'
+  assert_status 0
+  refute_output_contains only
+  assert_output_contains 'password=xxxx'
+  assert_output_contains '&application_name=mine'
+}
+
+@test "what cannot be used is refused by name before anything is contacted" {
+  end_postgres 1
+  local url
+  while read -r url expected; do
+    run dlock --store "$url" run job -- echo started
+    assert_status 78
+    assert_one_line
+    assert_output_contains "${expected//_/ }"
+  done << 'END'
+postgres:///app?service=x the_parameter_service_is_not_supported:_write_the_host
+postgres:///app?sslcrl=x the_parameter_sslcrl_is_not_supported
+postgres:///app?target_session_attrs=standby locks_need_the_primary
+postgres://a/b/c write_/_in_the_name_of_the_database_as_%2F
+postgres:app expected_//
+postgresql+asyncpg://h/d write_postgresql://user@host/database
+jdbc:postgresql://h/d write_postgresql://user@host/database
+postgres://h:p/d the_port_must_be_a_number
+END
+  PGSERVICE=x run dlock --store postgres: run job -- echo started
+  assert_status 78
+  assert_output_contains 'PGSERVICE is set'
+  PGPORT=x run dlock --store postgres: run job -- echo started
+  assert_status 78
+  assert_output_contains 'PGPORT: the port must be a number'
+}
+
+@test "options for TLS are refused where there is none" {
+  run dlock --tls-insecure --store "$(postgres_url 1)" run job -- true
+  assert_status 78
+  assert_output_contains 'postgres://'
+  run dlock --tls-insecure --store "$(postgres_tcp_url 1)?sslmode=disable" run job -- true
+  assert_status 78
+}
+
+@test "a server among several that does not exist costs nothing" {
+  DLOCK_STORE="postgres://app@127.0.0.1:${postgres_port[2]},$(jq -rn --arg path "$postgres_sockets" '$path | @uri'):${postgres_port[1]}/app"
+  run dlock run job -- echo started
+  assert_equal "$status $output" '0 started'
+
+  end_postgres 1
+  run dlock run job -- echo started
+  assert_status 69
+  assert_one_line
+  assert_output_contains 'no primary: cannot reach 127.0.0.1:'
+}

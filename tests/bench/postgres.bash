@@ -1,0 +1,116 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
+# dlock on PostgreSQL: part postgres of tests/bench/run.
+
+# Starts a server on a unix socket, which admits everybody, and on a port, where the role needs
+# its password.
+start_postgres() {
+  local programs port
+  programs=$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
+  psql=$programs/psql
+  as_postgres=()
+  ((EUID != 0)) || as_postgres=(setpriv --reuid postgres --regid postgres --clear-groups --)
+  postgres_root=$(mktemp -d /var/tmp/dlock-bench-postgres.XXXXXX)
+  ((EUID != 0)) || chown postgres:postgres "$postgres_root"
+  port=$(free_ports 1)
+  "${as_postgres[@]}" "$programs/initdb" --no-sync --auth trust --username postgres --encoding UTF8 \
+    --locale C --pgdata "$postgres_root/data" > /dev/null
+  printf '%s\n' 'local all all trust' 'host all all 127.0.0.1/32 scram-sha-256' > "$postgres_root/data/pg_hba.conf"
+  "${as_postgres[@]}" "$programs/postgres" -D "$postgres_root/data" -k "$postgres_root" -p "$port" \
+    -c listen_addresses=127.0.0.1 > "$work/postgres.log" 2>&1 &
+  postgres_pid=$!
+  eventually ask_postgres 'SELECT 1' postgres
+  ask_postgres "CREATE ROLE app LOGIN PASSWORD 'secret'" postgres
+  ask_postgres 'CREATE DATABASE app OWNER app' postgres
+  postgres_store="postgres://app@/app?host=$postgres_root&port=$port"
+  postgres_over_tcp=postgres://app:secret@127.0.0.1:$port/app
+}
+
+ask_postgres() {  # <statement> [<database>]
+  local socket
+  socket=$(echo "$postgres_root"/.s.PGSQL.*[0-9])
+  "$psql" -XqAt -h "$postgres_root" -p "${socket##*.}" -U postgres -d "${2:-app}" -c "$1"
+}
+
+start_pooler() {
+  local socket port
+  socket=$(echo "$postgres_root"/.s.PGSQL.*[0-9])
+  port=$(free_ports 1)
+  printf '%s\n' '[databases]' "app = host=$postgres_root port=${socket##*.} user=app" '[pgbouncer]' \
+    'listen_addr = 127.0.0.1' "listen_port = $port" 'unix_socket_dir =' 'auth_type = any' \
+    'pool_mode = transaction' > "$postgres_root/pgbouncer.ini"
+  "${as_postgres[@]}" "$pgbouncer" "$postgres_root/pgbouncer.ini" > "$work/pgbouncer.log" 2>&1 &
+  pooler_pid=$!
+  pooled_store=postgres://app@127.0.0.1:$port/app
+  eventually "$psql" -XqAt "$pooled_store" -c 'SELECT 1'
+}
+
+stop_postgres() {
+  [[ -z ${pooler_pid:-} ]] || { kill "$pooler_pid"; wait "$pooler_pid" || true; }
+  kill -INT "$postgres_pid"
+  wait "$postgres_pid" || true
+  rm -rf "$postgres_root"
+}
+
+# Prints how many transactions the sessions of the database have ended so far.
+transactions() {
+  ask_postgres "SELECT pg_stat_clear_snapshot(); SELECT xact_commit + xact_rollback FROM pg_stat_database
+    WHERE datname = 'app'" | tail -n 1
+}
+
+# Prints in how many parts dlock sends a run's requests; each of them is a round trip.
+round_trips() {  # <store>
+  strace -f -qq -yy -e trace=write,writev,sendto,sendmsg -o "$work/trace" "$dlock" run --store "$1" trips -- /bin/true
+  grep -c -e 'TCP:\[' -e 'UNIX-STREAM:\[' "$work/trace" || true
+}
+
+# Adds a row: how many transactions a minute a waiter behind five others begins.
+idle_transactions_row() {  # <seconds>
+  local i before waiters=()
+  say "postgres, idle: $1 s"
+  lock=idle
+  hold_for postgres
+  for ((i = 1; i <= 12; i++)); do
+    "$dlock" run -w forever "$lock" -- /bin/true &
+    waiters+=($!)
+  done
+  eventually dlock_waiters_are 12
+  before=$(transactions)
+  sleep "$1"
+  add_row 'transactions a minute of each of 12 idle waiters' \
+    "$(awk -v n=$(($(transactions) - before)) -v s="$1" 'BEGIN { printf "%.1f", n * 60 / s / 12 }')"
+  let_go "$holder"
+  wait "${waiters[@]}"
+}
+
+bench_postgres() {
+  local under seconds=60
+  [[ -n $pgbouncer ]] || return 0
+  ((runs >= 200)) || seconds=20
+  start_postgres
+  start_pooler
+  DLOCK_STORE=$postgres_store
+  "$dlock" run x -- /bin/true
+  say "postgres: $(repeats 3 20) rounds"
+  "$work/measure" time "$(repeats 3 20)" "$dlock" run -w forever x -- /bin/true ::: \
+    "$here/psql_lock" "$psql" "$postgres_store" 1 /bin/true ::: \
+    "$dlock" run --store "$postgres_over_tcp" -w forever x -- /bin/true ::: \
+    "$here/psql_lock" "$psql" "$postgres_over_tcp" 1 /bin/true ::: \
+    "$dlock" run --store "$pooled_store" -w forever x -- /bin/true > "$work/samples"
+  add_ratio 'run on PostgreSQL; psql with an advisory lock' ' ms' 1000 < <(columns 1 4)
+  add_ratio 'run on PostgreSQL, SCRAM over TCP; psql' ' ms' 1000 < <(columns 7 10)
+  add_ratio 'run through PgBouncer; direct' ' ms' 1000 < <(columns 13 1)
+  add_ratio 'run on PostgreSQL; psql: resident memory' ' MiB' 1024 < <(columns 3 6)
+  crowd_row '8 workers on PostgreSQL; psql' 8 3 "$here/psql_lock" "$psql" "$postgres_store" 2
+  if [[ -n $server ]]; then
+    start_server
+    handover_row 'hand-over on PostgreSQL; on Redis' postgres redis "$(repeats 6 10)" 0.1
+    stop_server
+  fi
+  DLOCK_STORE=$postgres_store
+  add_row 'round trips of a run' "$(round_trips "$postgres_store")"
+  add_row 'round trips of a run, SCRAM' "$(round_trips "$postgres_over_tcp")"
+  idle_transactions_row "$seconds"
+  stop_postgres
+  DLOCK_STORE=$local_store
+}

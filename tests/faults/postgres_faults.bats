@@ -1,0 +1,696 @@
+#!/usr/bin/env bats
+# PostgreSQL servers, standbys, poolers and networks that fail: locks that survive, locks that
+# are lost, and never two holders. When a command died and when its lease ends are what the
+# kernel and the server say.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2030,SC2031  # each test has a store of its own
+# shellcheck disable=SC2154  # the helpers set holder, waiter and postgres_root
+
+setup() {
+  load ../bats/support
+  load ../bats/postgres
+  load locks
+  report=$BATS_TEST_TMPDIR/report
+  said=$BATS_TEST_TMPDIR/said
+  ran=$BATS_TEST_TMPDIR/ran
+  order=$BATS_TEST_TMPDIR/order
+  faults=$BATS_TEST_DIRNAME
+}
+
+teardown() {
+  end_relay
+  stop_postgres
+  [[ -z ${full:-} ]] || { umount "$full" && rmdir "$full"; }
+  kill_leftovers
+}
+
+brief=(--ttl 3s --store-timeout 500ms)
+lease=(--ttl 6s --store-timeout 1s)
+noting=(sh -c 'echo "$2" >> "$1"' -)
+of_report() { jq -r "$1" "$report"; }
+
+# Prints a number that grows with each step of the lock, and so with each renewal.
+version_of() { sql "SELECT version FROM dlock.lock WHERE name = '$1'"; }  # <name>
+await_renewal() {  # <name> <milliseconds>
+  last_version=$(version_of "$1")
+  EVENTUALLY_MS=$2 eventually was_renewed "$1"
+}
+was_renewed() { (($(version_of "$1") > last_version)); }
+
+# Asserts that the lock is still held, and that the run did not notice anything.
+assert_lived_through() {
+  run dlock run job -- touch "$ran"
+  assert_status 75
+  let_go
+  assert_exits 0 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason) \(.protected)"')" 'ran null true'
+  run dlock run --wait 5s job -- touch "$ran"
+  assert_status 0
+}
+
+# Sets $death to a process that writes when the holder's command is dead to a file.
+watch_the_command() {
+  "$faults/last_death" "$command" > "$BATS_TEST_TMPDIR/death" 3>&- &
+  death=$!
+}
+
+# What the next holder does: it writes when it is there.
+arriving=(sh -c 'date +%s%3N > "$1"' - )
+
+# Asserts that the command was dead before the next holder came, and that its run says so.
+assert_lost_in_time() {  # <reason>
+  wait "$death"
+  (($(< "$BATS_TEST_TMPDIR/death") < $(< "$ran")))
+  assert_exits 76 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" "lost $1"
+}
+
+# Puts a network that can fail before the server. Sets $relayed to its URL there.
+use_relay() {
+  # The mark is removed because it is meant for processes that dlock starts.
+  env -u DLOCK_TEST_ID "$faults/postgres_relay" "$BATS_TEST_TMPDIR/relay" "$BATS_TEST_TMPDIR/rule" \
+    "$postgres_sockets/.s.PGSQL.${postgres_port[1]}" 3>&- &
+  relay=$!
+  eventually test -s "$BATS_TEST_TMPDIR/relay"
+  relayed=postgres://app@127.0.0.1:$(< "$BATS_TEST_TMPDIR/relay")/app
+}
+network() { echo "$1" > "$BATS_TEST_TMPDIR/rule"; }
+end_relay() {
+  [[ -n ${relay:-} ]] || return 0
+  end_processes "$relay"
+  wait "$relay" 2> /dev/null || true
+  relay=
+}
+
+# Makes the next write affect no row, as if another step had been faster, so the step is
+# repeated under the row's lock.
+lose_a_race() {
+  sql "CREATE SEQUENCE IF NOT EXISTS public.races; GRANT ALL ON public.races TO app;
+    CREATE OR REPLACE FUNCTION public.lose() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN
+      IF nextval('public.races') = 1 THEN RETURN NULL; END IF;
+      RETURN NEW; END \$\$;
+    CREATE OR REPLACE TRIGGER lose BEFORE INSERT OR UPDATE ON dlock.lock FOR EACH ROW EXECUTE FUNCTION public.lose();
+    ALTER SEQUENCE public.races RESTART"
+}
+
+# --- One server ---
+
+@test "a server that is killed and restarted again and again costs the run nothing" {
+  use_postgres_store
+  hold job "${lease[@]}" --report "$report"
+
+  for _ in 1 2 3; do
+    crash_postgres 1
+    start_postgres 1
+    await_renewal job 4000
+  done
+
+  assert_lived_through
+}
+
+@test "a server that is stopped for half a lease costs the run nothing" {
+  use_postgres_store
+  hold job "${lease[@]}" --report "$report"
+
+  freeze_postgres 1
+  never_within 3000 has_ended "$holder"
+  postgres_goes_on 1
+
+  await_renewal job 3000
+  assert_lived_through
+}
+
+@test "while a server is stopped for two leases, the command dies before its lease ends" {
+  use_postgres_store
+  hold job "${brief[@]}" --report "$report"
+  dlock run --wait 30s --store-timeout 500ms job -- "${arriving[@]}" "$ran" 3>&- &
+  waiter=$!
+  eventually is_queued job "$waiter"
+  watch_the_command
+  left=$(look job '.holders[0].expires_in_ms')
+  end=$(($(date +%s%3N) + left))
+
+  freeze_postgres 1
+  wait "$death"
+  never_within 3000 has_ended "$waiter"
+  postgres_goes_on 1
+
+  assert_exits 0 "$waiter"
+  (($(< "$BATS_TEST_TMPDIR/death") <= end))
+  assert_lost_in_time unconfirmed
+}
+
+@test "a network that drops everything without a word costs the command, and the next holder comes when the lease ends" {
+  use_postgres_store
+  use_relay
+  DLOCK_STORE=$relayed hold job "${brief[@]}" --report "$report"
+  watch_the_command
+
+  network drop
+  begin=$(now_ms)
+  dlock run --wait 30s job -- "${arriving[@]}" "$ran"
+
+  assert_between $(($(now_ms) - begin)) 1000 5000
+  assert_lost_in_time unconfirmed
+}
+
+@test "a run that is stopped for three leases is dead before its lease ends" {
+  use_postgres_store
+  hold job "${brief[@]}" --report "$report"
+  watch_the_command
+
+  kill -STOP "$holder"
+  dlock run --wait 30s job -- "${arriving[@]}" "$ran"
+  kill -CONT "$holder"
+
+  wait "$death"
+  (($(< "$BATS_TEST_TMPDIR/death") < $(< "$ran")))
+  assert_exits 76 "$holder"
+}
+
+@test "a client that vanishes inside a step delays others for no longer than half its store timeout" {
+  use_postgres_store
+  dlock run job -- true
+  use_relay
+  lose_a_race
+  network 'behind FOR UPDATE'
+
+  DLOCK_STORE=$relayed dlock run --store-timeout 2s job -- touch "$order" 2> "$said" 3>&- &
+  cut_off=$!
+  eventually test -e "$BATS_TEST_TMPDIR/relay.cut"
+  begin=$(now_ms)
+  run dlock run --store-timeout 5s --wait 10s job -- touch "$ran"
+
+  assert_status 0
+  assert_between $(($(now_ms) - begin)) 0 1800
+  assert_exits 69 "$cut_off"
+  [[ ! -e $order ]]
+}
+
+@test "a client that is stopped inside a step delays others for no longer, and goes on as if it had failed" {
+  use_postgres_store
+  dlock run job -- true
+  use_relay
+  lose_a_race
+  network 'behind FOR UPDATE'
+  DLOCK_STORE=$relayed dlock run --store-timeout 3s --wait 20s job -- "${noting[@]}" "$order" late 3>&- &
+  stopped=$!
+  eventually test -e "$BATS_TEST_TMPDIR/relay.cut"
+  halt "$stopped"
+
+  run dlock run --store-timeout 5s --wait 10s job -- "${noting[@]}" "$order" first
+  assert_status 0
+  network forward
+  kill -CONT "$stopped"
+
+  assert_exits 0 "$stopped"
+  assert_equal "$(paste -sd ' ' "$order")" 'first late'
+}
+
+@test "all sessions that are ended every second cost neither the run nor the order of the waiters anything" {
+  use_postgres_store
+  hold job "${lease[@]}" --report "$report"
+  for number in 1 2 3; do queue job "${lease[@]}" -- "${noting[@]}" "$order" "$number"; done
+
+  for _ in 1 2 3 4; do
+    sql "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'app'" > /dev/null
+    never_within 700 has_ended "$holder"
+  done
+  let_go
+
+  assert_exits 0 "$holder"
+  EVENTUALLY_MS=15000 eventually grep -qsx 3 "$order"
+  assert_equal "$(paste -sd ' ' "$order")" '1 2 3'
+  assert_equal "$(of_report .outcome)" ran
+}
+
+@test "a server without free connections is unavailable to new runs, and holders renew on their own" {
+  use_postgres_store -c max_connections=10 -c superuser_reserved_connections=3 -c max_wal_senders=0
+  hold job "${brief[@]}" --report "$report"
+  await_renewal job 4000
+  for _ in {1..7}; do
+    "$postgres_programs/psql" -XqAt "$(postgres_url 1)" -c 'SELECT pg_sleep(60)' > /dev/null 2>&1 3>&- &
+    hogs+=($!)
+  done
+  eventually is_full
+
+  run dlock run --store-timeout 1s other -- echo started
+  assert_status 69
+  assert_one_line
+  dlock run --wait 30s --store-timeout 1s other -- touch "$ran" 2> "$said" 3>&- &
+  waiter=$!
+  never_within 3500 has_ended "$holder"  # longer than its lease
+  await_renewal job 3000
+  kill "${hogs[@]}"
+  sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND usename = 'app'" > /dev/null
+
+  assert_exits 0 "$waiter"
+  let_go
+  assert_exits 0 "$holder"
+}
+is_full() { ! "$postgres_programs/psql" -XqAt "$(postgres_url 1)" -c 'SELECT 1'; }
+
+# --- What others do to the rows ---
+
+@test "a row that is deleted, or a table that is emptied, is noticed at the next renewal" {
+  use_postgres_store
+  for change in 'DELETE FROM dlock.lock' 'TRUNCATE dlock.lock'; do
+    hold job "${brief[@]}" --report "$report"
+    fence=$(look job '.holders[0].fence')
+
+    sql "$change"
+
+    EVENTUALLY_MS=3000 eventually has_ended "$holder"
+    assert_exits 76 "$holder"
+    assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
+    (($(dlock run --wait 5s job -- printenv DLOCK_FENCE) > fence))
+  done
+}
+
+@test "a state that is spoilt ends the command before its lease ends, and is refused" {
+  use_postgres_store
+  hold job "${brief[@]}" --report "$report"
+  watch_the_command
+  end=$(($(date +%s%3N) + $(look job '.holders[0].expires_in_ms')))
+
+  sql "UPDATE dlock.lock SET state = 'spoilt'"
+
+  run dlock run job -- echo started
+  assert_status 78
+  wait "$death"
+  (($(< "$BATS_TEST_TMPDIR/death") <= end))
+  assert_exits 76 "$holder"
+}
+
+@test "a row that is restored from a backup harms no newer holder" {
+  use_postgres_store
+  hold job "${brief[@]}"
+  sql 'CREATE TABLE backup AS SELECT * FROM dlock.lock'
+  let_go
+  assert_exits 0 "$holder"
+  hold job "${brief[@]}" --report "$report"
+
+  sql 'DELETE FROM dlock.lock; INSERT INTO dlock.lock SELECT * FROM backup'
+
+  EVENTUALLY_MS=3500 eventually has_ended "$holder"
+  assert_exits 76 "$holder"
+}
+
+# --- Clocks ---
+
+# The clock of the server can be set from now on.
+use_server_with_clock() {
+  make_postgres_root
+  # The server's user cannot enter the directory of the test.
+  cc -shared -fPIC -O1 -o "$postgres_root/clock.so" "$faults/../chaos/clock.c"
+  clock=$postgres_root/offset
+  set_clock 0
+  # shellcheck disable=SC2034  # for launch_postgres
+  postgres_environment=(LD_PRELOAD="$postgres_root/clock.so" CHAOS_CLOCK="$clock")
+  use_postgres_store
+}
+set_clock() { echo "$1" > "$clock.new" && chmod 644 "$clock.new" && mv "$clock.new" "$clock"; }  # <milliseconds>
+
+@test "a server's clock that is set back an hour makes a dead holder cost one lease, and fences grow" {
+  use_server_with_clock
+  hold job "${brief[@]}"
+  fence=$(look job '.holders[0].fence')
+
+  set_clock -3600000
+  kill -KILL "$holder" "$command"
+  begin=$(now_ms)
+  next=$(dlock run --wait 30s "${brief[@]}" job -- printenv DLOCK_FENCE)
+
+  assert_between $(($(now_ms) - begin)) 0 6000
+  ((next > fence))
+}
+
+@test "a run does not notice a server's clock that is set back an hour" {
+  use_server_with_clock
+  hold job "${brief[@]}" --report "$report"
+
+  set_clock -3600000
+  for _ in 1 2 3; do
+    await_renewal job 3000
+    run dlock run job -- echo started
+    assert_status 75
+  done
+
+  assert_lived_through
+}
+
+@test "a server's clock that is set forward an hour ends leases early, which is noticed at the next renewal" {
+  use_server_with_clock
+  hold job "${lease[@]}" --report "$report"
+  fence=$(look job '.holders[0].fence')
+
+  set_clock 3600000
+  next=$(dlock run --wait 5s "${lease[@]}" job -- sh -c 'sleep 4; echo "$DLOCK_FENCE"')
+
+  ((next > fence))
+  assert_exits 76 "$holder"
+  assert_equal "$(of_report .outcome)" lost
+}
+
+# --- Standbys ---
+
+# Starts a primary, 1, and a standby, 2, that each commit waits for.
+use_synchronous_standby() {
+  use_postgres_store
+  start_standby 2 1
+  commits_wait_for 1 'ANY 1 (s2)' 1
+}
+
+# Both servers, over TCP.
+two_hosts() {
+  export PGPASSWORD=$postgres_password
+  DLOCK_STORE=postgres://app@127.0.0.1:${postgres_port[1]},127.0.0.1:${postgres_port[2]}/app
+}
+
+waits_for_standby() {
+  [[ $(sql "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND usename = 'app'") != 0 ]]
+}
+nobody_waits_for_standby() { ! waits_for_standby; }
+
+@test "a grant whose commit is cancelled, or whose session is ended, while it waits for a standby is undone" {
+  use_synchronous_standby
+  dlock run --replicas 1 job -- true
+  for function in pg_cancel_backend pg_terminate_backend; do
+    freeze_postgres 2
+    dlock run --replicas 1 --store-timeout 10s job -- touch "$ran" 2> "$said" 3>&- &
+    claim=$!
+    eventually waits_for_standby
+
+    sql "SELECT $function(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND usename = 'app'" > /dev/null
+    never_within 300 test -e "$ran"
+    postgres_goes_on 2
+
+    eventually has_ended "$claim"
+    code=0
+    wait "$claim" || code=$?
+    [[ $code == 69 || $code == 0 && $function == pg_terminate_backend ]] || { cat "$said" >&2; echo "$function: $code" >&2; return 1; }
+    ((code == 0)) || [[ ! -e $ran ]]
+    rm -f "$ran"
+    eventually is_free job
+  done
+}
+
+@test "without the standby that --replicas needs nothing is granted, and no session is left waiting" {
+  use_synchronous_standby
+  dlock run --replicas 1 job -- true
+  freeze_postgres 2
+  begin=$(now_ms)
+
+  run timeout 20 dlock run --replicas 1 --store-timeout 1s job -- touch "$ran"
+
+  assert_status 69
+  assert_one_line
+  assert_between $(($(now_ms) - begin)) 0 3000
+  [[ ! -e $ran ]]
+  eventually nobody_waits_for_standby
+  run dlock run --replicas 1 --store-timeout 1s job -- touch "$ran"
+  assert_status 69
+}
+
+@test "a holder loses its lock in time when the standby that --replicas needs is gone" {
+  use_synchronous_standby
+  hold job --replicas 1 "${brief[@]}" --report "$report"
+  watch_the_command
+  end=$(($(date +%s%3N) + $(look job '.holders[0].expires_in_ms')))
+
+  freeze_postgres 2
+  wait "$death"
+  postgres_goes_on 2
+
+  (($(< "$BATS_TEST_TMPDIR/death") <= end + 3000))
+  assert_exits 76 "$holder"
+  dlock run --replicas 1 --wait 10s job -- "${arriving[@]}" "$ran"
+  assert_lost_in_time unconfirmed
+}
+
+@test "--replicas is refused by a server that waits for fewer standbys" {
+  use_postgres_store
+
+  run dlock run --replicas 1 job -- touch "$ran"
+  assert_status 69
+  assert_one_line
+  assert_output_contains synchronous_standby_names
+  start_standby 2 1
+  commits_wait_for 1 'ANY 1 (s2)' 1
+  dlock run --replicas 1 job -- true
+  run dlock run --replicas 2 job -- touch "$ran"
+  assert_status 69
+  [[ ! -e $ran ]]
+}
+
+@test "a standby is no server for locks, unless the primary is named with it" {
+  use_postgres_store
+  start_standby 2 1
+  dlock run job -- true
+  DLOCK_STORE=$(postgres_url 2)
+  run dlock run --store-timeout 1s job -- touch "$ran"
+  assert_status 69
+  assert_one_line
+  assert_output_contains standby
+
+  two_hosts
+  run dlock run job -- echo started
+  assert_equal "$status $output" '0 started'
+  DLOCK_STORE=postgres://app@127.0.0.1:${postgres_port[2]},127.0.0.1:${postgres_port[1]}/app
+  run dlock run job -- echo started
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a primary that is killed, and its synchronous standby promoted, costs the run nothing" {
+  use_synchronous_standby
+  two_hosts
+  hold job --replicas 1 "${lease[@]}" --report "$report"
+  fence=$(look job '.holders[0].fence')
+
+  crash_postgres 1
+  promote_postgres 2
+  # There is no standby of the new primary. It may as well be one that waits for nobody.
+  start_standby 3 2
+  commits_wait_for 2 'ANY 1 (s3)' 1
+
+  never_within 6000 has_ended "$holder"
+  run dlock run --replicas 1 job -- touch "$ran"
+  assert_status 75
+  let_go
+  assert_exits 0 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'
+  (($(dlock run --replicas 1 job -- printenv DLOCK_FENCE) > fence))
+}
+
+@test "without --replicas a run is renewed by the promoted standby, too" {
+  use_postgres_store
+  start_standby 2 1
+  two_hosts
+  hold job "${lease[@]}" --report "$report"
+  eventually has_row 2
+
+  crash_postgres 1
+  promote_postgres 2
+
+  never_within 6500 has_ended "$holder"
+  let_go
+  assert_exits 0 "$holder"
+}
+has_row() { [[ $(postgres_sql "$1" "SELECT count(*) FROM dlock.lock WHERE state LIKE '%$(uname -n)%'") == 1 ]]; }
+
+@test "a promoted standby that lacks the grant costs the run, or it is reclaimed; fences grow" {
+  use_postgres_store
+  start_standby 2 1
+  two_hosts
+  dlock run job -- true
+  eventually has_table 2
+  freeze_postgres 2
+  hold job "${lease[@]}" --report "$report"
+  first=$holder
+  fence=$(look job '.holders[0].fence')
+  hold reclaimed --reclaim "${lease[@]}" --report "$report.reclaimed"
+
+  crash_postgres 1
+  postgres_goes_on 2
+  promote_postgres 2
+  next=$(dlock run --wait 5s "${lease[@]}" job -- printenv DLOCK_FENCE)
+
+  ((next > fence))
+  assert_exits 76 "$first"
+  let_go
+  assert_exits 0 "$holder"
+  assert_equal "$(jq -r .outcome "$report.reclaimed")" ran
+}
+has_table() { postgres_sql "$1" 'SELECT 1 FROM dlock.lock LIMIT 1'; }
+
+@test "of two primaries the one that was promoted last is used, with a warning" {
+  use_postgres_store
+  start_standby 2 1
+  two_hosts
+  dlock run job -- true
+  eventually has_table 2
+  promote_postgres 2
+
+  run dlock run job -- sh -c 'exit 5'
+
+  assert_status 5
+  assert_output_contains 'primar'
+  assert_equal "$(postgres_sql 2 "SELECT count(*) FROM dlock.lock WHERE runs LIKE '%5%'")" 1
+}
+
+# --- Poolers, and replies that break off ---
+
+@test "thirty contenders behind a pooler with three sessions never hold the lock together" {
+  use_postgres_store
+  use_pgbouncer default_pool_size=3
+  DLOCK_STORE=$pooled
+  dlock run contended -- true
+  for _ in {1..30}; do
+    dlock run --wait 120s contended -- "$faults/critical_section" "$BATS_TEST_TMPDIR" 0.003 3>&- &
+    contenders+=($!)
+  done
+
+  for contender in "${contenders[@]}"; do EVENTUALLY_MS=100000 assert_exits 0 "$contender"; done
+
+  [[ ! -e $BATS_TEST_TMPDIR/violations ]]
+  assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/fences")" 30
+  sort -nuc "$BATS_TEST_TMPDIR/fences"
+  # Nothing listens: each session says so to the next one who asks.
+  DLOCK_STORE=
+  for _ in 1 2 3 4; do
+    assert_equal "$("$postgres_programs/psql" -XqAt "$pooled" -c 'SELECT count(*) FROM pg_listening_channels()')" 0
+  done
+}
+
+@test "a pooler whose server is gone, or that is shut down, makes the store unavailable" {
+  use_postgres_store
+  use_pgbouncer server_connect_timeout=1 server_login_retry=1 query_wait_timeout=2
+  DLOCK_STORE=$pooled
+  dlock run job -- true
+  end_postgres 1
+
+  run timeout 20 dlock run --store-timeout 2s job -- touch "$ran"
+  assert_status 69
+  assert_one_line
+  end_processes "$pgbouncer_pid"
+  wait "$pgbouncer_pid" || true
+  pgbouncer_pid=
+  run timeout 20 dlock run --store-timeout 2s job -- touch "$ran"
+  assert_status 69
+  assert_one_line
+}
+
+@test "a reply that breaks off after any byte grants nothing twice, and is noticed" {
+  use_postgres_store
+  dlock run job -- true
+  use_relay
+  for ((size = 1; size < 1200; size += 41)); do
+    end_relay
+    rm -f "$BATS_TEST_TMPDIR/relay"*
+    network "end $size"
+    use_relay
+    rm -f "$ran"
+
+    run timeout 20 env DLOCK_STORE="$relayed" "$BATS_TEST_TMPDIR/bin/dlock" run "${brief[@]}" job -- touch "$ran"
+
+    case $status in
+      0) [[ -e $ran ]] ;;
+      69) [[ ! -e $ran ]]; assert_one_line ;;
+      *) echo "$size: $status $output" >&2; return 1 ;;
+    esac
+    [[ -e $BATS_TEST_TMPDIR/relay.cut ]] || break
+  done
+  ((size > 300))
+  run dlock run --wait 5s job -- echo started
+  assert_equal "$status $output" '0 started'
+}
+
+@test "replies that come twice are noticed" {
+  use_postgres_store
+  use_relay
+  network twice
+
+  run timeout 20 env DLOCK_STORE="$relayed" "$BATS_TEST_TMPDIR/bin/dlock" run "${brief[@]}" job -- touch "$ran"
+
+  [[ $status == @(0|69|77) ]]
+  ((status == 0)) || assert_one_line
+}
+
+# --- Servers and roles with settings that get in the way ---
+
+@test "a server that may not be written to is unavailable" {
+  use_postgres_store
+  dlock run job -- true
+  postgres_set 1 default_transaction_read_only on
+  dlock run job -- true  # only a default
+  end_postgres 1
+  touch "$postgres_root/1/standby.signal"
+  start_postgres 1
+
+  run dlock run --store-timeout 1s job -- touch "$ran"
+
+  assert_status 69
+  assert_one_line
+  assert_output_contains standby
+}
+
+@test "time limits that are forced on the role make steps fail, and are named" {
+  use_postgres_store
+  dlock run job -- true
+  mkfifo "$BATS_TEST_TMPDIR/other"
+  "$postgres_programs/psql" -XqAt "$(postgres_url 1)" < "$BATS_TEST_TMPDIR/other" > "$said" 2>&1 3>&- &
+  exec {other}> "$BATS_TEST_TMPDIR/other"
+  echo "BEGIN; SELECT 'locked' FROM dlock.lock WHERE name = 'job' FOR UPDATE;" >&"$other"
+  eventually grep -qx locked "$said"
+  sql "ALTER ROLE app SET statement_timeout = '200ms'"
+
+  run dlock run --store-timeout 3s job -- touch "$ran"
+
+  assert_status 69
+  assert_one_line
+  exec {other}>&-
+  run dlock run job -- echo started
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a server that starts, shuts down or recovers is unavailable, and with -w it is waited for" {
+  use_postgres_store
+  dlock run job -- true
+  end_postgres 1
+  dlock run --wait 30s --store-timeout 1s job -- touch "$ran" 3>&- &
+  waiter=$!
+  never_within 500 test -e "$ran"
+
+  start_postgres 1
+
+  assert_exits 0 "$waiter"
+  [[ -e $ran ]]
+}
+
+@test "a full disk grants nothing, and there is a grant again once there is room" {
+  needs_root
+  make_postgres_root
+  mount -t tmpfs -o size=80m,mode=755 none "$postgres_root"
+  full=$postgres_root
+  mkdir "$postgres_sockets"
+  owned_by_postgres "$postgres_root"
+  use_postgres_store
+  dlock run job -- true
+  head -c 100M /dev/zero > "$postgres_root/filler" 2> /dev/null || true
+  sql 'CREATE TABLE filler AS SELECT repeat(md5(i::text), 300) FROM generate_series(1, 20000) i' 2> /dev/null || true
+
+  EVENTUALLY_MS=20000 eventually is_refused
+  assert_equal "$(< "$order")" 69
+  output=$(< "$said")
+  assert_one_line
+  rm "$postgres_root/filler"
+
+  eventually postgres_serves 1
+  EVENTUALLY_MS=15000 eventually dlock run job -- true
+}
+is_refused() {
+  local code=0
+  dlock run --store-timeout 2s "job-$RANDOM$RANDOM" -- true 2> "$said" || code=$?
+  echo "$code" > "$order"
+  ((code != 0))
+}
