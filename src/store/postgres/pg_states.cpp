@@ -139,6 +139,7 @@ asio::awaitable<PgStates::Snapshot> PgStates::read(const LockName& lock, Access 
                                                    Clock::time_point until,
                                                    Wakeup& wakeup) {
   const bool is_exclusive = access == Access::exclusive;
+  connection_->introduce("dlock " + lock.name);
   const std::vector<std::optional<std::string>> key{lock.name_space, lock.name};
   Batch batch;
   if (is_exclusive) {
