@@ -601,7 +601,7 @@ has_followed() { [[ $(postgres_sql 2 'SELECT version FROM dlock.lock') == "$(pos
   dlock run job -- true
   postgres_set 1 default_transaction_read_only on
   dlock run job -- true  # only a default
-  end_postgres 1
+  end_postgres 1 INT
   touch "$postgres_root/1/standby.signal"
   start_postgres 1
 
@@ -634,7 +634,7 @@ has_followed() { [[ $(postgres_sql 2 'SELECT version FROM dlock.lock') == "$(pos
 @test "a server that starts, shuts down or recovers is unavailable, and with -w it is waited for" {
   use_postgres_store
   dlock run job -- true
-  end_postgres 1
+  end_postgres 1 INT
   dlock run --wait 30s --store-timeout 1s job -- touch "$ran" 3>&- &
   waiter=$!
   never_within 500 test -e "$ran"

@@ -112,6 +112,7 @@ asio::awaitable<Host> ask_host(asio::io_context& context, PgTarget target,
   Host host;
   host.facts.server = target.shown();
   if (target.application_name.empty()) target.application_name = "dlock doctor";
+  target.wants_to_know = true;
   host.connection = std::make_shared<PgConnection>(context, std::move(target));
   try {
     co_await host.connection->open(later(Clock::now(), timeout), wakeup);

@@ -55,6 +55,14 @@ PgPrimary::PgPrimary(asio::io_context& context, std::shared_ptr<PgHosts> hosts)
       hosts_(std::move(hosts)),
       connection_(std::make_shared<PgConnection>(context, hosts_->targets.front())) {}
 
+void PgPrimary::introduce(const std::string& name) {
+  auto& targets = hosts_->targets;
+  if (!targets.front().application_name.empty()) return;
+  for (auto& target : targets) target.application_name = name;
+  if (connection_->times_opened() > 0) return;
+  connection_ = std::make_shared<PgConnection>(context_, targets.front());
+}
+
 bool PgPrimary::is_pooled() const {
   return standing_.pid != 0 && standing_.pid != session().pid;
 }

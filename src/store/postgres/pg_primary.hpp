@@ -51,6 +51,10 @@ class PgPrimary {
   const std::shared_ptr<PgHosts>& hosts() const { return hosts_; }
   void close() { connection_->close(); }
 
+  // Names sessions that begin later, for those who look at what a server does, unless they
+  // have a name.
+  void introduce(const std::string& name);
+
   // As those of PgConnection. They throw Failure (unreachable) also if no server is a
   // primary, and if the one that was in use is not any more: then what was sent to it may
   // have been executed there.
