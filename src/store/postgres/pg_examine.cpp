@@ -51,8 +51,7 @@ class Questions {
 
   // Throws Failure; SqlError if the server refuses the statement.
   asio::awaitable<std::vector<Row>> must_answer(Statement statement) {
-    std::vector<Batch> batches(1);
-    batches[0].push_back(std::move(statement));
+    std::vector<Batch> batches(1, Batch(1, std::move(statement)));
     auto results =
         co_await connection_.exchange(std::move(batches), budget_end(), wakeup_);
     co_return std::move(results.front().rows);
