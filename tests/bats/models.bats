@@ -7,7 +7,20 @@ setup() {
   models=$DLOCK_SOURCE/tests/model
 }
 
-# The bugs, and the bounds within which Spin has to find them. Those of tests/chaos/bugs have the
+# What has to hold, and within which bounds.
+kept=(
+  "lease"
+  "lease -DRUNS=3 -DFAULTS=1"
+  "quorum -DFAULTS=1"
+  "quorum -DFAULTS=1 -DHELD=1 -DREQUESTS=1"
+  "quorum -DFAULTS=1 -DSERVERS=5 -DREQUESTS=1"
+  "etcd -DSTALE_READS"
+  "etcd -DCONFIRMED_BY_READ"
+  "etcd -DGRANT_TELLS_A_LATER_TERM -DTERM_KNOWN_BEFORE"
+  "row -DFAULTS=1"
+)
+
+# The bugs, and the bounds within which they have to be found. Those of tests/chaos/bugs have the
 # same name there, in small letters.
 bugs=(
   "lease COUNTED_FROM_REPLY"
@@ -25,18 +38,28 @@ bugs=(
   "quorum COUNTED_FROM_LAST_VOTE -DFAULTS=1"
   "quorum UNFENCED_RELEASE -DFAULTS=2"
   "quorum ONE_ROUND -DFAULTS=2 -DHELD=1 -DREQUESTS=1 -DFAILING=0"
+  "etcd KEEPALIVE_ALONE"
+  "etcd CONFIRMED_BY_READ -DSTALE_READS"
+  "etcd OLD_LEASE_KEPT"
+  "etcd GRANT_TELLS_A_LATER_TERM" # no bug, but how etcd is: see tests/model/README.md
+  "row VERSION_NOT_COMPARED -DSTEPS=2"
+  "row FORCED_WRITE_LEFT_OUT -DSTEPS=2"
+  "row COUNTED_FROM_REPLY -DSTEPS=2"
+  "row GRANT_ASYNCHRONOUS -DSTEPS=2"
+  "row WARNING_IGNORED -DSTEPS=2"
+  "row NEW_ROW_AT_VERSION_ONE -DSTEPS=2"
 )
 
 # What no model has: these bugs are not about the order of events, but about which server is asked.
 not_of_order=(ask_followed first_sentinel)
 
-is_listed() { printf '%s\n' "${bugs[@]}" | grep -qE "^$1 $2( |$)"; }  # <model> <bug>
+is_listed() {  # <model> <bug>
+  printf '%s\n' "${bugs[@]}" "${kept[@]}" | grep -qE "^$1 (.*-D)?$2( |$)"
+}
 
 @test "each model keeps every promise" {
   local bounds
-  for bounds in "lease" "lease -DRUNS=3 -DFAULTS=1" "quorum -DFAULTS=1" \
-    "quorum -DFAULTS=1 -DHELD=1 -DREQUESTS=1" \
-    "quorum -DFAULTS=1 -DSERVERS=5 -DREQUESTS=1"; do
+  for bounds in "${kept[@]}"; do
     # shellcheck disable=SC2086  # the words of a row
     run "$models/check" $bounds
     assert_status 0 || return 1
@@ -48,7 +71,7 @@ is_listed() { printf '%s\n' "${bugs[@]}" | grep -qE "^$1 $2( |$)"; }  # <model> 
   for bug in "${bugs[@]}"; do
     read -r model name bounds <<< "$bug"
     # shellcheck disable=SC2086  # none, or one
-    SHORTEST=no run "$models/check" "$model" "-D$name" $bounds
+    QUICK=yes run "$models/check" "$model" "-D$name" $bounds
     assert_status 1 || { echo "$bug" >&2; return 1; }
     assert_output_contains BROKEN
   done
