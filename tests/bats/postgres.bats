@@ -115,6 +115,35 @@ held"
   ((first < second && second < third))
 }
 
+@test "a row that is made again never has a version of the row before it" {
+  dlock run job -- true
+  before=$(sql 'SELECT version FROM dlock.lock')
+  sql 'DELETE FROM dlock.lock'
+
+  dlock run job -- true
+
+  (($(sql 'SELECT version FROM dlock.lock') > before))
+}
+
+@test "a grant waits for the standby that the server waits for, whatever the role's default is" {
+  dlock run job -- true
+  sql 'ALTER ROLE app SET synchronous_commit = off'
+  sql "ALTER SYSTEM SET synchronous_standby_names = 'nobody'"
+  sql 'SELECT pg_reload_conf()'
+  eventually waits_for_nobody
+
+  run dlock run --store-timeout 500ms job -- touch "$BATS_TEST_TMPDIR/ran"
+
+  ((status == 69))
+  [[ ! -e $BATS_TEST_TMPDIR/ran ]]
+  sql 'ALTER SYSTEM RESET synchronous_standby_names'
+  sql 'SELECT pg_reload_conf()'
+  sql 'ALTER ROLE app RESET synchronous_commit'
+  eventually is_free job
+}
+
+waits_for_nobody() { [[ $(sql 'SHOW synchronous_standby_names') == nobody ]]; }
+
 @test "dlock fence refuses a smaller fence than it has admitted" {
   dlock fence disk 7
   run dlock fence disk 6
