@@ -391,7 +391,7 @@ run_refuses() {  # <exit code> <option>...
     for verb in 'run job -- true' 'status job' list 'acquire job' doctor; do
       # shellcheck disable=SC2086
       refuses 78 --replicas 1 $verb
-      assert_output_contains '--replicas: not on this kind of store, only on redis+sentinel:// and redis+cluster://'
+      assert_output_contains '--replicas: not on this kind of store, only on redis+sentinel://, redis+cluster:// and postgres://'
     done
   done
   for DLOCK_STORE in redis://127.0.0.1:1 redis+sentinel://127.0.0.1:1/main redis+cluster://127.0.0.1:1 etcd://127.0.0.1:1; do
