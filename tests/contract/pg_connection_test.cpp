@@ -337,7 +337,7 @@ TEST_F(PgConnections, send_no_password_in_plain_text) {
   EXPECT_EQ(server.received().find("secret"), std::string::npos);
 }
 
-TEST_F(PgConnections, send_nothing_to_a_server_without_tls_that_needs_it) {
+TEST_F(PgConnections, send_nothing_to_a_server_without_tls_if_they_have_to_use_it) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until(tls_request());
     peer.send("N");
@@ -346,7 +346,7 @@ TEST_F(PgConnections, send_nothing_to_a_server_without_tls_that_needs_it) {
   for (const auto ssl : {SslMode::require, SslMode::verify}) {
     PgConnection connection(context_, at(server, ssl));
 
-    EXPECT_EQ(failure(connection).kind(), Failure::Kind::rejected);
+    EXPECT_EQ(failure(connection).kind(), Failure::Kind::unreachable);
   }
   EXPECT_EQ(server.received(), tls_request() + tls_request());
 }

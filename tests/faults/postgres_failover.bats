@@ -53,12 +53,13 @@ fail_over_without_the_lease() {
 
 @test "a lease that the promoted standby lacks is lost by the failover if somebody was" {
   fail_over_without_the_lease
-  dlock run job -- true
+  next=$(dlock run job -- printenv DLOCK_FENCE)
   kill -CONT "$holder"
 
   assert_exits 76 "$holder"
 
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost failed over'
+  ((next > $(of_report .fence)))
 }
 
 @test "a run that has seen a promotion does not go back to the old primary" {

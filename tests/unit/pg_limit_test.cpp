@@ -138,20 +138,24 @@ TEST(PgLimit, matters_until_a_period_after_its_last_turn) {
 }
 
 TEST(PgLimit, the_text_of_another_is_refused) {
-  for (
-      const std::string text :
-      {"", "{", "[]", "{}", R"({"most":1})", R"({"most":20000,"period_ms":1})",
-       R"({"most":-1,"period_ms":1,"admitted":"","turns":[]})",
-       R"({"most":1,"period_ms":1,"admitted":"5","turns":[]})",
-       R"({"most":1,"period_ms":1,"admitted":"x:00","turns":[]})",
-       R"({"most":1,"period_ms":1,"admitted":"-5:00","turns":[]})",
-       R"({"most":1,"period_ms":1,"admitted":"9007199254740992:a 9007199254740992:b","turns":[]})",
-       R"({"most":1,"period_ms":1,"admitted":"","turns":["5"]})",
-       R"({"most":1,"period_ms":1,"admitted":"","turns":["5 zz 1 host"]})"}) {
-    EXPECT_FALSE(PgLimit::from(text)) << text;
+  const std::string good = R"({"most":1,"period_ms":1,"turns":[]})";
+  EXPECT_TRUE(PgLimit::from(good + "\n"));
+  EXPECT_TRUE(PgLimit::from(good + "\n5:00 0:01 "));
+  EXPECT_TRUE(PgLimit::from(R"({"most":1,"period_ms":1,"turns":[],"new":2})"
+                            "\n"));
+
+  for (const std::string line :
+       {"", "{", "[]", "{}", R"({"most":1})", R"({"most":20000,"period_ms":1})",
+        R"({"most":-1,"period_ms":1,"turns":[]})",
+        R"({"most":1,"period_ms":1,"turns":["5"]})",
+        R"({"most":1,"period_ms":1,"turns":["5 zz 1 host"]})"}) {
+    EXPECT_FALSE(PgLimit::from(line + "\n")) << line;
   }
-  EXPECT_TRUE(
-      PgLimit::from(R"({"most":1,"period_ms":1,"admitted":"","turns":[],"new":2})"));
+  for (const std::string admitted : {"5 ", "5:00", "x:00 ", "-5:00 ", ":00 ", " ",
+                                     "9007199254740992:a 9007199254740992:b "}) {
+    EXPECT_FALSE(PgLimit::from(good + "\n" + admitted)) << admitted;
+  }
+  EXPECT_FALSE(PgLimit::from(good));
 }
 
 }  // namespace

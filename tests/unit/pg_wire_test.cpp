@@ -113,6 +113,17 @@ TEST(PgReplies, skip_what_follows_an_error_up_to_the_end_of_its_batch) {
   EXPECT_EQ(reading.replies.transaction(), 'E');
 }
 
+TEST(PgReplies, of_a_batch_do_not_depend_on_where_the_one_before_failed) {
+  for (const std::size_t size : {0, 5, 10}) {
+    Reading reading({statements(1), statements(1)},
+                    accepted.substr(0, size) + error("ERROR", "22P05", "no such letter") +
+                        ready() + accepted + done("UPDATE 1") + ready());
+
+    ASSERT_TRUE(reading.replies.is_complete()) << size << reading.error;
+    EXPECT_EQ(reading.replies.fault().value().code, "22P05");
+  }
+}
+
 TEST(PgReplies, take_an_error_of_the_commit_behind_the_last_statement) {
   Reading reading({statements(1)}, accepted + done("UPDATE 1") +
                                        error("ERROR", "40001", "again") + ready());

@@ -311,8 +311,7 @@ constexpr OptionSpec own_rows[] = {
 };
 
 constexpr Exclusion common_pairs[] = {
-    {"quiet", "verbose", Exclusion::Rule::ranked_or_both},
-};
+    {"quiet", "verbose", Exclusion::Rule::ranked_or_both}};
 constexpr Exclusion own_pairs[] = {
     {"shared", "slots", Exclusion::Rule::ranked, true},
     // Concurrent runs are meant to be several, so they cannot be deduplicated.

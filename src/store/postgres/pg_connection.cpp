@@ -122,6 +122,9 @@ class PgConnection::Talk {
     if (session_.is_encrypted && target.ssl == SslMode::prefer) {
       target.ssl = SslMode::require;
     }
+    // A name may have several addresses, and the key belongs to one server.
+    if (target.tls.name.empty()) target.tls.name = target.host;
+    if (last_used_) target.host = net::literal_of(*last_used_);
     PgLink link(context_, target);
     auto address = last_used_;
     co_await link.connect(budget, address);

@@ -24,7 +24,7 @@ constexpr int round_trips_measured = 20;
 // A server with the connection on which it answered.
 struct Host {
   HostFacts facts;
-  Standing standing;
+  PgStanding standing;
   std::shared_ptr<PgConnection> connection;
 };
 
@@ -112,6 +112,7 @@ asio::awaitable<Host> ask_host(asio::io_context& context, PgTarget target,
   Host host;
   host.facts.server = target.shown();
   if (target.application_name.empty()) target.application_name = "dlock doctor";
+  target.wants_to_know = true;
   host.connection = std::make_shared<PgConnection>(context, std::move(target));
   try {
     co_await host.connection->open(later(Clock::now(), timeout), wakeup);
@@ -120,7 +121,7 @@ asio::awaitable<Host> ask_host(asio::io_context& context, PgTarget target,
     Result reply;
     reply.rows = co_await questions.ask(standing_question(true));
     // Another product may not know what that asks for.
-    host.standing = standing_from(reply).value_or(Standing());
+    host.standing = standing_from(reply).value_or(PgStanding());
     host.facts.is_standby = host.standing.is_standby;
   } catch (const Failure& failure) {
     host.facts.failure = let_pass(failure);
@@ -347,7 +348,7 @@ class PrimaryExaminer {
 };
 
 void note_primary(const std::vector<Host>& hosts, PgFacts& facts) {
-  std::vector<std::optional<Standing>> standings;
+  std::vector<std::optional<PgStanding>> standings;
   std::vector<std::string> servers;
   for (const auto& host : hosts) {
     standings.push_back(host.facts.failure ? std::nullopt : std::optional(host.standing));

@@ -92,7 +92,7 @@ asio::awaitable<bool> PgLink::agree_on_tls(net::Budget& budget) {
   if (reply == "S") co_return true;
   if (reply == "N" && target_.ssl == SslMode::prefer) co_return false;
   if (reply == "N") {
-    throw Failure(Failure::Kind::rejected,
+    throw Failure(Failure::Kind::unreachable,
                   shown_ + " does not use TLS, which the sslmode demands");
   }
   // A server that has no room answers with an error, which nothing vouches for.

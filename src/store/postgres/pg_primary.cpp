@@ -26,9 +26,9 @@ std::vector<Batch> question(bool with_standbys) {
 }
 
 // What the server has said in the login counts if it knows none of the functions.
-Standing standing_of(const std::vector<Result>& results, const PgSession& session) {
+PgStanding standing_of(const std::vector<Result>& results, const PgSession& session) {
   if (const auto standing = standing_from(results.back())) return *standing;
-  Standing standing;
+  PgStanding standing;
   standing.is_standby = session.in_hot_standby.value_or(false);
   return standing;
 }
@@ -38,7 +38,7 @@ Standing standing_of(const std::vector<Result>& results, const PgSession& sessio
 // A server with which a session has begun.
 struct PgPrimary::Found {
   std::shared_ptr<PgConnection> connection;
-  Standing standing;
+  PgStanding standing;
 };
 
 std::shared_ptr<PgHosts> hosts_of(const StoreUrl& url, milliseconds timeout) {
@@ -54,6 +54,14 @@ PgPrimary::PgPrimary(asio::io_context& context, std::shared_ptr<PgHosts> hosts)
     : context_(context),
       hosts_(std::move(hosts)),
       connection_(std::make_shared<PgConnection>(context, hosts_->targets.front())) {}
+
+void PgPrimary::introduce(const std::string& name) {
+  auto& targets = hosts_->targets;
+  if (!targets.front().application_name.empty()) return;
+  for (auto& target : targets) target.application_name = name;
+  if (connection_->times_opened() > 0) return;
+  connection_ = std::make_shared<PgConnection>(context_, targets.front());
+}
 
 bool PgPrimary::is_pooled() const {
   return standing_.pid != 0 && standing_.pid != session().pid;
@@ -76,7 +84,7 @@ void PgPrimary::use(std::shared_ptr<PgConnection> connection) {
 }
 
 // Closes the connection, and throws, if the server must not be used.
-void PgPrimary::take(const std::optional<Standing>& standing) {
+void PgPrimary::take(const std::optional<PgStanding>& standing) {
   known_session_ = times_opened();
   if (!standing) return;
   standing_ = *standing;
@@ -208,7 +216,7 @@ asio::awaitable<void> PgPrimary::find_once(Clock::time_point until, Wakeup& wake
   const auto end = std::min(until, later(Clock::now(), grace));
   co_await round.wait(until_all_answer, end, wakeup);
 
-  std::vector<std::optional<Standing>> standings(count);
+  std::vector<std::optional<PgStanding>> standings(count);
   std::vector<std::string> servers;
   for (std::size_t i = 0; i < count; ++i) {
     servers.push_back(hosts->targets[i].shown());

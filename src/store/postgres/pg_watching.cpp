@@ -26,6 +26,7 @@ class Watching final : public WatchSession {
         timeout_(timeout),
         watched_(watched),
         wakeup_(wakeup) {
+    connection_.introduce("dlock watch");
     const auto bytes = random_bytes();
     id_ = hex(bytes.data(), bytes.size());
   }
@@ -37,6 +38,9 @@ class Watching final : public WatchSession {
     const auto& target = connection_.target();
     std::vector<Batch> batches(1);
     batches[0].push_back({"SELECT pg_catalog.pg_backend_pid()", {}});
+    // The first batch fails if the schema is not there yet, which is made then.
+    batches[0].push_back(
+        {"SELECT 1 FROM " + in_schema(target.schema, "watcher") + " LIMIT 0", {}});
     batches[0].push_back(for_listeners(connection_.session().server_version));
     const auto channel = events_channel(target.schema, watched_.name_space);
     batches[0].push_back({"LISTEN " + channel, {}});
