@@ -17,7 +17,7 @@ kept=(
   "etcd -DSTALE_READS"
   "etcd -DCONFIRMED_BY_READ"
   "etcd -DGRANT_TELLS_A_LATER_TERM -DTERM_KNOWN_BEFORE"
-  "row -DFAULTS=1"
+  "row -DFAULTS=1 -DSTEPS=2"
 )
 
 # The bugs, and the bounds within which they have to be found. Those of tests/chaos/bugs have the
@@ -44,6 +44,7 @@ bugs=(
   "etcd GRANT_TELLS_A_LATER_TERM" # no bug, but how etcd is: see tests/model/README.md
   "row VERSION_NOT_COMPARED -DSTEPS=2"
   "row FORCED_WRITE_LEFT_OUT -DSTEPS=2"
+  "row CONFLICT_ENDS_DOUBT -DSTEPS=2"
   "row COUNTED_FROM_REPLY -DSTEPS=2"
   "row GRANT_ASYNCHRONOUS -DSTEPS=2"
   "row WARNING_IGNORED -DSTEPS=2"

@@ -184,7 +184,11 @@ inline finish(c) {
 
 inline take_answer(c) {
   if
-  :: answer[c] == was_faster -> unanswered[c] = false; finish(c); exclusive[c] = phase[c] != over
+  :: answer[c] == was_faster ->
+#ifdef CONFLICT_ENDS_DOUBT
+     unanswered[c] = false;
+#endif
+     finish(c); exclusive[c] = phase[c] != over
   :: answer[c] == done_with_warning -> finish(c); phase[c] = releases; deadline[c] = 0  /* not confirmed */
   :: answer[c] == done && new_holder[c] != c && phase[c] == releases ->
      unanswered[c] = false; released[c] = true; phase[c] = over; finish(c)
@@ -211,6 +215,9 @@ proctype Claim(byte c) {
   :: atomic { step[c] == writes && CAN_WRITE(c) -> d_step {
        step[c] = executed; execute(c, read_version[c], new_holder[c], new_ends[c]) } }
   :: atomic { step[c] == executed && answer[c] != none -> d_step { take_answer(c) } }
+  :: atomic { step[c] == writes && CAN_WRITE(c) && faults > 0 -> d_step {
+       faults--; printf("FAULT: the server reports a conflict to claim %d, because of another row\n", c);
+       step[c] = executed; answer[c] = was_faster; locked_by = (locked_by == c -> NOBODY : locked_by) } }
 
   /* The connection breaks, or the time of the step is over: it may have been written, or will be. */
   :: atomic { (step[c] == writes || step[c] == executed) && faults > 0 && !is_late[c] -> d_step {
