@@ -442,7 +442,7 @@ TEST(PgErrors, are_told_in_one_printable_line) {
   const SqlError failure(error, "db");
 
   const std::string text = failure.what();
-  EXPECT_EQ(text.substr(0, 23), "db: some\\ntext\\x1b[1mx");
+  EXPECT_EQ(text.substr(0, 22), "db: some\\ntext\\x1b[1mx");
   EXPECT_LT(text.size(), 220u);
 }
 
