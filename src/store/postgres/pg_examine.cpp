@@ -96,10 +96,9 @@ std::string shown_method(const std::string& method) {
 
 void note_session(const PgConnection& connection, HostFacts& facts) {
   const auto& session = connection.session();
-  const auto& target = connection.target();
-  facts.is_local = is_this_machine(target);
+  facts.is_local = is_this_machine(connection.target());
   facts.is_encrypted = session.is_encrypted;
-  if (session.is_proven && target.path.empty()) {
+  if (session.is_proven && connection.target().path.empty()) {
     facts.proof = session.method.ends_with("-plus") ? "channel binding with the password"
                                                     : "its certificate";
   }
