@@ -20,8 +20,8 @@ constexpr milliseconds look_every{1000};
 
 class Watching final : public WatchSession {
  public:
-  Watching(asio::io_context& context, std::shared_ptr<PgHosts> hosts, milliseconds timeout,
-           const Watched& watched, Wakeup& wakeup)
+  Watching(asio::io_context& context, std::shared_ptr<PgHosts> hosts,
+           milliseconds timeout, const Watched& watched, Wakeup& wakeup)
       : connection_(context, std::move(hosts)),
         timeout_(timeout),
         watched_(watched),
@@ -45,8 +45,8 @@ class Watching final : public WatchSession {
     const auto channel = events_channel(target.schema, watched_.name_space);
     batches[0].push_back({"LISTEN " + channel, {}});
     batches.push_back(to_be_known());
-    const auto results = co_await exchange_in_schema(connection_, std::move(batches),
-                                                     until, wakeup_);
+    const auto results =
+        co_await exchange_in_schema(connection_, std::move(batches), until, wakeup_);
     const auto pid = results.at(0).rows.at(0).at(0);
     const bool is_pooled = pid != std::to_string(connection_.session().pid);
     const bool can_listen = target.listening == Listening::on ||
