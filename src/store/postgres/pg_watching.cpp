@@ -31,7 +31,8 @@ class Watching final : public WatchSession {
     id_ = hex(bytes.data(), bytes.size());
   }
 
-  // Listens first, so that no event is missed once the row is there.
+  // Listens in the transaction that makes the row, so that no event is missed once the
+  // row is there.
   asio::awaitable<void> begin() override {
     const auto until = later(Clock::now(), timeout_);
     co_await connection_.open(until, wakeup_);
@@ -44,7 +45,7 @@ class Watching final : public WatchSession {
     batches[0].push_back(for_listeners(connection_.session().server_version));
     const auto channel = events_channel(target.schema, watched_.name_space);
     batches[0].push_back({"LISTEN " + channel, {}});
-    batches.push_back(to_be_known());
+    for (auto& statement : to_be_known()) batches[0].push_back(std::move(statement));
     const auto results =
         co_await exchange_in_schema(connection_, std::move(batches), until, wakeup_);
     const auto pid = results.at(0).rows.at(0).at(0);
