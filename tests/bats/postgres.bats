@@ -207,11 +207,12 @@ is_told() { jq -r .event "$said" | grep -qx "$1"; }
 is_watched() { [[ $(sql 'SELECT count(*) FROM dlock.watcher') == [1-9]* ]]; }
 
 @test "a run whose lock is broken ends within a moment, and reports that it was broken" {
-  hold job --report "$report"
+  # It is renewed after minutes only.
+  hold job --ttl 10m --report "$report"
 
   dlock break --yes job > /dev/null
 
-  EVENTUALLY_MS=3000 assert_exits 76 "$holder"
+  EVENTUALLY_MS=5000 assert_exits 76 "$holder"
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost broken'
 }
 

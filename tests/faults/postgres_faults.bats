@@ -521,7 +521,7 @@ has_followed() { [[ $(postgres_sql 2 'SELECT version FROM dlock.lock') == "$(pos
 @test "thirty contenders behind a pooler with three sessions never hold the lock together" {
   use_postgres_store
   use_pgbouncer default_pool_size=3
-  DLOCK_STORE=$pooled
+  export DLOCK_STORE=$pooled
   dlock run contended -- true
   for _ in {1..30}; do
     dlock run --wait 120s contended -- "$faults/critical_section" "$BATS_TEST_TMPDIR" 0.003 3>&- &
@@ -534,7 +534,6 @@ has_followed() { [[ $(postgres_sql 2 'SELECT version FROM dlock.lock') == "$(pos
   assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/fences")" 30
   sort -nuc "$BATS_TEST_TMPDIR/fences"
   # Nothing listens: each session says so to the next one who asks.
-  DLOCK_STORE=
   for _ in 1 2 3 4; do
     assert_equal "$("$postgres_programs/psql" -XqAt "$pooled" -c 'SELECT count(*) FROM pg_listening_channels()')" 0
   done

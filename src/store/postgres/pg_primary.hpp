@@ -51,8 +51,8 @@ class PgPrimary {
   const std::shared_ptr<PgHosts>& hosts() const { return hosts_; }
   void close() { connection_->close(); }
 
-  // Names sessions that begin later, for those who look at what a server does, unless they
-  // have a name.
+  // Names sessions that begin later, for those who look at what a server does, unless
+  // they have a name.
   void introduce(const std::string& name);
 
   // As those of PgConnection. They throw Failure (unreachable) also if no server is a
