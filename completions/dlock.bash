@@ -100,10 +100,10 @@ _dlock_offer_value_of() {  # <option>
         compopt -o nospace -o filenames 2> /dev/null
         mapfile -t COMPREPLY < <(compgen -f -P "${before}redis+unix:" -- "${value#redis+unix:}")
       else
-        [[ $value != [elnrv]* ]] || compopt -o nospace 2> /dev/null
+        [[ $value != [elnprv]* ]] || compopt -o nospace 2> /dev/null
         _dlock_offer local: local:/ none: redis:// rediss:// redis+unix:/ redis+sentinel:// \
           rediss+sentinel:// redis+cluster:// rediss+cluster:// redis+quorum:// rediss+quorum:// \
-            etcd:// etcds:// valkey:// valkeys://
+            etcd:// etcds:// postgres:// postgresql:// valkey:// valkeys://
       fi
       ;;
     --config | --report | --password-file | --sentinel-password-file | --token-file | --tls-ca | \

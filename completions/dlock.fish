@@ -141,6 +141,7 @@ function __dlock_stores
             rediss+quorum:// 'several independent Redis or Valkey servers, over TLS' \
             etcd:// 'a cluster of etcd' \
             etcds:// 'a cluster of etcd, over TLS' \
+            postgres:// 'a PostgreSQL database' postgresql:// 'a PostgreSQL database' \
             none: 'no lock at all'
     end
 end

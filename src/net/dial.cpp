@@ -311,6 +311,22 @@ Endpoint endpoint_of_path(const std::string& path) {
   return endpoint_of(address);
 }
 
+std::string literal_of(const Endpoint& endpoint) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (endpoint.storage.ss_family == AF_INET) {
+    sockaddr_in address{};
+    std::memcpy(&address, &endpoint.storage, sizeof address);
+    ::inet_ntop(AF_INET, &address.sin_addr, text, sizeof text);
+  } else if (endpoint.storage.ss_family == AF_INET6) {
+    sockaddr_in6 address{};
+    std::memcpy(&address, &endpoint.storage, sizeof address);
+    ::inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof text);
+    const auto zone = address.sin6_scope_id;
+    if (zone != 0) return text + ("%" + std::to_string(zone));
+  }
+  return text;
+}
+
 std::optional<Endpoint> endpoint_of_literal(const std::string& host, std::uint16_t port) {
   sockaddr_in v4{};
   if (::inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {

@@ -35,6 +35,9 @@ Endpoint endpoint_of_path(const std::string& path);
 // `host` is a name.
 std::optional<Endpoint> endpoint_of_literal(const std::string& host, std::uint16_t port);
 
+// The inverse, without a port; empty for that of a unix socket.
+std::string literal_of(const Endpoint& endpoint);
+
 // Connects to the first of `endpoints` that answers. They are tried in order, the next
 // one as soon as one has failed or a quarter of a second has passed (less if the budget
 // is small or there are many), so that an unreachable one costs no more than that. Sets

@@ -155,7 +155,7 @@ struct StoreKind {
   OpenStore* open;
   ExamineStore* examine;
   OutsideSettings* outside = nullptr;  // in force for a URL; null: there are none
-  SchemaText* schema = nullptr;  // null: such a store needs none
+  SchemaText* schema = nullptr;        // null: such a store needs none
 
   bool has_scheme(std::string_view text) const {
     return !text.empty() &&

@@ -35,39 +35,11 @@ run_refuses() {  # <exit code> <option>...
   refuses 64 status ''
 }
 
-@test "a name of 256 bytes is refused" {
-  name=$(printf 'n%.0s' {1..256})
-
-  refuses 64 run "$name" -- touch "$started"
-  refuses 64 status "$name"
-}
-
-@test "a name of 256 bytes in fewer characters is refused" {
-  refuses 64 run "$(printf 'é%.0s' {1..128})" -- touch "$started"
-}
-
-@test "a name of 64 KiB is refused" {
-  refuses 64 run "$(head -c 65536 /dev/zero | tr '\0' n)" -- touch "$started"
-}
-
-@test "a name with control characters is refused" {
-  for name in $'a\nb' $'a\r' $'\t' $'\e[31m' $'\a' $'\x7f' $'\x01' $'a\n'; do
+@test "a name that is too long, has control characters or is not UTF-8 is refused" {
+  for name in "$(printf 'n%.0s' {1..256})" "$(printf 'é%.0s' {1..128})" "$(head -c 65536 /dev/zero | tr '\0' n)" \
+    $'a\nb' $'\t' $'\e[31m' $'\x7f' $'a\n' $'a\u0085b' $'a\u202eb' $'\u2028' $'\xff' $'\xc0\xaf' $'\xed\xa0\x80'; do
     refuses 64 run "$name" -- touch "$started"
     refuses 64 status "$name"
-  done
-}
-
-@test "a name with control characters beyond ASCII is refused" {
-  for name in $'a\u0085b' $'\u009b31m' $'a\u202eb' $'\u2066' $'\u2028'; do
-    refuses 64 run "$name" -- touch "$started"
-  done
-}
-
-@test "a name that is not UTF-8 is refused" {
-  # Invalid first bytes, truncated, overlong, a surrogate, beyond the last code point.
-  for name in $'\xff' $'a\x80' $'\xc3' $'\xe2\x82' $'\xc0\xaf' $'\xed\xa0\x80' \
-    $'\xf4\x90\x80\x80' $'\xf8\x88\x80\x80\x80'; do
-    refuses 64 run "$name" -- touch "$started"
   done
 }
 
@@ -79,6 +51,7 @@ run_refuses() {  # <exit code> <option>...
 
 @test "an unexpected second name is refused" {
   refuses 64 status job another
+  refuses 64 list a b
 }
 
 @test "an invalid namespace is refused" {
@@ -92,77 +65,26 @@ run_refuses() {  # <exit code> <option>...
   run_refuses 64 --label "$(printf 'n%.0s' {1..256})"
 }
 
-# --- Durations ---
+# --- Values of options: options_test.cpp has more of each kind ---
 
-@test "an invalid wait is refused" {
-  for wait in nan inf infinity -5 -1s 1e9999 1e3 '' ' ' '5 s' 5x 5S s ms 1.5.0s 1s5 \
-    1s1h 5m5m 5min5m 5m5min 0x10 １ 1,5 +5 . 1h- 'forever ' Forever 99999999999999999999 4000000d; do
-    run_refuses 64 -w "$wait"
-    run_refuses 64 "--wait=$wait"
+@test "an invalid duration, number or word is refused before anything starts" {
+  for words in '--wait nan' '-w inf' '-w -5' '-w 5x' '-w forever_' '--wait=1e3' '--ttl 0' '-t 499ms' '--ttl forever' \
+    '--timeout 0ms' '--timeout forever' '--jitter soon' '--lock-delay forever' '-k -1' '--slots 0' '--slots 1.5' \
+    '-n 0x2' '-E 256' '-E busy' '--stragglers leave,kill'; do
+    # shellcheck disable=SC2086
+    run_refuses 64 $words
   done
-}
-
-@test "a TTL of zero is refused" {
-  run_refuses 64 --ttl 0
-  run_refuses 64 -t 0s
-}
-
-@test "a TTL that is too short is refused" {
-  run_refuses 64 --ttl 100ms
-  run_refuses 64 --ttl 499ms
-}
-
-@test "an invalid TTL is refused" {
-  for ttl in forever nan -30 '' 30x 1e9999 2147483648000d; do
-    run_refuses 64 --ttl "$ttl"
+  for option in -w --ttl --timeout --jitter --lock-delay -k --slots -E --stragglers; do
+    run_refuses 64 "$option" ''
+    run_refuses 64 "$option" ' 2'
   done
-}
-
-@test "a timeout of zero is refused" {
-  run_refuses 64 --timeout 0
-  run_refuses 64 --timeout 0ms
-}
-
-@test "an invalid timeout is refused" {
-  for timeout in forever nan -1 '' soon; do run_refuses 64 --timeout "$timeout"; done
-}
-
-@test "an invalid jitter, lock delay or kill-after is refused" {
-  for duration in forever nan -1 '' soon 5x; do
-    run_refuses 64 --jitter "$duration"
-    run_refuses 64 --lock-delay "$duration"
-    run_refuses 64 -k "$duration"
-  done
-}
-
-@test "an invalid store timeout is refused" {
-  for duration in 0 forever nan -1 soon; do
-    refuses 64 --store-timeout "$duration" run job -- touch "$started"
-  done
-}
-
-# --- Numbers and words ---
-
-@test "invalid slots are refused" {
-  for slots in 0 1.5 -1 '' two 1e3 4294967297 18446744073709551617 0x2 ' 2' '2 ' +2; do
-    run_refuses 64 --slots "$slots"
-  done
-}
-
-@test "invalid exit codes are refused" {
-  for code in 256 -1 1.5 '' busy 1000000000000 +5; do run_refuses 64 -E "$code"; done
-}
-
-@test "an invalid --stragglers is refused" {
-  for word in bogus '' Kill leave,kill; do run_refuses 64 --stragglers "$word"; done
-}
-
-@test "an invalid --color is refused" {
+  for duration in 0 forever nan soon; do refuses 64 --store-timeout "$duration" run job -- touch "$started"; done
   for word in bogus '' Always 1; do refuses 64 --color "$word" status job; done
 }
 
 @test "--shared together with --slots is refused" {
   run_refuses 64 -s -n 2
+  run_refuses 64 -s -n 1
 }
 
 # --- Options and verbs ---
@@ -177,7 +99,9 @@ run_refuses() {  # <exit code> <option>...
 
 @test "an option of run for another verb is refused" {
   refuses 64 status -w 5s job
+  refuses 64 status -n 2 job
   refuses 64 list --slots 2
+  refuses 64 --wait 5s run job -- touch "$started"
 }
 
 @test "an option without its value is refused" {
@@ -188,6 +112,8 @@ run_refuses() {  # <exit code> <option>...
 
 @test "a value for an option that takes none is refused" {
   run_refuses 64 --shared=yes
+  run_refuses 64 --quiet=maybe
+  run_refuses 64 --no-quiet
   refuses 64 --json=please list
 }
 
@@ -255,7 +181,7 @@ run_refuses() {  # <exit code> <option>...
 # --- Stores ---
 
 @test "a store of an unknown kind is refused" {
-  for store in nowhere: nowhere://host local /dir '' : :// file:/dir \
+  for store in nowhere: nowhere://host http://host local /dir '' : :// :/dir file:/dir local:/dev/null \
     'lo cal:/dir' $'local\n:/dir'; do
     refuses 78 --store "$store" run job -- touch "$started"
   done
@@ -465,7 +391,7 @@ run_refuses() {  # <exit code> <option>...
     for verb in 'run job -- true' 'status job' list 'acquire job' doctor; do
       # shellcheck disable=SC2086
       refuses 78 --replicas 1 $verb
-      assert_output_contains '--replicas: not on this kind of store, only on redis+sentinel:// and redis+cluster://'
+      assert_output_contains '--replicas: not on this kind of store, only on redis+sentinel://, redis+cluster:// and postgres://'
     done
   done
   for DLOCK_STORE in redis://127.0.0.1:1 redis+sentinel://127.0.0.1:1/main redis+cluster://127.0.0.1:1 etcd://127.0.0.1:1; do

@@ -121,12 +121,6 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_refused 78 'in use with 2 slots, not 3'
 }
 
-@test "acquire is refused if an outer run holds the lock, even with --wait" {
-  run dlock run job -- dlock acquire -w forever job
-
-  assert_refused 75 'held by an outer run'
-}
-
 @test "acquire --wait is granted the lock when it is released" {
   token=$(dlock acquire job)
   dlock acquire -w 60s job > next 3>&- &
@@ -145,42 +139,6 @@ assert_refused() {  # <exit code> <part of what it says>
 
   assert_refused 75 'held by'
   nobody_waits job
-}
-
-@test "waiters from acquire and from run are served in order" {
-  token=$(dlock acquire job)
-  dlock acquire -w 60s job > first 3>&- &
-  eventually is_queued job $BASHPID
-  queue job touch ran
-
-  dlock release job --token "$token"
-  eventually test -s first
-  never_within 200 test -e ran
-  dlock release job --token "$(< first)"
-
-  assert_exits 0 "$waiter"
-  [[ -e ran ]]
-}
-
-@test "a semaphore of two admits two" {
-  dlock acquire -n 2 job
-  token=$(dlock acquire -n 2 job)
-  run dlock acquire -n 2 job
-  assert_status 75
-
-  dlock release job --token "$token"
-
-  dlock acquire -n 2 job
-}
-
-@test "shared locks are acquired together, and exclude others" {
-  dlock acquire -s job
-  dlock acquire -s job
-
-  run dlock acquire job
-  assert_status 75
-  run dlock acquire -s -n 2 job
-  assert_status 64
 }
 
 @test "two scripts that hold a lock by hand do not overlap" {
@@ -304,16 +262,6 @@ has_event() {
   assert_equal "$(jq -c 'select(.event == "left" or .event == "queued").pid' events)" "$$"$'\n'"$$"
 }
 
-@test "a lease by hand is not a run" {
-  dlock release job --token "$(dlock acquire job)"
-  dlock acquire -t 500ms job
-  eventually is_free job
-
-  assert_equal "$(look job .last_run)" null
-  dlock run job true
-  assert_equal "$(look job .last_run.outcome)" ran
-}
-
 @test "a configuration file can have the tables [acquire] and [renew]" {
   printf '[acquire]\nttl = "20s"\nslots = 2\n[renew]\nttl = "50s"\n' > dlock.toml
 
@@ -324,13 +272,6 @@ has_event() {
 }
 
 # --- Expiry and renewal ---
-
-@test "a lease by hand expires after its TTL" {
-  dlock acquire -t 3s job
-  is_held job
-
-  eventually is_free job
-}
 
 @test "a waiter gets the lock as soon as a lease by hand has expired" {
   dlock acquire -t 700ms job
@@ -371,26 +312,6 @@ has_event() {
   assert_equal "$(dlock --config dlock.toml renew job --token "$token" -t 20s)" 20s
 }
 
-@test "a lease that is renewed in time does not expire" {
-  token=$(dlock acquire -t 3s job)
-  renewed() { dlock renew job --token "$token" -t 3s; }
-
-  for _ in {1..4}; do
-    never_within 1000 is_free job
-    renewed
-  done
-}
-
-@test "a waiter is granted the lock when a shortened lease expires" {
-  token=$(dlock acquire -t 1h job)
-  dlock run -w 60s job -- true 3>&- &
-  eventually is_queued job $!
-
-  dlock renew job --token "$token" -t 500ms
-
-  assert_exits 0 $!
-}
-
 @test "an expired lease is not renewed even if the lock is free" {
   token=$(dlock acquire -t 500ms job)
   eventually is_free job
@@ -399,19 +320,6 @@ has_event() {
 
   assert_refused 76 'not held by this token'
   is_free job
-}
-
-@test "an expired lease cannot be renewed or released when the next holder has the lock" {
-  token=$(dlock acquire -t 500ms job)
-  eventually is_free job
-  dlock acquire -t 20s job
-
-  run dlock renew job --token "$token" -t 1h
-  assert_status 76
-  run dlock release job --token "$token"
-  assert_status 76
-
-  assert_between "$(look job '.holders[0].expires_in_ms')" 1 20000
 }
 
 # Runs acquire, and delays the given writes to the log, which follow the grant. LeakSanitizer

@@ -65,17 +65,6 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "each key has its own value" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    dlock cache one -- echo 1
-
-    assert_equal "$(dlock cache two -- echo 2)" 2
-    assert_equal "$(dlock cache one -- echo 3)" 1
-    assert_equal "$(dlock --namespace dlock:other cache one -- echo 4)" 4
-  done
-}
-
 @test "ten megabytes of random bytes are printed unchanged when stored and when cached" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
@@ -85,21 +74,6 @@ call() {  # <number> <argument of cache>...
     dlock cache big -- false > printed
 
     cmp printed random
-  done
-}
-
-@test "empty output is cached, and all byte values are preserved" {
-  perl -e 'print map { chr } 0 .. 255' > all
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    dlock cache empty -- sh -c 'echo run >> runs'
-    dlock cache empty -- sh -c 'echo run >> runs' > printed
-    assert_equal "$(runs) $(stat -c %s printed)" '1 0'
-    dlock cache all -- cat all > /dev/null
-
-    dlock cache all -- false > printed
-
-    cmp printed all
   done
 }
 
@@ -285,21 +259,6 @@ written_by() { sed -n 's/^wchar: //p' "/proc/$1/io"; }  # <pid>
 
     assert_exits 138 "${callers[0]}"
     assert_exits 138 "${callers[1]}"
-  done
-}
-
-@test "waiting callers exit with 127 if the command does" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    # The command itself exits with 127, as a shell does that cannot find a command.
-    callers=()
-    call 1 report -- "${lasting[@]}" 'exit 127'
-    eventually has_run 1
-    call 2 report -- true
-    eventually has_waiters report 2
-    : > go
-
-    for caller in "${callers[@]}"; do assert_exits 127 "$caller"; done
   done
 }
 

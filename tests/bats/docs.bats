@@ -8,6 +8,7 @@
 setup() {
   load support
   load etcd
+  load postgres
   load ../faults/redis
   load ../faults/partition
   load ../faults/sentinel
@@ -20,6 +21,7 @@ setup() {
 teardown() {
   stop_fleet
   stop_etcd
+  stop_postgres
   kill_leftovers
 }
 
@@ -37,11 +39,28 @@ assert_checks_are_described() {
   done
 }
 
+# A database in the place of that of db.example.org, which the role `app` owns, with a table
+# for the example of a transaction.
+start_postgres_of_pages() {
+  use_postgres_store
+  # A URL that a shell takes as it is.
+  DLOCK_STORE=postgres://app@${postgres_sockets//\//%2F}:${postgres_port[1]}/app
+  in_place_of[postgres://app@db.example.org/app]=$DLOCK_STORE
+  in_place_of['psql -h db.example.org -U owner app']="$postgres_programs/psql -X -h $postgres_sockets -p ${postgres_port[1]} -U postgres app"
+  in_place_of['psql -v']="$postgres_programs/psql -X -h $postgres_sockets -p ${postgres_port[1]} -U app app -v"
+}
+
 @test "the commands in using.md work" {
-  use_private_store
+  start_postgres_of_pages
+  sql 'CREATE TABLE account AS SELECT 100 AS balance, 5 AS interest; ALTER TABLE account OWNER TO app'
+  mkdir -p "$here/place"
+  blocks using.md sql 'Check a fence in a transaction' | cut -d ' ' -f 3- > "$here/place/settle.sql"
+  DLOCK_STORE=local:$here/store
   start_server
 
   run_page using.md
+
+  assert_equal "$(sql 'SELECT balance FROM account')" 105
 }
 
 @test "the hooks in using.md run" {
@@ -170,6 +189,25 @@ assert_checks_are_described() {
 
   run_page operating.md etcd
   assert_checks_are_described
+}
+
+@test "the commands in operating.md about PostgreSQL work, and its checks are described" {
+  start_postgres_of_pages
+
+  run_page operating.md PostgreSQL
+  assert_checks_are_described
+}
+
+@test "the rights in operating.md are those that doctor --schema grants" {
+  start_postgres_of_pages
+  dlock run job -- true
+  sql 'CREATE ROLE worker LOGIN'
+
+  sql "$(blocks operating.md sql PostgreSQL | cut -d ' ' -f 3- | sed 's/TO app/TO worker/')"
+
+  DLOCK_STORE=$(postgres_url 1 worker) run dlock doctor
+  assert_status 0
+  assert_output_contains 'user worker has all permissions that locks need'
 }
 
 @test "the commands in migrating.md work" {

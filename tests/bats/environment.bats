@@ -15,8 +15,6 @@ teardown() {
   [[ -z ${open_place:-} ]] || rm -rf "$open_place"
 }
 
-refute() { ! "$@"; }
-
 # Sorts variables. Omits the shell's own `_`, which names the command that it runs.
 variables() {
   LC_ALL=C sort -z | grep -zv -e '^_=' "$@"
@@ -80,58 +78,6 @@ use_absolute_programs() {
   assert_equal "$(json '.holders[0].fence')" "$(< fence)"
 }
 
-@test "fences grow with each run of a lock" {
-  for _ in {1..25}; do dlock run job -- printenv DLOCK_FENCE; done > fences
-
-  sort -n -u -c fences
-  assert_equal "$(wc -l < fences)" 25
-}
-
-@test "fences grow from one waiter to the next" {
-  hold job
-  dlock run -w 60s job -- printenv DLOCK_FENCE > first 3>&- &
-  eventually is_queued job $!
-  dlock run -w 60s job -- printenv DLOCK_FENCE > second 3>&- &
-  last=$!
-  eventually is_queued job $last
-
-  let_go
-
-  assert_exits 0 $last
-  (($(< second) > $(< first)))
-}
-
-@test "fences grow across runs that could not be started" {
-  dlock run job -- printenv DLOCK_FENCE > before
-  dlock run job -- ./missing 2> /dev/null || true
-  dlock run job -- printenv DLOCK_FENCE > after
-
-  (($(< after) > $(< before)))
-}
-
-@test "DLOCK_SLOT of the only holder is 0" {
-  run dlock run job -- printenv DLOCK_SLOT
-
-  assert_equal "$output" 0
-}
-
-@test "DLOCK_SLOT numbers the holders from 0" {
-  run dlock run -n 3 job -- sh -c '
-    echo "$DLOCK_SLOT"
-    dlock run -n 3 job -- sh -c "echo \$DLOCK_SLOT; dlock run -n 3 job -- printenv DLOCK_SLOT"'
-
-  assert_equal "$output" $'0\n1\n2'
-}
-
-@test "a released slot is granted again" {
-  hold job -n 2
-  dlock run -n 2 job -- true
-
-  run dlock run -n 2 job -- printenv DLOCK_SLOT
-
-  assert_equal "$output" 1
-}
-
 @test "DLOCK_STORE is the URL of the store" {
   run dlock run job -- printenv DLOCK_STORE
 
@@ -142,12 +88,6 @@ use_absolute_programs() {
   run dlock --store "local:$BATS_TEST_TMPDIR/named" run job -- printenv DLOCK_STORE
 
   assert_equal "$output" "local:$BATS_TEST_TMPDIR/named"
-}
-
-@test "DLOCK_STORE is none: with the store none:" {
-  run dlock --store none: run job -- printenv DLOCK_STORE
-
-  assert_equal "$output" none:
 }
 
 @test "DLOCK_NAMESPACE is dlock by default" {
@@ -379,18 +319,6 @@ DLOCK_TLS_NAME=db.example.org"
   assert_found_as_by_env "$PWD/empty:$PWD/second:$PWD/first:$PATH" tool
 }
 
-@test "an empty entry of PATH is the working directory" {
-  make_tool second
-  printf '#!/bin/sh\necho "tool of .: $1"\n' > tool
-  chmod +x tool
-  use_absolute_programs
-
-  assert_found_as_by_env ":$PWD/second" tool
-  assert_found_as_by_env "$PWD/empty::$PWD/second" tool
-  assert_found_as_by_env "$PWD/empty:" tool
-  assert_found_as_by_env '' tool
-}
-
 @test "a file in PATH that is not executable is skipped if a later one is" {
   make_tool first
   make_tool third
@@ -415,22 +343,6 @@ DLOCK_TLS_NAME=db.example.org"
   use_absolute_programs
 
   assert_found_as_by_env "$PWD/first:$PWD/second:$PATH" tool
-}
-
-@test "a relative entry of PATH is relative to the working directory" {
-  make_tool tools
-  use_absolute_programs
-
-  assert_found_as_by_env "tools:$PATH" tool
-}
-
-@test "a command with a slash is not searched for in PATH" {
-  make_tool tools/inner
-
-  status=0
-  PATH=$PATH:$PWD/tools dlock run job -- inner/tool 2> /dev/null || status=$?
-
-  assert_status 127
 }
 
 @test "without PATH the default directories are searched" {

@@ -54,17 +54,6 @@ assert_not_started_as_by_env() {  # <exit code> <command>...
   assert_not_started "$1"
 }
 
-# Asserts that dlock refuses each command line of standard input with this code and in
-# one line.
-assert_each_refused() {  # <code>
-  local line words
-  while read -r line; do
-    eval "words=($line)"
-    run_any "${words[@]}"
-    { assert_status "$1" && assert_one_line; } || { echo "by: dlock $line" >&2; return 1; }
-  done
-}
-
 @test "dlock exits with the exit code of the command" {
   for code in {0..255}; do
     status=0
@@ -97,18 +86,6 @@ assert_each_refused() {  # <code>
   run how_it_ends dlock run job -- sh -c 'exit 143'
 
   assert_equal "$output" 'exit 143'
-}
-
-@test "the lock is free after a command that failed" {
-  run_any run job -- sh -c 'exit 3'
-
-  is_free job
-}
-
-@test "the lock is free after a command that a signal killed" {
-  run_any run job -- sh -c 'kill -KILL $$'
-
-  is_free job
 }
 
 @test "the exit code is right even if the command ends at once" {
@@ -281,169 +258,6 @@ as_stranger() {
   assert_not_started 125
 }
 
-@test "a missing verb exits with 64" {
-  run_any
-
-  assert_status 64
-  assert_one_line
-}
-
-@test "an invalid command line exits with 64 and one line of error" {
-  assert_each_refused 64 << 'END'
-frobnicate
-frobnicate job -- true
-run
-run job
-run job --
-run --unknown job -- true
---unknown
---wait 5s run job -- true
-status
-status a b
-status --wait 5s job
-status -n 2 job
-list a b
-run '' true
-run --no-quiet job true
-run --quiet=maybe job true
-END
-}
-
-@test "an invalid duration exits with 64" {
-  assert_each_refused 64 << 'END'
-run -w -1 job true
-run -w=-1s job true
-run -w nan job true
-run -w inf job true
-run -w 1e3 job true
-run -w 0x10 job true
-run -w '' job true
-run -w ' 5s' job true
-run -w '5 s' job true
-run -w 5x job true
-run -w 5ss job true
-run -w 5S job true
-run -w 1s1h job true
-run -w 1h5 job true
-run -w . job true
-run -w 1.2.3s job true
-run -w 1,5 job true
-run -w s job true
-run -w +5 job true
-run -w never job true
-run -w 99999999999999999999 job true
-run -w 1000000000000d job true
-run --jitter forever job true
-run --kill-after x job true
-run --timeout x job true
-run --ttl x job true
---store-timeout x run job true
-END
-}
-
-@test "zero exits with 64 where it makes no sense" {
-  assert_each_refused 64 << 'END'
-run --ttl 0 job true
-run --ttl 0s job true
-run --ttl 499ms job true
-run --timeout 0 job true
-run --timeout 0ms job true
---store-timeout 0 run job true
-run -n 0 job true
-END
-}
-
-@test "every form of duration in the manual is accepted" {
-  for duration in 250ms 30s 5m 2h 1d 1h30m 0.5s 7 0 0.25 1d2h3m4s5ms forever; do
-    run_any run -w "$duration" job -- true
-    assert_equal "$status $output" '0 '
-  done
-}
-
-@test "an invalid number exits with 64" {
-  assert_each_refused 64 << 'END'
-run -n x job true
-run -n -1 job true
-run -n 1.5 job true
-run -n '' job true
-run -n 99999999999 job true
-run -E 256 job true
-run -E -1 job true
-run -E x job true
-run -E '' job true
-END
-}
-
-@test "an unknown value of an option exits with 64" {
-  assert_each_refused 64 << 'END'
-run --stragglers maybe job true
---color maybe run job true
-END
-}
-
-@test "--shared together with --slots exits with 64" {
-  assert_each_refused 64 << 'END'
-run --slots 2 --shared job true
-run -s -n 1 job true
-END
-}
-
-@test "an invalid command line leaves no trace in the store" {
-  run_any run -w nonsense job -- true
-
-  refute test -e store
-}
-
-@test "an invalid store URL exits with 78" {
-  assert_each_refused 78 << 'END'
---store nonsense run job true
---store nonsense: run job true
---store local run job true
---store local:relative run job true
---store none:x run job true
---store http://host run job true
---store redis+sentinel://a,b run job true
---store redis+sentinel://a,a/name run job true
---store redis+cluster://a,b/0 run job true
---store redis+cluster://a,b:0 run job true
---store :/dir run job true
---store local:/dev/null run job true
---store nonsense: status job
---store nonsense: list
-END
-}
-
-@test "a --config file that is missing or invalid exits with 78" {
-  echo 'namespace = ' > broken.toml
-
-  assert_each_refused 78 << 'END'
---config missing.toml run job true
---config broken.toml run job true
---config . run job true
---config missing.toml status job
-END
-}
-
-@test "a different number of slots exits with 78, and both numbers are named" {
-  hold job -n 3
-
-  run_any run -n 5 job -- true
-
-  assert_status 78
-  assert_one_line
-  assert_output_contains 3
-  assert_output_contains 5
-}
-
-@test "a store directory that everyone can write to exits with 77" {
-  mkdir -m 777 open
-
-  run_any --store "local:$PWD/open" run job -- echo ran
-
-  assert_status 77
-  assert_one_line
-}
-
 # Takes the mutexes that every change of a lock needs, and does not release them.
 keep_store_busy() {
   dlock run job -- true
@@ -497,20 +311,6 @@ keep_store_busy() {
     refute_output_contains busy
     ((status <= 1))
   done
-}
-
-@test "status exits with 0 if the lock is held" {
-  hold job
-
-  run dlock status job
-
-  assert_status 0
-}
-
-@test "status exits with 1 if the lock is free" {
-  run dlock status job
-
-  assert_status 1
 }
 
 @test "--help and --version print to standard output and exit with 0" {

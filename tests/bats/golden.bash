@@ -98,12 +98,16 @@ masked() {  # [sorted|table|columns|etcd|bytes]...
 
     s/\Q$root\E/<dir>/g;
     s/(?<=127\.0\.0\.1:)\d+/<port>/g;
+    s{/\w+(?:/\w+)*/dlock-postgres\.\w+/sockets}{<sockets>}g;
+    s/(?<=<sockets>&port=)\d+/<port>/g;
+    s/(?<=\.s\.PGSQL\.)\d+/<port>/g;
     s/"\Q$host\E"/"<host>"/g;
     s/\b\Q$user\E\@\Q$host\E(?![\w.-])/<user>\@<host>/g;
     s/"(user|taken_by|\w+_user)":"\Q$user\E"/"$1":"<user>"/g;
     s/"uid":$>\b/"uid":<uid>/g;
     s/"(taken_on)":"\Q$host\E"/"$1":"<host>"/g;
     s/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/"<time" . ($1 ? ".ms" : "") . ">"/ge;
+    s/("on_behalf_of":)\d+/$1<pid>/g;
     s/("\w*pid":|\bpid )(\d+)/$1 . "<" . ($names{$2} || "pid") . ">"/ge;
     s/(<user>\@<host> +)(\d+)(?= )/$1 . "<" . ($names{$2} || "pid") . ">"/ge if $how{table};
     s/"((?:held|waiting|duration|age|waited|ran|round_trip|command_boot)_ms)":\d+/"$1":<ms>/g;

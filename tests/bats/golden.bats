@@ -310,7 +310,8 @@ dump_postgres() {  # [<lock>...]
     SELECT concat_ws(' | ', 'lock', name, 'state', state) FROM dlock.lock UNION ALL
     SELECT concat_ws(' | ', 'lock', name, 'runs', runs) FROM dlock.lock UNION ALL
     SELECT concat_ws(' | ', 'fence', resource, greatest) FROM dlock.fence UNION ALL
-    SELECT concat_ws(' | ', 'rate', name, 'format ' || format, 'until ' || pg_temp.us(keep_until), state) FROM dlock.rate UNION ALL
+    SELECT concat_ws(' | ', 'rate', name, 'format ' || format, 'until ' || pg_temp.us(keep_until),
+      regexp_replace(replace(state, E'\\n', ' / '), '[0-9]+:[0-9a-f]{12}', '<time>:<token>', 'g')) FROM dlock.rate UNION ALL
     SELECT concat_ws(' | ', 'value', name, fence, size, sum, pg_temp.us(stored), pg_temp.us(fresh_until), pg_temp.us(keep_until))
       FROM dlock.value UNION ALL
     SELECT concat_ws(' | ', 'piece', name, fence, number, octet_length(data), pg_temp.us(keep_until)) FROM dlock.piece UNION ALL

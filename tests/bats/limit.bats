@@ -9,7 +9,6 @@ setup() {
   load ../faults/rates
   use_private_store
   ran=$BATS_TEST_TMPDIR/ran
-  order=$BATS_TEST_TMPDIR/order
 }
 
 teardown() { kill_leftovers; }
@@ -97,9 +96,8 @@ teardown() { kill_leftovers; }
 }
 
 @test "the store none: admits everyone" {
-  local i
   export DLOCK_STORE=none:
-  for i in 1 2 3; do
+  for _ in 1 2 3; do
     run dlock limit --json api 1/1h
     assert_equal "$status $output" '0 {"admitted":true,"remaining":1,"retry_in_ms":0}'
   done

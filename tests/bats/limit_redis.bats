@@ -10,7 +10,6 @@ setup() {
   load ../faults/rates
   use_redis_store
   ran=$BATS_TEST_TMPDIR/ran
-  order=$BATS_TEST_TMPDIR/order
 }
 
 teardown() {
@@ -119,8 +118,7 @@ stamps() {
 }
 
 @test "the keys of a limit expire, and hold no more timestamps than it admits" {
-  local i
-  for i in {1..12}; do dlock limit -w 5s api 3/20ms; done
+  for _ in {1..12}; do dlock limit -w 5s api 3/20ms; done
   (($(redis ZCARD 'dlock:{api}:limit:stamps') <= 3))
 
   local key

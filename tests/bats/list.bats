@@ -19,19 +19,6 @@ used() {
   for name; do dlock run "$name" -- true; done
 }
 
-# Runs each row of a table: "PATTERN | NAMES". NAMES are what `list` prints, in its order.
-assert_lists() {  # < table
-  local pattern wanted found wrong=0
-  while IFS='|' read -r pattern wanted; do
-    pattern=${pattern//[[:space:]]/} wanted=${wanted# }
-    found=$(dlock list --json "$pattern" | names)
-    [[ $found != "$wanted" ]] || continue
-    printf '%s\n  lists:    %s\n  expected: %s\n' "$pattern" "$found" "$wanted" >&2
-    wrong=1
-  done
-  return "$wrong"
-}
-
 # --- Which locks ---
 
 @test "a lock that is held is listed" {
@@ -146,72 +133,6 @@ is_waited_for_only() {
   assert_equal "$(dlock list --json 'web-*' | names)" 'web-1 web-2'
 }
 
-@test "in a pattern ? matches one character and [] one of a set" {
-  used job1 job2 job12 jobx
-
-  assert_equal "$(dlock list --json 'job[0-9]' | names)" 'job1 job2'
-  assert_equal "$(dlock list --json 'job??' | names)" 'job12'
-}
-
-@test "in a pattern * also matches slashes and leading dots" {
-  used shop/web/1 .hidden
-
-  assert_equal "$(dlock list --json '*' | names)" '.hidden shop/web/1'
-  assert_equal "$(dlock list --json 'shop*' | names)" 'shop/web/1'
-}
-
-@test "in a pattern ? and [] match one UTF-8 character in any locale" {
-  used ünx unx 日本 '日-' nx
-
-  for LC_ALL in C C.UTF-8 POSIX; do
-    export LC_ALL
-    assert_lists << 'END'
-      ?nx      | unx ünx
-      ??nx     |
-      [ü]nx    | ünx
-      [t-ý]nx  | unx ünx
-      [!ü]nx   | unx
-      [!u]nx   | ünx
-      日?      | 日- 日本
-      ??       | nx 日- 日本
-      日[一-龥] | 日本
-END
-  done
-}
-
-@test "patterns follow glob(7)" {
-  used a b - ']' '[' '*' "\\" 'a]' '[a' ab aab abab 5 ä A
-
-  assert_lists << 'END'
-    [a-c]          | a b
-    [c-a]          |
-    [!a-c]         | * - 5 A [ \ ] ä
-    [^a-c]         | * - 5 A [ \ ] ä
-    [a-]           | - a
-    []a]           | ] a
-    []-]           | - ]
-    [!]]           | * - 5 A [ \ a b ä
-    [\]\\]         | \ ]
-    [[:digit:]a]   | 5 a
-    [[:alpha:]]    | A a b
-    [[:nothing:]]  |
-    [[=a=]b]       | a b
-    [[.-.]b]       | - b
-    \*             | *
-    \\             | \
-    \a             | a
-    \              |
-    [a             | [a
-    [              | [
-    ]              | ]
-    a*b            | aab ab abab
-    *a*a*          | aab abab
-    *ab            | aab ab abab
-    **             | * - 5 A [ [a \ ] a a] aab ab abab b ä
-    a**b?          |
-END
-}
-
 @test "a pattern without wildcards is a name" {
   used job job2
 
@@ -298,32 +219,6 @@ END
 
   [[ ${lines[1]} =~ ^'book  shared '.*' +1 ' ]]
   [[ ${lines[2]} =~ ^'pool  1/3 held ' ]]
-}
-
-@test "the list's columns are aligned with their headers" {
-  used a 'a much longer name, with spaces'
-  hold pool -n 3
-  hold job
-
-  run dlock list
-
-  for row in "${lines[@]:1}"; do
-    for word in STATE HOLDER FOR WAITING LAST; do
-      before=${lines[0]%%"$word"*}
-      [[ ${row:${#before}:1} != ' ' && ${row:${#before}-2:2} == '  ' ]]
-    done
-  done
-}
-
-@test "the list's columns are aligned with their headers if names are not ASCII" {
-  export LC_ALL=C.UTF-8
-  used Übergrößenträger x
-
-  run dlock list
-
-  before=${lines[0]%%STATE*}
-  assert_equal "${lines[1]:${#before}:4}" free
-  assert_equal "${lines[2]:${#before}:4}" free
 }
 
 @test "the list has no color if the output is not a terminal" {

@@ -59,20 +59,6 @@ assert_refused_inside() {
   assert_refused_inside
 }
 
-@test "the same lock is refused at once even if others wait for it" {
-  dlock run job -- sh -c '
-    touch started
-    until [ -e go ]; do sleep 0.01; done
-    dlock run -w forever job -- true; echo "$?" > inner' 2> /dev/null 3>&- &
-  eventually test -e started
-  queue job true
-  touch go
-
-  eventually test -s inner
-
-  assert_equal "$(< inner)" 75
-}
-
 @test "a name with spaces and special characters is recognized inside itself" {
   run_briefly run 'a b=c%20 d' -- dlock run -w forever 'a b=c%20 d' -- touch inner
 
@@ -143,62 +129,6 @@ assert_refused_inside() {
   run_briefly --store none: run job -- dlock run job -- echo inner
 
   assert_equal "$status $output" '0 inner'
-}
-
-@test "shared inside shared works" {
-  run_briefly run -s job -- dlock run -s job -- echo inner
-
-  assert_equal "$status $output" '0 inner'
-}
-
-@test "shared inside shared works even if an exclusive run waits" {
-  dlock run -s job -- sh -c '
-    touch started
-    until [ -e go ]; do sleep 0.01; done
-    dlock run -s job -- touch inner' 3>&- &
-  eventually test -e started
-  queue job true
-
-  touch go
-
-  eventually test -e inner
-  assert_exits 0 "$waiter"
-}
-
-@test "exclusive inside shared is refused at once" {
-  run_briefly run -s job -- dlock run -w forever job -- touch inner
-
-  assert_refused_inside
-}
-
-@test "shared inside exclusive is refused at once" {
-  run_briefly run job -- dlock run -w forever -s job -- touch inner
-
-  assert_refused_inside
-}
-
-@test "a further slot inside works" {
-  run_briefly run -n 2 job -- dlock run -n 2 job -- echo inner
-
-  assert_equal "$status $output" '0 inner'
-}
-
-@test "an inner run is refused at once if the outer ones hold all slots" {
-  run_briefly run -n 2 job -- dlock run -n 2 job -- dlock run -w forever -n 2 job -- touch inner
-
-  assert_refused_inside
-}
-
-@test "an inner run waits for a lock that others hold" {
-  hold other
-  dlock run job -- dlock run -w forever other -- touch inner 3>&- &
-  outer=$!
-  eventually somebody_waits other
-
-  let_go
-
-  assert_exits 0 "$outer"
-  test -e inner
 }
 
 @test "a straggler of an outer run can take its lock again" {

@@ -188,9 +188,10 @@ crash_postgres() {  # <number>
   unset "postgres_pid[$1]"
 }
 
-# Stops a server within a moment. Unlike SIGKILL, this frees its shared memory.
-end_postgres() {  # <number>
-  kill -QUIT "${postgres_pid[$1]}" 2> /dev/null || true
+# Stops a server within a moment. Unlike SIGKILL, this frees its shared memory. With INT it writes
+# to its disk first what it has, such as releases, which nobody waits for.
+end_postgres() {  # <number> [<signal>]
+  kill -"${2:-QUIT}" "${postgres_pid[$1]}" 2> /dev/null || true
   postgres_goes_on "$1"
   eventually has_ended "${postgres_pid[$1]}" || crash_postgres "$1"
   wait "${postgres_pid[$1]}" 2> /dev/null || true

@@ -2,7 +2,7 @@
 # URLs of PostgreSQL and what they leave open: variables, password files, several servers.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2030,SC2031  # each test has an environment of its own
-# shellcheck disable=SC2154  # postgres_port and others are set by the helpers
+# shellcheck disable=SC2034,SC2154  # variables that the helpers use and set
 
 setup() {
   load support

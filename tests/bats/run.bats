@@ -289,3 +289,31 @@ is_empty() {  # <file>
 
   assert_output_contains 'none:'
 }
+
+@test "on none:, the command's environment has the name, the fence, the slot and the store" {
+  # shellcheck disable=SC2016
+  run dlock --store none: run job -- sh -c \
+    'echo "$DLOCK_NAME $DLOCK_SLOT $DLOCK_STORE"; [ "$DLOCK_FENCE" -gt 0 ]'
+
+  assert_equal "$status $output" '0 job 0 none:'
+}
+
+@test "on none:, -v says once that nobody is excluded, and no file is written" {
+  export DLOCK_STORE=none:
+  before=$(find "$HOME" "$BATS_TEST_TMPDIR" | sort)
+
+  run dlock -v run job -- true
+
+  assert_equal "$(grep -i exclude <<< "$output" | grep -c none:)" 1
+  assert_equal "$(find "$HOME" "$BATS_TEST_TMPDIR" | sort)" "$before"
+}
+
+@test "on none:, a lock is shown as free while a run holds it, and no lock is listed" {
+  export DLOCK_STORE=none:
+
+  run dlock run job -- sh -c 'dlock status --json job; echo "$?"; dlock list --json'
+
+  assert_equal "${lines[1]}" 1
+  assert_equal "$(jq -r '"\(.state) \(.holders | length) \(.last_run)"' <<< "${lines[0]}")" 'free 0 null'
+  assert_equal "${lines[2]}" '[]'
+}

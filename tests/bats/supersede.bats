@@ -97,19 +97,6 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
   assert_equal "$(< said)" ''
 }
 
-@test "watch reports that a superseded run has left" {
-  load watching
-  watch job
-  hold job
-  queue job --supersede -q -- true
-  older=$waiter
-
-  queue job --supersede -- true
-
-  left_is_told() { jq -es "any(.event == \"left\" and .pid == $older)" "$seen"; }
-  eventually left_is_told
-}
-
 # --replace
 
 @test "--replace ends the command of the holder and then runs" {

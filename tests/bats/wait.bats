@@ -46,16 +46,6 @@ is_quiet() {
   assert_equal "$status $output" '0 started'
 }
 
-@test "eight waiters run in the order of their arrival" {
-  hold job
-  for number in {1..8}; do queue job "${noting[@]}" "$order" "$number"; done
-
-  let_go
-
-  eventually started 8
-  assert_equal "$(tr -d '\n' < "$order")" 12345678
-}
-
 @test "forty waiters get the lock one at a time" {
   # shellcheck disable=SC2016
   alone='mkdir "$1" && echo 1 >> "$2" && rmdir "$1"'
@@ -104,29 +94,6 @@ is_quiet() {
 
   eventually test -s "$began"
   assert_between "$(ms_between "$released" "$began")" 0 1000
-}
-
-@test "two waiters keep their order if one between them is killed" {
-  hold job
-  queue job "${noting[@]}" "$order" first
-  queue job "${noting[@]}" "$order" killed
-  killed=$waiter
-  queue job "${noting[@]}" "$order" last
-  kill -KILL "$killed"
-
-  let_go
-
-  eventually started last
-  assert_equal "$(tr '\n' ' ' < "$order")" 'first last '
-}
-
-@test "a killed waiter is no longer shown in the queue" {
-  hold job
-  queue job true
-
-  kill -KILL "$waiter"
-
-  eventually nobody_waits job
 }
 
 # Starts a waiter in another PID namespace, as in a container, and stops it. Its pid means
@@ -206,26 +173,6 @@ queue_stopped_elsewhere() {  # <name>
 
   assert_one_line
   assert_output_contains "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
-}
-
-@test "a waiter whose wait has ended leaves the queue" {
-  hold job
-  dlock run -w 100ms job -- true || true
-  queue job "${noting[@]}" "$order" next
-
-  let_go
-
-  eventually started next
-}
-
-@test "-w 0 does not wait" {
-  hold job
-
-  begin=$(now_ms)
-  run dlock run -w 0 job -- true
-
-  assert_status 75
-  assert_between $(($(now_ms) - begin)) 0 1000
 }
 
 @test "-w forever waits and then runs" {

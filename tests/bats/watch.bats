@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
-# dlock watch: events of locks as they happen. Also run on a server. What is specific to one
-# store is in watch_local.bats and watch_redis.bats.
+# dlock watch: how events are printed, and slow or lost readers. Also run on a server. Which
+# events there are is tested in tests/contract; what is specific to one store is in
+# watch_local.bats and watch_redis.bats.
 # shellcheck disable=SC2154  # hold and watch set holder and watcher
 
 setup() {
@@ -62,70 +63,6 @@ teardown() { kill_leftovers; }
   assert_equal "$(pids_of queued)" "$!"
 }
 
-@test "a waiter that gives up is reported as left" {
-  hold job
-  watch
-
-  dlock run --quiet --wait 100ms job -- true || (($? == 75))
-
-  assert_events 'queued job 0' 'left job 0'
-}
-
-@test "a waiter that is deduplicated is reported as left" {
-  hold job --dedupe 1h
-  watch
-
-  dlock run --wait 30s --dedupe 1h --retry-failed job -- true 3>&- &
-  eventually has_seen 'queued job 0'
-  let_go
-  wait $!
-
-  assert_events 'queued job 0' 'released job 1' 'left job 1'
-}
-
-@test "an event has the number of free slots after it" {
-  watch
-
-  dlock run -n 3 job -- dlock run -n 3 job -- true
-
-  assert_events 'granted job 2' 'granted job 1' 'released job 2' 'released job 3'
-}
-
-@test "a lock with a shared holder has no free slots" {
-  watch
-
-  dlock run --shared job -- true
-
-  assert_events 'granted job 0' 'released job 1'
-}
-
-@test "a lease by hand is reported as expired even if nobody claims the lock" {
-  watch
-
-  dlock acquire job --ttl 2s > /dev/null
-
-  assert_events 'granted job 0' 'expired job 1'
-}
-
-@test "a lease that is older than the watch is reported as expired" {
-  dlock acquire job --ttl 2s > /dev/null
-  watch
-
-  assert_events 'expired job 1'
-}
-
-@test "a renewed lease is reported as released and not as expired" {
-  watch
-  token=$(dlock acquire job --ttl 3s)
-  DLOCK_TOKEN=$token dlock renew job --ttl 1h > /dev/null
-  dlock acquire other --ttl 4s > /dev/null
-  eventually has_seen 'expired other 1'
-
-  DLOCK_TOKEN=$token dlock release job
-
-  assert_events 'granted job 0' 'granted other 0' 'expired other 1' 'released job 1'
-}
-
 @test "a broken lock is reported as broken and then as released" {
   hold job
   watch
@@ -136,25 +73,6 @@ teardown() { kill_leftovers; }
   assert_equal "$(jq -r 'select(.event == "broken").message' "$seen")" \
     "$(id -un)@$(uname -n) took the lock with dlock break"
   assert_equal "$(jq -r 'select(.event == "released").message' "$seen" | cut -d, -f1)" 'lost (broken)'
-}
-
-@test "a lease by hand that is broken is free at once" {
-  dlock acquire job > /dev/null
-  watch
-
-  dlock break job --yes
-
-  assert_events 'broken job 1'
-  assert_equal "$(jq -r .message "$seen")" "$(id -un)@$(uname -n) took the lock with dlock break"
-}
-
-@test "a lock that --min-hold keeps is reported as released when that time is over" {
-  watch
-
-  dlock run --min-hold 4s job -- true
-  dlock run --quiet job -- true || (($? == 75))
-
-  assert_events 'granted job 0' 'released job 1'
 }
 
 @test "only the given names are watched" {

@@ -17,15 +17,6 @@ teardown() {
 
 short=(--ttl 1s --store-timeout 100ms)
 
-@test "a killed run is reported as expired when its lease expires, even if nobody waits" {
-  watch
-  hold job "${short[@]}"
-
-  kill -KILL "$holder"
-
-  eventually has_seen 'expired job 1'
-}
-
 @test "a run whose lease is renewed is not reported as expired" {
   watch
   hold job "${short[@]}"

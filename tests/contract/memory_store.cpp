@@ -67,6 +67,7 @@ class MemoryStates final : public StateStore {
     co_await reach(service_, until, wakeup);
     const auto fate =
         service_.fate(stepped::differs_only_in_count(read.state, change.state));
+    if (fate == Fate::conflict) co_return false;
     if (fate == Fate::lost_race && !is_exclusive_) {
       if (!read.version.empty()) service_.locks[lock].version = service_.next_version();
       co_return false;

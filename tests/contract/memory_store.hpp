@@ -14,8 +14,9 @@
 namespace dlock {
 
 // What becomes of a request to write a state: it is carried out; another step was faster;
-// its answer is lost, whether it was carried out or not yet, and will be (deliver()).
-enum class Fate { done, lost_race, answer_lost, late };
+// it is refused, though none was; its answer is lost, whether it was carried out or not
+// yet, and will be (deliver()).
+enum class Fate { done, lost_race, conflict, answer_lost, late };
 
 // What all clients share.
 struct MemoryService {

@@ -150,6 +150,19 @@ TEST_F(Stepped, a_late_request_does_nothing_in_a_lock_that_was_used_before) {
   EXPECT_TRUE(info().holders.empty());
 }
 
+TEST_F(Stepped, a_late_request_does_nothing_after_a_release_that_met_a_conflict) {
+  contender().granted();
+  contenders_.back().release();
+  auto& claimant = contender();
+  world_.fates = {Fate::late, Fate::conflict};
+  EXPECT_THROW(claimant.ask(), Failure);
+  claimant.release();
+
+  world_.service.deliver();
+
+  EXPECT_TRUE(info().holders.empty());
+}
+
 TEST_F(Stepped, a_late_place_in_the_queue_is_not_taken_after_the_claim_has_left) {
   contender().granted();
   auto& waiter = contender();
@@ -181,9 +194,9 @@ class Chaos {
  public:
   explicit Chaos(unsigned seed) : dice_(seed) {
     world_.service.fate = [this](bool) {
-      constexpr Fate fates[] = {Fate::done, Fate::done, Fate::lost_race,
-                                Fate::answer_lost, Fate::late};
-      return is_over_ ? Fate::done : fates[below(5)];
+      constexpr Fate fates[] = {Fate::done,     Fate::done,        Fate::lost_race,
+                                Fate::conflict, Fate::answer_lost, Fate::late};
+      return is_over_ ? Fate::done : fates[below(6)];
     };
     for (auto& one : contenders_) one = make();
   }

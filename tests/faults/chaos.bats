@@ -56,6 +56,14 @@ chaos() {  # <option>...
   chaos --store etcd3 --seconds "$DLOCK_CHAOS_SECONDS"
 }
 
+@test "locks in a PostgreSQL database keep their promises in chaos" {
+  chaos --store postgres --seconds "$DLOCK_CHAOS_SECONDS"
+}
+
+@test "locks in a PostgreSQL database with synchronous standbys keep their promises in chaos" {
+  chaos --store postgres_sync --seconds "$DLOCK_CHAOS_SECONDS"
+}
+
 @test "a dlock that excludes no other is detected" {
   local free=$BATS_TEST_TMPDIR/dlock status=0
   cat > "$free" << END

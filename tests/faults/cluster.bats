@@ -61,18 +61,6 @@ of_report() { jq -r "$1" "$report"; }
   done
 }
 
-@test "waiters are served in the order of their arrival" {
-  hold job
-  for name in 1 2 3 4; do queue job -- sh -c 'echo "$2" >> "$1"' - "$ran" "$name"; done
-
-  let_go
-
-  eventually four_have_run
-  assert_equal "$(paste -sd ' ' "$ran")" '1 2 3 4'
-}
-
-four_have_run() { [[ -e $ran && $(wc -l < "$ran") == 4 ]]; }
-
 @test "watch reports the locks of all primaries" {
   dlock watch > "$said" 3>&- &
   watcher=$!

@@ -724,20 +724,6 @@ is_over_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 0 ]]; }  # <server>
 
 # --- Many who want it ---
 
-@test "waiters are served in the order in which they came" {
-  use_quorum_store 3
-  hold job "${lease[@]}"
-  for i in 1 2 3 4; do
-    queue job "${lease[@]}" -- sh -c 'echo "$1" >> "$2"' - "$i" "$said"
-    waiters[i]=$waiter
-  done
-
-  let_go
-
-  for i in 1 2 3 4; do assert_exits 0 "${waiters[i]}"; done
-  assert_equal "$(paste -sd ' ' "$said")" '1 2 3 4'
-}
-
 @test "one of three servers that wakes waiters without a reason delays no hand-over, and is asked rarely" {
   use_quorum_store 3
   hold job -w 20s --min-strength 1

@@ -91,22 +91,6 @@ holders() {
   assert_reclaimed
 }
 
-@test "with --reclaim a run survives the deletion of all keys" {
-  hold_job --reclaim "${short[@]}"
-
-  redis FLUSHALL
-
-  assert_reclaimed
-}
-
-@test "with --reclaim a run survives the deletion of its key" {
-  hold_job --reclaim "${short[@]}"
-
-  redis DEL 'dlock:{job}'
-
-  assert_reclaimed
-}
-
 @test "with --reclaim a run survives the deletion of its key on a server whose memory is full" {
   for loss in 'FLUSHALL' 'DEL dlock:{job}'; do
     hold_job --reclaim "${short[@]}"
@@ -119,37 +103,6 @@ holders() {
     redis CONFIG SET maxmemory 0
     assert_reclaimed
   done
-}
-
-@test "a lease that is set up again shows the same holder" {
-  hold_job --reclaim "${short[@]}" --label nightly
-  before=$(holders job)
-
-  redis FLUSHALL
-
-  await_reclaim
-  assert_equal "$(holders job)" "$before"
-  assert_between "$(look job '.holders[0].expires_in_ms')" 1 2000
-}
-
-@test "a lease that is set up again keeps its lock delay" {
-  hold_job --reclaim "${short[@]}" --lock-delay 1m
-
-  redis FLUSHALL
-
-  await_reclaim
-  assert_between "$(left_of job)" 60000 62000
-}
-
-@test "a lease that was set up again keeps others out" {
-  hold_job --reclaim "${short[@]}"
-  redis FLUSHALL
-  await_reclaim
-
-  run dlock run job -- echo started
-
-  assert_status 75
-  assert_output_contains 'held by'
 }
 
 @test "a lease that was set up again causes a warning, which --quiet suppresses" {
@@ -175,28 +128,6 @@ holders() {
   assert_equal "$(grep -c . "$said")" 1
 }
 
-@test "with --reclaim a lock that another run has had meanwhile is taken over" {
-  for loss in 'FLUSHALL' 'DEL dlock:{job}'; do
-    hold_job --reclaim "${long[@]}"
-
-    # shellcheck disable=SC2086
-    redis $loss
-    dlock run job -- true
-
-    assert_lost 'taken over'
-    is_free job
-  done
-}
-
-@test "with --reclaim a key that another program has written over is left alone" {
-  hold_job --reclaim "${short[@]}"
-
-  redis SET 'dlock:{job}' theirs PX 60000
-
-  assert_lost 'taken over'
-  assert_equal "$(redis GET 'dlock:{job}')" theirs
-}
-
 @test "with --reclaim a server that falls silent ends the run as without it" {
   hold_job --reclaim "${short[@]}"
 
@@ -215,66 +146,6 @@ holders() {
 
   assert_lost unconfirmed
   is_free job
-}
-
-@test "shared holders are all set up again" {
-  hold job -s --reclaim "${short[@]}"
-  hold job -s --reclaim "${short[@]}"
-  before=$(holders job)
-
-  restart_without_saving
-
-  all_are_back() { [[ $(holders job) == "$before" ]]; }
-  eventually all_are_back
-  run dlock run job -- true
-  assert_status 75
-  for dlock in "${!held_by[@]}"; do
-    let_go "$dlock"
-    assert_exits 0 "$dlock"
-  done
-}
-
-@test "holders of slots are all set up again, each on its own" {
-  for _ in 1 2 3; do hold job -n 3 --reclaim "${short[@]}"; done
-  before=$(holders job)
-
-  restart_without_saving
-
-  all_are_back() { [[ $(holders job) == "$before" ]]; }
-  eventually all_are_back
-  run dlock run -n 3 job -- true
-  assert_status 75
-  for dlock in "${!held_by[@]}"; do
-    let_go "$dlock"
-    assert_exits 0 "$dlock"
-  done
-}
-
-@test "the fence after a lease that was set up again is greater" {
-  hold_job --reclaim "${short[@]}"
-  fence=$(look job '.holders[0].fence')
-  redis FLUSHALL
-  await_reclaim
-  let_go
-  assert_exits 0 "$holder"
-
-  run dlock run job -- sh -c 'echo "$DLOCK_FENCE"'
-
-  ((output > fence))
-}
-
-@test "a waiter gets the lock once, after a lease that was set up again" {
-  hold_job --reclaim "${long[@]}"
-  queue job sh -c 'echo started >> "$0"' "$order"
-
-  redis DEL 'dlock:{job}'
-
-  await_reclaim
-  never_within 300 test -s "$order"
-  let_go
-  assert_exits 0 "$holder"
-  assert_exits 0 "$waiter"
-  assert_equal "$(< "$order")" started
 }
 
 @test "a waiter keeps waiting when all keys were deleted and the lease was set up again" {

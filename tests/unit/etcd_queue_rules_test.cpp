@@ -117,45 +117,11 @@ using Kind = Decision::Kind;
 
 // Whose turn it is
 
-TEST(EtcdQueue, only_the_first_waiter_has_its_turn) {
-  Built snapshot;
-  snapshot.wait(plain()).wait(plain());
-
-  EXPECT_TRUE(snapshot.has_turn("a"));
-  EXPECT_FALSE(snapshot.has_turn("b"));
-}
-
-TEST(EtcdQueue, nobody_behind_a_holder_has_a_turn) {
-  Built snapshot;
-  snapshot.hold(plain()).wait(plain());
-
-  EXPECT_FALSE(snapshot.has_turn("b"));
-  EXPECT_TRUE(snapshot.leaves("a").has_turn("b"));
-}
-
-TEST(EtcdQueue, as_many_waiters_have_their_turn_as_slots_are_free) {
-  Built snapshot;
-  snapshot.hold(slot(2), 1).wait(slot(2)).wait(slot(2));
-
-  EXPECT_TRUE(snapshot.has_turn("b"));
-  EXPECT_FALSE(snapshot.has_turn("c"));
-}
-
 TEST(EtcdQueue, a_waiter_with_another_number_of_slots_has_no_turn) {
   Built snapshot;
   snapshot.hold(slot(2)).wait(slot(3));
 
   EXPECT_FALSE(snapshot.has_turn("b"));
-}
-
-TEST(EtcdQueue, readers_at_the_front_have_their_turn_together) {
-  Built snapshot;
-  snapshot.wait(shared()).wait(shared()).wait(plain()).wait(shared());
-
-  EXPECT_TRUE(snapshot.has_turn("a"));
-  EXPECT_TRUE(snapshot.has_turn("b"));
-  EXPECT_FALSE(snapshot.has_turn("c"));
-  EXPECT_FALSE(snapshot.has_turn("d"));
 }
 
 TEST(EtcdQueue, a_holder_keeps_the_lock_at_any_position) {
@@ -215,92 +181,7 @@ TEST(EtcdQueue, nobody_overtakes_a_foreign_waiter) {
 
 // Runs that count for waiters
 
-TEST(EtcdQueue, a_deduplicated_waiter_gives_its_turn_to_the_next) {
-  Built snapshot;
-  snapshot.wait(deduped({hours(1), true})).wait(plain()).ran(77, exit_with(0));
-
-  const auto by = snapshot.deduplicated_by("a");
-  ASSERT_TRUE(by);
-  EXPECT_EQ(by->fence, Fence{77});
-  EXPECT_TRUE(snapshot.has_turn("b"));
-}
-
-TEST(EtcdQueue, a_run_that_failed_or_ended_earlier_counts_for_no_waiter) {
-  Built snapshot;
-  snapshot.ran(70, exit_with(0)).wait(deduped({hours(1), true})).ran(77, exit_with(1));
-
-  EXPECT_FALSE(snapshot.deduplicated_by("a"));
-}
-
-TEST(EtcdQueue, a_run_that_started_before_the_window_counts_for_no_waiter) {
-  Built snapshot;
-  snapshot.wait(deduped({seconds(5), true})).ran(77, exit_with(0), now - seconds(6));
-
-  EXPECT_FALSE(snapshot.deduplicated_by("a"));
-}
-
-TEST(EtcdQueue, only_a_shared_run_counts_for_a_waiter_that_joins) {
-  auto end = exit_with(3);
-  Built snapshot;
-  snapshot.wait(deduped({{}, false, true})).ran(77, end);
-  EXPECT_FALSE(snapshot.deduplicated_by("a"));
-  end.is_shared = true;
-  snapshot.ran(78, end);
-
-  EXPECT_EQ(snapshot.deduplicated_by("a")->fence, Fence{78});
-}
-
-TEST(EtcdQueue, a_run_that_starts_counts_for_a_waiter_that_needs_no_success) {
-  Built snapshot;
-  snapshot.hold(shared()).wait(plain()).wait(deduped({hours(1)}));
-  EXPECT_FALSE(snapshot.deduplicated_by("c"));
-  snapshot.leaves("a").snapshot.entries.front().standing = Standing::holds;
-
-  EXPECT_TRUE(snapshot.deduplicated_by("c"));
-}
-
 // New claims
-
-TEST(EtcdDecision, a_free_lock_is_taken_at_once) {
-  EXPECT_EQ(newcomer({}, plain(), Queue::stay_out).kind, Kind::enter);
-  EXPECT_EQ(newcomer({}, shared()).kind, Kind::enter);
-}
-
-TEST(EtcdDecision, a_held_lock_is_refused_or_waited_for) {
-  Built snapshot;
-  snapshot.hold(plain());
-
-  const auto out = newcomer(snapshot, plain(), Queue::stay_out);
-  EXPECT_EQ(out.kind, Kind::answer);
-  EXPECT_FALSE(out.counts_as_refused);
-  EXPECT_TRUE(newcomer(snapshot, plain(), Queue::refuse).counts_as_refused);
-  const auto in = newcomer(snapshot, plain());
-  EXPECT_EQ(in.kind, Kind::join);
-  EXPECT_EQ(std::get<Busy>(*in.answer).place, 1u);
-}
-
-TEST(EtcdDecision, nobody_overtakes_a_waiter_whose_turn_has_come) {
-  Built snapshot;
-  snapshot.wait(plain());
-
-  EXPECT_EQ(newcomer(snapshot, plain()).kind, Kind::join);
-}
-
-TEST(EtcdDecision, the_first_free_slot_is_taken) {
-  Built snapshot;
-  snapshot.hold(slot(3), 0).hold(slot(3), 2);
-
-  const auto decision = newcomer(snapshot, slot(3));
-  EXPECT_EQ(decision.kind, Kind::enter);
-  EXPECT_EQ(decision.slot, 1u);
-}
-
-TEST(EtcdDecision, another_number_of_slots_is_refused_with_the_number_in_use) {
-  Built snapshot;
-  snapshot.hold(slot(3));
-
-  EXPECT_EQ(std::get<SlotsDiffer>(*newcomer(snapshot, plain()).answer).in_use, 3u);
-}
 
 TEST(EtcdDecision, of_two_waiters_with_different_slots_the_second_is_refused) {
   Built snapshot;
@@ -309,17 +190,6 @@ TEST(EtcdDecision, of_two_waiters_with_different_slots_the_second_is_refused) {
   EXPECT_EQ(decide(snapshot.snapshot, slot(2), "a", Queue::join, now).kind, Kind::enter);
   const auto second = decide(snapshot.snapshot, plain(), "b", Queue::join, now);
   EXPECT_TRUE(std::holds_alternative<SlotsDiffer>(*second.answer));
-}
-
-TEST(EtcdDecision, a_nested_reader_passes_a_waiting_writer) {
-  Built snapshot;
-  snapshot.hold(shared()).wait(plain());
-  auto inner = shared();
-  inner.outer_fences = {snapshot["a"].fence()};
-
-  EXPECT_EQ(newcomer(snapshot, inner).kind, Kind::enter);
-  inner.mode = Mode::exclusive;
-  EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(*newcomer(snapshot, inner).answer));
 }
 
 TEST(EtcdDecision, a_nested_reader_does_not_pass_etcdctl) {
@@ -347,45 +217,6 @@ TEST(EtcdStep, a_nested_reader_passes_a_writer_only_while_the_outer_reader_holds
   };
   EXPECT_TRUE(
       std::any_of(step.conditions.begin(), step.conditions.end(), asks_for_outer));
-}
-
-TEST(EtcdDecision, a_full_queue_is_not_joined) {
-  Built snapshot;
-  snapshot.hold(plain()).wait(plain());
-  auto claim = plain();
-  claim.max_queue = 1;
-
-  const auto decision = newcomer(snapshot, claim);
-  EXPECT_EQ(decision.kind, Kind::answer);
-  EXPECT_TRUE(decision.counts_as_refused);
-  claim.max_queue = 2;
-  EXPECT_EQ(newcomer(snapshot, claim).kind, Kind::join);
-}
-
-TEST(EtcdDecision, a_superseding_claim_displaces_only_superseding_waiters) {
-  auto superseding = plain();
-  superseding.supersedes = true;
-  Built snapshot;
-  snapshot.hold(superseding).wait(plain()).wait(superseding);
-
-  const auto decision = newcomer(snapshot, superseding);
-  ASSERT_EQ(decision.give_way.size(), 1u);
-  EXPECT_EQ(decision.give_way[0].id, "c");
-  EXPECT_EQ(std::get<Busy>(*decision.answer).place, 2u);
-  EXPECT_TRUE(newcomer(snapshot, superseding, Queue::stay_out).give_way.empty());
-}
-
-TEST(EtcdDecision, an_attached_holder_is_notified_before_it_is_replaced) {
-  auto replacing = plain();
-  replacing.replaces = true;
-  Built snapshot;
-  snapshot.hold(plain());
-
-  const auto decision = newcomer(snapshot, replacing);
-  EXPECT_EQ(decision.kind, Kind::join);
-  EXPECT_EQ(decision.lose.size(), 1u);
-  snapshot.standing(Standing::broken);
-  EXPECT_TRUE(newcomer(snapshot, replacing).lose.empty());
 }
 
 TEST(EtcdDecision, a_holder_that_cannot_be_notified_is_replaced_at_once) {
@@ -424,36 +255,12 @@ TEST(EtcdDecision, a_break_takes_the_lock_only_from_the_holders_that_it_means) {
   }
 }
 
-TEST(EtcdDecision, a_replacing_waiter_takes_the_lock_from_the_next_holder) {
-  auto replacing = plain();
-  replacing.replaces = true;
-  Built snapshot;
-  snapshot.wait(plain()).wait(replacing);
-
-  ASSERT_TRUE(replacer(snapshot.snapshot, "a"));
-  EXPECT_TRUE(replacer(snapshot.snapshot, "a")->replaces);
-  const auto decision = decide(snapshot.snapshot, plain(), "a", Queue::join, now);
-  EXPECT_TRUE(decision.taken_by);
-  EXPECT_FALSE(replacer(snapshot.leaves("a").snapshot, "x")) << "it is promised the lock";
-}
-
 TEST(EtcdDecision, a_superseded_waiter_learns_by_whom) {
   Built snapshot;
   snapshot.snapshot.runs.told.emplace_back("new", Superseded{"db1", 7});
 
   const auto decision = newcomer(snapshot, plain());
   EXPECT_EQ(std::get<Superseded>(*decision.answer).host, "db1");
-}
-
-TEST(EtcdDecision, a_run_in_progress_deduplicates_a_new_claim) {
-  Built snapshot;
-  snapshot.hold(plain());
-
-  EXPECT_TRUE(std::holds_alternative<Deduplicated>(
-      *newcomer(snapshot, deduped({seconds(1)})).answer));
-  EXPECT_EQ(newcomer(snapshot, deduped({seconds(1), true})).kind, Kind::join);
-  snapshot.standing(Standing::broken);
-  EXPECT_EQ(newcomer(snapshot, deduped({seconds(1)})).kind, Kind::join);
 }
 
 // What a waiter watches

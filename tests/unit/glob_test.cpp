@@ -1,4 +1,4 @@
-// Patterns as in shells. tests/bats/list.bats tests more of them.
+// Patterns as in shells, and glob(7).
 
 #include <fnmatch.h>
 #include <gtest/gtest.h>
@@ -6,6 +6,8 @@
 #include <iterator>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "util/utf8.hpp"
 
@@ -24,6 +26,30 @@ TEST(Glob, compares_ranges_by_code_points) {
   EXPECT_TRUE(matches_glob("[ü-\u65e5]", "\u0416"));
   EXPECT_FALSE(matches_glob("[a-é]", "ü"));
   EXPECT_FALSE(matches_glob("[!a-ü]", "é"));
+}
+
+TEST(Glob, knows_the_classes_of_glob_7) {
+  const std::vector<std::string> texts{"-", "5",      "A",       "a",
+                                       "b", "\u00e4", ".hidden", "a/b"};
+  const std::pair<const char*, std::vector<std::string>> rows[] = {
+      {"[[:digit:]a]", {"5", "a"}},
+      {"[[:alpha:]]", {"A", "a", "b"}},
+      {"[[:nothing:]]", {}},
+      {"[[=a=]b]", {"a", "b"}},
+      {"[[.-.]b]", {"-", "b"}},
+      {"[!a-c]", {"-", "5", "A", "\u00e4"}},
+      {"[^a-c]", {"-", "5", "A", "\u00e4"}},
+      {"*", texts},
+      {"a*", {"a", "a/b"}},
+      {"?hidden", {".hidden"}},
+  };
+  for (const auto& [pattern, wanted] : rows) {
+    std::vector<std::string> found;
+    for (const auto& text : texts) {
+      if (matches_glob(pattern, text)) found.push_back(text);
+    }
+    EXPECT_EQ(found, wanted) << pattern;
+  }
 }
 
 TEST(Glob, matches_invalid_utf8_byte_by_byte) {

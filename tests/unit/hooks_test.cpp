@@ -23,20 +23,6 @@ std::optional<HookKind> hook_after(RunOutcome outcome,
   return hook_for(result);
 }
 
-TEST(HookChoice, depends_on_the_exit_code_of_a_command_that_ran) {
-  EXPECT_EQ(hook_after(RunOutcome::ran, 0), HookKind::on_success);
-  EXPECT_EQ(hook_after(RunOutcome::ran, 1), HookKind::on_failure);
-  EXPECT_EQ(hook_after(RunOutcome::ran), HookKind::on_failure);  // by a signal
-}
-
-TEST(HookChoice, is_on_failure_if_the_command_did_not_run_to_its_end) {
-  for (const auto outcome :
-       {RunOutcome::lost, RunOutcome::timeout, RunOutcome::not_started,
-        RunOutcome::unavailable, RunOutcome::error}) {
-    EXPECT_EQ(hook_after(outcome, 0), HookKind::on_failure) << name_of(outcome);
-  }
-}
-
 TEST(HookChoice, is_on_busy_if_the_lock_was_not_obtained) {
   EXPECT_EQ(hook_after(RunOutcome::busy, 75), HookKind::on_busy);
   EXPECT_EQ(hook_after(RunOutcome::busy, 0), HookKind::on_busy);
@@ -111,15 +97,6 @@ class Hooks : public ::testing::Test {
  private:
   HeldSignals held_;
 };
-
-TEST_F(Hooks, a_hook_that_succeeds_is_not_reported) {
-  EXPECT_EQ(end_of("exit 0").trouble, "");
-}
-
-TEST_F(Hooks, a_hook_that_fails_is_reported_with_the_reason) {
-  EXPECT_EQ(end_of("exit 15").trouble, "ended with exit code 15");
-  EXPECT_EQ(end_of("kill -TERM $$").trouble, "was ended by SIGTERM");
-}
 
 TEST_F(Hooks, an_earlier_signal_does_not_stop_a_hook) {
   ::raise(SIGTERM);

@@ -89,22 +89,6 @@ TEST(LockJson, a_held_lock_has_holders_waiters_and_a_last_run) {
       R"("signal":null,"host":"web3","user":"","outcome":"ran"}})");
 }
 
-TEST(LockJson, a_shared_lock_has_the_mode_shared) {
-  auto lock = held_lock();
-  lock.mode = Mode::shared;
-
-  EXPECT_EQ(json_of(lock)["mode"], "shared");
-}
-
-TEST(LockJson, a_semaphore_says_how_many_slots_it_has_and_how_many_are_free) {
-  auto lock = held_lock();
-  lock.slots = 3;
-  lock.free = 2;
-
-  EXPECT_EQ(json_of(lock)["slots"], 3);
-  EXPECT_EQ(json_of(lock)["free"], 2);
-}
-
 TEST(LockJson, a_detached_lease_says_when_it_expires) {
   auto holder = some_holder();
   holder.attached = false;
@@ -123,29 +107,6 @@ TEST(LockJson, a_lock_kept_after_its_run_has_no_process_and_says_when_it_expires
   EXPECT_EQ(json_of(holder)["pid"], nullptr);
   EXPECT_EQ(json_of(holder)["attached"], false);
   EXPECT_EQ(json_of(holder)["expires_in_ms"], 20'000);
-}
-
-TEST(LockJson, a_run_that_was_ended_by_a_signal_names_it) {
-  auto run = some_run();
-  run.exit_code.reset();
-  run.signal = "TERM";
-
-  EXPECT_EQ(to_line(json_of(run)),
-            R"({"started":"2020-09-13T12:26:40.000Z","ended":"2020-09-13T12:26:42.000Z",)"
-            R"("duration_ms":2000,"exit_code":null,"signal":"TERM","host":"web3",)"
-            R"("user":"","outcome":"ran"})");
-}
-
-TEST(LockJson, a_vanished_run_has_no_end) {
-  RunInfo run;
-  run.started = 1'600'000'000s;
-  run.host = "web3";
-  run.outcome = "vanished";
-
-  EXPECT_EQ(
-      to_line(json_of(run)),
-      R"({"started":"2020-09-13T12:26:40.000Z","ended":null,"duration_ms":null,)"
-      R"("exit_code":null,"signal":null,"host":"web3","user":"","outcome":"vanished"})");
 }
 
 TEST(LockJson, invalid_utf8_does_not_break_it) {
@@ -257,13 +218,6 @@ TEST(WaitingText, shows_the_position_if_nobody_holds_the_lock) {
   busy.queued = 2;
 
   EXPECT_EQ(waiting_text(busy, 10), "waiting; position 1 of 2");
-}
-
-TEST(LockText, a_lock_that_was_never_used_says_so) {
-  auto lock = free_lock();
-  lock.known = false;
-
-  EXPECT_EQ(status_text(lock, store, false), "job  free (never used), in redis://db\n");
 }
 
 TEST(LockText, a_free_lock_is_one_line) {
@@ -475,20 +429,6 @@ TEST(LockText, colours_change_nothing_else) {
 }
 
 // Runs in a sentence
-
-TEST(RunText, describes_an_ended_run) {
-  EXPECT_EQ(described(some_run()),
-            "it ran on web3 at 2020-09-13T12:26:40.000Z: exit 3, took 2.0s");
-}
-
-TEST(RunText, describes_a_run_in_progress) {
-  RunInfo run;
-  run.started = 1'600'000'000s;
-  run.host = "web3";
-  run.outcome = "running";
-
-  EXPECT_EQ(described(run), "it has been running on web3 since 2020-09-13T12:26:40.000Z");
-}
 
 TEST(RunText, describes_a_vanished_run) {
   RunInfo run;

@@ -102,67 +102,12 @@ TEST(Environment, has_no_fence_without_a_grant_not_even_an_outer_one) {
   EXPECT_TRUE(contains(environment, "DLOCK_HELD=outer=7"));
 }
 
-TEST(Environment, names_the_lock_and_the_store) {
-  const auto environment = environment_with({}, settings());
-
-  EXPECT_TRUE(contains(environment, "DLOCK_NAME=nightly job"));
-  EXPECT_TRUE(contains(environment, "DLOCK_FENCE=42"));
-  EXPECT_TRUE(contains(environment, "DLOCK_SLOT=3"));
-  EXPECT_TRUE(contains(environment, "DLOCK_STORE=local:/srv/locks"));
-  EXPECT_TRUE(contains(environment, "DLOCK_NAMESPACE=team"));
-  EXPECT_TRUE(contains(environment, "DLOCK_HELD=nightly%20job=42"));
-}
-
-TEST(Environment, has_the_login_of_the_store) {
-  auto with_login = settings();
-  with_login.passed_on = {"DLOCK_USER=alice", "DLOCK_PASSWORD_FILE=/file"};
-
-  const auto environment =
-      environment_with({"DLOCK_USER=bob", "DLOCK_PASSWORD=secret"}, with_login);
-
-  EXPECT_TRUE(contains(environment, "DLOCK_USER=alice"));
-  EXPECT_FALSE(contains(environment, "DLOCK_USER=bob"));
-  EXPECT_TRUE(contains(environment, "DLOCK_PASSWORD_FILE=/file"));
-  EXPECT_FALSE(has_name(environment, "DLOCK_PASSWORD"));
-}
-
-TEST(Environment, keeps_inherited_variables) {
-  const auto environment = environment_with({"PATH=/bin", "EMPTY=", "odd"}, settings());
-
-  EXPECT_TRUE(contains(environment, "PATH=/bin"));
-  EXPECT_TRUE(contains(environment, "EMPTY="));
-  EXPECT_TRUE(contains(environment, "odd"));
-}
-
-TEST(Environment, has_no_password) {
-  const auto environment = environment_with({"DLOCK_PASSWORD=secret"}, settings());
-
-  EXPECT_FALSE(has_name(environment, "DLOCK_PASSWORD"));
-}
-
-TEST(Environment, has_no_token) {
-  const auto environment = environment_with({"DLOCK_TOKEN=secret"}, settings());
-
-  EXPECT_FALSE(has_name(environment, "DLOCK_TOKEN"));
-}
-
 TEST(Environment, keeps_settings_that_are_not_secret) {
   const auto environment =
       environment_with({"DLOCK_USER=u", "DLOCK_PASSWORD_FILE=/run/p"}, settings());
 
   EXPECT_TRUE(contains(environment, "DLOCK_USER=u"));
   EXPECT_TRUE(contains(environment, "DLOCK_PASSWORD_FILE=/run/p"));
-}
-
-TEST(Environment, of_a_nested_run_has_only_its_own_values) {
-  const auto environment =
-      environment_with({"DLOCK_NAME=outer", "DLOCK_FENCE=1", "DLOCK_SLOT=0",
-                        "DLOCK_STORE=local:", "DLOCK_NAMESPACE=dlock"},
-                       settings());
-
-  EXPECT_FALSE(contains(environment, "DLOCK_NAME=outer"));
-  EXPECT_TRUE(contains(environment, "DLOCK_NAME=nightly job"));
-  EXPECT_EQ(environment.size(), 6u);
 }
 
 TEST(Environment, of_a_nested_run_lists_all_outer_locks) {
@@ -172,15 +117,6 @@ TEST(Environment, of_a_nested_run_lists_all_outer_locks) {
   const auto environment = environment_with({"DLOCK_HELD=outer=1"}, inner);
 
   EXPECT_TRUE(contains(environment, "DLOCK_HELD=outer=1 nightly%20job=42"));
-}
-
-TEST(Environment, names_the_configuration_file_that_was_given) {
-  auto named = settings();
-  named.config = "/home/me/dlock.toml";
-
-  const auto environment = environment_with({"DLOCK_CONFIG=dlock.toml"}, named);
-
-  EXPECT_TRUE(contains(environment, "DLOCK_CONFIG=/home/me/dlock.toml"));
 }
 
 TEST(Environment, names_no_configuration_file_if_none_was_given) {

@@ -13,20 +13,20 @@ Result reply_of(Row row) {
   return result;
 }
 
-Standing primary(std::uint32_t timeline, const std::string& started) {
-  Standing standing;
+PgStanding primary(std::uint32_t timeline, const std::string& started) {
+  PgStanding standing;
   standing.timeline = timeline;
   standing.started = started;
   return standing;
 }
 
-Standing standby() {
-  Standing standing;
+PgStanding standby() {
+  PgStanding standing;
   standing.is_standby = true;
   return standing;
 }
 
-TEST(PgStanding, a_primary_tells_its_timeline_in_hexadecimal) {
+TEST(PgStandings, a_primary_tells_its_timeline_in_hexadecimal) {
   const auto standing = standing_from(reply_of({"f", "0000001A", "1.5", "77"}));
 
   ASSERT_TRUE(standing);
@@ -36,7 +36,7 @@ TEST(PgStanding, a_primary_tells_its_timeline_in_hexadecimal) {
   EXPECT_FALSE(standing->standbys);
 }
 
-TEST(PgStanding, a_standby_has_none) {
+TEST(PgStandings, a_standby_has_none) {
   const auto standing =
       standing_from(reply_of({"t", std::nullopt, "1.5", "77", "FIRST 1 (a)", "2"}));
 
@@ -47,13 +47,13 @@ TEST(PgStanding, a_standby_has_none) {
   EXPECT_EQ(standing->standbys, 2U);
 }
 
-TEST(PgStanding, a_server_that_does_not_know_the_question_tells_nothing) {
+TEST(PgStandings, a_server_that_does_not_know_the_question_tells_nothing) {
   EXPECT_FALSE(standing_from(Result()));
   EXPECT_FALSE(standing_from(reply_of({"f"})));
   EXPECT_EQ(standing_from(reply_of({"f", "x", "1", "2"}))->timeline, 0U);
 }
 
-TEST(PgStanding, the_primary_is_used_wherever_it_stands) {
+TEST(PgStandings, the_primary_is_used_wherever_it_stands) {
   const auto choice =
       chosen_primary({standby(), std::nullopt, primary(1, "1")}, {"a", "b", "c"});
 
@@ -62,7 +62,7 @@ TEST(PgStanding, the_primary_is_used_wherever_it_stands) {
   EXPECT_FALSE(chosen_primary({standby(), std::nullopt}, {"a", "b"}).server);
 }
 
-TEST(PgStanding, of_two_primaries_the_greater_timeline_is_used_with_a_complaint) {
+TEST(PgStandings, of_two_primaries_the_greater_timeline_is_used_with_a_complaint) {
   for (const bool is_first : {true, false}) {
     const auto older = primary(1, "1");
     const auto newer = primary(2, "2");
@@ -70,13 +70,14 @@ TEST(PgStanding, of_two_primaries_the_greater_timeline_is_used_with_a_complaint)
                                  : chosen_primary({older, newer}, {"b", "a"});
 
     EXPECT_EQ(choice.server, is_first ? 0U : 1U);
-    EXPECT_NE(choice.complaint.find("b (timeline 1) is a primary as a (timeline 2) is"),
+    EXPECT_NE(choice.complaint.find("b (timeline 1) also says that it is the primary, "
+                                    "and a (timeline 2) is used"),
               std::string::npos)
         << choice.complaint;
   }
 }
 
-TEST(PgStanding, one_server_under_two_names_is_one_primary) {
+TEST(PgStandings, one_server_under_two_names_is_one_primary) {
   const auto choice = chosen_primary({primary(1, "1"), primary(1, "1")}, {"a", "b"});
 
   EXPECT_EQ(choice.server, 0U);

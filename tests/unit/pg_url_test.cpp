@@ -250,6 +250,65 @@ TEST(PgUrl, a_password_is_never_in_a_message) {
   }
 }
 
+// The servers of the URL with these settings of dlock's own.
+std::vector<PgTarget> targets(const std::string& text,
+                              const Credentials& credentials = {}) {
+  static const Surroundings none;
+  auto url = parsed_store_url(text);
+  url.set(credentials);
+  return targets_of(url, milliseconds(1), none.known());
+}
+
+TEST(PgTarget, is_each_server_with_its_socket_or_address) {
+  const auto found = targets("postgres://u@h:1,%2Fsrv:2/d?dlock_schema=lo&listen=off");
+
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].shown() + " " + found[1].shown(), "h:1 /srv/.s.PGSQL.2");
+  EXPECT_EQ(found[0].user + found[1].database + found[1].schema, "udlo");
+  EXPECT_EQ(found[0].listening, Listening::off);
+  EXPECT_FALSE(found[0].password);
+}
+
+TEST(PgTarget, an_address_is_used_for_a_host_whose_certificate_is_wanted) {
+  const auto found = targets("postgres://a,b/d?hostaddr=10.0.0.1,::1");
+
+  EXPECT_EQ(found[0].shown() + " " + found[1].shown(), "10.0.0.1:5432 [::1]:5432");
+  EXPECT_EQ(found[0].tls.name + found[1].tls.name, "ab");
+}
+
+TEST(PgTarget, has_the_sslmode_or_one_that_follows_from_options) {
+  constexpr std::pair<const char*, SslMode> modes[] = {
+      {"", SslMode::prefer},
+      {"?sslmode=allow", SslMode::prefer},
+      {"?sslmode=disable", SslMode::disable},
+      {"?sslmode=require", SslMode::require},
+      {"?ssl=true", SslMode::require},
+      {"?sslmode=verify-ca", SslMode::verify},
+      {"?sslmode=verify-full", SslMode::verify},
+      {"?sslrootcert=system", SslMode::verify},
+      {"?sslrootcert=/ca", SslMode::prefer},
+  };
+  for (const auto& [query, mode] : modes) {
+    EXPECT_EQ(targets(std::string("postgres://h/d") + query)[0].ssl, mode) << query;
+  }
+  Credentials credentials;
+  credentials.tls.ca = "/own";
+  const auto own = targets("postgres://h/d?sslrootcert=/ca", credentials)[0];
+  EXPECT_EQ(own.tls.ca, "/own");
+  EXPECT_EQ(own.ssl, SslMode::verify);
+  EXPECT_EQ(targets("postgres://h/d?sslmode=prefer", credentials)[0].ssl,
+            SslMode::prefer);
+}
+
+TEST(PgTarget, a_certificate_needs_its_key) {
+  EXPECT_EQ(targets("postgres://h/d?sslcert=c&sslkey=k")[0].tls.key, "/work/k");
+  EXPECT_THROW(targets("postgres://h/d?sslcert=/c"), Failure);
+  Credentials credentials;
+  credentials.tls.certificate = "/own";
+  credentials.tls.key = "/key";
+  EXPECT_EQ(targets("postgres://h/d?sslcert=/c", credentials)[0].tls.key, "/key");
+}
+
 class BadPgUrl : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(BadPgUrl, is_refused) { EXPECT_NE(refusal_of_url(GetParam()), ""); }

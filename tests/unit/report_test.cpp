@@ -78,31 +78,6 @@ TEST(Report, a_busy_lock_has_its_holder_and_a_message) {
             "\n");
 }
 
-TEST(Report, a_command_that_was_killed_has_a_signal_and_no_exit_code) {
-  RunResult result;
-  result.outcome = RunOutcome::ran;
-  result.signal = SIGTERM;
-
-  EXPECT_NE(line_of(result).find(R"("exit_code":null,"signal":"TERM")"),
-            std::string::npos);
-}
-
-TEST(Report, a_lost_lease_says_why) {
-  RunResult result;
-  result.outcome = RunOutcome::lost;
-  result.reason = Loss::taken_over;
-
-  EXPECT_NE(line_of(result).find(R"("outcome":"lost","reason":"taken over")"),
-            std::string::npos);
-}
-
-TEST(Report, a_run_without_protection_says_so) {
-  RunResult result;
-  result.is_protected = false;
-
-  EXPECT_NE(line_of(result).find(R"("protected":false)"), std::string::npos);
-}
-
 TEST(Report, is_one_line_whatever_the_names_contain) {
   RunResult result;
   result.message = "a\nb\xFF";
@@ -114,14 +89,6 @@ TEST(Report, is_one_line_whatever_the_names_contain) {
   const auto line = report_line({options, "local:/a\nb", "web2", "alice"}, result);
 
   EXPECT_EQ(line.find('\n'), line.size() - 1);
-}
-
-TEST(Report, a_command_that_did_not_start_has_no_times) {
-  RunResult result;
-  result.outcome = RunOutcome::not_started;
-  result.started = std::chrono::seconds(1'700'000'000);
-
-  EXPECT_NE(line_of(result).find(R"("started":null,"ended":null)"), std::string::npos);
 }
 
 TEST(Report, unknown_values_are_null) {
@@ -166,30 +133,6 @@ class ReportFiles : public ::testing::Test {
   std::string path_ = root_.file("report.json");
 };
 
-TEST_F(ReportFiles, a_report_is_written_to_its_file) {
-  ReportFile file(path_);
-
-  EXPECT_TRUE(file.write("{}\n"));
-  EXPECT_EQ(contents(), "{}\n");
-}
-
-TEST_F(ReportFiles, a_report_replaces_the_old_one) {
-  std::ofstream(path_) << "an old and much longer report\n";
-  ReportFile file(path_);
-
-  file.write("{}\n");
-
-  EXPECT_EQ(contents(), "{}\n");
-}
-
-TEST_F(ReportFiles, the_old_report_remains_until_there_is_a_new_one) {
-  std::ofstream(path_) << "old\n";
-
-  const ReportFile file(path_);
-
-  EXPECT_EQ(contents(), "old\n");
-}
-
 TEST_F(ReportFiles, without_a_path_nothing_is_written) {
   const auto directory = std::filesystem::current_path();
   std::filesystem::current_path(root_.path());
@@ -198,23 +141,6 @@ TEST_F(ReportFiles, without_a_path_nothing_is_written) {
 
   std::filesystem::current_path(directory);
   EXPECT_TRUE(std::filesystem::is_empty(root_.path()));
-}
-
-TEST_F(ReportFiles, a_path_that_cannot_be_written_is_refused_at_once) {
-  for (const auto& path : {root_.path(), root_.file("missing/report.json")}) {
-    try {
-      const ReportFile file(path);
-      FAIL() << path;
-    } catch (const Failure& failure) {
-      EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured);
-    }
-  }
-}
-
-TEST_F(ReportFiles, a_pipe_without_a_reader_is_refused_without_waiting) {
-  ::mkfifo(path_.c_str(), 0600);
-
-  EXPECT_THROW(ReportFile{path_}, Failure);
 }
 
 TEST_F(ReportFiles, a_full_disk_is_reported) {

@@ -94,6 +94,14 @@ TEST_F(Limit, turns_are_given_in_order_a_period_apart) {
   EXPECT_EQ(turn_of(7).count(), 1600);
 }
 
+TEST_F(Limit, what_remains_does_not_include_the_turns_of_waiters) {
+  fill();
+  turn_of(1);
+  now_ += milliseconds(800);
+
+  EXPECT_EQ(std::get<Admitted>(ask(2)).remaining, 1u);
+}
+
 TEST_F(Limit, a_late_waiter_does_not_delay_those_behind_it) {
   rate_.most = 2;
   fill();

@@ -1036,5 +1036,60 @@ TEST_F(Rules, a_promised_lock_is_never_out_of_use) {
   EXPECT_FALSE(is_out_of_use(state, now, liveness));
 }
 
+// A queue of exclusive waiters behind a holder, whose last runs took this long.
+State long_queue(std::size_t waiters, milliseconds took) {
+  State state;
+  state.holders.emplace_back();
+  for (std::size_t i = 1; i <= waiters; ++i) {
+    state.waiters.emplace_back().party.token.bytes[0] = static_cast<std::uint8_t>(i);
+  }
+  for (const auto longer : {0, 1000}) {
+    state.runs.emplace_back().duration = took + milliseconds(longer);
+  }
+  return state;
+}
+
+std::optional<milliseconds> parked_at(const State& state, std::uint8_t place) {
+  Token token;
+  token.bytes[0] = place;
+  return parked_for(state, token, {Clock::time_point(seconds(1000)), seconds(1000)});
+}
+
+TEST(Parking, is_for_those_whose_turn_cannot_come_soon) {
+  auto state = long_queue(100, seconds(60));
+  EXPECT_EQ(parked_at(state, 4), std::nullopt);
+  EXPECT_EQ(parked_at(state, 5), seconds(30));
+  EXPECT_EQ(parked_at(state, 8), seconds(120));
+  EXPECT_EQ(parked_at(state, 100), seconds(600));
+
+  state.slots = 3;
+  EXPECT_EQ(parked_at(state, 6), std::nullopt);
+  EXPECT_EQ(parked_at(state, 12), seconds(60));
+}
+
+TEST(Parking, is_not_for_a_queue_that_drains_quickly) {
+  EXPECT_EQ(parked_at(long_queue(100, milliseconds(40)), 100), std::nullopt);
+  EXPECT_EQ(parked_at(long_queue(100, milliseconds(50)), 100), seconds(4));
+}
+
+TEST(Parking, counts_readers_that_enter_together_as_one) {
+  auto state = long_queue(40, seconds(60));
+  for (std::size_t i = 1; i < 30; ++i) state.waiters[i].mode = Mode::shared;
+
+  EXPECT_EQ(parked_at(state, 30), std::nullopt);
+  EXPECT_EQ(parked_at(state, 31), std::nullopt);
+  EXPECT_NE(parked_at(state, 33), std::nullopt);
+}
+
+TEST(Parking, takes_from_the_holder_how_long_runs_are_if_none_has_ended) {
+  auto state = long_queue(20, seconds(0));
+  state.runs.clear();
+  state.holders[0].granted_at = Clock::time_point(seconds(1000));
+  EXPECT_EQ(parked_at(state, 20), std::nullopt);
+
+  state.holders[0].granted_at = Clock::time_point(seconds(900));
+  EXPECT_EQ(parked_at(state, 5), seconds(50));
+}
+
 }  // namespace
 }  // namespace dlock::rules

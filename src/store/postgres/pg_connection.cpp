@@ -122,6 +122,9 @@ class PgConnection::Talk {
     if (session_.is_encrypted && target.ssl == SslMode::prefer) {
       target.ssl = SslMode::require;
     }
+    // A name may have several addresses, and the key belongs to one server.
+    if (target.tls.name.empty()) target.tls.name = target.host;
+    if (last_used_) target.host = net::literal_of(*last_used_);
     PgLink link(context_, target);
     auto address = last_used_;
     co_await link.connect(budget, address);
@@ -172,19 +175,20 @@ class PgConnection::Talk {
 
   // Nothing has been executed if the login fails before the request was sent.
   asio::awaitable<WireMessage> next_message(net::Budget& budget) {
-    std::optional<Failure> failure;
+    std::exception_ptr failure;
     try {
       for (;;) {
         if (auto message = link_->next()) co_return std::move(*message);
         co_await link_->read(budget);
       }
     } catch (const Failure& error) {
-      failure = error;
+      const bool is_harmless = error.kind() == Failure::Kind::unreachable &&
+                               !has_sent_request_ && !budget.is_over();
+      failure = is_harmless ? std::make_exception_ptr(net::Refusal(
+                                  net::Refusal::Reason::absent, error.what()))
+                            : std::current_exception();
     }
-    const bool is_harmless = failure->kind() == Failure::Kind::unreachable &&
-                             !has_sent_request_ && !budget.is_over();
-    if (!is_harmless) throw *failure;
-    throw net::Refusal(net::Refusal::Reason::absent, failure->what());
+    std::rethrow_exception(failure);
   }
 
   void take_login(const WireMessage& message, bool is_logged_in) {
@@ -208,12 +212,13 @@ class PgConnection::Talk {
   }
 
   [[noreturn]] void throw_refused(std::string_view body) const {
-    const auto fault = notice_from(body);
-    if (!fault) throw link_->nonsense("a malformed error");
-    if (const auto reason = refusal_of(*fault)) {
-      throw net::Refusal(*reason, error_text(*fault, shown_));
+    const auto notice = notice_from(body);
+    if (!notice) throw link_->nonsense("a malformed error");
+    const auto fault = login_error(*notice);
+    if (const auto reason = refusal_of(fault)) {
+      throw net::Refusal(*reason, error_text(fault, shown_));
     }
-    throw SqlError(*fault, shown_);
+    throw SqlError(fault, shown_);
   }
 
   bool has_ended() const { return replies_.fault() && replies_.fault()->is_fatal(); }
@@ -258,6 +263,11 @@ PgConnection::PgConnection(asio::io_context& context, PgTarget target)
 PgConnection::~PgConnection() { close(); }
 
 bool PgConnection::is_open() const { return talk_->is_open(); }
+
+bool PgConnection::is_still_open() {
+  talk_->catch_up();
+  return talk_->is_open();
+}
 
 std::uint64_t PgConnection::times_opened() const { return talk_->times_opened(); }
 

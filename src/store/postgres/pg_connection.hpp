@@ -31,6 +31,10 @@ class PgConnection {
   // Whether it is open and logged in, as far as is known without contacting the server.
   bool is_open() const;
 
+  // The same after a look at what has come since the last exchange: the server may have
+  // ended the session. Throws Failure if that was in the middle of a transaction.
+  bool is_still_open();
+
   // How often it was opened: what a session has, such as LISTEN, ends with it.
   std::uint64_t times_opened() const;
 

@@ -45,12 +45,31 @@ Failure::Kind kind_of_error(std::string_view code) {
   return Kind::unreachable;
 }
 
+Notice login_error(Notice error) {
+  if (error.code != "08P01") return error;
+  struct Wording {
+    std::string_view part;
+    std::string_view code;
+  };
+  static constexpr Wording wordings[] = {
+      {"no more connections allowed", "53300"},
+      {"no such database", "3D000"},
+      {"does not exist", "3D000"},
+      {"no such user", "28000"},
+      {"authentication failed", "28P01"},
+      {"unsupported startup parameter", "0A000"},
+  };
+  for (const auto& [part, code] : wordings) {
+    if (error.message.find(part) == std::string::npos) continue;
+    error.code = code;
+    break;
+  }
+  return error;
+}
+
 std::optional<net::Refusal::Reason> refusal_of(const Notice& error) {
   using Reason = net::Refusal::Reason;
-  // Too many connections, in the words of the server and of PgBouncer.
-  if (error.code == "53300" || error.message.starts_with("no more connections allowed")) {
-    return Reason::overloaded;
-  }
+  if (error.code == "53300") return Reason::overloaded;       // too many connections
   if (error.code.starts_with("57P0")) return Reason::absent;  // it starts or shuts down
   return std::nullopt;
 }

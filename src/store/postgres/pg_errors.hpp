@@ -29,6 +29,10 @@ class SqlError : public Failure {
 // What to do about an error with this SQLSTATE.
 Failure::Kind kind_of_error(std::string_view code);
 
+// The error that refuses a login, with the SQLSTATE that PostgreSQL would give it:
+// PgBouncer gives the same one to all.
+Notice login_error(Notice error);
+
 // Whether a server that refuses a login with this error may accept it later; nothing if
 // that is not so.
 std::optional<net::Refusal::Reason> refusal_of(const Notice& error);

@@ -24,7 +24,7 @@ constexpr int round_trips_measured = 20;
 // A server with the connection on which it answered.
 struct Host {
   HostFacts facts;
-  Standing standing;
+  PgStanding standing;
   std::shared_ptr<PgConnection> connection;
 };
 
@@ -51,8 +51,7 @@ class Questions {
 
   // Throws Failure; SqlError if the server refuses the statement.
   asio::awaitable<std::vector<Row>> must_answer(Statement statement) {
-    std::vector<Batch> batches(1);
-    batches[0].push_back(std::move(statement));
+    std::vector<Batch> batches(1, Batch(1, std::move(statement)));
     auto results =
         co_await connection_.exchange(std::move(batches), budget_end(), wakeup_);
     co_return std::move(results.front().rows);
@@ -63,8 +62,8 @@ class Questions {
     try {
       co_return co_await must_answer(std::move(statement));
     } catch (const SqlError&) {
+      co_return std::vector<Row>{};
     }
-    co_return std::vector<Row>{};
   }
 
  private:
@@ -97,10 +96,9 @@ std::string shown_method(const std::string& method) {
 
 void note_session(const PgConnection& connection, HostFacts& facts) {
   const auto& session = connection.session();
-  const auto& target = connection.target();
-  facts.is_local = is_this_machine(target);
+  facts.is_local = is_this_machine(connection.target());
   facts.is_encrypted = session.is_encrypted;
-  if (session.is_proven && target.path.empty()) {
+  if (session.is_proven && connection.target().path.empty()) {
     facts.proof = session.method.ends_with("-plus") ? "channel binding with the password"
                                                     : "its certificate";
   }
@@ -112,6 +110,7 @@ asio::awaitable<Host> ask_host(asio::io_context& context, PgTarget target,
   Host host;
   host.facts.server = target.shown();
   if (target.application_name.empty()) target.application_name = "dlock doctor";
+  target.wants_to_know = true;
   host.connection = std::make_shared<PgConnection>(context, std::move(target));
   try {
     co_await host.connection->open(later(Clock::now(), timeout), wakeup);
@@ -120,21 +119,12 @@ asio::awaitable<Host> ask_host(asio::io_context& context, PgTarget target,
     Result reply;
     reply.rows = co_await questions.ask(standing_question(true));
     // Another product may not know what that asks for.
-    host.standing = standing_from(reply).value_or(Standing());
+    host.standing = standing_from(reply).value_or(PgStanding());
     host.facts.is_standby = host.standing.is_standby;
   } catch (const Failure& failure) {
     host.facts.failure = let_pass(failure);
   }
   co_return host;
-}
-
-asio::awaitable<std::vector<Host>> ask_hosts(asio::io_context& context,
-                                             const std::vector<PgTarget>& targets,
-                                             milliseconds timeout, Wakeup& wakeup) {
-  const auto ask_one = [&context, &targets, timeout](std::size_t number, Wakeup& own) {
-    return ask_host(context, targets[number], timeout, own);
-  };
-  co_return co_await ask_all<Host>(context, targets.size(), ask_one, wakeup);
 }
 
 class PrimaryExaminer {
@@ -153,7 +143,6 @@ class PrimaryExaminer {
       co_await ask_schema();
       co_await ask_settings();
       co_await ask_sessions();
-      co_await ask_clock();
       co_await try_to_notify();
       co_await measure();
     } catch (const Failure& failure) {
@@ -166,9 +155,14 @@ class PrimaryExaminer {
     Statement version{
         "SELECT pg_catalog.version(), "
         "pg_catalog.current_setting('server_version_num'), pg_catalog.pg_backend_pid(), "
-        "current_user, pg_catalog.current_database()",
+        "current_user, pg_catalog.current_database(), " +
+            std::string(clock_micros),
         {}};
+    const auto before = wall_now();
     const auto rows = co_await questions_.must_answer(std::move(version));
+    if (const auto said = number_at(rows, 5)) {
+      facts_.clock_ahead = std::chrono::microseconds(*said) - (before + wall_now()) / 2;
+    }
     facts_.product = text_in(rows, 0);
     facts_.version = connection_.session().server_version;
     facts_.version_number = static_cast<int>(number_at(rows, 1).value_or(0));
@@ -317,19 +311,6 @@ class PrimaryExaminer {
     now.limited_by = name;
   }
 
-  asio::awaitable<void> ask_clock() {
-    Statement clock{
-        "SELECT (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) "
-        "OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8",
-        {}};
-    const auto before = wall_now();
-    const auto rows = co_await questions_.ask(std::move(clock));
-    const auto after = wall_now();
-    if (const auto said = number_at(rows, 0)) {
-      facts_.clock_ahead = std::chrono::microseconds(*said) - (before + after) / 2;
-    }
-  }
-
   asio::awaitable<void> try_to_notify() {
     if (!facts_.listens) co_return;
     const auto random = random_bytes();
@@ -365,7 +346,7 @@ class PrimaryExaminer {
 };
 
 void note_primary(const std::vector<Host>& hosts, PgFacts& facts) {
-  std::vector<std::optional<Standing>> standings;
+  std::vector<std::optional<PgStanding>> standings;
   std::vector<std::string> servers;
   for (const auto& host : hosts) {
     standings.push_back(host.facts.failure ? std::nullopt : std::optional(host.standing));
@@ -391,7 +372,10 @@ asio::awaitable<Examination> examine(const StoreUrl& url, const std::string& nam
                                      milliseconds timeout, asio::io_context& context,
                                      Wakeup& wakeup) {
   const auto targets = targets_of(url);
-  const auto hosts = co_await ask_hosts(context, targets, timeout, wakeup);
+  const auto ask_one = [&](std::size_t number, Wakeup& own) {
+    return ask_host(context, targets[number], timeout, own);
+  };
+  const auto hosts = co_await ask_all<Host>(context, targets.size(), ask_one, wakeup);
   PgFacts facts;
   facts.user = targets.front().user;
   facts.database = targets.front().database;

@@ -97,45 +97,57 @@ WallTime PgLimit::matters_until(WallTime now) const {
 }
 
 std::string PgLimit::text() const {
-  std::string admitted;
-  std::int64_t before = 0;
-  for (std::size_t i = 0; i < state_.stamps.size(); ++i) {
-    const auto at = micros(state_.stamps[i]);
-    admitted += (i > 0 ? " " : "") + std::to_string(at - before) + ":" + admitted_[i];
-    before = at;
-  }
   std::vector<std::string> turns;
   for (const auto& turn : state_.turns) turns.push_back(turn_text(turn));
   JsonLine line;
   line.add_number("most", state_.rate.most);
   line.add_number("period_ms", state_.rate.period.count());
-  line.add_text("admitted", admitted);
   line.add_texts("turns", turns);
-  return line.finished();
+  auto text = line.finished() + '\n';
+  constexpr std::size_t usual_length = 24;
+  text.reserve(text.size() + state_.stamps.size() * usual_length);
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < state_.stamps.size(); ++i) {
+    const auto at = micros(state_.stamps[i]);
+    text += std::to_string(at - before);
+    text += ':';
+    text += admitted_[i];
+    text += ' ';
+    before = at;
+  }
+  return text;
+}
+
+// Of "MICROSECONDS:TOKEN ", each counted from the one before.
+bool PgLimit::take_admissions(std::string_view text) {
+  std::int64_t at = 0;
+  while (!text.empty()) {
+    const auto since = take_number<std::int64_t>(text);
+    const bool is_possible = since && *since >= 0 && *since <= greatest_time - at;
+    const auto end = text.find(' ');
+    if (!is_possible || !text.starts_with(':') || end == std::string_view::npos) {
+      return false;
+    }
+    at += *since;
+    state_.stamps.push_back(moment_at(WallTime(at)));
+    admitted_.emplace_back(text.substr(1, end - 1));
+    text.remove_prefix(end + 1);
+  }
+  return true;
 }
 
 std::optional<PgLimit> PgLimit::from(std::string_view text) {
-  constexpr JsonLimits limits{64u << 20, 16, 1'000'000};
-  const auto json = object_from(text, limits);
+  constexpr JsonLimits limits{16u << 20, 16, 1'000'000};
+  const auto end = text.find('\n');
+  if (end == std::string_view::npos) return std::nullopt;
+  const auto json = object_from(text.substr(0, end), limits);
   if (!json) return std::nullopt;
   const auto most = count_at(*json, "most");
   const auto period = count_at(*json, "period_ms");
   if (!most || !period || *most > greatest_rate) return std::nullopt;
   PgLimit limit;
   limit.state_.rate = {static_cast<unsigned>(*most), milliseconds(*period)};
-  const auto admitted = text_at(*json, "admitted");
-  std::int64_t at = 0;
-  for (std::string_view unread = admitted; !unread.empty();) {
-    const auto word = unread.substr(0, unread.find(' '));
-    unread.remove_prefix(std::min(word.size() + 1, unread.size()));
-    const auto colon = word.find(':');
-    if (colon == std::string_view::npos) return std::nullopt;
-    const auto since = time_in(word.substr(0, colon));
-    if (!since || at > greatest_time - *since) return std::nullopt;
-    at += *since;
-    limit.state_.stamps.push_back(moment_at(WallTime(at)));
-    limit.admitted_.emplace_back(word.substr(colon + 1));
-  }
+  if (!limit.take_admissions(text.substr(end + 1))) return std::nullopt;
   for (const auto& word : words_at(*json, "turns")) {
     auto turn = turn_from(word);
     if (!turn) return std::nullopt;

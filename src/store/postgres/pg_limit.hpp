@@ -26,13 +26,15 @@ class PgLimit {
   // When the row no longer matters.
   WallTime matters_until(WallTime now) const;
 
-  // ASCII. The inverse returns nothing for what dlock has not written.
+  // ASCII: a line of JSON, then the admissions, of which there may be ten thousand. The
+  // inverse returns nothing for what dlock has not written.
   std::string text() const;
   static std::optional<PgLimit> from(std::string_view text);
 
  private:
   bool is_admitted(const Token& token, WallTime now) const;
   std::optional<Clock::time_point> turn_of(const Token& token) const;
+  bool take_admissions(std::string_view text);
 
   rules::LimitState state_;
   std::vector<std::string> admitted_;  // the beginning of the token of each stamp

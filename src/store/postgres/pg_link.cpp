@@ -2,6 +2,7 @@
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <exception>
 #include <utility>
 
 #include "net/net_failures.hpp"
@@ -45,7 +46,18 @@ asio::awaitable<void> PgLink::encrypt(net::Budget& budget) {
   plan_.protocol = "postgresql";
   plan_.verifies_later = target_.ssl != SslMode::verify;
   const auto& name = plan_.name.empty() ? target_.host : plan_.name;
-  co_await stream_->secure(plan_, name, budget);
+  std::exception_ptr failure;
+  try {
+    co_await stream_->secure(plan_, name, budget);
+  } catch (const net::Refusal& refusal) {
+    failure = std::current_exception();
+    if (!target_.negotiates_tls) {
+      failure = std::make_exception_ptr(net::Refusal(
+          refusal.reason(),
+          std::string(refusal.what()) + "; sslnegotiation=direct needs PostgreSQL 17"));
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
   const auto peer = stream_->tls_peer().value();
   if (!target_.negotiates_tls && peer.protocol != plan_.protocol) {
     throw Failure(Failure::Kind::unreachable,
@@ -67,22 +79,22 @@ asio::awaitable<void> PgLink::encrypt(net::Budget& budget) {
 // be read as if it came over TLS.
 asio::awaitable<bool> PgLink::agree_on_tls(net::Budget& budget) {
   co_await write(tls_request(), budget);
-  std::optional<Failure> failure;
+  std::exception_ptr failure;
   std::string reply;
   try {
     reply = co_await stream_->read(budget, true);
+    if (reply.empty()) throw closed();
   } catch (const Failure& error) {
-    failure = with_hint(error, budget);
+    failure = with_hint(error);
   }
-  if (failure) throw *failure;
+  if (failure) std::rethrow_exception(failure);
   greeting_ = reply.substr(0, longest_greeting);
   if (reply == "S") co_return true;
   if (reply == "N" && target_.ssl == SslMode::prefer) co_return false;
   if (reply == "N") {
-    throw Failure(Failure::Kind::rejected,
+    throw Failure(Failure::Kind::unreachable,
                   shown_ + " does not use TLS, which the sslmode demands");
   }
-  if (reply.empty()) throw with_hint(closed(), budget);
   // A server that has no room answers with an error, which nothing vouches for.
   if (reply[0] == 'E') {
     throw net::Refusal(net::Refusal::Reason::overloaded,
@@ -103,14 +115,14 @@ std::optional<WireMessage> PgLink::next() {
 }
 
 asio::awaitable<void> PgLink::read(net::Budget& budget) {
-  std::optional<Failure> failure;
+  std::exception_ptr failure;
   try {
     const auto bytes = co_await stream_->read(budget, true);
     take(bytes);
   } catch (const Failure& error) {
-    failure = with_hint(error, budget);
+    failure = with_hint(error);
   }
-  if (failure) throw *failure;
+  if (failure) std::rethrow_exception(failure);
   co_await rest_at_times(budget);
 }
 
@@ -164,15 +176,23 @@ Failure PgLink::closed() const {
   return Failure(Failure::Kind::unreachable, shown_ + " closed the connection");
 }
 
-Failure PgLink::with_hint(const Failure& failure, const net::Budget& budget) const {
-  if (is_known_ || failure.kind() != Failure::Kind::unreachable) return failure;
+// The exception being handled, with what may be the reason if the server has not said
+// anything.
+std::exception_ptr PgLink::with_hint(const Failure& failure) const {
+  const bool is_silent = greeting_.empty() && !is_known_;
+  if (!is_silent || failure.kind() != Failure::Kind::unreachable) {
+    return std::current_exception();
+  }
   // Some servers of other protocols wait for the end of a line.
-  const auto* hint = !greeting_.empty() ? ""
-                     : budget.is_over() ? "; is it PostgreSQL?"
-                     : target_.ssl == SslMode::disable
+  if (dynamic_cast<const net::Timeout*>(&failure) != nullptr) {
+    return std::make_exception_ptr(
+        net::Timeout(std::string(failure.what()) + "; is it PostgreSQL?"));
+  }
+  const auto* hint = target_.ssl == SslMode::disable
                          ? "; does it require TLS (sslmode=require)?"
                          : "; is it PostgreSQL?";
-  return Failure(failure.kind(), std::string(failure.what()) + hint);
+  return std::make_exception_ptr(
+      Failure(failure.kind(), std::string(failure.what()) + hint));
 }
 
 }  // namespace dlock::postgres

@@ -4,6 +4,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,8 +27,8 @@ class PgLink {
   PgLink(asio::io_context& context, const PgTarget& target);
 
   // Resolves the name, connects and sets up TLS; see dial() for `last_used`. Throws
-  // Failure: unreachable; rejected for a certificate, and for a server without TLS where
-  // the target demands it; interrupted.
+  // Failure: unreachable, also if the target demands TLS and the server has none;
+  // rejected for a certificate; interrupted.
   asio::awaitable<void> connect(net::Budget& budget,
                                 std::optional<net::Endpoint>& last_used);
 
@@ -65,7 +66,7 @@ class PgLink {
   asio::awaitable<bool> agree_on_tls(net::Budget& budget);
   asio::awaitable<void> rest_at_times(net::Budget& budget);
   void take(std::string_view bytes);
-  Failure with_hint(const Failure& failure, const net::Budget& budget) const;
+  std::exception_ptr with_hint(const Failure& failure) const;
 
   asio::io_context& context_;
   const PgTarget& target_;

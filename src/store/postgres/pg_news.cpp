@@ -251,12 +251,16 @@ void PgStates::park() {
 
 std::unique_ptr<LeaseNews> PgStates::listen(rules::Session party,
                                             std::function<void()> on_news) {
-  if (!listener_ || listener_->told.empty()) {
+  const bool is_first = !listener_ || listener_->told.empty();
+  if (is_first) {
     if (listener_) listener_->states = nullptr;
     listener_ = std::make_shared<Listener>(context_, *this);
+  }
+  // Before the coroutine, which may begin at once, and ends if there is nobody to tell.
+  listener_->told[party] = std::move(on_news);
+  if (is_first) {
     asio::co_spawn(context_, keep_listening(listener_), [](const std::exception_ptr&) {});
   }
-  listener_->told[party] = std::move(on_news);
   return std::make_unique<News>(listener_, party);
 }
 

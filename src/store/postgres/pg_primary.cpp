@@ -10,6 +10,9 @@
 namespace dlock::postgres {
 namespace {
 
+// What a server that does not answer costs each session.
+constexpr milliseconds longest_grace{200};
+
 Failure is_standby(const std::string& server, bool is_alone) {
   return Failure(Failure::Kind::unreachable,
                  server + " is a standby, and locks need the primary" +
@@ -23,9 +26,9 @@ std::vector<Batch> question(bool with_standbys) {
 }
 
 // What the server has said in the login counts if it knows none of the functions.
-Standing standing_of(const std::vector<Result>& results, const PgSession& session) {
+PgStanding standing_of(const std::vector<Result>& results, const PgSession& session) {
   if (const auto standing = standing_from(results.back())) return *standing;
-  Standing standing;
+  PgStanding standing;
   standing.is_standby = session.in_hot_standby.value_or(false);
   return standing;
 }
@@ -35,7 +38,7 @@ Standing standing_of(const std::vector<Result>& results, const PgSession& sessio
 // A server with which a session has begun.
 struct PgPrimary::Found {
   std::shared_ptr<PgConnection> connection;
-  Standing standing;
+  PgStanding standing;
 };
 
 std::shared_ptr<PgHosts> hosts_of(const StoreUrl& url, milliseconds timeout) {
@@ -51,6 +54,14 @@ PgPrimary::PgPrimary(asio::io_context& context, std::shared_ptr<PgHosts> hosts)
     : context_(context),
       hosts_(std::move(hosts)),
       connection_(std::make_shared<PgConnection>(context, hosts_->targets.front())) {}
+
+void PgPrimary::introduce(const std::string& name) {
+  auto& targets = hosts_->targets;
+  if (!targets.front().application_name.empty()) return;
+  for (auto& target : targets) target.application_name = name;
+  if (connection_->times_opened() > 0) return;
+  connection_ = std::make_shared<PgConnection>(context_, targets.front());
+}
 
 bool PgPrimary::is_pooled() const {
   return standing_.pid != 0 && standing_.pid != session().pid;
@@ -73,7 +84,7 @@ void PgPrimary::use(std::shared_ptr<PgConnection> connection) {
 }
 
 // Closes the connection, and throws, if the server must not be used.
-void PgPrimary::take(const std::optional<Standing>& standing) {
+void PgPrimary::take(const std::optional<PgStanding>& standing) {
   known_session_ = times_opened();
   if (!standing) return;
   standing_ = *standing;
@@ -140,7 +151,9 @@ asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batc
     std::optional<milliseconds> pause;
     std::exception_ptr reason;
     try {
-      if (hosts_->are_several() && !is_open()) co_await find(until, wakeup);
+      // Otherwise a connection that has ended would be opened again to the same server.
+      const bool searches = hosts_->are_several() && !connection_->is_still_open();
+      if (searches) co_await find(until, wakeup);
       auto sent = batches;
       co_return co_await asked(std::move(sent), until, wakeup);
     } catch (const net::Refusal& refusal) {
@@ -154,18 +167,21 @@ asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batc
   }
 }
 
-// A promotion may be complete at any moment.
+// A promotion may be complete at any moment. That the last attempt ran out of time does
+// not say why those before it failed.
 asio::awaitable<void> PgPrimary::find(Clock::time_point until, Wakeup& wakeup) {
+  std::optional<Failure> reason;
   for (net::Backoff backoff;;) {
     std::optional<milliseconds> pause;
     try {
       co_await find_once(until, wakeup);
       co_return;
     } catch (const Failure& failure) {
+      if (failure.kind() != Failure::Kind::unreachable) throw;
+      if (!reason || Clock::now() < until) reason = failure;
       pause = backoff.next();
-      if (failure.kind() != Failure::Kind::unreachable || wakeup.gives_up() ||
-          later(Clock::now(), *pause) >= until) {
-        throw;
+      if (wakeup.gives_up() || later(Clock::now(), *pause) >= until) {
+        throw Failure(*reason);
       }
     }
     co_await wakeup.sleep_until(later(Clock::now(), *pause));
@@ -193,9 +209,14 @@ asio::awaitable<void> PgPrimary::find_once(Clock::time_point until, Wakeup& wake
       return found != nullptr && !found->standing.is_standby;
     });
   };
-  co_await round.wait_for_most(is_enough, until, wakeup);
+  co_await round.wait(is_enough, until, wakeup);
+  // One of the others may be the primary of a later promotion.
+  const auto took = std::chrono::ceil<milliseconds>(Clock::now() - round.began());
+  const auto grace = std::max(took, std::min(hosts->timeout / 8, longest_grace));
+  const auto end = std::min(until, later(Clock::now(), grace));
+  co_await round.wait(until_all_answer, end, wakeup);
 
-  std::vector<std::optional<Standing>> standings(count);
+  std::vector<std::optional<PgStanding>> standings(count);
   std::vector<std::string> servers;
   for (std::size_t i = 0; i < count; ++i) {
     servers.push_back(hosts->targets[i].shown());

@@ -51,6 +51,10 @@ class PgPrimary {
   const std::shared_ptr<PgHosts>& hosts() const { return hosts_; }
   void close() { connection_->close(); }
 
+  // Names sessions that begin later, for those who look at what a server does, unless
+  // they have a name.
+  void introduce(const std::string& name);
+
   // As those of PgConnection. They throw Failure (unreachable) also if no server is a
   // primary, and if the one that was in use is not any more: then what was sent to it may
   // have been executed there.
@@ -82,7 +86,7 @@ class PgPrimary {
   asio::awaitable<void> find_once(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::vector<Result>> asked(std::vector<Batch> batches,
                                              Clock::time_point until, Wakeup& wakeup);
-  void take(const std::optional<Standing>& standing);
+  void take(const std::optional<PgStanding>& standing);
   void use(std::shared_ptr<PgConnection> connection);
   Failure no_primary(
       const std::vector<std::optional<std::variant<Found, Failure>>>& answers) const;
@@ -92,7 +96,7 @@ class PgPrimary {
   std::shared_ptr<PgConnection> connection_;
   std::uint64_t opened_before_ = 0;  // the sessions of connections before this one
   std::uint64_t known_session_ = 0;  // whose standing this is:
-  Standing standing_;
+  PgStanding standing_;
 };
 
 }  // namespace dlock::postgres

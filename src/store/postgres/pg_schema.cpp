@@ -41,6 +41,8 @@ constexpr const char* makings[] = {
     "NULL, format smallint NOT NULL, state text NOT NULL, keep_until timestamptz NOT "
     "NULL, "
     "PRIMARY KEY (namespace, name)) WITH (fillfactor = 70)",
+    // A limit may have ten thousand admissions, and compressing them is slow.
+    "ALTER TABLE SCHEMA.rate ALTER COLUMN state SET STORAGE EXTERNAL",
     "CREATE TABLE IF NOT EXISTS SCHEMA.value (namespace KEY, name KEY, fence bigint NOT "
     "NULL, size bigint NOT NULL, sum text NOT NULL, stored timestamptz NOT NULL, "
     "fresh_until timestamptz NOT NULL, keep_until timestamptz NOT NULL, PRIMARY KEY "

@@ -159,10 +159,14 @@ std::string prepared_password(const std::string& password) {
     const auto size = utf8proc_encode_char(c, bytes.data());
     mapped.append(bytes.begin(), bytes.begin() + size);
   }
-  mapped.push_back('\0');
-  utf8proc_uint8_t* normal = utf8proc_NFKC(bytes_of(std::string_view(mapped)));
-  if (normal == nullptr) return password;
-  const std::string prepared(reinterpret_cast<const char*>(normal));
+  utf8proc_uint8_t* normal = nullptr;
+  const auto size =
+      utf8proc_map(bytes_of(std::string_view(mapped)),
+                   static_cast<utf8proc_ssize_t>(mapped.size()), &normal,
+                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE |
+                                                  UTF8PROC_COMPAT));
+  if (size < 0) return password;
+  const std::string prepared(normal, normal + size);
   std::free(normal);
   std::vector<utf8proc_int32_t> result;
   for (std::string_view rest = prepared; !rest.empty();) {

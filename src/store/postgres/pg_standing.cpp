@@ -9,7 +9,7 @@ namespace dlock::postgres {
 namespace {
 
 // A word of the setting, without its quotes.
-struct Token {
+struct SettingWord {
   enum class Kind { end, name, number, sign, broken };
   Kind kind = Kind::end;
   std::string text;
@@ -24,8 +24,8 @@ bool is_number(std::string_view text) {
                      [](char c) { return c >= '0' && c <= '9'; });
 }
 
-Token quoted_token(std::string_view& rest) {
-  Token token{Token::Kind::name, ""};
+SettingWord quoted_token(std::string_view& rest) {
+  SettingWord token{SettingWord::Kind::name, ""};
   for (rest.remove_prefix(1); !rest.empty(); rest.remove_prefix(1)) {
     if (rest.starts_with("\"\"")) {
       rest.remove_prefix(1);
@@ -36,39 +36,40 @@ Token quoted_token(std::string_view& rest) {
     }
     token.text += rest.front();
   }
-  return {Token::Kind::broken, ""};
+  return {SettingWord::Kind::broken, ""};
 }
 
-Token next_token(std::string_view& rest) {
+SettingWord next_token(std::string_view& rest) {
   rest.remove_prefix(std::min(rest.find_first_not_of(" \t\n\r\f\v"), rest.size()));
   if (rest.empty()) return {};
   if (rest.front() == '"') return quoted_token(rest);
   if (std::string_view("(),*").find(rest.front()) != std::string_view::npos) {
-    Token token{Token::Kind::sign, std::string(1, rest.front())};
+    SettingWord token{SettingWord::Kind::sign, std::string(1, rest.front())};
     rest.remove_prefix(1);
     return token;
   }
   const auto end = std::min(rest.find_first_of(" \t\n\r\f\v(),*\""), rest.size());
   const auto word = rest.substr(0, end);
   rest.remove_prefix(end);
-  return {is_number(word) ? Token::Kind::number : Token::Kind::name, lower_case(word)};
+  return {is_number(word) ? SettingWord::Kind::number : SettingWord::Kind::name,
+          lower_case(word)};
 }
 
-std::optional<unsigned> count_in(const Token& token) {
+std::optional<unsigned> count_in(const SettingWord& token) {
   constexpr unsigned most = 10'000;
   const auto count = number_in<unsigned>(token.text);
-  if (token.kind != Token::Kind::number || !count || *count == 0 || *count > most) {
+  if (token.kind != SettingWord::Kind::number || !count || *count == 0 || *count > most) {
     return std::nullopt;
   }
   return count;
 }
 
 // The names up to the end, or up to a ) if they are in brackets. `token` is the first.
-bool take_names(Token token, std::string_view& rest, bool in_brackets,
+bool take_names(SettingWord token, std::string_view& rest, bool in_brackets,
                 AwaitedStandbys& awaited) {
   for (;; token = next_token(rest)) {
     const bool is_name =
-        token.kind == Token::Kind::name || token.kind == Token::Kind::number;
+        token.kind == SettingWord::Kind::name || token.kind == SettingWord::Kind::number;
     if (!is_name && !token.is('*')) return false;
     if (token.is('*') || token.text == "*") {
       awaited.may_be_any = true;
@@ -78,8 +79,8 @@ bool take_names(Token token, std::string_view& rest, bool in_brackets,
     }
     const auto behind = next_token(rest);
     if (behind.is(',')) continue;
-    if (!in_brackets) return behind.kind == Token::Kind::end;
-    return behind.is(')') && next_token(rest).kind == Token::Kind::end;
+    if (!in_brackets) return behind.kind == SettingWord::Kind::end;
+    return behind.is(')') && next_token(rest).kind == SettingWord::Kind::end;
   }
 }
 
@@ -113,10 +114,10 @@ Statement standing_question(bool with_standbys) {
   return {std::move(sql), {}, true};
 }
 
-std::optional<Standing> standing_from(const Result& reply) {
+std::optional<PgStanding> standing_from(const Result& reply) {
   if (reply.rows.empty() || reply.rows.front().size() < 4) return std::nullopt;
   const auto& row = reply.rows.front();
-  Standing standing;
+  PgStanding standing;
   standing.is_standby = row[0] == "t";
   standing.timeline = timeline_in(row[1].value_or("")).value_or(0);
   standing.started = row[2].value_or("");
@@ -127,7 +128,7 @@ std::optional<Standing> standing_from(const Result& reply) {
   return standing;
 }
 
-PrimaryChoice chosen_primary(const std::vector<std::optional<Standing>>& standings,
+PrimaryChoice chosen_primary(const std::vector<std::optional<PgStanding>>& standings,
                              const std::vector<std::string>& servers) {
   PrimaryChoice choice;
   std::optional<std::size_t> other;
@@ -148,16 +149,15 @@ PrimaryChoice chosen_primary(const std::vector<std::optional<Standing>>& standin
   const auto text = [&](std::size_t i) {
     return servers.at(i) + " (timeline " + std::to_string(standings[i]->timeline) + ")";
   };
-  choice.complaint = text(*other) + " is a primary as " + text(*choice.server) +
-                     " is, which is used: stop the one that was the primary before a "
-                     "promotion";
+  choice.complaint = text(*other) + " also says that it is the primary, and " +
+                     text(*choice.server) + " is used: stop the old primary";
   return choice;
 }
 
 std::optional<AwaitedStandbys> awaited_standbys(std::string_view setting) {
   AwaitedStandbys awaited;
   auto first = next_token(setting);
-  if (first.kind == Token::Kind::end) return awaited;
+  if (first.kind == SettingWord::Kind::end) return awaited;
   auto rest = setting;
   const bool has_word = first.is_word("first") || first.is_word("any");
   const auto count = count_in(has_word ? next_token(rest) : first);

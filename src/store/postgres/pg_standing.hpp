@@ -14,7 +14,7 @@
 
 namespace dlock::postgres {
 
-struct Standing {
+struct PgStanding {
   bool is_standby = false;
   // Each promotion begins another one, with a greater number; 0: unknown.
   std::uint32_t timeline = 0;
@@ -29,7 +29,7 @@ struct Standing {
 Statement standing_question(bool with_standbys);
 
 // The reply; nothing if it is none.
-std::optional<Standing> standing_from(const Result& reply);
+std::optional<PgStanding> standing_from(const Result& reply);
 
 // The server to use.
 struct PrimaryChoice {
@@ -39,7 +39,7 @@ struct PrimaryChoice {
 
 // `standings`: of each server; nothing: it has not replied. Of two primaries the one with
 // the greater timeline is chosen: the other one was the primary before a promotion.
-PrimaryChoice chosen_primary(const std::vector<std::optional<Standing>>& standings,
+PrimaryChoice chosen_primary(const std::vector<std::optional<PgStanding>>& standings,
                              const std::vector<std::string>& servers);
 
 // The value of synchronous_standby_names.

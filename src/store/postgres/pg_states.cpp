@@ -139,6 +139,7 @@ asio::awaitable<PgStates::Snapshot> PgStates::read(const LockName& lock, Access 
                                                    Clock::time_point until,
                                                    Wakeup& wakeup) {
   const bool is_exclusive = access == Access::exclusive;
+  connection_->introduce("dlock " + lock.name);
   const std::vector<std::optional<std::string>> key{lock.name_space, lock.name};
   Batch batch;
   if (is_exclusive) {
@@ -256,7 +257,10 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
     results = co_await exchange(std::move(batches), until, wakeup);
   } catch (const SqlError& error) {
     // Under an access of its own another isolation level and a right to write are set.
-    const bool can_repeat = is_conflict(error) || (is_read_only(error) && !was_exclusive);
+    // What comes after the write says nothing about it.
+    const bool can_repeat =
+        error.batch() <= (begins_to_listen ? 1u : 0u) &&
+        (is_conflict(error) || (is_read_only(error) && !was_exclusive));
     if (!can_repeat) throw;
   } catch (const net::Timeout&) {
     if (change.gives_a_right) end_wait_for_standby();
@@ -332,6 +336,7 @@ void PgStates::end_wait_for_standby() {
   };
   auto old = std::exchange(connection_,
                            std::make_shared<PgPrimary>(context_, connection_->hosts()));
+  listening_.clear();  // the other connection counts its sessions from the beginning
   asio::co_spawn(context_, cancel(context_, std::move(old)),
                  [](const std::exception_ptr&) {});
 }

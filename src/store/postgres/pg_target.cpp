@@ -6,7 +6,6 @@
 #include <iterator>
 #include <utility>
 
-#include "store/postgres/pg_url.hpp"
 #include "store/url_parts.hpp"
 #include "util/small_file.hpp"
 #include "util/text.hpp"
@@ -98,8 +97,8 @@ std::string PgTarget::shown() const {
   return path.empty() ? ServerAddress{host, port}.shown() : printable(path, 200);
 }
 
-std::vector<PgTarget> targets_of(const StoreUrl& url, milliseconds timeout) {
-  const auto surroundings = own_surroundings();
+std::vector<PgTarget> targets_of(const StoreUrl& url, milliseconds timeout,
+                                 const PgSurroundings& surroundings) {
   const auto complete = completed(url, surroundings);
   PgTarget target;
   target.user = complete.login.user;

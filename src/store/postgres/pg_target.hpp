@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "net/tls_context.hpp"
-#include "store/store_url.hpp"
+#include "store/postgres/pg_url.hpp"
 #include "util/clock.hpp"
 
 namespace dlock::postgres {
@@ -53,7 +53,8 @@ struct PgTarget {
 
 // The servers of the URL, in its order, with what completed() takes from elsewhere. They
 // have no application_name unless the URL has one. Throws Failure as completed().
-std::vector<PgTarget> targets_of(const StoreUrl& url, milliseconds timeout = {});
+std::vector<PgTarget> targets_of(const StoreUrl& url, milliseconds timeout = {},
+                                 const PgSurroundings& surroundings = own_surroundings());
 
 // The settings from variables and from the password file that are in force for the URL.
 OutsideSettings outside_settings;

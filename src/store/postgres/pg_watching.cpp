@@ -20,29 +20,34 @@ constexpr milliseconds look_every{1000};
 
 class Watching final : public WatchSession {
  public:
-  Watching(asio::io_context& context, std::shared_ptr<PgHosts> hosts, milliseconds timeout,
-           const Watched& watched, Wakeup& wakeup)
+  Watching(asio::io_context& context, std::shared_ptr<PgHosts> hosts,
+           milliseconds timeout, const Watched& watched, Wakeup& wakeup)
       : connection_(context, std::move(hosts)),
         timeout_(timeout),
         watched_(watched),
         wakeup_(wakeup) {
+    connection_.introduce("dlock watch");
     const auto bytes = random_bytes();
     id_ = hex(bytes.data(), bytes.size());
   }
 
-  // Listens first, so that no event is missed once the row is there.
+  // Listens in the transaction that makes the row, so that no event is missed once the
+  // row is there.
   asio::awaitable<void> begin() override {
     const auto until = later(Clock::now(), timeout_);
     co_await connection_.open(until, wakeup_);
     const auto& target = connection_.target();
     std::vector<Batch> batches(1);
     batches[0].push_back({"SELECT pg_catalog.pg_backend_pid()", {}});
+    // The first batch fails if the schema is not there yet, which is made then.
+    batches[0].push_back(
+        {"SELECT 1 FROM " + in_schema(target.schema, "watcher") + " LIMIT 0", {}});
     batches[0].push_back(for_listeners(connection_.session().server_version));
     const auto channel = events_channel(target.schema, watched_.name_space);
     batches[0].push_back({"LISTEN " + channel, {}});
-    batches.push_back(to_be_known());
-    const auto results = co_await exchange_in_schema(connection_, std::move(batches),
-                                                     until, wakeup_);
+    for (auto& statement : to_be_known()) batches[0].push_back(std::move(statement));
+    const auto results =
+        co_await exchange_in_schema(connection_, std::move(batches), until, wakeup_);
     const auto pid = results.at(0).rows.at(0).at(0);
     const bool is_pooled = pid != std::to_string(connection_.session().pid);
     const bool can_listen = target.listening == Listening::on ||

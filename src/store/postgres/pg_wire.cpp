@@ -364,6 +364,7 @@ bool BatchReplies::take_ready(std::string_view body) {
   result_ = {};
   transaction_ = body[0];
   has_failed_ = false;
+  stage_ = Stage::parsed;
   statement_ = 0;
   ++batch_;
   return true;

@@ -167,12 +167,14 @@ asio::awaitable<StepResult<Answer>> take(StateStore& states, LockName lock,
     }
     const bool only_counts =
         !unanswered && differs_only_in_count(step.read.state, step.change.state);
+    const bool was_unanswered = unanswered;
     bool is_done = false;
     try {
       unanswered = !only_counts;
       is_done = co_await states.write(lock, step.read, step.change, until, wakeup);
-      // Also if not: then the version is no longer the one that an earlier request read.
-      unanswered = false;
+      // If not, the version may still be the one that an earlier request read: a database
+      // may refuse a write because of another row.
+      unanswered = was_unanswered && !is_done;
     } catch (const Failure&) {
       if (!only_counts) throw;
     }

@@ -92,6 +92,9 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
     change.gives_a_right = std::holds_alternative<Grant>(answer);
     const auto own = rules::waiter_of(state, kept_.token);
     if (own == state.waiters.end()) return answer;
+    // For the event that it waits; the state need not keep it.
+    own->label = kept_.label;
+    own->argv = kept_.command;
     parked_for =
         states_.parks() ? rules::parked_for(state, kept_.token, now) : std::nullopt;
     if (!parked_for) {

@@ -51,8 +51,8 @@ class SteppedWatching final : public WatchSession {
  private:
   asio::awaitable<void> tidy(LockName lock) {
     const Rule<bool> rule = [](rules::State& state, rules::Moment now,
-                               const rules::Liveness& liveness,
-                               rules::Consequences& then, StateStore::Change&) {
+                               const rules::Liveness& liveness, rules::Consequences& then,
+                               StateStore::Change&) {
       rules::tidy(state, now, liveness, then);
       return true;
     };

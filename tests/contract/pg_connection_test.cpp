@@ -1,0 +1,461 @@
+// The connection to a PostgreSQL server, with servers that behave in all possible ways.
+
+#include "store/postgres/pg_connection.hpp"
+
+#include <gtest/gtest.h>
+
+#include "net/net_failures.hpp"
+#include "tests/contract/await.hpp"
+#include "tests/contract/peer.hpp"
+#include "tests/unit/pg_messages.hpp"
+
+namespace dlock::postgres {
+namespace {
+
+using namespace std::string_literals;
+using namespace pg_messages;
+
+const auto sync = message('S', "");
+
+std::string reply(const std::string& value = "1") {
+  return accepted + row({value}) + done("SELECT 1") + ready();
+}
+
+// Logs each client in and answers every request with the same.
+PeerServer::Talk replying(const std::string& text) {
+  return [text](const Peer& peer) {
+    if (!peer.read_until(sync)) return;
+    peer.send(greeting() + text);
+    while (peer.read_until(sync)) peer.send(text);
+  };
+}
+
+// Sends this to each client at once, and nothing more.
+PeerServer::Talk saying(const std::string& text) {
+  return [text](const Peer& peer) {
+    peer.send(text);
+    peer.read_all();
+  };
+}
+
+// The same once it has a request, and closes the connection.
+PeerServer::Talk ending_with(const std::string& text) {
+  return [text](const Peer& peer) {
+    if (peer.read_until(sync)) peer.send(text);
+  };
+}
+
+class PgConnections : public ::testing::Test {
+ protected:
+  static PgTarget at(const PeerServer& server, SslMode ssl = SslMode::disable) {
+    PgTarget target;
+    target.host = "127.0.0.1";
+    target.port = server.port();
+    target.user = "me";
+    target.database = "app";
+    target.application_name = "dlock nightly";
+    target.ssl = ssl;
+    return target;
+  }
+
+  static PgTarget with_password(PgTarget target) {
+    target.password = [] { return "secret"; };
+    return target;
+  }
+
+  std::vector<Result> ask(PgConnection& connection,
+                          milliseconds budget = std::chrono::seconds(5)) {
+    std::vector<Batch> batches(1, Batch(1, Statement{"SELECT 1", {}}));
+    return result_of(context_, connection.exchange(std::move(batches),
+                                                   Clock::now() + budget, wakeup_));
+  }
+
+  std::string value(PgConnection& connection) {
+    return ask(connection).at(0).rows.at(0).at(0).value();
+  }
+
+  // The failure of an exchange that closes the connection.
+  template <typename Kind = Failure>
+  Kind failure(PgConnection& connection, milliseconds budget = std::chrono::seconds(5)) {
+    try {
+      ask(connection, budget);
+    } catch (const Kind& failure) {
+      EXPECT_FALSE(connection.is_open());
+      return failure;
+    }
+    throw std::runtime_error("no failure");
+  }
+
+  std::string failure_text(const PeerServer& server, SslMode ssl = SslMode::disable) {
+    PgConnection connection(context_, at(server, ssl));
+    return failure(connection, milliseconds(200)).what();
+  }
+
+  std::string shown(const PeerServer& server) {
+    return "127.0.0.1:" + std::to_string(server.port());
+  }
+
+  std::optional<Notification> next_news(PgConnection& connection, milliseconds budget) {
+    return result_of(context_, connection.notification(Clock::now() + budget, wakeup_));
+  }
+
+  asio::io_context context_;
+  Wakeup wakeup_{context_};
+};
+
+TEST_F(PgConnections, send_the_first_request_behind_the_login_and_stay_open) {
+  const PeerServer server(replying(reply()));
+  PgConnection connection(context_, at(server));
+  EXPECT_EQ(server.connections(), 0);
+
+  EXPECT_EQ(value(connection), "1");
+  EXPECT_EQ(value(connection), "1");
+
+  EXPECT_EQ(server.connections(), 1);
+  EXPECT_EQ(connection.times_opened(), 1u);
+  EXPECT_EQ(connection.session().server_version, "15.18");
+  EXPECT_EQ(connection.session().in_hot_standby, false);
+  EXPECT_EQ(connection.session().pid, 4711);
+  EXPECT_FALSE(connection.session().is_proven);
+}
+
+TEST_F(PgConnections, tell_the_server_who_they_are_and_nothing_that_poolers_refuse) {
+  const PeerServer server(replying(reply()));
+  PgConnection connection(context_, at(server));
+
+  ask(connection);
+
+  const auto startup = startup_message({{"user", "me"},
+                                        {"database", "app"},
+                                        {"client_encoding", "UTF8"},
+                                        {"application_name", "dlock nightly"}});
+  EXPECT_EQ(server.received().substr(0, startup.size()), startup);
+}
+
+TEST_F(PgConnections, end_the_session_in_good_order) {
+  const PeerServer server(replying(reply()));
+  PgConnection connection(context_, at(server));
+  ask(connection);
+
+  connection.close();
+
+  EXPECT_TRUE(eventually(
+      context_, [&] { return server.received().ends_with(terminate_message()); }));
+}
+
+TEST_F(PgConnections, take_no_reply_that_ends_early_for_an_answer) {
+  const auto whole = greeting() + reply();
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    const PeerServer server(ending_with(whole.substr(0, size)));
+    PgConnection connection(context_, at(server));
+
+    EXPECT_EQ(failure(connection).kind(), Failure::Kind::unreachable) << size;
+  }
+}
+
+TEST_F(PgConnections, take_replies_in_pieces) {
+  const PeerServer server([](const Peer& peer) {
+    peer.read_until(sync);
+    for (const auto byte : greeting() + reply()) {
+      // As a piece of its own, which takes a moment.
+      peer.send(std::string_view(&byte, 1));
+      std::this_thread::yield();
+    }
+    peer.read_all();
+  });
+  PgConnection connection(context_, at(server));
+
+  EXPECT_EQ(value(connection), "1");
+}
+
+TEST_F(PgConnections, believe_neither_a_repeated_reply_nor_one_that_nobody_asked_for) {
+  const PeerServer repeating(replying(reply() + reply()));
+  PgConnection connection(context_, at(repeating));
+  EXPECT_EQ(failure(connection).kind(), Failure::Kind::unreachable);
+
+  // It comes between two exchanges.
+  std::atomic<bool> has_sent = false;
+  const PeerServer late([&has_sent](const Peer& peer) {
+    peer.read_until(sync);
+    peer.send(greeting() + reply("right"));
+    peer.send(reply("wrong"));
+    has_sent = true;
+    peer.read_all();
+  });
+  PgConnection other(context_, at(late));
+  try {
+    EXPECT_EQ(value(other), "right");
+    EXPECT_TRUE(eventually(context_, [&] { return has_sent.load(); }));
+    EXPECT_EQ(value(other), "right");
+    EXPECT_EQ(late.connections(), 2);
+  } catch (const Failure&) {
+    // Both replies came at once.
+  }
+}
+
+TEST_F(PgConnections, are_not_used_again_after_a_reply_that_was_late) {
+  std::atomic<int> requests = 0;
+  const PeerServer server([&requests](const Peer& peer) {
+    while (peer.read_until(sync)) {
+      if (++requests > 1) peer.send(greeting() + reply("second"));
+    }
+  });
+  PgConnection connection(context_, at(server));
+
+  EXPECT_NO_THROW(failure<net::Timeout>(connection, milliseconds(100)));
+  EXPECT_EQ(value(connection), "second");
+
+  EXPECT_EQ(server.connections(), 2);
+}
+
+TEST_F(PgConnections, stay_open_after_a_refused_statement) {
+  const PeerServer server(
+      replying(error("ERROR", "42501", "Permission denied") + ready()));
+  PgConnection connection(context_, at(server));
+
+  for (int i = 0; i < 2; ++i) {
+    try {
+      ask(connection);
+      ADD_FAILURE() << "no failure";
+    } catch (const SqlError& refused) {
+      EXPECT_EQ(refused.code(), "42501");
+      EXPECT_EQ(refused.kind(), Failure::Kind::rejected);
+      EXPECT_EQ(refused.what(), shown(server) + ": permission denied");
+    }
+    EXPECT_TRUE(connection.is_open());
+  }
+  EXPECT_EQ(server.connections(), 1);
+}
+
+TEST_F(PgConnections, roll_back_what_a_refused_statement_leaves_behind) {
+  const PeerServer server([](const Peer& peer) {
+    peer.read_until(sync);
+    peer.send(greeting() + error("ERROR", "55P03", "lock timeout") + ready('E'));
+    peer.read_until(sync);
+    peer.send(accepted + done("ROLLBACK") + ready());
+    peer.read_until(sync);
+    peer.send(reply());
+  });
+  PgConnection connection(context_, at(server));
+
+  EXPECT_THROW(ask(connection), SqlError);
+  EXPECT_EQ(value(connection), "1");
+
+  EXPECT_NE(server.received().find("ROLLBACK"), std::string::npos);
+}
+
+TEST_F(PgConnections, are_not_opened_again_in_the_middle_of_a_transaction) {
+  const PeerServer server(
+      ending_with(greeting() + accepted + done("BEGIN") + ready('T')));
+  PgConnection connection(context_, at(server));
+  ask(connection);
+  EXPECT_TRUE(eventually(context_, [&] { return server.received().size() > 0; }));
+
+  EXPECT_EQ(failure(connection).kind(), Failure::Kind::unreachable);
+
+  EXPECT_EQ(server.connections(), 1);
+}
+
+TEST_F(PgConnections, whose_session_is_ended_do_not_tell_what_became_of_the_request) {
+  const PeerServer server(ending_with(greeting() + accepted +
+                                      error("FATAL", "57P01", "terminating connection") +
+                                      ready()));
+  PgConnection connection(context_, at(server));
+
+  const auto ended = failure(connection);
+
+  EXPECT_EQ(ended.what(), shown(server) + ": terminating connection");
+  EXPECT_THROW(failure<SqlError>(connection), Failure);
+}
+
+TEST_F(PgConnections, tell_servers_that_have_no_room_from_those_that_refuse) {
+  const PeerServer full(ending_with(error("FATAL", "53300", "too many clients")));
+  const PeerServer starting(ending_with(error("FATAL", "57P03", "starting up")));
+  const PeerServer refusing(ending_with(error("FATAL", "28P01", "wrong password")));
+  PgConnection to_full(context_, at(full));
+  PgConnection to_starting(context_, at(starting));
+  PgConnection to_refusing(context_, at(refusing));
+
+  using Reason = net::Refusal::Reason;
+  EXPECT_EQ(failure<net::Refusal>(to_full).reason(), Reason::overloaded);
+  EXPECT_EQ(failure<net::Refusal>(to_starting).reason(), Reason::absent);
+  EXPECT_EQ(failure<SqlError>(to_refusing).kind(), Failure::Kind::rejected);
+}
+
+TEST_F(PgConnections, are_not_held_up_by_what_never_ends) {
+  for (const auto& endless : {notice("NOTICE", "00000", "again"),
+                              parameter("name", "value"), notification("channel", "")}) {
+    const PeerServer server([&endless](const Peer& peer) {
+      peer.read_until(sync);
+      peer.send(greeting());
+      std::string many;
+      while (many.size() < 64u << 10) many += endless;
+      while (peer.send(many)) {
+      }
+    });
+    PgConnection connection(context_, at(server));
+    const auto began = Clock::now();
+
+    EXPECT_EQ(failure(connection, milliseconds(300)).kind(), Failure::Kind::unreachable);
+
+    EXPECT_LT(Clock::now() - began, std::chrono::seconds(3));
+  }
+}
+
+TEST_F(PgConnections, say_what_kind_of_server_does_not_speak_the_protocol) {
+  const PeerServer web(saying("HTTP/1.1 400 Bad Request\r\n\r\n"));
+  const PeerServer shell(saying("SSH-2.0-OpenSSH_9.2\r\n"));
+  const PeerServer redis(saying("-ERR unknown command\r\n"));
+  const PeerServer silent([](const Peer& peer) { peer.read_all(); });
+  const PeerServer closing([](const Peer&) {});
+
+  for (const auto ssl : {SslMode::disable, SslMode::prefer}) {
+    EXPECT_NE(failure_text(web, ssl).find("; it looks like an HTTP server"),
+              std::string::npos);
+    EXPECT_NE(failure_text(shell, ssl).find("; it looks like an SSH server"),
+              std::string::npos);
+    EXPECT_NE(failure_text(redis, ssl).find("; it looks like a Redis server"),
+              std::string::npos);
+    EXPECT_EQ(failure_text(silent, ssl),
+              shown(silent) + " did not reply within 200ms; is it PostgreSQL?");
+  }
+  EXPECT_NE(failure_text(closing).find("; does it require TLS"), std::string::npos);
+}
+
+TEST_F(PgConnections, send_no_password_in_plain_text) {
+  const PeerServer server([](const Peer& peer) {
+    peer.read_until(tls_request());
+    peer.send("N");
+    peer.read_until("\0\0"s);
+    peer.send(authentication(3));
+    peer.read_all();
+  });
+  PgConnection connection(context_, with_password(at(server, SslMode::prefer)));
+
+  EXPECT_EQ(failure(connection).kind(), Failure::Kind::rejected);
+
+  EXPECT_EQ(server.received().find("secret"), std::string::npos);
+}
+
+TEST_F(PgConnections, send_nothing_to_a_server_without_tls_if_they_have_to_use_it) {
+  const PeerServer server([](const Peer& peer) {
+    peer.read_until(tls_request());
+    peer.send("N");
+    peer.read_all();
+  });
+  for (const auto ssl : {SslMode::require, SslMode::verify}) {
+    PgConnection connection(context_, at(server, ssl));
+
+    EXPECT_EQ(failure(connection).kind(), Failure::Kind::unreachable);
+  }
+  EXPECT_EQ(server.received(), tls_request() + tls_request());
+}
+
+TEST_F(PgConnections, do_without_tls_where_the_server_has_none) {
+  const PeerServer server([](const Peer& peer) {
+    peer.read_until(tls_request());
+    peer.send("N");
+    replying(reply())(peer);
+  });
+  PgConnection connection(context_, at(server, SslMode::prefer));
+
+  EXPECT_EQ(value(connection), "1");
+  EXPECT_FALSE(connection.session().is_encrypted);
+}
+
+TEST_F(PgConnections, read_nothing_that_comes_before_the_handshake) {
+  for (const auto& early : {"S" + greeting() + reply(), "N" + greeting() + reply()}) {
+    const PeerServer server(saying(early));
+    PgConnection connection(context_, at(server, SslMode::prefer));
+
+    EXPECT_NE(std::string(failure(connection).what()).find("does not speak"),
+              std::string::npos);
+  }
+}
+
+TEST_F(PgConnections, do_not_fall_back_to_plain_text_after_a_failed_handshake) {
+  const PeerServer server([](const Peer& peer) {
+    peer.read_until(tls_request());
+    peer.send("S");
+  });
+  PgConnection connection(context_, at(server, SslMode::prefer));
+
+  EXPECT_EQ(failure(connection).kind(), Failure::Kind::unreachable);
+
+  EXPECT_EQ(server.connections(), 1);
+}
+
+TEST_F(PgConnections, that_are_told_of_an_error_before_tls_do_not_repeat_it) {
+  const PeerServer server(saying(error("FATAL", "53300", "Send money to ...")));
+  PgConnection connection(context_, at(server, SslMode::prefer));
+
+  const auto refusal = failure<net::Refusal>(connection);
+
+  EXPECT_EQ(refusal.reason(), net::Refusal::Reason::overloaded);
+  EXPECT_EQ(std::string(refusal.what()).find("money"), std::string::npos);
+}
+
+TEST_F(PgConnections, take_notifications_also_between_exchanges) {
+  const PeerServer server([](const Peer& peer) {
+    peer.read_until(sync);
+    peer.send(greeting() + reply() + notification("dlock_1", "first"));
+    peer.send(notification("dlock_1", "second"));
+    peer.read_all();
+  });
+  PgConnection connection(context_, at(server));
+  ask(connection);
+
+  EXPECT_EQ(next_news(connection, std::chrono::seconds(5)).value().payload, "first");
+  EXPECT_EQ(next_news(connection, std::chrono::seconds(5)).value().payload, "second");
+  EXPECT_FALSE(next_news(connection, milliseconds(50)));
+  EXPECT_TRUE(connection.is_open());
+}
+
+TEST_F(PgConnections, tell_a_listener_that_its_session_has_ended) {
+  const PeerServer server(ending_with(greeting() + reply()));
+  PgConnection connection(context_, at(server));
+  ask(connection);
+
+  EXPECT_THROW(next_news(connection, std::chrono::seconds(5)), Failure);
+  EXPECT_FALSE(connection.is_open());
+  EXPECT_THROW(next_news(connection, std::chrono::seconds(5)), Failure);
+}
+
+TEST_F(PgConnections, cancel_with_the_key_of_the_login_also_when_they_are_closed) {
+  std::atomic<int> connections = 0;
+  const PeerServer server([&connections](const Peer& peer) {
+    if (++connections == 2) {
+      peer.read_until("KEY!");
+      return;
+    }
+    peer.read_until(sync);
+    peer.send(greeting() + reply());
+    peer.read_until(sync);
+    peer.read_until(sync);  // until the client gives up
+  });
+  PgConnection connection(context_, at(server));
+  ask(connection);
+  EXPECT_NO_THROW(failure<net::Timeout>(connection, milliseconds(100)));
+
+  result_of(context_, connection.cancel(Clock::now() + std::chrono::seconds(5), wakeup_));
+
+  EXPECT_TRUE(server.received().ends_with(cancel_request(number(4711, 4) + "KEY!")));
+}
+
+TEST_F(PgConnections, are_interrupted_when_the_caller_wants_to_stop) {
+  const PeerServer server([](const Peer& peer) { peer.read_all(); });
+  PgConnection connection(context_, at(server));
+  wakeup_.give_up(true);
+
+  EXPECT_EQ(failure(connection).kind(), Failure::Kind::interrupted);
+}
+
+TEST_F(PgConnections, name_a_product_that_is_not_postgresql) {
+  const PeerServer server(ending_with(greeting("1.18.0/bouncer") + reply()));
+  PgConnection connection(context_, at(server));
+
+  EXPECT_EQ(failure(connection).kind(), Failure::Kind::misconfigured);
+}
+
+}  // namespace
+}  // namespace dlock::postgres

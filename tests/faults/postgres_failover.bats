@@ -1,0 +1,99 @@
+#!/usr/bin/env bats
+# What a run makes of a promotion of a standby: a lease that is restored or lost, and an old
+# primary that comes back.
+# shellcheck disable=SC2030,SC2031  # each test has a store of its own
+# shellcheck disable=SC2034,SC2154  # variables that the helpers use and set
+
+setup() {
+  load ../bats/support
+  load ../bats/postgres
+  load locks
+  report=$BATS_TEST_TMPDIR/report
+  use_postgres_store
+  start_standby 2 1
+  export PGPASSWORD=$postgres_password
+  DLOCK_STORE=postgres://app@127.0.0.1:${postgres_port[1]},127.0.0.1:${postgres_port[2]}/app
+  dlock run job -- true
+  eventually is_known_to_standby
+}
+
+teardown() {
+  stop_postgres
+  kill_leftovers
+}
+
+lease=(--ttl 6s --store-timeout 1s)
+
+# The end of the run, too.
+is_known_to_standby() { [[ $(version_on 2) == "$(version_on 1)" ]]; }
+version_on() { postgres_sql "$1" "SELECT version FROM dlock.lock WHERE name = 'job'"; }  # <server>
+of_report() { jq -r "$1" "$report"; }
+
+# Holds a lock with a lease that the standby does not get to know, and promotes it.
+fail_over_without_the_lease() {
+  end_postgres 2
+  hold job --ttl 20s --report "$report"
+  halt "$holder"
+  crash_postgres 1
+  start_postgres 2
+  promote_postgres 2
+}
+
+@test "a lease that the promoted standby lacks is restored unasked if nobody was granted the lock" {
+  fail_over_without_the_lease
+
+  kill -CONT "$holder"
+
+  eventually is_held job
+  let_go
+
+  assert_exits 0 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'
+}
+
+@test "a lease that the promoted standby lacks is lost by the failover if somebody was" {
+  fail_over_without_the_lease
+  next=$(dlock run job -- printenv DLOCK_FENCE)
+  kill -CONT "$holder"
+
+  assert_exits 76 "$holder"
+
+  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost failed over'
+  ((next > $(of_report .fence)))
+}
+
+@test "a run that has seen a promotion does not go back to the old primary" {
+  hold job "${lease[@]}" --report "$report" 2> "$BATS_TEST_TMPDIR/said"
+  promote_postgres 2
+  # Its lease is on both. The session with the old primary is ended, so that it looks around.
+  sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'" > /dev/null
+  eventually is_renewed_on_the_new_one
+  grep -q 'also says that it is the primary' "$BATS_TEST_TMPDIR/said"
+
+  freeze_postgres 2
+
+  assert_exits 76 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost unconfirmed'
+}
+is_renewed_on_the_new_one() {
+  local version
+  version=$(version_on 2)
+  : "${seen:=$version}"
+  ((version > seen))
+}
+
+@test "standbys alone are no store, and are waited for with -w" {
+  crash_postgres 1
+  run dlock run --store-timeout 500ms job -- echo started
+  assert_status 69
+  assert_one_line
+  assert_output_contains "no primary: cannot reach 127.0.0.1:${postgres_port[1]}"
+  assert_output_contains "127.0.0.1:${postgres_port[2]} is a standby"
+
+  dlock run --store-timeout 500ms --wait 20s job -- echo started > "$BATS_TEST_TMPDIR/out" 3>&- &
+  waiter=$!
+  never_within 300 test -s "$BATS_TEST_TMPDIR/out"
+  promote_postgres 2
+  assert_exits 0 "$waiter"
+  assert_equal "$(< "$BATS_TEST_TMPDIR/out")" started
+}

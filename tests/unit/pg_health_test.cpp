@@ -1,0 +1,115 @@
+// Findings of `dlock doctor` from facts about PostgreSQL servers that are hard to come
+// by.
+
+#include "store/postgres/pg_health.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+namespace dlock::postgres {
+namespace {
+
+PgFacts good_facts() {
+  PgFacts facts;
+  HostFacts host;
+  host.server = "db.example.org:5432";
+  host.is_encrypted = true;
+  host.proof = "its certificate";
+  host.login = "SCRAM-SHA-256";
+  facts.hosts = {host};
+  facts.primary = 0;
+  facts.user = "app";
+  facts.database = "shop";
+  facts.schema = "dlock";
+  facts.version = "15.18";
+  facts.version_number = 150'018;
+  facts.product = "PostgreSQL 15.18";
+  facts.has_schema = facts.may_use_schema = facts.has_admit = true;
+  facts.tables = {{"lock", true, {}, {}}};
+  facts.was_notified = true;
+  facts.fsync = facts.full_page_writes = true;
+  facts.sessions = {10, 3, 97, "max_connections for users"};
+  facts.clock_ahead = std::chrono::microseconds(0);
+  return facts;
+}
+
+std::string found(const PgFacts& facts, const std::string& check) {
+  const auto findings = findings_of(facts);
+  const auto at =
+      std::find_if(findings.begin(), findings.end(),
+                   [&](const Finding& finding) { return finding.check == check; });
+  if (at == findings.end()) return "nothing";
+  const char* const levels[] = {"ok", "info", "warning", "error"};
+  return levels[static_cast<int>(at->level)] + std::string(": ") + at->message;
+}
+
+TEST(PgHealth, finds_nothing_wrong_with_a_good_server) {
+  EXPECT_EQ(worst_of(findings_of(good_facts())), Finding::Level::ok);
+}
+
+TEST(PgHealth, names_other_products_and_versions_that_are_too_old) {
+  auto facts = good_facts();
+  facts.version_number = 110'022;
+  facts.version = "11.22";
+  EXPECT_EQ(found(facts, "version"), "error: PostgreSQL 11.22 is too old");
+  facts.product = "CockroachDB CCL v23.1.11 (x86_64-pc-linux-gnu)";
+  EXPECT_EQ(found(facts, "version"),
+            "warning: CockroachDB: dlock is not tested there, and promises nothing");
+  facts.product = "PostgreSQL 11.2-YB-2.20.1.0-b0 on x86_64-pc-linux-gnu";
+  EXPECT_EQ(found(facts, "version"),
+            "warning: YugabyteDB: dlock is not tested there, and promises nothing");
+}
+
+TEST(PgHealth, warns_of_two_primaries_and_of_a_server_that_is_not_proven) {
+  auto facts = good_facts();
+  facts.hosts.push_back(facts.hosts.front());
+  facts.hosts.back().server = "db2.example.org:5432";
+  facts.hosts.back().proof = "";
+  facts.complaint = "db2.example.org:5432 (timeline 1) is a primary as ...";
+
+  EXPECT_EQ(found(facts, "role"), "warning: " + facts.complaint);
+  EXPECT_TRUE(
+      found(facts, "tls")
+          .starts_with("warning: db2.example.org:5432: encrypted, and not proven"));
+}
+
+TEST(PgHealth, too_few_standbys_are_an_error_and_unused_ones_are_mentioned) {
+  auto facts = good_facts();
+  facts.standby_names = "ANY 1 (s1, s2)";
+  EXPECT_TRUE(found(facts, "replicas").starts_with("info: "));
+  facts.replicas.count = 1;
+  EXPECT_TRUE(found(facts, "replicas").starts_with("ok: "));
+  facts.too_few_standbys = "commits wait for 1 standby";
+  EXPECT_EQ(found(facts, "replicas"), "error: commits wait for 1 standby");
+}
+
+TEST(PgHealth, warns_of_many_sessions_and_of_old_snapshots) {
+  auto facts = good_facts();
+  facts.sessions.used = 49;
+  EXPECT_TRUE(found(facts, "sessions").starts_with("warning: "));
+  facts.sessions = {400, 201, 5000, "max_connections for users"};
+  EXPECT_TRUE(found(facts, "sessions").ends_with("wakes all that listen"));
+
+  EXPECT_EQ(found(facts, "snapshots"), "ok: no old transaction is open");
+  facts.oldest_snapshot = std::chrono::hours(2);
+  EXPECT_TRUE(found(facts, "snapshots").starts_with("warning: a transaction is open"));
+  facts.oldest_snapshot.reset();
+  facts.oldest_snapshot_age = 2'000'000;
+  EXPECT_TRUE(found(facts, "snapshots").starts_with("warning: a transaction is open"));
+}
+
+TEST(PgHealth, warns_if_no_notification_arrives_where_one_is_expected) {
+  auto facts = good_facts();
+  facts.was_notified = false;
+  EXPECT_TRUE(found(facts, "notifications").starts_with("warning: "));
+  facts.listen_failure = Failure(Failure::Kind::misconfigured, "LISTEN is unknown");
+  EXPECT_TRUE(found(facts, "notifications").starts_with("warning: LISTEN is unknown"));
+  facts.listens = false;
+  EXPECT_EQ(found(facts, "notifications"),
+            "info: not checked: turned off by listen=off in the URL");
+}
+
+}  // namespace
+}  // namespace dlock::postgres
