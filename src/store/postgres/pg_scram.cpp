@@ -199,19 +199,18 @@ std::string Scram::final_message(std::string_view from_server,
   const auto iterations_text = take_attribute(rest, 'i');
   const auto salt = salt_text ? from_base64(*salt_text) : std::nullopt;
   const auto iterations =
-      iterations_text ? number_in<std::uint32_t>(*iterations_text) : std::nullopt;
-  if (!nonce || !salt || !iterations || *iterations == 0 || !rest.empty()) {
+      iterations_text ? number_in<std::uint32_t>(*iterations_text).value_or(0) : 0;
+  if (!nonce || !salt || iterations == 0 || !rest.empty()) {
     throw malformed("the server's first message is malformed");
   }
   if (!nonce->starts_with(nonce_) || nonce->size() == nonce_.size()) {
     throw malformed("the server's nonce does not continue ours");
   }
-  if (*iterations > most_iterations) {
-    throw malformed("the server demands " + std::to_string(*iterations) +
-                    " iterations; " + std::to_string(most_iterations) +
-                    " are the most allowed");
+  if (iterations > most_iterations) {
+    throw malformed("the server demands " + std::to_string(iterations) + " iterations; " +
+                    std::to_string(most_iterations) + " are the most allowed");
   }
-  const auto key = salted_key(password, *salt, *iterations, salted);
+  const auto key = salted_key(password, *salt, iterations, salted);
   const auto message = "c=" + base64(header_ + binding_) + ",r=" + std::string(*nonce);
   const auto all = bare_ + "," + std::string(from_server) + "," + message;
   const auto client_key = hmac(key, "Client Key");
