@@ -57,8 +57,9 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
       auto answer = co_await claimant.ask(queue, wakeup);
       const auto* busy = std::get_if<Busy>(&answer);
       if (busy == nullptr || queue == Queue::refuse) co_return answer;
-      const bool is_full = queue == Queue::join && busy->place == 0 && claim.max_queue;
-      if (is_full) co_return answer;  // the queue is too long for it
+      const bool is_out = queue == Queue::join && busy->place == 0 &&
+                          (claim.max_queue || !claimant.bounds_its_queues());
+      if (is_out) co_return answer;  // the queue is too long for it, or it lost its place
       if (Clock::now() >= until) continue;
       pause.reset();
       if (queue == Queue::stay_out) {

@@ -41,6 +41,10 @@ class Claimant {
   // lock is free.
   virtual bool queues_at_once() const { return false; }
 
+  // Whether its queues have a greatest length, so that a claim without a place in the
+  // queue is to ask again. Elsewhere such a claim cannot get one any more.
+  virtual bool bounds_its_queues() const { return false; }
+
   // Grants the lock if it is free, promised to this claim or already its own (then with
   // the same fence, and again for its full ttl if the lease can expire). A newcomer never
   // overtakes a waiter. With Queue::join a claim that is not granted is in the queue

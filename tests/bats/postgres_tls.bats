@@ -178,7 +178,7 @@ assert_refused() {  # <exit code> <part of what it says>
   over_tcp_with_password
   assert_runs -
   over_tcp sslmode=require
-  assert_refused 77 TLS
+  assert_refused 69 TLS
   serve_tls server
 
   over_tcp

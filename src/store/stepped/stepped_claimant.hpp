@@ -22,6 +22,7 @@ class SteppedClaimant final : public Claimant {
 
   // Each step reads first anyway.
   bool queues_at_once() const override { return true; }
+  bool bounds_its_queues() const override { return true; }
   asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) override;
   asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) override;
   asio::awaitable<Release> release(const std::optional<RunEnd>& end,
