@@ -101,6 +101,8 @@ class PgConnection::Talk {
     co_return replies_.take_results();
   }
 
+  bool is_in_transaction() const { return is_ready_ && replies_.transaction() != 'I'; }
+
   // Whether a failed statement has left a transaction behind.
   bool has_failed_transaction() const {
     return is_ready_ && replies_.transaction() == 'E';
@@ -263,6 +265,8 @@ PgConnection::PgConnection(asio::io_context& context, PgTarget target)
 PgConnection::~PgConnection() { close(); }
 
 bool PgConnection::is_open() const { return talk_->is_open(); }
+
+bool PgConnection::is_in_transaction() const { return talk_->is_in_transaction(); }
 
 bool PgConnection::is_still_open() {
   talk_->catch_up();

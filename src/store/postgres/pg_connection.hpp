@@ -35,6 +35,9 @@ class PgConnection {
   // ended the session. Throws Failure if that was in the middle of a transaction.
   bool is_still_open();
 
+  // Whether the last exchange has left a transaction open.
+  bool is_in_transaction() const;
+
   // How often it was opened: what a session has, such as LISTEN, ends with it.
   std::uint64_t times_opened() const;
 

@@ -180,8 +180,27 @@ asio::awaitable<std::vector<Result>> PgStates::exchange(std::vector<Batch> batch
   Turn turn(*this);
   co_await turn.take(until, wakeup);
   const auto connection = connection_;
+  // A step that failed half-way: what is written now must not be a part of it.
+  if (connection->is_in_transaction()) {
+    connection->close();
+    is_exclusive_ = false;
+  }
   auto results =
       co_await exchange_in_schema(*connection, std::move(batches), until, wakeup);
+  turn.has_ended_well();
+  co_return results;
+}
+
+asio::awaitable<std::vector<Result>> PgStates::go_on(std::vector<Batch> batches,
+                                                     Clock::time_point until,
+                                                     Wakeup& wakeup) {
+  Turn turn(*this);
+  co_await turn.take(until, wakeup);
+  const auto connection = connection_;
+  if (!connection->is_in_transaction()) {
+    throw Failure(Failure::Kind::unreachable, shown_ + " has ended the transaction");
+  }
+  auto results = co_await connection->exchange(std::move(batches), until, wakeup);
   turn.has_ended_well();
   co_return results;
 }
@@ -238,8 +257,9 @@ asio::awaitable<void> PgStates::sleep(rules::Session party, std::size_t place,
 asio::awaitable<void> PgStates::poll(std::size_t place, Clock::time_point until,
                                      Wakeup& wakeup) {
   const auto now = Clock::now();
-  if (!polls_since_) polls_since_ = now;
-  const bool is_quick = place == 1 && now < later(*polls_since_, quickly_for);
+  if (place != 1) polls_since_.reset();
+  if (place == 1 && !polls_since_) polls_since_ = now;
+  const bool is_quick = polls_since_ && now < later(*polls_since_, quickly_for);
   auto end = until;
   if (place <= 2) end = std::min(end, later(now, is_quick ? poll_quickly : poll_slowly));
   co_await wakeup.sleep_until(end);
@@ -309,6 +329,7 @@ asio::awaitable<void> PgStates::listen_once(std::shared_ptr<Listener> listener) 
     states.note_listening(party);
     on_news();  // it may have been told before
   }
+  if (!states.next_.empty()) co_return;
   listener->is_waiting = true;
   const auto until = later(Clock::now(), longest_silence);
   const auto found = co_await connection->notification(until, listener->wakeup);

@@ -43,6 +43,7 @@ class PgPrimary {
   PgPrimary(asio::io_context& context, std::shared_ptr<PgHosts> hosts);
 
   bool is_open() const { return connection_->is_open(); }
+  bool is_in_transaction() const { return connection_->is_in_transaction(); }
   std::uint64_t times_opened() const {
     return opened_before_ + connection_->times_opened();
   }

@@ -254,7 +254,11 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
   }
   std::optional<std::vector<Result>> results;
   try {
-    results = co_await exchange(std::move(batches), until, wakeup);
+    if (was_exclusive) {
+      results = co_await go_on(std::move(batches), until, wakeup);
+    } else {
+      results = co_await exchange(std::move(batches), until, wakeup);
+    }
   } catch (const SqlError& error) {
     // Under an access of its own another isolation level and a right to write are set.
     // What comes after the write says nothing about it.
@@ -288,16 +292,42 @@ asio::awaitable<Result> PgStates::transact(Statement statement, Clock::time_poin
   batch.push_back(std::move(statement));
   batch.push_back({"COMMIT", {}});
   std::vector<Batch> batches(1, std::move(batch));
-  auto results = co_await exchange(std::move(batches), until, wakeup);
+  if (connection_->is_open()) connection_->require_replicas();
+  std::vector<Result> results;
+  try {
+    results = co_await exchange(std::move(batches), until, wakeup);
+  } catch (const net::Timeout&) {
+    end_wait_for_standby();
+    throw;
+  }
   connection_->require_replicas();
   require_confirmation(results);
   co_return std::move(results.at(own));
 }
 
+asio::awaitable<Result> PgStates::commit(Statement statement, Clock::time_point until,
+                                         Wakeup& wakeup) {
+  connection_->require_replicas();
+  Batch batch;
+  batch.push_back(durably(until));
+  batch.push_back(std::move(statement));
+  batch.push_back({"COMMIT", {}});
+  std::vector<Batch> batches(1, std::move(batch));
+  std::vector<Result> results;
+  try {
+    results = co_await go_on(std::move(batches), until, wakeup);
+  } catch (const net::Timeout&) {
+    end_wait_for_standby();
+    throw;
+  }
+  require_confirmation(results);
+  co_return std::move(results.at(1));
+}
+
 asio::awaitable<void> PgStates::leave(Clock::time_point until, Wakeup& wakeup) {
   std::vector<Batch> batches(1, Batch(1, Statement{"ROLLBACK", {}}));
   is_exclusive_ = false;
-  co_await exchange(std::move(batches), until, wakeup);
+  co_await go_on(std::move(batches), until, wakeup);
 }
 
 asio::awaitable<std::vector<std::pair<LockName, PgStates::Snapshot>>> PgStates::read_all(

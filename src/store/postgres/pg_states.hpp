@@ -53,9 +53,17 @@ class PgStates final : public stepped::StateStore {
 
   // The following is for what else is kept in the schema.
 
-  // One at a time; makes the schema if it is missing. Throws as exchange_in_schema().
+  // One at a time; makes the schema if it is missing. Throws as exchange_in_schema(). A
+  // transaction that is still open, of a step that failed, is given up.
   asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
                                                 Clock::time_point until, Wakeup& wakeup);
+  // The same within the transaction of begin_exclusive(). Throws Failure also if it has
+  // ended.
+  asio::awaitable<std::vector<Result>> go_on(std::vector<Batch> batches,
+                                             Clock::time_point until, Wakeup& wakeup);
+  // Ends the transaction of begin_exclusive() with this statement, as transact().
+  asio::awaitable<Result> commit(Statement statement, Clock::time_point until,
+                                 Wakeup& wakeup);
   // Executes one statement in a durable transaction of its own, whatever the role's
   // defaults are. Throws Failure as exchange(), and if the commit is not confirmed.
   asio::awaitable<Result> transact(Statement statement, Clock::time_point until,
@@ -66,7 +74,7 @@ class PgStates final : public stepped::StateStore {
   }
   // A table of the schema, quoted.
   std::string table(std::string_view name) const;
-  // The beginning of a transaction that locks rows; write() or leave() ends it.
+  // The beginning of a transaction that locks rows; write(), commit() or leave() ends it.
   Batch begin_exclusive(Clock::time_point until) const;
   // For the transaction of a statement behind it, which waits for rows until `until`: its
   // commit is on disk, and on the standbys that the server waits for, before the answer.

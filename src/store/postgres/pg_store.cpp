@@ -80,9 +80,7 @@ asio::awaitable<bool> PgRates::write(const LockName& limit, const Kept& kept,
   }
   Result result;
   if (is_exclusive) {
-    std::vector<Batch> batches{{std::move(change), {"COMMIT", {}}}};
-    auto results = co_await states_.exchange(std::move(batches), until, wakeup);
-    result = std::move(results.front());
+    result = co_await states_.commit(std::move(change), until, wakeup);
   } else {
     result = co_await states_.transact(std::move(change), until, wakeup);
   }

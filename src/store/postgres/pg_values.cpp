@@ -254,7 +254,7 @@ asio::awaitable<Storing> PgValues::store(const Claim& claim, const std::string& 
     change.gives_a_right = true;
     const New value{rules::holder_of(change.state, token)->fence, bytes, lifetime};
     std::vector<Batch> batches{to_store(claim.lock, value, read.now.wall)};
-    co_await states_.exchange(std::move(batches), until, wakeup);
+    co_await states_.go_on(std::move(batches), until, wakeup);
     if (co_await states_.write(claim.lock, read, change, until, wakeup)) {
       co_return Storing::stored;
     }
