@@ -106,7 +106,8 @@ class Watching : public ::testing::TestWithParam<Kind> {
 
 // A service that lives within one process has nobody to tell.
 INSTANTIATE_TEST_SUITE_P(stores, Watching,
-                         ::testing::ValuesIn(kinds_with(&Kind::is_shared_by_processes)),
+                         ::testing::ValuesIn(kinds_with(&Kind::is_shared_by_processes,
+                                                        &Kind::watches)),
                          name_of);
 
 TEST_P(Watching, a_grant_and_the_end_of_its_run_are_reported) {

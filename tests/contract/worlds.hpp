@@ -382,6 +382,7 @@ struct Kind {
   milliseconds shortest_lease{0};
   // A store timeout that is enough for an answer.
   milliseconds brief_timeout{50};
+  bool watches = true;  // LockInspector::watch()
 };
 
 template <typename SomeWorld>
@@ -401,14 +402,15 @@ constexpr Kind kinds[] = {
     {"postgres", make_world<PostgresWorld<false>>, true, true, true, true,
      milliseconds(0), milliseconds(500)},
     {"postgres_pooled", make_world<PostgresWorld<true>>, true, true, true, true,
-     milliseconds(0), milliseconds(500)},
+     milliseconds(0), milliseconds(500), false},
 };
 
-// The kinds that have this feature.
-inline std::vector<Kind> kinds_with(bool Kind::*feature) {
+// The kinds that have these features.
+template <typename... Features>
+std::vector<Kind> kinds_with(Features... features) {
   std::vector<Kind> found;
   std::copy_if(std::begin(kinds), std::end(kinds), std::back_inserter(found),
-               [&](const Kind& kind) { return kind.*feature; });
+               [&](const Kind& kind) { return ((kind.*features) && ...); });
   return found;
 }
 

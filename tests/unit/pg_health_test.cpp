@@ -75,6 +75,17 @@ TEST(PgHealth, warns_of_two_primaries_and_of_a_server_that_is_not_proven) {
           .starts_with("warning: db2.example.org:5432: encrypted, and not proven"));
 }
 
+TEST(PgHealth, warns_of_logins_that_give_the_password_away) {
+  auto facts = good_facts();
+  facts.hosts[0].login = "password";
+  EXPECT_EQ(
+      found(facts, "login"),
+      "warning: user app, by password: the server learns the password at each login");
+  facts.hosts[0].login = "MD5";
+  EXPECT_EQ(found(facts, "login"),
+            "warning: user app, by MD5: whoever sees logins can find out the password");
+}
+
 TEST(PgHealth, too_few_standbys_are_an_error_and_unused_ones_are_mentioned) {
   auto facts = good_facts();
   facts.standby_names = "ANY 1 (s1, s2)";

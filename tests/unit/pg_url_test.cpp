@@ -26,7 +26,7 @@ struct Surroundings {
             [this](const std::string& path) {
               return std::find(files.begin(), files.end(), path) != files.end();
             },
-            "bob", "/home/bob", "/work"};
+            "bob", "/home/bob", "/here"};
   }
   StoreUrl url(const std::string& text) const {
     return completed(parsed_store_url(text), known());
@@ -112,7 +112,7 @@ TEST(PgUrl, the_text_has_what_leads_to_the_same_store_and_no_password) {
 
   EXPECT_EQ(text,
             "postgres://u@h:5432/d?dlock_schema=lo&listen=off&options=-c%20a%3Db"
-            "&passfile=/p&sslmode=verify-full&sslrootcert=/work/ca.pem");
+            "&passfile=/p&sslmode=verify-full&sslrootcert=/here/ca.pem");
   EXPECT_EQ(text_of(text), text);
 }
 
@@ -300,8 +300,23 @@ TEST(PgTarget, has_the_sslmode_or_one_that_follows_from_options) {
             SslMode::prefer);
 }
 
+TEST(PgTarget, no_variable_weakens_tls_that_an_option_asks_for) {
+  const Surroundings weak{{{"PGSSLMODE", "disable"}, {"PGSSLROOTCERT", "/other"}}, {}};
+  Credentials credentials;
+  credentials.tls.ca = "/own";
+  auto url = parsed_store_url("postgres://h/d");
+  url.set(credentials);
+
+  const auto target = targets_of(url, milliseconds(1000), weak.known())[0];
+
+  EXPECT_EQ(target.ssl, SslMode::verify);
+  EXPECT_EQ(target.tls.ca, "/own");
+  const auto plain = parsed_store_url("postgres://h/d");
+  EXPECT_EQ(targets_of(plain, milliseconds(1000), weak.known())[0].ssl, SslMode::disable);
+}
+
 TEST(PgTarget, a_certificate_needs_its_key) {
-  EXPECT_EQ(targets("postgres://h/d?sslcert=c&sslkey=k")[0].tls.key, "/work/k");
+  EXPECT_EQ(targets("postgres://h/d?sslcert=c&sslkey=k")[0].tls.key, "/here/k");
   EXPECT_THROW(targets("postgres://h/d?sslcert=/c"), Failure);
   Credentials credentials;
   credentials.tls.certificate = "/own";

@@ -113,8 +113,10 @@ class PgConnection::Talk {
       take_messages();
       if (auto notification = replies_.next_notification()) co_return notification;
       throw_if_ended();
-      const bool has_more = co_await link_->read_until(budget);
-      if (!has_more) co_return std::nullopt;
+      const bool has_time = co_await link_->read_until(budget);
+      if (has_time) continue;
+      take_messages();
+      co_return replies_.next_notification();
     }
   }
 
@@ -154,7 +156,9 @@ class PgConnection::Talk {
 
   // Whether requests may be sent before the login has shown who reads them.
   bool may_tell() const {
-    return !link_->channel().needs_proof || link_->channel().is_trusted;
+    const bool needs_proof = link_->channel().needs_proof ||
+                             target_.channel_binding == ChannelBinding::require;
+    return !needs_proof || link_->channel().is_trusted;
   }
 
   // Sends `request` behind the last message of the login if possible.

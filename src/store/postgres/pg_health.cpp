@@ -78,7 +78,7 @@ Finding login(const PgFacts& facts, const HostFacts& primary) {
     return {"login", Level::ok, user + ", without a password", ""};
   }
   const auto message = user + ", by " + primary.login;
-  const bool is_weak = primary.login == "MD5" || primary.login == "cleartext";
+  const bool is_weak = primary.login == "MD5" || primary.login == "password";
   if (!is_weak) return {"login", Level::ok, message, ""};
   return {"login", Level::warning,
           message + (primary.login == "MD5"

@@ -130,8 +130,11 @@ asio::awaitable<bool> PgLink::read_until(net::Budget& budget) {
   const auto bytes = co_await stream_->read_until(budget);
   if (!bytes) co_return false;
   take(*bytes);
-  if (budget.is_over()) co_return true;
-  co_await rest_at_times(budget);
+  if (budget.is_over()) co_return false;
+  if (++reads_in_a_row_ < most_reads_in_a_row) co_return true;
+  co_await rest();
+  if (budget.is_over()) co_return false;
+  budget.check();
   co_return true;
 }
 
@@ -155,9 +158,13 @@ asio::awaitable<void> PgLink::read_to_end(net::Budget& budget) {
 
 asio::awaitable<void> PgLink::rest_at_times(net::Budget& budget) {
   if (++reads_in_a_row_ < most_reads_in_a_row) co_return;
+  co_await rest();
+  budget.check();
+}
+
+asio::awaitable<void> PgLink::rest() {
   reads_in_a_row_ = 0;
   co_await boost::asio::post(context_, boost::asio::use_awaitable);
-  budget.check();
 }
 
 void PgLink::take(std::string_view bytes) {

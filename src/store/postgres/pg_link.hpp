@@ -65,6 +65,7 @@ class PgLink {
   asio::awaitable<void> encrypt(net::Budget& budget);
   asio::awaitable<bool> agree_on_tls(net::Budget& budget);
   asio::awaitable<void> rest_at_times(net::Budget& budget);
+  asio::awaitable<void> rest();
   void take(std::string_view bytes);
   std::exception_ptr with_hint(const Failure& failure) const;
 

@@ -68,7 +68,8 @@ Batch to_wake(const std::vector<rules::Session>& parties) {
   return {
       {"SELECT pg_catalog.pg_notify(c, '') FROM "
        "pg_catalog.unnest($1::pg_catalog.text[]) c",
-       {channels + "}"}}};
+       {channels + "}"},
+       true}};
 }
 
 std::string payloads_of(const std::vector<Event>& events) {

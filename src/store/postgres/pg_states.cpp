@@ -103,8 +103,8 @@ void PgStates::require_confirmation(const std::vector<Result>& results) const {
 
 PgStates::Snapshot PgStates::snapshot_from(const LockName& lock, const Row& row,
                                            Clock::time_point sent_at) {
-  const auto now = number_at(row, 5);
-  if (!now || *now < 0) {
+  const auto now = row.size() < 8 ? std::nullopt : number_at(row, 5);
+  if (!now || !rules::is_possible(WallTime(*now))) {
     throw Failure(Failure::Kind::unreachable, shown_ + ": no time in the reply");
   }
   Snapshot read;
@@ -251,6 +251,7 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
   if (!change.wake.empty()) batches.push_back(to_wake(change.wake));
   if (change.cause.released_by && random_up_to(releases_per_sweep - 1) == 0) {
     batches.push_back({sweep("lock")});
+    batches.back().front().may_fail = true;
   }
   std::optional<std::vector<Result>> results;
   try {
@@ -266,8 +267,8 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
         error.batch() <= (begins_to_listen ? 1u : 0u) &&
         (is_conflict(error) || (is_read_only(error) && !was_exclusive));
     if (!can_repeat) throw;
-  } catch (const net::Timeout&) {
-    if (change.gives_a_right) end_wait_for_standby();
+  } catch (const Failure& failure) {
+    if (change.gives_a_right) end_wait_after(failure);
     throw;
   }
   is_exclusive_ = false;
@@ -296,8 +297,8 @@ asio::awaitable<Result> PgStates::transact(Statement statement, Clock::time_poin
   std::vector<Result> results;
   try {
     results = co_await exchange(std::move(batches), until, wakeup);
-  } catch (const net::Timeout&) {
-    end_wait_for_standby();
+  } catch (const Failure& failure) {
+    end_wait_after(failure);
     throw;
   }
   connection_->require_replicas();
@@ -316,8 +317,8 @@ asio::awaitable<Result> PgStates::commit(Statement statement, Clock::time_point 
   std::vector<Result> results;
   try {
     results = co_await go_on(std::move(batches), until, wakeup);
-  } catch (const net::Timeout&) {
-    end_wait_for_standby();
+  } catch (const Failure& failure) {
+    end_wait_after(failure);
     throw;
   }
   require_confirmation(results);
@@ -342,7 +343,10 @@ asio::awaitable<std::vector<std::pair<LockName, PgStates::Snapshot>>> PgStates::
   std::vector<std::pair<LockName, Snapshot>> all;
   left_out_.clear();
   for (const auto& row : results.at(0).rows) {
-    const LockName lock{name_space, row.at(8).value_or("")};
+    if (row.size() < 9) {
+      throw Failure(Failure::Kind::unreachable, shown_ + ": a reply without a name");
+    }
+    const LockName lock{name_space, row[8].value_or("")};
     try {
       all.emplace_back(lock, snapshot_from(lock, row, sent_at));
     } catch (const Failure& failure) {
@@ -354,7 +358,10 @@ asio::awaitable<std::vector<std::pair<LockName, PgStates::Snapshot>>> PgStates::
 
 // The commit of a grant that waits for a standby holds the row and its session until the
 // standby is back, even if its client has gone.
-void PgStates::end_wait_for_standby() {
+void PgStates::end_wait_after(const Failure& failure) {
+  const bool has_given_up = failure.kind() == Failure::Kind::interrupted ||
+                            dynamic_cast<const net::Timeout*>(&failure) != nullptr;
+  if (!has_given_up) return;
   const auto cancel = [](asio::io_context& context,
                          std::shared_ptr<PgPrimary> old) -> asio::awaitable<void> {
     Wakeup wakeup(context);

@@ -101,7 +101,7 @@ class PgStates final : public stepped::StateStore {
   Snapshot snapshot_from(const LockName& lock, const Row& row, Clock::time_point sent_at);
   asio::awaitable<void> tell(LockName lock, std::vector<Event> events,
                              Clock::time_point until, Wakeup& wakeup);
-  void end_wait_for_standby();
+  void end_wait_after(const Failure& failure);
 
   Batch to_listen(rules::Session party) const;
   bool listens(rules::Session party) const;

@@ -43,9 +43,15 @@ asio::awaitable<PgRates::Kept> PgRates::read(const LockName& limit, bool is_excl
                    key});
   std::vector<Batch> batches{std::move(batch)};
   const auto results = co_await states_.exchange(std::move(batches), until, wakeup);
-  const auto& row = results.back().rows.at(0);
+  const auto& rows = results.back().rows;
+  const auto now =
+      rows.empty() || rows[0].size() < 4 ? std::nullopt : number_at(rows[0], 3);
+  if (!now || !rules::is_possible(WallTime(*now))) {
+    throw Failure(Failure::Kind::unreachable, states_.shown() + ": no time in the reply");
+  }
+  const auto& row = rows[0];
   Kept kept;
-  kept.now = WallTime(number_at(row, 3).value_or(0));
+  kept.now = WallTime(*now);
   if (!row.at(0)) co_return kept;
   kept.version = *row[0];
   const auto format = number_at(row, 1).value_or(0);

@@ -19,9 +19,7 @@ SslMode ssl_mode_of(const StoreUrl& url) {
   if (mode.starts_with("verify")) return SslMode::verify;
   if (parameter_of(url, "sslrootcert") == "system") return SslMode::verify;
   if (mode == "require") return SslMode::require;
-  // Who says what to trust, or whom to expect, means that it be verified.
-  const bool is_about_trust = !url.tls->ca.empty() || !url.tls->name.empty();
-  return mode.empty() && is_about_trust ? SslMode::verify : SslMode::prefer;
+  return mode.empty() && is_verified_by_options(url) ? SslMode::verify : SslMode::prefer;
 }
 
 // dlock's own options precede the parameters.
@@ -73,6 +71,9 @@ std::string exposure_of_pgpass(const std::string& file) {
 
 std::optional<std::string> password_in_pgpass(const std::string& file,
                                               const PgPassEntry& wanted) {
+  // As in psql: PGPASSFILE=/dev/null means that there is none.
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   constexpr std::size_t longest = 1u << 20;
   FileKind kind{"password file " + printable(file, 200), longest, Use::credential};
   kind.may_be_pipe = false;
@@ -176,7 +177,8 @@ std::optional<std::string> password_for(const PgPassEntry& wanted,
     const bool matches =
         std::all_of(std::begin(fields), std::end(fields), [&](const auto& field) {
           const bool is_any = line.starts_with("*:");
-          const auto given = next_field(line, false);
+          auto given = next_field(line, false);
+          if (&field == std::begin(fields)) given = normalized_host(std::move(given));
           return is_any || given == field;
         });
     if (!matches) continue;

@@ -119,9 +119,8 @@ void check(const Parameter& parameter, const std::string& value) {
       padded.find(", " + value + ", ") != std::string::npos) {
     return;
   }
-  const bool is_about_standbys = name == "target_session_attrs";
   throw bad_url(name + " must be one of " + std::string(parameter.words) +
-                (is_about_standbys ? ": locks need the primary" : ""));
+                (name == "target_session_attrs" ? ": locks need the primary" : ""));
 }
 
 std::vector<std::string> parts_of(const std::string& list) {
@@ -238,7 +237,8 @@ bool uses_sockets_only(const StoreUrl& url) {
 void settle_tls(StoreUrl& url) {
   const auto mode = parameter_of(url, "sslmode");
   if (parameter_of(url, "sslnegotiation") == "direct" &&
-      (mode.empty() || mode == "disable" || mode == "allow" || mode == "prefer")) {
+      ((mode.empty() && !is_verified_by_options(url)) || mode == "disable" ||
+       mode == "allow" || mode == "prefer")) {
     throw bad_url("sslnegotiation=direct needs sslmode=require, or verify-full");
   }
   if (mode == "disable" || uses_sockets_only(url)) url.tls.reset();
@@ -255,6 +255,11 @@ bool is_open(const StoreUrl& url, std::string_view name) {
   if (name == "user") return url.login.user.empty();
   if (name == "password") return !url.login.has_password();
   if (name == "dbname") return url.database_name.empty();
+  if (name == "sslmode" && is_verified_by_options(url)) return false;
+  if (name == "sslrootcert" && url.tls && !url.tls->ca.empty()) return false;
+  if (name == "sslcert" || name == "sslkey") {
+    if (url.tls && !url.tls->certificate.empty()) return false;
+  }
   return url.parameters.count(std::string(name)) == 0;
 }
 
@@ -276,8 +281,7 @@ void take_variables(StoreUrl& url, const PgSurroundings& surroundings,
       throw bad_url(std::string(parameter.variable) + ": " + failure.what());
     }
     if (found == nullptr) continue;
-    const bool is_secret = name == "password";
-    found->push_back({name, is_secret ? "***" : value, parameter.variable});
+    found->push_back({name, name == "password" ? "***" : value, parameter.variable});
   }
 }
 

@@ -39,6 +39,11 @@ TakeParameters take_parameters;
 StoreUrl completed(StoreUrl url, const PgSurroundings& surroundings,
                    std::vector<OutsideSetting>* found = nullptr);
 
+// Whether dlock's own options say what to trust, or whom to expect: then it is verified.
+inline bool is_verified_by_options(const StoreUrl& url) {
+  return url.tls && (!url.tls->ca.empty() || !url.tls->name.empty());
+}
+
 // A parameter of the URL; empty if it is not set.
 std::string parameter_of(const StoreUrl& url, const char* name);
 

@@ -330,6 +330,7 @@ bool BatchReplies::take_notice(std::string_view body) {
   if (!notice) return fail("a malformed notice");
   const bool is_wanted = !is_complete() && is_about_commit(*notice);
   if (is_wanted && notices_++ < limits_.notices) {
+    notice->message.resize(std::min(notice->message.size(), limits_.notice));
     result_.warnings.push_back(std::move(*notice));
   }
   return true;
@@ -343,6 +344,7 @@ bool BatchReplies::take_notification(std::string_view body) {
   if (!pid || !channel || !payload || !reader.is_at_end()) {
     return fail("a malformed notification");
   }
+  if (body.size() > limits_.notification) return fail("a notification that is too long");
   if (notifications_.size() >= limits_.notifications) {
     return fail("more notifications than can be taken");
   }

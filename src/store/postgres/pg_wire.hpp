@@ -54,7 +54,9 @@ struct WireLimits {
   std::size_t reply = 64u << 20;  // all rows of an exchange
   std::size_t columns = 64;
   std::size_t notifications = 10'000;  // that nobody has taken
+  std::size_t notification = 8192;     // servers send 8,000 bytes, and the channel
   std::size_t notices = 100;           // that an exchange keeps
+  std::size_t notice = 1000;           // what it keeps of one
 };
 
 // Requests before the login.
