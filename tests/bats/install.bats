@@ -36,6 +36,7 @@ share/doc/dlock/examples/crontab 644
 share/doc/dlock/examples/dlock-nightly.service 644
 share/doc/dlock/examples/dlock-nightly.timer 644
 share/doc/dlock/tests/chaos/README.md 644
+share/doc/dlock/tests/model/README.md 644
 share/fish/vendor_completions.d/dlock.fish 644
 share/man/man1/dlock.1 644
 share/man/man5/dlock.toml.5 644

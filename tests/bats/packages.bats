@@ -54,6 +54,7 @@ files_of_package() {  # <where zsh looks>
     /usr/share/doc/dlock/ARCHITECTURE.md /usr/share/doc/dlock/CONTRIBUTING.md \
     /usr/share/doc/dlock/README.md /usr/share/doc/dlock/SECURITY.md \
     /usr/share/doc/dlock/tests/chaos/README.md \
+    /usr/share/doc/dlock/tests/model/README.md \
     /usr/share/doc/dlock/third-party.gz /usr/share/doc/dlock/examples/crontab \
     /usr/share/doc/dlock/examples/dlock-nightly.service \
     /usr/share/doc/dlock/examples/dlock-nightly.timer \
