@@ -127,11 +127,12 @@ std::optional<std::string_view> Stream::read_at_once(const std::string& server) 
   return std::string_view(buffer_.get(), progress.size);
 }
 
-void Stream::write_at_once(std::string_view bytes) {
+bool Stream::write_at_once(std::string_view bytes) {
   try {
-    try_write(bytes);
+    const auto progress = try_write(bytes);
+    return progress.state == Progress::State::done && progress.size == bytes.size();
   } catch (const Failure&) {
-    // The connection is about to end.
+    return false;  // the connection is about to end
   }
 }
 

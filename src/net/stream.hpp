@@ -65,8 +65,14 @@ class Stream {
   // The same, but returns nothing if no bytes are available. `server` is for messages.
   std::optional<std::string_view> read_at_once(const std::string& server);
 
-  // Sends what the kernel takes at once, and ignores failures: for a last word.
-  void write_at_once(std::string_view bytes);
+  // Sends what the kernel takes at once, and ignores failures: for a last word. Returns
+  // whether that was all.
+  bool write_at_once(std::string_view bytes);
+
+  // Whether bytes have come, or will within a millisecond.
+  bool has_input_soon() const {
+    return is_ready_soon(fd_.get(), Readiness::For::reading);
+  }
 
   // Whether there is neither unexpected input nor the end of the connection.
   bool is_quiet();

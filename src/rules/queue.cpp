@@ -7,19 +7,6 @@
 namespace dlock::rules {
 namespace {
 
-// How often the first two waiters check although nothing woke them. Everything that they
-// wait for wakes them; this covers events that get lost (a datagram).
-constexpr milliseconds safety_net{1000};
-
-// The same for the waiters behind them, which rely on those in front. The further back a
-// waiter is, the less often it checks, so that the total number of checks stays small.
-constexpr milliseconds slow_safety_net{20'000};
-milliseconds safety_net_at(std::size_t place) {
-  if (place <= 2) return safety_net;
-  return std::min(safety_net * static_cast<int>(std::min<std::size_t>(place, 20) + 1),
-                  slow_safety_net);
-}
-
 // The interval between the checks of two waiters whether a promise in front of them has
 // lapsed.
 constexpr milliseconds look_after_each_other{10};
@@ -83,6 +70,16 @@ constexpr std::size_t never_parked = 3;
 // Whoever's turn can come within this time does, too.
 constexpr milliseconds soon{4000};
 constexpr milliseconds longest_parking{10 * 60'000};
+
+// When a waiter checks although nothing woke it. That its turn can come soon, so that it
+// is not parked, may only seem so as long as no run has ended.
+milliseconds checks_after(const SafetyNet& net, const State& state, std::size_t place) {
+  if (place <= 2) return net.of_first_two;
+  const auto count = static_cast<int>(std::min<std::size_t>(place, 20) + 1);
+  const auto after = std::min(net.per_place * count, net.longest);
+  const bool may_be_parked = place > state.slots + never_parked && state.runs.empty();
+  return may_be_parked ? std::min(after, net.until_pace_is_known) : after;
+}
 
 }  // namespace
 
@@ -261,7 +258,8 @@ std::optional<milliseconds> parked_for(const State& state, const Token& token,
   return std::clamp<milliseconds>(pace * behind / 2, soon, longest_parking);
 }
 
-WaitsFor waits_for(const State& state, const Token& token, Moment now) {
+WaitsFor waits_for(const State& state, const Token& token, Moment now,
+                   const SafetyNet& net) {
   WaitsFor watch;
   watch.ask_again = now.boot;
   std::size_t place = 1;  // not counting those passed over, which block nobody
@@ -271,7 +269,7 @@ WaitsFor waits_for(const State& state, const Token& token, Moment now) {
   auto lapses = Clock::time_point::max();
   for (const auto& waiter : state.waiters) {
     if (waiter.party.token == token) {
-      watch.ask_again = std::min(now.boot + safety_net_at(place), lapses);
+      watch.ask_again = std::min(now.boot + checks_after(net, state, place), lapses);
       if (before != nullptr) {
         watch.predecessor = &before->party;
         const auto dies = before->lives_until.value_or(watch.ask_again);

@@ -110,8 +110,24 @@ struct WaitsFor {
 std::optional<milliseconds> parked_for(const State& state, const Token& token,
                                        Moment now);
 
+// How often waiters check although nothing woke them. Everything that they wait for wakes
+// them; this covers events that get lost (a datagram). Those behind the first two rely on
+// those in front: the further back a waiter is, the less often it checks, so that the
+// total number of checks stays small.
+struct SafetyNet {
+  milliseconds of_first_two{1000};
+  milliseconds per_place{1000};  // behind them
+  milliseconds longest{20'000};
+  milliseconds until_pace_is_known{20'000};  // of those that could be parked
+};
+
+// Where a check is dear to the store.
+constexpr SafetyNet wide_safety_net{milliseconds(2500), milliseconds(7500),
+                                    place_lasts / 2, milliseconds(5000)};
+
 // For the waiter `token` of `state`. If it is not in the queue, there is nothing to watch
 // and it has to ask again at once.
-WaitsFor waits_for(const State& state, const Token& token, Moment now);
+WaitsFor waits_for(const State& state, const Token& token, Moment now,
+                   const SafetyNet& net = {});
 
 }  // namespace dlock::rules

@@ -204,6 +204,29 @@ waits_for_nobody() { [[ $(sql 'SHOW synchronous_standby_names') == nobody ]]; }
 }
 
 is_told() { jq -r .event "$said" | grep -qx "$1"; }
+@test "watch misses no step that is written while it begins" {
+  dlock run job -- true
+  mkfifo "$BATS_TEST_TMPDIR/other"
+  "$postgres_programs/psql" -XqAt "$(postgres_url 1)" < "$BATS_TEST_TMPDIR/other" > "$order" 2>&1 3>&- &
+  exec {other}> "$BATS_TEST_TMPDIR/other"
+  echo "BEGIN; SELECT 'locked' FROM dlock.lock FOR UPDATE;" >&"$other"
+  eventually grep -qx locked "$order"
+  dlock run --store-timeout 20s --ttl 120s job -- true 3>&- &
+  runner=$!
+  eventually waits_for_the_row
+
+  dlock watch --json job > "$said" 3>&- &
+  eventually is_watched
+  echo 'COMMIT;' >&"$other"
+
+  assert_exits 0 "$runner"
+  eventually grep -q '"event":"granted"' "$said"
+  exec {other}>&-
+}
+waits_for_the_row() {
+  [[ $(sql "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dlock job' AND wait_event_type = 'Lock'") == 1 ]]
+}
+
 is_watched() { [[ $(sql 'SELECT count(*) FROM dlock.watcher') == [1-9]* ]]; }
 
 @test "a run whose lock is broken ends within a moment, and reports that it was broken" {
@@ -417,6 +440,23 @@ is_idle() {
   [[ $(sql "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app' AND state <> 'idle'") == 0 ]]
 }
 no_session() { [[ $(sql "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'") == 0 ]]; }
+
+@test "with listen=off a holder has no session between renewals of a long lease" {
+  DLOCK_STORE+='&listen=off'
+  hold job --ttl 15s
+  eventually no_session
+  version=$(sql 'SELECT version FROM dlock.lock')
+  EVENTUALLY_MS=10000 eventually is_renewed
+  eventually no_session
+  let_go
+  assert_exits 0 "$holder"
+
+  hold job --ttl 6s
+  never_within 1500 no_session
+  let_go
+  assert_exits 0 "$holder"
+}
+is_renewed() { (($(sql 'SELECT version FROM dlock.lock') > version)); }
 
 @test "twenty waiters take a few sessions, and the first ones get their turn at once" {
   hold job

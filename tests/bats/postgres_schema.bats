@@ -155,14 +155,27 @@ END
   assert_exits 0 "$waiter"
 }
 
-@test "a role whose transactions are read only by default can lock" {
-  dlock run job -- true
+@test "a role whose transactions are read only by default can do everything" {
   sql 'ALTER ROLE app SET default_transaction_read_only = on'
 
-  run dlock run job -- echo started
+  run dlock run job -- echo started  # makes the schema
 
   assert_equal "$status $output" '0 started'
+  dlock watch --json job > "$said" 3>&- &
+  eventually is_watched
+  hold job
+  queue job -- "${noting[@]}" "$order" waited
+  run dlock run job -- true
+  assert_status 75
+  eventually is_refused_once
+  let_go
+  assert_exits 0 "$waiter"
+  eventually is_told granted
+  dlock cache report -- echo kept
+  dlock limit api 2/1h
+  dlock fence job 7
 }
+is_refused_once() { [[ $(sql "SELECT refused FROM dlock.lock WHERE name = 'job'") == 1 ]]; }
 
 # --- Names and encodings ---
 
@@ -212,6 +225,13 @@ assert_store_is_refused() {  # <pattern of exit codes> <part of what it says>
   DLOCK_STORE=$(postgres_url 1 app missing)
   assert_store_is_refused 78 missing
   DLOCK_STORE=$(postgres_url 1 stranger app)
+  assert_store_is_refused 77 stranger
+  # A pooler tells all that with one code, and may have let the client in before.
+  use_pgbouncer auth_type=any 'ignore_startup_parameters=extra_float_digits'
+  sed -i 's/ user=app/ user=stranger/' "$postgres_root/pgbouncer.ini"
+  kill -HUP "$pgbouncer_pid"
+  eventually grep -q 'got SIGHUP' "$postgres_root/pgbouncer.log"
+  DLOCK_STORE=$pooled
   assert_store_is_refused 77 stranger
 }
 

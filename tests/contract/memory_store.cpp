@@ -81,7 +81,14 @@ class MemoryStates final : public StateStore {
     co_return is_done;
   }
 
-  asio::awaitable<void> leave(Clock::time_point, Wakeup&) override { co_return; }
+  asio::awaitable<void> leave(Wakeup&) override { co_return; }
+
+  asio::awaitable<void> count_refused(LockName lock, Wakeup&) override {
+    const auto found = service_.locks.find(lock);
+    const bool is_done = service_.fate(true) == Fate::done;
+    if (is_done && found != service_.locks.end()) ++found->second.state.refused;
+    co_return;
+  }
 
   asio::awaitable<std::vector<std::pair<LockName, Snapshot>>> read_all(
       const std::string& name_space, bool /*with_runs*/, Clock::time_point until,

@@ -7,7 +7,9 @@
 #include "net/net_failures.hpp"
 #include "store/open.hpp"
 #include "store/postgres/pg_states.hpp"
+#include "store/postgres/pg_store.hpp"
 #include "tests/contract/await.hpp"
+#include "tests/contract/contender.hpp"
 #include "tests/contract/peer.hpp"
 #include "tests/contract/postgres_server.hpp"
 #include "tests/unit/pg_messages.hpp"
@@ -458,6 +460,186 @@ TEST_F(PgConnections, name_a_product_that_is_not_postgresql) {
   PgConnection connection(context_, at(server));
 
   EXPECT_EQ(failure(connection).kind(), Failure::Kind::misconfigured);
+}
+
+TEST_F(PgConnections, take_no_reply_that_lacks_what_was_asked_for) {
+  const auto until = Clock::now() + std::chrono::seconds(60);
+  const LockName lock{"dlock", "a"};
+  const auto read = [&](PgStates& states) -> asio::awaitable<void> {
+    co_await states.read(lock, stepped::StateStore::Access::optimistic, until, wakeup_);
+  };
+  const auto look_up = [&](PgStates& states) -> asio::awaitable<void> {
+    co_await PgValues(states).get(lock, 100, wakeup_);
+  };
+  const auto list_overdue = [&](PgStates& states) -> asio::awaitable<void> {
+    co_await states.overdue("dlock", until, wakeup_);
+  };
+  using Call = std::function<asio::awaitable<void>(PgStates&)>;
+  const std::pair<Call, std::string> replies[] = {
+      {read, ""},
+      {read, row({})},
+      {read, row({std::nullopt, std::nullopt})},
+      {read, row({"1", "1", "{}", "[]", "0", std::nullopt, "f"})},
+      {read, row({"1", "1", "{}", "[]", "0", "x", "f"})},
+      {read, row({"1", "1", "{}", "[]", "0", "1700000000000000"})},
+      {look_up, row({"1", "5"})},
+      {look_up, row({"1", "5", "sum", "t"})},
+      {list_overdue, row({})},
+  };
+  for (const auto& [call, reply] : replies) {
+    const PeerServer server([text = reply](const Peer& peer) {
+      peer.read_until(sync);
+      peer.send(greeting() + accepted + text + done("SELECT 1") + ready() + accepted +
+                row({"f", "00000001", "1", "4711"}) + done("SELECT 1") + ready());
+      peer.read_all();
+    });
+    auto hosts = std::make_shared<PgHosts>();
+    hosts->targets = {at(server)};
+    hosts->timeout = std::chrono::seconds(5);
+    PgStates states(context_, hosts);
+    try {
+      result_of(context_, call(states));
+      ADD_FAILURE() << "no failure";
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
+      EXPECT_EQ(std::string(failure.what()).find(shown(server)), 0u) << failure.what();
+    }
+  }
+}
+
+// A server with which one step goes well: its replies to the read and to the write. Of
+// the standing behind each, `standbys` are how many standbys are connected.
+std::pair<std::string, std::string> step_replies(const std::string& standbys_at_write) {
+  const auto standing = [](const std::string& standbys) {
+    return accepted + row({"f", "00000001", "1", "4711", "s1", standbys}) +
+           done("SELECT 1") + ready();
+  };
+  const auto read =
+      accepted + row({"1", "1", R"({"format":1})", "[]", "0", "1700000000000000", "f"}) +
+      done("SELECT 1") + ready() + standing("1");
+  const auto write = accepted + row({"on", "1"}) + done("SELECT 1") + accepted +
+                     row({"1"}) + done("UPDATE 1") + ready() + accepted + row({"f"}) +
+                     done("SELECT 1") + ready() + standing(standbys_at_write);
+  return {greeting() + read, write};
+}
+
+class PgStepReplies : public PgConnections {
+ protected:
+  // Asks for the lock with --replicas 1. The server closes the connection after these.
+  Answer ask(const std::string& read, const std::string& write) {
+    const PeerServer server([&](const Peer& peer) {
+      if (!peer.read_until(sync)) return;
+      peer.send(read);
+      if (!write.empty() && peer.read_until(sync)) peer.send(write);
+    });
+    auto hosts = std::make_shared<PgHosts>();
+    hosts->targets = {at(server)};
+    hosts->timeout = std::chrono::seconds(5);
+    hosts->replicas.count = 1;
+    PgStore store(context_, "postgres:", std::make_unique<PgStates>(context_, hosts));
+    const auto claimant = store.claimant(claim_of("job"));
+    return result_of(context_, claimant->ask(Queue::stay_out, wakeup_));
+  }
+};
+
+TEST_F(PgStepReplies, that_end_after_any_byte_grant_nothing) {
+  const auto [read, write] = step_replies("1");
+  EXPECT_TRUE(std::holds_alternative<Grant>(ask(read, write)));
+
+  for (std::size_t size = 0; size < read.size() + write.size(); ++size) {
+    const auto first = read.substr(0, size);
+    const auto second = size > read.size() ? write.substr(0, size - read.size()) : "";
+    try {
+      ask(first, second);
+      ADD_FAILURE() << "granted after " << size << " bytes";
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.kind(), Failure::Kind::unreachable) << size;
+    }
+  }
+}
+
+TEST_F(PgStepReplies, tell_that_a_standby_was_missing_at_the_commit) {
+  const auto [read, write] = step_replies("0");
+  try {
+    ask(read, write);
+    ADD_FAILURE() << "granted";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
+    EXPECT_NE(std::string(failure.what()).find("--replicas 1"), std::string::npos);
+  }
+}
+
+class PgSteps : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { server_ = std::make_unique<PostgresServer>(); }
+  static void TearDownTestSuite() { server_.reset(); }
+
+  // Holds the lock.
+  PgSteps() {
+    const auto hosts = hosts_of(parsed_store_url(server_->url()), milliseconds(5000));
+    store_ = std::make_unique<PgStore>(
+        context_, "postgres:", std::make_unique<PgStates>(context_, hosts));
+    holder_ = store_->claimant(claim_of("job"));
+    EXPECT_TRUE(std::holds_alternative<Grant>(ask(*holder_, Queue::stay_out)));
+  }
+  ~PgSteps() override { result_of(context_, holder_->release({}, wakeup_)); }
+
+  Answer ask(Claimant& claimant, Queue queue) {
+    return result_of(context_, claimant.ask(queue, wakeup_));
+  }
+  std::string sql(const std::string& statement) {
+    return server_->session().command(statement);
+  }
+
+  static inline std::unique_ptr<PostgresServer> server_;
+  asio::io_context context_;
+  Wakeup wakeup_{context_};
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Claimant> holder_;
+};
+
+TEST_F(PgSteps, a_refusal_does_not_wait_until_it_is_counted) {
+  const auto refused = store_->claimant(claim_of("job"));
+  ask(*refused, Queue::refuse);
+  EXPECT_TRUE(
+      eventually(context_, [&] { return sql("SELECT refused FROM dlock.lock") == "1"; }));
+  auto other = server_->session();
+  other.command("BEGIN; LOCK TABLE dlock.lock IN EXCLUSIVE MODE");
+  const auto began = Clock::now();
+
+  EXPECT_TRUE(std::holds_alternative<Busy>(ask(*refused, Queue::refuse)));
+
+  EXPECT_LT(Clock::now() - began, milliseconds(150));
+  other.command("ROLLBACK");
+  EXPECT_TRUE(eventually(context_, [&] {
+    ask(*refused, Queue::refuse);
+    return sql("SELECT refused FROM dlock.lock") >= "2";
+  }));
+}
+
+// Pieces that are thrown away while the value is stored.
+TEST_F(PgSteps, a_value_is_stored_whole_or_not_at_all) {
+  sql("CREATE TABLE gone AS SELECT 1 AS times; GRANT ALL ON gone TO app; "
+      "CREATE FUNCTION sweep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+      "DELETE FROM gone WHERE ctid = (SELECT ctid FROM gone LIMIT 1); IF FOUND THEN "
+      "DELETE FROM dlock.piece WHERE number = 0; END IF; RETURN NULL; END $$; "
+      "CREATE TRIGGER sweep AFTER INSERT ON dlock.piece FOR EACH ROW WHEN (NEW.number = "
+      "2) EXECUTE FUNCTION sweep()");
+  const std::string bytes(700'000, 'x');
+  const LockName lock{"dlock", "job"};
+  auto* values = store_->values();
+  const Lifetime lifetime{std::chrono::minutes(1), milliseconds(0)};
+
+  EXPECT_EQ(result_of(context_, values->put(holder_->claim(), bytes, lifetime, wakeup_)),
+            Storing::stored);
+  const auto found = result_of(context_, values->get(lock, 1u << 20, wakeup_));
+  EXPECT_EQ(found.value.value().bytes, bytes);
+
+  sql("INSERT INTO gone SELECT generate_series(1, 20)");
+  const std::string other(700'000, 'y');
+  EXPECT_THROW(
+      result_of(context_, values->put(holder_->claim(), other, lifetime, wakeup_)),
+      Failure);
 }
 
 // As a part of it, it would be undone with it, although it was reported as done.

@@ -5,6 +5,8 @@
 
 #include "fuzz.hpp"
 #include "store/postgres/pg_errors.hpp"
+#include "store/postgres/pg_schema.hpp"
+#include "store/postgres/pg_standing.hpp"
 
 using namespace dlock;
 using fuzz::require;
@@ -18,12 +20,31 @@ std::string described(const postgres::Notice& notice) {
   return notice.severity + "/" + notice.code + "/" + notice.message + "\n";
 }
 
+// What the store reads of a result is there, or a failure.
+std::string described(const postgres::Result& result) {
+  std::string text;
+  const auto standing = postgres::standing_from(result);
+  if (standing) text = std::to_string(standing->timeline);
+  for (std::size_t i = 0; i < 3; ++i) {
+    try {
+      const auto& row = postgres::row_at(result, i, "host:1");
+      text += postgres::column_at(row, i, "host:1").value_or("NULL");
+      text += std::to_string(postgres::number_at(row, i).value_or(0));
+      text += std::to_string(postgres::time_at(row, i, "host:1").count()) + "\n";
+    } catch (const Failure& failure) {
+      fuzz::require_message(failure);
+    }
+  }
+  return text;
+}
+
 // Everything that results from `bytes`, as the replies to two batches, if they arrive in
 // pieces of `size`.
 std::string replies_in(std::string_view bytes, std::size_t size) {
   postgres::WireReader reader(wire_limits.message);
   postgres::BatchReplies replies(wire_limits);
-  replies.expect({postgres::Batch(2), postgres::Batch(1)});
+  const postgres::Batch may_fail(1, postgres::Statement{"SELECT 1", {}, true});
+  replies.expect({postgres::Batch(2), may_fail, postgres::Batch(1)});
   bool is_well = true;
   while (!bytes.empty() && is_well) {
     reader.feed(bytes.substr(0, size));
@@ -45,7 +66,7 @@ std::string replies_in(std::string_view bytes, std::size_t size) {
   }
   std::size_t columns = 0;
   for (const auto& result : replies.take_results()) {
-    all += result.tag + "\n";
+    all += result.tag + "\n" + described(result);
     for (const auto& row : result.rows) {
       columns = std::max(columns, row.size());
       for (const auto& value : row) all += value.value_or("NULL") + ";";

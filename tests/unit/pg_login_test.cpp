@@ -425,15 +425,41 @@ TEST(PgErrors, of_poolers_mean_what_their_text_says) {
       {"no such user: me", rejected},
       {"\"trust\" authentication failed", rejected},
       {"SASL authentication failed", rejected},
+      {"role \"nope\" does not exist", rejected},
+      {"server login has been failing, cached error: role \"nope\" does not exist "
+       "(server_login_retry)",
+       rejected},
+      {"role \"me\" is not permitted to log in", rejected},
+      {"server login failed: wrong password type", rejected},
+      {"no pg_hba.conf entry for host \"::1\", user \"me\"", rejected},
+      {"login rejected", rejected},
+      {"SSL required", rejected},
+      {"not allowed", rejected},
+      {"permission denied for database \"app\"", rejected},
+      {"bouncer config error", misconfigured},
+      {"unsupported options startup parameter: only '-c config=val'", misconfigured},
+      {"No pool configured for database: \"app\", user: \"me\"", misconfigured},
       {"query_wait_timeout", unreachable},
+      {"too many connections for role \"me\"", unreachable},
+      {"the database system is starting up", unreachable},
   };
   for (const auto& [text, kind] : all) {
-    const auto error = login_error({"FATAL", "08P01", text});
+    const auto error = session_error({"FATAL", "08P01", text});
     EXPECT_EQ(kind_of_error(error.code), kind) << text;
   }
-  const auto full = login_error({"FATAL", "08P01", "no more connections allowed (x)"});
-  EXPECT_EQ(refusal_of(full), net::Refusal::Reason::overloaded);
-  EXPECT_EQ(login_error({"FATAL", "XX000", "no such database"}).code, "XX000");
+  for (const char* text :
+       {"no more connections allowed (x)", "too many connections for role \"me\"",
+        "sorry, too many clients already",
+        "client connections exceeded (max_db_client_connections)"}) {
+    const auto full = session_error({"FATAL", "08P01", text});
+    EXPECT_EQ(refusal_of(full), net::Refusal::Reason::overloaded) << text;
+  }
+  const auto down = session_error({"FATAL", "08P01", "database \"app\" is disabled"});
+  EXPECT_EQ(refusal_of(down), net::Refusal::Reason::absent);
+  const auto unknown = session_error({"FATAL", "XX000", "Tenant or user not found"});
+  EXPECT_EQ(kind_of_error(unknown.code), rejected);
+  EXPECT_EQ(session_error({"FATAL", "58000", "Pool down for x"}).code, "57P03");
+  EXPECT_EQ(session_error({"FATAL", "XX000", "no such database"}).code, "XX000");
 }
 
 TEST(PgErrors, are_told_in_one_printable_line) {

@@ -132,6 +132,23 @@ TEST(PgReplies, take_an_error_of_the_commit_behind_the_last_statement) {
   EXPECT_EQ(reading.replies.fault().value().code, "40001");
 }
 
+TEST(PgReplies, of_a_statement_that_may_fail_are_one_result_wherever_it_fails) {
+  const std::vector<Batch> batches{{{"SELECT 1", {}, true}}, statements(1)};
+  const auto refused = error("ERROR", "55P03", "lock timeout") + ready();
+  const auto last = accepted + row({"last"}) + done("SELECT 1") + ready();
+  for (const auto& first : {refused, accepted + refused, accepted + row({"1"}) + refused,
+                            accepted + row({"1"}) + done("SELECT 1") + refused}) {
+    Reading reading(batches, first + last);
+
+    ASSERT_TRUE(reading.replies.is_complete()) << reading.error;
+    EXPECT_FALSE(reading.replies.fault());
+    const auto results = reading.replies.take_results();
+    ASSERT_EQ(results.size(), 2u);
+    EXPECT_TRUE(results[0].tag.empty() && results[0].rows.empty());
+    EXPECT_EQ(results[1].rows.at(0).at(0), "last");
+  }
+}
+
 TEST(PgReplies, keep_warnings_that_a_commit_is_less_than_it_should_be) {
   const auto doubt = notice("WARNING", "01000", "canceling wait for replication");
   Reading reading({statements(1), statements(1)},

@@ -1055,6 +1055,31 @@ std::optional<milliseconds> parked_at(const State& state, std::uint8_t place) {
   return parked_for(state, token, {Clock::time_point(seconds(1000)), seconds(1000)});
 }
 
+TEST(SafetyNets, are_wide_where_a_check_is_dear) {
+  auto state = long_queue(100, seconds(60));
+  const Moment now{Clock::time_point(seconds(1000)), seconds(1000)};
+  const auto checks_after = [&](int place, const SafetyNet& net) {
+    Token token;
+    token.bytes[0] = static_cast<std::uint8_t>(place);
+    return std::chrono::duration_cast<milliseconds>(
+        waits_for(state, token, now, net).ask_again - now.boot);
+  };
+
+  EXPECT_EQ(checks_after(2, {}), seconds(1));
+  EXPECT_EQ(checks_after(5, {}), seconds(6));
+  EXPECT_EQ(checks_after(100, {}), seconds(20));
+  EXPECT_EQ(checks_after(1, wide_safety_net), milliseconds(2500));
+  EXPECT_EQ(checks_after(2, wide_safety_net), milliseconds(2500));
+  for (const int place : {5, 6, 100}) {
+    EXPECT_EQ(checks_after(place, wide_safety_net), seconds(45));
+  }
+
+  // Then it can be parked.
+  state.runs.clear();
+  EXPECT_EQ(checks_after(5, wide_safety_net), seconds(5));
+  EXPECT_EQ(checks_after(4, wide_safety_net), milliseconds(37'500));
+}
+
 TEST(Parking, is_for_those_whose_turn_cannot_come_soon) {
   auto state = long_queue(100, seconds(60));
   EXPECT_EQ(parked_at(state, 4), std::nullopt);

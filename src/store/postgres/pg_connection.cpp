@@ -28,6 +28,10 @@ class PgConnection::Talk {
   }
 
   void close() {
+    // A server undoes what its client has left in the middle of. At most 50 ms.
+    for (int i = 0; is_ready_ && !in_use_ && !replies_.is_complete() && i < 50; ++i) {
+      if (link_->has_input_soon()) catch_up();
+    }
     if (is_ready_ && !in_use_) link_->write_at_once(terminate_message());
     drop();
   }
@@ -44,7 +48,7 @@ class PgConnection::Talk {
   // that was in the middle of a transaction.
   void catch_up() {
     if (!link_) return;
-    const bool is_in_transaction = replies_.transaction() != 'I';
+    const bool is_in_transaction = has_transaction();
     bool is_alive = is_ready_ && !in_use_;
     try {
       while (is_alive && link_->read_at_once()) take_messages();
@@ -85,23 +89,37 @@ class PgConnection::Talk {
     co_await link_->write(request, budget);
   }
 
+  void post(const std::vector<Batch>& batches) {
+    if (!is_ready_ || in_use_) return;
+    replies_.is_complete() ? replies_.expect(batches) : replies_.expect_also(batches);
+    if (!link_->write_at_once(encoded_batches(batches))) abandon();
+  }
+
+  // Reads the replies to what was posted. Drops the connection, to be opened again, if
+  // that fails or has left a transaction behind.
+  asio::awaitable<void> settle(net::Budget& budget) {
+    if (!is_ready_ || replies_.is_complete()) co_return;
+    try {
+      co_await read_replies(budget);
+      if (replies_.transaction() == 'I') co_return;
+    } catch (const Failure& failure) {
+      if (failure.kind() == Failure::Kind::interrupted || budget.is_over()) throw;
+    }
+    abandon();
+  }
+
   // The replies to what was sent.
   asio::awaitable<std::vector<Result>> results(const std::vector<Batch>& batches,
                                                net::Budget& budget) {
     replies_.expect(batches);
-    for (;;) {
-      take_messages();
-      throw_if_ended();
-      if (replies_.is_complete()) break;
-      co_await link_->read(budget);
-    }
+    co_await read_replies(budget);
     if (const auto& fault = replies_.fault()) {
       throw SqlError(*fault, shown_, replies_.faulty_batch());
     }
     co_return replies_.take_results();
   }
 
-  bool is_in_transaction() const { return is_ready_ && replies_.transaction() != 'I'; }
+  bool is_in_transaction() const { return is_ready_ && has_transaction(); }
 
   // Whether a failed statement has left a transaction behind.
   bool has_failed_transaction() const {
@@ -142,6 +160,25 @@ class PgConnection::Talk {
   }
 
  private:
+  // What was posted leaves none behind.
+  bool has_transaction() const {
+    return replies_.is_complete() && replies_.transaction() != 'I';
+  }
+
+  asio::awaitable<void> read_replies(net::Budget& budget) {
+    for (;;) {
+      take_messages();
+      throw_if_ended();
+      if (replies_.is_complete()) co_return;
+      co_await link_->read(budget);
+    }
+  }
+
+  void abandon() {
+    in_use_ = true;
+    drop();
+  }
+
   void drop() {
     if (link_ && (in_use_ || !is_ready_)) link_->abandon();
     link_.reset();
@@ -220,7 +257,7 @@ class PgConnection::Talk {
   [[noreturn]] void throw_refused(std::string_view body) const {
     const auto notice = notice_from(body);
     if (!notice) throw link_->nonsense("a malformed error");
-    const auto fault = login_error(*notice);
+    const auto fault = session_error(*notice);
     if (const auto reason = refusal_of(fault)) {
       throw net::Refusal(*reason, error_text(fault, shown_));
     }
@@ -232,8 +269,8 @@ class PgConnection::Talk {
   // What the server says when it ends a session says nothing about a statement.
   void throw_if_ended() const {
     if (!has_ended()) return;
-    const auto& fault = replies_.fault();
-    throw Failure(kind_of_error(fault->code), error_text(*fault, shown_));
+    const auto fault = session_error(*replies_.fault());
+    throw Failure(kind_of_error(fault.code), error_text(fault, shown_));
   }
 
   void take_messages() {
@@ -269,20 +306,15 @@ PgConnection::PgConnection(asio::io_context& context, PgTarget target)
 PgConnection::~PgConnection() { close(); }
 
 bool PgConnection::is_open() const { return talk_->is_open(); }
-
 bool PgConnection::is_in_transaction() const { return talk_->is_in_transaction(); }
-
 bool PgConnection::is_still_open() {
   talk_->catch_up();
   return talk_->is_open();
 }
 
 std::uint64_t PgConnection::times_opened() const { return talk_->times_opened(); }
-
 const PgSession& PgConnection::session() const { return talk_->session(); }
-
 const PgTarget& PgConnection::target() const { return talk_->target(); }
-
 void PgConnection::close() { talk_->close(); }
 
 asio::awaitable<void> PgConnection::open(Clock::time_point until, Wakeup& wakeup) {
@@ -299,9 +331,9 @@ asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> b
   try {
     budget.check();
     talk_->catch_up();
+    co_await talk_->settle(budget);
     talk_->begin();
-    std::string request;
-    for (const auto& batch : batches) request += encoded_batch(batch);
+    auto request = encoded_batches(batches);
     if (!talk_->is_open()) {
       co_await talk_->open(request, budget);
     } else if (!request.empty()) {
@@ -316,7 +348,7 @@ asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> b
   if (refused && talk_->has_failed_transaction()) {
     try {
       const std::vector<Batch> rollback(1, Batch(1, Statement{"ROLLBACK", {}}));
-      const auto request = encoded_batch(rollback.front());
+      const auto request = encoded_batches(rollback);
       co_await talk_->send(request, budget);
       co_await talk_->results(rollback, budget);
     } catch (const Failure&) {
@@ -329,6 +361,8 @@ asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> b
   if (failure) std::rethrow_exception(failure);
   co_return found;
 }
+
+void PgConnection::post(const std::vector<Batch>& batches) { talk_->post(batches); }
 
 asio::awaitable<std::optional<Notification>> PgConnection::notification(
     Clock::time_point until, Wakeup& wakeup) {

@@ -57,6 +57,10 @@ class PgConnection {
   asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
                                                 Clock::time_point until, Wakeup& wakeup);
 
+  // Sends batches whose outcome nobody needs, if that is possible at once; their replies
+  // are read before the next exchange begins. No effect if the connection is not open.
+  void post(const std::vector<Batch>& batches);
+
   // The next notification before `until`, also one that has already come. Nothing if
   // there is none by then; the connection stays open. Throws Failure like open() if the
   // connection is closed or ends.

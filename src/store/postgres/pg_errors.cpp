@@ -45,22 +45,56 @@ Failure::Kind kind_of_error(std::string_view code) {
   return Kind::unreachable;
 }
 
-Notice login_error(Notice error) {
-  if (error.code != "08P01") return error;
+Notice session_error(Notice error) {
   struct Wording {
+    std::string_view from;  // the codes of the pooler: of PgBouncer; pgcat; Supavisor
     std::string_view part;
     std::string_view code;
   };
+  constexpr std::string_view any = "08P01 58000";
+  // The first that fits.
   static constexpr Wording wordings[] = {
-      {"no more connections allowed", "53300"},
-      {"no such database", "3D000"},
-      {"does not exist", "3D000"},
-      {"no such user", "28000"},
-      {"authentication failed", "28P01"},
-      {"unsupported startup parameter", "0A000"},
+      {any, "database system is", "57P03"},  // starting up, shutting down
+      {any, "no more connections allowed", "53300"},
+      {any, "connections exceeded", "53300"},
+      {any, "too many clients", "53300"},
+      {any, "too many connections", "53300"},
+      {any, "connection slots are reserved", "53300"},
+      {any, "resources exhaustion", "53300"},
+      {any, "shutting down", "57P01"},
+      {any, "due to administrator command", "57P01"},
+      {any, "is disabled", "57P03"},
+      {any, "server down", "57P03"},
+      {any, "Pool down", "57P03"},
+      {any, "no such database", "3D000"},
+      {any, "No pool configured", "3D000"},
+      {any, "no such user", "28000"},
+      {any, "role \"", "28000"},  // does not exist, is not permitted to log in
+      {any, "does not exist", "3D000"},
+      {any, "authentication failed", "28P01"},
+      {any, "wrong password type", "28P01"},
+      {any, "empty password", "28P01"},
+      {any, "server signature", "28P01"},
+      {any, "authentication method", "28000"},
+      {any, "authentication mechanisms", "28000"},
+      {any, "pg_hba.conf", "28000"},
+      {any, "login rejected", "28000"},
+      {any, "SSL required", "28000"},
+      {any, "not allowed", "28000"},
+      {any, "no username", "28000"},
+      {any, "username too long", "28000"},
+      {any, "password too long", "28000"},
+      {any, "permission denied", "42501"},
+      {any, "startup parameter", "0A000"},
+      {any, "config error", "F0000"},
+      {"XX000", "Tenant or user not found", "28000"},
+      {"XX000", "Max client connections reached", "53300"},
   };
-  for (const auto& [part, code] : wordings) {
-    if (error.message.find(part) == std::string::npos) continue;
+  for (const auto& [from, part, code] : wordings) {
+    if (error.code.size() != 5 || from.find(error.code) == std::string_view::npos ||
+        error.message.find(part) == std::string::npos) {
+      continue;
+    }
     error.code = code;
     break;
   }
@@ -77,6 +111,19 @@ std::optional<net::Refusal::Reason> refusal_of(const Notice& error) {
 std::string error_text(const Notice& error, const std::string& server) {
   return server + ": " + net::lower_first(printable(error.message, longest_text)) +
          detail("SQLSTATE " + printable(error.code, longest_text));
+}
+
+const Row& row_at(const Result& result, std::size_t row, const std::string& server) {
+  if (row < result.rows.size()) return result.rows[row];
+  throw Failure(Failure::Kind::unreachable,
+                server + " does not speak the PostgreSQL protocol: a row is missing");
+}
+
+const std::optional<std::string>& column_at(const Row& row, std::size_t column,
+                                            const std::string& server) {
+  if (column < row.size()) return row[column];
+  throw Failure(Failure::Kind::unreachable,
+                server + " does not speak the PostgreSQL protocol: a column is missing");
 }
 
 bool is_conflict(const SqlError& error) {

@@ -29,9 +29,10 @@ class SqlError : public Failure {
 // What to do about an error with this SQLSTATE.
 Failure::Kind kind_of_error(std::string_view code);
 
-// The error that refuses a login, with the SQLSTATE that PostgreSQL would give it:
-// PgBouncer gives the same one to all.
-Notice login_error(Notice error);
+// The error that refuses a login or ends a session, with the SQLSTATE that PostgreSQL
+// would give it: poolers give the same one to all, also to errors of the server that they
+// pass on.
+Notice session_error(Notice error);
 
 // Whether a server that refuses a login with this error may accept it later; nothing if
 // that is not so.
@@ -39,6 +40,13 @@ std::optional<net::Refusal::Reason> refusal_of(const Notice& error);
 
 // "SERVER: what the server says", as one printable line of bounded length.
 std::string error_text(const Notice& error, const std::string& server);
+
+// A row of a reply of `server`, and a column of a row. They throw Failure (unreachable)
+// if there is none: only another program than PostgreSQL leaves out what it was asked
+// for.
+const Row& row_at(const Result& result, std::size_t row, const std::string& server);
+const std::optional<std::string>& column_at(const Row& row, std::size_t column,
+                                            const std::string& server);
 
 // Whether a statement failed only because another one was faster (serialization failure,
 // deadlock), so that it may be repeated.

@@ -169,9 +169,7 @@ class PrimaryExaminer {
     facts_.is_pooled = number_at(rows, 2) != connection_.session().pid;
     facts_.user = text_in(rows, 3);
     facts_.database = text_in(rows, 4);
-    const auto wanted = connection_.target().listening;
-    facts_.listens =
-        wanted == Listening::automatic ? !facts_.is_pooled : wanted == Listening::on;
+    facts_.listens = can_listen(connection_.target().listening, facts_.is_pooled);
   }
 
   asio::awaitable<void> ask_schema() {

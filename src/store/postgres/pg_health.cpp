@@ -4,7 +4,9 @@
 #include <string_view>
 #include <utility>
 
+#include "record/state_json.hpp"
 #include "store/checks.hpp"
+#include "store/postgres/pg_login.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {
@@ -12,8 +14,6 @@ namespace {
 
 using Level = Finding::Level;
 using std::chrono::microseconds;
-
-constexpr int oldest_version = 120'000;
 
 // Sessions of dlock in one database: each notification wakes all that listen.
 constexpr std::int64_t many_sessions = 200;
@@ -105,9 +105,11 @@ Finding version(const PgFacts& facts) {
             "use a PostgreSQL server for locks"};
   }
   const auto name = "PostgreSQL " + printable(facts.version, 60);
-  if (facts.version_number >= oldest_version) return {"version", Level::ok, name, ""};
+  constexpr int oldest = static_cast<int>(oldest_major_version) * 10'000;
+  if (facts.version_number >= oldest) return {"version", Level::ok, name, ""};
   return {"version", Level::error, name + " is too old",
-          "upgrade: dlock needs PostgreSQL 12 or later"};
+          "upgrade: dlock needs PostgreSQL " + std::to_string(oldest_major_version) +
+              " or later"};
 }
 
 // One server has to be the primary.
@@ -130,8 +132,6 @@ Finding role(const PgFacts& facts) {
           facts.hosts[*facts.primary].server + " is the primary" + rest, ""};
 }
 
-constexpr std::int64_t known_format = 1;
-
 Finding schema(const PgFacts& facts) {
   const auto name = "schema " + facts.schema;
   const auto column_missing = std::find_if(
@@ -144,7 +144,7 @@ Finding schema(const PgFacts& facts) {
             "use another schema (?dlock_schema=NAME in the URL), or let a newer dlock "
             "add what is missing"};
   }
-  if (facts.format && *facts.format > known_format) {
+  if (facts.format && *facts.format > record::greatest_state_format) {
     return {"schema", Level::error,
             name + " has locks that a newer dlock has written (format " +
                 std::to_string(*facts.format) + ")",

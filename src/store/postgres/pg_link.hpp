@@ -36,8 +36,8 @@ class PgLink {
   const LoginChannel& channel() const { return channel_; }
 
   asio::awaitable<void> write(const std::string& bytes, net::Budget& budget);
-  // Sends it if that is possible at once.
-  void write_at_once(const std::string& bytes) { stream_->write_at_once(bytes); }
+  // Sends what is possible at once, and returns whether that was all.
+  bool write_at_once(const std::string& bytes) { return stream_->write_at_once(bytes); }
 
   // The next message that has arrived completely; nothing if there is none. Throws
   // Failure (unreachable) for bytes that are none.
@@ -49,6 +49,8 @@ class PgLink {
   asio::awaitable<bool> read_until(net::Budget& budget);
   // Takes what has arrived; false if that is nothing, or goes on without end.
   bool read_at_once();
+  // Whether there is something to take, or will be within a millisecond.
+  bool has_input_soon() { return stream_->has_input_soon(); }
   // Returns once the server has closed the connection.
   asio::awaitable<void> read_to_end(net::Budget& budget);
 

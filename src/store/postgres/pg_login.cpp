@@ -57,11 +57,6 @@ std::string md5_answer(const std::string& user, const std::string& password,
   return inner.empty() ? inner : "md5" + hex_digest(inner + std::string(salt));
 }
 
-// "15" of "15.18 (Debian 15.18-0+deb12u1)"; 0 if there is none.
-unsigned major_version(std::string_view text) {
-  return take_number<unsigned>(text).value_or(0);
-}
-
 constexpr std::string_view plain_scram = "SCRAM-SHA-256";
 constexpr std::string_view bound_scram = "SCRAM-SHA-256-PLUS";
 
@@ -75,6 +70,10 @@ void PgSession::take(const std::string& name, const std::string& value) {
   const auto key = name.substr(0, longest);
   const bool has_room = parameters.size() < most || parameters.count(key) != 0;
   if (has_room) parameters[key] = value.substr(0, longest);
+}
+
+unsigned major_version(std::string_view reported) {
+  return take_number<unsigned>(reported).value_or(0);
 }
 
 std::vector<std::pair<std::string, std::string>> startup_parameters(
@@ -103,12 +102,11 @@ void check_product(const PgSession& session, const PgTarget& target) {
     refuse("is PgBouncer, and the database '" + printable(target.database, 200) +
            "' is its console: name one of the databases that it serves");
   }
-  constexpr unsigned oldest = 12;
   const auto major = major_version(version);
   if (major == 0) refuse("is not PostgreSQL: it reports no version");
-  if (major < oldest) {
+  if (major < oldest_major_version) {
     refuse("is PostgreSQL " + version + "; dlock needs version " +
-           std::to_string(oldest) + " or later");
+           std::to_string(oldest_major_version) + " or later");
   }
 }
 

@@ -49,6 +49,11 @@ struct PgSession {
   void take(const std::string& name, const std::string& value);
 };
 
+// The oldest version of PostgreSQL that dlock works with; and the one of a server,
+// from what it reports ("15.18 (Debian …"), 0 if that is none.
+inline constexpr unsigned oldest_major_version = 12;
+unsigned major_version(std::string_view reported);
+
 // Parameters for the startup message. Poolers refuse most of the others.
 std::vector<std::pair<std::string, std::string>> startup_parameters(
     const PgTarget& target);

@@ -87,9 +87,9 @@ std::string payloads_of(const std::vector<Event>& events) {
 }
 
 Statement for_listeners(std::string_view version) {
-  const auto major = take_number<unsigned>(version).value_or(0);
+  const auto major = major_version(version);
   std::string sql = "SELECT pg_catalog.set_config('tcp_keepalives_idle', '30', false)";
-  if (major >= 12) sql += ", pg_catalog.set_config('tcp_user_timeout', '30000', false)";
+  sql += ", pg_catalog.set_config('tcp_user_timeout', '30000', false)";
   if (major >= 14) sql += ", pg_catalog.set_config('idle_session_timeout', '0', false)";
   return {std::move(sql), {}};
 }
@@ -206,9 +206,25 @@ asio::awaitable<std::vector<Result>> PgStates::go_on(std::vector<Batch> batches,
   co_return results;
 }
 
+asio::awaitable<void> PgStates::post(Batch batch, Wakeup& wakeup) {
+  std::vector<Batch> batches(1, std::move(batch));
+  const auto connection = connection_;
+  if (!connection->is_pooled()) co_return connection->post(batches);
+  // A pooler gives up the session of a client that leaves in the middle of something.
+  if (!connection->is_open()) co_return;
+  const auto until = later(Clock::now(), bookkeeping_patience);
+  try {
+    Turn turn(*this);
+    co_await turn.take(until, wakeup);
+    co_await connection->exchange(std::move(batches), until, wakeup);
+    turn.has_ended_well();
+  } catch (const Failure&) {
+    // It is as if it had not been sent.
+  }
+}
+
 bool PgStates::polls() const {
-  const auto how = connection_->target().listening;
-  return how == Listening::off || (how == Listening::automatic && is_pooled_);
+  return !can_listen(connection_->target().listening, is_pooled_);
 }
 
 Batch PgStates::to_listen(rules::Session party) const {
@@ -270,8 +286,14 @@ void PgStates::park() {
   if (!is_taken_ && !listener_) connection_->close();
 }
 
+// Behind a pooler a session that waits costs the server nothing.
+void PgStates::rest() {
+  if (connection_->target().listening == Listening::off) park();
+}
+
 std::unique_ptr<LeaseNews> PgStates::listen(rules::Session party,
                                             std::function<void()> on_news) {
+  if (polls()) return nullptr;
   const bool is_first = !listener_ || listener_->told.empty();
   if (is_first) {
     if (listener_) listener_->states = nullptr;
@@ -342,20 +364,14 @@ asio::awaitable<void> PgStates::listen_once(std::shared_ptr<Listener> listener) 
 }
 
 asio::awaitable<void> PgStates::tell(LockName lock, std::vector<Event> events,
-                                     Clock::time_point until, Wakeup& wakeup) {
-  if (events.empty()) co_return;
+                                     Wakeup& wakeup) {
   Batch batch;
   batch.push_back(
       {"SELECT pg_catalog.pg_notify($1, e) FROM "
        "pg_catalog.unnest($2::pg_catalog.text[]) e",
        {events_channel(connection_->target().schema, lock.name_space),
         payloads_of(events)}});
-  std::vector<Batch> batches(1, std::move(batch));
-  try {
-    co_await exchange(std::move(batches), until, wakeup);
-  } catch (const Failure&) {
-    // The step is done.
-  }
+  co_await post(std::move(batch), wakeup);
 }
 
 }  // namespace dlock::postgres

@@ -62,6 +62,7 @@ class PgPrimary {
   asio::awaitable<void> open(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
                                                 Clock::time_point until, Wakeup& wakeup);
+  void post(const std::vector<Batch>& batches) { connection_->post(batches); }
   asio::awaitable<std::optional<Notification>> notification(Clock::time_point until,
                                                             Wakeup& wakeup) {
     return connection_->notification(until, wakeup);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "rules/state.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {
@@ -123,9 +124,10 @@ asio::awaitable<void> make_schema(PgPrimary& connection, Clock::time_point until
       {schema}};
   std::vector<Batch> asked(1, Batch(1, std::move(ask)));
   const auto known = co_await connection.exchange(std::move(asked), until, wakeup);
-  const auto& row = known.at(0).rows.at(0);
-  const bool is_there = row.at(0) == "t";
-  const bool has_lz4 = row.at(1) == "t";
+  const auto server = connection.target().shown();
+  const auto& row = row_at(known.at(0), 0, server);
+  const bool is_there = column_at(row, 0, server) == "t";
+  const bool has_lz4 = column_at(row, 1, server) == "t";
   Batch batch;
   batch.push_back(
       {"SELECT pg_catalog.pg_advisory_xact_lock($1)", {std::string(schema_lock)}});
@@ -138,7 +140,7 @@ asio::awaitable<void> make_schema(PgPrimary& connection, Clock::time_point until
                      {}});
   }
   for (auto& check : checks(schema)) batch.push_back(std::move(check));
-  std::vector<Batch> batches(1, std::move(batch));
+  std::vector<Batch> batches(1, in_transaction(std::move(batch)));
   co_await connection.exchange(std::move(batches), until, wakeup);
 }
 
@@ -154,9 +156,22 @@ std::string key_is(std::string_view table) {
          ".name OPERATOR(pg_catalog.=) $2";
 }
 
+Batch in_transaction(Batch statements) {
+  statements.insert(statements.begin(), {begin_to_write, {}});
+  statements.push_back({"COMMIT", {}});
+  return statements;
+}
+
 std::optional<std::int64_t> number_at(const Row& row, std::size_t column) {
   if (column >= row.size() || !row[column]) return std::nullopt;
   return number_in<std::int64_t>(*row[column]);
+}
+
+WallTime time_at(const Row& row, std::size_t column, const std::string& server) {
+  column_at(row, column, server);
+  const auto time = number_at(row, column);
+  if (time && rules::is_possible(WallTime(*time))) return WallTime(*time);
+  throw Failure(Failure::Kind::unreachable, server + ": no time in the reply");
 }
 
 std::string seconds_text(WallTime since_epoch) {

@@ -42,11 +42,23 @@ inline constexpr std::string_view clock_micros =
     "(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) "
     "OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8";
 
+// Begins a transaction that may write, whatever the defaults of the role are. An implicit
+// one has these defaults.
+inline constexpr const char* begin_to_write =
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+
+// The statements as one such transaction.
+Batch in_transaction(Batch statements);
+
 // For pg_catalog.to_timestamp($N::pg_catalog.float8).
 std::string seconds_text(WallTime since_epoch);
 
 // The number in a column of a reply; nothing if there is none.
 std::optional<std::int64_t> number_at(const Row& row, std::size_t column);
+
+// What `clock_micros` has become in a reply of `server`. Throws Failure as column_at(),
+// also for a time that cannot be.
+WallTime time_at(const Row& row, std::size_t column, const std::string& server);
 
 // All statements that make the schema. Each has no effect if what it makes is there.
 std::vector<std::string> schema_statements(const std::string& schema);

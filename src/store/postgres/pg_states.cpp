@@ -14,9 +14,6 @@
 namespace dlock::postgres {
 namespace {
 
-// One in so many releases removes locks that are out of use.
-constexpr std::uint64_t releases_per_sweep = 64;
-
 // For a request to end what the server is doing.
 constexpr milliseconds cancel_patience{2000};
 
@@ -31,12 +28,6 @@ std::int64_t left_until(Clock::time_point until) {
 constexpr const char* is_durable =
     "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) "
     "'remote_apply' THEN 'remote_apply' ELSE 'on' END";
-
-std::string moment_text(Clock::time_point moment) {
-  return seconds_text(std::chrono::floor<WallTime>(moment.time_since_epoch()));
-}
-
-bool is_read_only(const SqlError& error) { return error.code() == "25006"; }
 
 }  // namespace
 
@@ -73,22 +64,13 @@ Statement PgStates::durably(Clock::time_point until) const {
 Batch PgStates::begin_exclusive(Clock::time_point until) const {
   const auto left = left_until(until);
   Batch batch;
-  batch.push_back({"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", {}});
+  batch.push_back({begin_to_write, {}});
   // Whoever stops in here keeps others from the row for no longer than this.
   batch.push_back(
       {"SELECT pg_catalog.set_config('lock_timeout', $1, true), "
        "pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)",
        {text_of(left), text_of(std::max<std::int64_t>(left / 2, 1))}});
   return batch;
-}
-
-Statement PgStates::sweep(std::string_view name) const {
-  return {"DELETE FROM " + table(name) +
-              " WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT s.ctid FROM " +
-              table(name) +
-              " s WHERE s.keep_until OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() "
-              "LIMIT 100 FOR UPDATE SKIP LOCKED))",
-          {}};
 }
 
 // A commit with a warning is less than was asked for: a standby has not confirmed it.
@@ -103,21 +85,21 @@ void PgStates::require_confirmation(const std::vector<Result>& results) const {
 
 PgStates::Snapshot PgStates::snapshot_from(const LockName& lock, const Row& row,
                                            Clock::time_point sent_at) {
-  const auto now = row.size() < 8 ? std::nullopt : number_at(row, 5);
-  if (!now || !rules::is_possible(WallTime(*now))) {
-    throw Failure(Failure::Kind::unreachable, shown_ + ": no time in the reply");
-  }
+  const auto now = time_at(row, 5, shown_);
   Snapshot read;
   read.sent_at = sent_at;
   read.epoch = connection_->timeline();
-  read.now = {Clock::time_point(WallTime(*now)), WallTime(*now)};
-  read.is_watched = row.at(6) == "t";
-  is_pooled_ = number_at(row, 7) != connection_->session().pid;
-  if (!row.at(0)) return read;
-  read.version = *row[0];
+  read.now = {Clock::time_point(now), now};
+  const auto column = [&](std::size_t i) -> const auto& {
+    return column_at(row, i, shown_);
+  };
+  read.is_watched = column(6) == "t";
+  is_pooled_ = connection_->is_pooled();
+  if (!column(0)) return read;
+  read.version = *column(0);
   const bool is_newer = number_at(row, 1).value_or(0) > record::greatest_state_format;
-  auto state = is_newer ? std::nullopt : record::state_from_json(row.at(2).value_or(""));
-  auto runs = record::runs_from_json(row.at(3).value_or("[]"));
+  auto state = is_newer ? std::nullopt : record::state_from_json(column(2).value_or(""));
+  auto runs = record::runs_from_json(column(3).value_or("[]"));
   const auto refused = number_at(row, 4).value_or(-1);
   if (!state || !runs || refused < 0) throw unreadable("lock", lock, is_newer);
   read.state = std::move(*state);
@@ -129,8 +111,7 @@ PgStates::Snapshot PgStates::snapshot_from(const LockName& lock, const Row& row,
 // The columns that snapshot_from() expects.
 std::string PgStates::columns(bool with_runs) const {
   return "l.version, l.format, l.state, " + std::string(with_runs ? "l.runs" : "'[]'") +
-         ", l.refused, " + std::string(clock_micros) + ", " + is_watched() +
-         ", pg_catalog.pg_backend_pid()";
+         ", l.refused, " + std::string(clock_micros) + ", " + is_watched();
 }
 
 // The clock is read by the last statement, behind the lock of the row: within the same
@@ -156,70 +137,14 @@ asio::awaitable<PgStates::Snapshot> PgStates::read(const LockName& lock, Access 
   const auto sent_at = Clock::now();
   const auto results = co_await exchange(std::move(batches), until, wakeup);
   is_exclusive_ = is_exclusive;
-  const auto& rows = results.back().rows;
-  if (rows.empty()) {
-    throw Failure(Failure::Kind::unreachable, shown_ + ": a reply without a row");
-  }
   std::optional<Failure> failure;
   try {
-    co_return snapshot_from(lock, rows.front(), sent_at);
+    co_return snapshot_from(lock, row_at(results.back(), 0, shown_), sent_at);
   } catch (const Failure& error) {
     failure = error;
   }
-  if (is_exclusive) co_await leave(until, wakeup);
+  if (is_exclusive) co_await leave(wakeup);
   throw *failure;
-}
-
-// The events are told within the statement that changes the row, so that they come in the
-// order of the commits; and not at all if the row has another version by now.
-Statement PgStates::to_write(const LockName& lock, const Snapshot& read,
-                             const Change& change,
-                             const std::vector<Event>& events) const {
-  auto state = record::state_json(change.state);
-  if (!state) {
-    throw Failure(Failure::Kind::exhausted,
-                  shown_ + ": too many holders of the lock " + printable_name(lock.name));
-  }
-  const auto due = stepped::due_of(change.state);
-  const bool is_new = read.version.empty();
-  const bool has_new_runs = is_new || change.state.runs != read.state.runs;
-  std::vector<std::optional<std::string>> params{
-      lock.name_space,
-      lock.name,
-      text_of(record::format_of(change.state)),
-      std::move(*state),
-      has_new_runs ? std::optional(record::runs_json(change.state.runs)) : std::nullopt,
-      std::to_string(change.state.refused),
-      due ? std::optional(moment_text(*due)) : std::nullopt,
-      moment_text(stepped::keep_until(change.state, read.now))};
-  std::string sql;
-  if (is_new) {
-    // Never from 1 on: a late request for a lock that was removed must not fit this one.
-    sql = "INSERT INTO " + table("lock") +
-          " AS l (namespace, name, version, format, state, runs, refused, due, "
-          "keep_until) VALUES ($1, $2, " +
-          std::string(clock_micros) +
-          ", $3::pg_catalog.int2, $4, $5, $6::pg_catalog.int8, "
-          "pg_catalog.to_timestamp($7::pg_catalog.float8), "
-          "pg_catalog.to_timestamp($8::pg_catalog.float8)) ON CONFLICT DO NOTHING";
-  } else {
-    params.push_back(read.version);
-    sql = "UPDATE " + table("lock") +
-          " l SET version = l.version OPERATOR(pg_catalog.+) 1, format = "
-          "$3::pg_catalog.int2, state = $4, runs = COALESCE($5, l.runs), refused = "
-          "$6::pg_catalog.int8, due = pg_catalog.to_timestamp($7::pg_catalog.float8), "
-          "keep_until = pg_catalog.to_timestamp($8::pg_catalog.float8) WHERE " +
-          key_is("l") + " AND l.version OPERATOR(pg_catalog.=) $9::pg_catalog.int8";
-  }
-  if (events.empty()) return {sql + " RETURNING " + is_watched(), std::move(params)};
-  const auto channel = "$" + std::to_string(params.size() + 1);
-  const auto payloads = "$" + std::to_string(params.size() + 2);
-  params.push_back(events_channel(connection_->target().schema, lock.name_space));
-  params.push_back(payloads_of(events));
-  return {"WITH done AS (" + sql + " RETURNING 1) SELECT pg_catalog.pg_notify(" +
-              channel + ", e.payload) FROM done, pg_catalog.unnest(" + payloads +
-              "::pg_catalog.text[]) WITH ORDINALITY AS e(payload, n) ORDER BY e.n",
-          std::move(params)};
 }
 
 Statement PgStates::unimportantly(Clock::time_point until) const {
@@ -227,62 +152,6 @@ Statement PgStates::unimportantly(Clock::time_point until) const {
       "SELECT pg_catalog.set_config('synchronous_commit', 'off', true), "
       "pg_catalog.set_config('lock_timeout', $1, true)",
       {text_of(left_until(until))}};
-}
-
-asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read,
-                                      const Change& change, Clock::time_point until,
-                                      Wakeup& wakeup) {
-  const bool was_exclusive = is_exclusive_;
-  if (change.gives_a_right) connection_->require_replicas();
-  std::vector<Event> events;
-  if (read.is_watched) events = stepped::events_of(lock, read, change);
-  std::vector<Batch> batches;
-  // It listens before it is in the queue, so nobody can wake it before.
-  const bool begins_to_listen =
-      change.sleeper && !is_exclusive_ && !polls() && !listens(*change.sleeper);
-  if (begins_to_listen) batches.push_back(to_listen(*change.sleeper));
-  const auto before = begins_to_listen ? batches.front().size() : 0;
-  batches.emplace_back();
-  batches.back().push_back(change.gives_a_right ? durably(until) : unimportantly(until));
-  batches.back().push_back(to_write(lock, read, change, events));
-  if (is_exclusive_) batches.back().push_back({"COMMIT", {}});
-  // In a transaction of their own: a commit with notifications holds a lock of the whole
-  // server, also while it waits for a standby.
-  if (!change.wake.empty()) batches.push_back(to_wake(change.wake));
-  if (change.cause.released_by && random_up_to(releases_per_sweep - 1) == 0) {
-    batches.push_back({sweep("lock")});
-    batches.back().front().may_fail = true;
-  }
-  std::optional<std::vector<Result>> results;
-  try {
-    if (was_exclusive) {
-      results = co_await go_on(std::move(batches), until, wakeup);
-    } else {
-      results = co_await exchange(std::move(batches), until, wakeup);
-    }
-  } catch (const SqlError& error) {
-    // Under an access of its own another isolation level and a right to write are set.
-    // What comes after the write says nothing about it.
-    const bool can_repeat =
-        error.batch() <= (begins_to_listen ? 1u : 0u) &&
-        (is_conflict(error) || (is_read_only(error) && !was_exclusive));
-    if (!can_repeat) throw;
-  } catch (const Failure& failure) {
-    if (change.gives_a_right) end_wait_after(failure);
-    throw;
-  }
-  is_exclusive_ = false;
-  if (!results) co_return false;
-  if (begins_to_listen) note_listening(*change.sleeper);
-  const auto& written = results->at(before + 1);
-  if (written.rows.empty()) co_return false;
-  if (change.gives_a_right) require_confirmation(*results);
-  const bool is_watched_now = events.empty() && written.rows.front().at(0) == "t";
-  if (is_watched_now && !read.is_watched) {
-    auto late = stepped::events_of(lock, read, change);
-    co_await tell(lock, late, until, wakeup);
-  }
-  co_return true;
 }
 
 asio::awaitable<Result> PgStates::transact(Statement statement, Clock::time_point until,
@@ -321,14 +190,16 @@ asio::awaitable<Result> PgStates::commit(Statement statement, Clock::time_point 
     end_wait_after(failure);
     throw;
   }
+  connection_->require_replicas();
   require_confirmation(results);
   co_return std::move(results.at(1));
 }
 
-asio::awaitable<void> PgStates::leave(Clock::time_point until, Wakeup& wakeup) {
-  std::vector<Batch> batches(1, Batch(1, Statement{"ROLLBACK", {}}));
+asio::awaitable<void> PgStates::leave(Wakeup& wakeup) {
   is_exclusive_ = false;
-  co_await go_on(std::move(batches), until, wakeup);
+  if (!connection_->is_in_transaction()) co_return;
+  Batch batch(1, Statement{"ROLLBACK", {}});
+  co_await post(std::move(batch), wakeup);
 }
 
 asio::awaitable<std::vector<std::pair<LockName, PgStates::Snapshot>>> PgStates::read_all(
@@ -343,10 +214,7 @@ asio::awaitable<std::vector<std::pair<LockName, PgStates::Snapshot>>> PgStates::
   std::vector<std::pair<LockName, Snapshot>> all;
   left_out_.clear();
   for (const auto& row : results.at(0).rows) {
-    if (row.size() < 9) {
-      throw Failure(Failure::Kind::unreachable, shown_ + ": a reply without a name");
-    }
-    const LockName lock{name_space, row[8].value_or("")};
+    const LockName lock{name_space, column_at(row, 7, shown_).value_or("")};
     try {
       all.emplace_back(lock, snapshot_from(lock, row, sent_at));
     } catch (const Failure& failure) {

@@ -21,6 +21,9 @@ namespace dlock::postgres {
 
 using stepped::kept_token;
 
+// What is only counted or removed waits for others no longer than this.
+constexpr milliseconds bookkeeping_patience{200};
+
 // A step reads the row, and writes it if it still has the version that was read. If
 // another step was faster, the step is repeated under the lock of the row. All calls
 // share one connection, which is opened when it is needed.
@@ -35,15 +38,21 @@ class PgStates final : public stepped::StateStore {
   asio::awaitable<bool> write(const LockName& lock, const Snapshot& read,
                               const Change& change, Clock::time_point until,
                               Wakeup& wakeup) override;
-  asio::awaitable<void> leave(Clock::time_point until, Wakeup& wakeup) override;
+  asio::awaitable<void> leave(Wakeup& wakeup) override;
+  asio::awaitable<void> count_refused(LockName lock, Wakeup& wakeup) override;
   asio::awaitable<std::vector<std::pair<LockName, Snapshot>>> read_all(
       const std::string& name_space, bool with_runs, Clock::time_point until,
       Wakeup& wakeup) override;
   std::vector<Failure> left_out() const override { return left_out_; }
   asio::awaitable<void> sleep(rules::Session party, std::size_t place,
                               Clock::time_point until, Wakeup& wakeup) override;
+  // Who is not woken must ask to notice that it is near the front.
+  rules::SafetyNet safety_net() const override {
+    return polls() ? rules::SafetyNet() : rules::wide_safety_net;
+  }
   bool parks() const override { return true; }
   void park() override;
+  void rest() override;
   std::unique_ptr<LeaseNews> listen(rules::Session party,
                                     std::function<void()> on_news) override;
   NewWatchSession watch(const Watched& watched, Wakeup& wakeup) override;
@@ -79,8 +88,8 @@ class PgStates final : public stepped::StateStore {
   // For the transaction of a statement behind it, which waits for rows until `until`: its
   // commit is on disk, and on the standbys that the server waits for, before the answer.
   Statement durably(Clock::time_point until) const;
-  // Removes some rows of a table whose `keep_until` is past.
-  Statement sweep(std::string_view name) const;
+  // Removes some rows of a table whose `keep_until` is past, as post().
+  asio::awaitable<void> sweep(std::string name, Wakeup& wakeup);
   // The failure of a row that this version cannot read. `what`: "lock".
   Failure unreadable(const std::string& what, const LockName& name, bool is_newer) const;
   // The server, for messages.
@@ -90,7 +99,11 @@ class PgStates final : public stepped::StateStore {
   class News;
   class Turn;
   struct Listener;
+  struct Writing;
 
+  // Sends what nobody has to wait for, and whose failure harms nobody: a later one does
+  // it.
+  asio::awaitable<void> post(Batch batch, Wakeup& wakeup);
   void require_confirmation(const std::vector<Result>& results) const;
   std::string columns(bool with_runs) const;
   std::string is_watched() const;
@@ -98,14 +111,16 @@ class PgStates final : public stepped::StateStore {
   Statement unimportantly(Clock::time_point until) const;
   Statement to_write(const LockName& lock, const Snapshot& read, const Change& change,
                      const std::vector<Event>& events) const;
+  Writing writing_of(const LockName& lock, const Snapshot& read, const Change& change,
+                     const std::vector<Event>& events, Clock::time_point until) const;
   Snapshot snapshot_from(const LockName& lock, const Row& row, Clock::time_point sent_at);
-  asio::awaitable<void> tell(LockName lock, std::vector<Event> events,
-                             Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> tell(LockName lock, std::vector<Event> events, Wakeup& wakeup);
   void end_wait_after(const Failure& failure);
 
   Batch to_listen(rules::Session party) const;
   bool listens(rules::Session party) const;
   void note_listening(rules::Session party);
+  Batch writable(Batch batch) const;
   bool polls() const;
   asio::awaitable<void> poll(std::size_t place, Clock::time_point until, Wakeup& wakeup);
   void end_turn();
@@ -123,6 +138,7 @@ class PgStates final : public stepped::StateStore {
   std::set<rules::Session> listening_;  // on the connection as it was opened then:
   std::uint64_t listening_since_ = 0;
   bool is_pooled_ = false;
+  bool is_read_only_ = false;  // the transactions of the role, by default
   std::vector<Failure> left_out_;
   std::optional<Clock::time_point> polls_since_;
 };

@@ -43,20 +43,13 @@ asio::awaitable<PgRates::Kept> PgRates::read(const LockName& limit, bool is_excl
                    key});
   std::vector<Batch> batches{std::move(batch)};
   const auto results = co_await states_.exchange(std::move(batches), until, wakeup);
-  const auto& rows = results.back().rows;
-  const auto now =
-      rows.empty() || rows[0].size() < 4 ? std::nullopt : number_at(rows[0], 3);
-  if (!now || !rules::is_possible(WallTime(*now))) {
-    throw Failure(Failure::Kind::unreachable, states_.shown() + ": no time in the reply");
-  }
-  const auto& row = rows[0];
+  const auto& row = row_at(results.back(), 0, states_.shown());
   Kept kept;
-  kept.now = WallTime(*now);
-  if (!row.at(0)) co_return kept;
+  kept.now = time_at(row, 3, states_.shown());
+  if (!row[0]) co_return kept;
   kept.version = *row[0];
   const auto format = number_at(row, 1).value_or(0);
-  auto found =
-      format > limit_format ? std::nullopt : PgLimit::from(row.at(2).value_or(""));
+  auto found = format > limit_format ? std::nullopt : PgLimit::from(row[2].value_or(""));
   if (!found) throw states_.unreadable("limit", limit, format > limit_format);
   kept.limit = std::move(*found);
   co_return kept;
@@ -101,23 +94,15 @@ asio::awaitable<void> PgRates::step(LockName limit, Change change,
     auto kept = co_await read(limit, is_exclusive, until, wakeup);
     const bool has_changed = change(kept.limit, kept.now);
     if (!has_changed && !unanswered_) {
-      if (is_exclusive) co_await states_.leave(until, wakeup);
+      if (is_exclusive) co_await states_.leave(wakeup);
       co_return;
     }
     unanswered_ = true;
     const bool is_done = co_await write(limit, kept, is_exclusive, until, wakeup);
     unanswered_ = false;
-    if (is_done) co_return co_await remove_unused(wakeup);
-  }
-}
-
-// A failure harms nobody: a later one removes more.
-asio::awaitable<void> PgRates::remove_unused(Wakeup& wakeup) {
-  if (random_up_to(changes_per_sweep - 1) != 0) co_return;
-  try {
-    const auto until = later(Clock::now(), states_.timeout());
-    co_await states_.transact(states_.sweep("rate"), until, wakeup);
-  } catch (const Failure&) {
+    if (!is_done) continue;
+    if (random_up_to(changes_per_sweep - 1) == 0) co_await states_.sweep("rate", wakeup);
+    co_return;
   }
 }
 

@@ -45,8 +45,6 @@ class PgRates final : public RateLimits {
   asio::awaitable<void> step(LockName limit, Change change, Clock::time_point until,
                              Wakeup& wakeup);
 
-  asio::awaitable<void> remove_unused(Wakeup& wakeup);
-
   asio::io_context& context_;
   PgStates& states_;
   bool unanswered_ = false;  // as in stepped::take()

@@ -86,11 +86,14 @@ asio::awaitable<std::optional<PgValues::Kept>> PgValues::look_up(const LockName&
   const auto size = number_at(row, 1);
   if (!size || *size < 0) co_return std::nullopt;
   Kept kept;
-  kept.fence = row.at(0).value_or("");
+  const auto column = [&](std::size_t i) -> const auto& {
+    return column_at(row, i, states_.shown());
+  };
+  kept.fence = column(0).value_or("");
   kept.size = static_cast<std::size_t>(*size);
-  kept.sum = row.at(2).value_or("");
-  kept.is_fresh = row.at(3) == "t";
-  if (row.at(4)) kept.first_piece = from_hex_text(*row[4]);
+  kept.sum = column(2).value_or("");
+  kept.is_fresh = column(3) == "t";
+  if (const auto& piece = column(4)) kept.first_piece = from_hex_text(*piece);
   co_return kept;
 }
 
@@ -109,8 +112,9 @@ asio::awaitable<std::string> PgValues::read_pieces(const LockName& lock, const K
                        "AND p.number OPERATOR(pg_catalog.=) $4::pg_catalog.int4",
                    {lock.name_space, lock.name, kept.fence, std::to_string(number)}};
     const auto rows = co_await rows_of(std::move(read), wakeup);
-    if (rows.empty() || !rows[0].at(0)) break;  // it is gone, or another one
-    bytes += from_hex_text(*rows[0][0]).value_or("");
+    if (rows.empty()) break;  // it is gone, or another one
+    const auto& piece = column_at(rows[0], 0, states_.shown());
+    bytes += from_hex_text(piece.value_or("")).value_or("");
   }
   co_return bytes;
 }
@@ -196,6 +200,17 @@ Statement PgValues::to_write_piece(const LockName& lock, Fence fence, std::size_
        in_hex(bytes), std::to_string(abandoned_after.count() / 1000)}};
 }
 
+// Those that were written first are not abandoned, however long the others take.
+Statement PgValues::to_keep_pieces(const LockName& lock, Fence fence) const {
+  return {"UPDATE " + states_.table("piece") +
+              " SET keep_until = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) "
+              "pg_catalog.make_interval(secs => $4::pg_catalog.float8) WHERE namespace "
+              "OPERATOR(pg_catalog.=) $1 AND name OPERATOR(pg_catalog.=) $2 AND fence "
+              "OPERATOR(pg_catalog.=) $3::pg_catalog.int8",
+          {lock.name_space, lock.name, std::to_string(fence.number),
+           std::to_string(abandoned_after.count() / 1000)}};
+}
+
 // In the transaction that has found the lease. The pieces of former values are removed.
 std::vector<Statement> PgValues::to_store(const LockName& lock, const New& value,
                                           WallTime now) const {
@@ -230,12 +245,21 @@ std::vector<Statement> PgValues::to_store(const LockName& lock, const New& value
       {"UPDATE " + states_.table("piece") +
            " SET keep_until = pg_catalog.to_timestamp($3::pg_catalog.float8)" + key,
        {lock.name_space, lock.name, keep_until}});
+  // Whether all are there.
+  statements.push_back(
+      {"SELECT pg_catalog.count(*), "
+       "pg_catalog.sum(pg_catalog.octet_length(data)) FROM " +
+           states_.table("piece") + key,
+       {lock.name_space, lock.name}});
   return statements;
 }
 
-// In one transaction with the renewal of the lease.
-asio::awaitable<Storing> PgValues::store(const Claim& claim, const std::string& bytes,
-                                         Lifetime lifetime, Wakeup& wakeup) {
+// In one transaction with the renewal of the lease. Nothing if there are pieces missing,
+// which somebody has removed.
+asio::awaitable<std::optional<Storing>> PgValues::store(const Claim& claim,
+                                                        const std::string& bytes,
+                                                        Lifetime lifetime,
+                                                        Wakeup& wakeup) {
   const auto until = later(Clock::now(), states_.timeout());
   const auto token = kept_token(claim.token);
   for (;;) {
@@ -248,15 +272,22 @@ asio::awaitable<Storing> PgValues::store(const Claim& claim, const std::string& 
                                       read.now, rules::ClockLiveness(read.now), then);
     stepped::complete(change, then);
     if (renewal != Renewal::confirmed) {
-      co_await states_.leave(until, wakeup);
-      co_return Storing::not_ours;
+      co_await states_.leave(wakeup);
+      co_return std::optional(Storing::not_ours);
     }
     change.gives_a_right = true;
     const New value{rules::holder_of(change.state, token)->fence, bytes, lifetime};
     std::vector<Batch> batches{to_store(claim.lock, value, read.now.wall)};
-    co_await states_.go_on(std::move(batches), until, wakeup);
+    const auto results = co_await states_.go_on(std::move(batches), until, wakeup);
+    const auto& there = row_at(results.back(), 0, states_.shown());
+    const auto count = static_cast<std::int64_t>(pieces_of(bytes.size()));
+    const auto size = static_cast<std::int64_t>(bytes.size());
+    if (number_at(there, 0) != count || number_at(there, 1) != size) {
+      co_await states_.leave(wakeup);
+      co_return std::nullopt;
+    }
     if (co_await states_.write(claim.lock, read, change, until, wakeup)) {
-      co_return Storing::stored;
+      co_return std::optional(Storing::stored);
     }
   }
 }
@@ -270,9 +301,10 @@ asio::awaitable<Storing> PgValues::write_pieces(const Claim& claim,
   auto renew_at = Clock::now();
   for (std::size_t number = 0; number < pieces_of(bytes.size()); ++number) {
     if (Clock::now() >= renew_at) {
-      renew_at = later(Clock::now(), claim.ttl / 3);
+      renew_at = later(Clock::now(), std::min(claim.ttl, abandoned_after) / 3);
       fence = co_await renewed(claim, wakeup);
       if (!fence) co_return Storing::not_ours;
+      if (number > 0) co_await transact(to_keep_pieces(claim.lock, *fence), wakeup);
     }
     const auto piece = std::string_view(bytes).substr(number * value_piece, value_piece);
     auto write = to_write_piece(claim.lock, *fence, number, piece);
@@ -281,25 +313,23 @@ asio::awaitable<Storing> PgValues::write_pieces(const Claim& claim,
   co_return Storing::stored;
 }
 
-// Of all locks. A failure harms nobody: the next one removes more.
-asio::awaitable<void> PgValues::remove_expired(Wakeup& wakeup) {
-  try {
-    for (const auto* table : {"value", "piece"}) {
-      co_await transact(states_.sweep(table), wakeup);
-    }
-  } catch (const Failure&) {
-  }
-}
-
 asio::awaitable<Storing> PgValues::put(const Claim& claim, const std::string& bytes,
                                        Lifetime lifetime, Wakeup& wakeup) {
-  if (pieces_of(bytes.size()) > 1) {
-    const auto written = co_await write_pieces(claim, bytes, wakeup);
-    if (written == Storing::not_ours) co_return written;
+  constexpr int tries = 3;
+  for (int i = 0; i < tries; ++i) {
+    if (pieces_of(bytes.size()) > 1) {
+      const auto written = co_await write_pieces(claim, bytes, wakeup);
+      if (written == Storing::not_ours) co_return written;
+    }
+    const auto storing = co_await store(claim, bytes, lifetime, wakeup);
+    if (!storing) continue;
+    if (*storing == Storing::stored && is_sweep_due()) {
+      for (const auto* table : {"value", "piece"}) co_await states_.sweep(table, wakeup);
+    }
+    co_return *storing;
   }
-  const auto storing = co_await store(claim, bytes, lifetime, wakeup);
-  if (storing == Storing::stored && is_sweep_due()) co_await remove_expired(wakeup);
-  co_return storing;
+  throw Failure(Failure::Kind::unreachable,
+                states_.shown() + ": pieces of the value vanish while it is stored");
 }
 
 asio::awaitable<void> PgValues::forget(const LockName& lock, Wakeup& wakeup) {

@@ -46,11 +46,12 @@ class PgValues final : public ValueStore {
                            std::string_view bytes) const;
   std::vector<Statement> to_store(const LockName& lock, const New& value,
                                   WallTime now) const;
-  asio::awaitable<Storing> store(const Claim& claim, const std::string& bytes,
-                                 Lifetime lifetime, Wakeup& wakeup);
+  Statement to_keep_pieces(const LockName& lock, Fence fence) const;
+  asio::awaitable<std::optional<Storing>> store(const Claim& claim,
+                                                const std::string& bytes,
+                                                Lifetime lifetime, Wakeup& wakeup);
   asio::awaitable<Storing> write_pieces(const Claim& claim, const std::string& bytes,
                                         Wakeup& wakeup);
-  asio::awaitable<void> remove_expired(Wakeup& wakeup);
 
   PgStates& states_;
   bool unanswered_ = false;  // see stepped::take()

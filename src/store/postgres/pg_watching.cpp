@@ -31,33 +31,25 @@ class Watching final : public WatchSession {
     id_ = hex(bytes.data(), bytes.size());
   }
 
-  // Listens in the transaction that makes the row, so that no event is missed once the
-  // row is there.
+  // Listens in the transaction that makes the row: a step that is written after it is
+  // told to this session, see PgStates::write().
   asio::awaitable<void> begin() override {
     const auto until = later(Clock::now(), timeout_);
     co_await connection_.open(until, wakeup_);
     const auto& target = connection_.target();
-    std::vector<Batch> batches(1);
-    batches[0].push_back({"SELECT pg_catalog.pg_backend_pid()", {}});
-    // The first batch fails if the schema is not there yet, which is made then.
-    batches[0].push_back(
-        {"SELECT 1 FROM " + in_schema(target.schema, "watcher") + " LIMIT 0", {}});
-    batches[0].push_back(for_listeners(connection_.session().server_version));
-    const auto channel = events_channel(target.schema, watched_.name_space);
-    batches[0].push_back({"LISTEN " + channel, {}});
-    for (auto& statement : to_be_known()) batches[0].push_back(std::move(statement));
-    const auto results =
-        co_await exchange_in_schema(connection_, std::move(batches), until, wakeup_);
-    const auto pid = results.at(0).rows.at(0).at(0);
-    const bool is_pooled = pid != std::to_string(connection_.session().pid);
-    const bool can_listen = target.listening == Listening::on ||
-                            (target.listening == Listening::automatic && !is_pooled);
-    if (!can_listen) {
+    if (!can_listen(target.listening, connection_.is_pooled())) {
       throw Failure(Failure::Kind::unsupported,
                     target.shown() +
                         ": watch has to listen, which a pooler does not allow: name the "
                         "server itself, or add ?listen=on if sessions are not shared");
     }
+    auto statements = to_be_known();
+    statements.push_back(for_listeners(connection_.session().server_version));
+    const auto channel = events_channel(target.schema, watched_.name_space);
+    statements.push_back({"LISTEN " + channel, {}});
+    std::vector<Batch> batches(1, in_transaction(std::move(statements)));
+    co_await exchange_in_schema(connection_, std::move(batches), until, wakeup_);
+    listens_since_ = connection_.times_opened();
     renew_at_ = later(Clock::now(), renew_every);
   }
 
@@ -70,9 +62,12 @@ class Watching final : public WatchSession {
     }
     if (Clock::now() < renew_at_) co_return;
     renew_at_ = later(Clock::now(), renew_every);
-    std::vector<Batch> batches(1, to_be_known());
+    std::vector<Batch> batches(1, in_transaction(to_be_known()));
     const auto until = later(Clock::now(), timeout_);
     co_await connection_.exchange(std::move(batches), until, wakeup_);
+    if (connection_.times_opened() == listens_since_) co_return;
+    throw Failure(Failure::Kind::unreachable,
+                  connection_.target().shown() + " closed the connection");
   }
 
  private:
@@ -98,6 +93,7 @@ class Watching final : public WatchSession {
   const Watched& watched_;
   Wakeup& wakeup_;
   std::string id_;
+  std::uint64_t listens_since_ = 0;  // the session
   Clock::time_point renew_at_;
 };
 
@@ -122,7 +118,7 @@ asio::awaitable<std::vector<LockName>> PgStates::overdue(std::string name_space,
   const auto results = co_await exchange(std::move(batches), until, wakeup);
   std::vector<LockName> locks;
   for (const auto& row : results.at(0).rows) {
-    locks.push_back({name_space, row.at(0).value_or("")});
+    locks.push_back({name_space, column_at(row, 0, shown_).value_or("")});
   }
   co_return locks;
 }

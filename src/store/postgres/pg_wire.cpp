@@ -147,6 +147,12 @@ std::string encoded_batch(const Batch& batch) {
   return bytes + encoded_message('S', "");
 }
 
+std::string encoded_batches(const std::vector<Batch>& batches) {
+  std::string bytes;
+  for (const auto& batch : batches) bytes += encoded_batch(batch);
+  return bytes;
+}
+
 std::string terminate_message() { return encoded_message('X', ""); }
 
 std::string application_name_from(std::string_view text) {
@@ -214,16 +220,20 @@ std::optional<std::pair<std::string, std::string>> parameter_from(std::string_vi
 void BatchReplies::expect(const std::vector<Batch>& batches) {
   sizes_.clear();
   may_fail_.clear();
-  for (const auto& batch : batches) {
-    sizes_.push_back(batch.size());
-    may_fail_.push_back(batch.size() == 1 && batch.front().may_fail);
-  }
+  expect_also(batches);
   batch_ = statement_ = bytes_ = notices_ = 0;
   stage_ = Stage::parsed;
   has_failed_ = false;
   result_ = {};
   results_.clear();
   fault_.reset();
+}
+
+void BatchReplies::expect_also(const std::vector<Batch>& batches) {
+  for (const auto& batch : batches) {
+    sizes_.push_back(batch.size());
+    may_fail_.push_back(batch.size() == 1 && batch.front().may_fail);
+  }
 }
 
 bool BatchReplies::fail(const std::string& why) {
@@ -317,6 +327,8 @@ bool BatchReplies::take_fault(std::string_view body) {
   has_failed_ = true;
   result_ = {};
   if (!is_fatal && may_fail_[batch_]) {
+    // The error of a commit comes behind the result of the statement.
+    if (statement_ == sizes_[batch_]) results_.pop_back();
     results_.emplace_back();
   } else if (!fault_ || (is_fatal && !fault_->is_fatal())) {
     fault_ = std::move(*fault);

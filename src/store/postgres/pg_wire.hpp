@@ -70,6 +70,7 @@ std::string encoded_message(char type, std::string_view body);
 
 // The statements, each with Parse, Bind and Execute, and a Sync behind them.
 std::string encoded_batch(const Batch& batch);
+std::string encoded_batches(const std::vector<Batch>& batches);
 
 // Ends a session in good order.
 std::string terminate_message();
@@ -119,6 +120,8 @@ class BatchReplies {
 
   // Begins the replies to these batches.
   void expect(const std::vector<Batch>& batches);
+  // The same for batches behind those whose replies have not all come.
+  void expect_also(const std::vector<Batch>& batches);
 
   // Takes the next message of the session, also one between two exchanges. False if it
   // makes no sense at this place; see error().

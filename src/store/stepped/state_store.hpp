@@ -16,6 +16,7 @@
 #include "lock/store.hpp"
 #include "loop/wakeup.hpp"
 #include "rules/events.hpp"
+#include "rules/queue.hpp"
 #include "rules/state.hpp"
 #include "util/failure.hpp"
 
@@ -69,8 +70,13 @@ class StateStore {
                                       const Change& change, Clock::time_point until,
                                       Wakeup& wakeup) = 0;
 
-  // Ends an exclusive access without a change.
-  virtual asio::awaitable<void> leave(Clock::time_point until, Wakeup& wakeup) = 0;
+  // Ends an exclusive access without a change. Need not wait until that is done, and
+  // throws nothing: the answer is known.
+  virtual asio::awaitable<void> leave(Wakeup& wakeup) = 0;
+
+  // Counts a refused claim, without waiting for anybody. Throws nothing: it is worth no
+  // answer.
+  virtual asio::awaitable<void> count_refused(LockName lock, Wakeup& wakeup) = 0;
 
   // All locks of the namespace, sorted by name; the finished runs may be left out.
   virtual asio::awaitable<std::vector<std::pair<LockName, Snapshot>>> read_all(
@@ -86,10 +92,15 @@ class StateStore {
   virtual asio::awaitable<void> sleep(rules::Session party, std::size_t place,
                                       Clock::time_point until, Wakeup& wakeup) = 0;
 
+  // How often waiters ask although nobody has woken them.
+  virtual rules::SafetyNet safety_net() const { return {}; }
+
   // Whether a waiter that sleeps costs the store so much that those far back in the queue
   // should do without it; and that one does so for a while.
   virtual bool parks() const { return false; }
   virtual void park() {}
+  // The same for a holder between two renewals.
+  virtual void rest() {}
 
   // Watches that report the events that steps of others tell; null if the store cannot.
   virtual NewWatchSession watch(const Watched& /*watched*/, Wakeup& /*wakeup*/) {
@@ -143,7 +154,7 @@ void complete(StateStore::Change& change, const rules::Consequences& then);
 
 // Applies `rule` and writes the result. If another step is faster, the rule is applied
 // again to the new state, which nobody else can change meanwhile: so a distant client
-// does not lose for ever. Only a count is worth neither a repetition nor a failure.
+// does not lose for ever.
 //
 // A step that changes nothing writes nothing, except if an earlier step of the same claim
 // may be `unanswered`: its request may still be on its way. As that compares the version,
@@ -161,24 +172,19 @@ asio::awaitable<StepResult<Answer>> take(StateStore& states, LockName lock,
     const rules::ClockLiveness liveness(step.read.now);
     step.answer = rule(step.change.state, step.read.now, liveness, then, step.change);
     complete(step.change, then);
-    if (!unanswered && step.change.state == step.read.state) {
-      if (access == Access::exclusive) co_await states.leave(until, wakeup);
+    const bool only_counts = differs_only_in_count(step.read.state, step.change.state);
+    if (!unanswered && (only_counts || step.change.state == step.read.state)) {
+      if (access == Access::exclusive) co_await states.leave(wakeup);
+      if (only_counts) co_await states.count_refused(lock, wakeup);
       co_return step;
     }
-    const bool only_counts =
-        !unanswered && differs_only_in_count(step.read.state, step.change.state);
-    const bool was_unanswered = unanswered;
-    bool is_done = false;
-    try {
-      unanswered = !only_counts;
-      is_done = co_await states.write(lock, step.read, step.change, until, wakeup);
-      // If not, the version may still be the one that an earlier request read: a database
-      // may refuse a write because of another row.
-      unanswered = was_unanswered && !is_done;
-    } catch (const Failure&) {
-      if (!only_counts) throw;
-    }
-    if (is_done || only_counts) co_return step;
+    const bool was_unanswered = std::exchange(unanswered, true);
+    const bool is_done =
+        co_await states.write(lock, step.read, step.change, until, wakeup);
+    // If not, the version may still be the one that an earlier request read: a database
+    // may refuse a write because of another row.
+    unanswered = was_unanswered && !is_done;
+    if (is_done) co_return step;
   }
 }
 

@@ -32,6 +32,9 @@ constexpr milliseconds last_patience{80};
 constexpr std::size_t longest_queue = 1000;
 constexpr milliseconds ask_again_when_full{5000};
 
+// A shorter time between renewals is not worth a new session each time.
+constexpr milliseconds worth_a_rest{5000};
+
 milliseconds jittered(milliseconds span) {
   return span - milliseconds(random_up_to(static_cast<std::uint64_t>(span.count()) / 2));
 }
@@ -139,7 +142,7 @@ void SteppedClaimant::note(const Answer& answer, const StateStore::Snapshot& rea
     ask_again_ = later(Clock::now(), jittered(ask_again_when_full));
     return;
   }
-  const auto watch = rules::waits_for(state, kept_.token, read.now);
+  const auto watch = rules::waits_for(state, kept_.token, read.now, states_.safety_net());
   const auto left = std::chrono::ceil<milliseconds>(watch.ask_again - read.now.boot);
   ask_again_ = later(Clock::now(), left);
 }
@@ -231,9 +234,14 @@ asio::awaitable<Renewal> SteppedClaimant::found_lost(Renewal said,
   co_return is_lost ? Renewal::failed_over : renewal;
 }
 
+void SteppedClaimant::rest_until_renewal() {
+  if (claim().attached && claim().ttl / 3 >= worth_a_rest) states_.rest();
+}
+
 asio::awaitable<Renewal> SteppedClaimant::renew(Wakeup& wakeup) {
   const auto until = budget_end();
   const auto renewal = co_await renew_once(kept_, until, wakeup);
+  if (renewal == Renewal::confirmed) rest_until_renewal();
   const bool is_lost = renewal == Renewal::gone || renewal == Renewal::taken_over;
   if (!is_lost) co_return renewal;
   co_return co_await found_lost(renewal, until, wakeup);
@@ -241,6 +249,7 @@ asio::awaitable<Renewal> SteppedClaimant::renew(Wakeup& wakeup) {
 
 std::unique_ptr<LeaseNews> SteppedClaimant::listen(std::function<void()> on_news) {
   if (!claim().attached) return nullptr;
+  rest_until_renewal();
   return states_.listen(party_.session, std::move(on_news));
 }
 

@@ -36,6 +36,7 @@ class SteppedClaimant final : public Claimant {
   void note(const Answer& answer, const StateStore::Snapshot& read,
             const rules::State& state);
   void note_taker(const rules::State& state);
+  void rest_until_renewal();
   asio::awaitable<Renewal> renew_once(const Claim& kept, Clock::time_point until,
                                       Wakeup& wakeup);
   // A lease that vanished by a failover is restored unasked.

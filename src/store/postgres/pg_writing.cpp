@@ -1,0 +1,209 @@
+// PgStates: what it writes: a step, and what is counted and removed beside it.
+
+#include <utility>
+
+#include "record/state_json.hpp"
+#include "store/postgres/pg_errors.hpp"
+#include "store/postgres/pg_news.hpp"
+#include "store/postgres/pg_schema.hpp"
+#include "store/postgres/pg_states.hpp"
+#include "util/bits.hpp"
+#include "util/text.hpp"
+
+namespace dlock::postgres {
+namespace {
+
+// One in so many releases removes locks that are out of use.
+constexpr std::uint64_t releases_per_sweep = 64;
+
+// What is only counted or removed waits for others no longer than this.
+std::string moment_text(Clock::time_point moment) {
+  return seconds_text(std::chrono::floor<WallTime>(moment.time_since_epoch()));
+}
+
+bool is_read_only(const SqlError& error) { return error.code() == "25006"; }
+
+}  // namespace
+
+// The events are told within the statement that changes the row, so that they come in the
+// order of the commits; and not at all if the row has another version by now.
+Statement PgStates::to_write(const LockName& lock, const Snapshot& read,
+                             const Change& change,
+                             const std::vector<Event>& events) const {
+  auto state = record::state_json(change.state);
+  if (!state) {
+    throw Failure(Failure::Kind::exhausted,
+                  shown_ + ": too many holders of the lock " + printable_name(lock.name));
+  }
+  const auto due = stepped::due_of(change.state);
+  const bool is_new = read.version.empty();
+  const bool has_new_runs = is_new || change.state.runs != read.state.runs;
+  std::vector<std::optional<std::string>> params{
+      lock.name_space,
+      lock.name,
+      std::to_string(record::format_of(change.state)),
+      std::move(*state),
+      has_new_runs ? std::optional(record::runs_json(change.state.runs)) : std::nullopt,
+      std::to_string(change.state.refused - read.state.refused),
+      due ? std::optional(moment_text(*due)) : std::nullopt,
+      moment_text(stepped::keep_until(change.state, read.now))};
+  std::string sql;
+  if (is_new) {
+    // Never from 1 on: a late request for a lock that was removed must not fit this one.
+    sql = "INSERT INTO " + table("lock") +
+          " AS l (namespace, name, version, format, state, runs, refused, due, "
+          "keep_until) VALUES ($1, $2, " +
+          std::string(clock_micros) +
+          ", $3::pg_catalog.int2, $4, $5, $6::pg_catalog.int8, "
+          "pg_catalog.to_timestamp($7::pg_catalog.float8), "
+          "pg_catalog.to_timestamp($8::pg_catalog.float8)) ON CONFLICT DO NOTHING";
+  } else {
+    params.push_back(read.version);
+    sql = "UPDATE " + table("lock") +
+          " l SET version = l.version OPERATOR(pg_catalog.+) 1, format = "
+          "$3::pg_catalog.int2, state = $4, runs = COALESCE($5, l.runs), refused = "
+          "l.refused OPERATOR(pg_catalog.+) $6::pg_catalog.int8, due = "
+          "pg_catalog.to_timestamp($7::pg_catalog.float8), "
+          "keep_until = pg_catalog.to_timestamp($8::pg_catalog.float8) WHERE " +
+          key_is("l") + " AND l.version OPERATOR(pg_catalog.=) $9::pg_catalog.int8";
+  }
+  if (events.empty()) return {sql + " RETURNING 1", std::move(params)};
+  const auto channel = "$" + std::to_string(params.size() + 1);
+  const auto payloads = "$" + std::to_string(params.size() + 2);
+  params.push_back(events_channel(connection_->target().schema, lock.name_space));
+  params.push_back(payloads_of(events));
+  return {"WITH done AS (" + sql + " RETURNING 1) SELECT pg_catalog.pg_notify(" +
+              channel + ", e.payload) FROM done, pg_catalog.unnest(" + payloads +
+              "::pg_catalog.text[]) WITH ORDINALITY AS e(payload, n) ORDER BY e.n",
+          std::move(params)};
+}
+
+// Statements of a step that writes, and where the result of its change is.
+struct PgStates::Writing {
+  std::vector<Batch> batches;
+  std::size_t batch = 0;    // the one with the change
+  std::size_t change = 0;   // its number among all statements
+  bool asks_later = false;  // whether somebody watches: the last statement
+};
+
+PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& read,
+                                       const Change& change,
+                                       const std::vector<Event>& events,
+                                       Clock::time_point until) const {
+  Writing writing;
+  auto& batches = writing.batches;
+  // It listens before it is in the queue, so nobody can wake it before.
+  if (change.sleeper && !is_exclusive_ && !polls() && !listens(*change.sleeper)) {
+    batches.push_back(to_listen(*change.sleeper));
+    writing.batch = 1;
+    writing.change = batches.front().size();
+  }
+  Batch step;
+  step.push_back(change.gives_a_right ? durably(until) : unimportantly(until));
+  step.push_back(
+      to_write(lock, read, change, read.is_watched ? events : std::vector<Event>()));
+  const auto size = step.size();
+  if (is_exclusive_) {
+    step.push_back({"COMMIT", {}});
+  } else {
+    step = writable(std::move(step));
+  }
+  writing.change += is_exclusive_ || step.size() == size ? 1 : 2;  // behind BEGIN
+  batches.push_back(std::move(step));
+  // In a transaction of their own: a commit with notifications holds a lock of the whole
+  // server, also while it waits for a standby.
+  if (!change.wake.empty()) batches.push_back(to_wake(change.wake));
+  // Behind the commit: whoever begins to watch before it has a row by then.
+  writing.asks_later = !events.empty() && !read.is_watched;
+  if (writing.asks_later) {
+    batches.push_back({{"SELECT " + is_watched(), {lock.name_space}, true}});
+  }
+  return writing;
+}
+
+// The implicit transaction of a batch can write unless the role is read-only by default.
+// Servers report that from version 14 on. After an error behind BEGIN the transaction has
+// to be ended, so it is not used without need.
+Batch PgStates::writable(Batch batch) const {
+  const auto& reported = connection_->session().parameters;
+  const auto found = reported.find("default_transaction_read_only");
+  const bool is_read_only =
+      is_read_only_ || (found != reported.end() && found->second == "on");
+  return is_read_only ? in_transaction(std::move(batch)) : batch;
+}
+
+asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read,
+                                      const Change& change, Clock::time_point until,
+                                      Wakeup& wakeup) {
+  const bool was_exclusive = is_exclusive_;
+  if (change.gives_a_right) connection_->require_replicas();
+  const auto events = stepped::events_of(lock, read, change);
+  auto writing = writing_of(lock, read, change, events, until);
+  std::optional<std::vector<Result>> results;
+  try {
+    if (was_exclusive) {
+      results = co_await go_on(std::move(writing.batches), until, wakeup);
+    } else {
+      results = co_await exchange(std::move(writing.batches), until, wakeup);
+    }
+  } catch (const SqlError& error) {
+    // Under an access of its own another isolation level and a right to write are set.
+    // What comes after the write says nothing about it.
+    is_read_only_ = is_read_only_ || is_read_only(error);
+    const bool can_repeat =
+        error.batch() <= writing.batch &&
+        (is_conflict(error) || (is_read_only(error) && !was_exclusive));
+    if (!can_repeat) throw;
+  } catch (const Failure& failure) {
+    if (change.gives_a_right) end_wait_after(failure);
+    throw;
+  }
+  is_exclusive_ = false;
+  if (!results) co_return false;
+  if (writing.batch > 0) note_listening(*change.sleeper);
+  if (results->at(writing.change).rows.empty()) co_return false;
+  if (change.gives_a_right) {
+    connection_->require_replicas();
+    require_confirmation(*results);
+  }
+  if (writing.asks_later) {
+    const auto& rows = results->back().rows;
+    const bool is_watched = !rows.empty() && column_at(rows[0], 0, shown_) == "t";
+    if (is_watched) co_await tell(lock, events, wakeup);
+  }
+  if (change.cause.released_by && random_up_to(releases_per_sweep - 1) == 0) {
+    co_await sweep("lock", wakeup);
+  }
+  co_return true;
+}
+
+// Without the version, which a count must not change under others, and without the rest
+// of the row, which is of a step that another one may have followed. It waits for nobody.
+asio::awaitable<void> PgStates::count_refused(LockName lock, Wakeup& wakeup) {
+  const auto until = later(Clock::now(), bookkeeping_patience);
+  Statement count{"UPDATE " + table("lock") +
+                      " SET refused = refused OPERATOR(pg_catalog.+) 1 WHERE ctid "
+                      "OPERATOR(pg_catalog.=) (SELECT l.ctid FROM " +
+                      table("lock") + " l WHERE " + key_is("l") +
+                      " FOR UPDATE SKIP LOCKED)",
+                  {lock.name_space, lock.name}};
+  Batch batch{unimportantly(until), std::move(count)};
+  batch = writable(std::move(batch));
+  co_await post(std::move(batch), wakeup);
+}
+
+asio::awaitable<void> PgStates::sweep(std::string name, Wakeup& wakeup) {
+  Statement remove{
+      "DELETE FROM " + table(name) +
+          " WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT s.ctid FROM " +
+          table(name) +
+          " s WHERE s.keep_until OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() "
+          "LIMIT 100 FOR UPDATE SKIP LOCKED))",
+      {}};
+  const auto until = later(Clock::now(), bookkeeping_patience);
+  Batch batch{unimportantly(until), std::move(remove)};
+  batch = writable(std::move(batch));
+  co_await post(std::move(batch), wakeup);
+}
+
+}  // namespace dlock::postgres
