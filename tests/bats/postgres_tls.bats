@@ -6,8 +6,10 @@
 # shellcheck disable=SC2154  # the helpers set postgres_password and others
 
 setup_file() {
-  load ../bats/support
+  load support
+  load postgres
   load certificates
+  share_postgres
   cd "$BATS_FILE_TMPDIR" || return
   authority ours
   authority theirs
@@ -18,13 +20,19 @@ setup_file() {
   signed stranger theirs 'DNS:client.example'
 }
 
+teardown_file() {
+  load support
+  load postgres
+  end_shared_postgres
+}
+
 setup() {
   load support
   load ../faults/locks
   load postgres
   certificates=$BATS_FILE_TMPDIR
   unset SSL_CERT_FILE SSL_CERT_DIR PGPASSWORD PGPASSFILE
-  use_postgres_store
+  use_shared_postgres
   (umask 077 && echo "$postgres_password" > "$BATS_TEST_TMPDIR/password")
 }
 
@@ -61,7 +69,7 @@ assert_runs() {
 }
 
 assert_refused() {  # <exit code> <part of what it says>
-  run timeout 20 dlock --store-timeout 2s run job -- echo started
+  run timeout 20 dlock --store-timeout 1s run job -- echo started
   assert_status "$1"
   assert_one_line
   assert_output_contains "$2"
@@ -180,6 +188,10 @@ assert_refused() {  # <exit code> <part of what it says>
   over_tcp sslmode=require
   assert_refused 69 TLS
   serve_tls server
+  (($(sql 'SHOW server_version_num') >= 170000)) || {
+    over_tcp 'sslmode=require&sslnegotiation=direct'
+    assert_refused 69 'sslnegotiation=direct needs PostgreSQL 17'
+  }
 
   over_tcp
   assert_runs TLSv1.3
@@ -280,7 +292,7 @@ assert_refused() {  # <exit code> <part of what it says>
     eventually test -s "$BATS_TEST_TMPDIR/port"
     for mode in prefer require; do
       DLOCK_STORE="postgres://app@127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")/app?sslmode=$mode"
-      run timeout 20 dlock --store-timeout 1s run job -- echo started
+      run timeout 20 dlock --store-timeout 300ms run job -- echo started
       [[ $status == @(69|77) ]]
       assert_one_line
     done
