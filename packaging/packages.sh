@@ -2,11 +2,13 @@
 # The packages that dlock needs, and functions that install the missing ones.
 # install.sh and tests/run set `program` and source this file.
 
-# The packages to build dlock with, except Boost (see install_build_packages). On some systems
-# libcrypto is built with the two compressors, and needs them.
-build_packages=(g++ cmake ninja-build libxxhash-dev libutf8proc-dev libhiredis-dev libssl-dev
-  libc-ares-dev libnghttp2-dev libprotozero-dev zlib1g-dev libzstd-dev libcli11-dev
-  libtoml11-dev nlohmann-json3-dev)
+# The packages to build dlock with, except Boost (see install_build_packages). A program for another
+# architecture needs those of the libraries for it. On some systems libcrypto is built with the two
+# compressors, and needs them.
+linked_packages=(libxxhash-dev libutf8proc-dev libhiredis-dev libssl-dev libc-ares-dev libnghttp2-dev
+  zlib1g-dev libzstd-dev)
+build_packages=(g++ cmake ninja-build "${linked_packages[@]}" libprotozero-dev libcli11-dev libtoml11-dev
+  nlohmann-json3-dev)
 
 # The packages to test it with, except clang-format (see install_test_packages) and clang-tidy
 # (see install_clang_tidy). No test uses the services that Debian starts for the servers.
