@@ -129,6 +129,21 @@ bool asks_for_json(const std::vector<std::string>& args) {
   return asks && (verb == nullptr || verb->command != CommandUse::for_output);
 }
 
+// Whether the command line is that of a monitoring plugin, which answers in one line even
+// if the line is invalid.
+bool asks_as_plugin(const std::vector<std::string>& args) {
+  const auto end = std::find(args.begin(), args.end(), "--");
+  return std::find(args.begin(), end, "--nagios") != end &&
+         std::find(args.begin(), end, "history") != end;
+}
+
+// The answer of a monitoring plugin if it could not find out what it was asked.
+Exit unknown_answer() {
+  const SizeLimitIgnored ignored;
+  write_text(STDOUT_FILENO, plugin_answer("UNKNOWN", last_message()) + "\n");
+  return ExitStatus::unknown;
+}
+
 // Runs the verb. Sets `has_json` once it is known whether the verb prints JSON.
 Exit parse_and_perform(const std::vector<std::string>& args,
                        std::optional<bool>& has_json) {
@@ -168,7 +183,11 @@ void print_failure(const Exit& exit) {
 
 Exit dlock_main(const std::vector<std::string>& args) {
   std::optional<bool> has_json;
+  if (asks_as_plugin(args)) answer_as_plugin();
   const auto exit = parse_and_perform(args, has_json);
+  if (answers_as_plugin() && !exit.by_signal && failure_kind(exit.code)) {
+    return unknown_answer();
+  }
   // Determined only on failure, because most runs succeed or print no JSON.
   if (exit.code != 0 && (has_json ? *has_json : asks_for_json(args))) print_failure(exit);
   return exit;

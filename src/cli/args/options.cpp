@@ -262,6 +262,12 @@ HistoryOptions history_options(const Settings& settings,
   options.name = literal_of(options.pattern);
   if (options.name) parsed_name(*options.name);
   take(Verb::history, settings, options);
+  if (options.nagios && !options.succeeded_within) {
+    options.nagios = false;
+    if (!is_from_file(settings, "nagios")) {
+      throw UsageError("--nagios needs --succeeded-within");
+    }
+  }
   if (!options.succeeded_within) return options;
   // In a file these are for calls without --succeeded-within.
   for (const auto* other : {"failed", "since"}) {

@@ -39,6 +39,9 @@ struct ClaimOptions : VerbOptions {
   std::string label;
 };
 
+// Who speaks systemd's readiness protocol.
+enum class Notify { off, dlock, command };
+
 // The command lines of the hooks, each for /bin/sh -c; empty if not set.
 struct HookLines {
   std::string on_success;
@@ -66,6 +69,7 @@ struct RunOptions : ClaimOptions {
   milliseconds lock_delay{};
   std::string report;  // a path, or empty
   HookLines hooks;
+  Notify notify{};
   OnOutage on_outage{};
   SupervisionPlan supervision;
 };
@@ -117,6 +121,7 @@ struct HistoryOptions : VerbOptions {
   bool failed = false;
   std::optional<milliseconds> since;
   std::optional<milliseconds> succeeded_within;
+  bool nagios = false;
 };
 
 struct BreakOptions : VerbOptions {

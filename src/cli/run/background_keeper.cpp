@@ -190,8 +190,9 @@ BackgroundKeeper::BackgroundKeeper(pid_t beneficiary, const StoreUrl& store,
   if (absent || (beneficiary_ && dlock::has_ended(beneficiary))) {
     throw UsageError("--for-pid: there is no " + process);
   }
-  if (!beneficiary_)
+  if (!beneficiary_) {
     throw failure_of_call(errno, "cannot watch " + process, "pidfd_open");
+  }
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     throw failure_of_call(errno, "cannot create a socket", "socketpair");

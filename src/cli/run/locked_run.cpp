@@ -66,7 +66,8 @@ LockedRun::LockedRun(const RunParts& parts)
       plan_(parts.plan),
       guardian_(parts.guardian),
       extension_(parts.extension),
-      conclusion_(options_, plan_, holding_, speaker_) {}
+      conclusion_(options_, plan_, holding_, speaker_),
+      notice_(context_, options_.notify, speaker_) {}
 
 asio::awaitable<RunResult> LockedRun::execute() {
   std::optional<Failure> failure;
@@ -101,6 +102,7 @@ asio::awaitable<RunResult> LockedRun::execute() {
   if (extension_ != nullptr && end) co_await settle(end);
   co_await give_back(end);
   command_.reset();  // which reaps it
+  co_await notice_.end(conclusion_.result());
   co_return conclusion_.result();
 }
 
@@ -125,7 +127,8 @@ asio::awaitable<Answer> LockedRun::obtain_lock() {
   const auto start = Clock::now();
   const OnExit note_wait([&] { conclusion_.result().waited = elapsed_since(start); });
   const SignalInbox::InterruptibleWait wait(signals_);
-  co_return co_await obtain(holding_, options_, std::move(patience), speaker_);
+  co_return co_await obtain(holding_, options_, std::move(patience), speaker_,
+                            notice_.listener());
 }
 
 // Ends the processes of runs whose dlock is gone and from which this run has taken the
@@ -276,6 +279,7 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
         SpawnFailure{SpawnFailure::Kind::no_resources, failure.what()});
     co_return std::nullopt;
   }
+  notice_.command_starts();
   started_at_ = Clock::now();
   result.started = wall_now();
   const auto started = co_await command_->start(std::move(plan));
@@ -290,6 +294,7 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
   speaker_.step("started process " + std::to_string(spawned.pid) + ": " +
                 printable_command(options_.command, 200));
   if (extension_ != nullptr) extension_->command_runs();
+  notice_.command_runs();
   if (!keeps_first) holding_.keep();
   co_return spawned;
 }
@@ -311,6 +316,7 @@ asio::awaitable<Ended> LockedRun::await_end(const Spawned& spawned) {
   auto end = co_await command_->ended();
   conclusion_.command_ended_at(Clock::now());
   if (extension_ != nullptr) extension_->command_ended();
+  notice_.command_ended();
   conclusion_.result().ran = elapsed_since(started_at_);
   noting.give_up(true);
   while (!noted) co_await wakeup_.wait_until(Clock::time_point::max());

@@ -11,6 +11,7 @@
 
 #include "cli/args/app.hpp"
 #include "cli/run/run_result.hpp"
+#include "cli/run/service_notice.hpp"
 #include "cli/run/verb_store.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "lease/holding.hpp"
@@ -118,6 +119,7 @@ class LockedRun {
   std::unique_ptr<Supervisor> command_;
   Clock::time_point started_at_;
   RunConclusion conclusion_;
+  ServiceNotice notice_;
 };
 
 }  // namespace dlock

@@ -56,10 +56,11 @@ Claim new_claim(const CommonOptions& common, const ClaimOptions& options) {
 }
 
 asio::awaitable<Answer> obtain(Holding& holding, const ClaimOptions& options,
-                               Patience patience, Speaker& speaker) {
+                               Patience patience, Speaker& speaker,
+                               WaitListener listener) {
   const auto start = Clock::now();
   if (options.wait) patience.until = later(start, *options.wait);
-  WaitNotice notice(speaker, patience.until.value_or(start));
+  WaitNotice notice(speaker, patience.until.value_or(start), std::move(listener));
   patience.waiting = [&](const Busy& busy) {
     return notice.waiting(
         [&](std::size_t columns) { return waiting_text(busy, columns); });
