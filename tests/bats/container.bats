@@ -309,9 +309,9 @@ filtered() {  # <error> <command>...
       assert_output_contains 'hook ran'
     done
     run filtered "$error" dlock acquire --for-pid 1 watched
-    assert_status 78
+    assert_status 125
     assert_one_line
-    assert_output_contains 'the kernel lacks pidfd_open (Linux 5.3 has it), or the container engine forbids it (seccomp)'
+    assert_output_contains 'the system call pidfd_open is missing: Linux is older than 5.3, or a filter (seccomp) refuses the call'
   done
 }
 
