@@ -66,6 +66,13 @@ usr/share/doc/dlock/third-party.gz'
   assert_equal "$(json '.Labels["org.opencontainers.image.licenses"]')" MIT
 }
 
+@test "the example of an application's image takes the program from the image of dlock" {
+  local from
+  from=$(sed -n 's/^COPY --from=dlock \([^ ]*\) .*/\1/p' "$DLOCK_SOURCE/examples/Containerfile")
+
+  cmp "$(root_of_image)$from" "$release/bin/dlock"
+}
+
 # A directory of which containers of the image and the test are users.
 use_shared_volume() {
   install -d -m 2770 -g 65532 "$volume/shared"
@@ -231,6 +238,20 @@ assert_all_verbs_work() {
   within=local:/locks/own
   run contained dlock run job -- echo ran
   assert_equal "$status $output" '0 ran'
+}
+
+@test "a volume that is mounted read-only is refused, and doctor says why" {
+  use_directory_in_volume
+  dlock run job -- true
+  extra='mount -t proc proc proc; mount -o remount,bind,ro locks'
+
+  run contained dlock run job -- true
+  assert_status 78
+  assert_one_line
+  assert_output_contains 'Read-only file system'
+  run contained dlock doctor
+  assert_status 2
+  assert_output_contains '/locks/dlock is on a file system that is mounted read-only'
 }
 
 @test "without /proc, or with only a part of it, locks of the host say what to mount" {
