@@ -325,8 +325,10 @@ std::string boot_id() {
   constexpr std::string_view digits = "0123456789abcdef-";
   if (size < 36 ||
       std::string_view(text, 36).find_first_not_of(digits) != std::string_view::npos) {
-    throw Failure(Failure::Kind::misconfigured,
-                  "cannot read the boot id from /proc: the embedded store needs it");
+    throw Failure(
+        Failure::Kind::misconfigured,
+        "cannot read the boot id from /proc: the embedded store needs it; mount "
+        "/proc, and without subset=pid, or use a server");
   }
   return std::string(text, 36);
 }
