@@ -17,9 +17,6 @@ test_packages=(bats libgtest-dev shellcheck mandoc jq strace procps util-linux z
   pgbouncer spin attr systemd dpkg-dev lintian rpm cpio iproute2 python3 python3-yaml nodejs patch buildah
   podman runc tini dumb-init)
 
-# The packages to test the examples with at night.
-night_packages=(ansible-core prometheus)
-
 # The version of clang-format that the source is formatted with. Others differ
 # from it in details, whatever their settings.
 clang_format_version=14
@@ -191,6 +188,9 @@ install_test_packages() {
   fi
   install_missing "${test_packages[@]}" "${chosen[@]}"
 }
+
+# Those that the examples are for.
+install_night_packages() { install_missing ansible-core prometheus; }
 
 # To be called after install_build_packages: the choice depends on the installed Boost.
 install_clang_tidy() {
