@@ -9,6 +9,9 @@ const { annotate, input, login, pass, run } = require('./runner');
 async function installed() {
   if (input('release') === 'installed') return 'dlock';
   const { GITHUB_SERVER_URL, GITHUB_ACTION_REPOSITORY, GITHUB_ACTION_REF, RUNNER_TEMP } = process.env;
+  if (!input('release') && !GITHUB_ACTION_REPOSITORY) {
+    throw new Error('the input `release` is needed for an action that is used by its path');
+  }
   const release = input('release') ||
     `${GITHUB_SERVER_URL}/${GITHUB_ACTION_REPOSITORY}/releases/download/${GITHUB_ACTION_REF}`;
   const prefix = path.join(RUNNER_TEMP, 'dlock');

@@ -40,7 +40,7 @@ action=${DLOCK_SOURCE:-.}/action.yml
 step() {  # <main or post> [<input>=<value>...]
   local name value
   local variables=(RUNNER_TEMP="$BATS_TEST_TMPDIR/temp" GITHUB_SERVER_URL=https://example.org
-    GITHUB_ACTION_REPOSITORY=owner/dlock GITHUB_ACTION_REF=v1)
+    GITHUB_ACTION_REPOSITORY= GITHUB_ACTION_REF=)
   for name in OUTPUT STATE ENV PATH; do variables+=("GITHUB_$name=$BATS_TEST_TMPDIR/$name"); done
   while IFS=$'\t' read -r name value; do
     variables+=("INPUT_${name^^}=$value")
@@ -140,6 +140,9 @@ is_held_by_action() { passed OUTPUT acquired | grep -qx true; }
   assert_status 1
   assert_output_contains '::error::get.sh: '
   [[ ! -e $BATS_TEST_TMPDIR/temp/dlock/bin/dlock ]]
+  run step main name=deploy
+  assert_status 1
+  assert_output_contains '::error::the input `release` is needed'
 
   run step main name=deploy release=installed store=redis://user:secret@127.0.0.1:1 password=secret wait=0
   assert_status 1
