@@ -381,6 +381,15 @@ is_critical() {  # <lock> <span>
   done
 }
 
+@test "--nagios among the arguments of a command changes nothing" {
+  run dlock run history false --nagios
+
+  assert_equal "$status $output" '1 '
+  run -127 dlock run history /nowhere --nagios
+  assert_status 127
+  assert_one_line
+}
+
 @test "--succeeded-within takes one lock, and no other filter" {
   for wrong in '' '*' 'job --failed' 'job --since 1h'; do
     set -f
