@@ -94,12 +94,13 @@ is_renewed_on_the_new_one() {
   hold job --replicas all "${lease[@]}" --report "$report"
 
   promote_postgres 2
+  end=$(lease_end_on_postgres 1 job)
   run dlock run --store "$(postgres_url 1)" --replicas all --store-timeout 500ms other -- echo started
   assert_status 69
   assert_one_line
 
   # Nor does it renew what it has granted.
-  (($("$BATS_TEST_DIRNAME/last_death" "$command") < $(lease_end_on_postgres 1 job)))
+  (($("$BATS_TEST_DIRNAME/last_death" "$command") < end))
   assert_exits 76 "$holder"
 }
 
