@@ -7,7 +7,7 @@ function __dlock_wants_value
         --replicas --sentinel-user --sentinel-password-file --sentinel-tls \
         --min-strength --max-ttl --address-map \
         --wait --ttl --slots --conflict-exit-code --timeout --kill-after --jitter \
-        --on-success --on-failure --on-busy \
+        --on-start --on-success --on-failure --on-busy \
         --dedupe --max-queue --min-hold --on-outage --lock-delay --stragglers --label --report \
         --for-pid --token --token-file --fence --min-validity --limit --stale --max-size \
         --sort --since --succeeded-within
@@ -217,6 +217,7 @@ complete -c dlock $run -l lock-delay -x -a '10s 30s 1m 10m' -d 'the store keeps 
 complete -c dlock $run -l stragglers -x -a 'leave wait kill' -d 'what to do about leftover processes'
 complete -c dlock $run -l label -x -d 'text shown by status'
 complete -c dlock $run -l report -r -F -d 'write the outcome to this file as JSON'
+complete -c dlock $run -l on-start -x -d 'shell command to run beside the command'
 complete -c dlock $run -l on-success -x -d 'shell command to run after success'
 complete -c dlock $run -l on-failure -x -d 'shell command to run after failure'
 complete -c dlock $run -l on-busy -x -d 'shell command to run if not obtained'

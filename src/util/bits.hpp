@@ -12,6 +12,9 @@ namespace dlock {
 // not happen once it has booted.
 std::array<std::uint8_t, 16> random_bytes();
 
+// A random UUID (version 4) in its usual form.
+std::string new_uuid();
+
 // A number from 0 to `most`, distributed evenly enough for jitter (the bias of the
 // remainder is below 2^-32 for every duration in use).
 std::uint64_t random_up_to(std::uint64_t most);

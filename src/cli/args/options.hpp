@@ -39,7 +39,7 @@ struct ClaimOptions : VerbOptions {
   std::string label;
 };
 
-// The command lines of the hooks, each for /bin/sh -c; empty if not set.
+// The command lines of the hooks after a run, each for /bin/sh -c; empty if not set.
 struct HookLines {
   std::string on_success;
   std::string on_failure;
@@ -52,6 +52,7 @@ struct HookLines {
 
 struct RunOptions : ClaimOptions {
   std::vector<std::string> command;
+  std::string run_id;  // a UUID, set by the verb
   int conflict_exit_code = 0;
   bool waits_for_store = true;  // as long as it waits for the lock
   milliseconds dedupe_window{};
@@ -64,7 +65,8 @@ struct RunOptions : ClaimOptions {
   milliseconds jitter{};
   bool reclaim = false;
   milliseconds lock_delay{};
-  std::string report;  // a path, or empty
+  std::string report;    // a path, or empty
+  std::string on_start;  // for /bin/sh -c, or empty
   HookLines hooks;
   OnOutage on_outage{};
   SupervisionPlan supervision;

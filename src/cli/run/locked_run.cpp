@@ -65,7 +65,8 @@ LockedRun::LockedRun(const RunParts& parts)
                parts.timing),
       plan_(parts.plan),
       guardian_(parts.guardian),
-      extension_(parts.extension),
+      additions_(parts.additions),
+      extension_(additions_.extension),
       conclusion_(options_, plan_, holding_, speaker_) {}
 
 asio::awaitable<RunResult> LockedRun::execute() {
@@ -239,6 +240,7 @@ std::vector<std::string> LockedRun::environment() const {
   settings.grant = conclusion_.result().grant;
   settings.store = store_->url();
   settings.name_space = invocation_.common.name_space;
+  settings.run_id = options_.run_id;
   settings.config = invocation_.config;
   settings.passed_on = invocation_.passed_on;
   if (const char* held = std::getenv("DLOCK_HELD")) settings.held = held;
@@ -290,6 +292,11 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
   speaker_.step("started process " + std::to_string(spawned.pid) + ": " +
                 printable_command(options_.command, 200));
   if (extension_ != nullptr) extension_->command_runs();
+  if (additions_.has_started) {
+    auto known = result;
+    known.outcome = RunOutcome::running;
+    additions_.has_started(known, store_->url());
+  }
   if (!keeps_first) holding_.keep();
   co_return spawned;
 }
