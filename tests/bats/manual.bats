@@ -78,8 +78,8 @@ statuses() {
 }
 
 # Prints the words that an option accepts, in their order.
-words_of() {  # <table of src/cli/args/option_table.cpp>
-  sed -n "/constexpr .* $1\[\] = {/,/};/p" "$DLOCK_SOURCE"/src/cli/args/option_table.cpp |
+words_of() {  # <table of src/cli/args/option_parsers.hpp>
+  sed -n "/constexpr .* $1\[\] = {/,/};/p" "$DLOCK_SOURCE"/src/cli/args/option_parsers.hpp |
     grep -oE '\{"[a-z]+"' | tr -d '{"' | paste -sd ' '
 }
 
