@@ -37,11 +37,23 @@ std::string new_uuid() {
   return text;
 }
 
+namespace {
+
+std::uint64_t reduced(std::uint64_t number, std::uint64_t most) {
+  return most == UINT64_MAX ? number : number % (most + 1);
+}
+
+}  // namespace
+
 std::uint64_t random_up_to(std::uint64_t most) {
   const auto bytes = random_bytes();
   std::uint64_t number = 0;
   std::memcpy(&number, bytes.data(), sizeof number);
-  return most == UINT64_MAX ? number : number % (most + 1);
+  return reduced(number, most);
+}
+
+std::uint64_t fixed_up_to(std::uint64_t most, std::string_view key) {
+  return reduced(checksum(key), most);
 }
 
 std::uint64_t checksum(std::string_view bytes, std::uint64_t seed) {

@@ -19,6 +19,10 @@ std::string new_uuid();
 // remainder is below 2^-32 for every duration in use).
 std::uint64_t random_up_to(std::uint64_t most);
 
+// A number from 0 to `most` that is always the same for the same key, on every machine
+// and with every version of dlock: the checksum of the key, modulo most + 1.
+std::uint64_t fixed_up_to(std::uint64_t most, std::string_view key);
+
 // The 64-bit XXH3 of `bytes`, seeded with an earlier checksum in `seed`. It detects
 // damage, not forgery: whoever can write a file can write anything.
 std::uint64_t checksum(std::string_view bytes, std::uint64_t seed = 0);

@@ -137,8 +137,9 @@ RunOptions run_options(const Settings& settings, const std::string& name,
     throw NeedsAnother("--retry-failed needs --dedupe",
                        is_from_file(settings, "retry-failed"));
   }
-  if (options.dedupe_window.count() > 0) {
-    options.dedupe = Dedupe{options.dedupe_window, options.retry_failed};
+  const auto& window = options.dedupe_window;
+  if (window.span.count() > 0) {
+    options.dedupe = Dedupe{window.span, options.retry_failed, false, window.began};
   }
   require_wait(chosen, options);
   options.supervision.kill_after_forwarded = chosen.count("kill-after") > 0;

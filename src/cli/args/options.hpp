@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/args/calendar.hpp"
 #include "cli/args/option_table.hpp"
 #include "cli/args/settings.hpp"
 #include "lease/lease_watcher.hpp"
@@ -55,7 +56,7 @@ struct RunOptions : ClaimOptions {
   std::string run_id;  // a UUID, set by the verb
   int conflict_exit_code = 0;
   bool waits_for_store = true;  // as long as it waits for the lock
-  milliseconds dedupe_window{};
+  DedupeWindow dedupe_window;
   bool retry_failed = false;
   std::optional<Dedupe> dedupe;  // of these two
   bool replace = false;
@@ -63,6 +64,7 @@ struct RunOptions : ClaimOptions {
   std::optional<unsigned> max_queue;
   milliseconds min_hold{};
   milliseconds jitter{};
+  milliseconds splay{};
   bool reclaim = false;
   milliseconds lock_delay{};
   std::string report;    // a path, or empty

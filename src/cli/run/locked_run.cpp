@@ -13,6 +13,7 @@
 #include "util/fd.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
+#include "util/users.hpp"
 
 namespace dlock {
 namespace {
@@ -28,6 +29,10 @@ Claim claim_for(const CommonOptions& common, const RunOptions& options) {
   claim.supersedes = options.supersede;
   claim.replaces = options.replace;
   return claim;
+}
+
+std::uint64_t count_of(milliseconds span) {
+  return static_cast<std::uint64_t>(span.count());
 }
 
 // Also prints what only matters to the user.
@@ -52,6 +57,12 @@ class LeasePolicy final : public OutagePolicy {
 
 }  // namespace
 
+milliseconds splay_for(const std::string& host, const std::string& lock,
+                       milliseconds most) {
+  const auto key = (host + '\0') + lock;
+  return milliseconds(fixed_up_to(count_of(most), key));
+}
+
 LockedRun::LockedRun(const RunParts& parts)
     : context_(parts.context),
       invocation_(parts.invocation),
@@ -75,7 +86,7 @@ asio::awaitable<RunResult> LockedRun::execute() {
   try {
     // The timer that ends the command: if it cannot be created, nothing starts.
     if (plan_.needs_tree()) wakeup_.prepare();
-    if (co_await sleep_for_jitter()) {
+    if (co_await sleep_first()) {
       const auto answer = co_await obtain_lock();
       has_lock = co_await needs_command(answer);
       if (has_lock) has_lock = co_await ensure_enough_is_left();
@@ -106,12 +117,18 @@ asio::awaitable<RunResult> LockedRun::execute() {
 }
 
 // Returns false if a signal interrupted the sleep.
-asio::awaitable<bool> LockedRun::sleep_for_jitter() {
-  if (options_.jitter.count() == 0) co_return true;
-  const auto most = static_cast<std::uint64_t>(options_.jitter.count());
-  const milliseconds jitter(random_up_to(most));
-  speaker_.step("sleeping for " + for_people(jitter) + " (jitter)");
-  const auto until = Clock::now() + jitter;
+asio::awaitable<bool> LockedRun::sleep_first() {
+  const auto [jitter, splay] = std::pair(options_.jitter, options_.splay);
+  if (jitter.count() + splay.count() == 0) co_return true;
+  milliseconds span{0};
+  if (jitter.count() > 0) span += milliseconds(random_up_to(count_of(jitter)));
+  if (splay.count() > 0) span += splay_for(host_name(), options_.name, splay);
+  speaker_.step("sleeping for " + for_people(span) + " (" +
+                (splay.count() == 0    ? "jitter"
+                 : jitter.count() == 0 ? "splay"
+                                       : "splay and jitter") +
+                ")");
+  const auto until = Clock::now() + span;
   const SignalInbox::InterruptibleWait wait(signals_);
   co_await wakeup_.sleep_until(until);
   co_return Clock::now() >= until;

@@ -77,6 +77,11 @@ struct RunParts {
   const RunAdditions& additions;
 };
 
+// The part of `most` that a host sleeps before it asks for a lock (--splay): the same
+// each time for the same two names.
+milliseconds splay_for(const std::string& host, const std::string& lock,
+                       milliseconds most);
+
 // One run and its state.
 class LockedRun {
  public:
@@ -87,7 +92,7 @@ class LockedRun {
   asio::awaitable<RunResult> execute();
 
  private:
-  asio::awaitable<bool> sleep_for_jitter();
+  asio::awaitable<bool> sleep_first();
   asio::awaitable<Answer> obtain_lock();
   asio::awaitable<milliseconds> end_leftovers(const Busy& busy);
   asio::awaitable<bool> needs_command(const Answer& answer);

@@ -140,7 +140,12 @@ void RunConclusion::not_obtained(const Answer& answer) {
     speaker_.error(message);
     return;
   }
-  if (std::holds_alternative<Deduplicated>(answer)) {
+  if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
+    const auto& window = options_.dedupe_window;
+    if (deduplicated->by.ended && !window.period.empty()) {
+      message += " (--dedupe " + printable(window.period) + ": since " +
+                 rfc3339(window.began_at) + ")";
+    }
     conclude(RunOutcome::deduplicated, ExitStatus::success, message);
     speaker_.step("skipped: " + message);
     return;
