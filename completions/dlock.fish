@@ -8,7 +8,7 @@ function __dlock_wants_value
         --min-strength --max-ttl --address-map \
         --wait --ttl --slots --conflict-exit-code --timeout --kill-after --jitter --splay \
         --on-start --on-success --on-failure --on-busy \
-        --dedupe --max-queue --min-hold --on-outage --lock-delay --stragglers --label --report \
+        --dedupe --max-queue --min-hold --on-outage --lock-delay --stragglers --label --notify --report \
         --for-pid --token --token-file --fence --min-validity --limit --stale --max-size \
         --sort --since --succeeded-within
     # Combined letters: flags, and at the end one option with a value.
@@ -217,6 +217,7 @@ complete -c dlock $run -l reclaim -d 'restore a lease that the store has forgott
 complete -c dlock $run -l lock-delay -x -a '10s 30s 1m 10m' -d 'the store keeps the lease this much longer'
 complete -c dlock $run -l stragglers -x -a 'leave wait kill' -d 'what to do about leftover processes'
 complete -c dlock $run -l label -x -d 'text shown by status'
+complete -c dlock $run -l notify -x -a 'dlock command off' -d 'who tells systemd about the start'
 complete -c dlock $run -l report -r -F -d 'write the outcome to this file as JSON'
 complete -c dlock $run -l on-start -x -d 'shell command to run beside the command'
 complete -c dlock $run -l on-success -x -d 'shell command to run after success'
@@ -251,6 +252,7 @@ complete -c dlock $of_history -l limit -x -d 'at most this many runs'
 complete -c dlock $of_history -l failed -d 'only runs that did not succeed'
 complete -c dlock $of_history -l since -x -a '10m 1h 1d' -d 'only runs that started within this time'
 complete -c dlock $of_history -l succeeded-within -x -a '10m 1h 1d' -d 'check for a success within this time'
+complete -c dlock $of_history -l nagios -d 'answer as a monitoring plugin'
 set -l break -n '__dlock_options break'
 complete -c dlock $break -l fence -x -d 'only the holder with this fence'
 complete -c dlock $break -l force -d 'free the lock at once: for dead machines'

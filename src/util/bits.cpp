@@ -7,7 +7,8 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
-#include <system_error>
+
+#include "util/failure.hpp"
 
 namespace dlock {
 
@@ -17,8 +18,9 @@ std::array<std::uint8_t, 16> random_bytes() {
   // boot.
   while (::getrandom(bytes.data(), bytes.size(), 0) !=
          static_cast<ssize_t>(bytes.size())) {
-    if (errno != EINTR)
-      throw std::system_error(errno, std::system_category(), "getrandom");
+    if (errno != EINTR) {
+      throw failure_of_call(errno, "cannot draw random numbers", "getrandom");
+    }
   }
   return bytes;
 }

@@ -8,8 +8,7 @@
 
 namespace dlock {
 
-// 128 bits from getrandom(2). Throws std::system_error if the kernel has none, which does
-// not happen once it has booted.
+// 128 bits from getrandom(2). Throws Failure (exhausted) if the system does not have it.
 std::array<std::uint8_t, 16> random_bytes();
 
 // A random UUID (version 4) in its usual form.

@@ -438,6 +438,13 @@ nobody_waits_for_standby() { ! waits_for_standby; }
   assert_status 69
   assert_one_line
   assert_output_contains synchronous_standby_names
+  # Nothing else is written, either.
+  for verb in 'fence disk 7' 'limit api 5/1h' 'cache value -- true'; do
+    # shellcheck disable=SC2086  # words
+    run dlock --replicas 1 $verb
+    assert_status 69
+  done
+  assert_equal "$(sql 'SELECT (SELECT count(*) FROM dlock.fence) + (SELECT count(*) FROM dlock.rate)')" 0
   start_standby 2 1
   commits_wait_for 1 'ANY 1 (s2)' 1
   dlock run --replicas 1 job -- true

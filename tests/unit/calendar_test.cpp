@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <map>
 
+#include "cli/args/options.hpp"
 #include "cli/args/values.hpp"
-#include "cli/run/locked_run.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

@@ -1,12 +1,9 @@
 #include "cli/args/option_table.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <span>
 
-#include "cli/args/option_parsers.hpp"
-#include "cli/args/options.hpp"
-#include "util/text.hpp"
+#include "cli/args/option_setters.hpp"
 
 namespace dlock {
 
@@ -17,43 +14,17 @@ namespace {
 using enum Verb;
 constexpr VerbSet every_verb = ~VerbSet{0};
 
-// A member of a member.
-template <typename Value>
-Value& reached(Value& value) {
-  return value;
-}
-template <typename Outer, typename Inner, typename... More>
-auto& reached(Outer& outer, Inner Outer::*inner, More... more) {
-  return reached(outer.*inner, more...);
-}
-
-// The options that have the member.
-template <typename Options, typename Value>
-Options& owner_of(Value Options::*);
-
-// Stores what `parse` makes of the value in a member, or in a member of a member.
-template <auto parse, auto member, auto... inner>
-void into(VerbOptions& options, const Setting& setting) {
-  auto& own = static_cast<decltype(owner_of(member))>(options);
-  reached(own.*member, inner...) = parse(setting.value);
-}
-template <auto member, auto... inner>
-constexpr auto flag = into<parsed_flag, member, inner...>;
-
-void take_slots(VerbOptions& options, const Setting& setting) {
-  constexpr unsigned most_slots = 100'000;
-  const auto& value = setting.value;
-  // The user seems to have used flock's -n (do not wait) in front of the name.
-  if (setting.source == Setting::Source::command_line && !value.empty() &&
-      value.find_first_of("0123456789") == std::string::npos) {
-    throw UsageError("'" + printable(value, 60) +
-                     "' is not a number (-n means --slots; not waiting is the default)");
-  }
-  static_cast<ClaimOptions&>(options).slots = parsed_number(value, 1, most_slots);
-}
-
-// Read from the settings, where it is used.
-void take_nothing(VerbOptions&, const Setting&) {}
+constexpr Choice<Color> colors[] = {
+    {"auto", Color::automatic}, {"always", Color::always}, {"never", Color::never}};
+constexpr Choice<bool> yes_or_no[] = {{"true", true}, {"false", false}};
+constexpr Choice<OnOutage> outage_policies[] = {{"stop", OnOutage::stop},
+                                                {"run", OnOutage::run}};
+constexpr Choice<Stragglers> straggler_policies[] = {
+    {"leave", Stragglers::leave}, {"wait", Stragglers::wait}, {"kill", Stragglers::kill}};
+constexpr Choice<Notify> notify_modes[] = {
+    {"dlock", Notify::dlock}, {"command", Notify::command}, {"off", Notify::off}};
+constexpr Choice<ListOrder> orders[] = {{"name", ListOrder::name},
+                                        {"age", ListOrder::age}};
 
 // Shorter names for the rows.
 using Common = CommonOptions;
@@ -174,6 +145,9 @@ constexpr OptionSpec own_rows[] = {
      into<choice<straggler_policies>, plan, &SupervisionPlan::stragglers>},
     {"label", 0, "TEXT", "", of(run, acquire), "", "text shown by status",
      into<label_in, &ClaimOptions::label>},
+    {"notify", 0, "WHO", "", of(run), "off",
+     "who notifies systemd: dlock, command or off",
+     into<choice<notify_modes>, &RunOptions::notify>},
     {"report", 0, "FILE", "", of(run), "", "write the outcome to FILE as JSON",
      into<parsed_path, &RunOptions::report>},
     {"on-start", 0, "CMD", "", of(run), "", "shell command to run beside the command",
@@ -214,6 +188,8 @@ constexpr OptionSpec own_rows[] = {
      into<some<parsed_duration>, &HistoryOptions::since>},
     {"succeeded-within", 0, "D", "", of(history), "", "check for a success in the last D",
      into<some<parsed_duration>, &HistoryOptions::succeeded_within>},
+    {"nagios", 0, "", "", of(history), "", "answer as a monitoring plugin: 0, 2 or 3",
+     flag<&HistoryOptions::nagios>},
     {"fence", 0, "N", "", of(break_lock), "", "only the holder with this fence",
      into<parsed_fence, &BreakOptions::fence>},
     {"force", 0, "", "", of(break_lock), "", "free the lock at once: for dead machines",
@@ -258,6 +234,7 @@ constexpr Exclusion own_pairs[] = {
     {"forget", "show", Exclusion::Rule::refused},
     {"show", "reset", Exclusion::Rule::refused},
     {"json", "prometheus"},
+    {"json", "nagios"},
     {"json", "live"},
     {"prometheus", "live"},
 };

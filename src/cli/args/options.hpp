@@ -40,6 +40,9 @@ struct ClaimOptions : VerbOptions {
   std::string label;
 };
 
+// Who speaks systemd's readiness protocol.
+enum class Notify { off, dlock, command };
+
 // The command lines of the hooks after a run, each for /bin/sh -c; empty if not set.
 struct HookLines {
   std::string on_success;
@@ -70,6 +73,7 @@ struct RunOptions : ClaimOptions {
   std::string report;    // a path, or empty
   std::string on_start;  // for /bin/sh -c, or empty
   HookLines hooks;
+  Notify notify{};
   OnOutage on_outage{};
   SupervisionPlan supervision;
 };
@@ -121,6 +125,7 @@ struct HistoryOptions : VerbOptions {
   bool failed = false;
   std::optional<milliseconds> since;
   std::optional<milliseconds> succeeded_within;
+  bool nagios = false;
 };
 
 struct BreakOptions : VerbOptions {
@@ -199,6 +204,11 @@ DoctorOptions doctor_options(const Settings& settings);
 LimitOptions limit_options(const Settings& settings,
                            const std::vector<std::string>& operands,
                            std::vector<std::string> command);
+
+// The part of `most` that a host sleeps before it asks for a lock (--splay): the same
+// each time for the same two names.
+milliseconds splay_for(const std::string& host, const std::string& lock,
+                       milliseconds most);
 
 // The time limit of one operation on the store: --store-timeout if it is set, else 2 s,
 // but no more than a tenth of the ttl where leases can expire.

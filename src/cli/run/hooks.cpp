@@ -156,7 +156,11 @@ asio::awaitable<HookEnd> Hook::run_to_end() {
   while (signals_.next()) {
   }
   if (const auto error = start()) {
-    co_return HookEnd{"could not be started: " + error.message(), std::nullopt};
+    // As in an image that has no shell.
+    const bool no_shell = error == std::errc::no_such_file_or_directory;
+    co_return HookEnd{
+        "could not be started: " + (no_shell ? "there is no /bin/sh" : error.message()),
+        std::nullopt};
   }
   end_at_ = later(Clock::now(), plan_.limit);
   {

@@ -12,6 +12,7 @@
 
 #include "cli/args/app.hpp"
 #include "cli/run/run_result.hpp"
+#include "cli/run/service_notice.hpp"
 #include "cli/run/verb_store.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "lease/holding.hpp"
@@ -77,11 +78,6 @@ struct RunParts {
   const RunAdditions& additions;
 };
 
-// The part of `most` that a host sleeps before it asks for a lock (--splay): the same
-// each time for the same two names.
-milliseconds splay_for(const std::string& host, const std::string& lock,
-                       milliseconds most);
-
 // One run and its state.
 class LockedRun {
  public:
@@ -133,6 +129,7 @@ class LockedRun {
   std::unique_ptr<Supervisor> command_;
   Clock::time_point started_at_;
   RunConclusion conclusion_;
+  ServiceNotice notice_;
 };
 
 }  // namespace dlock

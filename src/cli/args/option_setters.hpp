@@ -1,4 +1,5 @@
-// The values of the rows of the table of options: how the text of an option becomes one.
+// How the text of a setting becomes a member of the options of a verb: what the rows of
+// the table of options (option_table.cpp) name.
 #pragma once
 
 #include <functional>
@@ -12,6 +13,7 @@
 #include "cli/args/usage_hint.hpp"
 #include "util/text.hpp"
 
+// A namespace of its own, because the verbs have names that functions have elsewhere.
 namespace dlock::option_rows {
 
 // A word that an option accepts, and its meaning.
@@ -20,16 +22,6 @@ struct Choice {
   std::string_view word;
   Meaning meaning;
 };
-
-inline constexpr Choice<Color> colors[] = {
-    {"auto", Color::automatic}, {"always", Color::always}, {"never", Color::never}};
-inline constexpr Choice<bool> yes_or_no[] = {{"true", true}, {"false", false}};
-inline constexpr Choice<OnOutage> outage_policies[] = {{"stop", OnOutage::stop},
-                                                       {"run", OnOutage::run}};
-inline constexpr Choice<Stragglers> straggler_policies[] = {
-    {"leave", Stragglers::leave}, {"wait", Stragglers::wait}, {"kill", Stragglers::kill}};
-inline constexpr Choice<ListOrder> orders[] = {{"name", ListOrder::name},
-                                               {"age", ListOrder::age}};
 
 template <const auto& choices>
 auto choice(const std::string& value) {
@@ -84,5 +76,43 @@ inline std::string label_in(const std::string& value) {
 }
 
 inline std::string verbatim(const std::string& value) { return value; }
+
+// A member of a member.
+template <typename Value>
+Value& reached(Value& value) {
+  return value;
+}
+template <typename Outer, typename Inner, typename... More>
+auto& reached(Outer& outer, Inner Outer::*inner, More... more) {
+  return reached(outer.*inner, more...);
+}
+
+// The options that have the member.
+template <typename Options, typename Value>
+Options& owner_of(Value Options::*);
+
+// Stores what `parse` makes of the value in a member, or in a member of a member.
+template <auto parse, auto member, auto... inner>
+void into(VerbOptions& options, const Setting& setting) {
+  auto& own = static_cast<decltype(owner_of(member))>(options);
+  reached(own.*member, inner...) = parse(setting.value);
+}
+template <auto member, auto... inner>
+constexpr auto flag = into<parsed_flag, member, inner...>;
+
+inline void take_slots(VerbOptions& options, const Setting& setting) {
+  constexpr unsigned most_slots = 100'000;
+  const auto& value = setting.value;
+  // The user seems to have used flock's -n (do not wait) in front of the name.
+  if (setting.source == Setting::Source::command_line && !value.empty() &&
+      value.find_first_of("0123456789") == std::string::npos) {
+    throw UsageError("'" + printable(value, 60) +
+                     "' is not a number (-n means --slots; not waiting is the default)");
+  }
+  static_cast<ClaimOptions&>(options).slots = parsed_number(value, 1, most_slots);
+}
+
+// Read from the settings, where it is used.
+inline void take_nothing(VerbOptions&, const Setting&) {}
 
 }  // namespace dlock::option_rows
