@@ -360,7 +360,7 @@ exists_as_guard() {  # <name>
   while IFS= read -r name; do
     case $name in
       '"'*) exists_as_guard "$name" ;;
-      *.*) grep -rqE "\\(${name%.*}, ${name#*.}\\)" "$DLOCK_SOURCE"/tests/{unit,contract} ;;
+      *.*) grep -rqF " ${name#*.})" "$DLOCK_SOURCE"/tests/{unit,contract} ;;
       *) grep -q "$name" "$DLOCK_SOURCE"/tests/model/*.pml ;;
     esac || { echo "there is no $name" >&2; return 1; }
     count=$((count + 1))
