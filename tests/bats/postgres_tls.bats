@@ -30,6 +30,7 @@ setup() {
   load support
   load ../faults/locks
   load postgres
+  load certificates
   certificates=$BATS_FILE_TMPDIR
   unset SSL_CERT_FILE SSL_CERT_DIR PGPASSWORD PGPASSFILE
   use_shared_postgres
@@ -282,6 +283,16 @@ assert_refused() {  # <exit code> <part of what it says>
   export DLOCK_TLS_CA=$certificates/ours.crt DLOCK_TLS_CERT=$certificates/app.crt DLOCK_TLS_KEY=$certificates/app.key
   over_tcp sslmode=verify-full
   assert_runs TLSv1.3
+
+  # A key that is encrypted, wherever it is named.
+  key=$BATS_TEST_TMPDIR/app.key
+  encrypted "$DLOCK_TLS_KEY" "$BATS_TEST_TMPDIR/phrase" "$key"
+  export DLOCK_TLS_KEY=$key DLOCK_TLS_KEY_PASSWORD_FILE=$BATS_TEST_TMPDIR/phrase
+  assert_runs TLSv1.3
+  unset DLOCK_TLS_CERT DLOCK_TLS_KEY
+  over_tcp "sslmode=verify-full&sslcert=$certificates/app.crt&sslkey=$key"
+  assert_runs TLSv1.3
+  DLOCK_TLS_KEY_PASSWORD_FILE=$BATS_TEST_TMPDIR/password assert_refused 78 'is not that of the key'
 }
 
 @test "bytes that come before the handshake are refused, and so is a server that falls back" {
