@@ -210,6 +210,37 @@ start_postgres_of_pages() {
   assert_output_contains 'user worker has all permissions that locks need'
 }
 
+# Engines that run what follows the name of the image here, without a container.
+stub_engines() {
+  local engine
+  for engine in docker podman; do
+    printf '%s\n' '#!/bin/sh' 'until [ "$1" = app ] || [ "$1" = dlock ]; do shift; done' \
+      '[ "$1" = dlock ] || shift' 'exec "$@"' > "$stubs/$engine"
+    chmod +x "$stubs/$engine"
+  done
+}
+
+@test "the commands in containers.md work" {
+  use_private_store
+  start_server
+  stub_engines
+  mkdir "$here/volume"
+  in_place_of[local:/locks]=local:$here/volume
+  in_place_of[/dlock/usr/bin/dlock]=dlock
+
+  run_page containers.md
+  run_script "$(blocks containers.md ini | sed -n 's/.* ini command = //p')"
+
+  assert_equal "$(grep -c '^report.sh' "$calls")" 2
+}
+
+@test "containers.md names every example for containers" {
+  local name
+  for name in Containerfile entrypoint.sh compose.yaml kubernetes.yaml; do
+    grep -qF "(../examples/$name)" "$docs/containers.md" || { echo "does not name $name" >&2; return 1; }
+  done
+}
+
 @test "the commands in migrating.md work" {
   use_etcd_store
   in_place_of[etcd://e1.example.org]=$DLOCK_STORE

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
-# The examples, as they are in the tree: units for systemd, a crontab, a playbook for Ansible, rules
-# for agents, alerts and a dashboard. tests/long/examples.bats has the tools of others.
+# The examples, as they are in the tree: units for systemd, a crontab, files for containers, a
+# playbook for Ansible, rules for agents, alerts and a dashboard. tests/long/examples.bats has the
+# tools of others.
 # shellcheck disable=SC2016  # programs for python3 and shells
 # shellcheck disable=SC2034  # for the helpers
 
@@ -323,4 +324,120 @@ assert subprocess.run(["dlock", "status", "deploy"], stdout=subprocess.DEVNULL).
 
   assert_equal "$(setting ExecStart | cut -d ' ' -f 1)" dlock
   [[ :$output: == *:/usr/local/bin:* && :$output: == *:/usr/bin:* ]]
+}
+
+# --- Containers ---
+
+# Prints the documents of a YAML file as an array in JSON.
+documents() {  # <file>
+  python3 -c 'import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin))))' < "$examples/$1"
+}
+
+# Runs a command in the place where an image has its programs, and asserts that it says nothing.
+run_in_image() {  # <command>...
+  run env -C "$here/bin" "$@"
+  assert_equal "$status $output" '0 '
+}
+
+@test "what services of compose.yaml use is defined in it" {
+  run documents compose.yaml
+
+  for kind in secrets configs volumes; do
+    assert_equal "$(json "[.[0].services[].$kind // [] | .[] | .source? // (. | tostring | split(\":\")[0])] | unique | .[]")" \
+      "$(json ".[0].$kind | keys[]")"
+  done
+  assert_equal "$(json '.[0].services | map(.image) | unique | join(" ")')" 'app postgres:17'
+  assert_equal "$(json '.[0].services.app.deploy.replicas')" 2
+}
+
+@test "the jobs of compose.yaml run under their locks" {
+  stand_in sync report
+  use_server_as_store
+  run documents compose.yaml
+  jobs=$(json '.[0].configs.jobs.content')
+
+  while read -r line; do
+    run_in_image sh -c "${line/--jitter 30s/--jitter 1ms}"
+  done < <(sed -nE 's/^([0-9*\/,-]+ +){5}//p' <<< "$jobs")
+
+  assert_equal "$(< "$notes")" 'sync  under sync
+report  under report'
+  # Each line is a comment or a job, and Compose would replace what follows a dollar sign.
+  run grep -vE '^# |^([0-9*/,-]+ +){5}dlock ' <<< "$jobs"
+  assert_equal "$output" ''
+  [[ $jobs != *'$'* ]]
+}
+
+@test "the objects of kubernetes.yaml fit together" {
+  run documents kubernetes.yaml
+
+  assert_equal "$(json '.[] | "\(.apiVersion) \(.kind) \(.metadata.name)"')" 'v1 ConfigMap locks
+apps/v1 Deployment web
+batch/v1 CronJob report
+apps/v1 Deployment worker'
+  assert_equal "$(json '.[] | select(.kind == "Deployment") | .spec | .selector.matchLabels == .template.metadata.labels' |
+    sort -u)" true
+  # What runs dlock has the store and the password, and may run under the strictest policy for pods.
+  assert_equal "$(json '[.. | objects | select(.command? | .[0]? == "dlock")] |
+    map([(.envFrom | map(.[].name) | join(" ")), .securityContext.capabilities.drop[0],
+         .securityContext.readOnlyRootFilesystem, .securityContext.allowPrivilegeEscalation] | join(" ")) | unique[]')" \
+    'locks locks ALL true false'
+  assert_equal "$(json '[.. | objects | select(has("containers")) | .securityContext.runAsNonRoot] | unique | join(" ")')" true
+}
+
+@test "the commands of kubernetes.yaml run under their locks" {
+  local commands
+  stand_in migrate report work
+  use_server_as_store
+  run documents kubernetes.yaml
+
+  mapfile -t commands < <(json '.. | objects | .command? // empty | select(.[0] == "dlock") | @sh')
+  assert_equal "${#commands[@]}" 3
+  for command in "${commands[@]}"; do run_in_image sh -c "$command"; done
+
+  assert_equal "$(< "$notes")" 'migrate  under migrate
+report  under report
+work  under worker'
+}
+
+# Runs the entrypoint of the example as process 1 of a container.
+entrypoint() {  # <command>...
+  env -C "$here/bin" unshare --pid --fork --kill-child --mount-proc sh "$examples/entrypoint.sh" "$@"
+}
+
+@test "the entrypoint migrates under the lock, and then becomes the service" {
+  needs_root
+  stand_in migrate serve
+
+  run entrypoint ./serve now
+  assert_equal "$status $output" '0 '
+  assert_equal "$(< "$notes")" 'migrate  under migrate
+serve now under nothing'
+}
+
+@test "the entrypoint fails as a migration does, and the service does not start" {
+  needs_root
+  stand_in serve
+  printf '#!/bin/sh\nexit 3\n' > "$here/bin/migrate"
+  chmod +x "$here/bin/migrate"
+
+  run entrypoint ./serve
+  assert_equal "$status" 3
+  [[ ! -e $notes ]]
+}
+
+@test "a platform that stops the entrypoint stops the migration, and the lock is free" {
+  needs_root
+  stand_in serve
+  printf '#!/bin/sh\ntrap "exit 4" TERM\ntouch started\nwhile :; do sleep 0.01; done\n' > "$here/bin/migrate"
+  chmod +x "$here/bin/migrate"
+  entrypoint ./serve 3>&- &
+  outside=$!
+  eventually test -e "$here/bin/started"
+
+  kill -TERM "$(pgrep -P "$(pgrep -P "$outside")")"
+
+  assert_exits 4 "$outside"
+  is_free migrate
+  [[ ! -e $notes ]]
 }

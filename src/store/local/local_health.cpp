@@ -77,6 +77,7 @@ void look_at_path(DirectoryFacts& facts) {
   facts.can_be_written = may(R_OK | W_OK | X_OK, facts.path);
   struct statfs system {};
   if (::statfs(facts.path.c_str(), &system) != 0) return;
+  facts.is_read_only = (system.f_flags & ST_RDONLY) != 0;
   const auto type = static_cast<unsigned long>(system.f_type);
   const Fd opened(::open(facts.path.c_str(), O_PATH | O_CLOEXEC));
   facts.is_unreliable = !why_unreliable(type, mount_type_of(opened.get())).empty();
@@ -261,6 +262,11 @@ Finding directory(const DirectoryFacts& facts) {
           "use a directory of your own, or one that is set up as shared (chmod 2770)";
     }
     return {"directory", Level::error, without_advice(*facts.unusable), advice};
+  }
+  if (facts.is_read_only) {
+    return {"directory", Level::error,
+            path + " is on a file system that is mounted read-only",
+            "mount it with permission to write, or use a directory elsewhere"};
   }
   if (!facts.can_be_written) {
     return {"directory", Level::error, "this user cannot write to " + path,
