@@ -11,7 +11,6 @@
 #include "tests/contract/await.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/contract/peer.hpp"
-#include "tests/contract/postgres_server.hpp"
 #include "tests/unit/pg_messages.hpp"
 
 namespace dlock::postgres {

@@ -37,7 +37,7 @@ byte alive_term, look_term;
 byte seen;                         /* the lease of the key that the look has found */
 byte term_before;                  /* of the last reply before the request for the lease was sent; 0: none */
 
-mtype:promise = { a_command_is_gone_before_its_lease };
+mtype:promise = { P2_a_command_is_gone_before_its_lease };
 mtype:promise broken;
 byte i;                            /* scratch */
 
@@ -54,7 +54,7 @@ inline end_lease(l) {
   :: key_lease == l ->
      key_lease = NONE;
      printf("the key is deleted: another claim gets the lock\n");
-     must(a_command_is_gone_before_its_lease, deadline == 0)
+     must(P2_a_command_is_gone_before_its_lease, deadline == 0)
   :: else
   fi
 }

@@ -26,9 +26,14 @@ std::unique_ptr<Store> opened_store(const CommonOptions& common, milliseconds ti
 // A new claim on the lock, with what `run` and `acquire` have in common.
 Claim new_claim(const CommonOptions& common, const ClaimOptions& options);
 
-// Requests the lock for as long as the options allow, and shows what it waits for.
+// The same, with what only `run` has.
+Claim new_claim(const CommonOptions& common, const RunOptions& options);
+
+// Requests the lock for as long as the options allow, and shows what it waits for, also
+// to the listener, if any.
 asio::awaitable<Answer> obtain(Holding& holding, const ClaimOptions& options,
-                               Patience patience, Speaker& speaker);
+                               Patience patience, Speaker& speaker,
+                               WaitListener listener = {});
 
 // Prints the fence and the slot of the grant, with --verbose.
 void say_granted(const Holding& holding, const Speaker& speaker);
