@@ -45,7 +45,7 @@ struct MemoryService {
              const StateStore::Change& change);
   void wake(rules::Session session);
   void tell(rules::Session session) const;  // if it listens
-  void deliver();  // the requests that are late
+  void deliver();                           // the requests that are late
 
   std::string next_version() { return std::to_string(++last_version); }
 
