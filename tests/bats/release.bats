@@ -281,7 +281,7 @@ share/man/man1/dlock.other'
   cp "$prefix/bin/dlock" "$BATS_TEST_TMPDIR/before/bin/dlock"
   get "$from"
   assert_status 1
-  assert_equal "$output" "get.sh: cannot install in $prefix: $prefix/share/zsh/site-functions cannot be created"
+  assert_equal "$output" "get.sh: cannot install in $prefix: $prefix/share/zsh cannot be created"
   diff -r "$prefix" "$BATS_TEST_TMPDIR/before"
 }
 
