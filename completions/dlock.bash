@@ -10,7 +10,7 @@ _dlock_common_options=(--store --namespace --config --store-timeout --user --pas
   --address-map --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name --tls-insecure --json -q --quiet -v --verbose --color -h --help --version)
 _dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared -E --conflict-exit-code
   --dedupe --retry-failed --replace --supersede --max-queue --min-hold --timeout -k --kill-after
-  --jitter --splay --on-outage --reclaim --lock-delay --stragglers --label --notify
+  --jitter --splay --on-outage --reclaim --lock-delay --stragglers --label --notify --output --keep-output
   --report --on-start
   --on-success --on-failure --on-busy)
 _dlock_acquire_options=(-w --wait -t --ttl -n --slots -s --shared --label --for-pid --export)
@@ -31,7 +31,7 @@ _dlock_takes_value() {  # <option>
     $1 == --sentinel-@(user|password-file|tls) || $1 == --@(min-strength|max-ttl|address-map) ||
     $1 == --@(wait|ttl|slots|conflict-exit-code|timeout|kill-after|jitter|splay) ||
     $1 == --on-@(start|success|failure|busy) ||
-    $1 == --@(dedupe|max-queue|min-hold|on-outage|lock-delay|stragglers|label|notify|report) ||
+    $1 == --@(dedupe|max-queue|min-hold|on-outage|lock-delay|stragglers|label|notify|output|keep-output|report) ||
     $1 == --@(for-pid|token|token-file|fence|min-validity|limit|stale|max-size) ||
     $1 == --@(sort|since|succeeded-within) || $1 == -[wtnEk] ]]
 }
@@ -118,13 +118,14 @@ _dlock_offer_value_of() {  # <option>
     --min-strength) _dlock_offer 0 1 2 ;;
     --max-ttl) _dlock_offer 30s 1m 10m ;;
     --on-outage) _dlock_offer stop run ;;
+    --output) _dlock_offer pass on-failure ;;
     --stragglers) _dlock_offer leave wait kill ;;
     --notify) _dlock_offer dlock command off ;;
     --sort) _dlock_offer name age ;;
     --since | --succeeded-within) _dlock_offer 10m 1h 1d ;;
     --wait | -w) _dlock_offer forever 10s 1m 10m 1h ;;
     --timeout | --jitter | --splay | --lock-delay | --ttl | -t) _dlock_offer 10s 30s 1m 10m 1h ;;
-    --max-size) _dlock_offer 64KiB 1MiB 16MiB 256MiB ;;
+    --max-size | --keep-output) _dlock_offer 64KiB 1MiB 16MiB 256MiB ;;
     --dedupe) _dlock_offer 1m 10m 1h 12h hour day week month ;;
     --min-hold | --stale) _dlock_offer 1m 10m 1h 12h ;;
     --kill-after | -k | --store-timeout | --min-validity) _dlock_offer 1s 5s 10s 30s ;;

@@ -8,7 +8,7 @@ function __dlock_wants_value
         --min-strength --max-ttl --address-map \
         --wait --ttl --slots --conflict-exit-code --timeout --kill-after --jitter --splay \
         --on-start --on-success --on-failure --on-busy \
-        --dedupe --max-queue --min-hold --on-outage --lock-delay --stragglers --label --notify --report \
+        --dedupe --max-queue --min-hold --on-outage --lock-delay --stragglers --label --notify --output --keep-output --report \
         --for-pid --token --token-file --fence --min-validity --limit --stale --max-size \
         --sort --since --succeeded-within
     # Combined letters: flags, and at the end one option with a value.
@@ -218,6 +218,8 @@ complete -c dlock $run -l lock-delay -x -a '10s 30s 1m 10m' -d 'the store keeps 
 complete -c dlock $run -l stragglers -x -a 'leave wait kill' -d 'what to do about leftover processes'
 complete -c dlock $run -l label -x -d 'text shown by status'
 complete -c dlock $run -l notify -x -a 'dlock command off' -d 'who tells systemd about the start'
+complete -c dlock $run -l output -r -F -a 'pass on-failure' -d 'where the output goes'
+complete -c dlock $run -l keep-output -x -a '64KiB 1MiB 16MiB' -d 'how much of it to keep'
 complete -c dlock $run -l report -r -F -d 'write the outcome to this file as JSON'
 complete -c dlock $run -l on-start -x -d 'shell command to run beside the command'
 complete -c dlock $run -l on-success -x -d 'shell command to run after success'

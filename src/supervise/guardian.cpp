@@ -67,9 +67,9 @@ Guardian::Guardian(const Task& task)
   pid_ = timer_ ? ::fork() : -1;
   if (pid_ == 0) {
     channel_.reset();
-    if (task.output_reader >= 0) ::close(task.output_reader);
+    task.streams.close_readers();
     guard({*page_, owner, theirs.get(), timer_.get(), callers_group, task.plan, paths_,
-           argv.data(), task.signals, task.output});
+           argv.data(), task.signals, task.streams});
   }
   original_pid_ = pid_;
   if (pid_ < 0) {

@@ -29,8 +29,7 @@ class Guardian {
     SignalState signals;
     SupervisionPlan plan;
     std::size_t environment_size = 0;  // upper bound of the command's, in bytes
-    int output = -1;                   // the command's standard output; -1: dlock's
-    int output_reader = -1;  // the other end, which the guardian must not keep open
+    CommandStreams streams;
   };
 
   // Forks. Call it before any socket or database is open, which the guardian would

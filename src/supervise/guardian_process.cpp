@@ -116,8 +116,8 @@ void GuardianChild::run() const {
     ::syscall(SYS_futex, &page.go, FUTEX_WAIT, 0, nullptr);
   }
   page.is_becoming.store(true);
-  const Launch launch{task.paths,   task.argv,   page.environment,
-                      task.signals, task.output, task.owner};
+  const Launch launch{task.paths,   task.argv,    page.environment,
+                      task.signals, task.streams, task.owner};
   launch.restore_signals();
   if (!may_start()) fail(Step::too_late, 0);
   const auto failed = launch.exec();
@@ -241,7 +241,7 @@ bool GuardianProcess::prepare() {
   // Only now, so that the command does not inherit the priority.
   ::setpriority(PRIO_PROCESS, 0, guardian_priority);
   ::close(launching_end_);
-  if (task_.output >= 0) ::close(task_.output);  // only the command may have it open
+  task_.streams.close_ends();
   return true;
 }
 

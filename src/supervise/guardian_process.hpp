@@ -12,6 +12,7 @@
 
 #include "supervise/ladder.hpp"
 #include "supervise/signals.hpp"
+#include "supervise/spawn.hpp"
 #include "util/clock.hpp"
 
 namespace dlock {
@@ -101,7 +102,7 @@ struct GuardianTask {
   const std::vector<std::string>& paths;
   char* const* argv;
   const SignalState& signals;
-  int output = -1;  // the command's standard output; -1: dlock's
+  CommandStreams streams;
 };
 
 // Forks the process that becomes the command when dlock says so. Ends the command and its

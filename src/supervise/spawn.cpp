@@ -212,6 +212,17 @@ void address_to_this_process(char** environment, pid_t dlock) {
   }) = nullptr;
 }
 
+void CommandStreams::close_ends() const {
+  if (output >= 0) ::close(output);
+  if (error >= 0 && error != output) ::close(error);
+}
+
+void CommandStreams::close_readers() const {
+  for (const int reader : readers) {
+    if (reader >= 0) ::close(reader);
+  }
+}
+
 void Launch::restore_signals() const {
   // A signal that was ignored must be ignored again.
   if (signals.child_ignored) ::signal(SIGCHLD, SIG_IGN);
@@ -220,7 +231,9 @@ void Launch::restore_signals() const {
 
 ExecError Launch::exec() const {
   address_to_this_process(environment, dlock);
+  const auto& [output, error, readers] = streams;
   if (output >= 0 && ::dup3(output, STDOUT_FILENO, 0) < 0) return {errno, 0};
+  if (error >= 0 && ::dup3(error, STDERR_FILENO, 0) < 0) return {errno, 0};
   ExecError worst{ENOENT, 0};
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const char* path = paths[i].c_str();
@@ -299,7 +312,7 @@ std::variant<Spawned, SpawnFailure> spawn(const SpawnPlan& plan) {
   const auto argv = pointers(plan.argv);
   auto environment = pointers(plan.environment);
   const auto paths = candidates(plan.argv.front(), std::getenv("PATH"));
-  const Launch launch{paths, argv.data(), environment.data(), plan.signals, plan.output};
+  const Launch launch{paths, argv.data(), environment.data(), plan.signals, plan.streams};
   Begun own;
   const SharedBegun shared(plan.cgroup >= 0);
   Begun* begun = shared.get();

@@ -28,6 +28,18 @@ struct ExecError {
   std::size_t path = 0;  // index of the candidate that failed
 };
 
+// Where the command's output goes; -1: where dlock's goes.
+struct CommandStreams {
+  int output = -1;
+  int error = -1;
+  // The other ends of these if they are pipes, which only dlock may keep open.
+  int readers[2] = {-1, -1};
+
+  // Closes what only the command, or only dlock, may have open.
+  void close_ends() const;
+  void close_readers() const;
+};
+
 // What exec needs, prepared before the fork: the child may share its memory with its
 // suspended parent, or be forked by a process that must not allocate.
 struct Launch {
@@ -35,7 +47,7 @@ struct Launch {
   char* const* argv;
   char** environment;
   const SignalState& signals;
-  int output = -1;  // the command's standard output; -1: dlock's
+  const CommandStreams& streams;
   pid_t dlock = 0;  // 0: this process's parent
 
   // Restores the signal mask and dispositions that dlock was started with.
@@ -75,7 +87,7 @@ struct SpawnPlan {
   SignalState signals;
   bool own_group = false;  // lead a process group instead of staying in the caller's
   int session = -1;        // a close-on-exec descriptor that the command inherits anyway
-  int output = -1;         // its standard output; -1: that of this process
+  CommandStreams streams;
   const StartNote* note = nullptr;  // the child writes it
   // The directory of the control group to start it in, if possible; -1: the caller's.
   int cgroup = -1;

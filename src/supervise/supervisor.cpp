@@ -53,7 +53,7 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
   spawn_plan.signals = signals_.inherited();
   spawn_plan.own_group = plan_.own_group;
   spawn_plan.session = plan.session;
-  spawn_plan.output = plan.output;
+  spawn_plan.streams = plan.streams;
   spawn_plan.note = plan.note;
   if (plan_.needs_tree()) tree_.create_cgroup();
   spawn_plan.cgroup = tree_.cgroup().directory();

@@ -23,8 +23,8 @@ struct StartPlan {
   std::vector<std::string> environment;
   // Until when the lease holds for certain.
   Clock::time_point deadline = Clock::time_point::max();
-  int session = -1;  // a close-on-exec descriptor that the command inherits anyway
-  int output = -1;   // its standard output; the one the guardian was given, if any
+  int session = -1;        // a close-on-exec descriptor that the command inherits anyway
+  CommandStreams streams;  // those that the guardian was given, if there is one
   const StartNote* note = nullptr;  // the command's process writes it
 };
 

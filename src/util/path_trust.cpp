@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 
+#include "util/failure.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 
@@ -322,6 +324,30 @@ void see_end(Way& way, const Fd& opened) {
   if (way.is_descriptor || way.steps.empty()) return;
   auto& last = way.steps.back();
   if (::fstat(opened.get(), &status) == 0) last.found = owned(status, last.path);
+}
+
+Fd open_to_write(const std::string& path, const std::string& what, int more_flags) {
+  const int flags = O_WRONLY | O_NOCTTY | O_NONBLOCK | more_flags;
+  constexpr int most_tries = 3;
+  const auto require_own = [&](const Way& way) {
+    const auto danger = danger_on(way.steps, Use::output, ::geteuid());
+    if (danger)
+      throw Failure(Failure::Kind::misconfigured, what + ": " + text_of(*danger));
+  };
+  Fd file;
+  for (int tries = 0; !file && tries < most_tries; ++tries) {
+    auto way = way_to(path);
+    require_own(way);
+    const bool is_there = has_end(way);
+    file = open_at(way, is_there ? flags : flags | O_CREAT | O_EXCL, 0666);
+    // Unless another process has created or removed it since it was looked up.
+    if (!file && errno != (is_there ? ENOENT : EEXIST)) break;
+    if (!file || !is_there) continue;
+    see_end(way, file);  // which may have been replaced since
+    require_own(way);
+  }
+  if (!file) throw failure_of_named(errno, what);
+  return file;
 }
 
 bool is_reachable(const Way& way) {

@@ -100,6 +100,12 @@ bool has_end(const Way& way);
 // was there when it was looked up.
 void see_end(Way& way, const Fd& opened);
 
+// Opens a file for writing, or creates it as a shell does, if no other user can have
+// chosen it (Use::output). Non-blocking: a FIFO without a reader is an error, and a full
+// one does not block a write. Throws Failure: `what` ("cannot write the report to x") and
+// why.
+Fd open_to_write(const std::string& path, const std::string& what, int more_flags = 0);
+
 // Whether every user may search all directories that lead there, by their real path.
 bool is_reachable(const Way& way);
 

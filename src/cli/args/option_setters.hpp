@@ -75,6 +75,25 @@ inline std::string label_in(const std::string& value) {
   return parsed_text(value, "label");
 }
 
+// A word without a dot or slash is more likely a mistake than the name of a file.
+inline OutputChoice output_choice(const std::string& value) {
+  constexpr std::string_view words[] = {"pass", "on-failure"};
+  if (value == words[0]) return {};
+  if (value == words[1]) return {.on_failure = true, .file = ""};
+  if (value.find_first_of("./") != std::string::npos)
+    return {.on_failure = false, .file = parsed_file_name(value)};
+  throw UsageError(
+      "expected pass, on-failure or a file with a dot or a slash in its name, "
+      "such as ./out, not '" +
+      printable(value, 60) + "'" + did_you_mean(value, words));
+}
+
+inline std::size_t kept_size(const std::string& value) {
+  const auto size = parsed_size(value);
+  if (size == 0) throw UsageError("cannot be zero");
+  return size;
+}
+
 inline std::string verbatim(const std::string& value) { return value; }
 
 // A member of a member.

@@ -149,6 +149,10 @@ RunOptions run_options(const Settings& settings, const std::string& name,
   if (window.span.count() > 0) {
     options.dedupe = Dedupe{window.span, options.retry_failed, false, window.began};
   }
+  if (chosen.count("keep-output") > 0 && !is_from_file(chosen, "keep-output") &&
+      !options.output.on_failure) {
+    throw NeedsAnother("--keep-output needs --output on-failure", false);
+  }
   require_wait(chosen, options);
   options.supervision.kill_after_forwarded = chosen.count("kill-after") > 0;
   return options;

@@ -54,6 +54,12 @@ struct HookLines {
   }
 };
 
+// Where the output of a command goes (--output): neither of these means to dlock's own.
+struct OutputChoice {
+  bool on_failure = false;  // kept, and printed if the command fails
+  std::string file;
+};
+
 struct RunOptions : ClaimOptions {
   std::vector<std::string> command;
   std::string run_id;  // a UUID, set by the verb
@@ -74,6 +80,8 @@ struct RunOptions : ClaimOptions {
   std::string on_start;  // for /bin/sh -c, or empty
   HookLines hooks;
   Notify notify{};
+  OutputChoice output;
+  std::size_t keep_output = 0;  // bytes
   OnOutage on_outage{};
   SupervisionPlan supervision;
 };

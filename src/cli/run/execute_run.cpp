@@ -44,18 +44,15 @@ SupervisionPlan supervision_of(const CommonOptions& common, const RunOptions& op
 }
 
 Guardian::Task guardian_task(const RunOptions& options, const SupervisionPlan& plan,
-                             const HeldSignals& held, const RunExtension* extension) {
+                             const HeldSignals& held, const OutputCapture* capture) {
   // An upper limit for each variable that dlock adds: exec(3) rejects longer ones.
   constexpr std::size_t longest_variable = 128 * 1024;
   std::size_t size = 4 * longest_variable;
   for (auto* variable = environ; *variable != nullptr; ++variable) {
     size += std::strlen(*variable) + 1 + sizeof(char*);
   }
-  Guardian::Task task{options.command, held.inherited(), plan, size};
-  if (extension != nullptr) {
-    task.output = extension->output();
-    task.output_reader = extension->output_reader();
-  }
+  Guardian::Task task{options.command, held.inherited(), plan, size, {}};
+  if (capture != nullptr) task.streams = capture->streams();
   return task;
 }
 
@@ -105,8 +102,8 @@ FinishedRun execute_run(const Invocation& invocation, const RunOptions& options,
       CommandTree(plan, CommandTree::Strangers::possible).require_visibility();
     }
     if (needs_guardian) {
-      guardian =
-          std::make_unique<Guardian>(guardian_task(options, plan, held, extension));
+      guardian = std::make_unique<Guardian>(
+          guardian_task(options, plan, held, additions.capture));
     }
     auto parts = std::make_unique<Parts>();
     auto& run = parts->run.emplace(RunParts{parts->context, invocation, options, timing,

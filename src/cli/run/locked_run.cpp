@@ -101,9 +101,9 @@ asio::awaitable<bool> LockedRun::sleep_first() {
   if (options_.splay.count() == 0 && most == 0) co_return true;
   const auto splay = splay_for(host_name(), options_.name, options_.splay);
   const auto span = splay + milliseconds(most > 0 ? random_up_to(most) : 0);
-  const char* why = most == 0 ? "splay" : "splay and jitter";
-  if (options_.splay.count() == 0) why = "jitter";
-  speaker_.step("sleeping for " + for_people(span) + " (" + why + ")");
+  const char* both = most == 0 ? " (splay)" : " (splay and jitter)";
+  speaker_.step("sleeping for " + for_people(span) +
+                (options_.splay.count() > 0 ? both : " (jitter)"));
   const auto until = Clock::now() + span;
   const SignalInbox::InterruptibleWait wait(signals_);
   co_await wakeup_.sleep_until(until);
@@ -127,8 +127,7 @@ asio::awaitable<Answer> LockedRun::obtain_lock() {
 // lock. Returns when to check again: only a store that knows processes can tell, and it
 // sends no notification when one dies.
 asio::awaitable<milliseconds> LockedRun::end_leftovers(const Busy& busy) {
-  constexpr milliseconds look_every{1000};
-  constexpr milliseconds while_it_ends{100};
+  constexpr milliseconds look_every{1000}, while_it_ends{100};
   std::vector<Fence> fences;
   for (const auto& holder : busy.holders) {
     if (holder.dlock_gone && holder.broken) fences.push_back(holder.fence);
@@ -224,7 +223,7 @@ StartPlan LockedRun::start_plan() const {
   plan.environment = environment();
   plan.session = grant ? holding_.claimant().session() : -1;
   if (grant) plan.deadline = grant->deadline;
-  if (extension_ != nullptr) plan.output = extension_->output();
+  if (additions_.capture != nullptr) plan.streams = additions_.capture->streams();
   return plan;
 }
 
@@ -239,6 +238,10 @@ std::vector<std::string> LockedRun::environment() const {
   settings.passed_on = invocation_.passed_on;
   if (const char* held = std::getenv("DLOCK_HELD")) settings.held = held;
   return command_environment(environ, settings);
+}
+
+void LockedRun::output_has_ended() {
+  if (additions_.capture != nullptr) additions_.capture->command_ended();
 }
 
 // The last check before the command starts: nothing may start after a signal that would
@@ -264,10 +267,10 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
   // A lease that expires is renewed from before the start, which can take long.
   const bool keeps_first = guardian_ != nullptr;
   try {
-    if (extension_ != nullptr) extension_->command_starts(context_);
+    if (additions_.capture != nullptr) additions_.capture->command_starts(context_);
     if (keeps_first) holding_.keep();
   } catch (const Failure& failure) {
-    if (extension_ != nullptr) extension_->command_ended();
+    output_has_ended();
     conclusion_.not_started(
         SpawnFailure{SpawnFailure::Kind::no_resources, failure.what()});
     co_return std::nullopt;
@@ -279,14 +282,14 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
   note.reset();  // others can use its descriptor now
   if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
     co_await holding_.stop_keeping();
-    if (extension_ != nullptr) extension_->command_ended();
+    output_has_ended();
     conclusion_.not_started(*failure);
     co_return std::nullopt;
   }
   const auto& spawned = std::get<Spawned>(started);
   speaker_.step("started process " + std::to_string(spawned.pid) + ": " +
                 printable_command(options_.command, 200));
-  if (extension_ != nullptr) extension_->command_runs();
+  if (additions_.capture != nullptr) additions_.capture->command_runs();
   notice_.command_runs();
   if (additions_.has_started) {
     auto known = result;
@@ -313,7 +316,7 @@ asio::awaitable<Ended> LockedRun::await_end(const Spawned& spawned) {
   }
   auto end = co_await command_->ended();
   conclusion_.command_ended_at(Clock::now());
-  if (extension_ != nullptr) extension_->command_ended();
+  output_has_ended();
   notice_.command_ended();
   conclusion_.result().ran = elapsed_since(started_at_);
   noting.give_up(true);

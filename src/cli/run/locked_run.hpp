@@ -21,19 +21,31 @@
 
 namespace dlock {
 
-// What a verb adds to a run: `cache` captures the command's output and stores it. Called
-// at each step of a run. A Failure thrown by a function here ends the run like one of the
-// run's own failures, unless the function's comment says otherwise.
+// Receives the command's output in dlock's place.
+class OutputCapture {
+ public:
+  virtual ~OutputCapture() = default;
+
+  // All of them are close-on-exec.
+  virtual CommandStreams streams() const = 0;
+
+  // command_starts() is called before the command starts, command_runs() once it runs,
+  // and command_ended() once its process has ended or could not be started. Only
+  // command_starts() may fail, by throwing Failure, because a running command must not be
+  // abandoned. After command_ended() returns, nothing is watched any more.
+  virtual void command_starts(asio::io_context& context) = 0;
+  virtual void command_runs() = 0;
+  virtual void command_ended() = 0;
+};
+
+// What a verb adds to a run: `cache` stores the command's output. Called at each step of
+// a run. A Failure thrown by a function here ends the run like one of the run's own
+// failures, unless the function's comment says otherwise.
 //
 // These are not the user's hooks (--on-success and the like); see hooks.hpp.
 class RunExtension {
  public:
   virtual ~RunExtension() = default;
-
-  // The descriptor that becomes the command's standard output, and the end of the same
-  // pipe that dlock reads, which no other process may keep open. Both are close-on-exec.
-  virtual int output() const = 0;
-  virtual int output_reader() const = 0;
 
   // Called once the lock is granted. Returns whether the command needs to run; if not,
   // the lock is released.
@@ -44,14 +56,6 @@ class RunExtension {
   virtual asio::awaitable<void> joined(const RunInfo& run, Store& store,
                                        const Claim& claim, Wakeup& wakeup) = 0;
 
-  // command_starts() is called before the command starts, command_runs() once it runs,
-  // and command_ended() once its process has ended or could not be started. Only
-  // command_starts() may fail, by throwing Failure, because a running command must not be
-  // abandoned. After command_ended() returns, nothing is watched any more.
-  virtual void command_starts(asio::io_context& context) = 0;
-  virtual void command_runs() = 0;
-  virtual void command_ended() = 0;
-
   // Called when the only step left is to release the lock. Returns whether the waiters
   // share the result of this run. Does not throw.
   virtual asio::awaitable<bool> settle(const RunResult& result, Store& store,
@@ -60,6 +64,7 @@ class RunExtension {
 
 // What a verb adds to a run. Each may be null.
 struct RunAdditions {
+  OutputCapture* capture = nullptr;
   RunExtension* extension = nullptr;
   // Called once the command runs, with what is known by then and the store's URL. Does
   // not throw.
@@ -99,6 +104,7 @@ class LockedRun {
 
   asio::awaitable<void> run_command(bool has_lock);
   std::unique_ptr<Supervisor> new_supervisor();
+  void output_has_ended();
   StartPlan start_plan() const;
   std::vector<std::string> environment() const;
   bool may_start();

@@ -30,38 +30,6 @@ bool is_same_file(const struct stat& status, int fd) {
 // reads does not block dlock.
 constexpr milliseconds patience_for_reader{5000};
 
-std::string cannot_write_to(const std::string& path) {
-  return "cannot write the report to " + printable(path);
-}
-
-void require_own(const Way& way, const std::string& path) {
-  const auto danger = danger_on(way.steps, Use::output, ::geteuid());
-  if (!danger) return;
-  throw Failure(Failure::Kind::misconfigured,
-                cannot_write_to(path) + ": " + text_of(*danger));
-}
-
-// Opens or creates the file. O_NONBLOCK: a FIFO without a reader is an error instead of
-// blocking, and a full one does not block the final write.
-Fd open_report_file(const std::string& path) {
-  constexpr int flags = O_WRONLY | O_NOCTTY | O_NONBLOCK;
-  constexpr int most_tries = 3;
-  Fd file;
-  for (int tries = 0; !file && tries < most_tries; ++tries) {
-    auto way = way_to(path);
-    require_own(way, path);
-    const bool is_there = has_end(way);
-    file = open_at(way, is_there ? flags : flags | O_CREAT | O_EXCL, 0666);
-    // Unless another process has created or removed it since it was looked up.
-    if (!file && errno != (is_there ? ENOENT : EEXIST)) break;
-    if (!file || !is_there) continue;
-    see_end(way, file);  // which may have been replaced since
-    require_own(way, path);
-  }
-  if (!file) throw failure_of_named(errno, cannot_write_to(path));
-  return file;
-}
-
 std::string end_text(const Ended& end) {
   if (end.signal) return "was killed by SIG" + signal_name(*end.signal);
   return "exited with " + std::to_string(*end.exit_code);
@@ -120,6 +88,7 @@ std::string report_line(const RunIdentity& run, const RunResult& result) {
              {"waited_ms", or_null(result.waited)},
              {"ran_ms", or_null(result.ran)},
              {"holder", json_or_null(result.holder)},
+             {"output_tail", or_null(result.last_lines)},
              {"message", text_or_null(result.message)},
          }) +
          "\n";
@@ -350,7 +319,7 @@ ReportFile::ReportFile(const std::string& path) {
     is_standard_error_ = true;
     return;
   }
-  file_ = open_report_file(path);
+  file_ = open_to_write(path, "cannot write the report to " + printable(path));
 }
 
 bool ReportFile::write(const std::string& line) {

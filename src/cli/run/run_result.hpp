@@ -50,7 +50,8 @@ struct RunResult {
   std::optional<milliseconds> waited;
   std::optional<WallTime> started;  // the command
   std::optional<milliseconds> ran;
-  std::optional<HolderInfo> holder;  // who held the lock
+  std::optional<HolderInfo> holder;       // who held the lock
+  std::optional<std::string> last_lines;  // of the output, if it is known
   std::string message;
 };
 

@@ -17,7 +17,7 @@ namespace dlock {
 namespace {
 
 // How much is read ahead of the reader of standard output.
-constexpr std::size_t most_ahead = 64 * 1024;
+constexpr std::size_t most_ahead = CommandPipe::block;
 
 // How many blocks are handled before other events get their turn.
 constexpr int rounds = 16;
@@ -30,20 +30,60 @@ constexpr std::size_t most_waiting = 4u << 20;
 
 }  // namespace
 
-CommandOutput::CommandOutput(std::size_t most) : most_(most) {
+CommandPipe::CommandPipe(int epoll) : epoll_(epoll) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw failure_of(errno, "cannot create a pipe");
   reading_ = Fd(ends[0]);
   writing_ = Fd(ends[1]);
-  // Not the command's end, because the command would inherit the flag with its standard
-  // output.
+  // Not the command's end, because the command would inherit the flag with its output.
   ::fcntl(reading_.get(), F_SETFL, O_NONBLOCK);
-  epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
   epoll_event nothing_yet{EPOLLONESHOT, {}};
-  if (!epoll_ || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, ends[0], &nothing_yet) != 0) {
+  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, ends[0], &nothing_yet) != 0) {
     throw failure_of(errno, "cannot watch a pipe");
   }
+}
+
+void CommandPipe::wait_for_bytes() {
+  if (!is_open()) return;
+  epoll_event event{EPOLLONESHOT | EPOLLIN, {}};
+  event.data.fd = reading_.get();
+  ::epoll_ctl(epoll_, EPOLL_CTL_MOD, reading_.get(), &event);
+}
+
+void CommandPipe::read(std::size_t most, const Take& take) {
+  std::array<char, block> buffer;
+  while (is_open() && most > 0) {
+    const auto size =
+        ::read(reading_.get(), buffer.data(), std::min(buffer.size(), most));
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return;
+    if (size == 0) return close();  // every writer has closed the pipe
+    take({buffer.data(), static_cast<std::size_t>(size)});
+    most -= static_cast<std::size_t>(size);
+  }
+}
+
+void CommandPipe::read_rest(const Take& take) {
+  close_writing_end();
+  int waiting = 0;
+  if (is_open() && ::ioctl(reading_.get(), FIONREAD, &waiting) == 0 && waiting > 0) {
+    read(static_cast<std::size_t>(waiting), take);
+  }
+  close();
+}
+
+// It is removed from epoll before it is closed, because the guardian may have the
+// descriptor as well.
+void CommandPipe::close() {
+  if (!is_open()) return;
+  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, reading_.get(), nullptr);
+  reading_.reset();
+}
+
+CommandOutput::CommandOutput(std::size_t most)
+    : most_(most), epoll_(::epoll_create1(EPOLL_CLOEXEC)), pipe_(epoll_.get()) {
   // Fails for a file, which never blocks.
+  epoll_event nothing_yet{EPOLLONESHOT, {}};
   blocks_ = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, writer_.fd(), &nothing_yet) == 0;
 }
 
@@ -52,40 +92,22 @@ void CommandOutput::prepare(boost::asio::io_context& context) {
 }
 
 void CommandOutput::start() {
-  writing_.reset();
+  pipe_.close_writing_end();
   watch();
 }
 
 void CommandOutput::look() {
   std::array<epoll_event, 2> events{};
   ::epoll_wait(poll_->fd(), events.data(), static_cast<int>(events.size()), 0);
-  take(passes_on_ ? most_ahead - std::min(left(), most_ahead) : rounds * most_ahead);
+  pipe_.read(passes_on_ ? most_ahead - std::min(left(), most_ahead) : rounds * most_ahead,
+             [this](auto bytes) { add(bytes); });
   pass_on();
   watch();
 }
 
-void CommandOutput::take(std::size_t most) {
-  std::array<char, most_ahead> buffer;
-  while (reading_ && most > 0) {
-    const auto size =
-        ::read(reading_.get(), buffer.data(), std::min(buffer.size(), most));
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return;
-    if (size == 0) {
-      // Every writer has closed the pipe. It is removed from epoll before it is closed
-      // here, because the guardian has the descriptor as well.
-      if (poll_) ::epoll_ctl(poll_->fd(), EPOLL_CTL_DEL, reading_.get(), nullptr);
-      reading_.reset();
-      return;
-    }
-    add(buffer.data(), static_cast<std::size_t>(size));
-    most -= static_cast<std::size_t>(size);
-  }
-}
-
-void CommandOutput::add(const char* bytes, std::size_t size) {
+void CommandOutput::add(std::string_view bytes) {
   if (failed_) return;
-  bytes_.append(bytes, size);
+  bytes_.append(bytes);
   if (bytes_.size() > most_) passes_on_ = true;
 }
 
@@ -107,30 +129,21 @@ void CommandOutput::pass_on() {
 void CommandOutput::give_up() {
   error_ = errno;
   failed_ = passes_on_ = true;
-  if (poll_) ::epoll_ctl(poll_->fd(), EPOLL_CTL_DEL, reading_.get(), nullptr);
-  reading_.reset();
+  pipe_.close();
   bytes_.clear();
   passed_ = 0;
 }
 
 void CommandOutput::watch() {
-  const auto arm = [this](int fd, bool wanted, std::uint32_t what) {
-    epoll_event event{EPOLLONESHOT | what, {}};
-    if (wanted) ::epoll_ctl(poll_->fd(), EPOLL_CTL_MOD, fd, &event);
-  };
-  const bool has_room = !passes_on_ || left() < most_ahead;
-  arm(reading_.get(), reading_ && has_room, EPOLLIN);
-  arm(writer_.fd(), blocks_ && passes_on_ && left() > 0, EPOLLOUT);
+  if (!passes_on_ || left() < most_ahead) pipe_.wait_for_bytes();
+  if (!blocks_ || !passes_on_ || left() == 0) return;
+  epoll_event room{EPOLLONESHOT | EPOLLOUT, {}};
+  ::epoll_ctl(poll_->fd(), EPOLL_CTL_MOD, writer_.fd(), &room);
 }
 
 void CommandOutput::stop() {
+  pipe_.read_rest([this](auto bytes) { add(bytes); });
   poll_.reset();
-  writing_.reset();
-  int waiting = 0;
-  if (reading_ && ::ioctl(reading_.get(), FIONREAD, &waiting) == 0 && waiting > 0) {
-    take(static_cast<std::size_t>(waiting));
-  }
-  reading_.reset();
 }
 
 bool CommandOutput::print() {

@@ -18,6 +18,47 @@
 
 namespace dlock {
 
+// A pipe that the command writes to and dlock reads, as an epoll instance tells. Asio
+// cannot watch the descriptor itself: it would make it non-blocking for every process
+// that shares it.
+class CommandPipe {
+ public:
+  static constexpr std::size_t block = 64 * 1024;
+  using Take = std::function<void(std::string_view)>;
+
+  // Creates the pipe, and adds it to the instance, which does not watch it yet. Throws
+  // Failure (exhausted).
+  explicit CommandPipe(int epoll);
+
+  // Both ends are close-on-exec.
+  int writing_end() const { return writing_.get(); }
+  int reading_end() const { return reading_.get(); }
+
+  // To be called once the command has its end.
+  void close_writing_end() { writing_.reset(); }
+
+  // Whether there may be something to read.
+  bool is_open() const { return static_cast<bool>(reading_); }
+
+  // Has the instance report, once, that there are bytes or that all writers are gone.
+  void wait_for_bytes();
+
+  // Passes on at most `most` bytes that are there.
+  void read(std::size_t most, const Take& take);
+
+  // Passes on what is in the pipe at this moment, and nothing that other processes write
+  // to it later; then closes it.
+  void read_rest(const Take& take);
+
+  // From then on, whoever writes to it gets SIGPIPE.
+  void close();
+
+ private:
+  int epoll_;
+  Fd reading_;
+  Fd writing_;
+};
+
 // Buffers the command's output up to a limit, so that it can be cached. Past the limit
 // the output will not be cached, so everything is forwarded to dlock's own standard
 // output; then the command is read only as fast as standard output accepts the data.
@@ -27,8 +68,8 @@ class CommandOutput {
   explicit CommandOutput(std::size_t most);
 
   // Both ends are close-on-exec.
-  int writing_end() const { return writing_.get(); }
-  int reading_end() const { return reading_.get(); }
+  int writing_end() const { return pipe_.writing_end(); }
+  int reading_end() const { return pipe_.reading_end(); }
 
   // Allocates what start() needs, for use until stop(). Throws Failure (exhausted).
   void prepare(boost::asio::io_context& context);
@@ -51,20 +92,15 @@ class CommandOutput {
 
  private:
   void look();
-  void take(std::size_t most);
-  void add(const char* bytes, std::size_t size);
+  void add(std::string_view bytes);
   void pass_on();
   void give_up();
   void watch();
   std::size_t left() const { return bytes_.size() - passed_; }
 
   std::size_t most_;
-  Fd reading_;
-  Fd writing_;
-  // Our own epoll instance, which Asio watches while the command runs. Asio cannot watch
-  // the descriptors themselves: it would make them non-blocking for every process that
-  // shares them.
-  Fd epoll_;
+  Fd epoll_;  // our own instance, which Asio watches while the command runs
+  CommandPipe pipe_;
   std::optional<Readable> poll_;
   SlowWriter writer_{STDOUT_FILENO};
   bool blocks_ = true;  // whether standard output can block; a file cannot

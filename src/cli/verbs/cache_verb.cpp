@@ -25,13 +25,14 @@ void warn_of_damage(const Speaker& speaker, const std::string& damage) {
 }
 
 // A run that computes a value, or finds that it does not have to.
-class Computation final : public RunExtension {
+class Computation final : public RunExtension, public OutputCapture {
  public:
   Computation(const CacheOptions& options, const Speaker& speaker)
       : options_(options), speaker_(speaker), output_(options.max_size) {}
 
-  int output() const override { return output_.writing_end(); }
-  int output_reader() const override { return output_.reading_end(); }
+  CommandStreams streams() const override {
+    return {output_.writing_end(), -1, {output_.reading_end(), -1}};
+  }
 
   asio::awaitable<bool> is_needed(Store& store, const Claim& claim,
                                   Wakeup& wakeup) override;
@@ -273,7 +274,7 @@ RunOptions Cache::options_of_run(bool has_stale) const {
 std::optional<Exit> Cache::compute(const std::optional<Value>& stale) {
   Computation computation(options_, speaker_);
   const auto run = execute_run(invocation_, options_of_run(stale.has_value()), *held_,
-                               {&computation, nullptr});
+                               {&computation, &computation, nullptr});
   if (run.error) std::rethrow_exception(run.error);
   const auto& result = run.result;
   const Exit exit{result.exit_code.value_or(0), result.signal};

@@ -3,10 +3,12 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <memory>
 
 #include "cli/args/nesting.hpp"
 #include "cli/run/execute_run.hpp"
 #include "cli/run/hooks.hpp"
+#include "cli/run/run_output.hpp"
 #include "cli/run/run_result.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
@@ -21,11 +23,14 @@ RunIdentity identity_of(const RunOptions& options, const std::string& store) {
   return {options, store, host_name(), user_name(::geteuid())};
 }
 
-// Opens the file of the report. Returns the run that fails if that is not possible.
-std::optional<FinishedRun> open_report(const RunOptions& options,
-                                       std::optional<ReportFile>& report) {
+// Opens the files of the report and of the output. Returns the run that fails if that is
+// not possible.
+std::optional<FinishedRun> open_files(const RunOptions& options,
+                                      std::optional<ReportFile>& report,
+                                      std::unique_ptr<RunOutput>& output) {
   try {
     report.emplace(options.report);
+    output = output_for(options);
   } catch (const Failure& failure) {
     return run_ended_by(failure, "");
   }
@@ -41,6 +46,18 @@ void write_report(ReportFile& report, const std::string& path, const std::string
   const int error = errno;
   speaker.warning("cannot write the report to " + printable(path) + ": " +
                   std::strerror(error));
+}
+
+// Prints the output if the command has failed. Returns its last lines. The lock has been
+// released, so a signal may end dlock while it waits for a reader.
+std::optional<std::string> end_output(const RunOutput& output, const RunResult& result,
+                                      const HeldSignals& held, const Speaker& speaker) {
+  if (!result.started) return std::nullopt;
+  if (result.outcome != RunOutcome::ran || result.exit_code != 0) {
+    const HeldSignals::LetThrough ends_us(held);
+    output.print(speaker);
+  }
+  return result.ran ? output.last_lines() : std::nullopt;
 }
 
 // Like the command's environment, but without the lock, which is the command's.
@@ -91,7 +108,8 @@ Exit run_verb(const Invocation& invocation) {
   const Speaker speaker(options.name, common.quiet, common.verbose);
   std::optional<ReportFile> report;
   // Before signals are held, because opening a file can block.
-  const auto refused = open_report(options, report);
+  std::unique_ptr<RunOutput> output;
+  const auto refused = open_files(options, report, output);
   const HeldSignals held;
   std::optional<StartHook> start_hook;
   RunAdditions additions;
@@ -103,8 +121,12 @@ Exit run_verb(const Invocation& invocation) {
                         report_line(identity, known));
     };
   }
-  const auto run = refused ? *refused : execute_run(invocation, options, held, additions);
+  additions.capture = output.get();
+  auto run = refused ? *refused : execute_run(invocation, options, held, additions);
   const auto& result = run.result;
+  if (output && !refused) {
+    run.result.last_lines = end_output(*output, result, held, speaker);
+  }
   // Written before the hook runs, because the hook can take long.
   const bool failed = run.error && result.exit_code;
   if (failed) speaker.error(result.message);
