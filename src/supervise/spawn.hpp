@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -74,9 +75,10 @@ struct SpawnPlan {
   std::vector<std::string> environment;  // NAME=value
   SignalState signals;
   bool own_group = false;  // lead a process group instead of staying in the caller's
-  int session = -1;        // a close-on-exec descriptor that the command inherits anyway
-  int output = -1;         // its standard output; -1: that of this process
-  const StartNote* note = nullptr;  // the child writes it
+  // Close-on-exec descriptors that the command inherits anyway.
+  std::vector<int> sessions;
+  int output = -1;                   // its standard output; -1: that of this process
+  std::span<const StartNote> notes;  // the child writes them
   // The directory of the control group to start it in, if possible; -1: the caller's.
   int cgroup = -1;
 };

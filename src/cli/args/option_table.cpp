@@ -110,7 +110,6 @@ template <auto member, auto... inner>
 constexpr auto flag = into<parsed_flag, member, inner...>;
 
 void take_slots(VerbOptions& options, const Setting& setting) {
-  constexpr unsigned most_slots = 100'000;
   const auto& value = setting.value;
   // The user seems to have used flock's -n (do not wait) in front of the name.
   if (setting.source == Setting::Source::command_line && !value.empty() &&
@@ -174,7 +173,7 @@ constexpr OptionSpec common_rows[] = {
      into<parsed_duration, login, &Credentials::terms, &QuorumTerms::max_ttl>},
     {"address-map", 0, "FROM=TO", "DLOCK_ADDRESS_MAP", every_verb, "",
      "use TO for FROM, which servers announce",
-     into<addresses, login, &Credentials::addresses>},
+     into<addresses, login, &Credentials::addresses>, ','},
     {"tls-ca", 0, "FILE", "DLOCK_TLS_CA", every_verb, "",
      "CA certificates, in place of the system's",
      into<parsed_file_name, login, &Credentials::tls, &Tls::ca>},
@@ -209,6 +208,8 @@ constexpr OptionSpec own_rows[] = {
      take_slots},
     {"shared", 's', "", "", of(run, acquire), "",
      "share the lock with other shared holders", flag<&ClaimOptions::shared>},
+    {"also", 0, "LOCK", "", of(run), "", "hold LOCK as well: NAME[:shared|:slots=N]",
+     into<parsed_also, &RunOptions::also>, also_separator},
     {"conflict-exit-code", 'E', "N", "", of(run), "75", "exit code if not obtained (%)",
      into<number<0, 255, int>, &RunOptions::conflict_exit_code>},
     {"dedupe", 0, "WINDOW", "", of(run), "0", "skip if running, or started within WINDOW",
@@ -310,23 +311,6 @@ constexpr OptionSpec own_rows[] = {
      flag<&DoctorOptions::schema>},
 };
 
-constexpr Exclusion common_pairs[] = {
-    {"quiet", "verbose", Exclusion::Rule::ranked_or_both}};
-constexpr Exclusion own_pairs[] = {
-    {"shared", "slots", Exclusion::Rule::ranked, true},
-    // Concurrent runs are meant to be several, so they cannot be deduplicated.
-    {"dedupe", "shared"},
-    {"dedupe", "slots"},
-    {"export", "json"},
-    {"schema", "json"},
-    {"token", "token-file"},
-    {"forget", "show", Exclusion::Rule::refused},
-    {"show", "reset", Exclusion::Rule::refused},
-    {"json", "prometheus"},
-    {"json", "live"},
-    {"prometheus", "live"},
-};
-
 template <typename Wanted>
 const OptionSpec* found(std::span<const OptionSpec> rows, VerbSet verbs, Wanted wanted) {
   const auto at = std::find_if(rows.begin(), rows.end(), [&](const OptionSpec& option) {
@@ -384,9 +368,6 @@ const OptionSpec* option_named(Verb verb, std::string_view name) {
   const auto* own = option_rows::found(option_rows::own_rows, of(verb), is_named);
   return own != nullptr ? own : option_rows::found(common_specs(), of(verb), is_named);
 }
-
-std::span<const Exclusion> common_exclusions() { return option_rows::common_pairs; }
-std::span<const Exclusion> own_exclusions() { return option_rows::own_pairs; }
 
 void take_own(Verb verb, const Settings& settings, VerbOptions& options) {
   for (const auto* option : own_specs(verb))

@@ -1,6 +1,7 @@
 // The options of the command line: one row has everything about an option.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,9 @@ struct OptionSpec {
   // Failure for an invalid store URL.
   void (*take)(VerbOptions& options, const Setting& setting);
 
+  // Of an option that can be repeated: what separates its values in the setting.
+  std::optional<char> separator = std::nullopt;
+
   bool is_flag() const { return value.empty(); }
 };
 
@@ -41,11 +45,6 @@ const OptionSpec* any_option(std::string_view name);  // the first of several
 
 // An option of `verb`, its own or a common one, by its long name or its letter.
 const OptionSpec* option_named(Verb verb, std::string_view name);
-
-// The common options that exclude each other, and all others, in the order in which they
-// are checked.
-std::span<const Exclusion> common_exclusions();
-std::span<const Exclusion> own_exclusions();
 
 // Parses these settings, and the defaults of the others, into the options of the verb or
 // into the common ones. Throws as OptionSpec::take, with the origin of the setting.

@@ -12,6 +12,23 @@
 namespace dlock {
 namespace {
 
+constexpr Exclusion common_pairs[] = {
+    {"quiet", "verbose", Exclusion::Rule::ranked_or_both}};
+constexpr Exclusion own_pairs[] = {
+    {"shared", "slots", Exclusion::Rule::ranked, true},
+    // Concurrent runs are meant to be several, so they cannot be deduplicated.
+    {"dedupe", "shared"},
+    {"dedupe", "slots"},
+    {"export", "json"},
+    {"schema", "json"},
+    {"token", "token-file"},
+    {"forget", "show", Exclusion::Rule::refused},
+    {"show", "reset", Exclusion::Rule::refused},
+    {"json", "prometheus"},
+    {"json", "live"},
+    {"prometheus", "live"},
+};
+
 // The settings of the verb that are in force, parsed into its options.
 template <typename Options>
 Settings take(Verb verb, const Settings& settings, Options& options) {
@@ -72,6 +89,9 @@ Token token_in(const std::string& path) {
 }
 
 }  // namespace
+
+std::span<const Exclusion> common_exclusions() { return common_pairs; }
+std::span<const Exclusion> own_exclusions() { return own_pairs; }
 
 CommonOptions common_options(const Settings& settings) {
   CommonOptions options;

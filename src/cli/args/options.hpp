@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,7 @@ struct HookLines {
 
 struct RunOptions : ClaimOptions {
   std::vector<std::string> command;
+  std::vector<AlsoLock> also;
   int conflict_exit_code = 0;
   bool waits_for_store = true;  // as long as it waits for the lock
   milliseconds dedupe_window{};
@@ -150,6 +152,11 @@ struct LimitOptions : VerbOptions {
   std::vector<std::string> command;  // empty: only report whether it is admitted
   std::optional<milliseconds> wait;  // max(): forever
 };
+
+// The common options that exclude each other, and all others, in the order in which they
+// are checked.
+std::span<const Exclusion> common_exclusions();
+std::span<const Exclusion> own_exclusions();
 
 // These functions throw UsageError, and Failure for an invalid store URL or a token file
 // that cannot be read.

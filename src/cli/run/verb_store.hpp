@@ -26,9 +26,11 @@ std::unique_ptr<Store> opened_store(const CommonOptions& common, milliseconds ti
 // A new claim on the lock, with what `run` and `acquire` have in common.
 Claim new_claim(const CommonOptions& common, const ClaimOptions& options);
 
-// Requests the lock for as long as the options allow, and shows what it waits for.
-asio::awaitable<Answer> obtain(Holding& holding, const ClaimOptions& options,
-                               Patience patience, Speaker& speaker);
+// When the wait of these options ends that begins now; nothing: they do not wait.
+std::optional<Clock::time_point> end_of_wait(const ClaimOptions& options);
+
+// Requests the lock for as long as `patience` allows, and shows what it waits for.
+asio::awaitable<Answer> obtain(Holding& holding, Patience patience, Speaker& speaker);
 
 // Prints the fence and the slot of the grant, with --verbose.
 void say_granted(const Holding& holding, const Speaker& speaker);

@@ -7,6 +7,7 @@
 #include "cli/args/nesting.hpp"
 #include "cli/run/execute_run.hpp"
 #include "cli/run/hooks.hpp"
+#include "cli/run/report_file.hpp"
 #include "cli/run/run_result.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
@@ -18,6 +19,16 @@ namespace {
 
 RunIdentity identity_of(const RunOptions& options, const FinishedRun& run) {
   return {options, run.store, host_name(), user_name(::geteuid())};
+}
+
+// Not in run_options(), which also checks settings of files, for no particular lock.
+void refuse_own_name(const RunOptions& options, const Settings& settings) {
+  for (const auto& lock : options.also) {
+    if (lock.name != options.name) continue;
+    throw UsageError(
+        "--also: '" + printable_name(lock.name) + "' is the lock of this run already",
+        is_from_file(settings, "also"));
+  }
 }
 
 // Opens the file of the report. Returns the run that fails if that is not possible.
@@ -85,6 +96,7 @@ Exit run_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
   const auto options =
       run_options(invocation.settings, invocation.operands.at(0), invocation.command);
+  refuse_own_name(options, invocation.settings);
   const Speaker speaker(options.name, common.quiet, common.verbose);
   std::optional<ReportFile> report;
   // Before signals are held, because opening a file can block.
