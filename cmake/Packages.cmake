@@ -41,10 +41,16 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
 set(CPACK_RPM_COMPRESSION_TYPE xz)
 set(CPACK_RPM_PACKAGE_DESCRIPTION "${CPACK_PACKAGE_DESCRIPTION}")
-# rpmbuild must pack the files unchanged. There are no debug symbols that links by build id
-# could help to find. The only weak dependency that CPack has a variable for is SUGGESTS.
+# rpmbuild must pack the files unchanged, and with SOURCE_DATE_EPOCH must not write down when and
+# where it ran. There are no debug symbols that links by build id could help to find. The only weak
+# dependency that CPack has a variable for is SUGGESTS.
 set(CPACK_RPM_SPEC_MORE_DEFINE
-    "%define __os_install_post %{nil}\n%define _build_id_links none\nRecommends: ca-certificates")
+"%define __os_install_post %{nil}
+%define _build_id_links none
+%define _buildhost localhost
+%define use_source_date_epoch_as_buildtime 1
+%define clamp_mtime_to_source_date_epoch 1
+Recommends: ca-certificates")
 set(CPACK_RPM_PACKAGE_RELEASE 1)
 set(CPACK_RPM_PACKAGE_LICENSE MIT)
 set(CPACK_RPM_PACKAGE_GROUP Applications/System)

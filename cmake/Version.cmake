@@ -3,8 +3,11 @@
 # same stays untouched, and nothing is compiled then:
 #   cmake -DVERSION=X.Y.Z -DSOURCE=<dir> -DTO=<dir> -P Version.cmake
 #
-# X.Y.Z from a source archive, without git, or at the tag vX.Y.Z; else X.Y.Z-dev+g<commit>, with
-# ".dirty" if a file differs from the commit.
+# X.Y.Z at the tag vX.Y.Z, or if nothing is known of the commit; else X.Y.Z-dev+g<commit>, with
+# ".dirty" if a file differs from the commit. What is known comes from git, or in a source archive from
+# the next line, in which `git archive` and packaging/release write the commit, its time and its tag
+# (.gitattributes). It knows only tags with a message.
+set(archived "$Format:%H %ct %(describe:match=v*,exclude=*-*)$")
 
 # Sets `variable` to what git prints, or to nothing if it fails. A user may build what another
 # user has cloned.
@@ -26,9 +29,17 @@ get_filename_component(source ${SOURCE} REALPATH)
 if(top STREQUAL source)
   ask_git(commit rev-parse HEAD)
 endif()
+set(tags "")
+set(changes "")
 if(commit MATCHES "^[0-9a-f]+$")
   ask_git(tags tag --points-at HEAD --list v${VERSION})
   ask_git(changes status --porcelain --untracked-files=no)
+elseif(archived MATCHES "^([0-9a-f]+) [0-9]+ ([^ ]*)( dirty)?$")
+  set(commit ${CMAKE_MATCH_1})
+  set(tags "${CMAKE_MATCH_2}")
+  set(changes "${CMAKE_MATCH_3}")
+endif()
+if(commit)
   string(SUBSTRING ${commit} 0 10 short)
   if(changes)
     set(suffix "dev+g${short}.dirty")

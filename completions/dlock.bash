@@ -10,14 +10,15 @@ _dlock_common_options=(--store --namespace --config --store-timeout --user --pas
   --address-map --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name --tls-insecure --json -q --quiet -v --verbose --color -h --help --version)
 _dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared --also -E --conflict-exit-code
   --dedupe --retry-failed --replace --supersede --max-queue --min-hold --timeout -k --kill-after
-  --jitter --on-outage --reclaim --lock-delay --stragglers --label --report --on-success
-  --on-failure --on-busy)
+  --jitter --splay --on-outage --reclaim --lock-delay --stragglers --label --notify
+  --report --on-start
+  --on-success --on-failure --on-busy)
 _dlock_acquire_options=(-w --wait -t --ttl -n --slots -s --shared --label --for-pid --export)
 _dlock_renew_options=(--token --token-file -t --ttl)
 _dlock_release_options=(--token --token-file)
 _dlock_check_options=(--fence --min-validity)
 _dlock_list_options=(--held --sort --live --prometheus)
-_dlock_history_options=(--limit --failed --since --succeeded-within)
+_dlock_history_options=(--limit --failed --since --succeeded-within --nagios)
 _dlock_break_options=(--fence --force --yes)
 _dlock_cache_options=(--ttl --stale --max-size -w --wait -E --conflict-exit-code --forget --show)
 _dlock_limit_options=(-w --wait --show --reset)
@@ -28,9 +29,9 @@ _dlock_takes_value() {  # <option>
   [[ $1 == --@(store|namespace|config|store-timeout|color|user|password-file) ||
     $1 == --tls-@(ca|cert|key|key-password-file|name) || $1 == --replicas ||
     $1 == --sentinel-@(user|password-file|tls) || $1 == --@(min-strength|max-ttl|address-map) ||
-    $1 == --@(wait|ttl|slots|also|conflict-exit-code|timeout|kill-after|jitter) ||
-    $1 == --on-@(success|failure|busy) ||
-    $1 == --@(dedupe|max-queue|min-hold|on-outage|lock-delay|stragglers|label|report) ||
+    $1 == --@(wait|ttl|slots|also|conflict-exit-code|timeout|kill-after|jitter|splay) ||
+    $1 == --on-@(start|success|failure|busy) ||
+    $1 == --@(dedupe|max-queue|min-hold|on-outage|lock-delay|stragglers|label|notify|report) ||
     $1 == --@(for-pid|token|token-file|fence|min-validity|limit|stale|max-size) ||
     $1 == --@(sort|since|succeeded-within) || $1 == -[wtnEk] ]]
 }
@@ -118,12 +119,14 @@ _dlock_offer_value_of() {  # <option>
     --max-ttl) _dlock_offer 30s 1m 10m ;;
     --on-outage) _dlock_offer stop run ;;
     --stragglers) _dlock_offer leave wait kill ;;
+    --notify) _dlock_offer dlock command off ;;
     --sort) _dlock_offer name age ;;
     --since | --succeeded-within) _dlock_offer 10m 1h 1d ;;
     --wait | -w) _dlock_offer forever 10s 1m 10m 1h ;;
-    --timeout | --jitter | --lock-delay | --ttl | -t) _dlock_offer 10s 30s 1m 10m 1h ;;
+    --timeout | --jitter | --splay | --lock-delay | --ttl | -t) _dlock_offer 10s 30s 1m 10m 1h ;;
     --max-size) _dlock_offer 64KiB 1MiB 16MiB 256MiB ;;
-    --dedupe | --min-hold | --stale) _dlock_offer 1m 10m 1h 12h ;;
+    --dedupe) _dlock_offer 1m 10m 1h 12h hour day week month ;;
+    --min-hold | --stale) _dlock_offer 1m 10m 1h 12h ;;
     --kill-after | -k | --store-timeout | --min-validity) _dlock_offer 1s 5s 10s 30s ;;
   esac
 }

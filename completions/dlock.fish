@@ -6,9 +6,9 @@ function __dlock_wants_value
         --user --password-file --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name \
         --replicas --sentinel-user --sentinel-password-file --sentinel-tls \
         --min-strength --max-ttl --address-map \
-        --wait --ttl --slots --also --conflict-exit-code --timeout --kill-after --jitter \
-        --on-success --on-failure --on-busy \
-        --dedupe --max-queue --min-hold --on-outage --lock-delay --stragglers --label --report \
+        --wait --ttl --slots --also --conflict-exit-code --timeout --kill-after --jitter --splay \
+        --on-start --on-success --on-failure --on-busy \
+        --dedupe --max-queue --min-hold --on-outage --lock-delay --stragglers --label --notify --report \
         --for-pid --token --token-file --fence --min-validity --limit --stale --max-size \
         --sort --since --succeeded-within
     # Combined letters: flags, and at the end one option with a value.
@@ -203,7 +203,7 @@ complete -c dlock $run -s n -l slots -x -d 'holders allowed at a time'
 complete -c dlock $run -s s -l shared -d 'share the lock with other shared holders'
 complete -c dlock $run -l also -x -d 'hold this lock as well'
 complete -c dlock $run -s E -l conflict-exit-code -x -d 'exit code if not obtained'
-complete -c dlock $run -l dedupe -x -a '1m 10m 1h 12h' -d 'skip if running, or started within this time'
+complete -c dlock $run -l dedupe -x -a '1m 10m 1h 12h hour day week month' -d 'skip if running, or started within this time'
 complete -c dlock $run -l retry-failed -d 'failed runs do not count'
 complete -c dlock $run -l replace -d 'take the lock from its holder'
 complete -c dlock $run -l supersede -d 'give way to a newer run with --supersede'
@@ -212,12 +212,15 @@ complete -c dlock $run -l min-hold -x -a '1m 10m 1h' -d 'hold the lock for at le
 complete -c dlock $run -l timeout -x -a '10s 1m 10m 1h' -d 'end the command after this long'
 complete -c dlock $run -s k -l kill-after -x -a '1s 5s 10s 30s' -d 'time from SIGTERM to SIGKILL'
 complete -c dlock $run -l jitter -x -a '10s 1m 10m' -d 'first sleep for a random time of up to this long'
+complete -c dlock $run -l splay -x -a '10s 1m 10m' -d 'first sleep for a fixed part of this'
 complete -c dlock $run -l on-outage -x -a 'stop run' -d 'if the store is down'
 complete -c dlock $run -l reclaim -d 'restore a lease that the store has forgotten'
 complete -c dlock $run -l lock-delay -x -a '10s 30s 1m 10m' -d 'the store keeps the lease this much longer'
 complete -c dlock $run -l stragglers -x -a 'leave wait kill' -d 'what to do about leftover processes'
 complete -c dlock $run -l label -x -d 'text shown by status'
+complete -c dlock $run -l notify -x -a 'dlock command off' -d 'who tells systemd about the start'
 complete -c dlock $run -l report -r -F -d 'write the outcome to this file as JSON'
+complete -c dlock $run -l on-start -x -d 'shell command to run beside the command'
 complete -c dlock $run -l on-success -x -d 'shell command to run after success'
 complete -c dlock $run -l on-failure -x -d 'shell command to run after failure'
 complete -c dlock $run -l on-busy -x -d 'shell command to run if not obtained'
@@ -250,6 +253,7 @@ complete -c dlock $of_history -l limit -x -d 'at most this many runs'
 complete -c dlock $of_history -l failed -d 'only runs that did not succeed'
 complete -c dlock $of_history -l since -x -a '10m 1h 1d' -d 'only runs that started within this time'
 complete -c dlock $of_history -l succeeded-within -x -a '10m 1h 1d' -d 'check for a success within this time'
+complete -c dlock $of_history -l nagios -d 'answer as a monitoring plugin'
 set -l break -n '__dlock_options break'
 complete -c dlock $break -l fence -x -d 'only the holder with this fence'
 complete -c dlock $break -l force -d 'free the lock at once: for dead machines'

@@ -2,17 +2,20 @@
 # The packages that dlock needs, and functions that install the missing ones.
 # install.sh and tests/run set `program` and source this file.
 
-# The packages to build dlock with, except Boost (see install_build_packages). On some systems
-# libcrypto is built with the two compressors, and needs them.
-build_packages=(g++ cmake ninja-build libxxhash-dev libutf8proc-dev libhiredis-dev libssl-dev
-  libc-ares-dev libnghttp2-dev libprotozero-dev zlib1g-dev libzstd-dev libcli11-dev
-  libtoml11-dev nlohmann-json3-dev)
+# The packages to build dlock with, except Boost (see install_build_packages). A program for another
+# architecture needs those of the libraries for it. On some systems libcrypto is built with the two
+# compressors, and needs them.
+linked_packages=(libxxhash-dev libutf8proc-dev libhiredis-dev libssl-dev libc-ares-dev libnghttp2-dev
+  zlib1g-dev libzstd-dev)
+build_packages=(g++ cmake ninja-build "${linked_packages[@]}" libprotozero-dev libcli11-dev libtoml11-dev
+  nlohmann-json3-dev)
 
 # The packages to test it with, except clang-format (see install_test_packages) and clang-tidy
 # (see install_clang_tidy). No test uses the services that Debian starts for the servers.
 test_packages=(bats libgtest-dev shellcheck mandoc jq strace procps util-linux zsh fish
   bash-completion openssl redis-server redis-tools etcd-server etcd-client postgresql
-  pgbouncer spin attr systemd dpkg-dev lintian rpm cpio iproute2 python3 patch)
+  pgbouncer spin attr systemd dpkg-dev lintian rpm cpio iproute2 python3 python3-yaml nodejs patch buildah
+  podman runc catatonit tini dumb-init)
 
 # The version of clang-format that the source is formatted with. Others differ
 # from it in details, whatever their settings.
@@ -185,6 +188,9 @@ install_test_packages() {
   fi
   install_missing "${test_packages[@]}" "${chosen[@]}"
 }
+
+# Those that the examples are for.
+install_night_packages() { install_missing ansible-core prometheus; }
 
 # To be called after install_build_packages: the choice depends on the installed Boost.
 install_clang_tidy() {

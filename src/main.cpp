@@ -116,17 +116,38 @@ bool prints_json(const Invocation& invocation) {
   return invocation.verb->command != CommandUse::for_output || invocation.command.empty();
 }
 
-// The same for a command line that may be invalid, as far as it can be determined:
-// whether --json was given for a verb that prints JSON.
-bool asks_for_json(const std::vector<std::string>& args) {
+// Whether a command line that may be invalid has this flag, and of which verb, as far as
+// that can be determined.
+struct FlagAsked {
+  bool has_flag = false;
   const VerbSpec* verb = nullptr;
-  bool asks = false;
+};
+FlagAsked asked_for(std::string_view flag, const std::vector<std::string>& args) {
+  FlagAsked asked;
   for (const auto& word : args) {
     if (word == "--") break;
-    if (verb == nullptr) verb = verb_named(word);
-    if (word == "--json") asks = true;
+    if (asked.verb == nullptr) asked.verb = verb_named(word);
+    if (word == flag) asked.has_flag = true;
   }
+  return asked;
+}
+
+bool asks_for_json(const std::vector<std::string>& args) {
+  const auto [asks, verb] = asked_for("--json", args);
   return asks && (verb == nullptr || verb->command != CommandUse::for_output);
+}
+
+// Monitoring plugins answer in one line even if theirs is invalid.
+bool asks_as_plugin(const std::vector<std::string>& args) {
+  const auto [asks, verb] = asked_for("--nagios", args);
+  return asks && verb != nullptr && verb->verb == Verb::history;
+}
+
+// The answer of a monitoring plugin if it could not find out what it was asked.
+Exit unknown_answer() {
+  const SizeLimitIgnored ignored;
+  write_text(STDOUT_FILENO, plugin_answer("UNKNOWN", last_message()) + "\n");
+  return ExitStatus::unknown;
 }
 
 // Runs the verb. Sets `has_json` once it is known whether the verb prints JSON.
@@ -168,7 +189,11 @@ void print_failure(const Exit& exit) {
 
 Exit dlock_main(const std::vector<std::string>& args) {
   std::optional<bool> has_json;
+  if (asks_as_plugin(args)) answer_as_plugin();
   const auto exit = parse_and_perform(args, has_json);
+  if (answers_as_plugin() && !exit.by_signal && failure_kind(exit.code)) {
+    return unknown_answer();
+  }
   // Determined only on failure, because most runs succeed or print no JSON.
   if (exit.code != 0 && (has_json ? *has_json : asks_for_json(args))) print_failure(exit);
   return exit;

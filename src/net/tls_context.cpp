@@ -70,6 +70,17 @@ int give_pass_phrase(char* buffer, int size, int, void* given) {
   return static_cast<int>(phrase.text.size());
 }
 
+// Whether OpenSSL cannot decrypt a file: it leaves out ciphers that are long broken, such
+// as DES. Empties its queue of errors.
+bool is_cipher_missing() {
+  bool is_missing = false;
+  while (const auto error = ERR_get_error()) {
+    is_missing |=
+        ERR_GET_LIB(error) == ERR_LIB_EVP && ERR_GET_REASON(error) == ERR_R_UNSUPPORTED;
+  }
+  return is_missing;
+}
+
 // Why a key could not be used, if it is its pass phrase or its certificate.
 std::string flaw_of_key(const TlsOptions& plan, const PassPhrase& phrase) {
   const auto error = ERR_peek_error();
@@ -78,10 +89,12 @@ std::string flaw_of_key(const TlsOptions& plan, const PassPhrase& phrase) {
     return "it is not the key of the certificate " + printable(plan.certificate, 200);
   }
   if (!phrase.is_wanted) return "";
-  return phrase.is_set ? "the pass phrase in the file of --tls-key-password-file is not "
-                         "that of the "
-                         "key"
-                       : "it has a pass phrase: use --tls-key-password-file";
+  if (!phrase.is_set) return "it has a pass phrase: use --tls-key-password-file";
+  if (is_cipher_missing()) {
+    return "it is encrypted with a cipher that is too old: encrypt it again with "
+           "openssl pkcs8 -topk8";
+  }
+  return "the pass phrase in the file of --tls-key-password-file is not that of the key";
 }
 
 // OpenSSL would wait for the writer of a pipe, and read a device without end.
@@ -173,7 +186,11 @@ void trust(SSL_CTX* context, const TlsOptions& plan) {
 }
 
 void identify(SSL_CTX* context, const TlsOptions& plan) {
-  if (plan.certificate.empty()) return;
+  if (plan.certificate.empty()) {
+    if (!plan.key_password) return;
+    throw Failure(Failure::Kind::misconfigured,
+                  "--tls-key-password-file needs --tls-cert and --tls-key");
+  }
   ERR_clear_error();
   PassPhrase phrase;
   phrase.is_set = static_cast<bool>(plan.key_password);

@@ -65,7 +65,8 @@ Ownership checked(const std::string& path, const struct stat& status, bool ours)
                   "the directory " + printable(path) + " is not safe to use: " + why);
   };
   const auto me = ::geteuid();
-  if ((status.st_mode & S_IWOTH) != 0) refuse("everyone can write to it");
+  if ((status.st_mode & S_IWOTH) != 0)
+    refuse("everyone can write to it; chmod o-w, or name a directory in it");
   const bool group_writes = (status.st_mode & S_IWGRP) != 0;
   // A shared directory is setgid, so that files created in it belong to its group.
   const bool shared = group_writes && (status.st_mode & S_ISGID) != 0;
@@ -122,7 +123,8 @@ std::optional<std::string> default_directory(const Surroundings& surroundings) {
   const auto& state = surroundings.xdg_state_home;
   if (!state.empty() && state.front() == '/') return state + "/dlock";
   if (surroundings.home.empty() || surroundings.home.front() != '/') return std::nullopt;
-  return surroundings.home + "/.local/state/dlock";
+  const auto& home = surroundings.home;
+  return (home == "/" ? "" : home) + "/.local/state/dlock";
 }
 
 void throw_failure_of(int error_number, const std::string& what) {

@@ -34,4 +34,10 @@ END
     -in "$1.csr" -out "$1.crt" "${@:4}"
 }
 
+# Writes a pass phrase to the second file, and the key of the first, encrypted with it, to the third.
+encrypted() {  # <key> <file of the pass phrase> <encrypted key>
+  (umask 077 && echo 'open sesame' > "$2")
+  openssl pkey -in "$1" -aes256 -passout "file:$2" -out "$3"
+}
+
 quietly() { "$@" > log 2>&1 || { cat log >&2; return 1; }; }

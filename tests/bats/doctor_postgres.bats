@@ -2,6 +2,18 @@
 # `dlock doctor` on PostgreSQL: one test for each state that is bad for locks.
 # shellcheck disable=SC2034,SC2154  # DLOCK_STORE is exported; helpers set postgres_..., pooled, silent
 
+setup_file() {
+  load support
+  load postgres
+  share_postgres
+}
+
+teardown_file() {
+  load support
+  load postgres
+  end_shared_postgres
+}
+
 setup() {
   load support
   load postgres
@@ -17,7 +29,7 @@ teardown() {
 # --- Servers without problems ---
 
 @test "a server without problems is reported as such" {
-  use_postgres_store
+  use_shared_postgres
   dlock run job -- true
 
   run dlock doctor
@@ -35,7 +47,7 @@ teardown() {
 }
 
 @test "before the first use, doctor says that the schema will be created, and creates nothing" {
-  use_postgres_store
+  use_shared_postgres
 
   run dlock doctor
 
@@ -46,7 +58,7 @@ teardown() {
 }
 
 @test "the role of the URL needs no right but those on one schema" {
-  use_postgres_store
+  use_shared_postgres
   sql 'CREATE ROLE worker LOGIN'
   worker=$(postgres_url 1 worker)
 
@@ -69,7 +81,7 @@ teardown() {
 # --- The schema ---
 
 @test "--schema prints statements that can be executed twice, and needs no server" {
-  use_postgres_store
+  use_shared_postgres
   dlock doctor --schema --store 'postgres://some%22one@192.0.2.1/app?dlock_schema=Other_1' > "$BATS_TEST_TMPDIR/schema.sql"
   sql 'CREATE ROLE "some""one"'
 
@@ -91,7 +103,7 @@ teardown() {
 }
 
 @test "a schema that may not be created is an error, and says how the owner creates it" {
-  use_postgres_store
+  use_shared_postgres
   sql 'CREATE ROLE worker LOGIN'
   DLOCK_STORE=$(postgres_url 1 worker)
 
@@ -103,7 +115,7 @@ teardown() {
 }
 
 @test "permissions that are missing are named" {
-  use_postgres_store
+  use_shared_postgres
   dlock run job -- true
   sql 'CREATE ROLE worker LOGIN'
   DLOCK_STORE=$(postgres_url 1 worker)
@@ -119,7 +131,7 @@ teardown() {
 }
 
 @test "a schema that is not dlock's, and locks of a newer dlock, are errors" {
-  use_postgres_store
+  use_shared_postgres
   sql 'CREATE SCHEMA dlock AUTHORIZATION app; CREATE TABLE dlock.lock (door text)'
 
   run dlock doctor
@@ -137,7 +149,7 @@ teardown() {
 # --- The server ---
 
 @test "a server that does not listen, and a login that is refused, are errors" {
-  use_postgres_store
+  use_shared_postgres
 
   run dlock doctor --store postgres://app@127.0.0.1:1/app
   assert_status 2
@@ -152,7 +164,7 @@ teardown() {
 }
 
 @test "a login by SCRAM is fine, and one by MD5 is a warning" {
-  use_postgres_store
+  use_shared_postgres
   printf '%s\n' "$postgres_password" > "$BATS_TEST_TMPDIR/password"
   chmod 600 "$BATS_TEST_TMPDIR/password"
   export DLOCK_PASSWORD_FILE=$BATS_TEST_TMPDIR/password
@@ -184,7 +196,9 @@ teardown() {
 }
 
 @test "settings with which a crash loses locks are errors" {
-  use_postgres_store -c fsync=off -c full_page_writes=off
+  use_shared_postgres
+  postgres_set 1 fsync off
+  postgres_set 1 full_page_writes off
 
   run dlock doctor
 
@@ -193,7 +207,7 @@ teardown() {
 }
 
 @test "time limits of the role that are shorter than a step may take are warnings" {
-  use_postgres_store
+  use_shared_postgres
   sql "ALTER ROLE app SET statement_timeout = '900ms'"
 
   run dlock doctor
@@ -205,7 +219,7 @@ teardown() {
 }
 
 @test "few free connections are a warning, whatever limits them" {
-  use_postgres_store
+  use_shared_postgres
   sql 'ALTER ROLE app CONNECTION LIMIT 1'
   run dlock doctor
   assert_status 1
@@ -247,7 +261,7 @@ teardown() {
 # --- Poolers ---
 
 @test "a pooler in transaction mode is recognized, and doctor says what is slower there" {
-  use_postgres_store
+  use_shared_postgres
   use_pgbouncer
 
   run dlock doctor --store "$pooled"
@@ -258,7 +272,7 @@ teardown() {
 }
 
 @test "the console of a pooler is no database for locks" {
-  use_postgres_store
+  use_shared_postgres
   use_pgbouncer
 
   run dlock doctor --store "${pooled%/app}/pgbouncer"

@@ -18,6 +18,7 @@ setup_file() {
 setup() {
   load support
   load etcd
+  load certificates
   certificates=$BATS_FILE_TMPDIR
   etcd_options=()
   unset SSL_CERT_FILE SSL_CERT_DIR
@@ -144,6 +145,10 @@ use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
   use_store_with_client_certificates
 
   run dlock --tls-cert "$certificates/client.crt" --tls-key "$certificates/client.key" run job -- echo started
+  assert_equal "$status $output" '0 started'
+  encrypted "$certificates/client.key" "$BATS_TEST_TMPDIR/phrase" "$BATS_TEST_TMPDIR/client.key"
+  run dlock --tls-cert "$certificates/client.crt" --tls-key "$BATS_TEST_TMPDIR/client.key" \
+    --tls-key-password-file "$BATS_TEST_TMPDIR/phrase" run job -- echo started
 
   assert_equal "$status $output" '0 started'
 }

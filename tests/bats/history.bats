@@ -3,6 +3,8 @@
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
+bats_require_minimum_version 1.5.0
+
 setup() {
   load support
   load ../faults/locks
@@ -176,10 +178,10 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
   # Twenty are shown. Up to twenty more can be kept until they are dropped together.
   assert_between "$(redis LLEN 'dlock:{job}:r')" 20 40
-  assert_between "$(redis PTTL 'dlock:{job}:r')" 2592000000 2692000000
+  assert_between "$(redis PTTL 'dlock:{job}:r')" 2764800000 2864800000
 }
 
-@test "runs that ended more than thirty days ago are not listed" {
+@test "runs that ended more than 32 days ago are not listed" {
   dlock run job -- true
   # The format of runs.lua: fence, start and end in microseconds, and the outcome.
   redis RPUSH 'dlock:{job}:r' '7 1600000000000000 1600000001000000 {"outcome":"ran","exit_code":9}'
@@ -344,6 +346,48 @@ none_since() { [[ $(runs .exit_code --since "$1") == '' ]]; }
 
 is_too_long_ago() {
   ! dlock history job --succeeded-within "$1"
+}
+
+@test "--nagios answers as a plugin: exit code, words and performance data in one line" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    run dlock history 'a|b' --succeeded-within 1h --nagios
+    assert_equal "$status $output" "2 DLOCK CRITICAL - a\\x7cb never succeeded in $DLOCK_STORE | age=U;;3600;0"
+
+    dlock run 'a|b' -- true
+    run dlock -q history 'a|b' --succeeded-within 1h --nagios
+    assert_status 0
+    [[ $output =~ ^'DLOCK OK - a\x7cb succeeded '[^|]*' | age='[0-9.]+'s;;3600;0 duration='[0-9.]+'s;;;0'$ ]]
+
+    eventually is_critical 'a|b' 300ms
+  done
+}
+
+is_critical() {  # <lock> <span>
+  local line code=0
+  line=$(dlock history "$1" --succeeded-within "$2" --nagios) || code=$?
+  [[ $code -eq 2 && $line =~ ^'DLOCK CRITICAL - '.*', not within 300ms in '.*' | age='[0-9.]+'s;;0.300;0 ' ]]
+}
+
+@test "--nagios answers UNKNOWN and 3 after any failure, in one line on standard output" {
+  local wrong
+  echo 'store = 3' > "$BATS_TEST_TMPDIR/wrong.toml"
+  for wrong in 'job --store redis+unix:/nowhere --succeeded-within 1h' 'job' 'job --succeeded-within x' \
+    '--succeeded-within 1h' 'job --succeeded-within 1h --json' 'job --succeeded-within 1h --oops' \
+    "job --succeeded-within 1h --config $BATS_TEST_TMPDIR/wrong.toml"; do
+    # shellcheck disable=SC2086
+    run --separate-stderr dlock history --nagios $wrong
+    # shellcheck disable=SC2154
+    [[ "$status $stderr" == '3 ' && $output == 'DLOCK UNKNOWN - '* && ${#lines[@]} -eq 1 ]]
+  done
+}
+
+@test "--nagios among the arguments of a command changes nothing" {
+  run dlock run history false --nagios
+
+  assert_equal "$status $output" '1 '
+  run -127 dlock run history /nowhere --nagios
+  assert_status 127
+  assert_one_line
 }
 
 @test "--succeeded-within takes one lock, and no other filter" {

@@ -32,9 +32,7 @@ share/doc/dlock/README.md 644
 share/doc/dlock/SECURITY.md 644
 $(cd "$DLOCK_SOURCE" && find docs -name '*.md' -printf 'share/doc/dlock/%p 644\n' -o \
     -name '*.svg' -printf 'share/doc/dlock/%p 644\n' | LC_ALL=C sort)
-share/doc/dlock/examples/crontab 644
-share/doc/dlock/examples/dlock-nightly.service 644
-share/doc/dlock/examples/dlock-nightly.timer 644
+$(cd "$DLOCK_SOURCE" && find examples -type f -printf 'share/doc/dlock/%p 644\n' | LC_ALL=C sort)
 share/doc/dlock/tests/chaos/README.md 644
 share/doc/dlock/tests/model/README.md 644
 share/fish/vendor_completions.d/dlock.fish 644

@@ -55,11 +55,10 @@ files_of_package() {  # <where zsh looks>
     /usr/share/doc/dlock/README.md /usr/share/doc/dlock/SECURITY.md \
     /usr/share/doc/dlock/tests/chaos/README.md \
     /usr/share/doc/dlock/tests/model/README.md \
-    /usr/share/doc/dlock/third-party.gz /usr/share/doc/dlock/examples/crontab \
-    /usr/share/doc/dlock/examples/dlock-nightly.service \
-    /usr/share/doc/dlock/examples/dlock-nightly.timer \
+    /usr/share/doc/dlock/third-party.gz \
     /usr/share/fish/vendor_completions.d/dlock.fish "/usr/share/zsh/$1/_dlock"
-  (cd "$DLOCK_SOURCE" && find docs \( -name '*.md' -o -name '*.svg' \) -printf '/usr/share/doc/dlock/%p\n')
+  (cd "$DLOCK_SOURCE" && find docs examples -type f \( -path 'examples/*' -o -name '*.md' -o -name '*.svg' \) \
+    -printf '/usr/share/doc/dlock/%p\n')
   local manual
   for manual in "$DLOCK_SOURCE"/man/*.[15]; do
     echo "/usr/share/man/man${manual##*.}/${manual##*/}.gz"

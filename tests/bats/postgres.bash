@@ -16,6 +16,49 @@ as_postgres=()
 # For `setup`: starts a server and makes it the store, over its unix socket.
 use_postgres_store() { use_private_store && start_first_postgres "$@"; }  # [<option of the server>...]
 
+# For `setup_file` and `teardown_file`: a server for all tests of a file.
+share_postgres() {
+  start_first_postgres || return
+  cp "$postgres_root/1/pg_hba.conf" "$BATS_FILE_TMPDIR/hba"
+  declare -p postgres_root postgres_sockets postgres_port postgres_pid |
+    sed 's/^declare /declare -g /' > "$BATS_FILE_TMPDIR/shared"
+}
+end_shared_postgres() { find_shared_postgres && stop_postgres; }
+# shellcheck source=/dev/null
+find_shared_postgres() { . "$BATS_FILE_TMPDIR/shared"; }
+
+# For `setup`: makes that server the store, as it was at first.
+use_shared_postgres() {
+  use_private_store && find_shared_postgres || return
+  postgres_is_shared=1
+  reset_postgres || return
+  export DLOCK_STORE
+  DLOCK_STORE=$(postgres_url 1)
+}
+
+reset_postgres() {
+  local before
+  if grep -q '^[^#]' "$postgres_root/1/postgresql.auto.conf" || ! cmp -s "$BATS_FILE_TMPDIR/hba" "$postgres_root/1/pg_hba.conf"; then
+    cat "$BATS_FILE_TMPDIR/hba" > "$postgres_root/1/pg_hba.conf"
+    before=$(sql 'SELECT pg_conf_load_time()')
+    sql 'SELECT pg_reload_conf()' -c 'ALTER SYSTEM RESET ALL' > /dev/null
+    eventually postgres_has_reloaded "$before" || return
+  fi
+  sql "SET client_min_messages = warning; DO \$\$ DECLARE what text; BEGIN
+    FOR what IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema\$)' LOOP
+      EXECUTE format('DROP SCHEMA %I CASCADE', what);
+    END LOOP;
+    CREATE SCHEMA public;
+    GRANT USAGE ON SCHEMA public TO PUBLIC;
+    FOR what IN SELECT rolname FROM pg_roles WHERE rolname !~ '^(pg_.*|postgres|app)\$' LOOP
+      EXECUTE format('DROP OWNED BY %I', what);
+      EXECUTE format('DROP ROLE %I', what);
+    END LOOP;
+    ALTER ROLE app RESET ALL;
+    ALTER ROLE app LOGIN CONNECTION LIMIT -1 PASSWORD '$postgres_password'; END \$\$"
+}
+postgres_has_reloaded() { [[ $(sql "SELECT pg_conf_load_time() > '$1'") == t ]]; }  # <before>
+
 start_first_postgres() {  # [<option of the server>...]
   make_postgres_root || return
   begin_to_use_ports
@@ -61,9 +104,9 @@ make_postgres_to_copy() {  # <directory>
   local new=$postgres_root/new
   "${as_postgres[@]}" "$postgres_programs/initdb" --no-sync --no-instructions --auth trust \
     --username postgres --encoding UTF8 --locale C --wal-segsize 1 --pgdata "$new" \
-    > "$BATS_TEST_TMPDIR/initdb.log" 2>&1 || { cat "$BATS_TEST_TMPDIR/initdb.log" >&2; return 1; }
+    > "$BATS_FILE_TMPDIR/initdb.log" 2>&1 || { cat "$BATS_FILE_TMPDIR/initdb.log" >&2; return 1; }
   "${as_postgres[@]}" "$postgres_programs/postgres" --single -j -D "$new" postgres \
-    > "$BATS_TEST_TMPDIR/initdb.log" 2>&1 << END
+    > "$BATS_FILE_TMPDIR/initdb.log" 2>&1 << END
 CREATE ROLE app LOGIN PASSWORD '$postgres_password';
 
 CREATE DATABASE app OWNER app;
@@ -114,6 +157,11 @@ postgres_sql() {  # <number> <statement> [<option of psql>...]
 
 # Does the same on the first server.
 sql() { postgres_sql 1 "$@"; }  # <statement> [<option of psql>...]
+
+# Prints when the lease of the first holder ends, in milliseconds since the epoch.
+lease_end_on_postgres() {  # <number> <name>
+  postgres_sql "$1" "SELECT (state::jsonb #>> '{holders,0,lives_until}')::bigint / 1000 FROM dlock.lock WHERE name = '$2'"
+}
 
 # Applies lines of pg_hba.conf, instead of those that it has, from the next login on.
 postgres_admits() {  # <number> <line>...
@@ -222,6 +270,7 @@ stop_postgres() {
     wait "$pgbouncer_pid" 2> /dev/null || true
     pgbouncer_pid=
   fi
+  [[ -z ${postgres_is_shared:-} ]] || return 0
   for i in "${!postgres_pid[@]}"; do end_postgres "$i"; done
   # The shared memory of those that were killed.
   for i in "${postgres_root:-}"/*/postmaster.pid; do

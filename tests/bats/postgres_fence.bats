@@ -3,11 +3,23 @@
 # limits and cached values is PostgreSQL's own.
 # shellcheck disable=SC2154  # helpers set postgres_...
 
+setup_file() {
+  load support
+  load postgres
+  share_postgres
+}
+
+teardown_file() {
+  load support
+  load postgres
+  end_shared_postgres
+}
+
 setup() {
   load support
   load postgres
   load ../faults/locks
-  use_postgres_store
+  use_shared_postgres
   dlock run job -- true # makes the schema
   sql 'CREATE TABLE account (id integer PRIMARY KEY, balance integer);
     INSERT INTO account VALUES (1, 100);
@@ -181,15 +193,4 @@ is_blocked() { [[ $(sql "SELECT count(*) FROM pg_stat_activity WHERE usename = '
   assert_output_contains 'the stored value is incomplete'
   assert_equal "$(dlock cache report -- false)" again
   assert_equal "$(sql 'SELECT count(*) FROM dlock.piece')" 1
-}
-
-@test "what has expired is removed" {
-  sql "INSERT INTO dlock.rate SELECT 'dlock', 'old' || i, 1, 1, '{}', now() - interval '1 s' FROM generate_series(1, 50) i;
-    INSERT INTO dlock.piece SELECT 'dlock', 'old' || i, 1, 0, '', now() - interval '1 s' FROM generate_series(1, 50) i"
-  is_removed() {
-    dlock limit api 10000/1h && dlock cache "report$RANDOM" -- true
-    [[ $(sql "SELECT count(*) FROM dlock.rate WHERE name LIKE 'old%'")$(sql "SELECT count(*) FROM dlock.piece WHERE name LIKE 'old%'") == 00 ]]
-  }
-
-  EVENTUALLY_MS=60000 eventually is_removed
 }

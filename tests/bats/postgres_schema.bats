@@ -5,11 +5,23 @@
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set waiter
 
+setup_file() {
+  load support
+  load postgres
+  share_postgres
+}
+
+teardown_file() {
+  load support
+  load postgres
+  end_shared_postgres
+}
+
 setup() {
   load support
   load ../faults/locks
   load postgres
-  use_postgres_store
+  use_shared_postgres
   order=$BATS_TEST_TMPDIR/order
   said=$BATS_TEST_TMPDIR/said
 }
@@ -57,6 +69,27 @@ is_watched() { [[ $(sql 'SELECT count(*) FROM dlock.watcher') == [1-9]* ]]; }
 0 cache --ttl 1h value -- true
 1 break --force --yes job
 END
+}
+
+@test "a table that is missing is made again, and the others keep their rows" {
+  dlock run job -- true
+  dlock fence disk 7
+  while read -r table verb; do
+    sql "DROP TABLE dlock.$table CASCADE" 2> /dev/null
+    # shellcheck disable=SC2086  # words
+    dlock $verb
+    assert_equal "$table $(sql "SELECT count(*) FROM dlock.fence")" "$table 1"
+  done << 'END'
+rate limit api 5/1h
+value cache --ttl 1h value -- true
+piece cache --ttl 1h other -- true
+lock run job -- true
+END
+  sql 'DROP TABLE dlock.watcher'
+  dlock watch > "$said" 3>&- &
+  eventually is_watched
+  sql 'DROP TABLE dlock.fence'
+  dlock fence disk 3
 }
 
 @test "a role needs the rights on one schema and its tables, and nothing else" {
@@ -216,11 +249,10 @@ assert_store_is_refused() {  # <pattern of exit codes> <part of what it says>
 }
 
 @test "a server that is not there is unavailable, and the message says where it was looked for" {
-  end_postgres 1
-
+  DLOCK_STORE=$(postgres_url 2)
   assert_store_is_refused 69 "$postgres_sockets"
-  DLOCK_STORE=$(postgres_tcp_url 1)
-  assert_store_is_refused 69 "127.0.0.1:${postgres_port[1]}"
+  DLOCK_STORE=$(postgres_tcp_url 2)
+  assert_store_is_refused 69 "127.0.0.1:${postgres_port[2]}"
 }
 
 @test "a web server and a Redis server are no PostgreSQL" {
@@ -260,18 +292,19 @@ assert_store_is_refused() {  # <pattern of exit codes> <part of what it says>
   done
 }
 
-@test "a damaged state is refused by every verb, and break --force begins anew" {
+@test "a damaged state is refused by every verb, and the lock begins anew once its row is deleted" {
   deep=$(printf '[%.0s' {1..5000})
   for state in '' '{' 'null' '[]' '{"holders":7}' 'no JSON' "{\"a\":$deep" '{"fence":-1}' '{"fence":1e400}'; do
     dlock run job -- true
     sql "UPDATE dlock.lock SET state = '$state'"
-    for verb in 'run job -- echo started' 'acquire job' 'status job'; do
+    for verb in 'run job -- echo started' 'acquire job' 'status job' 'break --force --yes job'; do
       # shellcheck disable=SC2086  # words
       run dlock $verb
       assert_equal "$verb '${state:0:20}': $status" "$verb '${state:0:20}': 78"
       assert_one_line
     done
     sql 'DELETE FROM dlock.lock'
+    dlock run job -- true
   done
 }
 

@@ -6,8 +6,10 @@
 # shellcheck disable=SC2154  # the helpers set postgres_password and others
 
 setup_file() {
-  load ../bats/support
+  load support
+  load postgres
   load certificates
+  share_postgres
   cd "$BATS_FILE_TMPDIR" || return
   authority ours
   authority theirs
@@ -18,13 +20,20 @@ setup_file() {
   signed stranger theirs 'DNS:client.example'
 }
 
+teardown_file() {
+  load support
+  load postgres
+  end_shared_postgres
+}
+
 setup() {
   load support
   load ../faults/locks
   load postgres
+  load certificates
   certificates=$BATS_FILE_TMPDIR
   unset SSL_CERT_FILE SSL_CERT_DIR PGPASSWORD PGPASSFILE
-  use_postgres_store
+  use_shared_postgres
   (umask 077 && echo "$postgres_password" > "$BATS_TEST_TMPDIR/password")
 }
 
@@ -61,7 +70,7 @@ assert_runs() {
 }
 
 assert_refused() {  # <exit code> <part of what it says>
-  run timeout 20 dlock --store-timeout 2s run job -- echo started
+  run timeout 20 dlock --store-timeout 1s run job -- echo started
   assert_status "$1"
   assert_one_line
   assert_output_contains "$2"
@@ -180,6 +189,10 @@ assert_refused() {  # <exit code> <part of what it says>
   over_tcp sslmode=require
   assert_refused 69 TLS
   serve_tls server
+  (($(sql 'SHOW server_version_num') >= 170000)) || {
+    over_tcp 'sslmode=require&sslnegotiation=direct'
+    assert_refused 69 'sslnegotiation=direct needs PostgreSQL 17'
+  }
 
   over_tcp
   assert_runs TLSv1.3
@@ -270,6 +283,16 @@ assert_refused() {  # <exit code> <part of what it says>
   export DLOCK_TLS_CA=$certificates/ours.crt DLOCK_TLS_CERT=$certificates/app.crt DLOCK_TLS_KEY=$certificates/app.key
   over_tcp sslmode=verify-full
   assert_runs TLSv1.3
+
+  # A key that is encrypted, wherever it is named.
+  key=$BATS_TEST_TMPDIR/app.key
+  encrypted "$DLOCK_TLS_KEY" "$BATS_TEST_TMPDIR/phrase" "$key"
+  export DLOCK_TLS_KEY=$key DLOCK_TLS_KEY_PASSWORD_FILE=$BATS_TEST_TMPDIR/phrase
+  assert_runs TLSv1.3
+  unset DLOCK_TLS_CERT DLOCK_TLS_KEY
+  over_tcp "sslmode=verify-full&sslcert=$certificates/app.crt&sslkey=$key"
+  assert_runs TLSv1.3
+  DLOCK_TLS_KEY_PASSWORD_FILE=$BATS_TEST_TMPDIR/password assert_refused 78 'is not that of the key'
 }
 
 @test "bytes that come before the handshake are refused, and so is a server that falls back" {
@@ -280,7 +303,7 @@ assert_refused() {  # <exit code> <part of what it says>
     eventually test -s "$BATS_TEST_TMPDIR/port"
     for mode in prefer require; do
       DLOCK_STORE="postgres://app@127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")/app?sslmode=$mode"
-      run timeout 20 dlock --store-timeout 1s run job -- echo started
+      run timeout 20 dlock --store-timeout 300ms run job -- echo started
       [[ $status == @(69|77) ]]
       assert_one_line
     done

@@ -4,10 +4,22 @@
 # shellcheck disable=SC2030,SC2031  # each test has an environment of its own
 # shellcheck disable=SC2034,SC2154  # variables that the helpers use and set
 
+setup_file() {
+  load support
+  load postgres
+  share_postgres
+}
+
+teardown_file() {
+  load support
+  load postgres
+  end_shared_postgres
+}
+
 setup() {
   load support
   load postgres
-  use_postgres_store
+  use_shared_postgres
 }
 
 teardown() {
@@ -86,7 +98,6 @@ held"
 }
 
 @test "what cannot be used is refused by name before anything is contacted" {
-  end_postgres 1
   local url
   while read -r url expected; do
     run dlock --store "$url" run job -- echo started
@@ -102,6 +113,7 @@ postgres:app expected_//
 postgresql+asyncpg://h/d write_postgresql://user@host/database
 jdbc:postgresql://h/d write_postgresql://user@host/database
 postgres://h:p/d the_port_must_be_a_number
+postgres://h/d?sslnegotiation=direct sslnegotiation=direct_needs_sslmode=require
 END
   PGSERVICE=x run dlock --store postgres: run job -- echo started
   assert_status 78
@@ -124,8 +136,8 @@ END
   run dlock run job -- echo started
   assert_equal "$status $output" '0 started'
 
-  end_postgres 1
-  run dlock run job -- echo started
+  DLOCK_STORE=postgres://app@127.0.0.1:${postgres_port[2]},127.0.0.1:${postgres_port[3]}/app
+  run dlock run --store-timeout 300ms job -- echo started
   assert_status 69
   assert_one_line
   assert_output_contains 'no primary: cannot reach 127.0.0.1:'

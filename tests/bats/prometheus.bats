@@ -162,6 +162,27 @@ dlock_up{namespace="dlock"} 1'
     "$(date -d "$(dlock list --json | jq -r '.[0].last_run.ended')" +%s)"
 }
 
+@test "a histogram shows how long the recorded runs took" {
+  local store
+  for store in "$DLOCK_STORE" server; do
+    [[ $store != server ]] || use_server_as_store
+    dlock run job -- true
+    dlock run job -- sh -c 'sleep 0.2; exit 3' || true
+    hold job
+    queue job -- true
+
+    run dlock list --prometheus
+
+    assert_metrics
+    assert_equal "$(grep -o 'dlock_run_duration_seconds_[a-z]*{name="job".*le=.*[0-9]$' <<< "$output" |
+      sed 's/.*le="\(.*\)"}/\1:/' | head -n 3 | paste -sd ' ')" '0.1: 1 1: 2 10: 2'
+    assert_equal "$(metric dlock_run_duration_seconds_count)" 2
+    assert_equal "$(metric dlock_run_duration_seconds_sum)" \
+      "$(dlock history job --json | jq '[.[] | select(.ended) | .duration_ms] | add / 1000')"
+    let_go
+  done
+}
+
 @test "a lock without a last run has no metrics of a last run" {
   hold job
 

@@ -226,6 +226,12 @@ use_foreign_certificates() {  # <file below /etc/ssl>
     assert_refused_file "$PWD/$key" 'the pass phrase in the file of --tls-key-password-file is not that of the key' \
       --tls-cert "$client.crt" --tls-key "$key" --tls-key-password-file other
   done
+  quietly openssl pkcs8 -provider legacy -provider default -topk8 -v1 PBE-MD5-DES -in "$client.key" \
+    -passout file:phrase -out old.key
+  assert_refused_file "$PWD/old.key" 'it is encrypted with a cipher that is too old: encrypt it again with openssl pkcs8 -topk8' \
+    --tls-cert "$client.crt" --tls-key old.key --tls-key-password-file phrase
+  run dlock --tls-key-password-file phrase run job -- echo started
+  assert_equal "$status $output" '78 dlock: job: --tls-key-password-file needs --tls-cert and --tls-key'
   assert_works_with_key "$client.key" --tls-key-password-file phrase
   assert_refused_file "$PWD/none" 'No such file or directory' \
     --tls-cert "$client.crt" --tls-key pkcs8.key --tls-key-password-file none

@@ -420,7 +420,7 @@ TEST_F(LocalStores, a_flipped_bit_is_an_error_and_never_an_older_state) {
     changed[at] = static_cast<char>(changed[at] ^ (1 << at % 8));
     std::ofstream(file(), std::ios::binary) << changed;
     try {
-      EXPECT_FALSE(contender().is_granted()) << at;
+      EXPECT_FALSE(contender(1, milliseconds(100)).is_granted()) << at;
     } catch (const Failure& failure) {
       EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured) << at;
       ++refused;

@@ -42,8 +42,8 @@ class MemoryNews final : public LeaseNews {
 // change.
 class MemoryStates final : public StateStore {
  public:
-  MemoryStates(MemoryService& service, milliseconds timeout)
-      : service_(service), timeout_(timeout) {}
+  MemoryStates(asio::io_context& context, MemoryService& service, milliseconds timeout)
+      : context_(context), service_(service), timeout_(timeout) {}
   ~MemoryStates() override {
     for (const auto party : parties_) service_.sleepers.erase(party);
   }
@@ -105,11 +105,14 @@ class MemoryStates final : public StateStore {
 
   std::unique_ptr<LeaseNews> listen(rules::Session party,
                                     std::function<void()> on_news) override {
+    // What has changed before is news too.
+    asio::post(context_, [&service = service_, party] { service.tell(party); });
     service_.listeners[party] = std::move(on_news);
     return std::make_unique<MemoryNews>(service_, party);
   }
 
  private:
+  asio::io_context& context_;
   MemoryService& service_;
   milliseconds timeout_;
   bool is_exclusive_ = false;
@@ -130,6 +133,10 @@ bool MemoryService::write(const LockName& lock, const std::string& version,
 void MemoryService::wake(rules::Session session) {
   const auto sleeper = sleepers.find(session);
   if (sleeper != sleepers.end()) sleeper->second->notify();
+  tell(session);
+}
+
+void MemoryService::tell(rules::Session session) const {
   const auto listener = listeners.find(session);
   if (listener != listeners.end()) listener->second();
 }
@@ -142,7 +149,8 @@ void MemoryService::deliver() {
 
 MemoryStore::MemoryStore(asio::io_context& context, MemoryService& service,
                          milliseconds timeout)
-    : SteppedStore(context, "memory:", std::make_unique<MemoryStates>(service, timeout)),
+    : SteppedStore(context,
+                   "memory:", std::make_unique<MemoryStates>(context, service, timeout)),
       service_(service),
       timeout_(timeout) {}
 

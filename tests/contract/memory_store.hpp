@@ -44,6 +44,7 @@ struct MemoryService {
   bool write(const LockName& lock, const std::string& version,
              const StateStore::Change& change);
   void wake(rules::Session session);
+  void tell(rules::Session session) const;  // if it listens
   void deliver();  // the requests that are late
 
   std::string next_version() { return std::to_string(++last_version); }

@@ -5,11 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "net/net_failures.hpp"
-#include "store/open.hpp"
-#include "store/postgres/pg_states.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/peer.hpp"
-#include "tests/contract/postgres_server.hpp"
 #include "tests/unit/pg_messages.hpp"
 
 namespace dlock::postgres {
@@ -458,28 +455,6 @@ TEST_F(PgConnections, name_a_product_that_is_not_postgresql) {
   PgConnection connection(context_, at(server));
 
   EXPECT_EQ(failure(connection).kind(), Failure::Kind::misconfigured);
-}
-
-// As a part of it, it would be undone with it, although it was reported as done.
-TEST_F(PgConnections, what_follows_a_step_that_failed_under_the_lock_is_no_part_of_it) {
-  const PostgresServer server;
-  const auto hosts = hosts_of(parsed_store_url(server.url()), milliseconds(5000));
-  PgStates states(context_, hosts);
-  const LockName lock{"dlock", "job"};
-  const auto steps = [&]() -> asio::awaitable<bool> {
-    using Access = stepped::StateStore::Access;
-    const auto until = Clock::now() + std::chrono::seconds(8);
-    co_await states.read(lock, Access::exclusive, until, wakeup_);
-    const auto read = co_await states.read(lock, Access::optimistic, until, wakeup_);
-    stepped::StateStore::Change change;
-    change.state = read.state;
-    change.state.refused = 1;
-    co_return co_await states.write(lock, read, change, until, wakeup_);
-  };
-
-  EXPECT_TRUE(result_of(context_, steps()));
-
-  EXPECT_EQ(server.session().command("SELECT refused FROM dlock.lock"), "1");
 }
 
 }  // namespace

@@ -107,6 +107,27 @@ TEST_F(Stepped, a_lock_without_fences_left_is_not_granted) {
   EXPECT_EQ(world_.writes, 0);
 }
 
+TEST_F(Stepped, a_claim_that_finds_a_thousand_waiters_has_no_place_and_asks_again) {
+  contender().granted();
+  auto& waiters = world_.service.locks[{"dlock", "job"}].state.waiters;
+  for (int i = 0; i < 999; ++i) {
+    rules::Waiter waiter;
+    waiter.party.token.bytes = random_bytes();
+    waiter.lives_until = Clock::now() + std::chrono::hours(1);
+    waiters.push_back(waiter);
+  }
+  auto& last = contender();
+  EXPECT_EQ(last.queued().place, 1000u);
+  auto& next = contender();
+
+  EXPECT_EQ(next.queued().place, 0u);
+  EXPECT_EQ(last.queued().place, 1000u);
+  EXPECT_EQ(info().waiters.size(), 1000u);
+
+  last.release();
+  EXPECT_EQ(next.queued().place, 1000u);
+}
+
 TEST_F(Stepped, a_claim_whose_answer_was_lost_finds_its_grant) {
   auto& holder = contender();
   world_.fates = {Fate::answer_lost};

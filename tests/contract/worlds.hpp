@@ -318,6 +318,11 @@ class EtcdWorld final : public World {
 template <bool pooled>
 class PostgresWorld final : public World {
  public:
+  static PostgresServer& server() {
+    static PostgresServer only;
+    return only;
+  }
+
   PostgresWorld() {
     if (tables().empty()) make_tables();
     wipe_out();
@@ -343,11 +348,6 @@ class PostgresWorld final : public World {
   }
 
  private:
-  static PostgresServer& server() {
-    static PostgresServer only;
-    return only;
-  }
-
   static std::string tables() {
     return server().session().command(
         "SELECT string_agg('dlock.' || tablename, ', ') FROM pg_tables WHERE schemaname "
@@ -400,9 +400,9 @@ constexpr Kind kinds[] = {
     {"etcd", make_world<EtcdWorld<1>>, true, false, false, false, milliseconds(2'000)},
     {"etcd3", make_world<EtcdWorld<3>>, true, false, false, false, milliseconds(2'000)},
     {"postgres", make_world<PostgresWorld<false>>, true, true, true, true,
-     milliseconds(0), milliseconds(500)},
+     milliseconds(0), milliseconds(250)},
     {"postgres_pooled", make_world<PostgresWorld<true>>, true, true, true, true,
-     milliseconds(0), milliseconds(500), false},
+     milliseconds(0), milliseconds(250), false},
 };
 
 // The kinds that have these features.

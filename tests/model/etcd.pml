@@ -38,7 +38,7 @@ byte seen;                         /* the lease of the key that the look has fou
 byte term_before;                  /* of the last reply before the request for the lease was sent; 0: none */
 byte granted_in;                   /* the term in which the request was written */
 
-mtype:promise = { a_command_is_gone_before_its_lease };
+mtype:promise = { P2_a_command_is_gone_before_its_lease };
 mtype:promise broken;
 byte i;                            /* scratch */
 
@@ -55,7 +55,7 @@ inline end_lease(l) {
   :: key_lease == l ->
      key_lease = NONE;
      printf("the key is deleted: another claim gets the lock\n");
-     must(a_command_is_gone_before_its_lease, deadline == 0)
+     must(P2_a_command_is_gone_before_its_lease, deadline == 0)
   :: else
   fi
 }

@@ -127,6 +127,8 @@ TEST(Success, counts_by_the_end_of_the_run) {
 }
 
 TEST(Success, is_described_in_a_sentence) {
+  EXPECT_EQ(plugin_line(success_within({}, 1h), "a|b", "redis://db"),
+            "DLOCK CRITICAL - a\\x7cb never succeeded in redis://db | age=U;;3600;0");
   EXPECT_EQ(text_of(success_within({}, 1h), "job", "redis://db"),
             "job never succeeded in redis://db");
   EXPECT_EQ(text_of(success_within(with_success(), 1h), "job", "redis://db"),

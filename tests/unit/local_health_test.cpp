@@ -79,6 +79,26 @@ TEST(LocalHealth, an_unusable_directory_is_an_error_and_the_only_finding) {
   EXPECT_EQ(findings[0].advice, "chmod o-w /srv/locks, once you trust its contents");
 }
 
+TEST(LocalHealth, a_directory_that_is_mounted_read_only_is_not_blamed_on_its_mode) {
+  auto facts = good();
+  facts.can_be_written = false;
+  facts.is_read_only = true;
+
+  EXPECT_EQ(level(facts, "directory"), Level::error);
+  EXPECT_EQ(findings_of(facts).at(0).advice,
+            "mount it with permission to write, or use a directory elsewhere");
+}
+
+TEST(LocalHealth, the_advice_is_that_of_the_message_if_it_has_one) {
+  auto facts = good();
+  facts.unusable = "cannot read the boot id from /proc; mount /proc";
+
+  const auto findings = findings_of(facts);
+
+  EXPECT_EQ(findings.at(0).message, "cannot read the boot id from /proc");
+  EXPECT_EQ(findings.at(0).advice, "mount /proc");
+}
+
 TEST(LocalHealth, each_reason_for_an_unusable_directory_has_its_own_advice) {
   auto open = good();
   open.everybody_writes = true;

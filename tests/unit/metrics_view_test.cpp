@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/verbs/verbs.hpp"
+#include "lock/history.hpp"
 
 namespace dlock {
 namespace {
@@ -60,6 +61,35 @@ TEST(Metrics, say_that_the_store_is_up_even_without_locks) {
 
 TEST(Metrics, say_only_that_an_unavailable_store_is_down) {
   EXPECT_EQ(metrics_text("dlock", std::nullopt), up_text + "0\n");
+}
+
+TEST(Metrics, count_the_durations_of_the_runs_that_have_ended) {
+  LockHistory history;
+  history.lock = {"dlock", "job"};
+  history.runs.resize(5);
+  for (auto& run : history.runs) run.outcome = "ran";
+  history.runs[0].duration = 100ms;
+  history.runs[1].duration = 101ms;
+  history.runs[2].duration = 48h;
+  history.runs[3].duration = 1s;
+  history.runs[3].outcome = "running";
+  history.runs[4].duration = 1s;
+  history.runs[4].outcome = by_hand;
+  const auto text = metrics_text("dlock", std::vector{lock_with_run()}, {history});
+
+  const std::string name = "dlock_run_duration_seconds";
+  const std::string labels = R"({name="job",namespace="dlock")";
+  EXPECT_NE(text.find("# TYPE " + name + " histogram\n" + name + "_bucket" + labels +
+                      R"(,le="0.1"} 1)" + "\n"),
+            std::string::npos);
+  for (const auto* line : {R"(_bucket,le="1"} 2)", R"(_bucket,le="86400"} 2)",
+                           R"(_bucket,le="+Inf"} 3)", "_sum} 172800.201", "_count} 3"}) {
+    std::string expected(line);
+    expected.insert(expected.find_first_of(",}"), labels);
+    EXPECT_NE(text.find("\n" + name + expected + "\n"), std::string::npos) << expected;
+  }
+  EXPECT_EQ(metrics_text("dlock", std::vector{free_job()}, {}).find(name),
+            std::string::npos);
 }
 
 TEST(Metrics, include_the_time_of_the_last_success) {

@@ -15,6 +15,8 @@ enum class ExitStatus : int {
   not_held = 1,               // nobody holds the lock (status, break)
   warnings_found = not_held,  // doctor
   errors_found = 2,           // doctor
+  critical = errors_found,    // history --nagios: no success in time
+  unknown = 3,                // history --nagios: any failure
   usage = 64,                 // EX_USAGE
   unavailable = 69,           // EX_UNAVAILABLE: the store cannot be reached
   bug = 70,                   // EX_SOFTWARE

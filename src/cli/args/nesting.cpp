@@ -62,6 +62,7 @@ std::vector<std::string> command_environment(const char* const* inherited,
     own.push_back("DLOCK_FENCES=" + fences);
     own.push_back("DLOCK_HELD=" + held);
   }
+  if (!settings.run_id.empty()) own.push_back("DLOCK_RUN_ID=" + settings.run_id);
   if (!settings.config.empty()) own.push_back("DLOCK_CONFIG=" + settings.config);
   own.insert(own.end(), settings.passed_on.begin(), settings.passed_on.end());
 

@@ -30,6 +30,7 @@ struct CommandSettings {
   std::vector<HeldLock> locks;  // those that the command runs under
   std::string store;
   std::string name_space;
+  std::string run_id;
   std::string config;  // absolute, or empty
   std::string held;    // DLOCK_HELD as dlock found it
   std::vector<std::string>

@@ -1,12 +1,9 @@
 #include "cli/args/option_table.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <span>
 
-#include "cli/args/options.hpp"
-#include "cli/args/usage_hint.hpp"
-#include "util/text.hpp"
+#include "cli/args/option_setters.hpp"
 
 namespace dlock {
 
@@ -17,13 +14,6 @@ namespace {
 using enum Verb;
 constexpr VerbSet every_verb = ~VerbSet{0};
 
-// A word that an option accepts, and its meaning.
-template <typename Meaning>
-struct Choice {
-  std::string_view word;
-  Meaning meaning;
-};
-
 constexpr Choice<Color> colors[] = {
     {"auto", Color::automatic}, {"always", Color::always}, {"never", Color::never}};
 constexpr Choice<bool> yes_or_no[] = {{"true", true}, {"false", false}};
@@ -31,97 +21,10 @@ constexpr Choice<OnOutage> outage_policies[] = {{"stop", OnOutage::stop},
                                                 {"run", OnOutage::run}};
 constexpr Choice<Stragglers> straggler_policies[] = {
     {"leave", Stragglers::leave}, {"wait", Stragglers::wait}, {"kill", Stragglers::kill}};
+constexpr Choice<Notify> notify_modes[] = {
+    {"dlock", Notify::dlock}, {"command", Notify::command}, {"off", Notify::off}};
 constexpr Choice<ListOrder> orders[] = {{"name", ListOrder::name},
                                         {"age", ListOrder::age}};
-
-template <const auto& choices>
-auto choice(const std::string& value) {
-  std::string listed;
-  std::vector<std::string_view> words;
-  for (const auto& [word, meaning] : choices) {
-    if (word == value) return meaning;
-    if (!listed.empty()) listed += &word == &std::rbegin(choices)->word ? " or " : ", ";
-    listed += word;
-    words.push_back(word);
-  }
-  throw UsageError("expected " + listed + ", not '" + printable(value, 60) + "'" +
-                   did_you_mean(value, words));
-}
-
-template <unsigned least, unsigned most, typename Number = unsigned>
-Number number(const std::string& value) {
-  return static_cast<Number>(parsed_number(value, least, most));
-}
-
-// Zero is the same as none.
-template <milliseconds (*parse)(std::string_view)>
-std::optional<milliseconds> some(const std::string& value) {
-  const auto span = parse(value);
-  return span.count() > 0 ? std::optional(span) : std::nullopt;
-}
-
-std::function<std::string()> key_password(const std::string& value) {
-  return [file = parsed_file_name(value)] { return password_in(file); };
-}
-
-Replicas replicas(const std::string& value) {
-  constexpr unsigned most = 15;  // far more than any setup has
-  if (value == "all") return {.all = true};
-  try {
-    return {.count = parsed_number(value, 0, most)};
-  } catch (const UsageError& error) {
-    throw UsageError(std::string(error.what()) + ", or all");
-  }
-}
-
-AddressMap addresses(const std::string& value) {
-  try {
-    return AddressMap::parsed(value);
-  } catch (const Failure& failure) {
-    throw UsageError(failure.what());
-  }
-}
-
-std::string label_in(const std::string& value) { return parsed_text(value, "label"); }
-
-std::string verbatim(const std::string& value) { return value; }
-
-// A member of a member.
-template <typename Value>
-Value& reached(Value& value) {
-  return value;
-}
-template <typename Outer, typename Inner, typename... More>
-auto& reached(Outer& outer, Inner Outer::*inner, More... more) {
-  return reached(outer.*inner, more...);
-}
-
-// The options that have the member.
-template <typename Options, typename Value>
-Options& owner_of(Value Options::*);
-
-// Stores what `parse` makes of the value in a member, or in a member of a member.
-template <auto parse, auto member, auto... inner>
-void into(VerbOptions& options, const Setting& setting) {
-  auto& own = static_cast<decltype(owner_of(member))>(options);
-  reached(own.*member, inner...) = parse(setting.value);
-}
-template <auto member, auto... inner>
-constexpr auto flag = into<parsed_flag, member, inner...>;
-
-void take_slots(VerbOptions& options, const Setting& setting) {
-  const auto& value = setting.value;
-  // The user seems to have used flock's -n (do not wait) in front of the name.
-  if (setting.source == Setting::Source::command_line && !value.empty() &&
-      value.find_first_of("0123456789") == std::string::npos) {
-    throw UsageError("'" + printable(value, 60) +
-                     "' is not a number (-n means --slots; not waiting is the default)");
-  }
-  static_cast<ClaimOptions&>(options).slots = parsed_number(value, 1, most_slots);
-}
-
-// Read from the settings, where it is used.
-void take_nothing(VerbOptions&, const Setting&) {}
 
 // Shorter names for the rows.
 using Common = CommonOptions;
@@ -213,7 +116,7 @@ constexpr OptionSpec own_rows[] = {
     {"conflict-exit-code", 'E', "N", "", of(run), "75", "exit code if not obtained (%)",
      into<number<0, 255, int>, &RunOptions::conflict_exit_code>},
     {"dedupe", 0, "WINDOW", "", of(run), "0", "skip if running, or started within WINDOW",
-     into<parsed_kept_time, &RunOptions::dedupe_window>},
+     into<parsed_dedupe_window, &RunOptions::dedupe_window>},
     {"retry-failed", 0, "", "", of(run), "", "with --dedupe: failed runs do not count",
      flag<&RunOptions::retry_failed>},
     {"replace", 0, "", "", of(run), "", "take the lock from its holder",
@@ -230,6 +133,8 @@ constexpr OptionSpec own_rows[] = {
      into<parsed_duration, plan, &SupervisionPlan::kill_after>},
     {"jitter", 0, "D", "", of(run), "0", "first sleep for a random time of up to D",
      into<parsed_duration, &RunOptions::jitter>},
+    {"splay", 0, "D", "", of(run), "0", "first sleep for this host's fixed part of D",
+     into<parsed_duration, &RunOptions::splay>},
     {"on-outage", 0, "WHAT", "", of(run), "stop",
      "if the store is down: % (default) or run",
      into<choice<outage_policies>, &RunOptions::on_outage>},
@@ -242,8 +147,13 @@ constexpr OptionSpec own_rows[] = {
      into<choice<straggler_policies>, plan, &SupervisionPlan::stragglers>},
     {"label", 0, "TEXT", "", of(run, acquire), "", "text shown by status",
      into<label_in, &ClaimOptions::label>},
+    {"notify", 0, "WHO", "", of(run), "off",
+     "who notifies systemd: dlock, command or off",
+     into<choice<notify_modes>, &RunOptions::notify>},
     {"report", 0, "FILE", "", of(run), "", "write the outcome to FILE as JSON",
      into<parsed_path, &RunOptions::report>},
+    {"on-start", 0, "CMD", "", of(run), "", "shell command to run beside the command",
+     into<parsed_shell_line, &RunOptions::on_start>},
     {"on-success", 0, "CMD", "", of(run), "", "shell command to run after success",
      into<parsed_shell_line, hooks, &HookLines::on_success>},
     {"on-failure", 0, "CMD", "", of(run), "", "shell command to run after failure",
@@ -280,6 +190,8 @@ constexpr OptionSpec own_rows[] = {
      into<some<parsed_duration>, &HistoryOptions::since>},
     {"succeeded-within", 0, "D", "", of(history), "", "check for a success in the last D",
      into<some<parsed_duration>, &HistoryOptions::succeeded_within>},
+    {"nagios", 0, "", "", of(history), "", "answer as a monitoring plugin: 0, 2 or 3",
+     flag<&HistoryOptions::nagios>},
     {"fence", 0, "N", "", of(break_lock), "", "only the holder with this fence",
      into<parsed_fence, &BreakOptions::fence>},
     {"force", 0, "", "", of(break_lock), "", "free the lock at once: for dead machines",
@@ -309,6 +221,24 @@ constexpr OptionSpec own_rows[] = {
      flag<&CacheOptions::show>},
     {"schema", 0, "", "", of(doctor), "", "print the SQL that makes the tables",
      flag<&DoctorOptions::schema>},
+};
+
+constexpr Exclusion common_pairs[] = {
+    {"quiet", "verbose", Exclusion::Rule::ranked_or_both}};
+constexpr Exclusion own_pairs[] = {
+    {"shared", "slots", Exclusion::Rule::ranked, true},
+    // Concurrent runs are meant to be several, so they cannot be deduplicated.
+    {"dedupe", "shared"},
+    {"dedupe", "slots"},
+    {"export", "json"},
+    {"schema", "json"},
+    {"token", "token-file"},
+    {"forget", "show", Exclusion::Rule::refused},
+    {"show", "reset", Exclusion::Rule::refused},
+    {"json", "prometheus"},
+    {"json", "nagios"},
+    {"json", "live"},
+    {"prometheus", "live"},
 };
 
 template <typename Wanted>
@@ -368,6 +298,9 @@ const OptionSpec* option_named(Verb verb, std::string_view name) {
   const auto* own = option_rows::found(option_rows::own_rows, of(verb), is_named);
   return own != nullptr ? own : option_rows::found(common_specs(), of(verb), is_named);
 }
+
+std::span<const Exclusion> common_exclusions() { return option_rows::common_pairs; }
+std::span<const Exclusion> own_exclusions() { return option_rows::own_pairs; }
 
 void take_own(Verb verb, const Settings& settings, VerbOptions& options) {
   for (const auto* option : own_specs(verb))

@@ -46,6 +46,11 @@ const OptionSpec* any_option(std::string_view name);  // the first of several
 // An option of `verb`, its own or a common one, by its long name or its letter.
 const OptionSpec* option_named(Verb verb, std::string_view name);
 
+// The common options that exclude each other, and all others, in the order in which they
+// are checked.
+std::span<const Exclusion> common_exclusions();
+std::span<const Exclusion> own_exclusions();
+
 // Parses these settings, and the defaults of the others, into the options of the verb or
 // into the common ones. Throws as OptionSpec::take, with the origin of the setting.
 void take_own(Verb verb, const Settings& settings, VerbOptions& options);

@@ -5,29 +5,13 @@
 #include <utility>
 
 #include "cli/args/nesting.hpp"
+#include "util/bits.hpp"
 #include "util/small_file.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
 
 namespace dlock {
 namespace {
-
-constexpr Exclusion common_pairs[] = {
-    {"quiet", "verbose", Exclusion::Rule::ranked_or_both}};
-constexpr Exclusion own_pairs[] = {
-    {"shared", "slots", Exclusion::Rule::ranked, true},
-    // Concurrent runs are meant to be several, so they cannot be deduplicated.
-    {"dedupe", "shared"},
-    {"dedupe", "slots"},
-    {"export", "json"},
-    {"schema", "json"},
-    {"token", "token-file"},
-    {"forget", "show", Exclusion::Rule::refused},
-    {"show", "reset", Exclusion::Rule::refused},
-    {"json", "prometheus"},
-    {"json", "live"},
-    {"prometheus", "live"},
-};
 
 // The settings of the verb that are in force, parsed into its options.
 template <typename Options>
@@ -90,9 +74,6 @@ Token token_in(const std::string& path) {
 
 }  // namespace
 
-std::span<const Exclusion> common_exclusions() { return common_pairs; }
-std::span<const Exclusion> own_exclusions() { return own_pairs; }
-
 CommonOptions common_options(const Settings& settings) {
   CommonOptions options;
   const auto chosen = in_force(settings, common_exclusions());
@@ -147,6 +128,13 @@ milliseconds store_timeout(const CommonOptions& common, std::optional<millisecon
   return ttl ? std::min(usual, *ttl / 10) : usual;
 }
 
+milliseconds splay_for(const std::string& host, const std::string& lock,
+                       milliseconds most) {
+  if (most.count() == 0) return most;
+  const auto key = (host + '\0') + lock;
+  return milliseconds(fixed_up_to(static_cast<std::uint64_t>(most.count()), key));
+}
+
 RunOptions run_options(const Settings& settings, const std::string& name,
                        std::vector<std::string> command) {
   RunOptions options;
@@ -157,8 +145,9 @@ RunOptions run_options(const Settings& settings, const std::string& name,
     throw NeedsAnother("--retry-failed needs --dedupe",
                        is_from_file(settings, "retry-failed"));
   }
-  if (options.dedupe_window.count() > 0) {
-    options.dedupe = Dedupe{options.dedupe_window, options.retry_failed};
+  const auto& window = options.dedupe_window;
+  if (window.span.count() > 0) {
+    options.dedupe = Dedupe{window.span, options.retry_failed, false, window.began};
   }
   require_wait(chosen, options);
   options.supervision.kill_after_forwarded = chosen.count("kill-after") > 0;
@@ -282,6 +271,12 @@ HistoryOptions history_options(const Settings& settings,
   options.name = literal_of(options.pattern);
   if (options.name) parsed_name(*options.name);
   take(Verb::history, settings, options);
+  if (options.nagios && !options.succeeded_within) {
+    options.nagios = false;
+    if (!is_from_file(settings, "nagios")) {
+      throw UsageError("--nagios needs --succeeded-within");
+    }
+  }
   if (!options.succeeded_within) return options;
   // In a file these are for calls without --succeeded-within.
   for (const auto* other : {"failed", "since"}) {

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "cli/args/calendar.hpp"
 #include "cli/args/option_table.hpp"
 #include "cli/args/settings.hpp"
 #include "lease/lease_watcher.hpp"
@@ -40,7 +40,10 @@ struct ClaimOptions : VerbOptions {
   std::string label;
 };
 
-// The command lines of the hooks, each for /bin/sh -c; empty if not set.
+// Who speaks systemd's readiness protocol.
+enum class Notify { off, dlock, command };
+
+// The command lines of the hooks after a run, each for /bin/sh -c; empty if not set.
 struct HookLines {
   std::string on_success;
   std::string on_failure;
@@ -54,9 +57,10 @@ struct HookLines {
 struct RunOptions : ClaimOptions {
   std::vector<std::string> command;
   std::vector<AlsoLock> also;
+  std::string run_id;  // a UUID, set by the verb
   int conflict_exit_code = 0;
   bool waits_for_store = true;  // as long as it waits for the lock
-  milliseconds dedupe_window{};
+  DedupeWindow dedupe_window;
   bool retry_failed = false;
   std::optional<Dedupe> dedupe;  // of these two
   bool replace = false;
@@ -64,10 +68,13 @@ struct RunOptions : ClaimOptions {
   std::optional<unsigned> max_queue;
   milliseconds min_hold{};
   milliseconds jitter{};
+  milliseconds splay{};
   bool reclaim = false;
   milliseconds lock_delay{};
-  std::string report;  // a path, or empty
+  std::string report;    // a path, or empty
+  std::string on_start;  // for /bin/sh -c, or empty
   HookLines hooks;
+  Notify notify{};
   OnOutage on_outage{};
   SupervisionPlan supervision;
 };
@@ -119,6 +126,7 @@ struct HistoryOptions : VerbOptions {
   bool failed = false;
   std::optional<milliseconds> since;
   std::optional<milliseconds> succeeded_within;
+  bool nagios = false;
 };
 
 struct BreakOptions : VerbOptions {
@@ -152,11 +160,6 @@ struct LimitOptions : VerbOptions {
   std::vector<std::string> command;  // empty: only report whether it is admitted
   std::optional<milliseconds> wait;  // max(): forever
 };
-
-// The common options that exclude each other, and all others, in the order in which they
-// are checked.
-std::span<const Exclusion> common_exclusions();
-std::span<const Exclusion> own_exclusions();
 
 // These functions throw UsageError, and Failure for an invalid store URL or a token file
 // that cannot be read.
@@ -202,6 +205,11 @@ DoctorOptions doctor_options(const Settings& settings);
 LimitOptions limit_options(const Settings& settings,
                            const std::vector<std::string>& operands,
                            std::vector<std::string> command);
+
+// The part of `most` that a host sleeps before it asks for a lock (--splay): the same
+// each time for the same two names.
+milliseconds splay_for(const std::string& host, const std::string& lock,
+                       milliseconds most);
 
 // The time limit of one operation on the store: --store-timeout if it is set, else 2 s,
 // but no more than a tenth of the ttl where leases can expire.

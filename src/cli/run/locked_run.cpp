@@ -13,6 +13,7 @@
 #include "util/fd.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
+#include "util/users.hpp"
 
 namespace dlock {
 
@@ -26,8 +27,10 @@ LockedRun::LockedRun(const RunParts& parts)
       speaker_(locks_.first().speaker),
       plan_(parts.plan),
       guardian_(parts.guardian),
-      extension_(parts.extension),
-      conclusion_(options_, plan_, locks_) {}
+      additions_(parts.additions),
+      extension_(additions_.extension),
+      conclusion_(options_, plan_, locks_),
+      notice_(context_, options_.notify, speaker_) {}
 
 asio::awaitable<RunResult> LockedRun::execute() {
   std::optional<Failure> failure;
@@ -35,7 +38,7 @@ asio::awaitable<RunResult> LockedRun::execute() {
   try {
     // The timer that ends the command: if it cannot be created, nothing starts.
     if (plan_.needs_tree()) wakeup_.prepare();
-    if (co_await sleep_for_jitter()) has_locks = co_await obtain_locks();
+    if (co_await sleep_first()) has_locks = co_await obtain_locks();
   } catch (const Failure& error) {
     failure = error;
     has_locks = false;
@@ -59,16 +62,20 @@ asio::awaitable<RunResult> LockedRun::execute() {
   // a lock that is not ours does nothing.
   co_await give_back();
   command_.reset();  // which reaps it
+  co_await notice_.end(conclusion_.result());
   co_return conclusion_.whole_result();
 }
 
 // Returns false if a signal interrupted the sleep.
-asio::awaitable<bool> LockedRun::sleep_for_jitter() {
-  if (options_.jitter.count() == 0) co_return true;
+asio::awaitable<bool> LockedRun::sleep_first() {
   const auto most = static_cast<std::uint64_t>(options_.jitter.count());
-  const milliseconds jitter(random_up_to(most));
-  speaker_.step("sleeping for " + for_people(jitter) + " (jitter)");
-  const auto until = Clock::now() + jitter;
+  if (options_.splay.count() == 0 && most == 0) co_return true;
+  const auto splay = splay_for(host_name(), options_.name, options_.splay);
+  const auto span = splay + milliseconds(most > 0 ? random_up_to(most) : 0);
+  const char* why = most == 0 ? "splay" : "splay and jitter";
+  if (options_.splay.count() == 0) why = "jitter";
+  speaker_.step("sleeping for " + for_people(span) + " (" + why + ")");
+  const auto until = Clock::now() + span;
   const SignalInbox::InterruptibleWait wait(signals_);
   co_await wakeup_.sleep_until(until);
   co_return Clock::now() >= until;
@@ -81,7 +88,7 @@ asio::awaitable<bool> LockedRun::obtain_locks() {
     const auto start = Clock::now();
     const OnExit note_wait([&] { conclusion_.result().waited = elapsed_since(start); });
     const SignalInbox::InterruptibleWait wait(signals_);
-    answer = co_await locks_.obtain();
+    answer = co_await locks_.obtain(notice_.listener());
   }
   if (extension_ != nullptr && answer) {
     const bool is_needed = co_await needs_command(*answer);
@@ -179,6 +186,7 @@ std::vector<std::string> LockedRun::environment() const {
   settings.locks = locks_.held();
   settings.store = store_url();
   settings.name_space = invocation_.common.name_space;
+  settings.run_id = options_.run_id;
   settings.config = invocation_.config;
   settings.passed_on = invocation_.passed_on;
   if (const char* held = std::getenv("DLOCK_HELD")) settings.held = held;
@@ -216,6 +224,7 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
         SpawnFailure{SpawnFailure::Kind::no_resources, failure.what()});
     co_return std::nullopt;
   }
+  notice_.command_starts();
   started_at_ = Clock::now();
   result.started = wall_now();
   const auto started = co_await command_->start(std::move(plan));
@@ -230,6 +239,12 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
   speaker_.step("started process " + std::to_string(spawned.pid) + ": " +
                 printable_command(options_.command, 200));
   if (extension_ != nullptr) extension_->command_runs();
+  notice_.command_runs();
+  if (additions_.has_started) {
+    auto known = conclusion_.whole_result();
+    known.outcome = RunOutcome::running;
+    additions_.has_started(known, store_url());
+  }
   if (!keeps_first) locks_.keep();
   co_return spawned;
 }
@@ -251,6 +266,7 @@ asio::awaitable<Ended> LockedRun::await_end(const Spawned& spawned) {
   auto end = co_await command_->ended();
   conclusion_.command_ended_at(Clock::now());
   if (extension_ != nullptr) extension_->command_ended();
+  notice_.command_ended();
   conclusion_.result().ran = elapsed_since(started_at_);
   noting.give_up(true);
   while (!noted) co_await wakeup_.wait_until(Clock::time_point::max());

@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "cli/args/app.hpp"
 #include "cli/run/run_locks.hpp"
 #include "cli/run/run_result.hpp"
+#include "cli/run/service_notice.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "supervise/guardian.hpp"
 #include "supervise/supervisor.hpp"
@@ -55,6 +57,14 @@ class RunExtension {
                                        const Claim& claim, Wakeup& wakeup) = 0;
 };
 
+// What a verb adds to a run. Each may be null.
+struct RunAdditions {
+  RunExtension* extension = nullptr;
+  // Called once the command runs, with what is known by then and the store's URL. Does
+  // not throw.
+  std::function<void(const RunResult&, const std::string&)> has_started;
+};
+
 // The objects that a run uses. Their owners keep them until the run is over.
 struct RunParts {
   asio::io_context& context;
@@ -63,8 +73,8 @@ struct RunParts {
   const LeaseTiming& timing;
   const SupervisionPlan& plan;
   const HeldSignals& held;
-  Guardian* guardian;       // null for a store whose leases do not expire
-  RunExtension* extension;  // null if the verb needs none
+  Guardian* guardian;  // null for a store whose leases do not expire
+  const RunAdditions& additions;
 };
 
 // One run and its state.
@@ -77,7 +87,7 @@ class LockedRun {
   asio::awaitable<RunResult> execute();
 
  private:
-  asio::awaitable<bool> sleep_for_jitter();
+  asio::awaitable<bool> sleep_first();
   asio::awaitable<bool> obtain_locks();
   asio::awaitable<bool> needs_command(const Answer& answer);
   bool are_granted(const std::optional<Answer>& answer);
@@ -109,12 +119,14 @@ class LockedRun {
   const Speaker& speaker_;
   SupervisionPlan plan_;
   Guardian* guardian_;
+  const RunAdditions& additions_;
   RunExtension* extension_;
   // Reset when the lock is released, which is when the process tree is let go.
   std::unique_ptr<Supervisor> command_;
   Clock::time_point started_at_;
   bool is_shared_ = false;  // RunEnd::is_shared
   RunConclusion conclusion_;
+  ServiceNotice notice_;
 };
 
 }  // namespace dlock

@@ -9,19 +9,6 @@
 namespace dlock {
 namespace {
 
-Claim claim_for(const CommonOptions& common, const RunOptions& options) {
-  auto claim = new_claim(common, options);
-  claim.lock_delay = options.lock_delay;
-  claim.reclaim = options.reclaim;
-  claim.command = options.command;
-  claim.dedupe = options.dedupe;
-  claim.min_hold = options.min_hold;
-  claim.max_queue = options.max_queue;
-  claim.supersedes = options.supersede;
-  claim.replaces = options.replace;
-  return claim;
-}
-
 // The options of the run as they apply to another of its locks.
 RunOptions options_for(const AlsoLock& lock, RunOptions options) {
   options.name = lock.name;
@@ -42,7 +29,7 @@ RunLock::RunLock(asio::io_context& context, Wakeup& wakeup, const CommonOptions&
     : about(own.name == run ? "" : printable_name(own.name) + ": "),
       speaker(spoken_name(own.name, run), common.quiet, common.verbose),
       store(opened_store(common, timing.budget(), context, spoken_name(own.name, run))),
-      holding(context, wakeup, *store, claim_for(common, own), timing) {}
+      holding(context, wakeup, *store, new_claim(common, own), timing) {}
 
 RunLocks::RunLocks(asio::io_context& context, Wakeup& wakeup, const CommonOptions& common,
                    const RunOptions& options, const LeaseTiming& timing)
@@ -63,7 +50,8 @@ RunLocks::RunLocks(asio::io_context& context, Wakeup& wakeup, const CommonOption
   asked_ = in_order_.front();
 }
 
-asio::awaitable<std::optional<Answer>> RunLocks::obtain() {
+asio::awaitable<std::optional<Answer>> RunLocks::obtain(WaitListener listener) {
+  listener_ = std::move(listener);
   std::optional<Answer> answer;
   std::optional<Failure> failure;
   try {
@@ -158,7 +146,8 @@ asio::awaitable<Answer> RunLocks::obtain_one(RunLock& lock,
     };
   }
   lock.is_asked = true;
-  co_return co_await dlock::obtain(lock.holding, std::move(patience), lock.speaker);
+  co_return co_await dlock::obtain(lock.holding, std::move(patience), lock.speaker,
+                                   listener_);
 }
 
 // Ends the processes of runs whose dlock is gone and from which this run has taken the

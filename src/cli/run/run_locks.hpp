@@ -75,8 +75,8 @@ class RunLocks {
   // the options. As all runs do so, they never wait for each other in a circle. Those
   // that were granted are kept meanwhile. Returns the first answer that is not a grant,
   // or the last grant. Nothing: another run or user took one that was granted. If one was
-  // lost in another way, make_sure() finds out.
-  asio::awaitable<std::optional<Answer>> obtain();
+  // lost in another way, make_sure() finds out. `listener`: as for obtain() of one lock.
+  asio::awaitable<std::optional<Answer>> obtain(WaitListener listener);
 
   // Requests once more, without waiting, each lock that was lost or whose lease is too
   // short to start a command. Returns as obtain() does.
@@ -147,6 +147,7 @@ class RunLocks {
   std::list<RunLock> locks_;
   std::vector<RunLock*> in_order_;
   RunLock* asked_;
+  WaitListener listener_;
   Alarm alarm_;
   std::optional<LeaseGroup> group_;
   OrphanedRuns orphans_;  // broken runs that have to end before this one starts

@@ -19,6 +19,7 @@
 namespace dlock {
 
 enum class RunOutcome {
+  running,  // not known yet
   ran,
   busy,
   superseded,
@@ -31,7 +32,7 @@ enum class RunOutcome {
   error
 };
 
-// The outcome as written in the report: "not-started".
+// The outcome as written in the report: "not-started"; empty while it is running.
 std::string name_of(RunOutcome outcome);
 
 // What became of a lock of a run with --also.

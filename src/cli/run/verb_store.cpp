@@ -55,13 +55,28 @@ Claim new_claim(const CommonOptions& common, const ClaimOptions& options) {
   return claim;
 }
 
+Claim new_claim(const CommonOptions& common, const RunOptions& options) {
+  const ClaimOptions& of_claim = options;
+  auto claim = new_claim(common, of_claim);
+  claim.lock_delay = options.lock_delay;
+  claim.reclaim = options.reclaim;
+  claim.command = options.command;
+  claim.dedupe = options.dedupe;
+  claim.min_hold = options.min_hold;
+  claim.max_queue = options.max_queue;
+  claim.supersedes = options.supersede;
+  claim.replaces = options.replace;
+  return claim;
+}
+
 std::optional<Clock::time_point> end_of_wait(const ClaimOptions& options) {
   if (!options.wait) return std::nullopt;
   return later(Clock::now(), *options.wait);
 }
 
-asio::awaitable<Answer> obtain(Holding& holding, Patience patience, Speaker& speaker) {
-  WaitNotice notice(speaker, patience.until.value_or(Clock::now()));
+asio::awaitable<Answer> obtain(Holding& holding, Patience patience, Speaker& speaker,
+                               WaitListener listener) {
+  WaitNotice notice(speaker, patience.until.value_or(Clock::now()), std::move(listener));
   patience.waiting = [&](const Busy& busy) {
     return notice.waiting(
         [&](std::size_t columns) { return waiting_text(busy, columns); });

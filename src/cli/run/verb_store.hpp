@@ -26,11 +26,16 @@ std::unique_ptr<Store> opened_store(const CommonOptions& common, milliseconds ti
 // A new claim on the lock, with what `run` and `acquire` have in common.
 Claim new_claim(const CommonOptions& common, const ClaimOptions& options);
 
+// The same, with what only `run` has.
+Claim new_claim(const CommonOptions& common, const RunOptions& options);
+
 // When the wait of these options ends that begins now; nothing: they do not wait.
 std::optional<Clock::time_point> end_of_wait(const ClaimOptions& options);
 
-// Requests the lock for as long as `patience` allows, and shows what it waits for.
-asio::awaitable<Answer> obtain(Holding& holding, Patience patience, Speaker& speaker);
+// Requests the lock for as long as `patience` allows, and shows what it waits for, also
+// to the listener, if any.
+asio::awaitable<Answer> obtain(Holding& holding, Patience patience, Speaker& speaker,
+                               WaitListener listener = {});
 
 // Prints the fence and the slot of the grant, with --verbose.
 void say_granted(const Holding& holding, const Speaker& speaker);

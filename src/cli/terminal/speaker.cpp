@@ -28,12 +28,14 @@ std::size_t dropped = 0;
 
 std::string complaint;
 bool printed = false;
+bool as_plugin = false;
 
 void note(const std::string& name, const std::string& message) {
   complaint = (name.empty() ? "" : printable_name(name) + ": ") + message;
 }
 
 void say(Priority priority, const std::string& name, const std::string& message) {
+  if (as_plugin) return;
   const auto about = name.empty() ? "" : printable_name(name) + ": ";
   const auto start = line_start(priority) + "dlock: " + about;
   // One write, so that lines of several dlock processes do not mix.
@@ -53,6 +55,8 @@ void say(Priority priority, const std::string& name, const std::string& message)
 
 // With --verbose.
 constexpr milliseconds step_every = std::chrono::minutes(1);
+
+constexpr milliseconds listened_every{10'000};
 
 std::size_t columns_of_terminal(int fd) {
   constexpr std::size_t usual = 80;  // if the terminal does not report it
@@ -127,15 +131,20 @@ void WaitNotice::store_absent(const Failure& failure) {
 milliseconds WaitNotice::say(For what, const Text& text) {
   const auto now = Clock::now();
   auto good_for = milliseconds::max();
+  constexpr auto any_columns = std::string::npos;
+  if (listener_) {
+    listener_(text(any_columns));
+    good_for = listened_every;
+  }
   if (speaker_.is_verbose()) {
     if (what != said_ || now >= say_again_) {
-      constexpr auto any_columns = std::string::npos;
       speaker_.live("");
       speaker_.step(text(any_columns) + left());
       said_ = what;
       say_again_ = now + step_every;
     }
-    good_for = std::chrono::ceil<milliseconds>(say_again_ - now);
+    const auto left_of_minute = std::chrono::ceil<milliseconds>(say_again_ - now);
+    good_for = std::min(good_for, left_of_minute);
   }
   return speaker_.live(line_of(text)) ? std::min(good_for, live_for) : good_for;
 }
@@ -167,6 +176,16 @@ std::string output_failure(int error_number) {
 }
 
 const std::string& last_message() { return complaint; }
+
+void answer_as_plugin() { as_plugin = true; }
+
+bool answers_as_plugin() { return as_plugin; }
+
+std::string plugin_answer(std::string_view state, const std::string& text) {
+  std::string line = "DLOCK " + std::string(state) + " - ";
+  for (const char c : text) line += c == '|' ? std::string("\\x7c") : std::string(1, c);
+  return line;
+}
 
 bool has_printed() { return printed; }
 

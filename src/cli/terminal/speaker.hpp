@@ -48,16 +48,20 @@ class Speaker {
 // How long such a line may stay unchanged while its subject changes.
 constexpr milliseconds live_for{2000};
 
+// Receives what a verb is waiting for, in one line.
+using WaitListener = std::function<void(const std::string&)>;
+
 // Shows what a verb is waiting for: a lock, a turn, or a store that cannot be reached.
 // On a terminal, one line that is updated while the verb waits and removed at the end.
 // With --verbose, on a terminal or not, one line when the wait begins, when the store is
-// lost or found again, and once a minute.
+// lost or found again, and once a minute. The listener, if any, is called each time, and
+// at least every ten seconds.
 class WaitNotice {
  public:
   // The line counts down to `until`, when the wait ends; max() means never. The speaker
   // has to outlive this object.
-  WaitNotice(Speaker& speaker, Clock::time_point until)
-      : speaker_(speaker), until_(until) {}
+  WaitNotice(Speaker& speaker, Clock::time_point until, WaitListener listener = {})
+      : speaker_(speaker), until_(until), listener_(std::move(listener)) {}
   ~WaitNotice() { speaker_.live(""); }
   WaitNotice(const WaitNotice&) = delete;
   WaitNotice& operator=(const WaitNotice&) = delete;
@@ -81,6 +85,7 @@ class WaitNotice {
 
   Speaker& speaker_;
   Clock::time_point until_;
+  WaitListener listener_;
   For said_ = For::nothing;      // with --verbose
   Clock::time_point say_again_;  // when it is printed again
 };
@@ -94,6 +99,14 @@ std::string output_failure(int error_number);
 // The last error or warning with the name it was about, whether or not it was printed;
 // empty if there was none.
 const std::string& last_message();
+
+// From now on errors and warnings are only remembered, because the answer of this process
+// is one line for a monitoring system (history --nagios).
+void answer_as_plugin();
+bool answers_as_plugin();
+
+// "DLOCK OK - text", where nothing in the text begins the performance data.
+std::string plugin_answer(std::string_view state, const std::string& text);
 
 // Whether print() has printed anything.
 bool has_printed();

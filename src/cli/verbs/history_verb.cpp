@@ -14,8 +14,6 @@
 #include "util/utf8.hpp"
 
 namespace dlock {
-namespace {}  // namespace
-
 namespace {
 
 constexpr std::size_t bar_columns = 10;
@@ -198,6 +196,26 @@ std::string text_of(const SuccessWithin& answer, const std::string& lock,
          (answer.is_within ? "" : ", not within " + for_people(answer.span) + where);
 }
 
+std::string plugin_line(const SuccessWithin& answer, const std::string& lock,
+                        const std::string& store) {
+  const auto in_seconds = [](milliseconds span) {
+    const auto part = std::to_string(1000 + span.count() % 1000).substr(1);
+    return std::to_string(span.count() / 1000) + (part == "000" ? "" : "." + part);
+  };
+  const bool is_known = answer.last && answer.last->ended;
+  const auto age =
+      is_known ? std::max(answer.now - *answer.last->ended, WallTime(0)) : WallTime(0);
+  const auto age_ms = std::chrono::floor<milliseconds>(age);
+  auto line =
+      plugin_answer(answer.is_within ? "OK" : "CRITICAL", text_of(answer, lock, store)) +
+      " | age=" + (is_known ? in_seconds(age_ms) + "s" : "U") + ";;" +
+      in_seconds(answer.span) + ";0";
+  if (is_known && answer.last->duration) {
+    line += " duration=" + in_seconds(*answer.last->duration) + "s;;;0";
+  }
+  return line;
+}
+
 namespace {
 
 asio::awaitable<std::vector<LockHistory>> look(LockInspector& inspector,
@@ -284,6 +302,10 @@ ExitStatus ask_for_success(const CommonOptions& common, const HistoryOptions& op
   const auto info =
       run_blocking(context, [&] { return store->inspector().inspect(lock, wakeup); });
   const auto answer = success_within(info, *options.succeeded_within);
+  if (options.nagios) {
+    print(plugin_line(answer, lock.name, store->url()) + "\n");
+    return answer.is_within ? ExitStatus::success : ExitStatus::critical;
+  }
   if (common.json) {
     print(to_line(json_of(answer, lock.name, store->url())) + "\n");
   } else if (!common.quiet) {
@@ -296,6 +318,7 @@ ExitStatus ask_for_success(const CommonOptions& common, const HistoryOptions& op
 
 Exit history_verb(const Invocation& invocation) {
   const auto options = history_options(invocation.settings, invocation.operands);
+  if (options.nagios) answer_as_plugin();
   const auto show = options.succeeded_within ? ask_for_success : show_runs;
   if (!options.name) return show(invocation.common, options);
   return about(*options.name, [&] { return show(invocation.common, options); });

@@ -1,11 +1,14 @@
 #include <algorithm>
+#include <numeric>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "cli/run/verb_store.hpp"
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "lock/history.hpp"
 #include "loop/run_blocking.hpp"
 #include "supervise/signals.hpp"
 #include "util/text.hpp"
@@ -144,6 +147,11 @@ std::string head_of(const std::string& name, const char* help) {
   return "# HELP " + name + " " + help + "\n# TYPE " + name + type + "\n";
 }
 
+std::string labels_of(const LockName& lock) {
+  return "name=\"" + label_value(lock.name) + "\",namespace=\"" +
+         label_value(lock.name_space) + "\"";
+}
+
 template <typename SampleOf>
 std::string metric_text(const std::string& name, const char* help,
                         const std::vector<LockInfo>& locks, SampleOf sample_of) {
@@ -151,17 +159,66 @@ std::string metric_text(const std::string& name, const char* help,
   for (const auto& lock : locks) {
     const Sample sample = sample_of(lock);
     if (!sample) continue;
-    samples += name + "{name=\"" + label_value(lock.lock.name) + "\",namespace=\"" +
-               label_value(lock.lock.name_space) + "\"} " + *sample + "\n";
+    samples += name + "{" + labels_of(lock.lock) + "} " + *sample + "\n";
   }
   if (samples.empty()) return "";
   return head_of(name, help) + samples;
 }
 
+// The upper bounds of the classes of durations: from a script that has nothing to do to a
+// job of a day.
+struct DurationClass {
+  milliseconds most;
+  const char* label;
+};
+constexpr DurationClass duration_classes[] = {
+    {milliseconds(100), "0.1"},          {milliseconds(1'000), "1"},
+    {milliseconds(10'000), "10"},        {milliseconds(60'000), "60"},
+    {milliseconds(300'000), "300"},      {milliseconds(900'000), "900"},
+    {milliseconds(3'600'000), "3600"},   {milliseconds(14'400'000), "14400"},
+    {milliseconds(86'400'000), "86400"}, {milliseconds::max(), "+Inf"},
+};
+
+// The durations of the runs that have ended.
+std::vector<milliseconds> durations_in(const LockHistory& history) {
+  std::vector<milliseconds> durations;
+  for (const auto& run : history.runs) {
+    if (run.duration && !is_running(run) && !is_by_hand(run)) {
+      durations.push_back(*run.duration);
+    }
+  }
+  return durations;
+}
+
+std::string histogram_text(const std::vector<LockHistory>& histories) {
+  const std::string name = "dlock_run_duration_seconds";
+  std::string samples;
+  for (const auto& history : histories) {
+    const auto durations = durations_in(history);
+    if (durations.empty()) continue;
+    const auto labels = labels_of(history.lock);
+    for (const auto& [most, label] : duration_classes) {
+      const auto count =
+          std::count_if(durations.begin(), durations.end(),
+                        [most = most](milliseconds one) { return one <= most; });
+      samples += name + "_bucket{" + labels + ",le=\"" + label + "\"} " +
+                 std::to_string(count) + "\n";
+    }
+    const auto sum = std::accumulate(durations.begin(), durations.end(), milliseconds(0));
+    samples += name + "_sum{" + labels + "} " + in_seconds(sum) + "\n" + name +
+               "_count{" + labels + "} " + std::to_string(durations.size()) + "\n";
+  }
+  if (samples.empty()) return "";
+  return "# HELP " + name +
+         " How long runs took: the last that are recorded of each lock.\n# TYPE " + name +
+         " histogram\n" + samples;
+}
+
 }  // namespace
 
 std::string metrics_text(const std::string& name_space,
-                         const std::optional<std::vector<LockInfo>>& found) {
+                         const std::optional<std::vector<LockInfo>>& found,
+                         const std::vector<LockHistory>& histories) {
   auto text = head_of("dlock_up", "Whether the store replies.") +
               "dlock_up{namespace=\"" + label_value(name_space) + "\"} " +
               (found ? "1" : "0") + "\n";
@@ -176,7 +233,7 @@ std::string metrics_text(const std::string& name_space,
           return lock.last_run ? metric.of(*lock.last_run) : std::nullopt;
         });
   }
-  return text;
+  return text + histogram_text(histories);
 }
 
 namespace {
@@ -221,6 +278,19 @@ std::vector<LockInfo> selected(std::vector<LockInfo> locks, const ListOptions& o
   return locks;
 }
 
+namespace {
+
+void keep_those_of(const std::vector<LockInfo>& locks,
+                   std::vector<LockHistory>& histories) {
+  std::set<std::string> names;
+  for (const auto& lock : locks) names.insert(lock.lock.name);
+  std::erase_if(histories, [&](const LockHistory& history) {
+    return names.count(history.lock.name) == 0;
+  });
+}
+
+}  // namespace
+
 Exit status_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
   const LockName lock{common.name_space, parsed_name(invocation.operands.at(0))};
@@ -247,20 +317,28 @@ Exit list_verb(const Invocation& invocation) {
   Wakeup wakeup(context);
   const auto store = opened_store(common, store_timeout(common, {}), context);
   std::vector<LockInfo> locks;
+  std::vector<LockHistory> histories;
+  const auto matches = [&](const std::string& name) {
+    return matches_glob(options.pattern, name);
+  };
   try {
+    // First, so that left_out() is about the locks.
+    if (is_metrics) {
+      histories = run_blocking(context, [&] {
+        return store->inspector().histories(common.name_space, matches, wakeup);
+      });
+    }
     locks = run_blocking(context, [&] {
-      return store->inspector().list(
-          common.name_space,
-          [&](const std::string& name) { return matches_glob(options.pattern, name); },
-          wakeup);
+      return store->inspector().list(common.name_space, matches, wakeup);
     });
   } catch (const Failure&) {
     if (is_metrics) print(metrics_text(common.name_space, std::nullopt));
     throw;
   }
   locks = selected(std::move(locks), options);
+  if (is_metrics) keep_those_of(locks, histories);
   if (!locks.empty() || options.form != ListOptions::Form::table) {
-    print(is_metrics ? metrics_text(common.name_space, locks)
+    print(is_metrics ? metrics_text(common.name_space, locks, histories)
                      : listed(locks, options.form, common.color));
   } else if (store->inspector().left_out().empty()) {
     Speaker("", common.quiet, common.verbose).warning(none_text(options, store->url()));

@@ -68,10 +68,11 @@ std::vector<LockInfo> selected(std::vector<LockInfo> locks, const ListOptions& o
 // What `dlock list --prometheus` prints, in the text format of Prometheus (0.0.4):
 // whether the store replies, and the metrics of each lock with the labels `name` and
 // `namespace`. A sample that does not apply to a lock is left out, and so is a metric
-// without samples. If the store did not reply, `found` is empty and only dlock_up is
-// printed.
+// without samples. `histories` have the runs of which the durations are counted. If the
+// store did not reply, `found` is empty and only dlock_up is printed.
 std::string metrics_text(const std::string& name_space,
-                         const std::optional<std::vector<LockInfo>>& found);
+                         const std::optional<std::vector<LockInfo>>& found,
+                         const std::vector<LockHistory>& histories = {});
 
 // list --live
 
@@ -132,6 +133,12 @@ Json json_of(const SuccessWithin& answer, const std::string& lock,
 // local:/var/lib/dlock"
 std::string text_of(const SuccessWithin& answer, const std::string& lock,
                     const std::string& store);
+
+// The same as the line of a monitoring plugin (--nagios): "DLOCK OK - ... |
+// age=192s;;3600;0 duration=2.25s". Nothing in it but dlock's own bar begins the
+// performance data.
+std::string plugin_line(const SuccessWithin& answer, const std::string& lock,
+                        const std::string& store);
 
 // doctor
 

@@ -50,12 +50,19 @@ void look_at_room(const std::string& path, DirectoryFacts& facts) {
   facts.room = room;
 }
 
+// Whether this process may do that with a file, by its effective user. A container engine
+// that does not know the system call for that refuses it with EPERM, and glibc then asks
+// no further.
+bool may(int mode, const std::string& path) {
+  return ::faccessat(AT_FDCWD, path.c_str(), mode, AT_EACCESS) == 0 ||
+         (errno == EPERM && ::access(path.c_str(), mode) == 0);
+}
+
 void look_at_parent(bool ours, DirectoryFacts& facts) {
   facts.parent = parent_of(facts.path);
   facts.parents_are_missing = !ours && !exists(facts.parent);
   while (!exists(facts.parent)) facts.parent = parent_of(facts.parent);
-  facts.can_be_created =
-      ::faccessat(AT_FDCWD, facts.parent.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
+  facts.can_be_created = may(W_OK | X_OK, facts.parent);
   look_at_room(facts.parent, facts);
 }
 
@@ -67,10 +74,10 @@ void look_at_path(DirectoryFacts& facts) {
   facts.everybody_writes = (status.st_mode & S_IWOTH) != 0 && !facts.is_link_or_file;
   constexpr mode_t shared_and_sticky = S_IWGRP | S_ISGID | S_ISVTX;
   facts.is_sticky = (status.st_mode & shared_and_sticky) == shared_and_sticky;
-  facts.can_be_written =
-      ::faccessat(AT_FDCWD, facts.path.c_str(), R_OK | W_OK | X_OK, AT_EACCESS) == 0;
+  facts.can_be_written = may(R_OK | W_OK | X_OK, facts.path);
   struct statfs system {};
   if (::statfs(facts.path.c_str(), &system) != 0) return;
+  facts.is_read_only = (system.f_flags & ST_RDONLY) != 0;
   const auto type = static_cast<unsigned long>(system.f_type);
   const Fd opened(::open(facts.path.c_str(), O_PATH | O_CLOEXEC));
   facts.is_unreliable = !why_unreliable(type, mount_type_of(opened.get())).empty();
@@ -171,7 +178,9 @@ DirectoryFacts facts_of(const std::string& path, milliseconds timeout) {
   if (ours) {
     const auto found = default_directory(surroundings());
     if (!found) {
-      facts.unusable = "no home directory to keep locks in";
+      facts.unusable =
+          "no home directory to keep locks in; set HOME, or name a directory (--store "
+          "local:/dir)";
       return facts;
     }
     facts.path = *found;
@@ -213,6 +222,11 @@ std::string without_advice(const std::string& message) {
   return message.substr(0, message.find("; "));
 }
 
+std::string advice_in(const std::string& message) {
+  const auto end = message.find("; ");
+  return end == std::string::npos ? "" : message.substr(end + 2);
+}
+
 Finding missing(const DirectoryFacts& facts) {
   const auto path = printable(facts.path);
   if (facts.parents_are_missing) {
@@ -234,8 +248,7 @@ Finding directory(const DirectoryFacts& facts) {
   const auto path = printable(facts.path);
   const auto quoted = printable_command({facts.path}, 4096);
   if (facts.unusable) {
-    std::string advice =
-        "use a directory of your own, or one that is set up as shared (chmod 2770)";
+    auto advice = advice_in(*facts.unusable);
     if (facts.everybody_writes) {
       advice = "chmod o-w " + quoted + ", once you trust its contents";
     } else if (facts.is_sticky) {
@@ -244,8 +257,16 @@ Finding directory(const DirectoryFacts& facts) {
       advice = "name the directory itself";
     } else if (facts.is_unreliable) {
       advice = "use a directory on a local disk, or a server";
+    } else if (advice.empty()) {
+      advice =
+          "use a directory of your own, or one that is set up as shared (chmod 2770)";
     }
     return {"directory", Level::error, without_advice(*facts.unusable), advice};
+  }
+  if (facts.is_read_only) {
+    return {"directory", Level::error,
+            path + " is on a file system that is mounted read-only",
+            "mount it with permission to write, or use a directory elsewhere"};
   }
   if (!facts.can_be_written) {
     return {"directory", Level::error, "this user cannot write to " + path,

@@ -32,7 +32,8 @@ struct DirectoryFacts {
 
   Trouble unusable;  // the directory cannot be used for locks
   bool everybody_writes = false;
-  bool is_sticky = false;  // and shared
+  bool is_sticky = false;     // and shared
+  bool is_read_only = false;  // its file system
   bool is_link_or_file = false;
   bool is_unreliable = false;  // on a file system that locks do not work on
   bool can_be_written = false;

@@ -232,6 +232,10 @@ std::vector<Fd> SessionsFile::processes_of(const Holder& holder) const {
   for (const auto& process : all_processes()) {
     if (!is_of_run(process.pid)) continue;
     Fd opened(open_pidfd(process.pid));
+    if (!opened && (errno == ENOSYS || errno == EPERM)) {
+      throw failure_of_call(errno, "cannot end a command without its dlock",
+                            "pidfd_open");
+    }
     // Checked again: the pid may have been reused before the pidfd was opened.
     if (opened && is_of_run(process.pid)) found.push_back(std::move(opened));
   }
@@ -325,8 +329,10 @@ std::string boot_id() {
   constexpr std::string_view digits = "0123456789abcdef-";
   if (size < 36 ||
       std::string_view(text, 36).find_first_not_of(digits) != std::string_view::npos) {
-    throw Failure(Failure::Kind::misconfigured,
-                  "cannot read the boot id from /proc: the embedded store needs it");
+    throw Failure(
+        Failure::Kind::misconfigured,
+        "cannot read the boot id from /proc: the embedded store needs it; mount "
+        "/proc, and without subset=pid, or use a server");
   }
   return std::string(text, 36);
 }

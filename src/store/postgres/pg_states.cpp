@@ -293,6 +293,12 @@ asio::awaitable<Result> PgStates::transact(Statement statement, Clock::time_poin
   batch.push_back(std::move(statement));
   batch.push_back({"COMMIT", {}});
   std::vector<Batch> batches(1, std::move(batch));
+  // What is refused only afterwards would have been written nevertheless.
+  const auto& replicas = connection_->hosts()->replicas;
+  if (!connection_->is_open() && (replicas.all || replicas.count > 0)) {
+    std::vector<Batch> nothing;
+    co_await exchange(std::move(nothing), until, wakeup);
+  }
   if (connection_->is_open()) connection_->require_replicas();
   std::vector<Result> results;
   try {

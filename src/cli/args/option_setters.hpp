@@ -1,0 +1,117 @@
+// How the text of a setting becomes a member of the options of a verb: what the rows of
+// the table of options (option_table.cpp) name.
+#pragma once
+
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/args/options.hpp"
+#include "cli/args/usage_hint.hpp"
+#include "util/text.hpp"
+
+// A namespace of its own, because the verbs have names that functions have elsewhere.
+namespace dlock::option_rows {
+
+// A word that an option accepts, and its meaning.
+template <typename Meaning>
+struct Choice {
+  std::string_view word;
+  Meaning meaning;
+};
+
+template <const auto& choices>
+auto choice(const std::string& value) {
+  std::string listed;
+  std::vector<std::string_view> words;
+  for (const auto& [word, meaning] : choices) {
+    if (word == value) return meaning;
+    if (!listed.empty()) listed += &word == &std::rbegin(choices)->word ? " or " : ", ";
+    listed += word;
+    words.push_back(word);
+  }
+  throw UsageError("expected " + listed + ", not '" + printable(value, 60) + "'" +
+                   did_you_mean(value, words));
+}
+
+template <unsigned least, unsigned most, typename Number = unsigned>
+Number number(const std::string& value) {
+  return static_cast<Number>(parsed_number(value, least, most));
+}
+
+// Zero is the same as none.
+template <milliseconds (*parse)(std::string_view)>
+std::optional<milliseconds> some(const std::string& value) {
+  const auto span = parse(value);
+  return span.count() > 0 ? std::optional(span) : std::nullopt;
+}
+
+inline std::function<std::string()> key_password(const std::string& value) {
+  return [file = parsed_file_name(value)] { return password_in(file); };
+}
+
+inline Replicas replicas(const std::string& value) {
+  constexpr unsigned most = 15;  // far more than any setup has
+  if (value == "all") return {.all = true};
+  try {
+    return {.count = parsed_number(value, 0, most)};
+  } catch (const UsageError& error) {
+    throw UsageError(std::string(error.what()) + ", or all");
+  }
+}
+
+inline AddressMap addresses(const std::string& value) {
+  try {
+    return AddressMap::parsed(value);
+  } catch (const Failure& failure) {
+    throw UsageError(failure.what());
+  }
+}
+
+inline std::string label_in(const std::string& value) {
+  return parsed_text(value, "label");
+}
+
+inline std::string verbatim(const std::string& value) { return value; }
+
+// A member of a member.
+template <typename Value>
+Value& reached(Value& value) {
+  return value;
+}
+template <typename Outer, typename Inner, typename... More>
+auto& reached(Outer& outer, Inner Outer::*inner, More... more) {
+  return reached(outer.*inner, more...);
+}
+
+// The options that have the member.
+template <typename Options, typename Value>
+Options& owner_of(Value Options::*);
+
+// Stores what `parse` makes of the value in a member, or in a member of a member.
+template <auto parse, auto member, auto... inner>
+void into(VerbOptions& options, const Setting& setting) {
+  auto& own = static_cast<decltype(owner_of(member))>(options);
+  reached(own.*member, inner...) = parse(setting.value);
+}
+template <auto member, auto... inner>
+constexpr auto flag = into<parsed_flag, member, inner...>;
+
+inline void take_slots(VerbOptions& options, const Setting& setting) {
+  const auto& value = setting.value;
+  // The user seems to have used flock's -n (do not wait) in front of the name.
+  if (setting.source == Setting::Source::command_line && !value.empty() &&
+      value.find_first_of("0123456789") == std::string::npos) {
+    throw UsageError("'" + printable(value, 60) +
+                     "' is not a number (-n means --slots; not waiting is the default)");
+  }
+  static_cast<ClaimOptions&>(options).slots = parsed_number(value, 1, most_slots);
+}
+
+// Read from the settings, where it is used.
+inline void take_nothing(VerbOptions&, const Setting&) {}
+
+}  // namespace dlock::option_rows

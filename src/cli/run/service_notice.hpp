@@ -1,0 +1,46 @@
+// What a run tells the service manager (systemd) that has started it: --notify.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <memory>
+
+#include "cli/args/options.hpp"
+#include "cli/run/run_result.hpp"
+#include "cli/terminal/speaker.hpp"
+#include "loop/wakeup.hpp"
+
+namespace dlock {
+
+// Does nothing, and costs nothing, without --notify or without a service manager.
+//
+// dlock stays the main process of the unit (it sends no MAINPID=): if the command were,
+// the service manager would kill dlock as soon as the command ends, before it has
+// released the lock, and would take the exit code of the command for that of the run.
+class ServiceNotice {
+ public:
+  // Begins to say that the start takes longer, and to answer the watchdog. With
+  // Notify::dlock, the variables of the protocol are removed from this process's
+  // environment, so that the command does not speak for the unit as well.
+  ServiceNotice(asio::io_context& context, Notify notify, const Speaker& speaker);
+  ~ServiceNotice();
+  ServiceNotice(const ServiceNotice&) = delete;
+  ServiceNotice& operator=(const ServiceNotice&) = delete;
+
+  // Passes on what the run waits for. Empty if nobody is to be told.
+  WaitListener listener();
+
+  // Before the command starts, once it runs, and once it has ended.
+  void command_starts();
+  void command_runs();
+  void command_ended();
+
+  // The run is over. Also says why, if its command did not run or was ended.
+  asio::awaitable<void> end(const RunResult& result);
+
+ private:
+  class Service;
+  std::unique_ptr<Service> service_;
+};
+
+}  // namespace dlock

@@ -1,0 +1,365 @@
+// The rows of a PostgreSQL table as the place of states, where that differs from the
+// place in memory with which tests/contract/stepped_test.cpp tests the steps.
+
+#include "store/postgres/pg_states.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <list>
+#include <random>
+#include <string>
+
+#include "store/postgres/pg_schema.hpp"
+#include "tests/contract/contender.hpp"
+#include "tests/run_end.hpp"
+
+namespace dlock::postgres {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::seconds;
+
+class PgRows : public ::testing::Test {
+ protected:
+  using Access = stepped::StateStore::Access;
+  using Change = stepped::StateStore::Change;
+  using Snapshot = stepped::StateStore::Snapshot;
+  using Database = PostgresWorld<false>;
+
+  static std::string sql(const std::string& statement) {
+    return Database::server().session().command(statement);
+  }
+
+  // Of another process.
+  struct Client {
+    explicit Client(asio::io_context& context)
+        : states(context, hosts_of(parsed_store_url(Database::server().url()),
+                                   milliseconds(5000))),
+          wakeup(context) {}
+    PgStates states;
+    Wakeup wakeup;
+  };
+
+  static Clock::time_point soon() { return later(Clock::now(), seconds(8)); }
+  asio::awaitable<Snapshot> reading(Client& client, Access access) {
+    return client.states.read(lock_, access, soon(), client.wakeup);
+  }
+  Snapshot read(Client& client, Access access = Access::optimistic) {
+    return result_of(context_, reading(client, access));
+  }
+  bool write(Client& client, const Snapshot& snapshot, const Change& change) {
+    return result_of(context_,
+                     client.states.write(lock_, snapshot, change, soon(), client.wakeup));
+  }
+  // Changes what was read in a way that can be seen.
+  static Change counted(const Snapshot& snapshot) {
+    Change change;
+    change.state = snapshot.state;
+    ++change.state.refused;
+    return change;
+  }
+  bool count(Client& client) {
+    const auto snapshot = read(client);
+    return write(client, snapshot, counted(snapshot));
+  }
+  // How long a party sleeps that may sleep for 5 s.
+  milliseconds slept(Client& client, rules::Session party) {
+    const auto began = Clock::now();
+    const auto end = later(began, seconds(5));
+    result_of(context_, client.states.sleep(party, 1, end, client.wakeup));
+    return std::chrono::floor<milliseconds>(Clock::now() - began);
+  }
+  void wake(Client& client, rules::Session party) {
+    const auto snapshot = read(client);
+    auto change = counted(snapshot);
+    change.wake = {party};
+    ASSERT_TRUE(write(client, snapshot, change));
+  }
+
+  asio::io_context context_;
+  Database world_;
+  LockName lock_{"dlock", "job"};
+};
+
+constexpr rules::Session party = 42;
+constexpr milliseconds a_moment{2000};
+
+TEST_F(PgRows, are_not_written_if_another_step_was_faster) {
+  Client slow(context_);
+  Client fast(context_);
+  ASSERT_TRUE(count(slow));
+  const auto before = read(slow);
+  ASSERT_TRUE(count(fast));
+
+  EXPECT_FALSE(write(slow, before, counted(before)));
+
+  EXPECT_EQ(sql("SELECT refused FROM dlock.lock"), "2");
+}
+
+TEST_F(PgRows, that_are_made_again_match_no_request_for_those_before_them) {
+  Client slow(context_);
+  Client fast(context_);
+  const auto missing = read(slow);
+  ASSERT_TRUE(count(fast));
+  const auto before = read(slow);
+  sql("DELETE FROM dlock.lock");
+  ASSERT_TRUE(count(fast));
+
+  EXPECT_GT(read(fast).version, before.version);
+  EXPECT_FALSE(write(slow, before, counted(before)));
+  EXPECT_FALSE(write(slow, missing, counted(missing)));
+}
+
+// After a wait for the row, the clock before it would cut short what others were granted
+// meanwhile.
+TEST_F(PgRows, are_read_with_the_clock_behind_their_lock) {
+  Client client(context_);
+  ASSERT_TRUE(count(client));
+  auto other = Database::server().session();
+  other.command("BEGIN");
+  other.command("SELECT 1 FROM dlock.lock FOR UPDATE");
+  Task<Snapshot> waiting(context_, reading(client, Access::exclusive));
+  ASSERT_TRUE(eventually(context_, [] {
+    return sql("SELECT count(*) FROM pg_stat_activity WHERE usename = 'app' AND "
+               "wait_event_type = 'Lock'") == "1";
+  }));
+  const auto still_waiting = Clock::now();
+  const auto let_go = other.command("SELECT " + std::string(clock_micros));
+
+  other.command("ROLLBACK");
+
+  const auto read = waiting.result();
+  EXPECT_GE(read.now.wall.count(), std::stoll(let_go));
+  // From here on a lease is counted.
+  EXPECT_LT(read.sent_at, still_waiting);
+}
+
+TEST_F(PgRows, of_a_right_are_on_disk_before_the_answer_and_others_are_not_waited_for) {
+  Client client(context_);
+  ASSERT_TRUE(count(client));
+  sql("CREATE TABLE noted (id serial, how text);"
+      "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ "
+      "BEGIN INSERT INTO noted (how) VALUES (current_setting('synchronous_commit')); "
+      "RETURN NEW; END $$;"
+      "CREATE TRIGGER note BEFORE UPDATE ON dlock.lock FOR EACH ROW EXECUTE FUNCTION "
+      "note()");
+  for (const auto access : {Access::optimistic, Access::exclusive}) {
+    for (const bool is_right : {true, false}) {
+      const auto snapshot = read(client, access);
+      auto change = counted(snapshot);
+      change.gives_a_right = is_right;
+      EXPECT_TRUE(write(client, snapshot, change));
+    }
+  }
+
+  EXPECT_EQ(sql("SELECT string_agg(how, ' ' ORDER BY id) FROM noted"), "on off on off");
+
+  sql("DROP FUNCTION note() CASCADE; DROP TABLE noted");
+}
+
+TEST_F(PgRows, wake_a_party_that_joined_and_does_not_sleep_yet) {
+  Client sleeper(context_);
+  Client waker(context_);
+  ASSERT_TRUE(count(sleeper));
+  const auto snapshot = read(sleeper);
+  auto joining = counted(snapshot);
+  joining.sleeper = party;
+  ASSERT_TRUE(write(sleeper, snapshot, joining));
+
+  wake(waker, party);
+
+  EXPECT_LT(slept(sleeper, party), a_moment);
+}
+
+// It did not listen while it had the row for itself, so it has to ask once more.
+TEST_F(PgRows, let_a_party_ask_again_that_begins_to_listen_after_it_joined) {
+  Client sleeper(context_);
+  Client waker(context_);
+  ASSERT_TRUE(count(sleeper));
+  const auto snapshot = read(sleeper, Access::exclusive);
+  auto joining = counted(snapshot);
+  joining.sleeper = party;
+  ASSERT_TRUE(write(sleeper, snapshot, joining));
+  wake(waker, party);
+
+  EXPECT_LT(slept(sleeper, party), a_moment);
+
+  wake(waker, party);
+  EXPECT_LT(slept(sleeper, party), a_moment);
+}
+
+TEST_F(PgRows, of_a_long_queue_are_waited_for_without_a_session) {
+  Client client(context_);
+  const auto snapshot = read(client);
+  auto change = counted(snapshot);
+  rules::Holder holder;
+  holder.party.token.bytes = random_bytes();
+  holder.fence = {7};
+  holder.granted_at = snapshot.now.boot - hours(1);
+  holder.lives_until = snapshot.now.boot + hours(1);
+  holder.lease = hours(2);
+  change.state.holders = {holder};
+  for (int i = 0; i < 12; ++i) {
+    rules::Waiter waiter;
+    waiter.party.token.bytes = random_bytes();
+    waiter.lives_until = snapshot.now.boot + hours(1);
+    change.state.waiters.push_back(waiter);
+  }
+  ASSERT_TRUE(write(client, snapshot, change));
+  const std::string theirs =
+      "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dlock job' AND "
+      "backend_start > to_timestamp(" +
+      sql("SELECT extract(epoch FROM clock_timestamp())") + ")";
+  Contender waiter(context_, world_, claim_of("job"));
+
+  EXPECT_EQ(waiter.queued().place, 13u);
+
+  EXPECT_TRUE(eventually(context_, [&] { return sql(theirs) == "0"; }));
+}
+
+TEST_F(PgRows, that_are_out_of_use_are_removed_some_releases_later) {
+  Contender user(context_, world_, claim_of("job"));
+  sql("INSERT INTO dlock.lock SELECT 'dlock', 'old' || i, 1, 1, '{}', '[]', 0, NULL, "
+      "now() - interval '1 s' FROM generate_series(1, 50) i");
+  sql("INSERT INTO dlock.lock VALUES ('dlock', 'kept', 1, 1, '{}', '[]', 0, NULL, "
+      "now() + interval '1 h')");
+  const auto is_swept = [] {
+    return sql("SELECT string_agg(name, ' ') FROM dlock.lock WHERE name <> 'job'") ==
+           "kept";
+  };
+  for (int i = 0; i < 2000 && !is_swept(); ++i) {
+    user.granted();
+    user.release();
+  }
+
+  EXPECT_TRUE(is_swept());
+}
+
+TEST_F(PgRows, of_limits_and_values_that_are_over_are_removed_some_changes_later) {
+  Contender user(context_, world_, claim_of("cache:report"));
+  sql("INSERT INTO dlock.rate SELECT 'dlock', 'old' || i, 1, 1, '{}', now() - interval "
+      "'1 s' FROM generate_series(1, 50) i;"
+      "INSERT INTO dlock.value SELECT 'dlock', 'old' || i, 1, 0, '', now(), now(), now() "
+      "- interval '1 s' FROM generate_series(1, 50) i;"
+      "INSERT INTO dlock.piece SELECT 'dlock', 'old' || i, 1, 0, '', now() - interval "
+      "'1 s' FROM generate_series(1, 50) i");
+  user.granted();
+  RateClaim claim;
+  claim.limit = {"dlock", "api"};
+  claim.rate = {10'000, hours(1)};
+  const auto left = [](const std::string& table) {
+    return sql("SELECT count(*) FROM dlock." + table + " WHERE name LIKE 'old%'");
+  };
+  const auto is_swept = [&] {
+    return left("rate") + left("value") + left("piece") == "000";
+  };
+  for (int i = 0; i < 2000 && !is_swept(); ++i) {
+    claim.token.bytes = random_bytes();
+    if (left("rate") != "0") {
+      result_of(context_, rates_of(*user.store).admit(claim, user.wakeup));
+    }
+    if (left("value") + left("piece") != "00") user.put("42");
+  }
+
+  EXPECT_TRUE(is_swept());
+}
+
+// As a part of it, it would be undone with it, although it was reported as done.
+TEST_F(PgRows, of_a_step_after_one_that_failed_under_the_lock_are_no_part_of_it) {
+  Client client(context_);
+  read(client, Access::exclusive);
+
+  EXPECT_TRUE(count(client));
+
+  EXPECT_EQ(sql("SELECT refused FROM dlock.lock"), "1");
+}
+
+// --- The same random history on both stores ---
+
+// The fences themselves are clocks.
+std::string text_of(const Answer& answer, Fence& greatest) {
+  if (const auto* grant = std::get_if<Grant>(&answer)) {
+    const bool is_new = grant->fence > greatest;
+    greatest = std::max(greatest, grant->fence);
+    return "granted slot " + std::to_string(grant->slot) + (is_new ? "" : " again");
+  }
+  if (const auto* busy = std::get_if<Busy>(&answer)) {
+    return "busy " + std::to_string(busy->holders.size()) + " place " +
+           std::to_string(busy->place) + " of " + std::to_string(busy->queued);
+  }
+  return "answer " + std::to_string(answer.index());
+}
+
+// A store with the contenders of a history.
+template <typename World>
+class Side {
+ public:
+  explicit Side(asio::io_context& context) : context_(context) {}
+
+  void replace(unsigned who, const Claim& claim) {
+    contenders_[who] = std::make_unique<Contender>(context_, world_, claim);
+  }
+  Contender& operator[](unsigned who) { return *contenders_[who]; }
+
+  std::string ask(unsigned who, Queue queue) {
+    return text_of(contenders_[who]->ask(queue), greatest_);
+  }
+  std::string seen() {
+    const auto info = contenders_[0]->inspect();
+    std::string text = std::to_string(info.free) + " free of " +
+                       std::to_string(info.slots) + ", refused " +
+                       std::to_string(info.refused) + ", superseded " +
+                       std::to_string(info.superseded) + ":";
+    for (const auto& holder : info.holders) {
+      text += " " + holder.label + (holder.broken ? " broken" : "");
+    }
+    return text + ", waiting " + std::to_string(info.waiters.size()) + ", runs " +
+           std::to_string(contenders_[0]->history().size());
+  }
+
+ private:
+  asio::io_context& context_;
+  World world_;
+  std::array<std::unique_ptr<Contender>, 5> contenders_;
+  Fence greatest_{};
+};
+
+Claim random_claim(std::mt19937& dice) {
+  auto claim = claim_of("job");
+  claim.label = "\"\\\x01 語 " + std::to_string(dice() % 1000);
+  claim.slots = 2;
+  claim.ttl = hours(1);
+  claim.supersedes = dice() % 3 == 0;
+  claim.replaces = dice() % 5 == 0;
+  if (dice() % 3 == 0) claim.max_queue = 2;
+  return claim;
+}
+
+TEST_F(PgRows, show_the_same_as_a_store_in_memory_in_a_random_history) {
+  std::mt19937 dice(1);
+  Side<MemoryWorld> memory(context_);
+  Side<Database> rows(context_);
+  const auto replace = [&](unsigned who) {
+    const auto claim = random_claim(dice);
+    memory.replace(who, claim);
+    rows.replace(who, claim);
+  };
+  for (unsigned who = 0; who < 5; ++who) replace(who);
+  for (int step = 0; step < 100; ++step) {
+    const auto who = static_cast<unsigned>(dice() % 5);
+    if (dice() % 3 == 0) {
+      const auto end = exit_with(static_cast<int>(dice() % 2));
+      ASSERT_EQ(memory[who].release(end), rows[who].release(end)) << "step " << step;
+      replace(who);
+    } else {
+      const auto queue = static_cast<Queue>(dice() % 3);
+      ASSERT_EQ(memory.ask(who, queue), rows.ask(who, queue)) << "step " << step;
+    }
+    ASSERT_EQ(memory.seen(), rows.seen()) << "step " << step;
+  }
+}
+
+}  // namespace
+}  // namespace dlock::postgres
