@@ -254,7 +254,7 @@ assert_all_verbs_work() {
   run contained dlock run job -- true
   assert_status 77
   assert_one_line
-  assert_output_contains 'everyone can write to it; chmod o-w, or name a directory in it'
+  assert_output_contains 'everyone can write to it; chmod o-w /locks, or name a directory in it'
 
   within=local:/locks/own
   run contained dlock run job -- echo ran

@@ -355,6 +355,20 @@ exists_as_guard() {  # <name>
   assert_equal "$(guards_of_promises | cut -d ' ' -f 1 | uniq | tr '\n' ' ')" "$(printf 'P%s ' {1..12})"
 }
 
+@test "each fault in track-record.md names tests that exist" {
+  local name count=0
+  while IFS= read -r name; do
+    case $name in
+      '"'*) exists_as_guard "$name" ;;
+      *.*) grep -rqF " ${name#*.})" "$DLOCK_SOURCE"/tests/{unit,contract} ;;
+      *) grep -q "$name" "$DLOCK_SOURCE"/tests/model/*.pml ;;
+    esac || { echo "there is no $name" >&2; return 1; }
+    count=$((count + 1))
+  done < <(awk -F ' [|] ' '/^[|]/ { print $NF }' "$docs/track-record.md" |
+    grep -oE '"[^"]+"|[A-Z][A-Za-z]+\.[a-z_]+|[A-Z]+(_[A-Z]+)+')
+  ((count > 25))
+}
+
 @test "each check of chaos and each promise of a model has its number in promises.md" {
   local known promise name
   known=$(guards_of_promises)

@@ -7,7 +7,7 @@ setup_file() {
   load support
   local build packages=$BATS_FILE_TMPDIR/packages kind
   # rpm creates a database in HOME if there is none.
-  export HOME=$BATS_FILE_TMPDIR
+  export HOME=$BATS_FILE_TMPDIR SOURCE_DATE_EPOCH=1700000000
   # The build tree of the program under test.
   build=$(dirname "$(realpath "$DLOCK_BIN")")
   for kind in DEB RPM; do
@@ -145,6 +145,16 @@ assert_locks() {
     ((found > 0))
     rm -r "$root"
   done
+}
+
+# tests/long/release.bats builds twice, and compares.
+@test "neither the program nor the packages show when and where they were made" {
+  unpack "$deb"
+  run grep -cF "$DLOCK_SOURCE" "$root/usr/bin/dlock"
+  assert_status 1
+  assert_equal "$(tag BUILDHOST) $(tag BUILDTIME)" 'localhost 1700000000'
+  assert_equal "$(rpm -qp --qf '[%{FILEMTIMES}\n]' "$rpm" | sort -u | tail -n 1)" 1700000000
+  assert_equal "$(TZ=UTC dpkg-deb -c "$deb" | awk '{ print $4, $5 }' | sort -u)" '2023-11-14 22:13'
 }
 
 @test "the program and the packages are at most 10% larger than docs/performance.md says" {
