@@ -8,7 +8,7 @@ _dlock_verbs=(run acquire renew release check fence break cache limit status lis
 _dlock_common_options=(--store --namespace --config --store-timeout --user --password-file
   --replicas --sentinel-user --sentinel-password-file --sentinel-tls --min-strength --max-ttl
   --address-map --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name --tls-insecure --json -q --quiet -v --verbose --color -h --help --version)
-_dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared -E --conflict-exit-code
+_dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared --also -E --conflict-exit-code
   --dedupe --retry-failed --replace --supersede --max-queue --min-hold --timeout -k --kill-after
   --jitter --splay --on-outage --reclaim --lock-delay --stragglers --label --notify --output --keep-output
   --report --on-start
@@ -29,7 +29,7 @@ _dlock_takes_value() {  # <option>
   [[ $1 == --@(store|namespace|config|store-timeout|color|user|password-file) ||
     $1 == --tls-@(ca|cert|key|key-password-file|name) || $1 == --replicas ||
     $1 == --sentinel-@(user|password-file|tls) || $1 == --@(min-strength|max-ttl|address-map) ||
-    $1 == --@(wait|ttl|slots|conflict-exit-code|timeout|kill-after|jitter|splay) ||
+    $1 == --@(wait|ttl|slots|also|conflict-exit-code|timeout|kill-after|jitter|splay) ||
     $1 == --on-@(start|success|failure|busy) ||
     $1 == --@(dedupe|max-queue|min-hold|on-outage|lock-delay|stragglers|label|notify|output|keep-output|report) ||
     $1 == --@(for-pid|token|token-file|fence|min-validity|limit|stale|max-size) ||

@@ -6,7 +6,7 @@ function __dlock_wants_value
         --user --password-file --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name \
         --replicas --sentinel-user --sentinel-password-file --sentinel-tls \
         --min-strength --max-ttl --address-map \
-        --wait --ttl --slots --conflict-exit-code --timeout --kill-after --jitter --splay \
+        --wait --ttl --slots --also --conflict-exit-code --timeout --kill-after --jitter --splay \
         --on-start --on-success --on-failure --on-busy \
         --dedupe --max-queue --min-hold --on-outage --lock-delay --stragglers --label --notify --output --keep-output --report \
         --for-pid --token --token-file --fence --min-validity --limit --stale --max-size \
@@ -201,6 +201,7 @@ complete -c dlock $run -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'queue for 
 complete -c dlock $run -s t -l ttl -x -a '10s 30s 1m 10m' -d 'lease length'
 complete -c dlock $run -s n -l slots -x -d 'holders allowed at a time'
 complete -c dlock $run -s s -l shared -d 'share the lock with other shared holders'
+complete -c dlock $run -l also -x -d 'hold this lock as well'
 complete -c dlock $run -s E -l conflict-exit-code -x -d 'exit code if not obtained'
 complete -c dlock $run -l dedupe -x -a '1m 10m 1h 12h hour day week month' -d 'skip if running, or started within this time'
 complete -c dlock $run -l retry-failed -d 'failed runs do not count'

@@ -23,6 +23,9 @@ Holding::~Holding() = default;
 void Holding::note(const Answer& answer) {
   const auto* granted = std::get_if<Grant>(&answer);
   grant_ = granted == nullptr ? std::nullopt : std::optional(*granted);
+  if (!grant_) return;
+  lost_.reset();
+  why_not_renewed_.reset();
 }
 
 asio::awaitable<Answer> Holding::obtain(const Patience& patience) {
@@ -51,7 +54,7 @@ asio::awaitable<Renewal> Holding::take_over() {
 }
 
 bool Holding::lasts(milliseconds span) const {
-  return grant_ && grant_->deadline - Clock::now() >= span;
+  return grant_ && !lost_ && grant_->deadline - Clock::now() >= span;
 }
 
 Clock::time_point Holding::lease_end() const {
@@ -77,6 +80,7 @@ void Holding::stop_renewing() {
 asio::awaitable<void> Holding::stop_keeping() {
   if (!keeper_) co_return;
   keeper_->stop();
+  if (wakeup_.gives_up()) keeper_->interrupt();
   co_await keeper_->ended(wakeup_);
 }
 

@@ -35,9 +35,9 @@ class Holding final : private LeaseWatcher {
   // Requests the lock as acquire() does.
   asio::awaitable<Answer> obtain(const Patience& patience);
 
-  // Requests it once more because too little of the lease is left (this process was
-  // stopped, the machine was suspended, or the store was slow). Throws Failure, also if
-  // that was necessary too often.
+  // Requests it once more because too little of the lease is left, or it was lost (this
+  // process was stopped, the machine was suspended, or the store was slow or restarted).
+  // Throws Failure, also if that was necessary too often.
   asio::awaitable<Answer> ask_again();
 
   // Takes over the lease that another process was granted: renews it for the first time.
@@ -48,7 +48,7 @@ class Holding final : private LeaseWatcher {
   // while the lease is kept.
   const std::optional<Grant>& grant() const { return grant_; }
 
-  // Whether this much of the lease is certainly left.
+  // Whether this much of the lease is certainly left, as far as is known.
   bool lasts(milliseconds span) const;
 
   // When the lease ends in the store unless it is released.
@@ -62,7 +62,8 @@ class Holding final : private LeaseWatcher {
   // From now on the lease is not renewed any more, and nothing is learned of it.
   void stop_renewing();
 
-  // Waits for a renewal in progress.
+  // The same, and waits for a renewal in progress. After that, the lease can be asked for
+  // again, and kept again.
   asio::awaitable<void> stop_keeping();
 
   // Why the lease was lost, if that is certain.

@@ -108,6 +108,8 @@ void LeaseKeeper::stop() {
   state_->wakeup.notify();
 }
 
+void LeaseKeeper::interrupt() { state_->wakeup.give_up(true); }
+
 asio::awaitable<void> LeaseKeeper::ended(Wakeup& wakeup) {
   state_->awaited_by = &wakeup;
   while (state_->renews) co_await wakeup.wait_until(Clock::time_point::max());

@@ -43,6 +43,10 @@ class LeaseKeeper {
   // returns.
   void stop();
 
+  // After stop(): asks a renewal in progress to stop as well, instead of waiting for the
+  // store.
+  void interrupt();
+
   // After stop(): waits for a renewal in progress, if there is one.
   asio::awaitable<void> ended(Wakeup& wakeup);
 

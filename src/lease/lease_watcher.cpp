@@ -1,8 +1,22 @@
 #include "lease/lease_watcher.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace dlock {
+
+LeaseWatcher& LeaseGroup::add(Clock::time_point deadline) {
+  return members_.emplace_back(*this, deadline);
+}
+
+void LeaseGroup::Member::extend(Clock::time_point deadline) {
+  deadline_ = deadline;
+  auto earliest = deadline;
+  for (const auto& member : group_.members_) {
+    earliest = std::min(earliest, member.deadline());
+  }
+  group_.command_.extend(earliest);
+}
 
 OutagePolicy::OutagePolicy(OnOutage on_outage, LeaseTiming timing,
                            Clock::time_point deadline, LeaseWatcher& command,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <list>
 #include <optional>
 #include <string>
 
@@ -31,6 +32,41 @@ class LeaseWatcher {
 
   // The lease is lost for good: everything that relies on it has to end now.
   virtual void forfeit(Loss loss) = 0;
+};
+
+// Several leases that one command relies on: it has to end before the first of them does,
+// and as soon as one of them is lost.
+class LeaseGroup {
+ public:
+  // `command` has to outlive it.
+  explicit LeaseGroup(LeaseWatcher& command) : command_(command) {}
+  LeaseGroup(const LeaseGroup&) = delete;
+  LeaseGroup& operator=(const LeaseGroup&) = delete;
+
+  // The watcher of one more lease, which holds until `deadline`. It lives as long as the
+  // group.
+  LeaseWatcher& add(Clock::time_point deadline);
+
+ private:
+  class Member final : public LeaseWatcher {
+   public:
+    Member(LeaseGroup& group, Clock::time_point deadline)
+        : group_(group), deadline_(deadline) {}
+
+    void extend(Clock::time_point deadline) override;
+    void renewal_failed(Clock::time_point now, const std::string& why) override {
+      group_.command_.renewal_failed(now, why);
+    }
+    void forfeit(Loss loss) override { group_.command_.forfeit(loss); }
+    Clock::time_point deadline() const { return deadline_; }
+
+   private:
+    LeaseGroup& group_;
+    Clock::time_point deadline_;
+  };
+
+  LeaseWatcher& command_;
+  std::list<Member> members_;
 };
 
 // What a run does when its lease cannot be renewed.

@@ -107,10 +107,10 @@ struct Start {
   void run() const {
     if (cgroup_to_enter >= 0) enter_cgroup(cgroup_to_enter);
     if (plan.own_group) ::setpgid(0, 0);
-    if (plan.session >= 0) ::fcntl(plan.session, F_SETFD, 0);
+    for (const int session : plan.sessions) ::fcntl(session, F_SETFD, 0);
     const auto now = Clock::now().time_since_epoch();
     begun.at = now.count();
-    if (plan.note != nullptr) write_note(now);
+    for (const auto& note : plan.notes) write_note(note, now);
     launch.restore_signals();
     const auto failed = launch.exec();
     begun.failed_path = failed.path;
@@ -118,8 +118,7 @@ struct Start {
   }
 
   // A failure to write it (a full disk) is ignored.
-  void write_note(Clock::duration now) const {
-    const auto& note = *plan.note;
+  void write_note(const StartNote& note, Clock::duration now) const {
     const Digits pid(::getpid());
     const Digits time(std::chrono::floor<milliseconds>(now).count());
     const iovec parts[] = {part(note.before_pid), part(pid.text()),

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -86,9 +87,10 @@ struct SpawnPlan {
   std::vector<std::string> environment;  // NAME=value
   SignalState signals;
   bool own_group = false;  // lead a process group instead of staying in the caller's
-  int session = -1;        // a close-on-exec descriptor that the command inherits anyway
+  // Close-on-exec descriptors that the command inherits anyway.
+  std::vector<int> sessions;
   CommandStreams streams;
-  const StartNote* note = nullptr;  // the child writes it
+  std::span<const StartNote> notes;  // the child writes them
   // The directory of the control group to start it in, if possible; -1: the caller's.
   int cgroup = -1;
 };

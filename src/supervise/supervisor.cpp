@@ -52,9 +52,9 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
   spawn_plan.environment = std::move(plan.environment);
   spawn_plan.signals = signals_.inherited();
   spawn_plan.own_group = plan_.own_group;
-  spawn_plan.session = plan.session;
+  spawn_plan.sessions = std::move(plan.sessions);
   spawn_plan.streams = plan.streams;
-  spawn_plan.note = plan.note;
+  spawn_plan.notes = plan.notes;
   if (plan_.needs_tree()) tree_.create_cgroup();
   spawn_plan.cgroup = tree_.cgroup().directory();
   auto started = spawn(spawn_plan);

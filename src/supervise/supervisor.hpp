@@ -3,6 +3,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -23,9 +24,10 @@ struct StartPlan {
   std::vector<std::string> environment;
   // Until when the lease holds for certain.
   Clock::time_point deadline = Clock::time_point::max();
-  int session = -1;        // a close-on-exec descriptor that the command inherits anyway
+  // Close-on-exec descriptors that the command inherits anyway.
+  std::vector<int> sessions;
   CommandStreams streams;  // those that the guardian was given, if there is one
-  const StartNote* note = nullptr;  // the command's process writes it
+  std::span<const StartNote> notes;  // the command's process writes them
 };
 
 // Supervises one command. It knows deadlines, not stores.

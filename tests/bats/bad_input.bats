@@ -279,6 +279,27 @@ run_refuses() {  # <exit code> <option>...
   refuses 64 --store "$quorum" --max-ttl soon run job -- touch "$started"
 }
 
+@test "a lock of --also that is no name, has unknown options or repeats another is refused" {
+  for also in '' : :shared cache:KEY gpu:slot=4 gpu:slots gpu:slots=0 gpu:slots=x gpu:shared,slots=2 $'a\nb' ' a' job; do
+    run_refuses 64 --also "$also"
+    assert_output_contains 'dlock: --also: '
+  done
+  run_refuses 64 --also cache:KEY
+  assert_output_contains "write 'cache:KEY:'"
+  run_refuses 64 --also job:shared
+  assert_output_contains "'job' is the lock of this run already"
+  run_refuses 64 --also a --also b --also a:shared
+  assert_output_contains "'a' is named twice"
+  mapfile -t many < <(printf -- '--also\nn%s\n' {1..17})
+  run_refuses 64 "${many[@]}"
+  assert_output_contains 'at most 16 locks'
+  refuses 64 acquire --also b job
+  for also in '[]' '[1]' '["a", "a"]' '["name:what"]'; do
+    printf '[run]\nalso = %s\n' "$also" > "$BATS_TEST_TMPDIR/config"
+    refuses 78 --config "$BATS_TEST_TMPDIR/config" run job --also b -- touch "$started"
+  done
+}
+
 @test "an invalid --address-map exits with 64, or 78 in the file" {
   for map in '' a =b a= 'a=b,' a=b=c 'a b=c' ::1=b a:0=b a=b:70000 'a=b,a=c' '[::1=b' a=b/0 a=@b; do
     refuses 64 --address-map="$map" run job -- touch "$started"

@@ -144,7 +144,7 @@ use_absolute_programs() {
 }
 
 @test "no variable is set twice" {
-  export DLOCK_NAME=old DLOCK_FENCE=1 DLOCK_SLOT=9 DLOCK_HELD='' DLOCK_NAMESPACE=old
+  export DLOCK_NAME=old DLOCK_FENCE=1 DLOCK_FENCES=old=1 DLOCK_SLOT=9 DLOCK_HELD='' DLOCK_NAMESPACE=old
 
   dlock run job -- env -0 | tr '\n\0' ' \n' | cut -d = -f 1 | LC_ALL=C sort | uniq -d > twice
 
@@ -257,7 +257,7 @@ DLOCK_TLS_NAME=db.example.org"
 
   assert_equal "$(grep -c '^<' <<< "$output" || true)" 0
   assert_equal "$(grep '^>' <<< "$output" | sort | tr '\n' ' ')" \
-    '> DLOCK_FENCE > DLOCK_HELD > DLOCK_NAME > DLOCK_NAMESPACE > DLOCK_RUN_ID > DLOCK_SLOT '
+    '> DLOCK_FENCE > DLOCK_FENCES > DLOCK_HELD > DLOCK_NAME > DLOCK_NAMESPACE > DLOCK_RUN_ID > DLOCK_SLOT '
 }
 
 @test "dlock runs with an empty environment" {

@@ -66,9 +66,7 @@ TEST(Held, malformed_entries_do_not_hide_valid_ones) {
 CommandSettings settings() {
   CommandSettings settings;
   settings.name = "nightly job";
-  settings.grant.emplace();
-  settings.grant->fence.number = 42;
-  settings.grant->slot = 3;
+  settings.locks = {{settings.name, Grant{Fence{42}, 3}}};
   settings.store = "local:/srv/locks";
   settings.name_space = "team";
   return settings;
@@ -92,14 +90,29 @@ bool has_name(const std::vector<std::string>& environment, const std::string& na
 
 TEST(Environment, has_no_fence_without_a_grant_not_even_an_outer_one) {
   auto without = settings();
-  without.grant.reset();
+  without.locks.clear();
 
-  const auto environment =
-      environment_with({"DLOCK_FENCE=7", "DLOCK_SLOT=1", "DLOCK_HELD=outer=7"}, without);
+  const auto environment = environment_with(
+      {"DLOCK_FENCE=7", "DLOCK_FENCES=outer=7", "DLOCK_SLOT=1", "DLOCK_HELD=outer=7"},
+      without);
 
   EXPECT_FALSE(has_name(environment, "DLOCK_FENCE"));
+  EXPECT_FALSE(has_name(environment, "DLOCK_FENCES"));
   EXPECT_FALSE(has_name(environment, "DLOCK_SLOT"));
   EXPECT_TRUE(contains(environment, "DLOCK_HELD=outer=7"));
+}
+
+TEST(Environment, has_the_fences_of_all_locks_that_are_held) {
+  auto without_first = settings();
+  without_first.held = "outer=7";
+  without_first.locks = {{"a b", Grant{Fence{5}, 0}}, {"c", Grant{Fence{6}, 1}}};
+
+  const auto environment =
+      environment_with({"DLOCK_FENCE=7", "DLOCK_FENCES=outer=7"}, without_first);
+
+  EXPECT_FALSE(has_name(environment, "DLOCK_FENCE"));
+  EXPECT_TRUE(contains(environment, "DLOCK_FENCES=a%20b=5 c=6"));
+  EXPECT_TRUE(contains(environment, "DLOCK_HELD=outer=7 a%20b=5 c=6"));
 }
 
 TEST(Environment, keeps_settings_that_are_not_secret) {

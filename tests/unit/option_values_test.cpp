@@ -128,5 +128,53 @@ TEST(OptionValues, help_is_a_value_where_a_value_is_expected) {
   EXPECT_EQ(values({"--label", "--help"}), (OptionValues{{"label", "--help"}}));
 }
 
+struct AlsoCase {
+  std::string text;
+  std::string name;
+  unsigned slots;
+  bool shared;
+};
+
+TEST(Also, has_options_behind_the_last_colon) {
+  for (const auto& one :
+       std::vector<AlsoCase>{{"cache", "cache", 1, false},
+                             {"a b", "a b", 1, false},
+                             {"gpu:slots=4", "gpu", 4, false},
+                             {"config:shared", "config", 1, true},
+                             {"config:shared:", "config:shared", 1, false},
+                             {"cache:KEY:", "cache:KEY", 1, false},
+                             {"cache:KEY:shared", "cache:KEY", 1, true},
+                             {"a::", "a:", 1, false}}) {
+    const auto locks = parsed_also(one.text);
+
+    ASSERT_EQ(locks.size(), 1U) << one.text;
+    EXPECT_EQ(locks[0].name, one.name) << one.text;
+    EXPECT_EQ(locks[0].slots, one.slots) << one.text;
+    EXPECT_EQ(locks[0].shared, one.shared) << one.text;
+  }
+}
+
+TEST(Also, anything_else_behind_the_last_colon_is_refused) {
+  for (const char* text :
+       {"", ":", ":shared", "cache:KEY", "a:slot=4", "a:slots", "a:slots=", "a:slots=0",
+        "a:slots=100001", "a:slots=-1", "a:shared=true", "a:shared,", "a:shared,shared",
+        "a:slots=2,slots=3", "a:slots=2,shared", "a :shared", " a"}) {
+    EXPECT_THROW(parsed_also(text), UsageError) << text;
+  }
+}
+
+TEST(Also, may_be_repeated_for_up_to_16_locks_with_other_names) {
+  List words;
+  for (int i = 0; i < 16; ++i) {
+    words.emplace_back("--also");
+    words.push_back("lock" + std::to_string(i));
+  }
+  EXPECT_EQ(parsed_also(values(words).at("also")).size(), 16U);
+  words.insert(words.end(), {"--also", "more"});
+  EXPECT_THROW(parsed_also(values(words).at("also")), UsageError);
+  EXPECT_THROW(parsed_also(values({"--also", "a", "--also", "a:shared"}).at("also")),
+               UsageError);
+}
+
 }  // namespace
 }  // namespace dlock

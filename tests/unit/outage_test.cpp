@@ -124,5 +124,30 @@ TEST_F(Outage, a_lease_without_a_deadline_has_always_held) {
   EXPECT_TRUE(lease.has_held(Clock::now()));
 }
 
+class Leases : public ::testing::Test {
+ protected:
+  Command command_;
+  LeaseGroup leases_{command_};
+  LeaseWatcher& first_ = leases_.add(deadline);
+  LeaseWatcher& second_ = leases_.add(deadline + seconds(5));
+};
+
+TEST_F(Leases, the_command_may_run_until_the_first_of_them_ends) {
+  first_.extend(deadline + seconds(10));
+  EXPECT_EQ(command_.deadline, deadline + seconds(5));
+  second_.extend(deadline + seconds(20));
+  EXPECT_EQ(command_.deadline, deadline + seconds(10));
+}
+
+TEST_F(Leases, one_that_may_end_does_not_hide_the_other) {
+  first_.extend(Clock::time_point::max());
+  EXPECT_EQ(command_.deadline, deadline + seconds(5));
+}
+
+TEST_F(Leases, a_loss_of_any_is_told) {
+  second_.forfeit(Loss::taken_over);
+  EXPECT_EQ(command_.lost, Loss::taken_over);
+}
+
 }  // namespace
 }  // namespace dlock

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "cli/run/report_file.hpp"
 #include "cli/run/run_result.hpp"
 #include "tests/unit/temporary_directory.hpp"
 #include "util/failure.hpp"
@@ -43,6 +44,7 @@ TEST(Report, a_command_that_ran_has_its_exit_code_its_grant_and_times) {
       line_of(result),
       R"({"name":"job","run_id":"id","outcome":"ran","reason":null,"protected":true,)"
       R"("exit_code":3,"signal":null,"fence":42,"slot":1,)"
+      R"("locks":[{"name":"job","fence":42,"slot":1,"reason":null}],)"
       R"("store":"local:/srv/locks","strength":null,"host":"web2",)"
       R"("user":"alice","command":["backup.sh","-v"],"label":"nightly",)"
       R"("started":"2023-11-14T22:13:20.000Z","ended":"2023-11-14T22:13:21.500Z",)"
@@ -71,6 +73,7 @@ TEST(Report, a_busy_lock_has_its_holder_and_a_message) {
       line_of(result),
       R"({"name":"job","run_id":"id","outcome":"busy","reason":null,"protected":null,)"
       R"("exit_code":75,"signal":null,"fence":null,"slot":null,)"
+      R"("locks":[{"name":"job","fence":null,"slot":null,"reason":null}],)"
       R"("store":"local:/srv/locks","strength":null,"host":"web2",)"
       R"("user":"alice","command":["backup.sh","-v"],"label":"nightly",)"
       R"("started":null,"ended":null,"waited_ms":0,"ran_ms":null,)"

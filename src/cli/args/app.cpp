@@ -71,13 +71,9 @@ void add_if_mentioned(CLI::App& app, const OptionSpec& option,
   }
 }
 
-// The option that can be repeated. In the environment its values are separated in the
-// same way.
-constexpr std::string_view address_map = "address-map";
-
-std::string joined(const std::vector<std::string>& values) {
-  std::string all;
-  for (const auto& value : values) all += (all.empty() ? "" : ",") + value;
+std::string joined(const std::vector<std::string>& values, char separator) {
+  auto all = values.front();
+  for (std::size_t i = 1; i < values.size(); ++i) all += separator + values[i];
   return all;
 }
 
@@ -290,10 +286,10 @@ std::variant<OptionValues, Asked> option_values(Verb verb,
   OptionValues values;
   for (const auto* option : app.parse_order()) {
     const auto name = option->get_single_name();
-    auto& value = values[name];
-    if (name != address_map || value.empty()) {
-      value = name == address_map ? joined(option->results()) : option->results().back();
-    }
+    const auto* spec = option_named(verb, name);
+    const auto separator = spec == nullptr ? std::nullopt : spec->separator;
+    values[name] =
+        separator ? joined(option->results(), *separator) : option->results().back();
     // The last one of these two counts.
     if (name == "quiet") values.erase("verbose");
     if (name == "verbose") values.erase("quiet");

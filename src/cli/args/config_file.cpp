@@ -6,6 +6,7 @@
 #include <toml.hpp>
 #include <vector>
 
+#include "cli/args/values.hpp"
 #include "util/failure.hpp"
 #include "util/small_file.hpp"
 #include "util/text.hpp"
@@ -63,11 +64,28 @@ ConfigValue value_from(const Toml& root, const toml::value& value,
   throw broken_line(path, line, key + ": expected a string, a number or a boolean");
 }
 
+// The locks of --also, as the value of the option.
+ConfigValue also_from(const Toml& root, const toml::value& list, const std::string& path,
+                      const std::string& key) {
+  ConfigValue locks{"", line_of(root, list)};
+  for (const auto& lock : list.as_array()) {
+    if (!lock.is_string()) {
+      throw broken_line(path, line_of(root, lock), key + ": expected strings");
+    }
+    if (&lock != &list.as_array().front()) locks.text += also_separator;
+    locks.text += toml::get<std::string>(lock);
+  }
+  return locks;
+}
+
 ConfigTable table_from(const Toml& root, const toml::value& table,
                        const std::string& path, const std::string& shown) {
   ConfigTable config{line_of(root, table), {}};
   for (const auto& [key, value] : table.as_table()) {
-    config.keys[key] = value_from(root, value, path, shown + "." + printable(key));
+    const auto named = shown + "." + printable(key);
+    config.keys[key] = key == "also" && value.is_array()
+                           ? also_from(root, value, path, named)
+                           : value_from(root, value, path, named);
   }
   return config;
 }

@@ -47,10 +47,20 @@ std::vector<std::string> command_environment(const char* const* inherited,
       "DLOCK_STORE=" + settings.store,
       "DLOCK_NAMESPACE=" + settings.name_space,
   };
-  if (const auto& grant = settings.grant) {
-    own.push_back("DLOCK_FENCE=" + std::to_string(grant->fence.number));
-    own.push_back("DLOCK_SLOT=" + std::to_string(grant->slot));
-    own.push_back("DLOCK_HELD=" + with_grant(settings.held, settings.name, grant->fence));
+  bool has_lock = false;  // the one that the run is named after
+  std::string fences;
+  auto held = settings.held;
+  for (const auto& [name, grant] : settings.locks) {
+    fences = with_grant(fences, name, grant.fence);
+    held = with_grant(held, name, grant.fence);
+    if (name != settings.name) continue;
+    has_lock = true;
+    own.push_back("DLOCK_FENCE=" + std::to_string(grant.fence.number));
+    own.push_back("DLOCK_SLOT=" + std::to_string(grant.slot));
+  }
+  if (!fences.empty()) {
+    own.push_back("DLOCK_FENCES=" + fences);
+    own.push_back("DLOCK_HELD=" + held);
   }
   if (!settings.run_id.empty()) own.push_back("DLOCK_RUN_ID=" + settings.run_id);
   if (!settings.config.empty()) own.push_back("DLOCK_CONFIG=" + settings.config);
@@ -69,8 +79,8 @@ std::vector<std::string> command_environment(const char* const* inherited,
         std::any_of(own.begin(), own.end(),
                     [&](const std::string& set) { return set.starts_with(name); });
     // A run without a lock must not look like the holder of an outer one.
-    const bool outer =
-        !settings.grant && (name == "DLOCK_FENCE=" || name == "DLOCK_SLOT=");
+    const bool outer = name == "DLOCK_FENCES=" ||
+                       (!has_lock && (name == "DLOCK_FENCE=" || name == "DLOCK_SLOT="));
     if (is_secret(entry) || outer || (replaced && !name.empty())) continue;
     environment.emplace_back(entry);
   }

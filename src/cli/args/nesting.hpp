@@ -19,9 +19,15 @@ std::string with_grant(const std::string& held, const std::string& name, Fence f
 // Whether a variable, "NAME=value", is a secret that dlock does not pass to commands.
 bool is_secret(std::string_view entry);
 
+// A lock that a run holds.
+struct HeldLock {
+  std::string name;
+  Grant grant;
+};
+
 struct CommandSettings {
   std::string name;
-  std::optional<Grant> grant;  // nothing if the command runs without the lock
+  std::vector<HeldLock> locks;  // those that the command runs under
   std::string store;
   std::string name_space;
   std::string run_id;

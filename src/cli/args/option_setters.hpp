@@ -120,7 +120,6 @@ template <auto member, auto... inner>
 constexpr auto flag = into<parsed_flag, member, inner...>;
 
 inline void take_slots(VerbOptions& options, const Setting& setting) {
-  constexpr unsigned most_slots = 100'000;
   const auto& value = setting.value;
   // The user seems to have used flock's -n (do not wait) in front of the name.
   if (setting.source == Setting::Source::command_line && !value.empty() &&

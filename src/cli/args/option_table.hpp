@@ -1,6 +1,7 @@
 // The options of the command line: one row has everything about an option.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,9 @@ struct OptionSpec {
   // Parses a value into the options of a verb that takes it. Throws UsageError, and
   // Failure for an invalid store URL.
   void (*take)(VerbOptions& options, const Setting& setting);
+
+  // Of an option that can be repeated: what separates its values in the setting.
+  std::optional<char> separator = std::nullopt;
 
   bool is_flag() const { return value.empty(); }
 };

@@ -62,6 +62,7 @@ struct OutputChoice {
 
 struct RunOptions : ClaimOptions {
   std::vector<std::string> command;
+  std::vector<AlsoLock> also;
   std::string run_id;  // a UUID, set by the verb
   int conflict_exit_code = 0;
   bool waits_for_store = true;  // as long as it waits for the lock

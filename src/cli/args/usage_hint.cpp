@@ -115,7 +115,7 @@ std::string_view unit_of(std::string_view word) {
 }
 
 // Variables that dlock sets for commands, or that its users set; without DLOCK_.
-constexpr std::string_view set_by_dlock[] = {"NAME", "FENCE", "SLOT", "HELD"};
+constexpr std::string_view set_by_dlock[] = {"NAME", "FENCE", "FENCES", "SLOT", "HELD"};
 
 // "store-timeout" for "STORE_TIMEOUT".
 std::string option_name(std::string_view variable) {

@@ -170,6 +170,69 @@ std::string parsed_name(const std::string& text) {
   return parsed_text(text, "name");
 }
 
+namespace {
+
+std::vector<std::string> parts_of(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+void take_option(AlsoLock& lock, const std::string& word, const std::string& whole) {
+  constexpr std::string_view slots = "slots=";
+  const bool sets_slots = word.starts_with(slots);
+  if (!sets_slots && word != "shared") {
+    throw UsageError(
+        "'" + printable(word, 60) + "' in '" + printable(whole) +
+        "' is neither shared nor slots=N (if it belongs to the name, write '" +
+        printable(whole) + ":')");
+  }
+  if (sets_slots) lock.slots = parsed_number(word.substr(slots.size()), 1, most_slots);
+  lock.shared = lock.shared || !sets_slots;
+}
+
+AlsoLock also_lock_in(const std::string& text) {
+  const auto colon = text.rfind(':');
+  AlsoLock lock;
+  lock.name = parsed_name(text.substr(0, colon));
+  if (colon == std::string::npos || colon + 1 == text.size()) return lock;
+  const auto words = parts_of(text.substr(colon + 1), ',');
+  for (const auto& word : words) take_option(lock, word, text);
+  if (words.size() > 1) {
+    throw UsageError("'" + printable(text) +
+                     "' has more than one option: set either shared or slots=N, once");
+  }
+  return lock;
+}
+
+}  // namespace
+
+std::vector<AlsoLock> parsed_also(const std::string& text) {
+  constexpr std::size_t most_locks = 16;
+  std::vector<AlsoLock> locks;
+  for (const auto& one : parts_of(text, also_separator)) {
+    auto lock = also_lock_in(one);
+    const bool is_repeated =
+        std::any_of(locks.begin(), locks.end(),
+                    [&](const AlsoLock& other) { return other.name == lock.name; });
+    if (is_repeated) {
+      throw UsageError("'" + printable(lock.name) + "' is named twice");
+    }
+    locks.push_back(std::move(lock));
+  }
+  if (locks.size() > most_locks) {
+    throw UsageError("at most " + std::to_string(most_locks) + " locks, not " +
+                     std::to_string(locks.size()));
+  }
+  return locks;
+}
+
 std::string parsed_path(const std::string& text) {
   if (text.empty()) throw UsageError("missing file name");
   return text;

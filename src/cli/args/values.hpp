@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lock/lease.hpp"
 #include "util/clock.hpp"
@@ -57,6 +58,24 @@ constexpr std::size_t longest_text = 255;
 
 // The same for the name of a lock or a namespace.
 std::string parsed_name(const std::string& text);
+
+// How many holders a lock can have at most.
+constexpr unsigned most_slots = 100'000;
+
+// A lock that a run holds besides the one that it is named after (--also).
+struct AlsoLock {
+  std::string name;
+  unsigned slots = 1;
+  bool shared = false;
+};
+
+// What separates the locks in the setting: no argument and no name can contain it.
+constexpr char also_separator = '\0';
+
+// "cache", "gpu:slots=4", "config:shared": names, each with options behind its last
+// colon. A name that contains a colon ends with one more: "cache:KEY:". Up to 16 locks,
+// each once. Throws UsageError.
+std::vector<AlsoLock> parsed_also(const std::string& text);
 
 // Not empty, and without a NUL if a file of that name is to be read.
 std::string parsed_path(const std::string& text);

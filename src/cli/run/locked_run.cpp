@@ -16,83 +16,54 @@
 #include "util/users.hpp"
 
 namespace dlock {
-namespace {
-
-// Also prints what only matters to the user.
-class LeasePolicy final : public OutagePolicy {
- public:
-  LeasePolicy(const RunOptions& options, const LeaseTiming& timing, Supervisor& command,
-              Clock::time_point deadline, const Speaker& speaker,
-              RunConclusion& conclusion)
-      : OutagePolicy(options.on_outage, timing, deadline, command,
-                     [&conclusion](const std::string& message) {
-                       conclusion.unprotected(message);
-                     }),
-        speaker_(speaker) {}
-
-  void reclaimed() override {
-    speaker_.warning("the lease was missing from the store and was restored");
-  }
-
- private:
-  const Speaker& speaker_;
-};
-
-}  // namespace
 
 LockedRun::LockedRun(const RunParts& parts)
     : context_(parts.context),
       invocation_(parts.invocation),
       options_(parts.options),
-      speaker_(options_.name, invocation_.common.quiet, invocation_.common.verbose),
       wakeup_(context_),
       signals_(context_, wakeup_, parts.held),
-      store_(opened_store(invocation_.common, parts.timing.budget(), context_,
-                          options_.name)),
-      holding_(context_, wakeup_, *store_, new_claim(invocation_.common, options_),
-               parts.timing),
+      locks_(context_, wakeup_, invocation_.common, options_, parts.timing),
+      speaker_(locks_.first().speaker),
       plan_(parts.plan),
       guardian_(parts.guardian),
       additions_(parts.additions),
       extension_(additions_.extension),
-      conclusion_(options_, plan_, holding_, speaker_),
+      conclusion_(options_, plan_, locks_),
       notice_(context_, options_.notify, speaker_) {}
 
 asio::awaitable<RunResult> LockedRun::execute() {
   std::optional<Failure> failure;
-  bool has_lock = false;
+  bool has_locks = false;
   try {
     // The timer that ends the command: if it cannot be created, nothing starts.
     if (plan_.needs_tree()) wakeup_.prepare();
-    if (co_await sleep_first()) {
-      const auto answer = co_await obtain_lock();
-      has_lock = co_await needs_command(answer);
-      if (has_lock) has_lock = co_await ensure_enough_is_left();
-    }
+    if (co_await sleep_first()) has_locks = co_await obtain_locks();
   } catch (const Failure& error) {
     failure = error;
-    has_lock = false;
+    has_locks = false;
   }
   const bool goes_without = failure && options_.on_outage == OnOutage::run &&
                             failure->kind() == Failure::Kind::unreachable;
   if (failure && !goes_without) fail(*failure);
   if (goes_without) {
-    conclusion_.unprotected(std::string(failure->what()) + "; running without the lock");
+    locks_.drop_lost();
+    conclusion_.unprotected(locks_.asked().about + failure->what() +
+                            "; running without the lock");
   }
 
-  if (has_lock || goes_without) {
-    co_await run_command(has_lock);
+  if (has_locks || goes_without) {
+    co_await run_command();
   } else if (const auto signal = signals_.next_ending()) {
     interrupt(*signal);
   }
-  // On every path, because we may hold the lock or a place in its queue, and releasing a
-  // lock that is not ours does nothing.
-  auto end = recorded_end();
-  if (extension_ != nullptr && end) co_await settle(end);
-  co_await give_back(end);
+  if (extension_ != nullptr) co_await settle();
+  // On every path, because we may hold the locks or places in their queues, and releasing
+  // a lock that is not ours does nothing.
+  co_await give_back();
   command_.reset();  // which reaps it
   co_await notice_.end(conclusion_.result());
-  co_return conclusion_.result();
+  co_return conclusion_.whole_result();
 }
 
 // Returns false if a signal interrupted the sleep.
@@ -110,67 +81,49 @@ asio::awaitable<bool> LockedRun::sleep_first() {
   co_return Clock::now() >= until;
 }
 
-asio::awaitable<Answer> LockedRun::obtain_lock() {
-  Patience patience;
-  patience.waits_for_store = options_.waits_for_store;
-  if (options_.replace) {
-    patience.clearing = [this](const Busy& busy) { return end_leftovers(busy); };
+// Whether all locks were granted and the command has to run.
+asio::awaitable<bool> LockedRun::obtain_locks() {
+  std::optional<Answer> answer;
+  {
+    const auto start = Clock::now();
+    const OnExit note_wait([&] { conclusion_.result().waited = elapsed_since(start); });
+    const SignalInbox::InterruptibleWait wait(signals_);
+    answer = co_await locks_.obtain(notice_.listener());
   }
-  const auto start = Clock::now();
-  const OnExit note_wait([&] { conclusion_.result().waited = elapsed_since(start); });
-  const SignalInbox::InterruptibleWait wait(signals_);
-  co_return co_await obtain(holding_, options_, std::move(patience), speaker_,
-                            notice_.listener());
+  if (extension_ != nullptr && answer) {
+    const bool is_needed = co_await needs_command(*answer);
+    if (!is_needed) co_return false;
+  }
+  if (!are_granted(answer)) co_return false;
+  answer = co_await locks_.make_sure();
+  co_return are_granted(answer);
 }
 
-// Ends the processes of runs whose dlock is gone and from which this run has taken the
-// lock. Returns when to check again: only a store that knows processes can tell, and it
-// sends no notification when one dies.
-asio::awaitable<milliseconds> LockedRun::end_leftovers(const Busy& busy) {
-  constexpr milliseconds look_every{1000}, while_it_ends{100};
-  std::vector<Fence> fences;
-  for (const auto& holder : busy.holders) {
-    if (holder.dlock_gone && holder.broken) fences.push_back(holder.fence);
+// `answer`: of the lock that was asked for last.
+bool LockedRun::are_granted(const std::optional<Answer>& answer) {
+  if (!answer) {
+    conclusion_.taken_at_once();
+  } else if (!std::holds_alternative<Grant>(*answer)) {
+    conclusion_.not_obtained(*answer);
+  } else {
+    return true;
   }
-  if (!fences.empty()) {
-    const auto lock = holding_.claim().lock;
-    const Break order{fences};  // has to outlive the call
-    const auto broken = co_await store_->break_leases(lock, order, wakeup_);
-    for (const auto& one : broken) orphans_.end(one);
-    co_return while_it_ends;
-  }
-  co_return store_->leases_expire() ? milliseconds::max() : look_every;
+  return false;
 }
 
-// Whether the lock was granted and the command has to run.
+// Whether the extension wants to go on: it shares the result of another run, or may have
+// it already.
 asio::awaitable<bool> LockedRun::needs_command(const Answer& answer) {
-  const bool is_granted = holding_.grant().has_value();
-  if (!is_granted) conclusion_.not_obtained(answer);
-  if (extension_ == nullptr) co_return is_granted;
-  const auto* deduplicated = std::get_if<Deduplicated>(&answer);
+  auto& store = *locks_.first().store;
+  const auto& claim = locks_.first().holding.claim();
   const SignalInbox::InterruptibleWait wait(signals_);
-  const auto& claim = holding_.claim();
-  if (deduplicated) {
-    co_await extension_->joined(deduplicated->by, *store_, claim, wakeup_);
+  if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
+    co_await extension_->joined(deduplicated->by, store, claim, wakeup_);
   }
-  if (!is_granted) co_return false;
-  const bool is_needed = co_await extension_->is_needed(*store_, claim, wakeup_);
+  if (!std::holds_alternative<Grant>(answer)) co_return true;
+  const bool is_needed = co_await extension_->is_needed(store, claim, wakeup_);
   if (!is_needed) conclusion_.deduplicated();
   co_return is_needed;
-}
-
-// Ensures that enough of the lease is left to start a command. Returns false if the lock
-// was granted to somebody else in the meantime.
-asio::awaitable<bool> LockedRun::ensure_enough_is_left() {
-  while (!lasts()) {
-    const auto answer = co_await holding_.ask_again();
-    if (holding_.grant()) continue;
-    conclusion_.not_obtained(answer);
-    co_return false;
-  }
-  const bool is_broken = holding_.grant()->broken;
-  if (is_broken) conclusion_.taken_at_once();
-  co_return !is_broken;
 }
 
 void LockedRun::fail(const Failure& failure) {
@@ -185,26 +138,27 @@ void LockedRun::interrupt(int signal) {
   conclusion_.interrupted(signal);
 }
 
-// Otherwise it runs without the lock.
-asio::awaitable<void> LockedRun::run_command(bool has_lock) {
+// Under the locks that are held; without any if the run goes on without them.
+asio::awaitable<void> LockedRun::run_command() {
   auto& result = conclusion_.result();
-  if (has_lock) result.grant = holding_.grant();
-  result.is_protected = has_lock && store_->protects();
-  if (has_lock) {
-    say_granted(holding_, speaker_);
-    if (result.grant->strength == 0) {
-      speaker_.warning("strength 0: the lock holds only as long as no server forgets it");
+  result.is_protected = locks_.are_held() && locks_.first().store->protects();
+  for (const auto& lock : locks_.all()) {
+    if (!lock.is_held) continue;
+    say_granted(lock.holding, lock.speaker);
+    if (lock.holding.grant()->strength == 0) {
+      lock.speaker.warning(
+          "strength 0: the lock holds only as long as no server forgets it");
     }
   }
+  if (locks_.first().is_held) result.grant = locks_.first().holding.grant();
   command_ = new_supervisor();
-  auto plan = start_plan();
-  LeasePolicy policy(options_, holding_.timing(), *command_, plan.deadline, speaker_,
-                     conclusion_);
-  if (*result.is_protected) holding_.prepare_to_keep(&policy);
-  const auto started = co_await start(std::move(plan));
+  locks_.rely_on(*command_, [this](const std::string& message) {
+    conclusion_.unprotected(message);
+  });
+  const auto started = co_await start(start_plan());
   if (!started) co_return;
   const auto end = co_await await_end(*started);
-  conclusion_.ended(end, policy);
+  conclusion_.ended(end);
 }
 
 std::unique_ptr<Supervisor> LockedRun::new_supervisor() {
@@ -218,11 +172,10 @@ std::unique_ptr<Supervisor> LockedRun::new_supervisor() {
 }
 
 StartPlan LockedRun::start_plan() const {
-  const auto& grant = conclusion_.result().grant;
   StartPlan plan;
   plan.environment = environment();
-  plan.session = grant ? holding_.claimant().session() : -1;
-  if (grant) plan.deadline = grant->deadline;
+  plan.sessions = locks_.sessions();
+  plan.deadline = locks_.deadline();
   if (additions_.capture != nullptr) plan.streams = additions_.capture->streams();
   return plan;
 }
@@ -230,8 +183,8 @@ StartPlan LockedRun::start_plan() const {
 std::vector<std::string> LockedRun::environment() const {
   CommandSettings settings;
   settings.name = options_.name;
-  settings.grant = conclusion_.result().grant;
-  settings.store = store_->url();
+  settings.locks = locks_.held();
+  settings.store = store_url();
   settings.name_space = invocation_.common.name_space;
   settings.run_id = options_.run_id;
   settings.config = invocation_.config;
@@ -251,7 +204,7 @@ bool LockedRun::may_start() {
     interrupt(*signal);
     return false;
   }
-  if (!conclusion_.result().grant || lasts()) return true;
+  if (locks_.last()) return true;
   conclusion_.not_started(
       SpawnFailure{SpawnFailure::Kind::too_late,
                    "too little of the lease was left to start the command"});
@@ -261,14 +214,14 @@ bool LockedRun::may_start() {
 // Returns the process, if it could be started.
 asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
   auto& result = conclusion_.result();
-  auto note = result.grant ? holding_.claimant().start_note() : std::nullopt;
-  if (note) plan.note = &*note;
+  auto notes = locks_.start_notes();
+  plan.notes = notes;
   if (!may_start()) co_return std::nullopt;
   // A lease that expires is renewed from before the start, which can take long.
   const bool keeps_first = guardian_ != nullptr;
   try {
     if (additions_.capture != nullptr) additions_.capture->command_starts(context_);
-    if (keeps_first) holding_.keep();
+    if (keeps_first) locks_.keep();
   } catch (const Failure& failure) {
     output_has_ended();
     conclusion_.not_started(
@@ -279,9 +232,9 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
   started_at_ = Clock::now();
   result.started = wall_now();
   const auto started = co_await command_->start(std::move(plan));
-  note.reset();  // others can use its descriptor now
+  notes.clear();  // others can use their descriptors now
   if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
-    co_await holding_.stop_keeping();
+    co_await locks_.stop_keeping();
     output_has_ended();
     conclusion_.not_started(*failure);
     co_return std::nullopt;
@@ -292,11 +245,11 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
   if (additions_.capture != nullptr) additions_.capture->command_runs();
   notice_.command_runs();
   if (additions_.has_started) {
-    auto known = result;
+    auto known = conclusion_.whole_result();
     known.outcome = RunOutcome::running;
-    additions_.has_started(known, store_->url());
+    additions_.has_started(known, store_url());
   }
-  if (!keeps_first) holding_.keep();
+  if (!keeps_first) locks_.keep();
   co_return spawned;
 }
 
@@ -304,10 +257,10 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
 asio::awaitable<Ended> LockedRun::await_end(const Spawned& spawned) {
   // Runs concurrently with the supervision: a slow store must not delay signals.
   Wakeup noting(context_);
-  bool noted = !conclusion_.result().grant;
+  bool noted = locks_.held().empty();
   if (!noted) {
     // The arguments have to outlive the call, which only creates the coroutine.
-    asio::co_spawn(context_, holding_.claimant().started(spawned, noting),
+    asio::co_spawn(context_, locks_.started(spawned, noting),
                    [&](std::exception_ptr error) {
                      noted = true;
                      warn_not_recorded(error);
@@ -321,7 +274,7 @@ asio::awaitable<Ended> LockedRun::await_end(const Spawned& spawned) {
   conclusion_.result().ran = elapsed_since(started_at_);
   noting.give_up(true);
   while (!noted) co_await wakeup_.wait_until(Clock::time_point::max());
-  co_await holding_.stop_keeping();
+  co_await locks_.stop_keeping();
   co_return end;
 }
 
@@ -335,65 +288,85 @@ void LockedRun::warn_not_recorded(const std::exception_ptr& error) const {
   }
 }
 
-std::optional<RunEnd> LockedRun::recorded_end() const {
-  return conclusion_.recorded_end(extension_ != nullptr);
+// Nothing ran under a lock that the run went on without.
+std::optional<RunEnd> LockedRun::recorded_end(const RunLock& lock) const {
+  if (!lock.is_held) return std::nullopt;
+  auto end = conclusion_.recorded_end(lock, extension_ != nullptr);
+  if (end) end->is_shared = is_shared_;
+  return end;
 }
 
-asio::awaitable<void> LockedRun::settle(std::optional<RunEnd>& end) {
+asio::awaitable<void> LockedRun::settle() {
+  if (!recorded_end(locks_.first())) co_return;
   const SignalInbox::InterruptibleWait wait(signals_);
-  const bool counts = co_await extension_->settle(conclusion_.result(), *store_,
-                                                  holding_.claim(), wakeup_);
-  end->is_shared = counts && !signals_.was_told_to_end();
+  const bool counts =
+      co_await extension_->settle(conclusion_.result(), *locks_.first().store,
+                                  locks_.first().holding.claim(), wakeup_);
+  is_shared_ = counts && !signals_.was_told_to_end();
 }
 
-asio::awaitable<void> LockedRun::give_back(std::optional<RunEnd> end) {
+asio::awaitable<void> LockedRun::give_back() {
   if (guardian_ != nullptr) {
     // What is left to do can wait for the server and for the next waiter to run.
     use_batch_scheduling();
     // Now, because the guardian takes as long to exit as the server takes to reply.
     if (command_) command_->let_go();
   }
-  bool is_to_be_recorded = false;
+  std::vector<RunLock*> unrecorded;
+  for (auto* lock : locks_.to_give_back()) {
+    const bool is_done = co_await give_back(*lock);
+    if (!is_done) unrecorded.push_back(lock);
+  }
+  for (auto* lock : unrecorded) co_await record_loss(*lock);
+}
+
+// Returns false if the run was lost and the store does not know it yet.
+asio::awaitable<bool> LockedRun::give_back(RunLock& lock) {
+  const auto end = recorded_end(lock);
   try {
-    const auto released = co_await release(end);
+    const auto released = co_await release(lock, end);
     if (guardian_ != nullptr) ::sched_yield();  // for them
-    if (released == Release::released) conclusion_.released(end);
-    if (released == Release::left) conclusion_.not_released("");
+    if (released == Release::released) conclusion_.released(lock, end);
+    if (released == Release::left) conclusion_.not_released(lock, "");
   } catch (const Failure& failure) {
     const bool is_interrupted = failure.kind() == Failure::Kind::interrupted;
-    if (!is_interrupted && conclusion_.result().grant && !conclusion_.has_no_lease()) {
-      conclusion_.not_released(failure.what());
+    if (!is_interrupted && lock.is_held && !has_no_lease(lock)) {
+      conclusion_.not_released(lock, failure.what());
     }
-    is_to_be_recorded = end && end->lost && failure.kind() == Failure::Kind::unreachable;
+    co_return !(end && end->lost && failure.kind() == Failure::Kind::unreachable);
   }
-  if (is_to_be_recorded) co_await record_loss(end);
+  co_return true;
 }
 
 // The store knows whether the lease held to the end; if it did not, the run is recorded
 // as lost.
-asio::awaitable<Release> LockedRun::release(std::optional<RunEnd>& end) {
-  const auto answer = co_await holding_.release(end);
+asio::awaitable<Release> LockedRun::release(RunLock& lock,
+                                            const std::optional<RunEnd>& end) {
+  const auto answer = co_await lock.holding.release(end);
   const auto loss = loss_found_by(answer);
   if (!loss) co_return answer;
-  if (conclusion_.result().ran) conclusion_.found_lost(*loss);
-  if (auto known = recorded_end()) end = known;
-  end->lost = loss;
-  co_return co_await holding_.release(end);
+  if (conclusion_.result().ran) conclusion_.found_lost(lock, *loss);
+  auto lost = recorded_end(lock);
+  if (!lost) lost = end;
+  lost->lost = loss;
+  lost->is_shared = false;
+  co_return co_await lock.holding.release(lost);
 }
 
 // While the store has the lease, others take the run for one in progress, and skip
 // theirs. So the loss is recorded as soon as the store replies again within that time,
 // but dlock stays no longer than for another ttl, and not after a signal.
-asio::awaitable<void> LockedRun::record_loss(const std::optional<RunEnd>& end) {
-  if (!conclusion_.result().grant || signals_.was_told_to_end()) co_return;
+asio::awaitable<void> LockedRun::record_loss(RunLock& lock) {
+  if (signals_.was_told_to_end()) co_return;
   constexpr milliseconds pause{100};
-  const auto ttl = holding_.timing().ttl();
-  const auto until = std::min(holding_.lease_end(), later(Clock::now(), ttl));
+  const auto ttl = lock.holding.timing().ttl();
+  const auto until = std::min(lock.holding.lease_end(), later(Clock::now(), ttl));
   if (Clock::now() >= until) co_return;
   const SignalInbox::InterruptibleWait wait(signals_);
   if (wakeup_.gives_up()) co_return;
-  if (co_await holding_.release_by(until, end, pause, true)) {
-    speaker_.step("recorded that the lock was lost");
+  const auto end = recorded_end(lock);
+  if (co_await lock.holding.release_by(until, end, pause, true)) {
+    lock.speaker.step("recorded that the lock was lost");
   }
 }
 

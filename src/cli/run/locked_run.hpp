@@ -11,11 +11,10 @@
 #include <vector>
 
 #include "cli/args/app.hpp"
+#include "cli/run/run_locks.hpp"
 #include "cli/run/run_result.hpp"
 #include "cli/run/service_notice.hpp"
-#include "cli/run/verb_store.hpp"
 #include "cli/terminal/speaker.hpp"
-#include "lease/holding.hpp"
 #include "supervise/guardian.hpp"
 #include "supervise/supervisor.hpp"
 
@@ -88,21 +87,19 @@ class LockedRun {
  public:
   explicit LockedRun(const RunParts& parts);
 
-  std::string store_url() const { return store_->url(); }
+  std::string store_url() const { return locks_.first().store->url(); }
 
   asio::awaitable<RunResult> execute();
 
  private:
   asio::awaitable<bool> sleep_first();
-  asio::awaitable<Answer> obtain_lock();
-  asio::awaitable<milliseconds> end_leftovers(const Busy& busy);
+  asio::awaitable<bool> obtain_locks();
   asio::awaitable<bool> needs_command(const Answer& answer);
-  asio::awaitable<bool> ensure_enough_is_left();
-  bool lasts() const { return holding_.lasts(holding_.timing().needed_to_start()); }
+  bool are_granted(const std::optional<Answer>& answer);
   void fail(const Failure& failure);
   void interrupt(int signal);
 
-  asio::awaitable<void> run_command(bool has_lock);
+  asio::awaitable<void> run_command();
   std::unique_ptr<Supervisor> new_supervisor();
   void output_has_ended();
   StartPlan start_plan() const;
@@ -112,28 +109,28 @@ class LockedRun {
   asio::awaitable<Ended> await_end(const Spawned& spawned);
   void warn_not_recorded(const std::exception_ptr& error) const;
 
-  std::optional<RunEnd> recorded_end() const;
-  asio::awaitable<void> settle(std::optional<RunEnd>& end);
-  asio::awaitable<void> give_back(std::optional<RunEnd> end);
-  asio::awaitable<Release> release(std::optional<RunEnd>& end);
-  asio::awaitable<void> record_loss(const std::optional<RunEnd>& end);
+  std::optional<RunEnd> recorded_end(const RunLock& lock) const;
+  asio::awaitable<void> settle();
+  asio::awaitable<void> give_back();
+  asio::awaitable<bool> give_back(RunLock& lock);
+  asio::awaitable<Release> release(RunLock& lock, const std::optional<RunEnd>& end);
+  asio::awaitable<void> record_loss(RunLock& lock);
 
   asio::io_context& context_;
   const Invocation& invocation_;
   const RunOptions& options_;
-  Speaker speaker_;
   Wakeup wakeup_;
   SignalInbox signals_;
-  std::unique_ptr<Store> store_;
-  Holding holding_;
+  RunLocks locks_;
+  const Speaker& speaker_;
   SupervisionPlan plan_;
   Guardian* guardian_;
   const RunAdditions& additions_;
   RunExtension* extension_;
-  OrphanedRuns orphans_;  // broken runs that have to end before this one starts
   // Reset when the lock is released, which is when the process tree is let go.
   std::unique_ptr<Supervisor> command_;
   Clock::time_point started_at_;
+  bool is_shared_ = false;  // RunEnd::is_shared
   RunConclusion conclusion_;
   ServiceNotice notice_;
 };

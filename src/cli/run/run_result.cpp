@@ -1,11 +1,6 @@
 #include "cli/run/run_result.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 
 #include "cli/show/lock_view.hpp"
@@ -13,22 +8,31 @@
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
 #include "util/json.hpp"
-#include "util/path_trust.hpp"
-#include "util/slow_writer.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
 namespace {
 
-bool is_same_file(const struct stat& status, int fd) {
-  struct stat other {};
-  return ::fstat(fd, &other) == 0 && other.st_dev == status.st_dev &&
-         other.st_ino == status.st_ino;
+// What is told of a lock that was, or was not, obtained.
+Json lock_json(const std::string& name, const LockResult& lock) {
+  return Json{
+      {"name", name},
+      {"fence", lock.grant ? Json(lock.grant->fence.number) : Json(nullptr)},
+      {"slot", lock.grant ? Json(lock.grant->slot) : Json(nullptr)},
+      {"reason", lock.reason ? Json(loss_name(*lock.reason)) : Json(nullptr)},
+  };
 }
 
-// How long to wait for the reader of a report. The limit ensures that a pipe that nobody
-// reads does not block dlock.
-constexpr milliseconds patience_for_reader{5000};
+Json locks_of(const RunOptions& options, const RunResult& result) {
+  auto known = result.locks;
+  if (options.also.empty()) known = {{result.grant, result.reason}};
+  known.resize(1 + options.also.size());  // if the run failed before it knew them
+  Json locks = Json::array({lock_json(options.name, known.front())});
+  for (std::size_t i = 0; i < options.also.size(); ++i) {
+    locks.push_back(lock_json(options.also[i].name, known[i + 1]));
+  }
+  return locks;
+}
 
 std::string end_text(const Ended& end) {
   if (end.signal) return "was killed by SIG" + signal_name(*end.signal);
@@ -76,6 +80,7 @@ std::string report_line(const RunIdentity& run, const RunResult& result) {
              {"signal", signal ? Json(signal_name(*signal)) : Json(nullptr)},
              {"fence", grant ? Json(grant->fence.number) : Json(nullptr)},
              {"slot", grant ? Json(grant->slot) : Json(nullptr)},
+             {"locks", locks_of(run.options, result)},
              {"store", text_or_null(run.store)},
              {"strength", grant ? or_null(grant->strength) : Json(nullptr)},
              {"host", run.host},
@@ -94,6 +99,17 @@ std::string report_line(const RunIdentity& run, const RunResult& result) {
          "\n";
 }
 
+RunResult RunConclusion::whole_result() const {
+  auto result = result_;
+  if (options_.also.empty()) return result;
+  const bool was_ready = result_.outcome != RunOutcome::interrupted;
+  for (const auto& lock : locks_.all()) {
+    const bool has_grant = was_ready && lock.policy;
+    result.locks.push_back({has_grant ? lock.holding.grant() : std::nullopt, lock.loss});
+  }
+  return result;
+}
+
 void RunConclusion::conclude(RunOutcome outcome, ExitStatus status,
                              const std::string& message) {
   result_.outcome = outcome;
@@ -103,7 +119,8 @@ void RunConclusion::conclude(RunOutcome outcome, ExitStatus status,
 }
 
 void RunConclusion::not_obtained(const Answer& answer) {
-  auto message = refusal_text(answer, holding_.claim().slots);
+  const auto& lock = locks_.asked();
+  auto message = lock.about + refusal_text(answer, lock.holding.claim().slots);
   if (std::holds_alternative<SlotsDiffer>(answer)) {
     conclude(RunOutcome::error, ExitStatus::misconfigured, message);
     speaker_.error(message);
@@ -138,8 +155,8 @@ void RunConclusion::not_obtained(const Answer& answer) {
 void RunConclusion::failed(const Failure& failure) {
   const bool absent = failure.kind() == Failure::Kind::unreachable;
   conclude(absent ? RunOutcome::unavailable : RunOutcome::error,
-           status_of(failure.kind()), failure.what());
-  speaker_.error(failure.what());
+           status_of(failure.kind()), locks_.asked().about + failure.what());
+  speaker_.error(result_.message);
 }
 
 void RunConclusion::deduplicated() {
@@ -154,22 +171,24 @@ void RunConclusion::interrupted(int signal) {
 }
 
 void RunConclusion::taken_at_once() {
-  result_.reason = Loss::broken;
-  const auto taker = holding_.claimant().taken_by();
+  auto& lock = locks_.asked();
+  lose(lock, Loss::broken);
+  const auto taker = lock.holding.claimant().taken_by();
   conclude(RunOutcome::lost, ExitStatus::lost,
-           "lost the lock (broken) before the command could start: " +
+           lock.about + "lost the lock (broken) before the command could start: " +
                (taker ? taker_text(*taker) : "another run waits to replace this one"));
   speaker_.error(result_.message);
 }
 
 void RunConclusion::not_started(const SpawnFailure& failure) {
   if (failure.kind == SpawnFailure::Kind::too_late) {
-    const auto taker = holding_.claimant().taken_by();
+    auto& lock = locks_.lost_by(failure.loss);
+    const auto taker = lock.holding.claimant().taken_by();
     const bool is_taken = failure.loss == Loss::broken && taker;
-    result_.reason = failure.loss;
+    lose(lock, failure.loss);
     result_.is_protected = false;
     conclude(RunOutcome::lost, ExitStatus::lost,
-             failure.message + (is_taken ? ": " + taker_text(*taker) : ""));
+             lock.about + failure.message + (is_taken ? ": " + taker_text(*taker) : ""));
     speaker_.error(result_.message);
     return;
   }
@@ -182,21 +201,20 @@ void RunConclusion::unprotected(const std::string& message) {
   speaker_.warning("warning: " + message);
 }
 
-void RunConclusion::ended(const Ended& end, const OutagePolicy& policy) {
-  const bool had_lease = result_.grant.has_value();
-  // Not until now: renewals in progress may have taken until after the deadline.
-  const bool has_held = policy.has_held(ended_at_);
-  ended_in_outage_ = policy.is_in_outage();
-  if (had_lease) {
-    result_.grant->deadline = policy.deadline();
-    if (!has_held) result_.is_protected = false;
+void RunConclusion::ended(const Ended& end) {
+  RunLock* outlived = nullptr;
+  for (auto& lock : locks_.all()) {
+    // Not until now: renewals in progress may have taken until after the deadline.
+    if (!lock.policy || lock.policy->has_held(ended_at_)) continue;
+    result_.is_protected = false;
+    if (const auto loss = lock.policy->lost()) lose(lock, *loss);
+    if (!lock.policy->is_in_outage() && outlived == nullptr) outlived = &lock;
   }
-  if (policy.lost()) result_.reason = policy.lost();
   command_ended(end);
   // The command was not ended because of the lease (for example because this process was
   // stopped), but others may have had the lock by then.
-  if (had_lease && !has_held && !ended_in_outage_ && !end.lost) {
-    lost(Loss::unconfirmed, CommandFate::may_have_outlived);
+  if (outlived != nullptr && !end.lost) {
+    lost(*outlived, Loss::unconfirmed, CommandFate::may_have_outlived);
   }
 }
 
@@ -205,9 +223,10 @@ void RunConclusion::command_ended(const Ended& end) {
   result_.command_exit_code = end.exit_code;
   result_.command_signal = end.signal;
   if (end.lost) {
-    const bool in_time = failed_renewals() && *end.lost == Loss::unconfirmed &&
-                         ended_at_ < result_.grant->deadline;
-    lost(*end.lost, in_time ? CommandFate::ended_in_time : CommandFate::was_ended);
+    auto& lock = locks_.lost_by(*end.lost);
+    const bool in_time = failed_renewals(lock) && *end.lost == Loss::unconfirmed &&
+                         ended_at_ < lock.policy->deadline();
+    lost(lock, *end.lost, in_time ? CommandFate::ended_in_time : CommandFate::was_ended);
     speaker_.step("ran for " + ran + "; the command " + end_text(end));
   } else if (end.guardian_died) {
     conclude(RunOutcome::error, ExitStatus::bug,
@@ -235,72 +254,82 @@ void RunConclusion::command_ended(const Ended& end) {
 
 // If renewals failed when the command ended: since the first one after the last that was
 // confirmed.
-std::optional<FailedRenewals> RunConclusion::failed_renewals() const {
-  if (!holding_.why_not_renewed() || !result_.grant) return std::nullopt;
-  const auto& timing = holding_.timing();
+std::optional<FailedRenewals> RunConclusion::failed_renewals(const RunLock& lock) const {
+  const auto& why = lock.holding.why_not_renewed();
+  if (!why || !lock.policy) return std::nullopt;
+  const auto& timing = lock.holding.timing();
   const auto asked_at =
-      result_.grant->deadline - (timing.ttl() - timing.drift() - timing.renew_every());
+      lock.policy->deadline() - (timing.ttl() - timing.drift() - timing.renew_every());
   const auto lasted = std::chrono::duration_cast<milliseconds>(ended_at_ - asked_at);
   if (lasted.count() <= 0) return std::nullopt;
-  return FailedRenewals{*holding_.why_not_renewed(), lasted};
+  return FailedRenewals{*why, lasted};
+}
+
+void RunConclusion::lose(RunLock& lock, Loss loss) {
+  lock.loss = loss;
+  result_.reason = loss;
 }
 
 // Called wherever a loss is discovered; it overrides earlier outcomes.
-void RunConclusion::lost(Loss loss, CommandFate command) {
-  result_.reason = loss;
+void RunConclusion::lost(RunLock& lock, Loss loss, CommandFate command) {
+  lose(lock, loss);
   result_.is_protected = false;
-  conclude(RunOutcome::lost, ExitStatus::lost,
-           loss_text(loss, command, holding_.store().leases_expire(), failed_renewals(),
-                     holding_.claimant().taken_by()));
+  conclude(
+      RunOutcome::lost, ExitStatus::lost,
+      lock.about + loss_text(loss, command, lock.store->leases_expire(),
+                             failed_renewals(lock), lock.holding.claimant().taken_by()));
   speaker_.error(result_.message);
 }
 
-void RunConclusion::found_lost(Loss loss) {
-  if (!ended_in_outage_) {
-    lost(loss, CommandFate::had_ended);
+void RunConclusion::found_lost(RunLock& lock, Loss loss) {
+  const bool is_in_outage = lock.policy && lock.policy->is_in_outage();
+  if (!is_in_outage) {
+    lost(lock, loss, CommandFate::had_ended);
     return;
   }
-  result_.reason = loss;
+  lose(lock, loss);
   result_.is_protected = false;
-  unprotected("the lock was lost (" + loss_name(loss) +
+  unprotected(lock.about + "the lock was lost (" + loss_name(loss) +
               ") during a store outage (--on-outage run)");
 }
 
-void RunConclusion::released(const std::optional<RunEnd>& end) const {
-  const auto min_hold = holding_.claim().min_hold;
+void RunConclusion::released(const RunLock& lock,
+                             const std::optional<RunEnd>& end) const {
+  const auto min_hold = lock.holding.claim().min_hold;
   const bool is_kept =
-      end && result_.ran && *result_.ran < min_hold && holding_.store().protects();
-  speaker_.step(is_kept ? "released, and held until " + for_people(min_hold) +
-                              " after its grant"
-                        : "released");
+      end && result_.ran && *result_.ran < min_hold && lock.store->protects();
+  lock.speaker.step(is_kept ? "released, and held until " + for_people(min_hold) +
+                                  " after its grant"
+                            : "released");
 }
 
 // `why` is not said of a lock that was left on purpose.
-void RunConclusion::not_released(const std::string& why) const {
-  const auto what = leaves_lease() ? "not releasing the lock because of --lock-delay"
-                                   : "cannot release the lock: " + why;
-  const auto left = holding_.lease_end() - Clock::now();
+void RunConclusion::not_released(const RunLock& lock, const std::string& why) const {
+  const auto what = leaves_lease(lock) ? "not releasing the lock because of --lock-delay"
+                                       : "cannot release the lock: " + why;
+  const auto left = lock.holding.lease_end() - Clock::now();
   const auto how_it_ends =
-      holding_.store().leases_expire()
+      lock.store->leases_expire()
           ? "its lease expires in " + for_people(std::max(left, Clock::duration(0)))
           : "it is released when this process exits";
-  speaker_.warning(what + "; " + how_it_ends);
+  lock.speaker.warning(what + "; " + how_it_ends);
 }
 
-bool RunConclusion::has_no_lease() const {
-  return result_.reason == Loss::gone || result_.reason == Loss::taken_over ||
-         result_.reason == Loss::failed_over;
+bool has_no_lease(const RunLock& lock) {
+  return lock.loss == Loss::gone || lock.loss == Loss::taken_over ||
+         lock.loss == Loss::failed_over;
 }
 
 // Whether the lease is left to expire: the command's last requests may still be on their
 // way to a resource, and the lease, if the store still has it, keeps others out in the
 // meantime.
-bool RunConclusion::leaves_lease() const {
+bool RunConclusion::leaves_lease(const RunLock& lock) const {
   return options_.lock_delay.count() > 0 && result_.outcome == RunOutcome::lost &&
-         !has_no_lease();
+         !has_no_lease(lock);
 }
 
-std::optional<RunEnd> RunConclusion::recorded_end(bool is_shared) const {
+std::optional<RunEnd> RunConclusion::recorded_end(const RunLock& lock,
+                                                  bool is_shared) const {
   const bool is_told = is_shared && result_.outcome == RunOutcome::not_started;
   if (!result_.ran && !is_told) return std::nullopt;
   RunEnd end;
@@ -309,32 +338,8 @@ std::optional<RunEnd> RunConclusion::recorded_end(bool is_shared) const {
   end.outcome = name_of(result_.outcome);
   end.duration = result_.ran.value_or(milliseconds(0));
   end.lost = result_.reason;
-  end.leaves_lease = leaves_lease();
+  end.leaves_lease = leaves_lease(lock);
   return end;
-}
-
-ReportFile::ReportFile(const std::string& path) {
-  if (path.empty()) return;
-  if (path == "-") {
-    is_standard_error_ = true;
-    return;
-  }
-  file_ = open_to_write(path, "cannot write the report to " + printable(path));
-}
-
-bool ReportFile::write(const std::string& line) {
-  if (is_standard_error_) return write_within(STDERR_FILENO, line, patience_for_reader);
-  if (!file_) return true;
-  struct stat status {};
-  if (::fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode)) {
-    // If the file is /dev/stdout, it already has the command's output.
-    if (is_same_file(status, STDOUT_FILENO) || is_same_file(status, STDERR_FILENO)) {
-      ::lseek(file_.get(), 0, SEEK_END);
-    } else if (::ftruncate(file_.get(), 0) != 0) {
-      return false;  // only now, so that the old report stays until there is a new one
-    }
-  }
-  return write_within(file_.get(), line, patience_for_reader);
 }
 
 }  // namespace dlock

@@ -7,15 +7,14 @@
 
 #include "cli/args/exit_status.hpp"
 #include "cli/args/options.hpp"
+#include "cli/run/run_locks.hpp"
 #include "cli/show/holder_text.hpp"
 #include "cli/terminal/speaker.hpp"
-#include "lease/holding.hpp"
 #include "lock/answers.hpp"
 #include "lock/lease.hpp"
 #include "supervise/ladder.hpp"
 #include "supervise/spawn.hpp"
 #include "util/clock.hpp"
-#include "util/fd.hpp"
 
 namespace dlock {
 
@@ -36,6 +35,12 @@ enum class RunOutcome {
 // The outcome as written in the report: "not-started"; empty while it is running.
 std::string name_of(RunOutcome outcome);
 
+// What became of a lock of a run with --also.
+struct LockResult {
+  std::optional<Grant> grant;
+  std::optional<Loss> reason;  // why it was lost
+};
+
 struct RunResult {
   RunOutcome outcome = RunOutcome::error;
   std::optional<Loss> reason;
@@ -46,7 +51,8 @@ struct RunResult {
   // the run was lost, or timed out.
   std::optional<int> command_exit_code;
   std::optional<int> command_signal;
-  std::optional<Grant> grant;
+  std::optional<Grant> grant;     // of the lock that the run is named after
+  std::vector<LockResult> locks;  // with --also: of all, in the order of their names
   std::optional<milliseconds> waited;
   std::optional<WallTime> started;  // the command
   std::optional<milliseconds> ran;
@@ -76,19 +82,22 @@ std::string report_line(const RunIdentity& run, const RunResult& result);
 class RunConclusion {
  public:
   // The arguments have to outlive it.
-  RunConclusion(const RunOptions& options, const SupervisionPlan& plan,
-                const Holding& holding, const Speaker& speaker)
-      : options_(options), plan_(plan), holding_(holding), speaker_(speaker) {}
+  RunConclusion(const RunOptions& options, const SupervisionPlan& plan, RunLocks& locks)
+      : options_(options), plan_(plan), locks_(locks), speaker_(locks.first().speaker) {}
 
   // What is known of the run so far.
   RunResult& result() { return result_; }
   const RunResult& result() const { return result_; }
 
+  // The same, with what is known of each lock of --also.
+  RunResult whole_result() const;
+
   // When dlock noticed the end of the command.
   void command_ended_at(Clock::time_point moment) { ended_at_ = moment; }
 
-  // The command does not run, because the lock is another's, because the store failed,
-  // because another run counts as this one, because of a signal, ...
+  // The command does not run, because a lock is another's, because the store failed,
+  // because another run counts as this one, because of a signal, ... Each is about the
+  // lock that was asked for last.
   void not_obtained(const Answer& answer);
   void failed(const Failure& failure);
   void deduplicated();
@@ -101,54 +110,37 @@ class RunConclusion {
   // The command runs, or may be running, without the lock, as the user requested.
   void unprotected(const std::string& message);
 
-  // The command has ended. `policy` knows whether its lease held.
-  void ended(const Ended& end, const OutagePolicy& policy);
+  // The command has ended. The policies of the locks know whether their leases held.
+  void ended(const Ended& end);
 
-  // The release found that the lock was lost.
-  void found_lost(Loss loss);
+  // The release found that this lock was lost.
+  void found_lost(RunLock& lock, Loss loss);
 
   // Says that the lock was released, or was not, and `why`.
-  void released(const std::optional<RunEnd>& end) const;
-  void not_released(const std::string& why) const;
+  void released(const RunLock& lock, const std::optional<RunEnd>& end) const;
+  void not_released(const RunLock& lock, const std::string& why) const;
 
-  // Whether the store reported that the lease is gone: there is nothing to release.
-  bool has_no_lease() const;
-
-  // What to record of the run. Nothing for a command that never ran, unless waiters may
-  // share its result (`is_shared`).
-  std::optional<RunEnd> recorded_end(bool is_shared) const;
+  // What to record of the run under this lock. Nothing for a command that never ran,
+  // unless waiters may share its result (`is_shared`).
+  std::optional<RunEnd> recorded_end(const RunLock& lock, bool is_shared) const;
 
  private:
   void conclude(RunOutcome outcome, ExitStatus status, const std::string& message);
-  void lost(Loss loss, CommandFate command);
+  void lose(RunLock& lock, Loss loss);
+  void lost(RunLock& lock, Loss loss, CommandFate command);
   void command_ended(const Ended& end);
-  std::optional<FailedRenewals> failed_renewals() const;
-  bool leaves_lease() const;
+  std::optional<FailedRenewals> failed_renewals(const RunLock& lock) const;
+  bool leaves_lease(const RunLock& lock) const;
 
   const RunOptions& options_;
   const SupervisionPlan& plan_;
-  const Holding& holding_;
+  RunLocks& locks_;
   const Speaker& speaker_;
   RunResult result_;
   Clock::time_point ended_at_;
-  // Whether the run ended during an outage that it was to survive (--on-outage run).
-  bool ended_in_outage_ = false;
 };
 
-// The file of --report. It is opened before anything else happens, so that a file that
-// cannot be written is an error before the command runs.
-class ReportFile {
- public:
-  // Opens the file. Throws Failure (misconfigured). An empty path means no report; "-" is
-  // standard error.
-  explicit ReportFile(const std::string& path);
-
-  // Returns false if the line could not be written.
-  bool write(const std::string& line);
-
- private:
-  Fd file_;
-  bool is_standard_error_ = false;
-};
+// Whether the store reported that the lease is gone: there is nothing to release.
+bool has_no_lease(const RunLock& lock);
 
 }  // namespace dlock

@@ -69,12 +69,14 @@ Claim new_claim(const CommonOptions& common, const RunOptions& options) {
   return claim;
 }
 
-asio::awaitable<Answer> obtain(Holding& holding, const ClaimOptions& options,
-                               Patience patience, Speaker& speaker,
+std::optional<Clock::time_point> end_of_wait(const ClaimOptions& options) {
+  if (!options.wait) return std::nullopt;
+  return later(Clock::now(), *options.wait);
+}
+
+asio::awaitable<Answer> obtain(Holding& holding, Patience patience, Speaker& speaker,
                                WaitListener listener) {
-  const auto start = Clock::now();
-  if (options.wait) patience.until = later(start, *options.wait);
-  WaitNotice notice(speaker, patience.until.value_or(start), std::move(listener));
+  WaitNotice notice(speaker, patience.until.value_or(Clock::now()), std::move(listener));
   patience.waiting = [&](const Busy& busy) {
     return notice.waiting(
         [&](std::size_t columns) { return waiting_text(busy, columns); });

@@ -29,10 +29,12 @@ Claim new_claim(const CommonOptions& common, const ClaimOptions& options);
 // The same, with what only `run` has.
 Claim new_claim(const CommonOptions& common, const RunOptions& options);
 
-// Requests the lock for as long as the options allow, and shows what it waits for, also
+// When the wait of these options ends that begins now; nothing: they do not wait.
+std::optional<Clock::time_point> end_of_wait(const ClaimOptions& options);
+
+// Requests the lock for as long as `patience` allows, and shows what it waits for, also
 // to the listener, if any.
-asio::awaitable<Answer> obtain(Holding& holding, const ClaimOptions& options,
-                               Patience patience, Speaker& speaker,
+asio::awaitable<Answer> obtain(Holding& holding, Patience patience, Speaker& speaker,
                                WaitListener listener = {});
 
 // Prints the fence and the slot of the grant, with --verbose.

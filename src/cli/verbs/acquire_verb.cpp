@@ -114,7 +114,8 @@ asio::awaitable<void> Acquisition::take() {
   std::optional<Failure> failure;
   try {
     Patience patience;
-    const auto answer = co_await obtain(lock_, options_, std::move(patience), speaker_);
+    patience.until = end_of_wait(options_);
+    const auto answer = co_await obtain(lock_, std::move(patience), speaker_);
     note(answer);
     if (keeper_ != nullptr) co_await have_kept();
   } catch (const Failure& error) {

@@ -49,8 +49,10 @@ SettingRow row_of(const VerbSpec* verb, const OptionSpec& option,
     return {verb, name, default_of(option), "default", ""};
   }
   const auto& setting = found->second;
-  return {verb, name, is_secret_option(name) ? "***" : setting.value,
-          std::string(word_of(setting.source)), setting.origin};
+  auto value = is_secret_option(name) ? "***" : setting.value;
+  std::replace(value.begin(), value.end(), also_separator, ',');
+  return {verb, name, std::move(value), std::string(word_of(setting.source)),
+          setting.origin};
 }
 
 // The settings of other programs for this kind of store that are in force.

@@ -8,6 +8,7 @@
 #include "cli/args/nesting.hpp"
 #include "cli/run/execute_run.hpp"
 #include "cli/run/hooks.hpp"
+#include "cli/run/report_file.hpp"
 #include "cli/run/run_output.hpp"
 #include "cli/run/run_result.hpp"
 #include "cli/terminal/speaker.hpp"
@@ -21,6 +22,16 @@ namespace {
 
 RunIdentity identity_of(const RunOptions& options, const std::string& store) {
   return {options, store, host_name(), user_name(::geteuid())};
+}
+
+// Not in run_options(), which also checks settings of files, for no particular lock.
+void refuse_own_name(const RunOptions& options, const Settings& settings) {
+  for (const auto& lock : options.also) {
+    if (lock.name != options.name) continue;
+    throw UsageError(
+        "--also: '" + printable_name(lock.name) + "' is the lock of this run already",
+        is_from_file(settings, "also"));
+  }
 }
 
 // Opens the files of the report and of the output. Returns the run that fails if that is
@@ -104,6 +115,7 @@ Exit run_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
   auto options =
       run_options(invocation.settings, invocation.operands.at(0), invocation.command);
+  refuse_own_name(options, invocation.settings);
   options.run_id = new_uuid();
   const Speaker speaker(options.name, common.quiet, common.verbose);
   std::optional<ReportFile> report;

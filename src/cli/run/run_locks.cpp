@@ -1,0 +1,303 @@
+#include "cli/run/run_locks.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "store/open.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+// The options of the run as they apply to another of its locks.
+RunOptions options_for(const AlsoLock& lock, RunOptions options) {
+  options.name = lock.name;
+  options.slots = lock.slots;
+  options.shared = lock.shared;
+  options.dedupe.reset();
+  return options;
+}
+
+std::string spoken_name(const std::string& lock, const std::string& run) {
+  return lock == run ? run : run + ": " + lock;
+}
+
+}  // namespace
+
+RunLock::RunLock(asio::io_context& context, Wakeup& wakeup, const CommonOptions& common,
+                 const RunOptions& own, const std::string& run, const LeaseTiming& timing)
+    : about(own.name == run ? "" : printable_name(own.name) + ": "),
+      speaker(spoken_name(own.name, run), common.quiet, common.verbose),
+      store(opened_store(common, timing.budget(), context, spoken_name(own.name, run))),
+      holding(context, wakeup, *store, new_claim(common, own), timing) {}
+
+RunLocks::RunLocks(asio::io_context& context, Wakeup& wakeup, const CommonOptions& common,
+                   const RunOptions& options, const LeaseTiming& timing)
+    : context_(context),
+      wakeup_(wakeup),
+      common_(common),
+      options_(options),
+      alarm_(wakeup) {
+  locks_.emplace_back(context, wakeup, common, options, options.name, timing);
+  for (const auto& also : options.also) {
+    locks_.emplace_back(context, wakeup, common, options_for(also, options), options.name,
+                        timing);
+  }
+  for (auto& lock : locks_) in_order_.push_back(&lock);
+  std::sort(in_order_.begin(), in_order_.end(), [](const auto* one, const auto* other) {
+    return one->name() < other->name();
+  });
+  asked_ = in_order_.front();
+}
+
+asio::awaitable<std::optional<Answer>> RunLocks::obtain(WaitListener listener) {
+  listener_ = std::move(listener);
+  std::optional<Answer> answer;
+  std::optional<Failure> failure;
+  try {
+    answer = co_await obtain_in_order();
+  } catch (const Failure& error) {
+    failure = error;
+  }
+  // Before they can be asked for again, or released.
+  co_await stop_keeping();
+  if (auto* broken = broken_one()) {
+    asked_ = broken;
+    co_return std::nullopt;
+  }
+  if (failure) throw *failure;
+  co_return answer;
+}
+
+asio::awaitable<std::optional<Answer>> RunLocks::obtain_in_order() {
+  const auto until = end_of_wait(options_);
+  std::optional<Answer> answer;
+  if (in_order_.size() > 1) answer = co_await foregone_answer();
+  if (answer) co_return answer;
+  for (auto* lock : in_order_) {
+    asked_ = lock;
+    answer = co_await obtain_one(*lock, until);
+    lock->is_held = lock->holding.grant().has_value();
+    if (!lock->is_held || lock == in_order_.back() || broken_one() != nullptr) break;
+    if (!lock->store->protects()) continue;
+    lock->holding.prepare_to_keep(&alarm_);
+    lock->holding.keep();
+  }
+  co_return answer;
+}
+
+// An answer that waiting for the first lock cannot change, though it is about one whose
+// turn comes later. Otherwise a run that is to be skipped would be told that another lock
+// is held, and one that can never be granted would wait first.
+asio::awaitable<std::optional<Answer>> RunLocks::foregone_answer() {
+  for (auto* lock : in_order_) {
+    const auto& claim = lock->holding.claim();
+    const auto& dedupe = claim.dedupe;
+    // A run in progress has to fail or succeed first.
+    const bool waits_for_end = dedupe && dedupe->retry_failed && options_.wait;
+    const bool is_possible = (dedupe && !waits_for_end) || !claim.outer_fences.empty();
+    if (!is_possible || lock == in_order_.front()) continue;
+    auto answer = co_await answer_without_grant(*lock);
+    const bool is_foregone = answer && (std::holds_alternative<Deduplicated>(*answer) ||
+                                        std::holds_alternative<HeldByOuterRun>(*answer));
+    if (!is_foregone) continue;
+    asked_ = lock;
+    co_return answer;
+  }
+  co_return std::nullopt;
+}
+
+// What the store answers now to the claim, which has nothing of the lock afterwards: it
+// must not hold this lock while it waits for one that comes earlier. Nothing if the store
+// cannot be reached.
+asio::awaitable<std::optional<Answer>> RunLocks::answer_without_grant(
+    const RunLock& lock) {
+  // Not the lock's own claimant, which asks later as if for the first time. The token is
+  // the same, so that a grant that is not released is its own.
+  const auto budget = lock.holding.timing().budget();
+  const auto store = open_store(common_.store, budget, context_);
+  const auto claimant = store->claimant(lock.holding.claim());
+  std::optional<Answer> answer;
+  std::optional<Failure> failure;
+  try {
+    answer = co_await claimant->ask(Queue::stay_out, wakeup_);
+  } catch (const Failure& error) {
+    failure = error;
+  }
+  const bool is_absent = failure && failure->kind() == Failure::Kind::unreachable;
+  if (is_absent) co_return std::nullopt;
+  try {
+    co_await claimant->release(std::nullopt, wakeup_);
+  } catch (const Failure&) {
+    // The lease expires.
+  }
+  if (failure) throw *failure;
+  co_return answer;
+}
+
+asio::awaitable<Answer> RunLocks::obtain_one(RunLock& lock,
+                                             std::optional<Clock::time_point> until) {
+  Patience patience;
+  patience.until = until;
+  patience.waits_for_store = options_.waits_for_store;
+  if (options_.replace) {
+    patience.clearing = [this, &lock](const Busy& busy) {
+      return end_leftovers(lock, busy);
+    };
+  }
+  lock.is_asked = true;
+  co_return co_await dlock::obtain(lock.holding, std::move(patience), lock.speaker,
+                                   listener_);
+}
+
+// Ends the processes of runs whose dlock is gone and from which this run has taken the
+// lock. Returns when to check again: only a store that knows processes can tell, and it
+// sends no notification when one dies.
+asio::awaitable<milliseconds> RunLocks::end_leftovers(RunLock& lock, const Busy& busy) {
+  constexpr milliseconds look_every{1000};
+  constexpr milliseconds while_it_ends{100};
+  std::vector<Fence> fences;
+  for (const auto& holder : busy.holders) {
+    if (holder.dlock_gone && holder.broken) fences.push_back(holder.fence);
+  }
+  if (!fences.empty()) {
+    const auto name = lock.holding.claim().lock;
+    const Break order{fences};  // has to outlive the call
+    const auto broken = co_await lock.store->break_leases(name, order, wakeup_);
+    for (const auto& one : broken) orphans_.end(one);
+    co_return while_it_ends;
+  }
+  co_return lock.store->leases_expire() ? milliseconds::max() : look_every;
+}
+
+asio::awaitable<std::optional<Answer>> RunLocks::make_sure() {
+  std::optional<Answer> answer;
+  for (auto* lock : in_order_) {
+    auto& holding = lock->holding;
+    asked_ = lock;
+    while (!holding.lasts(holding.timing().needed_to_start())) {
+      lock->is_held = false;
+      answer = co_await holding.ask_again();
+      lock->is_held = holding.grant().has_value();
+      if (!lock->is_held) co_return answer;
+    }
+    answer = *holding.grant();
+    if (holding.grant()->broken) co_return std::nullopt;
+  }
+  co_return answer;
+}
+
+void RunLocks::drop_lost() {
+  for (auto& lock : locks_) {
+    lock.is_held =
+        lock.is_held && lock.holding.lasts(lock.holding.timing().needed_to_start());
+  }
+}
+
+bool RunLocks::are_held() const {
+  return std::all_of(locks_.begin(), locks_.end(),
+                     [](const RunLock& lock) { return lock.is_held; });
+}
+
+bool RunLocks::last() const {
+  return std::all_of(locks_.begin(), locks_.end(), [](const RunLock& lock) {
+    const auto& holding = lock.holding;
+    return !lock.is_held || holding.lasts(holding.timing().needed_to_start());
+  });
+}
+
+Clock::time_point RunLocks::deadline() const {
+  auto deadline = Clock::time_point::max();
+  for (const auto& lock : locks_) {
+    if (lock.is_held) deadline = std::min(deadline, lock.holding.grant()->deadline);
+  }
+  return deadline;
+}
+
+std::vector<HeldLock> RunLocks::held() const {
+  std::vector<HeldLock> held;
+  for (const auto& lock : locks_) {
+    if (lock.is_held) held.push_back({lock.name(), *lock.holding.grant()});
+  }
+  return held;
+}
+
+std::vector<int> RunLocks::sessions() const {
+  std::vector<int> sessions;
+  for (const auto& lock : locks_) {
+    const int session = lock.is_held ? lock.holding.claimant().session() : -1;
+    if (session >= 0) sessions.push_back(session);
+  }
+  return sessions;
+}
+
+std::vector<StartNote> RunLocks::start_notes() {
+  std::vector<StartNote> notes;
+  for (auto& lock : locks_) {
+    auto note = lock.is_held ? lock.holding.claimant().start_note() : std::nullopt;
+    if (note) notes.push_back(std::move(*note));
+  }
+  return notes;
+}
+
+asio::awaitable<void> RunLocks::started(const CommandProcess& process, Wakeup& wakeup) {
+  for (auto& lock : locks_) {
+    if (lock.is_held) co_await lock.holding.claimant().started(process, wakeup);
+  }
+}
+
+void RunLocks::rely_on(LeaseWatcher& command,
+                       const std::function<void(const std::string&)>& warn) {
+  group_.emplace(command);
+  for (auto& lock : locks_) {
+    if (!lock.is_held) continue;
+    auto& member = group_->add(lock.holding.grant()->deadline);
+    const auto warn_of_it = [warn, &lock](const std::string& message) {
+      warn(lock.about + message);
+    };
+    lock.policy.emplace(options_.on_outage, lock.holding, member, warn_of_it,
+                        lock.speaker);
+    if (lock.store->protects()) lock.holding.prepare_to_keep(&*lock.policy);
+  }
+}
+
+void RunLocks::keep() {
+  for (auto& lock : locks_) {
+    if (lock.policy) lock.holding.keep();
+  }
+}
+
+asio::awaitable<void> RunLocks::stop_keeping() {
+  for (auto& lock : locks_) lock.holding.stop_renewing();
+  for (auto& lock : locks_) co_await lock.holding.stop_keeping();
+}
+
+// If nobody says that it is lost, the one whose lease ends first was not renewed in time.
+RunLock& RunLocks::lost_by(Loss loss) {
+  auto* found = &first();
+  auto ends_first = Clock::time_point::max();
+  for (auto& lock : locks_) {
+    if (!lock.policy) continue;
+    if (lock.holding.lost() == loss) return lock;
+    if (lock.policy->deadline() >= ends_first) continue;
+    ends_first = lock.policy->deadline();
+    found = &lock;
+  }
+  return *found;
+}
+
+std::vector<RunLock*> RunLocks::to_give_back() const {
+  std::vector<RunLock*> locks;
+  std::copy_if(in_order_.rbegin(), in_order_.rend(), std::back_inserter(locks),
+               [](const RunLock* lock) { return lock->is_asked; });
+  return locks;
+}
+
+RunLock* RunLocks::broken_one() {
+  const auto broken = std::find_if(locks_.begin(), locks_.end(), [](const auto& lock) {
+    return lock.holding.lost() == Loss::broken;
+  });
+  return broken == locks_.end() ? nullptr : &*broken;
+}
+
+}  // namespace dlock

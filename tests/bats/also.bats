@@ -1,0 +1,292 @@
+#!/usr/bin/env bats
+# --also: a command under several locks. On a server these tests also run with a guardian and
+# leases that expire (DLOCK_TEST_STORE).
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  began=$BATS_TEST_TMPDIR/began
+  said=$BATS_TEST_TMPDIR/said
+  report=$BATS_TEST_TMPDIR/report
+}
+
+teardown() { kill_leftovers; }
+
+refute() { ! "$@"; }
+
+assert_reported() { assert_equal "$(jq -r "$1" "$report")" "$2"; }  # <jq filter> <expected>
+
+# Runs a command under db and cache in the background, and waits until it runs. Sets $holder
+# to the pid of its dlock.
+hold_both() {  # [<option>...]
+  dlock run "$@" db --also cache -- sh -c 'echo $$ > "$0.new"; mv "$0.new" "$0"; exec sleep 60' \
+    "$began" 2> "$said" 3>&- &
+  holder=$!
+  eventually test -e "$began"
+}
+
+# --- What the command gets ---
+
+@test "the command has the variables of the first lock, and the fences of all" {
+  run dlock run db --also 'cache a=b' --also jobs:x: -- \
+    sh -c 'echo "$DLOCK_NAME"; echo "$DLOCK_FENCES"; [ "$DLOCK_FENCES" = "$DLOCK_HELD" ]
+      dlock list --json | jq -r ".[].holders[0].fence" | paste -sd " "
+      echo "$DLOCK_FENCE"; dlock check && dlock check "cache a=b" && echo held'
+
+  assert_status 0
+  read -r cache db jobs <<< "${lines[2]}"
+  assert_equal "${lines[0]} ${lines[4]}" 'db held'
+  assert_equal "${lines[1]}" "db=$db cache%20a%3Db=$cache jobs:x=$jobs"
+  assert_equal "${lines[3]}" "$db"
+}
+
+@test "a run without --also has one fence, and none of an outer run" {
+  run dlock run outer --also other -- dlock run job -- \
+    sh -c 'echo "$DLOCK_FENCES"; echo "job=$DLOCK_FENCE"'
+  assert_equal "${lines[0]}" "${lines[1]}"
+
+  run dlock run outer -- dlock run --store redis://127.0.0.1:1 --on-outage run -q job -- \
+    sh -c 'echo "[$DLOCK_FENCES]"'
+  assert_equal "$output" '[]'
+}
+
+# --- All or none ---
+
+@test "all locks are held while the command runs, and free afterwards" {
+  dlock run db --also cache --also 'gpu:slots=4' --also config:shared --label nightly -- \
+    sh -c 'dlock list --json > "$0"' "$began"
+
+  assert_equal "$(jq -r '.[] | "\(.name) \(.mode) \(.slots) \(.holders[0].label)"' "$began" | paste -sd ,)" \
+    'cache exclusive 1 nightly,config shared 1 nightly,db exclusive 1 nightly,gpu exclusive 4 nightly'
+  assert_equal "$(dlock list --json | jq -r '.[] | "\(.name) \(.state) \(.last_run.outcome)"' | paste -sd ,)" \
+    'cache free ran,config free ran,db free ran,gpu free ran'
+}
+
+@test "if one is held the command does not start, the message names it, and the others are free" {
+  for name in a z; do
+    hold "$name"
+    run dlock run db --also "$name" --report "$report" -- touch "$began"
+
+    assert_status 75
+    assert_one_line
+    assert_output_contains "dlock: db: $name: held by "
+    refute test -e "$began"
+    is_free db
+    assert_reported '"\(.outcome) \(.holder.pid) \(.message[:11]) \(.locks | length)"' \
+      "busy $holder $name: held by  2"
+    let_go
+  done
+}
+
+@test "they are released in the reverse order, whatever was typed" {
+  for names in 'b --also a --also c' 'c --also b --also a'; do
+    # shellcheck disable=SC2086
+    run dlock run -v $names -- true
+
+    assert_equal "$(sed -nE 's/^dlock: (.*: )?([abc]): released$/\2/p' <<< "$output" | paste -sd ' ')" 'c b a'
+  done
+}
+
+@test "runs that name the same locks in another order never wait for each other for good" {
+  # Each command removes a file that only one of them can create.
+  for order in 'a --also b' 'b --also a' 'b --also a --also c' 'c --also b'; do
+    for _ in 1 2 3 4 5; do
+      # shellcheck disable=SC2086
+      dlock run --wait 60s $order -- \
+        sh -c 'set -C; : > "$0/alone" && echo >> "$0/runs" && rm "$0/alone"' "$BATS_TEST_TMPDIR" 3>&- &
+      runs+=($!)
+    done
+  done
+
+  for pid in "${runs[@]}"; do EVENTUALLY_MS=60000 assert_exits 0 "$pid"; done
+  assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/runs")" 20
+}
+
+@test "--wait is for all locks together" {
+  hold a
+  hold b
+  first=$holder
+  begin=$(now_ms)
+
+  run dlock run --wait 600ms a --also b -- touch "$began"
+
+  assert_status 75
+  assert_between $(($(now_ms) - begin)) 600 3000
+  let_go "$first"
+}
+
+@test "a run waits for each lock in turn" {
+  hold a
+  first=$holder
+  hold b
+  dlock run --wait 60s b --also a -- touch "$began" 3>&- &
+  waiter=$!
+  eventually is_queued a "$waiter"
+  let_go "$first"
+  eventually is_queued b "$waiter"
+  refute test -e "$began"
+  let_go
+
+  assert_exits 0 "$waiter"
+  test -e "$began"
+}
+
+@test "while it waits for the second, the first is kept for longer than its lease" {
+  hold b
+  dlock run --wait 60s --ttl 1s a --also b -- touch "$began" 3>&- &
+  waiter=$!
+  eventually is_queued b "$waiter"
+  fence=$(look a '.holders[0].fence')
+
+  never_within 1500 is_free a
+  assert_equal "$(look a '.holders[0].fence')" "$fence"
+  let_go
+
+  assert_exits 0 "$waiter"
+}
+
+@test "a signal while it waits for the second gives the first back at once" {
+  hold b
+  dlock run --wait 60s --report "$report" a --also b -- touch "$began" 3>&- &
+  waiter=$!
+  eventually is_queued b "$waiter"
+
+  kill -TERM "$waiter"
+
+  assert_exits 143 "$waiter"
+  is_free a
+  nobody_waits b
+  assert_reported '"\(.outcome) \([.locks[].fence] | tostring)"' 'interrupted [null,null]'
+}
+
+@test "a first lock that is taken while it waits for the second ends the wait with 76" {
+  hold b
+  dlock run --wait 60s --report "$report" a --also b -- touch "$began" 2> "$said" 3>&- &
+  waiter=$!
+  eventually is_queued b "$waiter"
+
+  dlock break --yes a
+
+  assert_exits 76 "$waiter"
+  is_free a
+  grep -q '^dlock: a: lost the lock (broken) before the command could start: ' "$said"
+  assert_reported '"\(.outcome) \(.reason) \(.locks[0].reason) \(.locks[1].reason)"' 'lost broken broken null'
+}
+
+# --- Losses ---
+
+@test "break of any of them ends the command, and message, report and history say which" {
+  for name in cache db; do
+    rm -f "$began"
+    hold_both --report "$report" --label "$name"
+
+    dlock break --yes "$name"
+
+    assert_exits 76 "$holder"
+    has_ended "$(< "$began")"
+    about=$([[ $name == db ]] || echo "$name: ")
+    grep -q "^dlock: db: ${about}lost the lock: .* with dlock break; the command was ended" "$said"
+    assert_reported '"\(.outcome) \(.reason) \(.protected)"' 'lost broken false'
+    assert_reported '.locks[] | select(.reason) | "\(.name) \(.reason)"' "$name broken"
+    assert_equal "$(dlock history --json --limit 2 | jq -r '.[].outcome' | paste -sd ' ')" 'lost lost'
+  done
+}
+
+@test "if dlock is killed, the command ends before another run gets any of the locks" {
+  hold_both --ttl 2s
+  pid=$(< "$began")
+  dlock run --wait 60s cache -- sh -c 'grep -q "^State:.*[SR]" "/proc/$0/status" && echo overlaps' "$pid" > "$began.next" 3>&- &
+  waiter=$!
+  eventually is_queued cache "$waiter"
+
+  kill -KILL "$holder"
+  # On this machine alone, nothing ends the command, and the locks stay with it.
+  [[ $DLOCK_STORE != local:* ]] || { kill -0 "$pid" && is_held db && is_held cache && kill -KILL "$pid"; }
+
+  wait "$waiter" || true
+  assert_equal "$(< "$began.next")" ''
+  has_ended "$pid"
+}
+
+# --- With other options ---
+
+@test "--dedupe is of the first lock, and does not wait for the others" {
+  dlock run --dedupe 1h db --also a --also z -- true
+  hold a
+
+  run dlock run --dedupe 1h --wait 60s -v db --also a -- touch "$began"
+  assert_status 0
+  assert_output_contains 'skipped: it ran on '
+  let_go
+
+  hold db --also a
+  run dlock run --dedupe 1s -v db --also a -- touch "$began"
+  assert_status 0
+  refute test -e "$began"
+}
+
+@test "--min-hold keeps all of them" {
+  dlock run --min-hold 60s db --also cache -- true
+
+  is_held db
+  is_held cache
+}
+
+@test "--replace takes all of them" {
+  hold a
+  first=$holder
+  hold b
+
+  dlock run --replace --wait 60s b --also a -- touch "$began"
+
+  assert_exits 76 "$first"
+  assert_exits 76 "$holder"
+}
+
+@test "a hook has the name of the first, and all locks in the report" {
+  hold cache
+
+  run dlock run --on-busy 'echo "$DLOCK_NAME $DLOCK_FENCES$(jq -c "[.locks[].name]")"' db --also cache -- true
+
+  assert_status 75
+  assert_output_contains 'db ["db","cache"]'
+}
+
+# --- Nested runs ---
+
+@test "a lock that an outer run holds is refused at once, even behind one that is held" {
+  hold a
+
+  run timeout 20 dlock run outer --also z -- dlock run --wait forever b --also a --also z -- touch "$began"
+
+  assert_status 75
+  assert_output_contains 'dlock: b: z: held by an outer run'
+  refute test -e "$began"
+}
+
+@test "shared locks may be named again in a nested run" {
+  run dlock run outer --also z:shared -- dlock run a --also z:shared -- printenv DLOCK_FENCES
+
+  assert_status 0
+  assert_equal "$(sed -E 's/[0-9]+/N/g' <<< "$output")" 'a=N z=N'
+}
+
+# --- The configuration file ---
+
+@test "the file names them as a string or as a list, and an option takes its place" {
+  for also in '"x"' '["x"]'; do
+    printf '[run]\nalso = ["a", "b:slots=2"]\n[lock."job"]\nalso = %s\n' "$also" > "$BATS_TEST_TMPDIR/config"
+    export DLOCK_CONFIG=$BATS_TEST_TMPDIR/config
+
+    run dlock run job -- printenv DLOCK_FENCES
+    assert_equal "$(sed -E 's/=[0-9]+//g' <<< "$output")" 'job x'
+    run dlock run other -- printenv DLOCK_FENCES
+    assert_equal "$(sed -E 's/=[0-9]+//g' <<< "$output")" 'other a b'
+    run dlock run --also y job -- printenv DLOCK_FENCES
+    assert_equal "$(sed -E 's/=[0-9]+//g' <<< "$output")" 'job y'
+  done
+  assert_equal "$(dlock config --json | jq -r '.settings[] | select(.setting == "run.also") | .value')" 'a,b:slots=2'
+}
