@@ -74,6 +74,12 @@ inline AddressMap addresses(const std::string& value) {
 inline std::string label_in(const std::string& value) {
   return parsed_text(value, "label");
 }
+inline std::string host_in(const std::string& value) {
+  return parsed_text(value, "host");
+}
+inline std::string owner_in(const std::string& value) {
+  return parsed_text(value, "user");
+}
 
 inline std::string verbatim(const std::string& value) { return value; }
 
