@@ -99,19 +99,21 @@ check_signature() {
     [ -z "$key" ] || fail "there is no signature in $from (SHA256SUMS.minisig)"
     return 0
   fi
+  note=''
   if [ -f "$key" ]; then
     cp "$key" "$work/key"
   elif [ -n "$key" ]; then
     printf 'untrusted comment: key\n%s\n' "$key" > "$work/key"
   elif get minisign.pub; then
     mv "$work/minisign.pub" "$work/key"
-    say 'note: the key of the signature came with the release; --key names one that you know'
+    note='note: the key of the signature came with the release; --key names one that you know'
   else
     say 'note: the signature was not checked: --key names the key'
     return 0
   fi
   minisign -V -q -p "$work/key" -m "$work/SHA256SUMS" > /dev/null 2>&1 ||
     fail "the signature of SHA256SUMS in $from does not fit the key"
+  [ -z "$note" ] || say "$note"
 }
 
 # --- Unpacking ---
@@ -158,12 +160,17 @@ install_tree() {
   trap undo EXIT
   while IFS= read -r file; do put "$file"; done < "$work/files"
   version=$("$prefix/bin/dlock.dlock-new" --version 2> /dev/null) || fail "the program of $archive does not run here"
-  make_directory "${manifest%/*}"
+  make_directory "$prefix/${manifest%/*}"
   mkdir -p "$tree/${manifest%/*}"
   (
     cd "$tree"
     while IFS= read -r file; do sha256sum "$file"; done < "$work/files"
-    sed 's/^/made  /' "$work/made"
+    while IFS= read -r made; do
+      case $made in
+        "$prefix") echo 'made  .' ;;
+        "$prefix"/*) echo "made  ${made#"$prefix"/}" ;;
+      esac
+    done < "$work/made"
     [ ! -f "$prefix/$manifest" ] || sed -n '/^made  /p' "$prefix/$manifest"
   ) > "$work/installed"
   cp "$work/installed" "$tree/$manifest"
@@ -179,7 +186,7 @@ install_tree() {
 
 # Writes a file beside its place.
 put() {  # <file>
-  make_directory "$(dirname "$1")"
+  make_directory "$(dirname "$prefix/$1")"
   [ ! -d "$prefix/$1" ] || fail "cannot install in $prefix: $1 is a directory there"
   mode=644
   [ "$1" != bin/dlock ] || mode=755
@@ -187,21 +194,18 @@ put() {  # <file>
     fail "cannot install in $prefix: $1 cannot be written"
 }
 
-# Makes a directory below the prefix and those above it, and notes which were missing.
+# Makes a directory and those above it, and notes which were missing, the deepest one first.
 make_directory() {  # <directory>
-  if [ -d "$prefix/$1" ]; then return; fi
-  case $1 in
-    .) mkdir -p "$(dirname "$prefix")" 2> /dev/null || fail "cannot install in $prefix: it cannot be created" ;;
-    *) make_directory "$(dirname "$1")" ;;
-  esac
-  { mkdir "$prefix/$1" && chmod 755 "$prefix/$1"; } 2> /dev/null || fail "cannot install in $prefix: $1 cannot be created"
+  if [ -d "$1" ]; then return; fi
+  make_directory "$(dirname "$1")"
+  { mkdir "$1" && chmod 755 "$1"; } 2> /dev/null || fail "cannot install in $prefix: $1 cannot be created"
   { echo "$1" && cat "$work/made"; } > "$work/made.new"
   mv "$work/made.new" "$work/made"
 }
 
 undo() {
   while IFS= read -r file; do rm -f "$prefix/$file.dlock-new"; done < "$work/files"
-  while IFS= read -r made; do rmdir "$prefix/$made" 2> /dev/null || :; done < "$work/made"
+  while IFS= read -r made; do rmdir "$made" 2> /dev/null || :; done < "$work/made"
   rm -rf "$work"
 }
 
@@ -236,9 +240,7 @@ uninstall() {
   done
   # install.sh made it, because fish does not look below every prefix.
   link=/etc/fish/completions/dlock.fish
-  if [ "$(readlink "$link" 2> /dev/null)" = "$prefix/share/fish/vendor_completions.d/dlock.fish" ]; then
-    rm -f "$link" 2> /dev/null || :
-  fi
+  if [ -L "$link" ] && [ ! -e "$link" ]; then rm -f "$link" 2> /dev/null || :; fi
   say "removed dlock from $prefix"
 }
 
@@ -271,6 +273,7 @@ main() {
     if [ "$(id -u)" = 0 ]; then prefix=/usr/local; else prefix=${HOME:?}/.local; fi
   fi
   case $prefix in /*) ;; *) prefix=$PWD/$prefix ;; esac
+  prefix=${prefix%/}
   umask 022
   work=$(mktemp -d) || fail 'there is no directory for temporary files (TMPDIR)'
   trap 'rm -rf "$work"' EXIT

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds dlock from this source tree and installs it: `./install.sh --help`.
+# Builds dlock from this source tree and installs it, and removes it: `./install.sh --help`.
 set -euo pipefail
 
 program=install.sh
@@ -12,12 +12,14 @@ exec < /dev/null
 
 usage() {
   cat << 'END'
-Usage: ./install.sh [--prefix DIR]
+Usage: ./install.sh [--uninstall] [--prefix DIR]
 
 Installs the packages that the build needs (with apt-get, only what is missing),
 builds dlock, and installs it with its manual and completions.
 
   --prefix DIR   install below DIR (default: /usr/local)
+  --uninstall    remove what was installed below DIR, by this or by get.sh; files
+                 that were changed since are kept
   --help         show this
 END
 }
@@ -44,16 +46,47 @@ build() {
   quietly cmake --preset release && quietly cmake --build --preset release --target dlock
 }
 
+# Runs a command that writes below the prefix, as root if only root can.
+in_prefix() {
+  if is_writable "$prefix/bin" && is_writable "$prefix/share"; then
+    "$@"
+  else
+    needs_root "write in $prefix" && as_root "$@"
+  fi
+}
+
 install_files() {
+  local log before
   # A manifest that an earlier installation wrote as root could not be overwritten.
   rm -f build/release/install_manifest.txt
-  local install=(cmake --install build/release --prefix "$prefix" --strip)
   umask 022 # all users must be able to read the directories that cmake creates
-  if is_writable "$prefix/bin" && is_writable "$prefix/share"; then
-    quietly "${install[@]}"
-  else
-    needs_root "install in $prefix" && quietly as_root "${install[@]}"
-  fi
+  before=$(cd "$prefix" 2> /dev/null && { echo . && find bin share -maxdepth 3 -type d; } 2> /dev/null) || true
+  log=$(in_prefix cmake --install build/release --prefix "$prefix" --strip 2>&1) || { echo "$log" >&2; return 1; }
+  list_installed "$before" <<< "$log" > build/installed || return
+  in_prefix install -D -m 644 build/installed "$prefix/share/dlock/installed"
+}
+
+# Prints what get.sh needs to remove dlock again: see `manifest` there. Reads what cmake says.
+list_installed() {  # <directories that there were before>
+  local file directory sum before=$1
+  local -A created=() listed=()
+  while read -r file; do
+    file=${file#"$prefix"/}
+    [[ -f $prefix/$file ]] || continue
+    (cd "$prefix" && sha256sum "$file") || return
+    listed[$file]=1
+    directory=$file
+    while [[ $directory != . ]]; do
+      directory=$(dirname "$directory")
+      grep -qxF "$directory" <<< "$before" || created[$directory]=1
+    done
+  done < <(sed -n 's/^-- \(Installing\|Up-to-date\): //p'; echo)
+  grep -qx share/dlock <<< "$before" || created[share/dlock]=1
+  ((${#created[@]} == 0)) || printf 'made  %s\n' "${!created[@]}" | LC_ALL=C sort -r
+  # What an earlier installation created or this one no longer has.
+  [[ ! -r $prefix/share/dlock/installed ]] || while read -r sum file; do
+    [[ -n ${listed[$file]:-} ]] || echo "$sum  $file"
+  done < "$prefix/share/dlock/installed"
 }
 
 # fish always looks in its directory in /etc, but below /usr/local only if XDG_DATA_DIRS
@@ -71,6 +104,7 @@ link_for_fish() {
 }
 
 prefix=/usr/local
+uninstalls=false
 while (($#)); do
   case $1 in
     --prefix)
@@ -79,6 +113,7 @@ while (($#)); do
       shift
       ;;
     --prefix=*) prefix=${1#*=} ;;
+    --uninstall) uninstalls=true ;;
     --help | -h)
       usage
       exit 0
@@ -91,6 +126,10 @@ done
 [[ -n $prefix ]] || usage_error '--prefix needs a directory'
 [[ $prefix == /* ]] || prefix=$caller_directory/$prefix
 prefix=$(realpath -ms "$prefix")
+if $uninstalls; then
+  in_prefix sh ./get.sh --uninstall --prefix "$prefix" || exit 1
+  exit 0
+fi
 
 warn_if_system_is_unknown
 install_build_packages

@@ -10,8 +10,9 @@ _dlock_common_options=(--store --namespace --config --store-timeout --user --pas
   --address-map --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name --tls-insecure --json -q --quiet -v --verbose --color -h --help --version)
 _dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared --spread --priority -E --conflict-exit-code
   --dedupe --retry-failed --replace --supersede --max-queue --min-hold --timeout -k --kill-after
-  --jitter --on-outage --reclaim --lock-delay --stragglers --label --notify --report --on-success
-  --on-failure --on-busy)
+  --jitter --splay --on-outage --reclaim --lock-delay --stragglers --label --notify
+  --report --on-start
+  --on-success --on-failure --on-busy)
 _dlock_acquire_options=(-w --wait -t --ttl -n --slots -s --shared --spread --priority --label --for-pid --export)
 _dlock_renew_options=(--token --token-file -t --ttl)
 _dlock_release_options=(--token --token-file)
@@ -28,8 +29,8 @@ _dlock_takes_value() {  # <option>
   [[ $1 == --@(store|namespace|config|store-timeout|color|user|password-file) ||
     $1 == --tls-@(ca|cert|key|key-password-file|name) || $1 == --replicas ||
     $1 == --sentinel-@(user|password-file|tls) || $1 == --@(min-strength|max-ttl|address-map) ||
-    $1 == --@(wait|ttl|slots|priority|conflict-exit-code|timeout|kill-after|jitter) ||
-    $1 == --on-@(success|failure|busy) ||
+    $1 == --@(wait|ttl|slots|priority|conflict-exit-code|timeout|kill-after|jitter|splay) ||
+    $1 == --on-@(start|success|failure|busy) ||
     $1 == --@(dedupe|max-queue|min-hold|on-outage|lock-delay|stragglers|label|notify|report) ||
     $1 == --@(for-pid|token|token-file|fence|min-validity|limit|stale|max-size) ||
     $1 == --@(sort|since|succeeded-within|host|owner) || $1 == -[wtnEk] ]]
@@ -122,9 +123,10 @@ _dlock_offer_value_of() {  # <option>
     --sort) _dlock_offer name age ;;
     --since | --succeeded-within) _dlock_offer 10m 1h 1d ;;
     --wait | -w) _dlock_offer forever 10s 1m 10m 1h ;;
-    --timeout | --jitter | --lock-delay | --ttl | -t) _dlock_offer 10s 30s 1m 10m 1h ;;
+    --timeout | --jitter | --splay | --lock-delay | --ttl | -t) _dlock_offer 10s 30s 1m 10m 1h ;;
     --max-size) _dlock_offer 64KiB 1MiB 16MiB 256MiB ;;
-    --dedupe | --min-hold | --stale) _dlock_offer 1m 10m 1h 12h ;;
+    --dedupe) _dlock_offer 1m 10m 1h 12h hour day week month ;;
+    --min-hold | --stale) _dlock_offer 1m 10m 1h 12h ;;
     --kill-after | -k | --store-timeout | --min-validity) _dlock_offer 1s 5s 10s 30s ;;
   esac
 }

@@ -6,8 +6,8 @@ function __dlock_wants_value
         --user --password-file --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name \
         --replicas --sentinel-user --sentinel-password-file --sentinel-tls \
         --min-strength --max-ttl --address-map \
-        --wait --ttl --slots --priority --conflict-exit-code --timeout --kill-after --jitter \
-        --on-success --on-failure --on-busy \
+        --wait --ttl --slots --priority --conflict-exit-code --timeout --kill-after --jitter --splay \
+        --on-start --on-success --on-failure --on-busy \
         --dedupe --max-queue --min-hold --on-outage --lock-delay --stragglers --label --notify --report \
         --for-pid --token --token-file --fence --min-validity --limit --stale --max-size \
         --sort --since --succeeded-within --host --owner
@@ -204,7 +204,7 @@ complete -c dlock $run -l spread -d 'with --slots: at most one slot a host'
 complete -c dlock $run -l priority -x -d 'place in the queue: -20 first, 19 last'
 complete -c dlock $run -s s -l shared -d 'share the lock with other shared holders'
 complete -c dlock $run -s E -l conflict-exit-code -x -d 'exit code if not obtained'
-complete -c dlock $run -l dedupe -x -a '1m 10m 1h 12h' -d 'skip if running, or started within this time'
+complete -c dlock $run -l dedupe -x -a '1m 10m 1h 12h hour day week month' -d 'skip if running, or started within this time'
 complete -c dlock $run -l retry-failed -d 'failed runs do not count'
 complete -c dlock $run -l replace -d 'take the lock from its holder'
 complete -c dlock $run -l supersede -d 'give way to a newer run with --supersede'
@@ -213,6 +213,7 @@ complete -c dlock $run -l min-hold -x -a '1m 10m 1h' -d 'hold the lock for at le
 complete -c dlock $run -l timeout -x -a '10s 1m 10m 1h' -d 'end the command after this long'
 complete -c dlock $run -s k -l kill-after -x -a '1s 5s 10s 30s' -d 'time from SIGTERM to SIGKILL'
 complete -c dlock $run -l jitter -x -a '10s 1m 10m' -d 'first sleep for a random time of up to this long'
+complete -c dlock $run -l splay -x -a '10s 1m 10m' -d 'first sleep for a fixed part of this'
 complete -c dlock $run -l on-outage -x -a 'stop run' -d 'if the store is down'
 complete -c dlock $run -l reclaim -d 'restore a lease that the store has forgotten'
 complete -c dlock $run -l lock-delay -x -a '10s 30s 1m 10m' -d 'the store keeps the lease this much longer'
@@ -220,6 +221,7 @@ complete -c dlock $run -l stragglers -x -a 'leave wait kill' -d 'what to do abou
 complete -c dlock $run -l label -x -d 'text shown by status'
 complete -c dlock $run -l notify -x -a 'dlock command off' -d 'who tells systemd about the start'
 complete -c dlock $run -l report -r -F -d 'write the outcome to this file as JSON'
+complete -c dlock $run -l on-start -x -d 'shell command to run beside the command'
 complete -c dlock $run -l on-success -x -d 'shell command to run after success'
 complete -c dlock $run -l on-failure -x -d 'shell command to run after failure'
 complete -c dlock $run -l on-busy -x -d 'shell command to run if not obtained'

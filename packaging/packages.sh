@@ -14,8 +14,8 @@ build_packages=(g++ cmake ninja-build "${linked_packages[@]}" libprotozero-dev l
 # (see install_clang_tidy). No test uses the services that Debian starts for the servers.
 test_packages=(bats libgtest-dev shellcheck mandoc jq strace procps util-linux zsh fish
   bash-completion openssl redis-server redis-tools etcd-server etcd-client postgresql
-  pgbouncer spin attr systemd dpkg-dev lintian rpm cpio iproute2 python3 patch buildah podman runc tini
-  dumb-init)
+  pgbouncer spin attr systemd dpkg-dev lintian rpm cpio minisign iproute2 python3 python3-yaml nodejs patch buildah
+  podman runc catatonit tini dumb-init)
 
 # The version of clang-format that the source is formatted with. Others differ
 # from it in details, whatever their settings.
@@ -188,6 +188,9 @@ install_test_packages() {
   fi
   install_missing "${test_packages[@]}" "${chosen[@]}"
 }
+
+# Those that the examples are for.
+install_night_packages() { install_missing ansible-core prometheus; }
 
 # To be called after install_build_packages: the choice depends on the installed Boost.
 install_clang_tidy() {

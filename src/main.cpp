@@ -116,25 +116,31 @@ bool prints_json(const Invocation& invocation) {
   return invocation.verb->command != CommandUse::for_output || invocation.command.empty();
 }
 
-// The same for a command line that may be invalid, as far as it can be determined:
-// whether --json was given for a verb that prints JSON.
-bool asks_for_json(const std::vector<std::string>& args) {
+// Whether a command line that may be invalid has this flag, and of which verb, as far as
+// that can be determined.
+struct FlagAsked {
+  bool has_flag = false;
   const VerbSpec* verb = nullptr;
-  bool asks = false;
+};
+FlagAsked asked_for(std::string_view flag, const std::vector<std::string>& args) {
+  FlagAsked asked;
   for (const auto& word : args) {
     if (word == "--") break;
-    if (verb == nullptr) verb = verb_named(word);
-    if (word == "--json") asks = true;
+    if (asked.verb == nullptr) asked.verb = verb_named(word);
+    if (word == flag) asked.has_flag = true;
   }
+  return asked;
+}
+
+bool asks_for_json(const std::vector<std::string>& args) {
+  const auto [asks, verb] = asked_for("--json", args);
   return asks && (verb == nullptr || verb->command != CommandUse::for_output);
 }
 
-// Whether the command line is that of a monitoring plugin, which answers in one line even
-// if the line is invalid.
+// Monitoring plugins answer in one line even if theirs is invalid.
 bool asks_as_plugin(const std::vector<std::string>& args) {
-  const auto end = std::find(args.begin(), args.end(), "--");
-  return std::find(args.begin(), end, "--nagios") != end &&
-         std::find(args.begin(), end, "history") != end;
+  const auto [asks, verb] = asked_for("--nagios", args);
+  return asks && verb != nullptr && verb->verb == Verb::history;
 }
 
 // The answer of a monitoring plugin if it could not find out what it was asked.

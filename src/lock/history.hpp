@@ -18,7 +18,8 @@ namespace dlock {
 // The number of finished runs kept per lock, and for how long; shared/runs.lua has the
 // same numbers.
 constexpr std::size_t runs_kept = 20;
-constexpr std::chrono::hours run_retention{30 * 24};
+constexpr std::chrono::hours run_retention{32 *
+                                           24};  // longer than a month (--dedupe month)
 
 // How many of them may be leases that were held by hand, so that these leave room for
 // runs.

@@ -68,6 +68,13 @@ bool is_recent(WallTime started, milliseconds window, WallTime now) {
   return age < window && -age < window;
 }
 
+Dedupe Dedupe::as_of_now() const {
+  auto now = *this;
+  now.began.reset();
+  if (began) now.window = std::chrono::ceil<milliseconds>(Clock::now() - *began);
+  return now;
+}
+
 void PastRuns::note(const RunInfo& run) {
   if (!run.reason.empty()) {
     // An earlier version may have recorded it as vanished.

@@ -72,6 +72,12 @@ struct Dedupe {
   milliseconds window{0};     // those that started less than this ago
   bool retry_failed = false;  // except those that failed
   bool joins = false;         // instead, only those that end while the claim waits
+  // When the window began, if that is a moment: it grows while the claim waits. Stores
+  // know only how long it is (as_of_now()), because their clocks decide.
+  std::optional<Clock::time_point> began = std::nullopt;
+
+  // The same, with the window as it is now.
+  Dedupe as_of_now() const;
 
   bool operator==(const Dedupe&) const = default;
 };

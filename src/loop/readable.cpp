@@ -21,7 +21,9 @@ struct Readable::Watch {
     descriptor.assign(fd.get(), error);
     // Asio would do this at the first wait, and report a failure only then.
     if (!error) descriptor.native_non_blocking(true, error);
-    if (error) throw failure_to_watch(error.value(), "cannot watch a descriptor");
+    if (error)
+      throw failure_of_call(error.value(), "cannot watch a descriptor",
+                            "epoll_ctl or ioctl");
     fd.release();
   }
 

@@ -88,7 +88,7 @@ asio::execution_context::id BootTimer::id;
 BootTimer::BootTimer(asio::execution_context& context)
     : asio::execution_context::service(context) {
   Fd timer(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
-  if (!timer) throw failure_to_watch(errno, "cannot create a timer");
+  if (!timer) throw failure_of_call(errno, "cannot create a timer", "timerfd_create");
   // Created here, so that the services it needs are older and are shut down later.
   timer_.emplace(static_cast<asio::io_context&>(context), std::move(timer),
                  [this] { expired(); });

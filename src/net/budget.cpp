@@ -59,7 +59,7 @@ struct Readiness::Watch {
     if (!error) descriptor.native_non_blocking(true, error);
     if (error) {
       descriptor.release();  // the owner closes it
-      throw failure_to_watch(error.value(), "cannot watch a socket");
+      throw failure_of_call(error.value(), "cannot watch a socket", "epoll_ctl or ioctl");
     }
   }
 

@@ -103,7 +103,7 @@ std::optional<Answer> answer_to_dedupe(State& state, const Ask& ask, Moment now,
                                        Consequences& consequences) {
   if (const auto above = blocking_outer_run(state, ask.claim))
     return HeldByOuterRun{*above};
-  auto run = counting_run(state, *ask.claim.dedupe, ask.queue, now);
+  auto run = counting_run(state, ask.claim.dedupe->as_of_now(), ask.queue, now);
   if (!run) return std::nullopt;
   const auto own = waiter_of(state, ask.claim.token);
   if (own != state.waiters.end()) {
@@ -185,7 +185,7 @@ Answer answer_to_newcomer(State& state, const Ask& ask, Moment now,
   waiter.since = now.wall;
   waiter.queued_at = now.boot;
   set_place(waiter, ask, now);
-  waiter.dedupe = claim.dedupe;
+  if (claim.dedupe) waiter.dedupe = claim.dedupe->as_of_now();
   waiter.supersedes = claim.supersedes;
   waiter.replaces = claim.replaces;
   waiter.on_behalf_of = claim.on_behalf_of;

@@ -65,16 +65,19 @@ Ownership checked(const std::string& path, const struct stat& status, bool ours)
                   "the directory " + printable(path) + " is not safe to use: " + why);
   };
   const auto me = ::geteuid();
-  if ((status.st_mode & S_IWOTH) != 0)
-    refuse("everyone can write to it; chmod o-w, or name a directory in it");
+  if ((status.st_mode & S_IWOTH) != 0) {
+    refuse("everyone can write to it; chmod o-w " + printable(path) +
+           ", or name a directory in it");
+  }
   const bool group_writes = (status.st_mode & S_IWGRP) != 0;
   // A shared directory is setgid, so that files created in it belong to its group.
   const bool shared = group_writes && (status.st_mode & S_ISGID) != 0;
   // With the sticky bit, users cannot replace or remove the files of others.
   if (shared && (status.st_mode & S_ISVTX) != 0) {
     throw Failure(Failure::Kind::rejected,
-                  "the directory " + printable(path) + " cannot be shared: it has the " +
-                      "sticky bit; remove that with chmod -t " + printable(path));
+                  "the directory " + printable(path) +
+                      " cannot be shared: it has the sticky bit; chmod -t " +
+                      printable(path));
   }
   if (ours && status.st_uid != me) {
     refuse("it belongs to " + user_name(status.st_uid));

@@ -148,6 +148,16 @@ constexpr NearParameter near_parameters[] = {
     {"family", "nothing: addresses of both families are tried"},
 };
 
+// Whether the value of a parameter, whose name is as a URL has it, may be a secret.
+bool is_secret_parameter(std::string_view written) {
+  const auto name = lower_case(percent_unescaped(written).text);
+  constexpr std::string_view parts[] = {"pass", "pwd", "secret", "token", "auth"};
+  return name != "passfile" &&
+         std::any_of(std::begin(parts), std::end(parts), [&](std::string_view part) {
+           return name.find(part) != std::string::npos;
+         });
+}
+
 bool is_scheme(std::string_view text) {
   return !text.empty() && text.size() <= 30 && run_of(text, "+-.").size() == text.size();
 }
@@ -203,15 +213,17 @@ void hide_login(char* word) {
   const std::string_view text(word);
   const auto start = text.find("://");
   if (start == std::string_view::npos) return;
+  // First, because an @ in such a value does not end a login.
+  for (auto equals = text.find('=', start); equals != std::string_view::npos;
+       equals = text.find('=', equals + 1)) {
+    const auto before = text.find_last_of("/?&;#=", equals - 1);
+    if (!is_secret_parameter(text.substr(before + 1, equals - before - 1))) continue;
+    const auto value = equals + 1;
+    std::fill(word + value, word + std::min(text.find('&', value), text.size()), 'x');
+  }
   const auto end = text.rfind('@');
   if (end != std::string_view::npos && end >= start + 3) {
     std::fill(word + start + 3, word + end, 'x');
-  }
-  constexpr std::string_view parameter = "password=";
-  for (auto at = text.find(parameter, start); at != std::string_view::npos;
-       at = text.find(parameter, at + 1)) {
-    const auto value = at + parameter.size();
-    std::fill(word + value, word + std::min(text.find('&', value), text.size()), 'x');
   }
 }
 

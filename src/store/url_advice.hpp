@@ -13,8 +13,9 @@ std::string shown_url(std::string_view url);
 // A word of the command line for a message. It may be a URL in the wrong place.
 std::string shown_word(std::string_view word);
 
-// Overwrites what `word`, a word of the command line, has between :// and @, and as the
-// parameter `password`, by x, because every user can read the arguments of a process.
+// Overwrites what `word`, a word of the command line, has between :// and @, and as
+// parameters whose names are those of passwords or tokens, by x, because every user can
+// read the arguments of a process.
 void hide_login(char* word);
 
 // The scheme as this program names it: in lower case, valkey as redis, and postgresql as

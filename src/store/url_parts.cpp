@@ -66,15 +66,6 @@ std::string host_from(std::string_view text, bool may_be_directory) {
   return std::string(text);
 }
 
-// The place of an earlier one that is the same server as the last.
-std::optional<std::size_t> same_as_last(const std::vector<ServerAddress>& servers) {
-  const auto& last = servers.back();
-  for (std::size_t i = 0; i + 1 < servers.size(); ++i) {
-    if (servers[i].host == last.host && servers[i].port == last.port) return i;
-  }
-  return std::nullopt;
-}
-
 // As a key of the map, which compares addresses.
 ServerAddress address_from(std::string_view text) {
   auto address = server_from(text, 0);
@@ -259,13 +250,22 @@ std::vector<ServerAddress> servers_from(std::string_view list, std::uint16_t por
     }
     auto& server = servers.back();
     server.host = normalized_host(std::move(server.host));
-    if (const auto twin = same_as_last(servers)) {
-      throw bad_url(which + " is the same as " + what + " " + std::to_string(*twin + 1) +
-                    ": name each one once");
-    }
     begin = end + 1;
   }
+  if (port_if_none != 0) refuse_twins(servers, what);
   return servers;
+}
+
+void refuse_twins(const std::vector<ServerAddress>& servers, const std::string& what) {
+  for (auto server = servers.begin(); server != servers.end(); ++server) {
+    const auto twin = std::find(servers.begin(), server, *server);
+    if (twin == server) continue;
+    const auto number = [&](auto one) {
+      return std::to_string(one - servers.begin() + 1);
+    };
+    throw bad_url(what + " " + number(server) + " is the same as " + what + " " +
+                  number(twin) + ": name each one once");
+  }
 }
 
 std::string servers_text(const std::vector<ServerAddress>& servers,

@@ -82,12 +82,16 @@ std::string normalized_host(std::string host);
 // The inverse of server_from(), without the default port.
 std::string server_text(const ServerAddress& server, std::uint16_t port_if_none);
 
-// Servers, separated by commas: 1 to most_servers, all different. Hosts are normalized
-// for comparison: names in lower case, addresses as inet_ntop(3) writes them. `what`
-// names them in messages: "sentinel".
+// Servers, separated by commas: 1 to most_servers. Hosts are normalized for comparison:
+// names in lower case, addresses as inet_ntop(3) writes them. `what` names them in
+// messages: "sentinel". All are different, unless `port_if_none` is 0: then their ports
+// are still to come, and refuse_twins() follows.
 std::vector<ServerAddress> servers_from(std::string_view list, std::uint16_t port_if_none,
                                         const std::string& what,
                                         bool may_be_directories = false);
+
+// Throws Failure (misconfigured) if a server is named twice.
+void refuse_twins(const std::vector<ServerAddress>& servers, const std::string& what);
 
 std::string servers_text(const std::vector<ServerAddress>& servers,
                          std::uint16_t port_if_none);

@@ -33,7 +33,8 @@ int CommandTree::open() {
 
 void CommandTree::require_visibility() {
   if (orphans_error_ != 0) {
-    throw failure_of_named(orphans_error_, "cannot track the command's processes: prctl");
+    throw failure_of_call(orphans_error_, "cannot track the command's processes",
+                          "prctl");
   }
   if (scan_.open()) return;
   if (errno != 0) throw failure_of_named(errno, "cannot track the command's processes");

@@ -29,9 +29,9 @@ using Step = GuardianPage::Step;
 // from the command's first steps; most short commands have ended by then.
 constexpr milliseconds guardian_looks_after{2};
 
-Failure no_guardian(const char* step) {
-  return Failure(Failure::Kind::exhausted, std::string("cannot start the guardian: ") +
-                                               step + ": " + std::strerror(errno));
+Failure no_guardian(const char* call) {
+  return Failure(Failure::Kind::exhausted,
+                 "cannot start the guardian: " + why_failed(errno, call));
 }
 
 // If setpgid(2) fails, the process never enters its group, and the failure is noticed
@@ -73,7 +73,7 @@ Guardian::Guardian(const Task& task)
   }
   original_pid_ = pid_;
   if (pid_ < 0) {
-    const auto failure = no_guardian(timer_ ? "fork" : "timerfd");
+    const auto failure = no_guardian(timer_ ? "fork" : "timerfd_create");
     ::munmap(page_, size_);
     throw failure;
   }

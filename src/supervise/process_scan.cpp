@@ -244,7 +244,8 @@ bool ProcessScan::is_shown(pid_t pid) const {
 
 int ProcessScan::send(const ScannedProcess& process, int signal) const {
   const Fd target(open_pidfd(process.pid));
-  const bool can_open = target || errno != ENOSYS;  // otherwise an old kernel
+  // Otherwise an old kernel, or a filter of system calls.
+  const bool can_open = target || (errno != ENOSYS && errno != EPERM);
   if (!target && errno == ESRCH) return ESRCH;
   // The pid may have been reused between the scan and pidfd_open, and so may the
   // parent's.
@@ -259,7 +260,10 @@ int ProcessScan::send(const ScannedProcess& process, int signal) const {
       return ESRCH;
     }
   }
-  if (target) return send_signal(target.get(), signal) ? 0 : errno;
+  if (target) {
+    if (send_signal(target.get(), signal)) return 0;
+    if (errno != ENOSYS && errno != EPERM) return errno;
+  }
   // No descriptor is left: the process is found again when its parent has ended.
   if (can_open && now.parent != ::getpid()) return ESRCH;
   return ::kill(process.pid, signal) == 0 ? 0 : errno;

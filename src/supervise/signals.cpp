@@ -130,7 +130,7 @@ SignalInbox::SignalInbox(asio::io_context& context, Wakeup& wakeup,
   auto wanted = held.held();
   ::sigaddset(&wanted, SIGTSTP);  // see HeldStops
   Fd fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!fd) throw failure_of(errno, "cannot receive signals");
+  if (!fd) throw failure_of_call(errno, "cannot receive signals", "signalfd4");
   readable_.emplace(context, std::move(fd), [this] {
     drain();
     wakeup_.notify();

@@ -7,7 +7,8 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
-#include <system_error>
+
+#include "util/failure.hpp"
 
 namespace dlock {
 
@@ -17,17 +18,44 @@ std::array<std::uint8_t, 16> random_bytes() {
   // boot.
   while (::getrandom(bytes.data(), bytes.size(), 0) !=
          static_cast<ssize_t>(bytes.size())) {
-    if (errno != EINTR)
-      throw std::system_error(errno, std::system_category(), "getrandom");
+    if (errno != EINTR) {
+      throw failure_of_call(errno, "cannot draw random numbers", "getrandom");
+    }
   }
   return bytes;
 }
+
+std::string new_uuid() {
+  constexpr char digits[] = "0123456789abcdef";
+  auto bytes = random_bytes();
+  bytes[6] = static_cast<std::uint8_t>((bytes[6] & 0x0f) | 0x40);  // the version
+  bytes[8] = static_cast<std::uint8_t>((bytes[8] & 0x3f) | 0x80);  // the variant
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += digits[bytes[i] >> 4];
+    text += digits[bytes[i] & 15];
+  }
+  return text;
+}
+
+namespace {
+
+std::uint64_t reduced(std::uint64_t number, std::uint64_t most) {
+  return most == UINT64_MAX ? number : number % (most + 1);
+}
+
+}  // namespace
 
 std::uint64_t random_up_to(std::uint64_t most) {
   const auto bytes = random_bytes();
   std::uint64_t number = 0;
   std::memcpy(&number, bytes.data(), sizeof number);
-  return most == UINT64_MAX ? number : number % (most + 1);
+  return reduced(number, most);
+}
+
+std::uint64_t fixed_up_to(std::uint64_t most, std::string_view key) {
+  return reduced(checksum(key), most);
 }
 
 std::uint64_t checksum(std::string_view bytes, std::uint64_t seed) {

@@ -59,13 +59,21 @@ Failure failure_of_named(int error_number, const std::string& what) {
   return is_lack ? failure : Failure(Failure::Kind::misconfigured, failure.what());
 }
 
-Failure failure_to_watch(int error_number, const std::string& what) {
+std::string why_failed(int error_number, const std::string& call) {
+  if (error_number != ENOSYS && error_number != EPERM) return std::strerror(error_number);
+  return "the system call " + call +
+         " is missing: Linux is older than 5.3, or a filter (seccomp) refuses the call";
+}
+
+Failure failure_of_call(int error_number, const std::string& what,
+                        const std::string& call) {
   if (error_number == ENOSPC) {
     return Failure(Failure::Kind::exhausted, what + ": too many watches");
   }
-  auto failure = failure_of(error_number, what);
-  if (failure.kind() != Failure::Kind::rejected) return failure;
-  return Failure(Failure::Kind::exhausted, failure.what());
+  const auto kind = failure_of(error_number, what).kind();
+  const bool is_missing = error_number == ENOSYS || kind == Failure::Kind::rejected;
+  return Failure(is_missing ? Failure::Kind::exhausted : kind,
+                 what + ": " + why_failed(error_number, call));
 }
 
 std::optional<Failure> caught_failure() {
@@ -77,7 +85,8 @@ std::optional<Failure> caught_failure() {
     return Failure(Failure::Kind::exhausted, "out of memory");
   } catch (const boost::system::system_error& error) {
     // Asio throws while it creates its own descriptors.
-    auto failure = failure_to_watch(error.code().value(), "cannot wait for events");
+    auto failure =
+        failure_of_call(error.code().value(), "cannot wait for events", "epoll_create");
     if (failure.kind() == Failure::Kind::exhausted) return failure;
   } catch (...) {
     // A bug.

@@ -45,10 +45,14 @@ Failure failure_of(int error_number, const std::string& what);
 // misconfigured.
 Failure failure_of_named(int error_number, const std::string& what);
 
-// The same for watching a descriptor or a file, which is limited per user: ENOSPC does
-// not mean a full disk then, and EPERM comes from a system call filter and not from the
-// store.
-Failure failure_to_watch(int error_number, const std::string& what);
+// Why `call` failed, a system call for which no user needs a right: with ENOSYS and EPERM
+// the kernel is too old for it, or a filter of system calls refuses it.
+std::string why_failed(int error_number, const std::string& call);
+
+// The failure of such a system call of dlock itself, and not on a store. The number of
+// watched files is limited per user: ENOSPC does not mean a full disk then.
+Failure failure_of_call(int error_number, const std::string& what,
+                        const std::string& call);
 
 // The Failure that the exception being handled stands for, including exceptions of the
 // event loop and of memory allocation. Nothing if it is a bug.

@@ -69,12 +69,12 @@ run_refuses() {  # <exit code> <option>...
 
 @test "an invalid duration, number or word is refused before anything starts" {
   for words in '--wait nan' '-w inf' '-w -5' '-w 5x' '-w forever_' '--wait=1e3' '--ttl 0' '-t 499ms' '--ttl forever' \
-    '--timeout 0ms' '--timeout forever' '--jitter soon' '--lock-delay forever' '-k -1' '--slots 0' '--slots 1.5' \
+    '--timeout 0ms' '--timeout forever' '--jitter soon' '--splay soon' '--splay forever' '--lock-delay forever' '-k -1' '--slots 0' '--slots 1.5' \
     '-n 0x2' '-E 256' '-E busy' '--stragglers leave,kill'; do
     # shellcheck disable=SC2086
     run_refuses 64 $words
   done
-  for option in -w --ttl --timeout --jitter --lock-delay -k --slots -E --stragglers; do
+  for option in -w --ttl --timeout --jitter --splay --lock-delay -k --slots -E --stragglers; do
     run_refuses 64 "$option" ''
     run_refuses 64 "$option" ' 2'
   done

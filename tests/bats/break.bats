@@ -363,6 +363,19 @@ is_marked() { dlock status "$1" | grep -qF '(broken)'; }
   has_ended "$command"
 }
 
+@test "break says that it lacks pidfd_open to end a command whose dlock was killed" {
+  orphan job ''
+
+  run timeout -s KILL 20 strace -f -qq -o /dev/null -e inject=pidfd_open:error=ENOSYS dlock break --yes job
+
+  assert_status 125
+  assert_one_line
+  assert_output_contains 'the system call pidfd_open is missing'
+  refute has_ended "$command"
+  is_held job
+  kill -KILL "$command"
+}
+
 @test "break exits with 77 if it may not end a command whose dlock was killed" {
   needs_root
   chmod 711 . "$BATS_FILE_TMPDIR"

@@ -169,7 +169,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   dlock break --yes other
 
   for key in $(redis --scan); do
-    assert_between "$(redis PTTL "$key")" 1 2692000000
+    assert_between "$(redis PTTL "$key")" 1 2864800000
   done
 }
 

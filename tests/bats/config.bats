@@ -399,7 +399,7 @@ assert_refused() {  # <exit code> <word>...
 
 @test "an invalid value of an option is refused, and the file and key are named" {
   for line in 'ttl = "100ms"' 'wait = "soon"' 'slots = 0' 'slots = 1.5' 'timeout = 0' \
-    'conflict-exit-code = 256' 'stragglers = "eat"' 'wait = ""' 'jitter = -1' \
+    'conflict-exit-code = 256' 'stragglers = "eat"' 'wait = ""' 'jitter = -1' 'splay = "often"' \
     'kill-after = "1x"' 'label = "a\nb"' 'label = ""'; do
     printf '[run]\n%s\n' "$line" > "$own"
 

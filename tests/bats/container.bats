@@ -66,6 +66,34 @@ usr/share/doc/dlock/third-party.gz'
   assert_equal "$(json '.Labels["org.opencontainers.image.licenses"]')" MIT
 }
 
+@test "the example of an application's image takes the program from the image of dlock" {
+  local from
+  from=$(sed -n 's/^COPY --from=dlock \([^ ]*\) .*/\1/p' "$DLOCK_SOURCE/examples/Containerfile")
+
+  cmp "$(root_of_image)$from" "$release/bin/dlock"
+}
+
+# examples.bats runs the commands of that file. What podman does not know, a CronJob, it leaves out; the secret stays
+# out because podman 4.3 cannot read one.
+@test "an engine that knows Kubernetes makes pods of kubernetes.yaml, with the store in their environment" {
+  [[ $run_by == podman ]] && podman kube play --help > /dev/null 2>&1 || return 0
+  podman "${images[@]}" tag dlock app
+  sed -e 's/, {secretRef: {name: locks}}//' -e 's/replicas: .*/replicas: 1/' "$DLOCK_SOURCE/examples/kubernetes.yaml" \
+    > "$BATS_TEST_TMPDIR/pods.yaml"
+
+  # shellcheck disable=SC2086  # options
+  podman "${images[@]}" $engine_options kube play --start=false --network none "$BATS_TEST_TMPDIR/pods.yaml" 3>&-
+
+  for container in migrate worker; do
+    # Older versions number the pods.
+    run podman "${images[@]}" inspect "$(podman "${images[@]}" ps --all --format '{{.Names}}' | grep -E "^[a-z]*-pod(-0)?-$container\$")"
+    assert_equal "$(json '.[0].Config.Env[] | select(startswith("DLOCK_STORE"))')" \
+      "DLOCK_STORE=postgres://app@db.example.org/app"
+    [[ $(json '.[0].Config.Entrypoint | tostring') == *'dlock run'* ]]
+  done
+  podman "${images[@]}" pod rm --all --force > /dev/null
+}
+
 # A directory of which containers of the image and the test are users.
 use_shared_volume() {
   install -d -m 2770 -g 65532 "$volume/shared"
@@ -226,11 +254,25 @@ assert_all_verbs_work() {
   run contained dlock run job -- true
   assert_status 77
   assert_one_line
-  assert_output_contains 'everyone can write to it; chmod o-w, or name a directory in it'
+  assert_output_contains 'everyone can write to it; chmod o-w /locks, or name a directory in it'
 
   within=local:/locks/own
   run contained dlock run job -- echo ran
   assert_equal "$status $output" '0 ran'
+}
+
+@test "a volume that is mounted read-only is refused, and doctor says why" {
+  use_directory_in_volume
+  dlock run job -- true
+  extra='mount -t proc proc proc; mount -o remount,bind,ro locks'
+
+  run contained dlock run job -- true
+  assert_status 78
+  assert_one_line
+  assert_output_contains 'Read-only file system'
+  run contained dlock doctor
+  assert_status 2
+  assert_output_contains '/locks/dlock is on a file system that is mounted read-only'
 }
 
 @test "without /proc, or with only a part of it, locks of the host say what to mount" {
@@ -309,9 +351,9 @@ filtered() {  # <error> <command>...
       assert_output_contains 'hook ran'
     done
     run filtered "$error" dlock acquire --for-pid 1 watched
-    assert_status 78
+    assert_status 125
     assert_one_line
-    assert_output_contains 'the kernel lacks pidfd_open (Linux 5.3 has it), or the container engine forbids it (seccomp)'
+    assert_output_contains 'the system call pidfd_open is missing: Linux is older than 5.3, or a filter (seccomp) refuses the call'
   done
 }
 

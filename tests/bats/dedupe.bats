@@ -274,11 +274,65 @@ assert_runs() {
   assert_equal "$(redis HEXISTS 'dlock:{job}:s' dedupes)" 0
 }
 
+# --- Calendar periods: when they begin is tested in tests/unit/calendar_test.cpp ---
+
+@test "a run of this calendar period counts, and -v and the report say which period that is" {
+  # A month may begin during the test, but not twice.
+  for _ in 1 2; do
+    wanted="(--dedupe month@UTC: since $(date -u +%Y-%m)-01T00:00:00.000Z)"
+    dlock run job -- true
+    run dlock run -v --dedupe month@UTC --report "$report" job -- touch "$ran"
+    [[ $output != *"$wanted" ]] || break
+  done
+
+  assert_status 0
+  assert_output_contains "$wanted"
+  refute test -e "$ran"
+  assert_reported ".message | endswith(\"$wanted\")" true
+}
+
+@test "a run of an earlier calendar period does not count" {
+  dlock run job -- true
+  started=$(redis HGET 'dlock:{job}:s' run)
+  redis HSET 'dlock:{job}:s' run "${started%% *} $(($(cut -d ' ' -f 2 <<< "$started") - 32 * 86400 * 1000000)) ${started#* * }"
+
+  for period in month month@Asia/Kathmandu; do
+    run dlock run --dedupe "$period" job -- echo started
+    assert_equal "$status $output" '0 started'
+    redis HSET 'dlock:{job}:s' run "${started%% *} $(($(cut -d ' ' -f 2 <<< "$started") - 32 * 86400 * 1000000)) ${started#* * }"
+  done
+}
+
+@test "the command's TZ is the caller's, whatever the zone of --dedupe is" {
+  TZ=Europe/Berlin run dlock run --dedupe day@Asia/Tokyo job -- printenv TZ
+  assert_equal "$status $output" '0 Europe/Berlin'
+  run env -u TZ "$(type -P dlock)" run --dedupe day@Asia/Tokyo other -- sh -c 'echo "${TZ-none}"'
+  assert_equal "$status $output" '0 none'
+}
+
+@test "without a database of time zones, only UTC can be named" {
+  export TZDIR=$BATS_TEST_TMPDIR/no-zones
+
+  run dlock run --dedupe day@Europe/Berlin job -- touch "$ran"
+  assert_status 64
+  assert_one_line
+  assert_output_contains "cannot use the time zone 'Europe/Berlin': there is no $TZDIR (package tzdata); UTC needs none"
+  TZ=Europe/Berlin run dlock run --dedupe day job -- touch "$ran"
+  assert_status 64
+  refute test -e "$ran"
+
+  TZ='' run dlock run --dedupe day job -- echo started
+  assert_equal "$status $output" '0 started'
+  TZ=CET-1CEST,M3.5.0,M10.5.0/3 run dlock run --dedupe day@UTC other -- echo started
+  assert_equal "$status $output" '0 started'
+}
+
 # --- Usage errors ---
 
 @test "--retry-failed without --dedupe, --dedupe with -s or -n, and invalid windows exit with 64" {
   for words in '--retry-failed' '--dedupe 1h -s' '--dedupe 1h -n 2' '--dedupe 31d' \
-    '--dedupe forever' '--dedupe -1' '--dedupe'; do
+    '--dedupe forever' '--dedupe -1' '--dedupe' '--dedupe day -s' '--dedupe days' '--dedupe 12h@UTC' \
+    '--dedupe day@' '--dedupe day@Europe/Nowhere' '--dedupe day@../../../etc/localtime' '--dedupe day@/etc/localtime'; do
     # shellcheck disable=SC2086
     run dlock run $words
     assert_status 64
@@ -298,6 +352,13 @@ assert_runs() {
   printf '[run]\ndedupe = "1h"\nshared = true\n' > "$config"
   run dlock run --config "$config" job -- echo started
   assert_status 78
+
+  for window in day@Europe/Nowhere fortnight; do
+    printf '[run]\ndedupe = "%s"\n' "$window" > "$config"
+    run dlock run --config "$config" job -- echo started
+    assert_status 78
+    assert_one_line
+  done
 }
 
 @test "--dedupe 0 turns off dedupe of the configuration file" {

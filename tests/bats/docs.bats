@@ -210,6 +210,37 @@ start_postgres_of_pages() {
   assert_output_contains 'user worker has all permissions that locks need'
 }
 
+# Engines that run what follows the name of the image here, without a container.
+stub_engines() {
+  local engine
+  for engine in docker podman; do
+    printf '%s\n' '#!/bin/sh' 'until [ "$1" = app ] || [ "$1" = dlock ]; do shift; done' \
+      '[ "$1" = dlock ] || shift' 'exec "$@"' > "$stubs/$engine"
+    chmod +x "$stubs/$engine"
+  done
+}
+
+@test "the commands in containers.md work" {
+  use_private_store
+  start_server
+  stub_engines
+  mkdir "$here/volume"
+  in_place_of[local:/locks]=local:$here/volume
+  in_place_of[/dlock/usr/bin/dlock]=dlock
+
+  run_page containers.md
+  run_script "$(blocks containers.md ini | sed -n 's/.* ini command = //p')"
+
+  assert_equal "$(grep -c '^report.sh' "$calls")" 2
+}
+
+@test "containers.md names every example for containers" {
+  local name
+  for name in Containerfile entrypoint.sh compose.yaml kubernetes.yaml; do
+    grep -qF "(../examples/$name)" "$docs/containers.md" || { echo "does not name $name" >&2; return 1; }
+  done
+}
+
 @test "the commands in migrating.md work" {
   use_etcd_store
   in_place_of[etcd://e1.example.org]=$DLOCK_STORE
@@ -290,6 +321,63 @@ anchors() {  # <file>
     done < <(grep -oE '`[A-Za-z_:/.]+(\(\))?`' "$DLOCK_SOURCE/$page" | tr -d '`' | grep -v VERB | sort -u)
   done
   ((count > 150))
+}
+
+# Prints each name that promises.md gives as a guard, after the number of the promise: the title of
+# a test in quotation marks; a file, a promise of a model, a model, or a check of chaos without.
+guards_of_promises() {
+  local line promise
+  while IFS= read -r line; do
+    case $line in
+      '## P'*) promise=${line#'## '} promise=${promise%%.*} ;;
+      '- '*) grep -oE '"[^"]+"|`[^`]+`' <<< "$line" | tr -d '`' | sed "s/^/$promise /" ;;
+    esac
+  done < "$docs/promises.md"
+}
+
+exists_as_guard() {  # <name>
+  local source=$DLOCK_SOURCE
+  case $1 in
+    '"'*) grep -qF "@test $1 {" "$source"/tests/{bats,faults}/*.bats ;;
+    tests/*) [[ -e $source/$1 ]] ;;
+    P*) grep -qF "must($1," "$source"/tests/model/*.pml ;;
+    *) [[ -e $source/tests/model/$1.pml ]] || grep -q "^def $1(story" "$source"/tests/chaos/*.py ;;
+  esac
+}
+
+@test "what promises.md says that guards each promise exists" {
+  local promise name count=0
+  while read -r promise name; do
+    exists_as_guard "$name" || { echo "$promise: there is no $name" >&2; return 1; }
+    count=$((count + 1))
+  done < <(guards_of_promises)
+  ((count > 50))
+  assert_equal "$(guards_of_promises | cut -d ' ' -f 1 | uniq | tr '\n' ' ')" "$(printf 'P%s ' {1..12})"
+}
+
+@test "each fault in track-record.md names tests that exist" {
+  local name count=0
+  while IFS= read -r name; do
+    case $name in
+      '"'*) exists_as_guard "$name" ;;
+      *.*) grep -rqF " ${name#*.})" "$DLOCK_SOURCE"/tests/{unit,contract} ;;
+      *) grep -q "$name" "$DLOCK_SOURCE"/tests/model/*.pml ;;
+    esac || { echo "there is no $name" >&2; return 1; }
+    count=$((count + 1))
+  done < <(awk -F ' [|] ' '/^[|]/ { print $NF }' "$docs/track-record.md" |
+    grep -oE '"[^"]+"|[A-Z][A-Za-z]+\.[a-z_]+|[A-Z]+(_[A-Z]+)+')
+  ((count > 25))
+}
+
+@test "each check of chaos and each promise of a model has its number in promises.md" {
+  local known promise name
+  known=$(guards_of_promises)
+  while read -r promise name; do
+    grep -qxF "$promise $name" <<< "$known" || { echo "promises.md lacks $promise $name" >&2; return 1; }
+  done < <(
+    grep -ohP 'must\(\KP[0-9]+_\w+' "$DLOCK_SOURCE"/tests/model/*.pml | sed 's/^\([^_]*\)/\1 \1/'
+    sed -n '/^CHECKS/,/^}/s/^ *"\(P[0-9]*\)": (\(.*\)),$/\1 \2/p' "$DLOCK_SOURCE/tests/chaos/verdict.py" | tr -d , |
+      awk '{ for (i = 2; i <= NF; ++i) print $1, $i }')
 }
 
 @test "the newest release in the changelog is the version of a released program, and older than that of another" {

@@ -146,6 +146,18 @@ teardown() {
   assert_found error schema 'locks that a newer dlock has written (format 99)' 'upgrade dlock'
 }
 
+@test "a lock with a fence that is far ahead of the clock is a warning" {
+  use_shared_postgres
+  dlock run job -- true
+  dlock run other -- true
+  sql "UPDATE dlock.lock SET state = regexp_replace(state, '^{\"fence\":[0-9]+', '{\"fence\":4000000000000000') WHERE name = 'job'"
+
+  run dlock doctor
+
+  assert_status 1
+  assert_found warning fences 'the lock job has fence 4000000000000000: implausibly far ahead' "see 'A fence far ahead of the clock'"
+}
+
 # --- The server ---
 
 @test "a server that does not listen, and a login that is refused, are errors" {

@@ -257,7 +257,7 @@ DLOCK_TLS_NAME=db.example.org"
 
   assert_equal "$(grep -c '^<' <<< "$output" || true)" 0
   assert_equal "$(grep '^>' <<< "$output" | sort | tr '\n' ' ')" \
-    '> DLOCK_FENCE > DLOCK_HELD > DLOCK_NAME > DLOCK_NAMESPACE > DLOCK_SLOT '
+    '> DLOCK_FENCE > DLOCK_HELD > DLOCK_NAME > DLOCK_NAMESPACE > DLOCK_RUN_ID > DLOCK_SLOT '
 }
 
 @test "dlock runs with an empty environment" {

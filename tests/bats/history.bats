@@ -178,10 +178,10 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
   # Twenty are shown. Up to twenty more can be kept until they are dropped together.
   assert_between "$(redis LLEN 'dlock:{job}:r')" 20 40
-  assert_between "$(redis PTTL 'dlock:{job}:r')" 2592000000 2692000000
+  assert_between "$(redis PTTL 'dlock:{job}:r')" 2764800000 2864800000
 }
 
-@test "runs that ended more than thirty days ago are not listed" {
+@test "runs that ended more than 32 days ago are not listed" {
   dlock run job -- true
   # The format of runs.lua: fence, start and end in microseconds, and the outcome.
   redis RPUSH 'dlock:{job}:r' '7 1600000000000000 1600000001000000 {"outcome":"ran","exit_code":9}'
@@ -396,6 +396,15 @@ is_critical() {  # <lock> <span>
     # shellcheck disable=SC2154
     [[ "$status $stderr" == '3 ' && $output == 'DLOCK UNKNOWN - '* && ${#lines[@]} -eq 1 ]]
   done
+}
+
+@test "--nagios among the arguments of a command changes nothing" {
+  run dlock run history false --nagios
+
+  assert_equal "$status $output" '1 '
+  run -127 dlock run history /nowhere --nagios
+  assert_status 127
+  assert_one_line
 }
 
 @test "--succeeded-within takes one lock, and no other filter" {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# --on-success, --on-failure, --on-busy: the hooks that run when a run is over.
+# --on-success, --on-failure, --on-busy: the hooks that run when a run is over, and --on-start, which
+# runs beside the command.
 # shellcheck disable=SC2016  # what the hooks' shell is to expand
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 # shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
@@ -398,4 +399,112 @@ start_hook() {  # [<what the hook does first>]
     [[ $output == *hook || $output == *'--on-success command could not be started: '* ]]
   done
   assert_equal "$output" $'ran\nhook'
+}
+
+# --- --on-start ---
+
+# The command waits for the hook, so this would not end if the hook did not run beside it.
+beside=(sh -c 'echo "$DLOCK_RUN_ID" > "$heard.run"; until test -s "$heard"; do sleep 0.01; done; exit 3')
+
+@test "--on-start runs beside the command, with the report as far as it is known" {
+  for store in "$DLOCK_STORE" server; do
+    [[ $store != server ]] || use_server_as_store
+    rm -f "$heard"
+
+    run dlock run --on-start 'cat > "$heard.in"; mv "$heard.in" "$heard"' \
+      --on-failure 'cat > "$heard.after"; echo "$DLOCK_RUN_ID" > "$heard.id"' \
+      --report "$heard.report" job -- timeout 10 "${beside[@]}"
+
+    assert_status 3
+    output=$(< "$heard")
+    assert_equal "$(json '"\(.name) \(.outcome) \(.protected) \(.exit_code) \(.ended) \(.ran_ms)"')" \
+      'job null true null null null'
+    started=$(json '"\(.started) \(.fence) \(.run_id)"')
+    output=$(< "$heard.report")
+    assert_equal "$(json '"\(.started) \(.fence) \(.run_id)"')" "$started"
+    assert_equal "$(< "$heard.report")" "$(< "$heard.after")"
+    assert_equal "$(json .run_id)" "$(< "$heard.run")"
+    assert_equal "$(json .run_id)" "$(< "$heard.id")"
+    [[ $(json .run_id) =~ ^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$ ]]
+  done
+}
+
+@test "a nested run has a run id of its own" {
+  dlock run outer -- sh -c 'echo "$DLOCK_RUN_ID" > "$heard"; dlock run inner -- sh -c "echo \$DLOCK_RUN_ID >> \"\$heard\""'
+
+  assert_equal "$(sort -u "$heard" | wc -l)" 2
+}
+
+@test "--on-start does not run if the command does not" {
+  hold job
+
+  run dlock run --on-start 'echo on-start > "$heard"' job -- true
+  assert_status 75
+  dlock run --on-start 'echo on-start > "$heard"' other -- /no/such/command || [[ $? == 127 ]]
+
+  assert_heard ''
+}
+
+@test "the lock is free while dlock waits for --on-start, and the other hooks run after it" {
+  dlock run --on-start 'dlock run -w 9s "$DLOCK_NAME" -- true && echo start > "$heard"' \
+    --on-success 'echo success >> "$heard"' job -- true
+
+  assert_heard 'start
+success'
+}
+
+@test "an --on-start that fails is a warning, and does not change the exit code" {
+  run dlock run --on-start 'exit 4' job -- sh -c 'exit 3'
+
+  assert_status 3
+  assert_one_line
+  assert_output_contains 'the --on-start command ended with exit code 4'
+}
+
+@test "what ends the command and its stragglers does not end --on-start, nor what that leaves behind" {
+  for store in "$DLOCK_STORE" server; do
+    [[ $store != server ]] || use_server_as_store
+    rm -f "$heard"*
+    for what in 'wait' 'kill'; do
+      run timeout 10 dlock run --timeout 1s --stragglers "$what" \
+        --on-start 'sleep 600 3>&- > /dev/null 2>&1 & echo $! > "$heard.left"; until test -e "$heard"; do sleep 0.01; done; echo on-start' \
+        --on-failure ': > "$heard.failed"' job -- sh -c 'until test -s "$heard.left"; do sleep 0.01; done; (sleep 0.1; : > "$heard") & exit 3'
+      assert_status 3
+      [[ $what == kill ]] || assert_equal "$output" on-start
+      kill -0 "$(< "$heard.left")"
+      kill "$(< "$heard.left")"
+      : > "$heard"
+      rm "$heard.left"
+    done
+  done
+}
+
+# Starts a run whose --on-start waits, and whose command is `true` unless given.
+start_beside() {  # [<command>...]
+  dlock run --on-start 'echo $$ > "$heard"; exec sleep 600' job -- "${@:-true}" 3>&- &
+  runner=$!
+  eventually test -s "$heard"
+  hook=$(< "$heard")
+}
+
+@test "a signal while dlock waits for --on-start ends it, and dlock by that signal" {
+  start_beside
+  eventually is_free job
+
+  kill -TERM "$runner"
+
+  assert_exits 143 "$runner"
+  eventually has_ended "$hook"
+}
+
+@test "a signal for the command does not end --on-start, and the death of dlock does" {
+  start_beside sh -c 'trap ": > \"$heard.told\"" TERM; while :; do sleep 0.02; done'
+  kill -TERM "$runner"
+  eventually test -e "$heard.told"
+  kill -0 "$hook"
+
+  kill -KILL "$runner"
+
+  assert_exits 137 "$runner"
+  eventually has_ended "$hook"
 }

@@ -32,9 +32,7 @@ share/doc/dlock/README.md 644
 share/doc/dlock/SECURITY.md 644
 $(cd "$DLOCK_SOURCE" && find docs -name '*.md' -printf 'share/doc/dlock/%p 644\n' -o \
     -name '*.svg' -printf 'share/doc/dlock/%p 644\n' | LC_ALL=C sort)
-share/doc/dlock/examples/crontab 644
-share/doc/dlock/examples/dlock-nightly.service 644
-share/doc/dlock/examples/dlock-nightly.timer 644
+$(cd "$DLOCK_SOURCE" && find examples -type f -printf 'share/doc/dlock/%p 644\n' | LC_ALL=C sort)
 share/doc/dlock/tests/chaos/README.md 644
 share/doc/dlock/tests/model/README.md 644
 share/fish/vendor_completions.d/dlock.fish 644
@@ -94,6 +92,25 @@ END
 
   assert_status 0
   assert_equal "${lines[-1]%%$'\t'*}" status
+}
+
+@test "install.sh --uninstall removes what install.sh installed, wherever it has been moved" {
+  install_sh
+  assert_status 0
+  echo mine > "$BATS_TEST_TMPDIR/new/share/man/man1/mine.1"
+  echo mine > "$BATS_TEST_TMPDIR/new/share/doc/dlock/README.md"
+  mv "$BATS_TEST_TMPDIR/new" "$BATS_TEST_TMPDIR/moved"
+  rm "$BATS_TEST_TMPDIR/bin/cmake"
+
+  run "$DLOCK_SOURCE/install.sh" --uninstall --prefix "$BATS_TEST_TMPDIR/moved"
+
+  assert_status 0
+  assert_output_contains "kept $BATS_TEST_TMPDIR/moved/share/doc/dlock/README.md"
+  assert_equal "$(find "$BATS_TEST_TMPDIR/moved" ! -type d -printf '%P\n' | LC_ALL=C sort)" 'share/doc/dlock/README.md
+share/man/man1/mine.1'
+  run "$DLOCK_SOURCE/install.sh" --uninstall --prefix "$BATS_TEST_TMPDIR/moved"
+  assert_status 1
+  assert_output_contains 'nothing to remove'
 }
 
 @test "install.sh fails if the installed program does not run" {
@@ -171,8 +188,8 @@ END
 
 # Prints the version of the program that would be built from a source tree, and writes that of
 # the packages to `package`.
-version_of() {  # <source tree>
-  cmake -DVERSION=1.2.3 "-DSOURCE=$1" "-DTO=$BATS_TEST_TMPDIR" -P "$DLOCK_SOURCE/cmake/Version.cmake" || return
+version_of() {  # <source tree> [<its Version.cmake>]
+  cmake -DVERSION=1.2.3 "-DSOURCE=$1" "-DTO=$BATS_TEST_TMPDIR" -P "${2:-$DLOCK_SOURCE/cmake/Version.cmake}" || return
   sed -n 's/set(CPACK_PACKAGE_VERSION "\(.*\)")/\1/p' "$BATS_TEST_TMPDIR/version.cmake" > "$BATS_TEST_TMPDIR/package"
   sed -n 's/.*program_version = "\(.*\)";/\1/p' "$BATS_TEST_TMPDIR/version.cpp"
 }
@@ -225,6 +242,38 @@ commit_something() {  # <directory>
   printf '#!/bin/sh\nexit 127\n' > "$BATS_TEST_TMPDIR/bin/git"
   chmod +x "$BATS_TEST_TMPDIR/bin/git"
   assert_equal "$(version_of "$outer/dlock-1.2.3")" 1.2.3
+}
+
+# Prints the version of a program that is built from an archive of the newest commit.
+version_of_archive() {  # <checkout>
+  rm -rf "$BATS_TEST_TMPDIR/archive"
+  mkdir "$BATS_TEST_TMPDIR/archive"
+  git -C "$1" archive HEAD | tar -C "$BATS_TEST_TMPDIR/archive" -xf -
+  version_of "$BATS_TEST_TMPDIR/archive" "$BATS_TEST_TMPDIR/archive/cmake/Version.cmake"
+}
+
+@test "a program from an archive between releases has the version of its commit" {
+  tree=$BATS_TEST_TMPDIR/tree
+  git init -q "$tree"
+  git -C "$tree" config user.name test
+  git -C "$tree" config user.email test@example.org
+  mkdir "$tree/cmake"
+  cp "$DLOCK_SOURCE/.gitattributes" "$tree"
+  cp "$DLOCK_SOURCE/cmake/Version.cmake" "$tree/cmake"
+  # That of an archive has been filled in.
+  # shellcheck disable=SC2016
+  sed -i 's/^set(archived ".*/set(archived "$Format:%H %ct %(describe:match=v*,exclude=*-*)$")/' "$tree/cmake/Version.cmake"
+  git -C "$tree" add .
+  commit_something "$tree"
+  commit=$(git -C "$tree" rev-parse HEAD)
+
+  assert_equal "$(version_of_archive "$tree")" "1.2.3-dev+g${commit:0:10}"
+  git -C "$tree" tag -m before v1.2.2
+  git -C "$tree" tag -m candidate v1.2.3-rc1
+  assert_equal "$(version_of_archive "$tree")" "1.2.3-dev+g${commit:0:10}"
+  git -C "$tree" tag -d v1.2.2
+  git -C "$tree" tag -m release v1.2.3
+  assert_equal "$(version_of_archive "$tree")" 1.2.3
 }
 
 @test "a build whose version is the same compiles nothing anew" {

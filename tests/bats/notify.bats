@@ -110,7 +110,7 @@ prints_variables='echo "$NOTIFY_SOCKET,$WATCHDOG_USEC,$WATCHDOG_PID"'
   assert_equal "${lines[0]}" "$NOTIFY_SOCKET,60000000,${lines[1]}"
   eventually told '^STATUS=$'
   assert_told '^NOTIFYACCESS=all;EXTEND_TIMEOUT_USEC=90000000$'
-  run ! told 'READY|MAINPID'
+  run ! told 'READY|STOPPING|MAINPID'
 }
 
 @test "without --notify, and with off, nothing is told and the command gets the variables" {

@@ -7,7 +7,7 @@ setup_file() {
   load support
   local build packages=$BATS_FILE_TMPDIR/packages kind
   # rpm creates a database in HOME if there is none.
-  export HOME=$BATS_FILE_TMPDIR
+  export HOME=$BATS_FILE_TMPDIR SOURCE_DATE_EPOCH=1700000000
   # The build tree of the program under test.
   build=$(dirname "$(realpath "$DLOCK_BIN")")
   for kind in DEB RPM; do
@@ -55,11 +55,10 @@ files_of_package() {  # <where zsh looks>
     /usr/share/doc/dlock/README.md /usr/share/doc/dlock/SECURITY.md \
     /usr/share/doc/dlock/tests/chaos/README.md \
     /usr/share/doc/dlock/tests/model/README.md \
-    /usr/share/doc/dlock/third-party.gz /usr/share/doc/dlock/examples/crontab \
-    /usr/share/doc/dlock/examples/dlock-nightly.service \
-    /usr/share/doc/dlock/examples/dlock-nightly.timer \
+    /usr/share/doc/dlock/third-party.gz \
     /usr/share/fish/vendor_completions.d/dlock.fish "/usr/share/zsh/$1/_dlock"
-  (cd "$DLOCK_SOURCE" && find docs \( -name '*.md' -o -name '*.svg' \) -printf '/usr/share/doc/dlock/%p\n')
+  (cd "$DLOCK_SOURCE" && find docs examples -type f \( -path 'examples/*' -o -name '*.md' -o -name '*.svg' \) \
+    -printf '/usr/share/doc/dlock/%p\n')
   local manual
   for manual in "$DLOCK_SOURCE"/man/*.[15]; do
     echo "/usr/share/man/man${manual##*.}/${manual##*/}.gz"
@@ -146,6 +145,16 @@ assert_locks() {
     ((found > 0))
     rm -r "$root"
   done
+}
+
+# tests/long/release.bats builds twice, and compares.
+@test "neither the program nor the packages show when and where they were made" {
+  unpack "$deb"
+  run grep -cF "$DLOCK_SOURCE" "$root/usr/bin/dlock"
+  assert_status 1
+  assert_equal "$(tag BUILDHOST) $(tag BUILDTIME)" 'localhost 1700000000'
+  assert_equal "$(rpm -qp --qf '[%{FILEMTIMES}\n]' "$rpm" | sort -u | tail -n 1)" 1700000000
+  assert_equal "$(TZ=UTC dpkg-deb -c "$deb" | awk '{ print $4, $5 }' | sort -u)" '2023-11-14 22:13'
 }
 
 @test "the program and the packages are at most 10% larger than docs/performance.md says" {

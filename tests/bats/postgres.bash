@@ -158,6 +158,11 @@ postgres_sql() {  # <number> <statement> [<option of psql>...]
 # Does the same on the first server.
 sql() { postgres_sql 1 "$@"; }  # <statement> [<option of psql>...]
 
+# Prints when the lease of the first holder ends, in milliseconds since the epoch.
+lease_end_on_postgres() {  # <number> <name>
+  postgres_sql "$1" "SELECT (state::jsonb #>> '{holders,0,lives_until}')::bigint / 1000 FROM dlock.lock WHERE name = '$2'"
+}
+
 # Applies lines of pg_hba.conf, instead of those that it has, from the next login on.
 postgres_admits() {  # <number> <line>...
   printf '%s\n' 'local all postgres trust' 'local replication all trust' "${@:2}" \

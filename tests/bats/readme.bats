@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # The recipes of the README work as they are printed. Stubs replace their commands, and a
 # server of the test replaces theirs.
+# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
 setup() {
   load support
@@ -31,15 +32,41 @@ END
   export CALLS=$calls
 }
 
-# Prints the code below a recipe's title, adapted to the stubs and the server of the test.
+# Prints a part of the README with the names of the stubs and the server of the test.
+adapted() {
+  sed "s|/usr/local/bin|$stubs|; s|redis://db.example.org|$server|; s|--jitter 30s|--jitter 30ms|; s|/var/lib/reports|$BATS_TEST_TMPDIR/reports|"
+}
+
+# Prints the code below a recipe's title, adapted.
 recipe() {  # <title>
-  awk -v title="**$1**" '
+  awk -v title="**$1" '
     /^## / { wanted = 0 }
     index($0, "**") == 1 { wanted = index($0, title) == 1 }
     /^```$/ { inside = 0 }
     wanted && inside
-    /^```[a-z]/ { inside = 1 }' "$DLOCK_SOURCE/README.md" |
-    sed "s|/usr/local/bin|$stubs|; s|redis://db.example.org|$server|; s|--jitter 30s|--jitter 30ms|; s|/var/lib/reports|$BATS_TEST_TMPDIR/reports|"
+    /^```[a-z]/ { inside = 1 }' "$DLOCK_SOURCE/README.md" | adapted
+}
+
+# Replaces what differs from run to run: names of hosts and users, times, numbers.
+normalized() {
+  sed -E 's/[a-z]+@[a-z0-9.-]+/USER@HOST/; s/ on [a-z0-9.-]+$/ on HOST/; s/[0-9-]{10}T[0-9:.]+Z/TIME/
+    s/ (ago|for) .*/ \1/; s/\b[0-9.]+(ms|s|m|h|d)?\b/N/g; s/  +/ /g'
+}
+
+# Runs the commands of a console and asserts that they print what stands below them, but for
+# what differs from run to run.
+assert_console() {  # <text>
+  bash -c "$(sed -n 's/^\$ //p' <<< "$1")" > said 2>&1 3>&- || true
+
+  assert_equal "$(normalized < said)" "$(grep -v '^\$ ' <<< "$1" | normalized)"
+}
+
+# Holds the lock `backup` as the recipes do.
+start_backup() {  # <program>
+  printf '#!/bin/sh\nexec sleep 60\n' > "$1"
+  chmod +x "$1"
+  dlock run backup -- "$1" 3>&- &
+  eventually dlock status backup
 }
 
 # Prints the command of a crontab recipe, without its schedule.
@@ -56,10 +83,16 @@ at_once() {  # <number> <script>
   for i in "${shells[@]}"; do wait "$i"; done
 }
 
-@test "the README has five recipes" {
-  run grep -c '^\*\*[^*]*\*\*' "$DLOCK_SOURCE/README.md"
+@test "the README has eight recipes" {
+  run bash -c "sed -n '/^## Recipes/,/^## W/p' '$DLOCK_SOURCE/README.md' | grep -c '^\*\*'"
 
-  assert_equal "$output" 5
+  assert_equal "$output" 8
+}
+
+@test "the first example shows what a second run says" {
+  start_backup ./backup.sh
+
+  assert_console "$(awk '/^```$/ { exit } inside; /^```console$/ { inside = 1 }' "$DLOCK_SOURCE/README.md")"
 }
 
 @test "the first crontab sets a PATH that includes the directory of install.sh" {
@@ -88,10 +121,10 @@ at_once() {  # <number> <script>
   assert_equal "$(cat said)" 'report.sh was here'
 }
 
-@test "the recipe for a deploy script queues its runs" {
+@test "the recipe for a deploy queues its runs" {
   stub "$stubs/make"
 
-  at_once 2 "$(recipe 'A deploy script that queues')"
+  at_once 2 "$(recipe 'A deploy that waits for its turn')"
 
   assert_equal "$(cat "$calls")" $'make deploy\nmake deploy'
 }
@@ -102,17 +135,39 @@ at_once() {  # <number> <script>
   local started
   started=$(now_ms)
 
-  bash -c "$(recipe 'An API that allows five requests a second')"
+  bash -c "$(recipe 'A rate limit')"
 
   assert_equal "$(wc -l < "$calls")" 6
   (($(now_ms) - started >= 1000))
 }
 
-@test "the recipe for a report makes it once for all callers" {
+@test "the recipe for a cached report makes it once for all callers" {
   stub make-report
 
-  at_once 10 "$(recipe 'A report that fifty web workers ask for')"
+  at_once 10 "$(recipe 'A cache')"
 
   assert_equal "$(cat "$calls")" 'make-report --format html'
   assert_equal "$(sort said | uniq -c | tr -s ' ')" ' 10 make-report was here'
+}
+
+@test "the recipe for three jobs at a time gives each its slot" {
+  assert_console "$(recipe 'Three jobs at a time')"
+}
+
+@test "the recipe for several steps runs them under one lock, and releases it" {
+  stub "$stubs/make"
+
+  bash -c "$(recipe 'Several steps of a script')"
+
+  assert_equal "$(cat "$calls")" $'make package\nmake upload'
+  eventually is_free publish
+}
+
+is_free() { dlock status "$1" | grep -q free; }
+
+@test "the recipe for who has a lock shows it, and when it last worked" {
+  dlock run backup -- true
+  start_backup "$stubs/backup.sh"
+
+  assert_console "$(recipe 'Who has it')"
 }

@@ -29,7 +29,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
 @test "a report has the documented keys in the documented order" {
   dlock run --report "$report" job -- true
 
-  keys='name outcome reason protected exit_code signal fence slot store'
+  keys='name run_id outcome reason protected exit_code signal fence slot store'
   keys+=' strength host user command label started ended waited_ms ran_ms holder message'
   assert_reported 'keys_unsorted | join(" ")' "$keys"
 }

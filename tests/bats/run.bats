@@ -241,6 +241,17 @@ is_empty() {  # <file>
   (($(grep jitter err | sort -u | wc -l) > 1))
 }
 
+@test "--splay is the same each time for a name, and --jitter is added to it" {
+  for _ in {1..2}; do dlock run -v --splay 200ms job -- true; done 2> err
+  dlock run -v --splay 200ms job-2 -- true 2>> err
+  timeout -s KILL 20 dlock run -v --splay 200ms --jitter 1ms job -- true 2>> err
+
+  splays=$(grep -oE 'sleeping for .* \(splay\)' err)
+  assert_equal "$(wc -l <<< "$splays")" 3
+  assert_equal "$(sort -u <<< "$splays" | wc -l)" 2
+  grep -q '(splay and jitter)' err
+}
+
 @test "a run does not claim the lock during --jitter" {
   dlock run -v --jitter 1h job -- touch "$ran" 2> err 3>&- &
   eventually grep -q jitter err

@@ -184,8 +184,8 @@ assert_same_signal_state() {  # <option of env>...
   assert_equal "$(< said)" ''
 }
 
-@test "a signal during --jitter kills dlock at once" {
-  launch sh -c 'exec dlock run -v --jitter 1h job -- touch ran 2> said'
+@test "a signal during --jitter and --splay kills dlock at once" {
+  launch sh -c 'exec dlock run -v --splay 1h --jitter 1h job -- touch ran 2> said'
   eventually grep -q jitter said
   begin=$(now_ms)
 

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
+# shellcheck disable=SC2016,SC2034,SC2154  # tests/bench/run reads all these files
 # dlock on PostgreSQL: part postgres of tests/bench/run.
 
 # Starts a server on a unix socket, which admits everybody, and on a port, where the role needs
@@ -13,6 +13,7 @@ start_postgres() {
   postgres_root=$(mktemp -d /var/tmp/dlock-bench-postgres.XXXXXX)
   ((EUID != 0)) || chown postgres:postgres "$postgres_root"
   port=$(free_ports 1)
+  postgres_port=$port
   "${as_postgres[@]}" "$programs/initdb" --no-sync --auth trust --username postgres --encoding UTF8 \
     --locale C --pgdata "$postgres_root/data" > /dev/null
   printf '%s\n' 'local all all trust' 'host all all 127.0.0.1/32 scram-sha-256' > "$postgres_root/data/pg_hba.conf"
@@ -64,11 +65,39 @@ round_trips() {  # <store>
   grep -c -e 'TCP:\[' -e 'UNIX-STREAM:\[' "$work/trace" || true
 }
 
-# Adds a row: how many transactions a minute a waiter behind five others begins.
-idle_transactions_row() {  # <seconds>
-  local i before waiters=()
+# Adds a row: how long a grant takes on an open connection, and a function of the server that
+# locks and writes a row.
+grant_row() {
+  local grants pgbench round count
+  grants=$(dirname "$(realpath "$DLOCK_BIN")")/tests/dlock_grants
+  pgbench=${psql%psql}pgbench
+  [[ -x $grants && -x $pgbench ]] || return 0
+  count=$(repeats 3 10)
+  say "postgres, grants: $count rounds"
+  ask_postgres 'CREATE TABLE peer (id int PRIMARY KEY, state text); INSERT INTO peer VALUES (1, repeat($$x$$, 700));
+    CREATE FUNCTION take() RETURNS text LANGUAGE plpgsql AS $$ DECLARE s text; BEGIN
+      SELECT state INTO s FROM peer WHERE id = 1 FOR UPDATE;
+      UPDATE peer SET state = s WHERE id = 1; RETURN s; END $$'
+  echo 'SELECT take()' > "$work/take.sql"
+  for ((round = 0; round < count; ++round)); do
+    printf '%s %s\n' "$("$grants" "$postgres_store" 300)" "$("$pgbench" -n -M prepared -h "$postgres_root" \
+      -p "$postgres_port" -U postgres -t 300 -f "$work/take.sql" app 2> "$work/log" |
+      awk '/^latency average/ { print $4 * 1000 }')"
+  done > "$work/samples"
+  add_ratio 'grant on an open connection; a function' ' ms' 1000 < "$work/samples"
+}
+
+# Adds a row: how many transactions a minute a waiter behind five others begins; with a length of
+# the runs before, one that is parked.
+idle_transactions_row() {  # <seconds> [<milliseconds>]
+  local i before waiters=() what='idle waiters'
   say "postgres, idle: $1 s"
   lock=idle
+  if [[ -n ${2:-} ]]; then
+    what='parked waiters'
+    "$dlock" run "$lock" -- /bin/true
+    ask_postgres "UPDATE dlock.lock SET runs = regexp_replace(runs, '\"duration_ms\":[0-9]+', '\"duration_ms\":$2', 'g')"
+  fi
   hold_for postgres
   for ((i = 1; i <= 12; i++)); do
     "$dlock" run -w forever "$lock" -- /bin/true &
@@ -77,7 +106,7 @@ idle_transactions_row() {  # <seconds>
   eventually dlock_waiters_are 12
   before=$(transactions)
   sleep "$1"
-  add_row 'transactions a minute of each of 12 idle waiters' \
+  add_row "transactions a minute of each of 12 $what" \
     "$(awk -v n=$(($(transactions) - before)) -v s="$1" 'BEGIN { printf "%.1f", n * 60 / s / 12 }')"
   let_go "$holder"
   wait "${waiters[@]}"
@@ -110,7 +139,9 @@ bench_postgres() {
   DLOCK_STORE=$postgres_store
   add_row 'round trips of a run' "$(round_trips "$postgres_store")"
   add_row 'round trips of a run, SCRAM' "$(round_trips "$postgres_over_tcp")"
+  grant_row
   idle_transactions_row "$seconds"
+  idle_transactions_row "$seconds" 60000
   stop_postgres
   DLOCK_STORE=$local_store
 }

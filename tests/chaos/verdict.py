@@ -1,4 +1,5 @@
-"""Finds what must not happen in a history: functions that turn a Story into complaints.
+"""Finds what must not happen in a history: functions that turn a Story into complaints, each with
+the number of the promise in docs/promises.md that is broken.
 
 A `Fault` that forgets excuses overlaps that no store rules out: see docs/stores.md. Nothing else
 is excused, and a run that lost its lock must not report success.
@@ -25,7 +26,8 @@ IN_LINE = 1.5
 
 
 def judge(story: Story) -> list[str]:
-    return [complaint for check in CHECKS for complaint in check(story)]
+    return [f"{complaint} ({promise})" for promise, checks in CHECKS.items()
+            for check in checks for complaint in check(story)]
 
 
 def by_lock(story: Story) -> dict[str, list[Run]]:
@@ -274,7 +276,14 @@ def leftovers(story: Story) -> list[str]:
     return [f"leftover: {event['which']}" for event in story.of("leftover")]
 
 
-CHECKS: tuple[Callable[[Story], list[str]], ...] = (
-    overlaps, kernel_says, slots_in_range, late_deaths, unknown_leases, fences, order, idle,
-    untrue_success, robbed, leftovers, orphans, overruns, exit_codes, reports,
-)
+CHECKS: dict[str, tuple[Callable[[Story], list[str]], ...]] = {
+    "P1": (overlaps, kernel_says, slots_in_range),
+    "P2": (late_deaths,),
+    "P4": (robbed,),
+    "P5": (fences,),
+    "P6": (order, idle),
+    "P7": (overruns,),
+    "P8": (leftovers, orphans),
+    "P9": (unknown_leases,),
+    "P12": (untrue_success, exit_codes, reports),
+}

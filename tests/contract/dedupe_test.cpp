@@ -396,6 +396,23 @@ TEST_P(Deduplication, a_waiter_whose_window_is_over_when_the_run_ends_takes_its_
   EXPECT_TRUE(is_granted(waiter.ask(Queue::join)));
 }
 
+// Such a window has grown since the waiter queued, which the store does not know.
+TEST_P(Deduplication, a_window_that_began_at_a_moment_grows_while_the_claim_waits) {
+  constexpr milliseconds lead{50};
+  const auto began = Clock::now() - lead;
+  auto& runner = exclusive();
+  const auto fence = runner.granted().fence;
+  auto& waiter = retrying(milliseconds(1));
+  waiter.claim.dedupe->began = began;
+  waiter.queued();
+  const auto longer = Clock::now() + (Clock::now() - began) + lead;
+  eventually(context_, [&] { return Clock::now() > longer; });
+
+  runner.release(exit_with(0));
+
+  EXPECT_EQ(fence_of(waiter.ask(Queue::join)), fence);
+}
+
 TEST_P(Deduplication, when_a_run_fails_the_first_waiter_runs_and_its_success_counts) {
   auto& runner = exclusive();
   runner.granted();

@@ -105,6 +105,21 @@ TEST_F(OneEtcd, a_transaction_takes_the_branch_of_its_condition) {
   EXPECT_GT(second.term, 0U);
 }
 
+TEST_F(OneEtcd, the_term_of_a_lease_is_known_if_the_reply_before_told_it) {
+  EtcdCalls calls(context_, servers_->access(), seconds(2));
+  const auto grant = [&](std::int64_t id) {
+    const LeaseGrantRequest request{id, 60};
+    return result_of(context_, calls.lease_grant(request, soon(), wakeup_)).term;
+  };
+  EXPECT_FALSE(calls.knows_term());
+
+  EXPECT_EQ(grant(lease + 1001), 0U);
+  EXPECT_TRUE(calls.knows_term());
+  const auto term = put(calls, "any", "value").term;
+  EXPECT_GT(term, 0U);
+  EXPECT_EQ(grant(lease + 1002), term);
+}
+
 TEST_F(OneEtcd, a_range_that_is_cut_says_how_many_keys_there_are) {
   for (const std::string key : {"order/b", "order/a", "order/c"}) put(calls_, key, "");
 

@@ -112,8 +112,8 @@ TEST_F(PgRows, that_are_made_again_match_no_request_for_those_before_them) {
   EXPECT_FALSE(write(slow, missing, counted(missing)));
 }
 
-// What counts is a step that waited for the row: the clock before that wait would cut
-// short what others were granted meanwhile.
+// After a wait for the row, the clock before it would cut short what others were granted
+// meanwhile.
 TEST_F(PgRows, are_read_with_the_clock_behind_their_lock) {
   Client client(context_);
   ASSERT_TRUE(count(client));
@@ -125,11 +125,15 @@ TEST_F(PgRows, are_read_with_the_clock_behind_their_lock) {
     return sql("SELECT count(*) FROM pg_stat_activity WHERE usename = 'app' AND "
                "wait_event_type = 'Lock'") == "1";
   }));
+  const auto still_waiting = Clock::now();
   const auto let_go = other.command("SELECT " + std::string(clock_micros));
 
   other.command("ROLLBACK");
 
-  EXPECT_GE(waiting.result().now.wall.count(), std::stoll(let_go));
+  const auto read = waiting.result();
+  EXPECT_GE(read.now.wall.count(), std::stoll(let_go));
+  // From here on a lease is counted.
+  EXPECT_LT(read.sent_at, still_waiting);
 }
 
 TEST_F(PgRows, of_a_right_are_on_disk_before_the_answer_and_others_are_not_waited_for) {

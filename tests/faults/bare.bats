@@ -181,6 +181,55 @@ assert_doctor_blames_no_store() {
   assert_output_contains 'too many'
 }
 
+# --- An old kernel, or a filter of system calls ---
+
+# Runs a command while a system call fails, with ENOSYS as in an old kernel, or EPERM as with some
+# filters.
+lacking() {  # <call>[,<call>...] <error> <command>...
+  run timeout -s KILL 20 strace -f -qq -o "$BATS_TEST_TMPDIR/strace" -e "trace=$1" -e "inject=$1:error=$2" "${@:3}"
+}
+
+@test "a system call that dlock needs and lacks is named in one line, and nothing starts" {
+  local call error
+  for call in getrandom signalfd4 timerfd_create prctl epoll_create1,epoll_create; do
+    for error in ENOSYS EPERM; do
+      lacking "$call" "$error" dlock run --stragglers kill job -- echo started
+
+      assert_status 125
+      assert_one_line
+      assert_output_contains "the system call ${call#*,} is missing: Linux is older than 5.3, or a filter"
+      is_free job
+    done
+  done
+}
+
+@test "acquire --for-pid says that it lacks pidfd_open, and holds nothing" {
+  local error
+  for error in ENOSYS EPERM; do
+    lacking pidfd_open "$error" dlock acquire --for-pid $$ job
+
+    assert_status 125
+    assert_one_line
+    assert_output_contains 'the system call pidfd_open is missing'
+    is_free job
+  done
+}
+
+# Those of Linux 5.1 to 5.8 that have a substitute.
+@test "a run does without pidfd_open, pidfd_send_signal, clone3, openat2 and faccessat2" {
+  local error
+  for error in ENOSYS EPERM; do
+    lacking pidfd_open,pidfd_send_signal,clone3,openat2,faccessat2 "$error" \
+      dlock run --timeout 200ms --kill-after 100ms job -- \
+      sh -c 'setsid sh -c "trap \"\" TERM; sleep 60 & wait" & wait'
+
+    assert_status 124
+    assert_one_line
+    grep -q INJECTED "$BATS_TEST_TMPDIR/strace"
+    is_free job
+  done
+}
+
 # --- The guardian ---
 
 use_server() {

@@ -63,6 +63,8 @@ fail_over_without_the_lease() {
 }
 
 @test "a run that has seen a promotion does not go back to the old primary" {
+  # The order in the URL does not matter.
+  DLOCK_STORE=postgres://app@127.0.0.1:${postgres_port[2]},127.0.0.1:${postgres_port[1]}/app
   hold job "${lease[@]}" --report "$report" 2> "$BATS_TEST_TMPDIR/said"
   promote_postgres 2
   # Its lease is on both. The session with the old primary is ended, so that it looks around.
@@ -80,6 +82,26 @@ is_renewed_on_the_new_one() {
   version=$(version_on 2)
   : "${seen:=$version}"
   ((version > seen))
+}
+
+@test "with --replicas all an old primary that has lost a standby grants nothing beside the new one" {
+  start_standby 3 1
+  commits_wait_for 1 'ANY 1 (s2, s3)' 2
+  run dlock run --replicas all job -- echo started
+  assert_status 69
+  assert_output_contains 'its commits wait for 1 standby of the 2 in synchronous_standby_names'
+  commits_wait_for 1 'ANY 2 (s2, s3)' 2
+  hold job --replicas all "${lease[@]}" --report "$report"
+
+  promote_postgres 2
+  end=$(lease_end_on_postgres 1 job)
+  run dlock run --store "$(postgres_url 1)" --replicas all --store-timeout 500ms other -- echo started
+  assert_status 69
+  assert_one_line
+
+  # Nor does it renew what it has granted.
+  (($("$BATS_TEST_DIRNAME/last_death" "$command") < end))
+  assert_exits 76 "$holder"
 }
 
 @test "standbys alone are no store, and are waited for with -w" {

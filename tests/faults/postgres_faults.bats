@@ -30,12 +30,12 @@ noting=(sh -c 'echo "$2" >> "$1"' -)
 of_report() { jq -r "$1" "$report"; }
 
 # Prints a number that grows with each step of the lock, and so with each renewal.
-version_of() { sql "SELECT version FROM dlock.lock WHERE name = '$1'"; }  # <name>
-await_renewal() {  # <name> <milliseconds>
-  last_version=$(version_of "$1")
-  EVENTUALLY_MS=$2 eventually was_renewed "$1"
+version_of() { postgres_sql "${2:-1}" "SELECT version FROM dlock.lock WHERE name = '$1'"; }  # <name> [<server>]
+await_renewal() {  # <name> <milliseconds> [<server>]
+  last_version=$(version_of "$1" "${3:-1}")
+  EVENTUALLY_MS=$2 eventually was_renewed "$1" "${3:-1}"
 }
-was_renewed() { (($(version_of "$1") > last_version)); }
+was_renewed() { (($(version_of "$1" "$2") > last_version)); }
 
 # Asserts that the lock is still held, and that the run did not notice anything.
 assert_lived_through() {
@@ -99,10 +99,10 @@ lose_a_race() {
   use_postgres_store
   hold job "${lease[@]}" --report "$report"
 
-  for _ in 1 2 3; do
+  for _ in 1 2; do
     crash_postgres 1
     start_postgres 1
-    await_renewal job 4000
+    await_renewal job 2000
   done
 
   assert_lived_through
@@ -333,7 +333,7 @@ set_clock() { echo "$1" > "$clock.new" && chmod 644 "$clock.new" && mv "$clock.n
   hold job "${brief[@]}" --report "$report"
 
   set_clock -3600000
-  for _ in 1 2 3; do
+  for _ in 1 2; do
     await_renewal job 3000
     run dlock run job -- echo started
     assert_status 75
@@ -453,37 +453,21 @@ nobody_waits_for_standby() { ! waits_for_standby; }
   [[ ! -e $ran ]]
 }
 
-@test "a standby is no server for locks, unless the primary is named with it" {
-  use_postgres_store
-  start_standby 2 1
-  dlock run job -- true
-  DLOCK_STORE=$(postgres_url 2)
-  run dlock run --store-timeout 1s job -- touch "$ran"
-  assert_status 69
-  assert_one_line
-  assert_output_contains standby
-
-  two_hosts
-  run dlock run job -- echo started
-  assert_equal "$status $output" '0 started'
-  DLOCK_STORE=postgres://app@127.0.0.1:${postgres_port[2]},127.0.0.1:${postgres_port[1]}/app
-  run dlock run job -- echo started
-  assert_equal "$status $output" '0 started'
-}
-
 @test "a primary that is killed, and its synchronous standby promoted, costs the run nothing" {
   use_synchronous_standby
   two_hosts
+  # The next primary has a standby, which commits wait for there, too.
+  start_standby 3 1
+  postgres_set 2 synchronous_standby_names 'ANY 1 (s3)'
   hold job --replicas 1 "${lease[@]}" --report "$report"
   fence=$(look job '.holders[0].fence')
 
   crash_postgres 1
   promote_postgres 2
-  # There is no standby of the new primary. It may as well be one that waits for nobody.
-  start_standby 3 2
-  commits_wait_for 2 'ANY 1 (s3)' 1
+  postgres_set 3 primary_conninfo "host=$postgres_sockets port=${postgres_port[2]} user=postgres application_name=s3"
+  await_renewal job 3000 2
 
-  never_within 6000 has_ended "$holder"
+  never_within 4500 has_ended "$holder"
   run dlock run --replicas 1 job -- touch "$ran"
   assert_status 75
   let_go
@@ -492,48 +476,15 @@ nobody_waits_for_standby() { ! waits_for_standby; }
   (($(dlock run --replicas 1 job -- printenv DLOCK_FENCE) > fence))
 }
 
-@test "without --replicas a run is renewed by the promoted standby, too" {
-  use_postgres_store
-  start_standby 2 1
-  two_hosts
-  hold job "${lease[@]}" --report "$report"
-  eventually has_row 2
-
-  crash_postgres 1
-  promote_postgres 2
-
-  never_within 6500 has_ended "$holder"
-  let_go
-  assert_exits 0 "$holder"
-}
-has_row() { [[ $(postgres_sql "$1" "SELECT count(*) FROM dlock.lock WHERE state LIKE '%$(uname -n)%'") == 1 ]]; }
-
-# The standby knows that the last run has ended.
-has_followed() { [[ $(postgres_sql 2 'SELECT version FROM dlock.lock') == "$(postgres_sql 1 'SELECT version FROM dlock.lock')" ]]; }
-
-@test "of two primaries the one that was promoted last is used, with a warning" {
-  use_postgres_store
-  start_standby 2 1
-  two_hosts
-  dlock run job -- true
-  eventually has_followed
-  promote_postgres 2
-
-  run dlock run job -- sh -c 'exit 5'
-
-  assert_status 5
-  assert_output_contains 'primar'
-  assert_equal "$(postgres_sql 2 "SELECT count(*) FROM dlock.lock WHERE runs LIKE '%5%'")" 1
-}
-
 # --- Poolers, and replies that break off ---
 
-@test "thirty contenders behind a pooler with three sessions never hold the lock together" {
+@test "many contenders behind a pooler with three sessions never hold the lock together" {
+  local number=${DLOCK_TEST_CONTENDERS:-10}
   use_postgres_store
   use_pgbouncer default_pool_size=3
   export DLOCK_STORE=$pooled
   dlock run contended -- true
-  for _ in {1..30}; do
+  for ((i = 0; i < number; ++i)); do
     dlock run --wait 120s contended -- "$faults/critical_section" "$BATS_TEST_TMPDIR" 0.003 3>&- &
     contenders+=($!)
   done
@@ -541,7 +492,7 @@ has_followed() { [[ $(postgres_sql 2 'SELECT version FROM dlock.lock') == "$(pos
   for contender in "${contenders[@]}"; do EVENTUALLY_MS=100000 assert_exits 0 "$contender"; done
 
   [[ ! -e $BATS_TEST_TMPDIR/violations ]]
-  assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/fences")" 30
+  assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/fences")" "$number"
   sort -nuc "$BATS_TEST_TMPDIR/fences"
   # Nothing listens: each session says so to the next one who asks.
   for _ in 1 2 3 4; do
@@ -571,7 +522,7 @@ has_followed() { [[ $(postgres_sql 2 'SELECT version FROM dlock.lock') == "$(pos
   use_postgres_store
   dlock run job -- true
   use_relay
-  for ((size = 1; size < 1200; size += 41)); do
+  for ((size = 1; size < 1200; size += 83)); do
     end_relay
     rm -f "$BATS_TEST_TMPDIR/relay"*
     network "end $size"

@@ -29,16 +29,15 @@ byte key_lease = NONE;             /* what the claim's key is attached to; NONE:
 /* The claim: EtcdClaimant, etcd_keeping.cpp. */
 mtype:phase phase = grants;
 byte lease = NONE, next_lease;
-byte lease_term;                   /* of the reply to its grant */
+byte lease_term;                   /* in which it was surely granted; 0: not known */
 byte sent;                         /* what is left of a lease that began when the request was sent */
 byte deadline;                     /* of the command; 0: none lives */
 mtype:step alive = waiting, look = waiting, grant = waiting;
 byte alive_term, look_term;
 byte seen;                         /* the lease of the key that the look has found */
 byte term_before;                  /* of the last reply before the request for the lease was sent; 0: none */
-byte granted_in;                   /* the term in which the request was written */
 
-mtype:promise = { a_command_is_gone_before_its_lease };
+mtype:promise = { P2_a_command_is_gone_before_its_lease };
 mtype:promise broken;
 byte i;                            /* scratch */
 
@@ -55,7 +54,7 @@ inline end_lease(l) {
   :: key_lease == l ->
      key_lease = NONE;
      printf("the key is deleted: another claim gets the lock\n");
-     must(a_command_is_gone_before_its_lease, deadline == 0)
+     must(P2_a_command_is_gone_before_its_lease, deadline == 0)
   :: else
   fi
 }
@@ -102,16 +101,11 @@ inline forget_replies() {
 #define IS_CONFIRMED (alive_term == look_term && lease_term == look_term)
 #endif
 
-/* Which term the reply to the grant tells. */
-#ifdef GRANT_TELLS_A_LATER_TERM
-#define TERM_OF_GRANT term
-#else
-#define TERM_OF_GRANT granted_in
-#endif
-#ifdef TERM_KNOWN_BEFORE
-#define LEASE_TERM (term_before == look_term -> look_term : 0)
-#else
+/* The reply to the grant may tell a later term than the one in which it was written. */
+#ifdef TERM_OF_REPLY_BELIEVED
 #define LEASE_TERM look_term
+#else
+#define LEASE_TERM (term_before == look_term -> look_term : 0)
 #endif
 
 proctype Claim() {
@@ -119,10 +113,10 @@ proctype Claim() {
   do
   /* The grant of a lease, and the key on it: two writes. */
   :: atomic { phase == grants && grant == waiting -> d_step {
-       grant = written; granted_in = term; exists[FRESH] = true; left_1[FRESH] = (term == 1 -> LEASE : 0);
+       grant = written; exists[FRESH] = true; left_1[FRESH] = (term == 1 -> LEASE : 0);
        is_known[FRESH] = term == 1; left_2[FRESH] = (term == 2 -> LEASE : 0) } }
   :: atomic { phase == grants && grant == written -> d_step {
-       look_term = TERM_OF_GRANT; granted_in = 0; phase = attaches;
+       look_term = term; phase = attaches;
        printf("lease %d is granted, says a reply in term %d\n", FRESH, look_term) } }
   :: atomic { phase == attaches -> d_step {
        if

@@ -72,9 +72,9 @@ bool clock_went_back;
 bool was_fast;                     /* its clock, in the time of this lease */
 
 /* The promises, and what their conditions need to know. */
-mtype:promise = { fences_grow, never_two_commands, a_command_is_gone_before_its_lease,
-  exit_code_0_only_if_held_to_the_end, nothing_is_held_for_a_released_claim,
-  a_loss_is_noticed_by_the_next_renewal, a_waiter_gets_its_turn };
+mtype:promise = { P5_fences_grow, P1_never_two_commands, P2_a_command_is_gone_before_its_lease,
+  P12_exit_code_0_only_if_held_to_the_end, P8_nothing_is_held_for_a_released_claim,
+  P3_a_loss_is_noticed_by_the_next_renewal, P6_a_waiter_gets_its_turn };
 mtype:promise broken;
 byte faults = FAULTS;
 byte greatest_fence;
@@ -109,8 +109,8 @@ inline set_lease(length) { lease = length; was_fast = false }
 
 inline grant(c) {
   last_fence = NEW_FENCE;
-  must(fences_grow, last_fence > greatest_fence);
-  must(nothing_is_held_for_a_released_claim, !abandoned[c]);
+  must(P5_fences_grow, last_fence > greatest_fence);
+  must(P8_nothing_is_held_for_a_released_claim, !abandoned[c]);
   greatest_fence = (last_fence > greatest_fence -> last_fence : greatest_fence);
   holder = c; is_promise = false; just_granted = true; set_lease(LEASE);
   printf("server grants run %d the lease with fence %d\n", c, last_fence)
@@ -321,7 +321,7 @@ inline read_reply(c) {
   :: asked[c] == renew && reply[c] == not_ours -> lost[c] = true; ending[c] = true
   :: asked[c] == release && reply[c] == not_ours -> lost[c] = true  /* it is released again */
   :: asked[c] == release && reply[c] == released ->
-     must(exit_code_0_only_if_held_to_the_end, !EXIT_IS_0(c) || !not_held[c]);
+     must(P12_exit_code_0_only_if_held_to_the_end, !EXIT_IS_0(c) || !not_held[c]);
      be_over(c)
   :: else
   fi;
@@ -332,7 +332,7 @@ inline fail_request(c) {
   printf("run %d gives up its request: %e\n", c, asked[c]);
   if
   :: asked[c] == release ->
-     must(exit_code_0_only_if_held_to_the_end, !EXIT_IS_0(c) || !not_held[c] || forgotten[c]);
+     must(P12_exit_code_0_only_if_held_to_the_end, !EXIT_IS_0(c) || !not_held[c] || forgotten[c]);
      close_connection(c);
      be_over(c)
   :: else -> close_connection(c)
@@ -346,7 +346,7 @@ inline start_command(c) {
   command[c] = true; phase[c] = holds;
   printf("run %d starts its command, for %d ticks\n", c, deadline[c]);
   for (i : 0 .. RUNS - 1) {
-    must(never_two_commands, i == c || !command[i] || forgotten[i] || forgotten[c])
+    must(P1_never_two_commands, i == c || !command[i] || forgotten[i] || forgotten[c])
   }
   not_held[c] = holder != c || is_promise
 }
@@ -472,12 +472,12 @@ inline pass_tick(fast) {
   :: else
   fi;
   for (i : 0 .. RUNS - 1) {
-    must(a_command_is_gone_before_its_lease, !command[i] || (holder == i && !is_promise) || forgotten[i])
+    must(P2_a_command_is_gone_before_its_lease, !command[i] || (holder == i && !is_promise) || forgotten[i])
   }
   gap = (OF_ANY(WAITS) && !OF_ANY(IS_SERVED) -> gap + 1 : 0);
-  must(a_waiter_gets_its_turn, gap <= LONGEST_GAP);
+  must(P6_a_waiter_gets_its_turn, gap <= LONGEST_GAP);
   unnoticed = (OF_ANY(KEEPS_A_LOST_LEASE) -> unnoticed + 1 : 0);
-  must(a_loss_is_noticed_by_the_next_renewal, unnoticed <= RENEW)
+  must(P3_a_loss_is_noticed_by_the_next_renewal, unnoticed <= RENEW)
 }
 
 active proctype Clock() {

@@ -54,7 +54,7 @@ byte counter[SERVERS];             /* the greatest fence */
 byte young[SERVERS];               /* until it has been up for MAX_TTL */
 
 /* The promises, and what their conditions need to know. */
-mtype:promise = { never_two_commands, fences_grow };
+mtype:promise = { P1_never_two_commands, P5_fences_grow };
 mtype:promise broken;
 byte faults = FAULTS;
 bool too_many_forgot[CLAIMS];      /* more servers than the strength of the claim */
@@ -246,9 +246,9 @@ inline grant(c) {
      look_at_counters();  /* k have granted it, n still know of it */
      too_many_forgot[c] = n < IN_EVERY_MAJORITY && n < k;
      for (i : 0 .. CLAIMS - 1) {
-       must(never_two_commands, i == c || deadline[i] == 0 || too_many_forgot[i] || too_many_forgot[c])
+       must(P1_never_two_commands, i == c || deadline[i] == 0 || too_many_forgot[i] || too_many_forgot[c])
      }
-     must(fences_grow, f > greatest || too_many_lost || too_many_forgot[c]);
+     must(P5_fences_grow, f > greatest || too_many_lost || too_many_forgot[c]);
      too_many_lost = too_many_forgot[c] || f <= greatest;
      greatest = (f > greatest -> f : greatest)
   fi

@@ -42,8 +42,8 @@ byte new_holder[CLAIMS], new_ends[CLAIMS];  /* what it writes */
 bool is_late[CLAIMS];              /* a request that nobody waits for */
 byte late_version[CLAIMS], late_holder[CLAIMS], late_ends[CLAIMS];
 
-mtype:promise = { never_two_commands, a_lease_stays_as_long_as_its_command,
-  nothing_is_held_for_a_released_claim };
+mtype:promise = { P1_never_two_commands, P2_a_lease_stays_as_long_as_its_command,
+  P8_nothing_is_held_for_a_released_claim };
 mtype:promise broken;
 bool released[CLAIMS];             /* and the store has said so */
 byte faults = FAULTS;
@@ -71,9 +71,9 @@ inline must(promise, condition) {
 
 inline set_row(v, h, e) {
   for (i : 0 .. CLAIMS - 1) {
-    must(a_lease_stays_as_long_as_its_command, deadline[i] == 0 || holder != i || h == i)
+    must(P2_a_lease_stays_as_long_as_its_command, deadline[i] == 0 || holder != i || h == i)
   }
-  must(nothing_is_held_for_a_released_claim, h == NOBODY || !released[h % CLAIMS] || e == 0 || holder == h);
+  must(P8_nothing_is_held_for_a_released_claim, h == NOBODY || !released[h % CLAIMS] || e == 0 || holder == h);
   exists = true; version = v; holder = h; ends = e;
   newest = (version > newest -> version : newest);
   printf("the row: version %d, holder %d\n", version, holder)
@@ -201,7 +201,7 @@ inline take_answer(c) {
      deadline[c] = sent[c];
      phase[c] = (deadline[c] > 0 -> holds : releases);
      printf("claim %d has the lock for %d ticks\n", c, deadline[c]);
-     for (i : 0 .. CLAIMS - 1) { must(never_two_commands, i == c || deadline[i] == 0 || deadline[c] == 0) }
+     for (i : 0 .. CLAIMS - 1) { must(P1_never_two_commands, i == c || deadline[i] == 0 || deadline[c] == 0) }
   fi;
   new_holder[c] = 0; read_version[c] = 0; new_ends[c] = 0; sent[c] = 0
 }

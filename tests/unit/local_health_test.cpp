@@ -69,14 +69,24 @@ TEST(LocalHealth, a_missing_directory_is_an_error_only_if_it_cannot_be_created) 
 TEST(LocalHealth, an_unusable_directory_is_an_error_and_the_only_finding) {
   auto facts = good();
   facts.unusable =
-      "the directory /srv/locks is not safe to use: everyone can write to it";
-  facts.everybody_writes = true;
+      "the directory /srv/locks is not safe to use: everyone can write to it; chmod o-w "
+      "/srv/locks";
 
   const auto findings = findings_of(facts);
 
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0].level, Level::error);
-  EXPECT_EQ(findings[0].advice, "chmod o-w /srv/locks, once you trust its contents");
+  EXPECT_EQ(findings[0].advice, "chmod o-w /srv/locks");
+}
+
+TEST(LocalHealth, a_directory_that_is_mounted_read_only_is_not_blamed_on_its_mode) {
+  auto facts = good();
+  facts.can_be_written = false;
+  facts.is_read_only = true;
+
+  EXPECT_EQ(level(facts, "directory"), Level::error);
+  EXPECT_EQ(findings_of(facts).at(0).advice,
+            "mount it with permission to write, or use a directory elsewhere");
 }
 
 TEST(LocalHealth, the_advice_is_that_of_the_message_if_it_has_one) {
@@ -90,15 +100,11 @@ TEST(LocalHealth, the_advice_is_that_of_the_message_if_it_has_one) {
 }
 
 TEST(LocalHealth, each_reason_for_an_unusable_directory_has_its_own_advice) {
-  auto open = good();
-  open.everybody_writes = true;
   auto link = good();
   link.is_link_or_file = true;
-  auto far = good();
-  far.is_unreliable = true;
   std::vector<std::string> advices;
-  for (auto facts : {open, link, far, good()}) {
-    facts.unusable = "it is not safe; and so on";
+  for (auto facts : {link, good()}) {
+    facts.unusable = "it is not safe";
     const auto finding = found(facts, "directory");
     EXPECT_EQ(finding.message, "it is not safe");
     advices.push_back(finding.advice);

@@ -45,6 +45,18 @@ std::string found(const PgFacts& facts, const std::string& check) {
   return levels[static_cast<int>(at->level)] + std::string(": ") + at->message;
 }
 
+TEST(PgHealth, warns_of_a_fence_that_is_far_ahead_of_the_clock) {
+  auto facts = good_facts();
+  facts.greatest_fence_of = "job";
+  facts.greatest_fence = wall_now().count();
+  EXPECT_EQ(found(facts, "fences"), "nothing");
+
+  facts.greatest_fence = 4'000'000'000'000'000;
+  EXPECT_EQ(found(facts, "fences"),
+            "warning: the lock job has fence 4000000000000000: implausibly far ahead of "
+            "the clock");
+}
+
 TEST(PgHealth, finds_nothing_wrong_with_a_good_server) {
   EXPECT_EQ(worst_of(findings_of(good_facts())), Finding::Level::ok);
 }

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "store/postgres/pg_target.hpp"
+#include "store/url_advice.hpp"
 #include "tests/unit/url_lists.hpp"
 
 namespace dlock::postgres {
@@ -105,6 +106,29 @@ TEST(PgUrl, parameters_may_say_what_has_a_place_of_its_own) {
   EXPECT_EQ(url.text(), "postgres://u@a:1,[::1]:2/d");
 }
 
+TEST(PgUrl, names_each_server_once_with_the_port_that_it_comes_to) {
+  EXPECT_EQ(places_of(Surroundings().url("postgres:///d?host=a,a&port=1,2").servers),
+            "a:1 a:2");
+  EXPECT_EQ(text_of("postgres://u@/d?host=/s,/s&port=1,2"),
+            "postgres://u@%2Fs:1,%2Fs:2/d");
+  EXPECT_EQ(text_of("postgres://u@a,a:5433/d"), "postgres://u@a:5432,a:5433/d");
+  EXPECT_EQ(
+      targets_of(parsed_store_url("postgres://a,a/d?hostaddr=10.0.0.1,10.0.0.2")).size(),
+      2U);
+  const Surroundings ports{{{"PGHOST", "a,a"}, {"PGPORT", "1,2"}}, {}};
+  EXPECT_EQ(places_of(ports.url("postgres:").servers), "a:1 a:2");
+
+  const std::string twins = "server 2 is the same as server 1: name each one once";
+  for (const char* url :
+       {"postgres://a,a/d", "postgres://a,A:5432/d", "postgres://a,a/d?port=1",
+        "postgres:///d?host=a,a&port=5432,", "postgres:///d?host=/s,/s/",
+        "postgres://a,b/d?hostaddr=10.0.0.1,10.0.0.1", "postgres://[::1],[0::1]/d"}) {
+    EXPECT_EQ(Surroundings().refusal(url), twins) << url;
+  }
+  const Surroundings port{{{"PGHOST", "a,a"}, {"PGPORT", "1"}}, {}};
+  EXPECT_EQ(port.refusal("postgres:"), twins);
+}
+
 TEST(PgUrl, the_text_has_what_leads_to_the_same_store_and_no_password) {
   const std::string text = text_of(
       "postgresql://u:secret@h/d?sslmode=verify-full&sslrootcert=ca.pem&dlock_schema=lo"
@@ -127,11 +151,13 @@ TEST(PgUrl, takes_what_it_leaves_open_from_variables) {
                           {"PGCONNECT_TIMEOUT", "x"}},
                          {}};
 
-  EXPECT_EQ(set.text("postgres:"), "postgres://u@a:7000,b:7000/d?sslmode=require");
+  EXPECT_EQ(set.text("postgres:"),
+            "postgres://u@a:7000,b:7000/d?application_name=x&sslmode=require");
   EXPECT_EQ(set.url("postgres:").login.password, "secret");
-  EXPECT_EQ(set.text("postgres://v@c:1/e?sslmode=disable"),
-            "postgres://v@c:1/e?sslmode=disable");
-  EXPECT_EQ(set.text("postgres://c"), "postgres://u@c:7000/d?sslmode=require");
+  EXPECT_EQ(set.text("postgres://v@c:1/e?sslmode=disable&application_name=y"),
+            "postgres://v@c:1/e?application_name=y&sslmode=disable");
+  EXPECT_EQ(set.text("postgres://c?application_name=y"),
+            "postgres://u@c:7000/d?application_name=y&sslmode=require");
 }
 
 TEST(PgUrl, options_of_dlock_precede_variables) {
@@ -197,6 +223,28 @@ TEST(PgUrl, uses_the_files_of_psql_if_they_are_there) {
   EXPECT_EQ(whole.url("postgres:").parameters.count("sslkey"), 0U);
 }
 
+TEST(PgUrl, a_certificate_and_its_key_are_found_as_psql_finds_them) {
+  const std::string folder = "/home/bob/.postgresql/";
+  const auto shown = [&](std::map<std::string, std::string> variables,
+                         std::vector<std::string> files) {
+    const auto url =
+        Surroundings{std::move(variables), std::move(files)}.url("postgres://h/d");
+    return parameter_of(url, "sslcert") + " " + parameter_of(url, "sslkey");
+  };
+
+  EXPECT_EQ(shown({{"PGSSLCERT", "/c"}}, {"/c", folder + "postgresql.key"}),
+            "/c " + folder + "postgresql.key");
+  EXPECT_EQ(shown({{"PGSSLKEY", "/k"}}, {folder + "postgresql.crt"}),
+            folder + "postgresql.crt /k");
+  EXPECT_EQ(shown({{"PGSSLCERT", "/nowhere"}}, {}), " ");
+  EXPECT_EQ(shown({}, {folder + "postgresql.crt"}), " ");
+  const auto parsed = parsed_store_url("postgres://h/d");
+  const Surroundings no_key{{{"PGSSLCERT", "/c"}}, {"/c"}};
+  EXPECT_THROW(targets_of(parsed, milliseconds(1), no_key.known()), Failure);
+  const Surroundings key{{{"PGSSLKEY", "/k"}}, {}};
+  EXPECT_EQ(targets_of(parsed, milliseconds(1), key.known())[0].tls.certificate, "");
+}
+
 TEST(PgUrl, a_parameter_is_taken_ignored_or_refused_by_name) {
   for (const char* query :
        {"sslmode=prefer", "sslnegotiation=direct&sslmode=require", "ssl=true",
@@ -244,10 +292,34 @@ TEST(PgUrl, a_password_is_never_in_a_message) {
         "postgres://h/d?secret", "postgres://h/d#secret",
         "postgres://u:secret@h,u:secret@i/d", "postgresql+psycopg2://u:secret@h/d",
         "jdbc:postgresql://h/d?user=u&password=secret",
-        "postgres://u:secret@h/d?sslmode=secret"}) {
+        "postgres://u:secret@h/d?sslmode=secret", "postgres://h/d?passwor%64=secret&x=1",
+        "postgres://h/d?passwor%2564=secret"}) {
     EXPECT_NE(refusal_of_url(url), "") << url;
     EXPECT_EQ(refusal_of_url(url).find("secret"), std::string::npos) << url;
   }
+}
+
+// As other users see the word among the arguments of the process.
+std::string seen(std::string word) {
+  hide_login(word.data());
+  return word;
+}
+
+TEST(PgUrl, a_password_is_hidden_however_its_name_is_written) {
+  EXPECT_EQ(seen("--store=postgres://u:pw@h/d?sslmode=x"),
+            "--store=postgres://xxxx@h/d?sslmode=x");
+  EXPECT_EQ(seen("postgres://h/d?a=1&passwor%64=pw&b=2"),
+            "postgres://h/d?a=1&passwor%64=xx&b=2");
+  EXPECT_EQ(seen("postgres://h/d?%70assword=p%3Dw=1"),
+            "postgres://h/d?%70assword=xxxxxxx");
+  EXPECT_EQ(seen("postgres://u:pw@h/d?password=a@b"), "postgres://xxxx@h/d?password=xxx");
+  EXPECT_EQ(seen("postgres://h/d?passfile=/p&sslpassword=pw"),
+            "postgres://h/d?passfile=/p&sslpassword=xx");
+  for (const char* scheme : {"redis", "etcds", "jdbc:postgresql"}) {
+    const auto url = std::string(scheme) + "://h:1/?auth_toke%6E=";
+    EXPECT_EQ(seen(url + "pw"), url + "xx");
+  }
+  EXPECT_EQ(seen("password=pw"), "password=pw");
 }
 
 // The servers of the URL with these settings of dlock's own.
@@ -329,13 +401,26 @@ class BadPgUrl : public ::testing::TestWithParam<const char*> {};
 TEST_P(BadPgUrl, is_refused) { EXPECT_NE(refusal_of_url(GetParam()), ""); }
 
 constexpr const char* bad_pg_urls[] = {
-    "postgres:a",          "postgres:/d",           "postgres://a,",
-    "postgres://a,,b/d",   "postgres://a:0/d",      "postgres://a,A/d",
-    "postgres://::1/d",    "postgres://a/d/e",      "postgres://a/d/",
-    "postgres://a/d#x",    "postgres://u:@a/d",     "postgres://u:p@a,v:q@b/d",
-    "postgres://a b/d",    "postgres://[::/d",      "postgres://%2Fa%00b/d",
-    "postgres://%61/d",    "postgres://a/%",        "postgres:///d?host=a:1",
-    "postgres:///d?host=", "postgres:///d?host=,a", "postgres://a:1/d?port=2",
+    "postgres:a",
+    "postgres:/d",
+    "postgres://a,",
+    "postgres://a,,b/d",
+    "postgres://a:0/d",
+    "postgres://::1/d",
+    "postgres://a/d/e",
+    "postgres://a/d/",
+    "postgres://a/d#x",
+    "postgres://u:@a/d",
+    "postgres://u:p@a,v:q@b/d",
+    "postgres://a b/d",
+    "postgres://[::/d",
+    "postgres://%2Fa%00b/d",
+    "postgres://%61/d",
+    "postgres://a/%",
+    "postgres:///d?host=a:1",
+    "postgres:///d?host=",
+    "postgres:///d?host=,a",
+    "postgres://a:1/d?port=2",
 };
 
 INSTANTIATE_TEST_SUITE_P(urls, BadPgUrl, ::testing::ValuesIn(bad_pg_urls));

@@ -18,6 +18,7 @@ namespace {
 RunOptions job() {
   RunOptions options;
   options.name = "job";
+  options.run_id = "id";
   options.command = {"backup.sh", "-v"};
   options.label = "nightly";
   return options;
@@ -38,15 +39,16 @@ TEST(Report, a_command_that_ran_has_its_exit_code_its_grant_and_times) {
   result.started = std::chrono::seconds(1'700'000'000);
   result.ran = milliseconds(1500);
 
-  EXPECT_EQ(line_of(result),
-            R"({"name":"job","outcome":"ran","reason":null,"protected":true,)"
-            R"("exit_code":3,"signal":null,"fence":42,"slot":1,)"
-            R"("store":"local:/srv/locks","strength":null,"host":"web2",)"
-            R"("user":"alice","command":["backup.sh","-v"],"label":"nightly",)"
-            R"("started":"2023-11-14T22:13:20.000Z","ended":"2023-11-14T22:13:21.500Z",)"
-            R"("waited_ms":7,"ran_ms":1500,"holder":null,)"
-            R"("message":null})"
-            "\n");
+  EXPECT_EQ(
+      line_of(result),
+      R"({"name":"job","run_id":"id","outcome":"ran","reason":null,"protected":true,)"
+      R"("exit_code":3,"signal":null,"fence":42,"slot":1,)"
+      R"("store":"local:/srv/locks","strength":null,"host":"web2",)"
+      R"("user":"alice","command":["backup.sh","-v"],"label":"nightly",)"
+      R"("started":"2023-11-14T22:13:20.000Z","ended":"2023-11-14T22:13:21.500Z",)"
+      R"("waited_ms":7,"ran_ms":1500,"holder":null,)"
+      R"("message":null})"
+      "\n");
 }
 
 TEST(Report, a_busy_lock_has_its_holder_and_a_message) {
@@ -65,17 +67,18 @@ TEST(Report, a_busy_lock_has_its_holder_and_a_message) {
   holder.held = milliseconds(5);
   result.holder = holder;
 
-  EXPECT_EQ(line_of(result),
-            R"({"name":"job","outcome":"busy","reason":null,"protected":null,)"
-            R"("exit_code":75,"signal":null,"fence":null,"slot":null,)"
-            R"("store":"local:/srv/locks","strength":null,"host":"web2",)"
-            R"("user":"alice","command":["backup.sh","-v"],"label":"nightly",)"
-            R"("started":null,"ended":null,"waited_ms":0,"ran_ms":null,)"
-            R"("holder":{"fence":41,"slot":0,"host":"web1","pid":123,"user":"root",)"
-            R"("command":["./backup.sh"],"label":"","since":"2023-11-14T22:13:20.000Z",)"
-            R"("held_ms":5,"expires_in_ms":null,"attached":true},)"
-            R"("message":"held by root@web1"})"
-            "\n");
+  EXPECT_EQ(
+      line_of(result),
+      R"({"name":"job","run_id":"id","outcome":"busy","reason":null,"protected":null,)"
+      R"("exit_code":75,"signal":null,"fence":null,"slot":null,)"
+      R"("store":"local:/srv/locks","strength":null,"host":"web2",)"
+      R"("user":"alice","command":["backup.sh","-v"],"label":"nightly",)"
+      R"("started":null,"ended":null,"waited_ms":0,"ran_ms":null,)"
+      R"("holder":{"fence":41,"slot":0,"host":"web1","pid":123,"user":"root",)"
+      R"("command":["./backup.sh"],"label":"","since":"2023-11-14T22:13:20.000Z",)"
+      R"("held_ms":5,"expires_in_ms":null,"attached":true},)"
+      R"("message":"held by root@web1"})"
+      "\n");
 }
 
 TEST(Report, is_one_line_whatever_the_names_contain) {
@@ -99,6 +102,18 @@ TEST(Report, unknown_values_are_null) {
 
   EXPECT_NE(line.find(R"("store":null,)"), std::string::npos);
   EXPECT_NE(line.find(R"("label":null,)"), std::string::npos);
+}
+
+TEST(Report, of_a_run_in_progress_has_its_start_and_no_outcome) {
+  RunResult result;
+  result.outcome = RunOutcome::running;
+  result.started = std::chrono::seconds(1'700'000'000);
+
+  const auto line = line_of(result);
+
+  EXPECT_NE(line.find(R"("outcome":null,)"), std::string::npos);
+  EXPECT_NE(line.find(R"("started":"2023-11-14T22:13:20.000Z","ended":null,)"),
+            std::string::npos);
 }
 
 TEST(Report, outcomes_have_the_names_of_the_manual) {

@@ -235,7 +235,7 @@ TEST_F(DedupeRules, the_first_waiter_is_woken_and_told_to_ask_when_min_hold_ends
 TEST_F(DedupeRules, a_lock_that_was_kept_by_min_hold_is_eventually_out_of_use) {
   granted(holding(1, seconds(10)));
   release(1, exit_with(0));
-  pass(hours(24 * 30) + seconds(1));
+  pass(hours(24 * 32) + seconds(1));
 
   EXPECT_TRUE(is_out_of_use(state, now, liveness));
 }

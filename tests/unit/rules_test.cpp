@@ -979,7 +979,7 @@ TEST_F(Rules, dead_holders_and_waiters_are_not_shown) {
 TEST_F(Rules, a_lock_is_kept_for_30_days_after_its_last_use) {
   granted(exclusive(1));
   released(1);
-  pass(hours(24 * 30));
+  pass(hours(24 * 32));
 
   EXPECT_FALSE(is_out_of_use(state, now, liveness));
 }
@@ -987,7 +987,7 @@ TEST_F(Rules, a_lock_is_kept_for_30_days_after_its_last_use) {
 TEST_F(Rules, a_lock_is_out_of_use_30_days_after_its_last_use) {
   granted(exclusive(1));
   released(1);
-  pass(hours(24 * 30) + seconds(1));
+  pass(hours(24 * 32) + seconds(1));
 
   EXPECT_TRUE(is_out_of_use(state, now, liveness));
 }
@@ -997,7 +997,7 @@ TEST_F(Rules, a_lock_whose_holder_and_waiters_died_is_eventually_out_of_use) {
   queued(exclusive(2));
   die(1);
   die(2);
-  pass(hours(24 * 30) + seconds(1));
+  pass(hours(24 * 32) + seconds(1));
 
   EXPECT_TRUE(is_out_of_use(state, now, liveness));
 }

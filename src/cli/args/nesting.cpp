@@ -52,6 +52,7 @@ std::vector<std::string> command_environment(const char* const* inherited,
     own.push_back("DLOCK_SLOT=" + std::to_string(grant->slot));
     own.push_back("DLOCK_HELD=" + with_grant(settings.held, settings.name, grant->fence));
   }
+  if (!settings.run_id.empty()) own.push_back("DLOCK_RUN_ID=" + settings.run_id);
   if (!settings.config.empty()) own.push_back("DLOCK_CONFIG=" + settings.config);
   own.insert(own.end(), settings.passed_on.begin(), settings.passed_on.end());
 

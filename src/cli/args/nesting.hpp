@@ -24,6 +24,7 @@ struct CommandSettings {
   std::optional<Grant> grant;  // nothing if the command runs without the lock
   std::string store;
   std::string name_space;
+  std::string run_id;
   std::string config;  // absolute, or empty
   std::string held;    // DLOCK_HELD as dlock found it
   std::vector<std::string>

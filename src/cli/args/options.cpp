@@ -6,6 +6,7 @@
 
 #include "cli/args/nesting.hpp"
 #include "record/party_fields.hpp"
+#include "util/bits.hpp"
 #include "util/small_file.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
@@ -136,6 +137,13 @@ milliseconds store_timeout(const CommonOptions& common, std::optional<millisecon
   return ttl ? std::min(usual, *ttl / 10) : usual;
 }
 
+milliseconds splay_for(const std::string& host, const std::string& lock,
+                       milliseconds most) {
+  if (most.count() == 0) return most;
+  const auto key = (host + '\0') + lock;
+  return milliseconds(fixed_up_to(static_cast<std::uint64_t>(most.count()), key));
+}
+
 RunOptions run_options(const Settings& settings, const std::string& name,
                        std::vector<std::string> command) {
   RunOptions options;
@@ -146,8 +154,9 @@ RunOptions run_options(const Settings& settings, const std::string& name,
     throw NeedsAnother("--retry-failed needs --dedupe",
                        is_from_file(settings, "retry-failed"));
   }
-  if (options.dedupe_window.count() > 0) {
-    options.dedupe = Dedupe{options.dedupe_window, options.retry_failed};
+  const auto& window = options.dedupe_window;
+  if (window.span.count() > 0) {
+    options.dedupe = Dedupe{window.span, options.retry_failed, false, window.began};
   }
   require_wait(chosen, options);
   require_slots(chosen, options);

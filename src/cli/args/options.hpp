@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/args/calendar.hpp"
 #include "cli/args/option_table.hpp"
 #include "cli/args/settings.hpp"
 #include "lease/lease_watcher.hpp"
@@ -44,7 +45,7 @@ struct ClaimOptions : VerbOptions {
 // Who speaks systemd's readiness protocol.
 enum class Notify { off, dlock, command };
 
-// The command lines of the hooks, each for /bin/sh -c; empty if not set.
+// The command lines of the hooks after a run, each for /bin/sh -c; empty if not set.
 struct HookLines {
   std::string on_success;
   std::string on_failure;
@@ -57,9 +58,10 @@ struct HookLines {
 
 struct RunOptions : ClaimOptions {
   std::vector<std::string> command;
+  std::string run_id;  // a UUID, set by the verb
   int conflict_exit_code = 0;
   bool waits_for_store = true;  // as long as it waits for the lock
-  milliseconds dedupe_window{};
+  DedupeWindow dedupe_window;
   bool retry_failed = false;
   std::optional<Dedupe> dedupe;  // of these two
   bool replace = false;
@@ -67,9 +69,11 @@ struct RunOptions : ClaimOptions {
   std::optional<unsigned> max_queue;
   milliseconds min_hold{};
   milliseconds jitter{};
+  milliseconds splay{};
   bool reclaim = false;
   milliseconds lock_delay{};
-  std::string report;  // a path, or empty
+  std::string report;    // a path, or empty
+  std::string on_start;  // for /bin/sh -c, or empty
   HookLines hooks;
   Notify notify{};
   OnOutage on_outage{};
@@ -220,6 +224,11 @@ DoctorOptions doctor_options(const Settings& settings);
 LimitOptions limit_options(const Settings& settings,
                            const std::vector<std::string>& operands,
                            std::vector<std::string> command);
+
+// The part of `most` that a host sleeps before it asks for a lock (--splay): the same
+// each time for the same two names.
+milliseconds splay_for(const std::string& host, const std::string& lock,
+                       milliseconds most);
 
 // The time limit of one operation on the store: --store-timeout if it is set, else 2 s,
 // but no more than a tenth of the ttl where leases can expire.

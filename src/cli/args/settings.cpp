@@ -120,7 +120,7 @@ void add_from_environment(Settings& settings, const OptionSpec& option) {
 bool is_on(std::string_view name, const std::string& value, bool counts_default) {
   const auto& option = *any_option(name);
   if (option.is_flag()) return value == "true";
-  if (option.usual.empty()) return true;
+  if (option.usual.empty() || is_period(value)) return true;
   try {
     // A plain number is a duration in seconds.
     const auto span = parsed_duration(value);

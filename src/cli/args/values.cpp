@@ -84,7 +84,9 @@ milliseconds parsed_time_limit(std::string_view text) {
 
 milliseconds parsed_kept_time(std::string_view text) {
   const auto span = parsed_duration(text);
-  if (span > run_retention) throw UsageError("must be at most 30 days");
+  constexpr std::chrono::hours longest_kept{30 * 24};
+  static_assert(longest_kept < run_retention);
+  if (span > longest_kept) throw UsageError("must be at most 30 days");
   return span;
 }
 

@@ -31,8 +31,8 @@ milliseconds parsed_duration(std::string_view text);
 // A duration, or "forever": max().
 milliseconds parsed_patience(std::string_view text);
 
-// Durations with a bound: more than zero, at most as long as stores keep a run, and at
-// least as long as a lease can be.
+// Durations with a bound: more than zero, at most 30 days, for which stores keep a run,
+// and at least as long as a lease can be.
 milliseconds parsed_time_limit(std::string_view text);
 milliseconds parsed_kept_time(std::string_view text);
 milliseconds parsed_lease_length(std::string_view text);

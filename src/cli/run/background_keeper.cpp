@@ -190,17 +190,12 @@ BackgroundKeeper::BackgroundKeeper(pid_t beneficiary, const StoreUrl& store,
   if (absent || (beneficiary_ && dlock::has_ended(beneficiary))) {
     throw UsageError("--for-pid: there is no " + process);
   }
-  if (!beneficiary_ && (errno == ENOSYS || errno == EPERM)) {
-    throw Failure(
-        Failure::Kind::misconfigured,
-        "cannot watch " + process +
-            ": the kernel lacks pidfd_open (Linux 5.3 has it), or the container "
-            "engine forbids it (seccomp)");
+  if (!beneficiary_) {
+    throw failure_of_call(errno, "cannot watch " + process, "pidfd_open");
   }
-  if (!beneficiary_) throw failure_of(errno, "cannot watch " + process);
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    throw failure_of(errno, "cannot create a socket");
+    throw failure_of_call(errno, "cannot create a socket", "socketpair");
   }
   channel_ = Fd(ends[0]);
   Fd others(ends[1]);

@@ -88,7 +88,8 @@ FinishedRun run_ended_by(const Failure& failure, const std::string& store) {
 }
 
 FinishedRun execute_run(const Invocation& invocation, const RunOptions& options,
-                        const HeldSignals& held, RunExtension* extension) {
+                        const HeldSignals& held, const RunAdditions& additions) {
+  auto* const extension = additions.extension;
   const auto& common = invocation.common;
   const auto timing = timing_of(common, options);
   const bool needs_guardian = leases_expire(common.store);
@@ -109,7 +110,7 @@ FinishedRun execute_run(const Invocation& invocation, const RunOptions& options,
     }
     auto parts = std::make_unique<Parts>();
     auto& run = parts->run.emplace(RunParts{parts->context, invocation, options, timing,
-                                            plan, held, guardian.get(), extension});
+                                            plan, held, guardian.get(), additions});
     finished.store = run.store_url();
     asio::co_spawn(
         parts->context, [&run] { return run.execute(); },

@@ -24,8 +24,9 @@ FinishedRun run_ended_by(const Failure& failure, const std::string& store);
 
 // Acquires the lock, runs the command and releases the lock, printing messages on
 // standard error. The store must not be open yet, because the guardian has to be forked
-// first. `extension` may be null. Throws UsageError if the ttl is too short.
+// first. `additions` has to outlive the process. Throws UsageError if the ttl is too
+// short.
 FinishedRun execute_run(const Invocation& invocation, const RunOptions& options,
-                        const HeldSignals& held, RunExtension* extension);
+                        const HeldSignals& held, const RunAdditions& additions);
 
 }  // namespace dlock

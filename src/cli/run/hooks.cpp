@@ -1,18 +1,26 @@
 #include "cli/run/hooks.hpp"
 
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <system_error>
+#include <utility>
 
 #include "loop/run_blocking.hpp"
 #include "util/clock.hpp"
 #include "util/failure.hpp"
-#include "util/fd.hpp"
+#include "util/process.hpp"
 #include "util/text.hpp"
 
 // Header-only use, so that Boost.Filesystem is not linked.
@@ -216,10 +224,20 @@ HookEnd Hook::result() const {
   return {trouble_of(shell_.native_exit_code()), {}};
 }
 
+// Waits for a byte; false at the end of the channel.
+bool received(int channel, char* word) {
+  ssize_t size = 0;
+  do {
+    size = ::recv(channel, word, 1, 0);
+  } while (size < 0 && errno == EINTR);
+  return size == 1;
+}
+
 }  // namespace
 
 std::optional<HookKind> hook_for(const RunResult& result) {
   switch (result.outcome) {
+    case RunOutcome::running: return std::nullopt;
     case RunOutcome::ran:
       return result.exit_code == 0 ? HookKind::on_success : HookKind::on_failure;
     case RunOutcome::busy:
@@ -277,6 +295,101 @@ HookEnd run_hook(const HookPlan& plan, const HeldSignals& held) {
     if (!failure) throw;
     return {"could not be started: " + std::string(failure->what()), {}};
   }
+}
+
+StartHook::StartHook(const std::string& line, const HeldSignals& held,
+                     const Speaker& speaker)
+    : speaker_(speaker), plan_(::memfd_create("dlock-on-start", MFD_CLOEXEC)) {
+  int ends[2] = {-1, -1};
+  const auto owner = ::getpid();
+  process_ = -1;
+  if (plan_ && ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0) {
+    process_ = ::fork();
+  }
+  const int error = errno;
+  Fd ours(ends[0]);
+  Fd theirs(ends[1]);
+  if (process_ == 0) {
+    ours.reset();
+    channel_ = std::move(theirs);
+    ::setpgid(0, 0);
+    ::prctl(PR_SET_NAME, "dlock-on-start", 0, 0, 0);
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+    if (::getppid() == owner) serve(line, held);
+    ::_exit(0);
+  }
+  if (process_ > 0) {
+    channel_ = std::move(ours);
+  } else {
+    warn("could not be started: " + std::string(std::strerror(error)));
+  }
+}
+
+// A process that is still busy ends the hook, because dlock ends. One that is gone may
+// have been reaped, and its pid be another's.
+StartHook::~StartHook() {
+  char word = 0;
+  if (!channel_ || is_busy_) return;
+  if (::recv(channel_.get(), &word, 1, MSG_PEEK | MSG_DONTWAIT) == 0) return;
+  ::kill(process_, SIGKILL);
+  reap(process_);
+}
+
+void StartHook::warn(const std::string& trouble) const {
+  speaker_.warning("the --on-start command " + trouble);
+}
+
+// The other process: runs the hook when it is told to. It stays until dlock is gone.
+void StartHook::serve(const std::string& line, const HeldSignals& held) const {
+  char word = 0;
+  if (received(channel_.get(), &word)) {
+    const auto end = run_hook(read_plan(line), held);
+    if (!end.trouble.empty()) warn(end.trouble);
+    ::signal(SIGCHLD, SIG_IGN);  // what the hook left behind is reaped by the kernel
+    ::send(channel_.get(), "", 1, MSG_NOSIGNAL);
+    received(channel_.get(), &word);  // never: dlock's end closes
+  }
+  ::_exit(0);
+}
+
+HookPlan StartHook::read_plan(const std::string& line) const {
+  struct stat status {};
+  ::fstat(plan_.get(), &status);
+  std::string text(static_cast<std::size_t>(status.st_size), '\0');
+  const auto size = ::pread(plan_.get(), text.data(), text.size(), 0);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  HookPlan plan;
+  plan.line = line;
+  std::size_t at = 0;
+  while (at < text.size() && text[at] != '\0') {
+    plan.environment.emplace_back(text.c_str() + at);
+    at += plan.environment.back().size() + 1;
+  }
+  plan.input = text.substr(std::min(at + 1, text.size()));
+  return plan;
+}
+
+void StartHook::start(const std::vector<std::string>& environment,
+                      const std::string& input) {
+  if (!channel_) return;
+  std::string text;
+  for (const auto& variable : environment) {
+    if (!variable.empty()) text.append(variable) += '\0';
+  }
+  (text += '\0') += input;
+  is_busy_ = write_all(plan_.get(), text) &&
+             ::send(channel_.get(), "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+  if (!is_busy_) warn("could not be started: " + std::string(std::strerror(errno)));
+}
+
+void StartHook::await_end() {
+  if (!is_busy_) return;
+  const HookPlan limits;
+  pollfd end{channel_.get(), POLLIN, 0};
+  // Twice: from TERM to KILL, and for processes that even KILL does not end.
+  const auto most = limits.limit + 2 * limits.kill_after;
+  if (::poll(&end, 1, static_cast<int>(most.count())) == 1) is_busy_ = false;
 }
 
 }  // namespace dlock

@@ -1,5 +1,8 @@
-// Runs the user's hooks after a run: --on-success, --on-failure and --on-busy.
+// Runs the user's hooks: --on-start beside the command, and --on-success, --on-failure
+// and --on-busy after the run.
 #pragma once
+
+#include <sys/types.h>
 
 #include <optional>
 #include <string>
@@ -8,7 +11,9 @@
 
 #include "cli/args/options.hpp"
 #include "cli/run/run_result.hpp"
+#include "cli/terminal/speaker.hpp"
 #include "supervise/signals.hpp"
+#include "util/fd.hpp"
 
 namespace dlock {
 
@@ -44,5 +49,40 @@ struct HookEnd {
 // Runs a hook and waits for it to end. The run must be over: the lock is released and
 // this process has no other children. Signals that arrived earlier are ignored.
 HookEnd run_hook(const HookPlan& plan, const HeldSignals& held);
+
+// The hook of --on-start, which runs beside the command, in a process of its own.
+//
+// That process is forked before the lock is requested: it has nothing of the store open,
+// and the command does not wait for a fork. It leads a group of its own, so signals of
+// the terminal are for the command. It is the parent of whatever the hook leaves behind
+// for as long as dlock lives, so nothing of the hook is ever taken for a process of the
+// command. If dlock dies, the hook is ended.
+class StartHook {
+ public:
+  // Forks, with all signals blocked. If that fails, the hook will not run, which is a
+  // warning.
+  StartHook(const std::string& line, const HeldSignals& held, const Speaker& speaker);
+  ~StartHook();
+  StartHook(const StartHook&) = delete;
+  StartHook& operator=(const StartHook&) = delete;
+
+  // Starts the hook with this environment and input. Waits for nothing.
+  void start(const std::vector<std::string>& environment, const std::string& input);
+
+  // Waits until a hook that was started has ended: a little more than its time limit at
+  // most. A failure has been said by then.
+  void await_end();
+
+ private:
+  [[noreturn]] void serve(const std::string& line, const HeldSignals& held) const;
+  HookPlan read_plan(const std::string& line) const;
+  void warn(const std::string& trouble) const;
+
+  const Speaker& speaker_;
+  Fd plan_;     // a file in memory that both processes have
+  Fd channel_;  // to the other one
+  pid_t process_ = 0;
+  bool is_busy_ = false;  // with the hook
+};
 
 }  // namespace dlock

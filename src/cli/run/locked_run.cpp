@@ -13,22 +13,10 @@
 #include "util/fd.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
+#include "util/users.hpp"
 
 namespace dlock {
 namespace {
-
-Claim claim_for(const CommonOptions& common, const RunOptions& options) {
-  auto claim = new_claim(common, options);
-  claim.lock_delay = options.lock_delay;
-  claim.reclaim = options.reclaim;
-  claim.command = options.command;
-  claim.dedupe = options.dedupe;
-  claim.min_hold = options.min_hold;
-  claim.max_queue = options.max_queue;
-  claim.supersedes = options.supersede;
-  claim.replaces = options.replace;
-  return claim;
-}
 
 // Also prints what only matters to the user.
 class LeasePolicy final : public OutagePolicy {
@@ -61,11 +49,12 @@ LockedRun::LockedRun(const RunParts& parts)
       signals_(context_, wakeup_, parts.held),
       store_(opened_store(invocation_.common, parts.timing.budget(), context_,
                           options_.name)),
-      holding_(context_, wakeup_, *store_, claim_for(invocation_.common, options_),
+      holding_(context_, wakeup_, *store_, new_claim(invocation_.common, options_),
                parts.timing),
       plan_(parts.plan),
       guardian_(parts.guardian),
-      extension_(parts.extension),
+      additions_(parts.additions),
+      extension_(additions_.extension),
       conclusion_(options_, plan_, holding_, speaker_),
       notice_(context_, options_.notify, speaker_) {}
 
@@ -75,7 +64,7 @@ asio::awaitable<RunResult> LockedRun::execute() {
   try {
     // The timer that ends the command: if it cannot be created, nothing starts.
     if (plan_.needs_tree()) wakeup_.prepare();
-    if (co_await sleep_for_jitter()) {
+    if (co_await sleep_first()) {
       const auto answer = co_await obtain_lock();
       has_lock = co_await needs_command(answer);
       if (has_lock) has_lock = co_await ensure_enough_is_left();
@@ -107,12 +96,15 @@ asio::awaitable<RunResult> LockedRun::execute() {
 }
 
 // Returns false if a signal interrupted the sleep.
-asio::awaitable<bool> LockedRun::sleep_for_jitter() {
-  if (options_.jitter.count() == 0) co_return true;
+asio::awaitable<bool> LockedRun::sleep_first() {
   const auto most = static_cast<std::uint64_t>(options_.jitter.count());
-  const milliseconds jitter(random_up_to(most));
-  speaker_.step("sleeping for " + for_people(jitter) + " (jitter)");
-  const auto until = Clock::now() + jitter;
+  if (options_.splay.count() == 0 && most == 0) co_return true;
+  const auto splay = splay_for(host_name(), options_.name, options_.splay);
+  const auto span = splay + milliseconds(most > 0 ? random_up_to(most) : 0);
+  const char* why = most == 0 ? "splay" : "splay and jitter";
+  if (options_.splay.count() == 0) why = "jitter";
+  speaker_.step("sleeping for " + for_people(span) + " (" + why + ")");
+  const auto until = Clock::now() + span;
   const SignalInbox::InterruptibleWait wait(signals_);
   co_await wakeup_.sleep_until(until);
   co_return Clock::now() >= until;
@@ -242,6 +234,7 @@ std::vector<std::string> LockedRun::environment() const {
   settings.grant = conclusion_.result().grant;
   settings.store = store_->url();
   settings.name_space = invocation_.common.name_space;
+  settings.run_id = options_.run_id;
   settings.config = invocation_.config;
   settings.passed_on = invocation_.passed_on;
   if (const char* held = std::getenv("DLOCK_HELD")) settings.held = held;
@@ -295,6 +288,11 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
                 printable_command(options_.command, 200));
   if (extension_ != nullptr) extension_->command_runs();
   notice_.command_runs();
+  if (additions_.has_started) {
+    auto known = result;
+    known.outcome = RunOutcome::running;
+    additions_.has_started(known, store_->url());
+  }
   if (!keeps_first) holding_.keep();
   co_return spawned;
 }

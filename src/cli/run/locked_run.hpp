@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,6 +58,14 @@ class RunExtension {
                                        const Claim& claim, Wakeup& wakeup) = 0;
 };
 
+// What a verb adds to a run. Each may be null.
+struct RunAdditions {
+  RunExtension* extension = nullptr;
+  // Called once the command runs, with what is known by then and the store's URL. Does
+  // not throw.
+  std::function<void(const RunResult&, const std::string&)> has_started;
+};
+
 // The objects that a run uses. Their owners keep them until the run is over.
 struct RunParts {
   asio::io_context& context;
@@ -65,8 +74,8 @@ struct RunParts {
   const LeaseTiming& timing;
   const SupervisionPlan& plan;
   const HeldSignals& held;
-  Guardian* guardian;       // null for a store whose leases do not expire
-  RunExtension* extension;  // null if the verb needs none
+  Guardian* guardian;  // null for a store whose leases do not expire
+  const RunAdditions& additions;
 };
 
 // One run and its state.
@@ -79,7 +88,7 @@ class LockedRun {
   asio::awaitable<RunResult> execute();
 
  private:
-  asio::awaitable<bool> sleep_for_jitter();
+  asio::awaitable<bool> sleep_first();
   asio::awaitable<Answer> obtain_lock();
   asio::awaitable<milliseconds> end_leftovers(const Busy& busy);
   asio::awaitable<bool> needs_command(const Answer& answer);
@@ -113,6 +122,7 @@ class LockedRun {
   Holding holding_;
   SupervisionPlan plan_;
   Guardian* guardian_;
+  const RunAdditions& additions_;
   RunExtension* extension_;
   OrphanedRuns orphans_;  // broken runs that have to end before this one starts
   // Reset when the lock is released, which is when the process tree is let go.

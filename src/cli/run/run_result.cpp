@@ -71,6 +71,7 @@ std::string end_text(const Ended& end) {
 
 std::string name_of(RunOutcome outcome) {
   switch (outcome) {
+    case RunOutcome::running: return "";
     case RunOutcome::ran: return "ran";
     case RunOutcome::busy: return "busy";
     case RunOutcome::superseded: return "superseded";
@@ -96,9 +97,11 @@ std::string report_line(const RunIdentity& run, const RunResult& result) {
   const auto& grant = result.grant;
   const auto [exit_code, signal] = reported_end(result);
   const bool has_run = result.started && result.ran;
+  const bool has_started = has_run || result.outcome == RunOutcome::running;
   return to_line(Json{
              {"name", run.options.name},
-             {"outcome", name_of(result.outcome)},
+             {"run_id", text_or_null(run.options.run_id)},
+             {"outcome", text_or_null(name_of(result.outcome))},
              {"reason", result.reason ? Json(loss_name(*result.reason)) : Json(nullptr)},
              {"protected", or_null(result.is_protected)},
              {"exit_code", or_null(exit_code)},
@@ -111,7 +114,7 @@ std::string report_line(const RunIdentity& run, const RunResult& result) {
              {"user", run.user},
              {"command", run.options.command},
              {"label", text_or_null(run.options.label)},
-             {"started", has_run ? Json(rfc3339(*result.started)) : Json(nullptr)},
+             {"started", has_started ? Json(rfc3339(*result.started)) : Json(nullptr)},
              {"ended",
               has_run ? Json(rfc3339(*result.started + *result.ran)) : Json(nullptr)},
              {"waited_ms", or_null(result.waited)},
@@ -137,7 +140,12 @@ void RunConclusion::not_obtained(const Answer& answer) {
     speaker_.error(message);
     return;
   }
-  if (std::holds_alternative<Deduplicated>(answer)) {
+  if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
+    const auto& window = options_.dedupe_window;
+    if (deduplicated->by.ended && !window.period.empty()) {
+      message += " (--dedupe " + printable(window.period) + ": since " +
+                 rfc3339(window.began_at) + ")";
+    }
     conclude(RunOutcome::deduplicated, ExitStatus::success, message);
     speaker_.step("skipped: " + message);
     return;

@@ -20,6 +20,7 @@
 namespace dlock {
 
 enum class RunOutcome {
+  running,  // not known yet
   ran,
   busy,
   superseded,
@@ -32,7 +33,7 @@ enum class RunOutcome {
   error
 };
 
-// The outcome as written in the report: "not-started".
+// The outcome as written in the report: "not-started"; empty while it is running.
 std::string name_of(RunOutcome outcome);
 
 struct RunResult {

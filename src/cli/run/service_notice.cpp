@@ -95,6 +95,11 @@ class ServiceNotice::Service {
     beats_.notify();
   }
 
+  // A command that speaks for the unit may be a nested run of many in it.
+  void command_ended() {
+    if (notify_ == Notify::dlock) tell_surely("STOPPING=1\nSTATUS=releasing the lock");
+  }
+
   asio::awaitable<void> end() {
     beats_.give_up(true);
     while (is_beating_) co_await ended_.wait_until(Clock::time_point::max());
@@ -189,7 +194,7 @@ void ServiceNotice::command_runs() {
 }
 
 void ServiceNotice::command_ended() {
-  if (service_) service_->tell_surely("STOPPING=1\nSTATUS=releasing the lock");
+  if (service_) service_->command_ended();
 }
 
 asio::awaitable<void> ServiceNotice::end(const RunResult& result) {

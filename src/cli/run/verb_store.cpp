@@ -57,6 +57,20 @@ Claim new_claim(const CommonOptions& common, const ClaimOptions& options) {
   return claim;
 }
 
+Claim new_claim(const CommonOptions& common, const RunOptions& options) {
+  const ClaimOptions& of_claim = options;
+  auto claim = new_claim(common, of_claim);
+  claim.lock_delay = options.lock_delay;
+  claim.reclaim = options.reclaim;
+  claim.command = options.command;
+  claim.dedupe = options.dedupe;
+  claim.min_hold = options.min_hold;
+  claim.max_queue = options.max_queue;
+  claim.supersedes = options.supersede;
+  claim.replaces = options.replace;
+  return claim;
+}
+
 asio::awaitable<Answer> obtain(Holding& holding, const ClaimOptions& options,
                                Patience patience, Speaker& speaker,
                                WaitListener listener) {

@@ -26,6 +26,9 @@ std::unique_ptr<Store> opened_store(const CommonOptions& common, milliseconds ti
 // A new claim on the lock, with what `run` and `acquire` have in common.
 Claim new_claim(const CommonOptions& common, const ClaimOptions& options);
 
+// The same, with what only `run` has.
+Claim new_claim(const CommonOptions& common, const RunOptions& options);
+
 // Requests the lock for as long as the options allow, and shows what it waits for, also
 // to the listener, if any.
 asio::awaitable<Answer> obtain(Holding& holding, const ClaimOptions& options,

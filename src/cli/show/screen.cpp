@@ -87,7 +87,7 @@ Screen::Screen(boost::asio::io_context& context, std::function<void()> changed)
   const auto stops = only_stops();
   ::sigprocmask(SIG_BLOCK, &stops, nullptr);
   Fd fd(::signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!fd) throw failure_of(errno, "cannot receive signals");
+  if (!fd) throw failure_of_call(errno, "cannot receive signals", "signalfd4");
   stops_.emplace(context, std::move(fd), [this] { stop(); });
   enter();
 }

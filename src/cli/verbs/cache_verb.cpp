@@ -14,6 +14,7 @@
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "loop/run_blocking.hpp"
+#include "util/bits.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -258,6 +259,7 @@ std::optional<Value> Cache::look() const {
 // A caller with a stale value neither waits for the lock nor reports that it is busy.
 RunOptions Cache::options_of_run(bool has_stale) const {
   auto run = run_options({}, options_.name, options_.command);
+  run.run_id = new_uuid();
   run.conflict_exit_code = has_stale ? 0 : options_.conflict_exit_code;
   // Only the rest of the wait if this is a repetition.
   const auto left = std::chrono::ceil<milliseconds>(until_ - Clock::now());
@@ -270,8 +272,8 @@ RunOptions Cache::options_of_run(bool has_stale) const {
 // Returns nothing if the computation has to be repeated.
 std::optional<Exit> Cache::compute(const std::optional<Value>& stale) {
   Computation computation(options_, speaker_);
-  const auto run =
-      execute_run(invocation_, options_of_run(stale.has_value()), *held_, &computation);
+  const auto run = execute_run(invocation_, options_of_run(stale.has_value()), *held_,
+                               {&computation, nullptr});
   if (run.error) std::rethrow_exception(run.error);
   const auto& result = run.result;
   const Exit exit{result.exit_code.value_or(0), result.signal};

@@ -10,14 +10,15 @@
 #include "cli/run/run_result.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "util/bits.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 
 namespace dlock {
 namespace {
 
-RunIdentity identity_of(const RunOptions& options, const FinishedRun& run) {
-  return {options, run.store, host_name(), user_name(::geteuid())};
+RunIdentity identity_of(const RunOptions& options, const std::string& store) {
+  return {options, store, host_name(), user_name(::geteuid())};
 }
 
 // Opens the file of the report. Returns the run that fails if that is not possible.
@@ -42,7 +43,7 @@ void write_report(ReportFile& report, const std::string& path, const std::string
                   std::strerror(error));
 }
 
-// Like the command's environment, but without a lock: it has been released.
+// Like the command's environment, but without the lock, which is the command's.
 std::vector<std::string> hook_environment(const Invocation& invocation,
                                           const RunIdentity& run,
                                           const RunResult& result) {
@@ -50,6 +51,7 @@ std::vector<std::string> hook_environment(const Invocation& invocation,
   settings.name = run.options.name;
   settings.store = run.store;
   settings.name_space = invocation.common.name_space;
+  settings.run_id = run.options.run_id;
   settings.config = invocation.config;
   settings.passed_on = invocation.passed_on;
   for (auto& variable : hook_variables(run.options.name, result)) {
@@ -67,7 +69,7 @@ std::optional<int> tell_hook(const Invocation& invocation, const RunOptions& opt
     return std::nullopt;  // the common case, without loading the hooks' code
   const auto kind = hook_for(run.result);
   if (!kind || line_for(*kind, options.hooks).empty()) return std::nullopt;
-  const auto identity = identity_of(options, run);
+  const auto identity = identity_of(options, run.store);
   HookPlan plan;
   plan.line = line_for(*kind, options.hooks);
   plan.environment = hook_environment(invocation, identity, run.result);
@@ -83,21 +85,36 @@ std::optional<int> tell_hook(const Invocation& invocation, const RunOptions& opt
 
 Exit run_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
-  const auto options =
+  auto options =
       run_options(invocation.settings, invocation.operands.at(0), invocation.command);
+  options.run_id = new_uuid();
   const Speaker speaker(options.name, common.quiet, common.verbose);
   std::optional<ReportFile> report;
   // Before signals are held, because opening a file can block.
   const auto refused = open_report(options, report);
   const HeldSignals held;
-  const auto run = refused ? *refused : execute_run(invocation, options, held, nullptr);
+  std::optional<StartHook> start_hook;
+  RunAdditions additions;
+  if (!refused && !options.on_start.empty()) {
+    start_hook.emplace(options.on_start, held, speaker);
+    additions.has_started = [&](const RunResult& known, const std::string& store) {
+      const auto identity = identity_of(options, store);
+      start_hook->start(hook_environment(invocation, identity, known),
+                        report_line(identity, known));
+    };
+  }
+  const auto run = refused ? *refused : execute_run(invocation, options, held, additions);
   const auto& result = run.result;
   // Written before the hook runs, because the hook can take long.
   const bool failed = run.error && result.exit_code;
   if (failed) speaker.error(result.message);
   if (report && !options.report.empty()) {
-    write_report(*report, options.report, report_line(identity_of(options, run), result),
-                 held, speaker);
+    write_report(*report, options.report,
+                 report_line(identity_of(options, run.store), result), held, speaker);
+  }
+  if (start_hook) {
+    const HeldSignals::LetThrough ends_us(held);  // which ends the hook
+    start_hook->await_end();
   }
   if (const auto signal = tell_hook(invocation, options, run, held, speaker)) {
     return {0, signal};

@@ -39,6 +39,16 @@ std::optional<CallFailure> take_reply(const Request& request, const CallReply& r
   return std::nullopt;
 }
 
+// A member fills in the term when it replies. If the leader that has written the request
+// was stopped before the member knew of the write, that is the term of the next leader.
+// But it is the term of the request if the member was in it before, too.
+void settle_terms(std::vector<Result>& results, std::uint64_t term_before) {
+  for (auto& result : results) {
+    auto* granted = std::get_if<LeaseGrantResult>(&result);
+    if (granted != nullptr && granted->term != term_before) granted->term = 0;
+  }
+}
+
 asio::awaitable<std::optional<CallFailure>> ask_member(
     EtcdCluster& cluster, const std::vector<Request>& requests,
     std::vector<Result>& results, net::Budget& budget) {
@@ -49,6 +59,7 @@ asio::awaitable<std::optional<CallFailure>> ask_member(
     call.timeout = left_until(budget.until());
   }
   auto& member = cluster.member();
+  const auto term_before = cluster.known_term();
   const auto replies = co_await member.exchange(calls, budget);
   results.clear();
   std::optional<CallFailure> failed_call;
@@ -67,7 +78,9 @@ asio::awaitable<std::optional<CallFailure>> ask_member(
     // One call that was not begun does not mean that the others were not.
     if (one && requests.size() > 1) one->may_be_executed = true;
     if (one && !failed_call) failed_call = std::move(one);
+    if (const auto term = term_in(replies[i].message)) cluster.note_term(term);
   }
+  settle_terms(results, term_before);
   co_return failed_call;
 }
 
@@ -82,6 +95,7 @@ asio::io_context& EtcdCalls::context() const { return cluster_->context(); }
 const EtcdAccess& EtcdCalls::access() const { return cluster_->access(); }
 milliseconds EtcdCalls::timeout() const { return cluster_->timeout(); }
 Clock::time_point EtcdCalls::budget_end() const { return later(Clock::now(), timeout()); }
+bool EtcdCalls::knows_term() const { return cluster_->known_term() != 0; }
 const std::string& EtcdCalls::name() const { return cluster_->member().shown(); }
 
 asio::awaitable<std::vector<Result>> EtcdCalls::together(std::vector<Request> requests,

@@ -60,6 +60,8 @@ class EtcdCalls {
   milliseconds timeout() const;
   Clock::time_point budget_end() const;
   const std::string& name() const;  // the member asked last, for messages
+  // Whether a lease that is granted next will have a known term: see LeaseGrantResult.
+  bool knows_term() const;
 
   // Sends all requests at once and returns their results in the same order. The server
   // may execute them in any order.

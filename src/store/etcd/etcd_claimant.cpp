@@ -165,6 +165,10 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::enter_as(const Decision& de
 
 // The snapshot afterwards shows whether the claim waits.
 asio::awaitable<void> EtcdClaimant::join_as(const Decision& decision, CallContext& call) {
+  // Otherwise it would need another lease when it is its turn, and that would be later.
+  if (lease_ != 0 && lease_term_ == 0 && calls_.knows_term()) {
+    co_await replace_lease(call);
+  }
   co_await have_lease(call);
   const auto own = fresh_entry();
   auto request = join(step_context(), call.snapshot, claim(), own, decision);

@@ -74,6 +74,7 @@ class EtcdClaimant final : public Claimant {
 
   // etcd_keeping.cpp: the lease to which the entry is attached
   asio::awaitable<void> have_lease(CallContext& call);
+  asio::awaitable<void> replace_lease(CallContext& call);
   bool take_granted(const LeaseGrantResult& granted, Clock::time_point sent_at);
   bool is_renewed_by(const LeaseKeepAliveResult& alive, const TxnResult& written) const;
   asio::awaitable<std::optional<QueueEntry>> extend(Clock::time_point until,
@@ -115,7 +116,7 @@ class EtcdClaimant final : public Claimant {
 
   unsigned times_ = 0;               // how often it was released
   std::int64_t lease_ = 0;           // the requested lease; 0: none
-  std::uint64_t lease_term_ = 0;     // in which it was granted; 0: not known
+  std::uint64_t lease_term_ = 0;     // in which it was surely granted; 0: not known
   bool has_replaced_lease_ = false;  // so its id may not be used again
   // When the last confirmed grant or renewal was sent; nothing if none was confirmed.
   std::optional<Clock::time_point> lasts_from_;

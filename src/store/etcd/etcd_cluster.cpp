@@ -304,6 +304,7 @@ asio::awaitable<std::optional<CallFailure>> EtcdCluster::log_in(net::Budget& bud
     co_return login_failure(nonsense, member().shown());
   }
   token_ = std::get<AuthenticateResult>(*result).token;
+  note_term(term_in(reply.message));
   // Like etcd's own client: a user may be set before authentication is enabled.
   logs_in_ = !token_.empty();
   co_return std::nullopt;
@@ -316,6 +317,16 @@ bool EtcdCluster::is_same(std::uint64_t cluster) {
   id_ = cluster;
   seen_ = now;
   return true;
+}
+
+std::uint64_t EtcdCluster::known_term() const {
+  return told_by_ == current_ && told_on_ == member().times_opened() ? term_ : 0;
+}
+
+void EtcdCluster::note_term(std::uint64_t term) {
+  term_ = term;
+  told_by_ = current_;
+  told_on_ = member().times_opened();
 }
 
 grpc::CallStart EtcdCluster::start_of(std::string_view path, std::string message,

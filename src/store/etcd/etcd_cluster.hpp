@@ -80,6 +80,10 @@ class EtcdCluster {
   // False if members of another cluster have replied in the last minute; 0 is unknown.
   bool is_same(std::uint64_t cluster);
 
+  // The term that the last reply on the connection to the current member told; 0: none.
+  std::uint64_t known_term() const;
+  void note_term(std::uint64_t term);
+
   // The start of a call to the current member, with its metadata (token, leader).
   grpc::CallStart start_of(std::string_view path, std::string message,
                            bool needs_leader) const;
@@ -102,6 +106,9 @@ class EtcdCluster {
   std::string token_;  // of the login; empty: none yet
   std::uint64_t id_ = 0;      // of the cluster; 0: not known yet
   Clock::time_point seen_{};  // when it last replied
+  std::uint64_t term_ = 0;    // as told on this connection:
+  std::size_t told_by_ = 0;
+  std::uint64_t told_on_ = 0;
 };
 
 // The path of a request: "/etcdserverpb.KV/Range".

@@ -228,7 +228,7 @@ QueueEntry entry_for(const Claim& claim, WallTime now) {
   entry.for_pid = claim.for_pid;
   entry.supersedes = claim.supersedes;
   entry.replaces = claim.replaces;
-  entry.dedupe = claim.dedupe;
+  if (claim.dedupe) entry.dedupe = claim.dedupe->as_of_now();
   return entry;
 }
 

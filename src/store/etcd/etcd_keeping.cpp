@@ -66,6 +66,21 @@ asio::awaitable<void> EtcdClaimant::have_lease(CallContext& call) {
   }
 }
 
+// For one to which nothing is attached yet.
+asio::awaitable<void> EtcdClaimant::replace_lease(CallContext& call) {
+  const auto fresh = any_lease();
+  std::vector<Request> requests;
+  requests.emplace_back(LeaseRevokeRequest{lease_});
+  requests.emplace_back(LeaseGrantRequest{fresh, seconds_for(claim())});
+  const auto sent_at = Clock::now();
+  const auto results = co_await calls_.together(std::move(requests), Repeat::freely,
+                                                call.until, call.wakeup);
+  has_replaced_lease_ = true;
+  forget_lease();
+  lease_ = fresh;
+  take_granted(std::get<LeaseGrantResult>(results.at(1)), sent_at);
+}
+
 // False if it exists already, from a request whose reply was lost.
 bool EtcdClaimant::take_granted(const LeaseGrantResult& granted,
                                 Clock::time_point sent_at) {
@@ -85,7 +100,8 @@ bool EtcdClaimant::take_granted(const LeaseGrantResult& granted,
 //
 // When a former leader continues, it may also end the leases that it granted or renewed,
 // although the next leader has renewed them since, and no write of ours prevents that. So
-// the lease must be granted in this term, too.
+// the lease must be granted in this term, too. Of the first lease of a claim that waits,
+// that is not known: it is asked for with the first request.
 bool EtcdClaimant::is_renewed_by(const LeaseKeepAliveResult& alive,
                                  const TxnResult& written) const {
   return covers(alive.ttl, claim()) && written.term != 0 && alive.term == written.term &&

@@ -364,16 +364,24 @@ std::optional<Result> decoded(const Request& request, std::string_view bytes) {
   return decoded_at<0>(request, bytes);
 }
 
-std::uint64_t cluster_in(std::string_view bytes) {
+namespace {
+
+std::uint64_t number_in_header(std::string_view bytes, protozero::pbf_tag_type field) {
   try {
     pbf_reader response(bytes.data(), bytes.size());
     if (!response.next(1, bytes_type)) return 0;
     auto header = response.get_message();
-    return header.next(1, varint) ? header.get_uint64() : 0;
+    return header.next(field, varint) ? header.get_uint64() : 0;
   } catch (const protozero::exception&) {
     return 0;
   }
 }
+
+}  // namespace
+
+std::uint64_t cluster_in(std::string_view bytes) { return number_in_header(bytes, 1); }
+
+std::uint64_t term_in(std::string_view bytes) { return number_in_header(bytes, 4); }
 
 std::optional<WatchAnswer> decoded_watch(std::string_view bytes) {
   return whole_message<WatchAnswer>(bytes);

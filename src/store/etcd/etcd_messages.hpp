@@ -90,6 +90,7 @@ struct LeaseGrantRequest {
 struct LeaseGrantResult {
   bool exists = false;   // a lease with that id existed already; it is unchanged
   std::int64_t ttl = 0;  // seconds; the cluster may grant more than requested
+  // Of the reply; EtcdCalls sets it to 0 unless the lease was surely granted in it.
   std::uint64_t term = 0;
 };
 
@@ -183,8 +184,10 @@ std::string encoded(const Request& request);
 // of a transaction are those of the operations that it executed, in order.
 std::optional<Result> decoded(const Request& request, std::string_view bytes);
 
-// The cluster that sent this response, as its header says; 0 if it does not.
+// The cluster that sent this response, and the term of its leader by then, as its header
+// says; 0 if it does not.
 std::uint64_t cluster_in(std::string_view bytes);
+std::uint64_t term_in(std::string_view bytes);
 
 // The request to create a watch with this id.
 std::string encoded(const WatchRequest& request, std::int64_t id);

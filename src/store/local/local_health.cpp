@@ -50,9 +50,8 @@ void look_at_room(const std::string& path, DirectoryFacts& facts) {
   facts.room = room;
 }
 
-// Whether this process may do that with a file, by its effective user. A container engine
-// that does not know the system call for that refuses it with EPERM, and glibc then asks
-// no further.
+// By the effective user. A container engine that does not know faccessat2 refuses it with
+// EPERM, and glibc then asks no further.
 bool may(int mode, const std::string& path) {
   return ::faccessat(AT_FDCWD, path.c_str(), mode, AT_EACCESS) == 0 ||
          (errno == EPERM && ::access(path.c_str(), mode) == 0);
@@ -71,15 +70,11 @@ void look_at_path(DirectoryFacts& facts) {
   if (::lstat(facts.path.c_str(), &status) != 0) return;
   facts.exists = true;
   facts.is_link_or_file = !S_ISDIR(status.st_mode);
-  facts.everybody_writes = (status.st_mode & S_IWOTH) != 0 && !facts.is_link_or_file;
-  constexpr mode_t shared_and_sticky = S_IWGRP | S_ISGID | S_ISVTX;
-  facts.is_sticky = (status.st_mode & shared_and_sticky) == shared_and_sticky;
   facts.can_be_written = may(R_OK | W_OK | X_OK, facts.path);
   struct statfs system {};
   if (::statfs(facts.path.c_str(), &system) != 0) return;
+  facts.is_read_only = (system.f_flags & ST_RDONLY) != 0;
   const auto type = static_cast<unsigned long>(system.f_type);
-  const Fd opened(::open(facts.path.c_str(), O_PATH | O_CLOEXEC));
-  facts.is_unreliable = !why_unreliable(type, mount_type_of(opened.get())).empty();
   for (const auto& known : file_systems) {
     if (known.type != type) continue;
     facts.file_system = known.name;
@@ -223,7 +218,8 @@ std::string without_advice(const std::string& message) {
 
 std::string advice_in(const std::string& message) {
   const auto end = message.find("; ");
-  return end == std::string::npos ? "" : message.substr(end + 2);
+  if (end != std::string::npos) return message.substr(end + 2);
+  return "use a directory of your own, or one that is set up as shared (chmod 2770)";
 }
 
 Finding missing(const DirectoryFacts& facts) {
@@ -247,20 +243,14 @@ Finding directory(const DirectoryFacts& facts) {
   const auto path = printable(facts.path);
   const auto quoted = printable_command({facts.path}, 4096);
   if (facts.unusable) {
-    auto advice = advice_in(*facts.unusable);
-    if (facts.everybody_writes) {
-      advice = "chmod o-w " + quoted + ", once you trust its contents";
-    } else if (facts.is_sticky) {
-      advice = "chmod -t " + quoted;
-    } else if (facts.is_link_or_file) {
-      advice = "name the directory itself";
-    } else if (facts.is_unreliable) {
-      advice = "use a directory on a local disk, or a server";
-    } else if (advice.empty()) {
-      advice =
-          "use a directory of your own, or one that is set up as shared (chmod 2770)";
-    }
-    return {"directory", Level::error, without_advice(*facts.unusable), advice};
+    return {
+        "directory", Level::error, without_advice(*facts.unusable),
+        facts.is_link_or_file ? "name the directory itself" : advice_in(*facts.unusable)};
+  }
+  if (facts.is_read_only) {
+    return {"directory", Level::error,
+            path + " is on a file system that is mounted read-only",
+            "mount it with permission to write, or use a directory elsewhere"};
   }
   if (!facts.can_be_written) {
     return {"directory", Level::error, "this user cannot write to " + path,

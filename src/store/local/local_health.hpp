@@ -30,11 +30,9 @@ struct DirectoryFacts {
   bool can_be_created = false;       // in `parent`
   bool parents_are_missing = false;  // more than the last part, the only one we create
 
-  Trouble unusable;  // the directory cannot be used for locks
-  bool everybody_writes = false;
-  bool is_sticky = false;  // and shared
+  Trouble unusable;           // the directory cannot be used for locks
+  bool is_read_only = false;  // its file system
   bool is_link_or_file = false;
-  bool is_unreliable = false;  // on a file system that locks do not work on
   bool can_be_written = false;
   std::string file_system;  // "ext4"; empty if its type is unknown
   bool forgets = false;     // it is in memory

@@ -135,7 +135,8 @@ namespace {
 
 Fd new_inotify() {
   Fd fd(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
-  if (!fd) throw failure_of(errno, "cannot watch the store's files");
+  if (!fd)
+    throw failure_of_call(errno, "cannot watch the store's files", "inotify_init1");
   return fd;
 }
 
@@ -185,7 +186,7 @@ FileWatcher::FileWatcher(asio::io_context& context, std::function<void()> happen
 
 void FileWatcher::watch(const std::string& path, unsigned events) {
   if (::inotify_add_watch(inotify_.fd(), path.c_str(), events) < 0) {
-    throw failure_to_watch(errno, "cannot watch " + printable(path));
+    throw failure_of_call(errno, "cannot watch " + printable(path), "inotify_add_watch");
   }
 }
 

@@ -72,17 +72,6 @@ class Questions {
   Wakeup& wakeup_;
 };
 
-// Of "namespace, name".
-std::vector<std::string> words_in(std::string_view list) {
-  std::vector<std::string> words;
-  while (!list.empty()) {
-    const auto word = list.substr(0, list.find(", "));
-    words.emplace_back(word);
-    list.remove_prefix(std::min(word.size() + 2, list.size()));
-  }
-  return words;
-}
-
 bool is_this_machine(const PgTarget& target) {
   return !target.path.empty() || target.host == "localhost" || target.host == "::1" ||
          target.host.starts_with("127.");
@@ -199,12 +188,20 @@ class PrimaryExaminer {
         !locks->missing_columns.empty() || !locks->missing_rights.empty()) {
       co_return;
     }
-    Statement format{"SELECT pg_catalog.max(l.format) FROM " +
-                         in_schema(facts_.schema, "lock") +
-                         " l WHERE l.namespace OPERATOR(pg_catalog.=) $1",
-                     {name_space_}};
-    const auto newest = co_await questions_.ask(std::move(format));
-    facts_.format = number_at(newest, 0);
+    // The fence is the first member of a state; one that is damaged has none.
+    Statement summary{
+        "SELECT pg_catalog.max(l.format), pg_catalog.max(f.fence), "
+        "(pg_catalog.array_agg(l.name ORDER BY f.fence DESC NULLS LAST))[1] "
+        "FROM " +
+            in_schema(facts_.schema, "lock") +
+            " l, LATERAL (SELECT pg_catalog.substring(l.state, "
+            "'^{\"fence\":([0-9]{1,18}),')::pg_catalog.int8) f(fence) "
+            "WHERE l.namespace OPERATOR(pg_catalog.=) $1",
+        {name_space_}};
+    const auto rows_of_locks = co_await questions_.ask(std::move(summary));
+    facts_.format = number_at(rows_of_locks, 0);
+    facts_.greatest_fence = number_at(rows_of_locks, 1);
+    facts_.greatest_fence_of = text_in(rows_of_locks, 2);
   }
 
   asio::awaitable<void> ask_tables() {
@@ -227,7 +224,7 @@ class PrimaryExaminer {
     for (const auto& needed : schema_tables) {
       TableFacts table;
       table.name = needed.name;
-      table.missing_columns = words_in(needed.columns);
+      table.missing_columns = columns_of(needed);
       for (std::size_t row = 0; row < rows.size(); ++row) {
         if (text_in(rows, 0, row) != table.name) continue;
         std::erase(table.missing_columns, text_in(rows, 1, row));

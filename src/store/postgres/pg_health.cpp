@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lock/lease.hpp"
 #include "store/checks.hpp"
 #include "util/text.hpp"
 
@@ -314,6 +315,17 @@ Finding snapshots(const PgFacts& facts) {
   return {"snapshots", Level::ok, "no old transaction is open", ""};
 }
 
+// The next grants would go on from such a fence.
+std::optional<Finding> fences(const PgFacts& facts) {
+  const auto now = wall_now() + facts.clock_ahead.value_or(std::chrono::microseconds(0));
+  const auto greatest = static_cast<std::uint64_t>(facts.greatest_fence.value_or(0));
+  if (greatest <= greatest_plausible_fence(now, {}).number) return std::nullopt;
+  return Finding{"fences", Level::warning,
+                 "the lock " + printable(facts.greatest_fence_of, 300) + " has fence " +
+                     std::to_string(greatest) + ": implausibly far ahead of the clock",
+                 "see 'A fence far ahead of the clock' in docs/operating.md"};
+}
+
 }  // namespace
 
 std::vector<Finding> findings_of(const PgFacts& facts) {
@@ -334,6 +346,7 @@ std::vector<Finding> findings_of(const PgFacts& facts) {
   for (const auto check : {version, schema, permissions})
     findings.push_back(check(facts));
   if (auto found = admit(facts)) findings.push_back(std::move(*found));
+  if (auto found = fences(facts)) findings.push_back(std::move(*found));
   for (const auto check : {pooler, notifications, persistence, replicas}) {
     findings.push_back(check(facts));
   }

@@ -76,7 +76,9 @@ struct PgFacts {
   bool may_create = false;  // what is missing: the schema, or tables in it
   bool has_admit = false;   // the function for transactions of applications
   std::vector<TableFacts> tables;
-  std::optional<std::int64_t> format;  // the newest in the table of locks
+  std::optional<std::int64_t> format;          // the newest in the table of locks
+  std::optional<std::int64_t> greatest_fence;  // in that table
+  std::string greatest_fence_of;               // the name of that lock
 
   std::optional<Failure> listen_failure;
   bool was_notified = false;

@@ -1,5 +1,6 @@
 #include "store/postgres/pg_schema.hpp"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <optional>
@@ -143,6 +144,16 @@ asio::awaitable<void> make_schema(PgPrimary& connection, Clock::time_point until
 }
 
 }  // namespace
+
+std::vector<std::string> columns_of(const SchemaTable& table) {
+  std::vector<std::string> columns;
+  for (auto list = table.columns; !list.empty();) {
+    const auto column = list.substr(0, list.find(", "));
+    columns.emplace_back(column);
+    list.remove_prefix(std::min(column.size() + 2, list.size()));
+  }
+  return columns;
+}
 
 std::string in_schema(const std::string& schema, std::string_view name) {
   return "\"" + schema + "\"." + std::string(name);

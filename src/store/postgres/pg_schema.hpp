@@ -31,6 +31,8 @@ inline constexpr SchemaTable schema_tables[] = {
     {"watcher", "namespace, id, until"},
 };
 
+std::vector<std::string> columns_of(const SchemaTable& table);
+
 // A table, view or function of dlock's schema, quoted.
 std::string in_schema(const std::string& schema, std::string_view name);
 

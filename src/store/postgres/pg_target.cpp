@@ -1,14 +1,18 @@
 #include "store/postgres/pg_target.hpp"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
+#include <memory>
 #include <utility>
 
 #include "store/url_parts.hpp"
 #include "util/small_file.hpp"
 #include "util/text.hpp"
+#include "util/users.hpp"
 
 namespace dlock::postgres {
 namespace {
@@ -35,13 +39,14 @@ void set_tls(PgTarget& target, const StoreUrl& url) {
   const auto ca = parameter_of(url, "sslrootcert");
   if (target.tls.ca.empty() && ca != "system") target.tls.ca = ca;
   if (!target.tls.certificate.empty()) return;
-  const auto certificate = parameter_of(url, "sslcert");
-  const auto key = parameter_of(url, "sslkey");
-  if (certificate.empty() != key.empty()) {
-    throw bad_url("sslcert and sslkey must be set together");
+  target.tls.certificate = parameter_of(url, "sslcert");
+  if (target.tls.certificate.empty()) return;  // a key alone is not used
+  target.tls.key = parameter_of(url, "sslkey");
+  if (target.tls.key.empty()) {
+    throw bad_url(
+        "sslcert needs its key: name it with sslkey, or put it into "
+        "~/.postgresql/postgresql.key");
   }
-  target.tls.certificate = certificate;
-  target.tls.key = key;
 }
 
 Listening listening_of(const StoreUrl& url) {
@@ -93,6 +98,24 @@ std::string next_field(std::string_view& line, bool is_last) {
 }
 
 }  // namespace
+
+PgSurroundings own_surroundings() {
+  PgSurroundings own;
+  own.variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  own.is_there = [](const std::string& path) {
+    return ::access(path.c_str(), F_OK) == 0;
+  };
+  own.user = user_name(::geteuid());
+  own.home = own.variable("HOME");
+  if (own.home.empty()) own.home = home_directory(::geteuid());
+  const std::unique_ptr<char, decltype(&std::free)> here(::getcwd(nullptr, 0),
+                                                         &std::free);
+  if (here) own.directory = here.get();
+  return own;
+}
 
 std::string PgTarget::shown() const {
   return path.empty() ? ServerAddress{host, port}.shown() : printable(path, 200);

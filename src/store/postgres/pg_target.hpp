@@ -23,6 +23,9 @@ enum class ChannelBinding { disable, prefer, require };
 
 // Whether a session can listen; `automatic` finds out if there is a pooler in between.
 enum class Listening { automatic, on, off };
+inline bool can_listen(Listening wanted, bool is_pooled) {
+  return wanted == Listening::automatic ? !is_pooled : wanted == Listening::on;
+}
 
 struct PgTarget {
   std::string host;  // a name or an address; empty with a path
@@ -50,6 +53,8 @@ struct PgTarget {
   // The server without secrets, for messages: "127.0.0.1:5432", "[::1]:5432", a path.
   std::string shown() const;
 };
+
+PgSurroundings own_surroundings();
 
 // The servers of the URL, in its order, with what completed() takes from elsewhere. They
 // have no application_name unless the URL has one. Throws Failure as completed().

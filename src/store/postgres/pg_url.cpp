@@ -1,18 +1,13 @@
 #include "store/postgres/pg_url.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <utility>
 
 #include "net/dial.hpp"
 #include "store/url_parts.hpp"
 #include "util/text.hpp"
-#include "util/users.hpp"
 
 namespace dlock::postgres {
 namespace {
@@ -44,7 +39,7 @@ constexpr Parameter taken[] = {
     {"channel_binding", "PGCHANNELBINDING", "disable, prefer, require"},
     {"target_session_attrs", "PGTARGETSESSIONATTRS", "any, read-write, primary"},
     {"options", "PGOPTIONS"},
-    {"application_name", nullptr},
+    {"application_name", "PGAPPNAME"},
     {"dlock_schema", nullptr},
     {"listen", nullptr, "on, off"},
 };
@@ -228,6 +223,16 @@ void place(StoreUrl& url) {
   place_servers(url);
 }
 
+// The servers, those with an address of their own in `hostaddr` by that.
+std::vector<ServerAddress> reached_at(const StoreUrl& url) {
+  auto servers = url.servers;
+  const auto addresses = addresses_of(url);
+  for (std::size_t i = 0; i < std::min(servers.size(), addresses.size()); ++i) {
+    servers[i].host = addresses[i].host;
+  }
+  return servers;
+}
+
 bool uses_sockets_only(const StoreUrl& url) {
   return !url.servers.empty() &&
          std::all_of(url.servers.begin(), url.servers.end(),
@@ -271,6 +276,8 @@ void take_variables(StoreUrl& url, const PgSurroundings& surroundings,
     const auto value = surroundings.variable(parameter.variable);
     if (value.empty()) continue;
     const auto name = std::string(parameter.name);
+    // As in libpq; some set it to a file that is nowhere, so that none is used.
+    if (name == "sslcert" && !surroundings.is_there(value)) continue;
     url.parameters[name] = value;
     try {
       check(parameter, value);
@@ -295,21 +302,18 @@ std::string usual_directory(const PgSurroundings& surroundings, const std::strin
 }
 
 // The files that psql uses without being told, if they are there; a certificate only with
-// its key.
+// a key.
 void add_usual_files(StoreUrl& url, const PgSurroundings& surroundings) {
   if (surroundings.home.empty() || !url.tls) return;
-  const auto folder = surroundings.home + "/.postgresql/";
-  const auto root = folder + "root.crt";
-  if (is_open(url, "sslrootcert") && surroundings.is_there(root)) {
-    url.parameters["sslrootcert"] = root;
-  }
-  const auto certificate = folder + "postgresql.crt";
-  const auto key = folder + "postgresql.key";
-  if (is_open(url, "sslcert") && is_open(url, "sslkey") &&
-      surroundings.is_there(certificate) && surroundings.is_there(key)) {
-    url.parameters["sslcert"] = certificate;
-    url.parameters["sslkey"] = key;
-  }
+  const auto add = [&](const char* name, const std::string& file) {
+    const auto path = surroundings.home + "/.postgresql/" + file;
+    if (is_open(url, name) && surroundings.is_there(path)) url.parameters[name] = path;
+  };
+  add("sslrootcert", "root.crt");
+  const bool is_named = url.parameters.count("sslcert") != 0;
+  add("sslcert", "postgresql.crt");
+  if (url.parameters.count("sslcert") != 0) add("sslkey", "postgresql.key");
+  if (!is_named && url.parameters.count("sslkey") == 0) url.parameters.erase("sslcert");
 }
 
 void make_absolute(StoreUrl& url, const std::string& directory) {
@@ -321,24 +325,6 @@ void make_absolute(StoreUrl& url, const std::string& directory) {
 }
 
 }  // namespace
-
-PgSurroundings own_surroundings() {
-  PgSurroundings own;
-  own.variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  own.is_there = [](const std::string& path) {
-    return ::access(path.c_str(), F_OK) == 0;
-  };
-  own.user = user_name(::geteuid());
-  own.home = own.variable("HOME");
-  if (own.home.empty()) own.home = home_directory(::geteuid());
-  const std::unique_ptr<char, decltype(&std::free)> here(::getcwd(nullptr, 0),
-                                                         &std::free);
-  if (here) own.directory = here.get();
-  return own;
-}
 
 void take_parameters(StoreUrl& url, const Parameters& parameters) {
   for (const auto& [name, value] : parameters) {
@@ -379,6 +365,7 @@ StoreUrl completed(StoreUrl url, const PgSurroundings& surroundings,
   for (auto& server : url.servers) {
     if (server.port == 0) server.port = usual_port;
   }
+  refuse_twins(reached_at(url), "server");
   if (url.login.user.empty()) url.login.user = surroundings.user;
   if (url.database_name.empty()) url.database_name = url.login.user;
   settle_tls(url);

@@ -25,8 +25,6 @@ struct PgSurroundings {
   std::string directory;                             // the working directory
 };
 
-PgSurroundings own_surroundings();
-
 // Puts the parameters into the URL: `host`, `user` and their like where they belong, the
 // others into its `parameters`. Those of libpq and Prisma that mean nothing to dlock are
 // dropped.

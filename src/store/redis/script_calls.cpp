@@ -58,7 +58,7 @@ std::string lease_time(const Claim& claim) {
 std::string dedupe_text(const std::optional<Dedupe>& dedupe) {
   if (!dedupe) return "";
   const auto* kind = dedupe->joins ? " 2" : dedupe->retry_failed ? " 1" : " 0";
-  return std::to_string(dedupe->window.count()) + kind;
+  return std::to_string(dedupe->as_of_now().window.count()) + kind;
 }
 
 std::string verdict_text(Verdict verdict) {

@@ -61,9 +61,9 @@ local S, H, Q, W, R = key .. ':s', key .. ':h', key .. ':q', key .. ':w', key ..
 local D, A = key .. ':d', key .. ':a'
 
 local MARKER = 'dlock:shared'
--- 30 days and a period: fence and runs of an unused lock are kept for 30 days, counted from the
+-- 32 days and a period: fence and runs of an unused lock are kept for 32 days, counted from the
 -- end of a lease that is longer than LONG_MS.
-local KEPT_MS = '2692000000'
+local KEPT_MS = '2864800000'
 local LONG_MS = 1296000000
 -- 2^52: no clock shows as many microseconds before 2112, so a greater fence is a mistake or a
 -- lie. Lua numbers are exact up to twice as much.

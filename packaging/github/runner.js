@@ -1,0 +1,54 @@
+// What the two steps of the action have in common: how a runner passes values, and how dlock is run.
+'use strict';
+const { spawn } = require('child_process');
+const { randomUUID } = require('crypto');
+const fs = require('fs');
+
+// An input of the action; empty if it is not set.
+const input = (name) => (process.env[`INPUT_${name.toUpperCase()}`] || '').trim();
+
+// Adds a value to one of the files that the runner reads: OUTPUT, STATE, ENV or PATH.
+function pass(file, name, value) {
+  const end = randomUUID(); // a line that the value cannot have
+  const text = name ? `${name}<<${end}\n${value}\n${end}\n` : `${value}\n`;
+  fs.appendFileSync(process.env[`GITHUB_${file}`], text);
+}
+
+// Prints a message that the page of the run shows: `error` or `warning`.
+function annotate(level, message) {
+  const text = message.replace(/%/g, '%25').replace(/\r/g, '%0D').replace(/\n/g, '%0A');
+  console.log(`::${level}::${text}`);
+}
+
+// Runs a program without a shell. Returns its exit code and its output; a cancelled job passes its
+// signals on, so that a waiter leaves the queue.
+function run(program, args, environment = {}) {
+  return new Promise((resolve) => {
+    const child = spawn(program, args, {
+      env: { ...process.env, ...environment },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    let output = '';
+    let errors = '';
+    child.stdout.on('data', (data) => { output += data; });
+    child.stderr.on('data', (data) => { errors += data; process.stderr.write(data); });
+    const stop = (signal) => child.kill(signal);
+    process.on('SIGINT', stop).on('SIGTERM', stop);
+    const finish = (code) => {
+      process.off('SIGINT', stop).off('SIGTERM', stop);
+      resolve({ code, output: output.trim(), errors: errors.trim() });
+    };
+    child.on('error', (error) => { errors += error.message; finish(127); });
+    child.on('close', (code) => finish(code === null ? 130 : code));
+  });
+}
+
+// The login, for dlock alone: later steps do not need it to work under the lock.
+function login() {
+  const variables = {};
+  if (input('user')) variables.DLOCK_USER = input('user');
+  if (input('password')) variables.DLOCK_PASSWORD = input('password');
+  return variables;
+}
+
+module.exports = { annotate, input, login, pass, run };

@@ -1,0 +1,391 @@
+#!/usr/bin/env bats
+# What a release is made of, and how get.sh installs and removes it. For get.sh a small release
+# serves, with a script in place of the program; the last tests make real ones.
+# shellcheck disable=SC2016  # text for others
+
+setup_file() {
+  load support
+  export release=$BATS_FILE_TMPDIR/release
+  mkdir "$release"
+  make_archive 1.2.3
+  write_sums
+}
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  prefix=$BATS_TEST_TMPDIR/new/prefix
+  # Tests change their own copy.
+  from=$BATS_TEST_TMPDIR/from
+  cp -r "$release" "$from"
+  arch=$(dpkg --print-architecture)
+  archive=$from/dlock-1.2.3-linux-$arch.tar.gz
+}
+
+teardown() {
+  [[ -z ${server:-} ]] || kill "$server"
+  kill_leftovers
+}
+
+# --- A release ---
+
+# Makes the tree of a release in $BATS_FILE_TMPDIR, and the archive of it. `$2` and further ones are
+# commands that change the tree.
+make_archive() {  # <version> [<command>...]
+  local tree name
+  name=dlock-$1-linux-$(dpkg --print-architecture)
+  tree=$BATS_FILE_TMPDIR/$name
+  rm -rf "$tree"
+  mkdir -p "$tree"/{bin,share/{man/man1,doc/dlock/docs,zsh/site-functions}}
+  printf '#!/bin/sh\necho dlock %s\n' "$1" > "$tree/bin/dlock"
+  chmod 700 "$tree/bin/dlock"
+  echo manual > "$tree/share/man/man1/dlock.1.gz"
+  echo page > "$tree/share/doc/dlock/docs/using.md"
+  echo completion > "$tree/share/zsh/site-functions/_dlock"
+  (cd "$tree" && eval "${2:-:}") || return
+  tar -C "$BATS_FILE_TMPDIR" -czf "${to:-$release}/$name.tar.gz" "$name"
+}
+
+write_sums() { (cd "${to:-$release}" && sha256sum -- *.tar.gz > SHA256SUMS); }
+
+# Changes the release of this test.
+remake() {  # <command>
+  to=$from make_archive 1.2.3 "$1" && to=$from write_sums
+}
+
+get() { run sh "$DLOCK_SOURCE/get.sh" --prefix "$prefix" "$@"; }
+
+installed() { find "$prefix" ! -type d -printf '%P %m\n' | LC_ALL=C sort; }
+
+# Asserts that get.sh failed with one line, and changed nothing.
+assert_refused() {  # <text>
+  assert_status 1
+  assert_equal "${#lines[@]}" 1
+  assert_output_contains "get.sh: "
+  assert_output_contains "$1"
+  assert_nothing_installed
+}
+
+assert_nothing_installed() {
+  [[ ! -e $BATS_TEST_TMPDIR/new ]] || { find "$BATS_TEST_TMPDIR/new" >&2; return 1; }
+  assert_equal "$(ls "$TMPDIR")" ''
+}
+
+# A private directory for temporary files, of which nothing must be left.
+use_tmpdir() {
+  export TMPDIR=$BATS_TEST_TMPDIR/tmp
+  mkdir "$TMPDIR"
+}
+
+# --- Installing ---
+
+@test "get.sh installs a release from a directory, for all users whatever the umask" {
+  use_tmpdir
+  umask 077
+
+  get "$from"
+
+  assert_status 0
+  assert_output_contains "installed $prefix/bin/dlock (dlock 1.2.3)"
+  assert_equal "$(installed)" 'bin/dlock 755
+share/dlock/installed 644
+share/doc/dlock/docs/using.md 644
+share/man/man1/dlock.1.gz 644
+share/zsh/site-functions/_dlock 644'
+  assert_equal "$(find "$prefix" -type d -printf '%m\n' | sort -u)" 755
+  assert_equal "$("$prefix/bin/dlock")" 'dlock 1.2.3'
+  assert_equal "$(ls "$TMPDIR")" ''
+}
+
+@test "get.sh installs one archive, by the sum beside it or by one that is given" {
+  get "$archive"
+  assert_status 0
+
+  sum=$(sha256sum < "$archive")
+  rm "$from/SHA256SUMS"
+  get --sha256 "${sum%% *}" "$archive"
+  assert_status 0
+
+  get --sha256 "$(printf '0%.0s' {1..64})" "$archive"
+  assert_status 1
+  assert_output_contains 'the sum of dlock-1.2.3'
+}
+
+@test "get.sh installs from a file: URL and over HTTP, with curl and with wget, also if piped to sh" {
+  (cd "$from" && exec python3 -u -m http.server --bind 127.0.0.1 0) > "$BATS_TEST_TMPDIR/port" 2>&1 3>&- &
+  server=$!
+  eventually grep -q 'port [0-9]' "$BATS_TEST_TMPDIR/port"
+  url=http://127.0.0.1:$(sed -n 's/.* port \([0-9]*\) .*/\1/p' "$BATS_TEST_TMPDIR/port" | head -n 1)
+
+  get "file://$from"
+  assert_status 0
+  get "$url/"
+  assert_status 0
+  run sh -s -- --prefix "$prefix" "$url/${archive##*/}" < "$DLOCK_SOURCE/get.sh"
+  assert_status 0
+
+  sed 's/command -v curl/command -v no-such-curl/' "$DLOCK_SOURCE/get.sh" > "$BATS_TEST_TMPDIR/with-wget"
+  run sh "$BATS_TEST_TMPDIR/with-wget" --prefix "$prefix" "$url"
+  assert_status 0
+
+  rm -r "${prefix%/*}"
+  use_tmpdir
+  rm "$from/SHA256SUMS"
+  get "$url"
+  assert_refused "there is no SHA256SUMS in $url"
+}
+
+@test "a copy of get.sh that was cut off anywhere installs nothing" {
+  use_tmpdir
+  size=$(stat -c %s "$DLOCK_SOURCE/get.sh")
+  for part in 200 2000 $((size / 2)) $((size - 600)) $((size - 11)) $((size - 6)) $((size - 2)); do
+    head -c "$part" "$DLOCK_SOURCE/get.sh" > "$BATS_TEST_TMPDIR/part"
+
+    run sh "$BATS_TEST_TMPDIR/part" --prefix "$prefix" "$from"
+
+    assert_nothing_installed
+  done
+}
+
+@test "a newer release replaces an older one, and what it no longer has is removed" {
+  get "$from"
+  echo changed > "$prefix/share/doc/dlock/docs/using.md"
+  to=$BATS_TEST_TMPDIR/newer
+  mkdir "$to"
+  make_archive 1.2.4 'mv share/zsh/site-functions/_dlock share/man/man1/dlock.other; rm -r share/doc share/zsh'
+  write_sums
+
+  get "$to"
+
+  assert_status 0
+  assert_output_contains 'kept'
+  assert_equal "$("$prefix/bin/dlock")" 'dlock 1.2.4'
+  assert_equal "$(installed | cut -d ' ' -f 1)" 'bin/dlock
+share/dlock/installed
+share/doc/dlock/docs/using.md
+share/man/man1/dlock.1.gz
+share/man/man1/dlock.other'
+}
+
+@test "root installs in /usr/local by default, others in ~/.local" {
+  export HOME=$BATS_TEST_TMPDIR/home
+  mkdir -p "$HOME"
+  printf '#!/bin/sh\necho 1000\n' > "$BATS_TEST_TMPDIR/bin/id"
+  chmod +x "$BATS_TEST_TMPDIR/bin/id"
+
+  run sh "$DLOCK_SOURCE/get.sh" "$from"
+  assert_status 0
+  assert_output_contains "installed $HOME/.local/bin/dlock"
+
+  printf '#!/bin/sh\necho 0\n' > "$BATS_TEST_TMPDIR/bin/id"
+  run sh "$DLOCK_SOURCE/get.sh" --uninstall
+  [[ $output == *' /usr/local'* ]]
+}
+
+# --- Refusing ---
+
+@test "an archive whose sum differs is refused" {
+  use_tmpdir
+  echo >> "$archive"
+
+  get "$from"
+
+  assert_refused "the sum of dlock-1.2.3-linux-$arch.tar.gz is wrong"
+}
+
+@test "an archive with a link, a device or a path that leads elsewhere is refused" {
+  use_tmpdir
+  remake 'ln -s /etc/passwd share/dlock'
+  get "$from"
+  assert_refused 'something other than files and directories'
+
+  remake 'ln bin/dlock share/doc/dlock/hard'
+  get "$from"
+  assert_refused 'something other than files and directories'
+
+  remake 'mkfifo share/doc/dlock/pipe'
+  get "$from"
+  assert_refused 'something other than files and directories'
+
+  make_archive 1.2.3
+  for path in ../../evil /evil "dlock-1.2.3-linux-$arch/share/doc/dlock/../../../../evil"; do
+    tar -C "$BATS_FILE_TMPDIR" -Pczf "$archive" --transform "s,^dlock-.*using.md,$path," "dlock-1.2.3-linux-$arch"
+    to=$from write_sums
+    get "$from"
+    assert_refused 'has a file'
+  done
+}
+
+@test "an archive with files of other programs, or without a program that runs, is refused" {
+  use_tmpdir
+  remake 'touch bin/sh'
+  get "$from"
+  assert_refused 'a file that does not belong to dlock'
+
+  remake 'rm bin/dlock'
+  get "$from"
+  assert_refused 'has no program'
+
+  remake 'echo exit 1 > bin/dlock'
+  get "$from"
+  assert_refused 'does not run here'
+
+  head -c 300 "$release/${archive##*/}" > "$archive"
+  to=$from write_sums
+  get "$from"
+  assert_refused 'cannot be read'
+}
+
+@test "an unknown architecture and another system are refused" {
+  use_tmpdir
+  printf '#!/bin/sh\n[ "$1" = -s ] && echo Linux || echo riscv64\n' > "$BATS_TEST_TMPDIR/bin/uname"
+  chmod +x "$BATS_TEST_TMPDIR/bin/uname"
+  get "$from"
+  assert_refused 'there is no release for riscv64'
+
+  printf '#!/bin/sh\necho Darwin\n' > "$BATS_TEST_TMPDIR/bin/uname"
+  get "$from"
+  assert_refused 'dlock runs on Linux, not on Darwin'
+}
+
+@test "the archive of another architecture, none for this one, and two of them are refused" {
+  use_tmpdir
+  mv "$archive" "$from/dlock-1.2.3-linux-other.tar.gz"
+  get "$from/dlock-1.2.3-linux-other.tar.gz"
+  assert_refused 'is not an archive of dlock for'
+
+  to=$from write_sums
+  get "$from"
+  assert_refused 'names no archive for'
+
+  cp "$release"/*.tar.gz "$archive"
+  cp "$archive" "${archive/1.2.3/1.2.4}"
+  to=$from write_sums
+  get "$from"
+  assert_refused 'more than one archive'
+}
+
+@test "a prefix that cannot be written to is refused, and what was there stays" {
+  use_tmpdir
+  needs_root
+  touch "$BATS_TEST_TMPDIR/file"
+  run sh "$DLOCK_SOURCE/get.sh" --prefix "$BATS_TEST_TMPDIR/file/prefix" "$from"
+  assert_refused 'cannot install in'
+
+  # The last file is where nobody can write.
+  get "$from"
+  before=$(installed)
+  cp -r "$prefix" "$BATS_TEST_TMPDIR/before"
+  chmod -R a+rX "$BATS_TEST_TMPDIR" "$BATS_FILE_TMPDIR" "$from"
+  chown -R 12345 "$prefix" "$TMPDIR"
+  chown -R 0 "$prefix/share/zsh"
+  run setpriv --reuid 12345 --clear-groups env PATH="$PATH" sh "$DLOCK_SOURCE/get.sh" --prefix "$prefix" "$from"
+  assert_status 1
+  assert_equal "$output" "get.sh: cannot install in $prefix: share/zsh/site-functions/_dlock cannot be written"
+  assert_equal "$(installed)" "$before"
+  diff -r "$prefix" "$BATS_TEST_TMPDIR/before"
+}
+
+@test "wrong arguments of get.sh are usage errors" {
+  for words in '' '--nonsense' '--prefix' "--sha256 123 $from" "$from $from" "--uninstall $from" '--prefix= x'; do
+    # shellcheck disable=SC2086  # words
+    run sh "$DLOCK_SOURCE/get.sh" $words
+    assert_status 64
+    assert_equal "${#lines[@]}" 1
+  done
+}
+
+# --- The signature ---
+
+# Signs the release of this test with a key of its own.
+sign() {
+  export HOME=$BATS_TEST_TMPDIR
+  minisign -G -W -p "$BATS_TEST_TMPDIR/release.pub" -s "$BATS_TEST_TMPDIR/release.key" > /dev/null
+  minisign -S -s "$BATS_TEST_TMPDIR/release.key" -m "$from/SHA256SUMS" > /dev/null
+}
+
+@test "a signature is checked with a key from a file, on the command line, or beside the archive" {
+  sign
+  get --key "$BATS_TEST_TMPDIR/release.pub" "$from"
+  assert_status 0
+  refute_output_contains signature
+  get --key "$(tail -n 1 "$BATS_TEST_TMPDIR/release.pub")" "$archive"
+  assert_status 0
+
+  cp "$BATS_TEST_TMPDIR/release.pub" "$from/minisign.pub"
+  get "$from"
+  assert_status 0
+  assert_output_contains 'the key of the signature came with the release'
+}
+
+@test "a signature that does not fit, and one that lacks, are refused" {
+  use_tmpdir
+  sign
+  minisign -G -W -p "$BATS_TEST_TMPDIR/other.pub" -s "$BATS_TEST_TMPDIR/other.key" > /dev/null
+  get --key "$BATS_TEST_TMPDIR/other.pub" "$from"
+  assert_refused 'the signature of SHA256SUMS'
+
+  cp "$BATS_TEST_TMPDIR/release.pub" "$from/minisign.pub"
+  remake 'echo changed > share/doc/dlock/docs/using.md'
+  get "$from"
+  assert_refused 'the signature of SHA256SUMS'
+  get --key "$BATS_TEST_TMPDIR/release.pub" "$archive"
+  assert_refused 'the signature of SHA256SUMS'
+
+  rm "$from/SHA256SUMS.minisig"
+  get --key "$BATS_TEST_TMPDIR/release.pub" "$from"
+  assert_refused 'there is no signature'
+}
+
+# --- Removing ---
+
+@test "--uninstall removes what was installed, wherever it has been moved, and nothing else" {
+  get "$from"
+  mkdir -p "$prefix/share/man/man5"
+  echo mine > "$prefix/share/man/man5/mine.5"
+  echo mine > "$prefix/share/doc/dlock/docs/using.md"
+  mv "$prefix" "$prefix.moved"
+  rm -r "$from"
+  prefix+=.moved
+
+  get --uninstall
+
+  assert_status 0
+  assert_output_contains "kept $prefix/share/doc/dlock/docs/using.md: it has changed"
+  assert_output_contains "removed dlock from $prefix"
+  assert_equal "$(find "$prefix" -mindepth 1 -printf '%P\n' | LC_ALL=C sort)" 'share
+share/doc
+share/doc/dlock
+share/doc/dlock/docs
+share/doc/dlock/docs/using.md
+share/man
+share/man/man5
+share/man/man5/mine.5'
+}
+
+@test "--uninstall leaves no directory that it created, and keeps those that were there" {
+  mkdir -p "$prefix/bin"
+  get "$from"
+
+  get --uninstall
+  assert_status 0
+  assert_equal "$(find "$prefix" -mindepth 1)" "$prefix/bin"
+
+  get --uninstall
+  assert_status 1
+  assert_equal "${#lines[@]}" 1
+  assert_output_contains 'nothing to remove'
+}
+
+@test "--uninstall removes nothing outside the prefix, whatever its list says" {
+  get "$from"
+  echo precious > "$BATS_TEST_TMPDIR/precious"
+  (cd "$prefix" && sha256sum ../../precious >> share/dlock/installed)
+
+  get --uninstall
+
+  assert_status 1
+  assert_output_contains 'not below'
+  test -e "$BATS_TEST_TMPDIR/precious"
+}

@@ -1,0 +1,95 @@
+#!/usr/bin/env bats
+# Releases as packaging/release makes them: twice from the same commit, for both architectures where
+# the distribution has packages for both, and the program for arm64 in an emulator.
+#
+# The emulator (qemu-user) passes system calls on to this machine's kernel. Its programs cannot tell what
+# /proc says of other emulated programs (the name of a program, its stack), cannot be traced, take twenty
+# times as long, and look to the kernel like the emulator. So these files do not run in it: what measures
+# times, costs or the death of processes, what uses strace, and what looks a command up in /proc.
+# shellcheck disable=SC2016,SC2154  # text for others; setup_file sets variables
+
+in_emulator=(arguments json list fence status history dedupe environment run limit cache modes nesting unread)
+
+setup_file() {
+  load ../bats/support
+  export one=$BATS_FILE_TMPDIR/one two="$BATS_FILE_TMPDIR/another place/two"
+  export out_one=$BATS_FILE_TMPDIR/dist-one out_two=$BATS_FILE_TMPDIR/dist-two
+  export CCACHE_DISABLE=1 HOME=$BATS_FILE_TMPDIR
+  minisign -G -W -p "$HOME/release.pub" -s "$HOME/release.key" > /dev/null
+  mkdir "${two%/*}"
+  copy_source "$one"
+  copy_source "$two"
+  release_from "$one" "$out_one"
+  (umask 077 && TZ=Asia/Tokyo LC_ALL=C.UTF-8 CMAKE_BUILD_PARALLEL_LEVEL=1 release_from "$two" "$out_two")
+}
+
+setup() { load ../bats/support; }
+
+# Commits the source as it is now, so that the release is of one commit.
+copy_source() {
+  git clone -q "$DLOCK_SOURCE" "$1"
+}
+
+release_from() {  # <tree> <directory>
+  "$1/packaging/release" --key "$HOME/release.key" --out "$2" > "$2.log" 2>&1 || { cat "$2.log" >&2; return 1; }
+}
+
+@test "two releases of a commit have the same bytes, whatever the folder, the time, the umask and the jobs" {
+  (($(find "$out_one" -type f | wc -l) >= 12))
+
+  diff -r "$out_one" "$out_two"
+  (cd "$out_one" && sha256sum --check --quiet SHA256SUMS)
+}
+
+@test "a release from the source archive has the same files" {
+  local source=("$out_one"/dlock-*[0-9a-f].tar.gz)
+  mkdir "$BATS_TEST_TMPDIR/unpacked"
+  tar -C "$BATS_TEST_TMPDIR/unpacked" -xzf "${source[0]}"
+  release_from "$BATS_TEST_TMPDIR"/unpacked/dlock-* "$BATS_TEST_TMPDIR/dist"
+
+  diff -r "$out_one" "$BATS_TEST_TMPDIR/dist"
+}
+
+@test "a release can be installed with its signature, and runs" {
+  run sh "$out_one/get.sh" --prefix "$BATS_TEST_TMPDIR/prefix" --key "$HOME/release.pub" "$out_one"
+  assert_status 0
+
+  run "$BATS_TEST_TMPDIR/prefix/bin/dlock" --store "local:$BATS_TEST_TMPDIR/store" run hello -- echo hello
+  assert_equal "$status $output" '0 hello'
+}
+
+@test "each list of what is linked in is valid SPDX, and the archive has the licence of each entry" {
+  local list archive package
+  for list in "$out_one"/*.spdx.json; do
+    archive=${list%.spdx.json}.tar.gz
+    output=$(< "$list")
+    assert_equal "$(json '[.spdxVersion, .dataLicense, .SPDXID] | join(" ")')" 'SPDX-2.3 CC0-1.0 SPDXRef-DOCUMENT'
+    assert_equal "$(json '[.name, .documentNamespace, .creationInfo.created, .creationInfo.creators[0]] | map(length > 0) | all')" true
+    assert_equal "$(json '[.packages[] | .name and .downloadLocation and .versionInfo and .licenseDeclared != "NOASSERTION"
+      and (.SPDXID | test("^SPDXRef-[A-Za-z0-9.-]+$")) and .filesAnalyzed == false] | all')" true
+    assert_equal "$(json '(.packages | map(.SPDXID) | unique | length) == (.packages | length)')" true
+    assert_equal "$(json '(.packages | map(.SPDXID)) as $known | [.relationships[].relatedSpdxElement | IN($known[])] | all')" true
+    assert_equal "$(json '.packages[0].checksums[0].checksumValue')" "$(sha256sum < "$archive" | cut -d ' ' -f 1)"
+    tar -xzOf "$archive" --wildcards '*/third-party.gz' | zcat > "$BATS_TEST_TMPDIR/licences"
+    for package in $(json '.packages[1:][].name'); do
+      case $package in
+        linux-libc-dev* | libgcc-*) continue ;; # its headers have no code; that of libstdc++
+        *-arm64-cross) package=${package%-arm64-cross} ;;
+      esac
+      grep -qx "==== $package" "$BATS_TEST_TMPDIR/licences" || { echo "lacks $package" >&2; return 1; }
+    done
+  done
+}
+
+@test "the program for arm64 passes the tests that an emulator can carry" {
+  local archive=("$out_one"/dlock-*-linux-arm64.tar.gz) name failed=''
+  mkdir "$BATS_TEST_TMPDIR/arm64"
+  tar -C "$BATS_TEST_TMPDIR/arm64" --strip-components 1 -xzf "${archive[0]}"
+  printf '#!/bin/sh\nexec qemu-aarch64-static -0 "$0" "%s" "$@"\n' "$BATS_TEST_TMPDIR/arm64/bin/dlock" > "$BATS_TEST_TMPDIR/dlock"
+  chmod +x "$BATS_TEST_TMPDIR/dlock"
+  for name in "${in_emulator[@]}"; do
+    DLOCK_BIN=$BATS_TEST_TMPDIR/dlock bats "$DLOCK_SOURCE/tests/bats/$name.bats" > "$BATS_TEST_TMPDIR/log" 2>&1 ||
+      { cat "$BATS_TEST_TMPDIR/log" >&2; failed+=" $name"; }
+  done
+  assert_equal "$failed" ''
+}
