@@ -8,17 +8,17 @@ _dlock_verbs=(run acquire renew release check fence break cache limit status lis
 _dlock_common_options=(--store --namespace --config --store-timeout --user --password-file
   --replicas --sentinel-user --sentinel-password-file --sentinel-tls --min-strength --max-ttl
   --address-map --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name --tls-insecure --json -q --quiet -v --verbose --color -h --help --version)
-_dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared --also -E --conflict-exit-code
+_dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared --spread --priority --also -E --conflict-exit-code
   --dedupe --retry-failed --replace --supersede --max-queue --min-hold --timeout -k --kill-after
   --jitter --splay --on-outage --reclaim --lock-delay --stragglers --label --notify --output --keep-output
   --report --on-start
   --on-success --on-failure --on-busy)
-_dlock_acquire_options=(-w --wait -t --ttl -n --slots -s --shared --label --for-pid --export)
+_dlock_acquire_options=(-w --wait -t --ttl -n --slots -s --shared --spread --priority --label --for-pid --export)
 _dlock_renew_options=(--token --token-file -t --ttl)
 _dlock_release_options=(--token --token-file)
 _dlock_check_options=(--fence --min-validity)
-_dlock_list_options=(--held --sort --live --prometheus)
-_dlock_history_options=(--limit --failed --since --succeeded-within --nagios)
+_dlock_list_options=(--held --host --owner --mine --label --sort --live --prometheus)
+_dlock_history_options=(--host --owner --mine --label --limit --failed --since --succeeded-within --nagios)
 _dlock_break_options=(--fence --force --yes)
 _dlock_cache_options=(--ttl --stale --max-size -w --wait -E --conflict-exit-code --forget --show)
 _dlock_limit_options=(-w --wait --show --reset)
@@ -29,11 +29,11 @@ _dlock_takes_value() {  # <option>
   [[ $1 == --@(store|namespace|config|store-timeout|color|user|password-file) ||
     $1 == --tls-@(ca|cert|key|key-password-file|name) || $1 == --replicas ||
     $1 == --sentinel-@(user|password-file|tls) || $1 == --@(min-strength|max-ttl|address-map) ||
-    $1 == --@(wait|ttl|slots|also|conflict-exit-code|timeout|kill-after|jitter|splay) ||
+    $1 == --@(wait|ttl|slots|priority|also|conflict-exit-code|timeout|kill-after|jitter|splay) ||
     $1 == --on-@(start|success|failure|busy) ||
     $1 == --@(dedupe|max-queue|min-hold|on-outage|lock-delay|stragglers|label|notify|output|keep-output|report) ||
     $1 == --@(for-pid|token|token-file|fence|min-validity|limit|stale|max-size) ||
-    $1 == --@(sort|since|succeeded-within) || $1 == -[wtnEk] ]]
+    $1 == --@(sort|since|succeeded-within|host|owner) || $1 == -[wtnEk] ]]
 }
 
 # Whether the option selects the store or is needed to use it.
@@ -239,7 +239,7 @@ _dlock() {
     _dlock_offer 1/1s 5/1s 10/1m 100/1h
   elif [[ $verb == help ]]; then
     ((operands > 0)) || _dlock_offer "${_dlock_verbs[@]}"
-  elif [[ $verb != @(fence|limit|cache|doctor) ]] && { ((operands == 0)) || [[ $verb == watch ]]; } &&
+  elif [[ $verb != @(fence|limit|cache|doctor) ]] && { ((operands == 0)) || [[ $verb == @(watch|status|break) ]]; } &&
     [[ ${store[*]} != *[\`\$\"\'\\~]* ]]; then
     # What would have to be expanded first is not: nothing runs because of a Tab.
     _dlock_offer_names "$program" "${store[@]}"

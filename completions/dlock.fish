@@ -6,11 +6,11 @@ function __dlock_wants_value
         --user --password-file --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name \
         --replicas --sentinel-user --sentinel-password-file --sentinel-tls \
         --min-strength --max-ttl --address-map \
-        --wait --ttl --slots --also --conflict-exit-code --timeout --kill-after --jitter --splay \
+        --wait --ttl --slots --priority --also --conflict-exit-code --timeout --kill-after --jitter --splay \
         --on-start --on-success --on-failure --on-busy \
         --dedupe --max-queue --min-hold --on-outage --lock-delay --stragglers --label --notify --output --keep-output --report \
         --for-pid --token --token-file --fence --min-validity --limit --stale --max-size \
-        --sort --since --succeeded-within
+        --sort --since --succeeded-within --host --owner
     # Combined letters: flags, and at the end one option with a value.
     or string match -qr '^-[^-wtnEk]*[wtnEk]$' -- $argv[1]
 end
@@ -65,7 +65,7 @@ function __dlock_place
         test $operands -eq 0; and printf '%s\n' limit-name $verb; or printf '%s\n' rate $verb
     else if test "$verb" = help
         test $operands -eq 0; and printf '%s\n' verb help; or printf '%s\n' end help
-    else if test "$verb" = watch; or begin; test $operands -eq 0; and not contains -- "$verb" fence cache doctor; end
+    else if contains -- "$verb" watch status break; or begin; test $operands -eq 0; and not contains -- "$verb" fence cache doctor; end
         printf '%s\n' name $verb
     else if test $operands -eq $before
         set -l place command
@@ -162,7 +162,7 @@ complete -c dlock $verb -a history -d 'show the last runs of a lock, or of all l
 complete -c dlock $verb -a doctor -d 'check the store and recommend fixes'
 complete -c dlock $verb -a config -d 'show every setting and where it comes from'
 complete -c dlock $verb -a help -d 'show the help of a verb'
-complete -c dlock $verb -a break -d 'take a lock from its holders and end their commands'
+complete -c dlock $verb -a break -d 'take locks from their holders and end their commands'
 complete -c dlock $verb -a cache -d 'print a command\'s output, running it only if needed'
 complete -c dlock $verb -a limit -d 'admit at most N in any PERIOD'
 complete -c dlock -n '__dlock_at name' -a '(__dlock_names)' -d lock
@@ -200,6 +200,8 @@ set -l run -n '__dlock_options run'
 complete -c dlock $run -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'queue for up to this long'
 complete -c dlock $run -s t -l ttl -x -a '10s 30s 1m 10m' -d 'lease length'
 complete -c dlock $run -s n -l slots -x -d 'holders allowed at a time'
+complete -c dlock $run -l spread -d 'with --slots: at most one slot a host'
+complete -c dlock $run -l priority -x -d 'place in the queue: -20 first, 19 last'
 complete -c dlock $run -s s -l shared -d 'share the lock with other shared holders'
 complete -c dlock $run -l also -x -d 'hold this lock as well'
 complete -c dlock $run -s E -l conflict-exit-code -x -d 'exit code if not obtained'
@@ -231,6 +233,8 @@ set -l acquire -n '__dlock_options acquire'
 complete -c dlock $acquire -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'queue for up to this long'
 complete -c dlock $acquire -s t -l ttl -x -a '10s 30s 1m 10m' -d 'lease length'
 complete -c dlock $acquire -s n -l slots -x -d 'holders allowed at a time'
+complete -c dlock $acquire -l spread -d 'with --slots: at most one slot a host'
+complete -c dlock $acquire -l priority -x -d 'place in the queue: -20 first, 19 last'
 complete -c dlock $acquire -s s -l shared -d 'share the lock with other shared holders'
 complete -c dlock $acquire -l label -x -d 'text shown by status'
 complete -c dlock $acquire -l for-pid -x -a '(__fish_complete_pids)' -d 'renew the lease while this process lives'
@@ -247,6 +251,12 @@ set -l check -n '__dlock_options check'
 complete -c dlock $check -l fence -x -d 'fence of the grant to check'
 complete -c dlock $check -l min-validity -x -a '1s 5s 10s 30s' -d 'must stay valid for at least this long'
 complete -c dlock -n '__dlock_options list' -l held -d 'only locks that are held'
+for verb in list history
+    complete -c dlock -n "__dlock_options $verb" -l host -x -d 'only those on this host'
+    complete -c dlock -n "__dlock_options $verb" -l owner -x -a '(__fish_complete_users)' -d 'only those of this user'
+    complete -c dlock -n "__dlock_options $verb" -l mine -d 'only those of this user on this host'
+    complete -c dlock -n "__dlock_options $verb" -l label -x -d 'only those with a label like this'
+end
 complete -c dlock -n '__dlock_options list' -l sort -x -a 'name age' -d 'sort order'
 complete -c dlock -n '__dlock_options list' -l live -d 'keep the list up to date until interrupted'
 complete -c dlock -n '__dlock_options list' -l prometheus -d 'print metrics for Prometheus'

@@ -73,6 +73,11 @@ class Claimant {
   // older one leaves the queue, is counted and is woken in the same step, and gets
   // Superseded from then on.
   //
+  // The queue is in the order of `claim.priority`, and of arrival among equals. Nobody is
+  // overtaken by a claim with a greater number, and a promise that was made stays.
+  // Waiters that `claim.spreads` keeps from the lock are passed over by others, and keep
+  // their places; whether the holders on their hosts spread as well does not matter.
+  //
   // While a claim that `replaces` waits, nobody else keeps the lock. Holders at the time
   // when the claim enters the queue or asks again lose the lock as with
   // Store::break_leases, except outer runs of the claim. A claim that is granted the lock

@@ -75,6 +75,7 @@ std::optional<RunInfo> run_of(const HolderInfo& holder) {
   run.duration = holder.held;
   run.host = holder.host;
   run.user = holder.user;
+  run.label = holder.label;
   run.outcome = holder.attached ? "running" : by_hand;
   return run;
 }

@@ -82,6 +82,7 @@ struct Event : CommandInfo {
   LockName lock;
   Fence fence;        // 0 where there is no grant
   unsigned free = 0;  // free slots at that moment
+  int priority = 0;   // of a waiter
 
   std::optional<RunInfo> run;     // the run that ended with this event
   std::optional<Taker> taken_by;  // who broke the lease, if known

@@ -103,6 +103,8 @@ struct Claim {
   std::optional<unsigned> max_queue;  // do not wait if this many are waiting
   bool supersedes = false;            // only the newest of these claims waits
   bool replaces = false;              // takes the lock from its holders
+  int priority = 0;  // waits before claims with a greater number, and after equal ones
+  bool spreads = false;  // not while its host holds a slot, or was promised one
   // Whether the lease belongs to living processes. A detached one belongs to whoever
   // knows the token: any client may renew and release it, and it expires after its ttl in
   // every store.
@@ -170,6 +172,8 @@ struct HolderInfo : CommandInfo {
 };
 
 struct WaiterInfo : PartyInfo {
+  std::string label;
+  int priority = 0;
   WallTime since{};
   milliseconds waiting{};
 };
@@ -191,6 +195,7 @@ struct RunInfo {
   std::string user;
   std::string outcome;  // as in the report, "vanished", "running", or "by hand"
   std::string reason;   // why its lease was lost, as in the report
+  std::string label;
 
   // Whether it can count for deduplication (Claim::dedupe): it held the lock alone.
   bool counts = false;

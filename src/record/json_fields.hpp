@@ -28,6 +28,7 @@ concept Of = std::same_as<std::remove_const_t<T>, Record>;
 enum Form {
   if_set,  // left out if it is what a record without it has: no text, 0, false. Other
            // missing values are null
+  small,   // a number from -99 to 99, left out if it is 0
   date,    // a moment as RFC 3339, for people
   uid,     // a user's number in text, as a number; left out if the text is none
 };
@@ -70,6 +71,9 @@ class JsonWriter {
   template <typename T>
   void operator()(const char* key, As<if_set, T> field) {
     if (field.value != std::remove_const_t<T>{}) (*this)(key, field.value);
+  }
+  void operator()(const char* key, As<small, const int> field) {
+    if (field.value != 0) line_.add_number(key, field.value);
   }
   void operator()(const char* key, As<date, const WallTime> field);
   void operator()(const char* key, As<date, const std::optional<WallTime>> field) {
@@ -121,6 +125,7 @@ class JsonReader {
   void operator()(const char* key, As<if_set, T> field) {
     (*this)(key, field.value);
   }
+  void operator()(const char* key, As<small, int> field);
   void operator()(const char* key, As<date, WallTime> field);
   void operator()(const char* key, As<date, std::optional<WallTime>> field);
   void operator()(const char* key, As<uid, std::string> field);

@@ -112,6 +112,8 @@ void fields_in_event(Taker& taker, Visit&& visit) {
 
 // A party as the scripts of Redis keep it.
 struct RedisParty : CommandInfo {
+  int priority = 0;
+  bool spreads = false;
   bool for_pid = false;
   std::optional<milliseconds> ttl;  // of a detached lease
 };
@@ -120,6 +122,8 @@ template <Of<RedisParty> Party, typename Visit>
 void fields_on_redis(Party& party, Visit&& visit) {
   visit("host", party.host);
   visit("pid", party.pid);
+  visit("priority", as<small>(party.priority));  // queue.lua reads this one, and
+  visit("spread", as<if_set>(party.spreads));    // holders.lua the host and this one
   visit("for_pid", as<if_set>(party.for_pid));
   visit("ttl_ms", as<if_set>(party.ttl));
   visit("user", party.user);
@@ -188,6 +192,7 @@ void fields_in_log(Run& run, Visit&& visit) {
   visit("uid", as<uid>(run.user));
   visit("outcome", run.outcome);
   visit("reason", as<if_set>(run.reason));
+  visit("label", as<if_set>(run.label));
   visit("counts", run.counts);
 }
 
@@ -206,6 +211,7 @@ template <Of<RunInfo> Run, typename Visit>
 void fields_on_redis(Run& run, Visit&& visit) {
   visit("host", run.host);
   visit("user", run.user);
+  visit("label", as<if_set>(run.label));
   fields_in_event(run, visit);
 }
 
@@ -216,6 +222,7 @@ void fields_of_start_in_etcd(Run& run, Visit&& visit) {
   visit("started", run.started);
   visit("host", run.host);
   visit("user", run.user);
+  visit("label", as<if_set>(run.label));
   visit("counts", as<if_set>(run.counts));
 }
 

@@ -75,6 +75,7 @@ void fields_of_event(Event& event, Visit&& visit) {
   visit("name", event.lock.name);
   visit("fence", event.fence);
   visit("free", event.free);
+  visit("priority", as<small>(event.priority));
 }
 
 }  // namespace
@@ -181,6 +182,20 @@ History history_of(std::string_view log, WallTime now) {
     std::reverse(kept.begin(), kept.end());
   }
   return history;
+}
+
+void add_labels(std::vector<RunInfo>& runs, std::string_view log, const LockName& lock) {
+  for (const auto text : lines_of(log)) {
+    // Most have an empty one, or none.
+    const auto at = text.find("\"label\":\"");
+    if (at == std::string_view::npos || text.find("\"label\":\"\"") == at) continue;
+    const auto line = parsed(text);
+    if (line.is_null() || lock_of(line) != lock) continue;
+    const auto logged = run_of(line);
+    for (auto& run : runs) {
+      if (run.fence == logged.fence) run.label = logged.label;
+    }
+  }
 }
 
 std::optional<LoggedCommand> command_of(std::string_view log, const LockName& lock,

@@ -43,8 +43,28 @@ struct Column {
   Value usual;
 };
 
-template <typename T, typename Element, typename Value>
-Column(T&, Value Element::*, Value) -> Column<T, Element, Value>;
+// Fields of a waiter that earlier versions do not know: they refuse bytes behind those
+// that they know, but accept several values of an element in a column, of which the last
+// one counts. So these bytes stand in the column of on_behalf_of in front of its value,
+// as numbers of four bytes. Later versions may add fields at the end.
+template <Of<Waiter> T, typename Visit>
+void newest_fields(T& waiter, Visit&& visit) {
+  visit(waiter.label), visit(waiter.priority), visit(waiter.spreads);
+}
+
+// The bytes of these fields; none if all have their defaults.
+std::string newest_bytes(const Waiter& waiter) {
+  if (waiter.label.empty() && waiter.priority == 0 && !waiter.spreads) return {};
+  ByteWriter writer;
+  newest_fields(waiter, writer);
+  writer.bytes.resize((writer.bytes.size() + 3) / 4 * 4);
+  return std::move(writer.bytes);
+}
+
+template <typename T>
+struct WaitersColumn {
+  T& list;
+};
 
 // The lists of fields that were added after the first version, in groups that were added
 // together. They follow all other fields. A group is written only if it or a later one is
@@ -57,7 +77,7 @@ void later_fields(T& state, Group&& group) {
         Column{state.answered, &AnsweredWaiter::newer, std::optional<Superseded>()});
   group(Column{state.holders, &Holder::taken_by, std::optional<Taker>()});
   group(state.refused, state.superseded);
-  group(Column{state.waiters, &Waiter::on_behalf_of, 0});
+  group(WaitersColumn{state.waiters});
   group(Column{state.holders, &Holder::ttl, rules::usual_ttl});
 }
 
@@ -81,15 +101,35 @@ class LaterWriter {
   }
   template <typename T, typename Element, typename Value>
   bool write(const Column<T, Element, Value>& column) {
+    return write_counted(column.list.size(), [&](std::uint32_t i) {
+      const auto& value = column.list[i].*column.field;
+      if (is_same(value, column.usual)) return 0U;
+      writer_(i);
+      write_value(value);
+      return 1U;
+    });
+  }
+  template <typename T>
+  bool write(const WaitersColumn<T>& column) {
+    return write_counted(column.list.size(), [&](std::uint32_t i) {
+      auto bytes = newest_bytes(column.list[i]);
+      const auto own = column.list[i].on_behalf_of;
+      if (bytes.empty() && own == 0) return std::size_t{0};
+      bytes.append(reinterpret_cast<const char*>(&own), sizeof own);
+      for (std::size_t at = 0; at < bytes.size(); at += sizeof own) {
+        writer_(i), writer_.bytes.append(bytes, at, sizeof own);
+      }
+      return bytes.size() / sizeof own;
+    });
+  }
+  // Writes how many entries `write_for` writes for all elements, and then these.
+  template <typename WriteFor>
+  bool write_counted(std::size_t elements, WriteFor write_for) {
     const auto begin = writer_.bytes.size();
     std::uint32_t count = 0;
     writer_(count);
-    for (std::uint32_t i = 0; i < column.list.size(); ++i) {
-      const auto& value = column.list[i].*column.field;
-      if (is_same(value, column.usual)) continue;
-      ++count;
-      writer_(i);
-      write_value(value);
+    for (std::uint32_t i = 0; i < elements; ++i) {
+      count += static_cast<std::uint32_t>(write_for(i));
     }
     std::memcpy(writer_.bytes.data() + begin, &count, sizeof count);
     return count != 0;
@@ -139,6 +179,29 @@ class LaterReader {
     }
   }
   template <typename T>
+  void read(WaitersColumn<T>& column) {
+    const auto count = reader_.number<std::uint32_t>();
+    if (count == 0) return;
+    reader_.check_count(count, 2 * sizeof(std::uint32_t));
+    std::vector<std::string> bytes(column.list.size());
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const auto at = reader_.number<std::uint32_t>();
+      if (at >= column.list.size()) throw Malformed{};
+      const auto number = reader_.number<std::int32_t>();
+      bytes[at].append(reinterpret_cast<const char*>(&number), sizeof number);
+    }
+    for (std::size_t at = 0; at < bytes.size(); ++at) {
+      if (bytes[at].empty()) continue;
+      auto& waiter = column.list[at];
+      const auto own = bytes[at].size() - sizeof waiter.on_behalf_of;
+      std::memcpy(&waiter.on_behalf_of, bytes[at].data() + own,
+                  sizeof waiter.on_behalf_of);
+      if (own == 0) continue;
+      ByteReader reader(std::string_view(bytes[at]).substr(0, own));
+      newest_fields(waiter, reader);
+    }
+  }
+  template <typename T>
   void read_value(T& value) {
     reader_(value);
   }
@@ -158,12 +221,8 @@ constexpr std::uint32_t most_slots = 1'000'000;
 constexpr milliseconds longest_span{std::int64_t{1} << 53};
 
 bool is_sound(WallTime time) { return rules::is_possible(time); }
-bool is_sound(milliseconds span) {
-  return span >= milliseconds(0) && span <= longest_span;
-}
-bool is_sound(Clock::time_point moment) {
-  return moment.time_since_epoch() >= nanoseconds(0);
-}
+bool is_sound(milliseconds span) { return span.count() >= 0 && span <= longest_span; }
+bool is_sound(Clock::time_point moment) { return moment >= Clock::time_point(); }
 bool is_sound(Fence fence) { return fence <= greatest_fence; }
 bool is_sound(const Dedupe& dedupe) { return is_sound(dedupe.window); }
 bool is_sound(const Superseded& newer) { return newer.pid >= 0; }
@@ -203,7 +262,8 @@ bool is_sound(const Holder& holder) {
 bool is_sound(const Waiter& waiter) {
   return is_sound(waiter.party) && is_sound(waiter.since) && is_sound(waiter.queued_at) &&
          is_sound(waiter.lives_until) && is_sound(waiter.promised_until) &&
-         is_sound(waiter.dedupe) && waiter.on_behalf_of >= 0;
+         is_sound(waiter.dedupe) && waiter.on_behalf_of >= 0 && waiter.priority >= -20 &&
+         waiter.priority <= 20;
 }
 
 bool is_sound(const AnsweredWaiter& answered) {

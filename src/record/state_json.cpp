@@ -29,7 +29,7 @@ void fields_in_state(T& run, Visit&& visit) {
   visit("duration_ms", run.duration), visit("exit_code", run.exit_code);
   visit("signal", run.signal), visit("host", run.host), visit("user", run.user);
   visit("outcome", run.outcome), visit("reason", as<if_set>(run.reason));
-  visit("counts", as<if_set>(run.counts));
+  visit("label", as<if_set>(run.label)), visit("counts", as<if_set>(run.counts));
 }
 
 template <Of<PastRuns> T, typename Visit>
@@ -75,6 +75,8 @@ void fields_in_state(T& waiter, Visit&& visit) {
   visit("supersedes", as<if_set>(waiter.supersedes));
   visit("replaces", as<if_set>(waiter.replaces));
   visit("on_behalf_of", as<if_set>(waiter.on_behalf_of));
+  visit("label", as<if_set>(waiter.label)), visit("spread", as<if_set>(waiter.spreads));
+  visit("priority", as<if_set>(waiter.priority));
 }
 
 template <Of<rules::AnsweredWaiter> T, typename Visit>
@@ -286,21 +288,23 @@ class StateReader final : public JsonEvents {
   }
   bool null() override { return take().kind == nullptr; }
   bool boolean(bool flag) override { return set(&Kind::flag, flag); }
-  bool number_integer(number_integer_t) override { return take().kind == nullptr; }
+  bool number_integer(number_integer_t number) override {  // a negative one
+    const auto place = take();
+    const bool fits = place.kind == &kind<std::int32_t> && number >= INT32_MIN;
+    if (fits) *static_cast<std::int32_t*>(place.value) = static_cast<int>(number);
+    return fits || place.kind == nullptr;
+  }
   bool number_unsigned(number_unsigned_t number) override {
     return set(&Kind::number, number);
   }
-  bool number_float(number_float_t, const string_t&) override {
-    return take().kind == nullptr;
-  }
+  bool number_float(number_float_t, const string_t&) override { return !take().kind; }
   bool string(string_t& text) override { return set(&Kind::text, text); }
   bool binary(binary_t&) override { return false; }
   bool start_object(std::size_t) override { return open(&Kind::field); }
   bool end_object() override { return close(); }
   bool start_array(std::size_t) override { return open(&Kind::element); }
   bool end_array() override { return close(); }
-  bool parse_error(std::size_t, const std::string&,
-                   const Json::exception& /*error*/) override {
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
     return false;
   }
 
@@ -352,6 +356,7 @@ std::string written(const rules::State& state) {
 
 rules::State without_commands(rules::State state) {
   for (auto& holder : state.holders) holder.argv.clear(), holder.label.clear();
+  for (auto& waiter : state.waiters) waiter.label.clear();
   return state;
 }
 

@@ -46,6 +46,7 @@ Event event_of(Event::Kind kind, const LockName& lock, const Holder& holder, Mom
 Event event_of(Event::Kind kind, const LockName& lock, const Waiter& waiter, Moment now) {
   auto event = event_of(kind, lock, now);
   event.CommandInfo::operator=(shown_party(waiter));
+  event.priority = waiter.priority;
   return event;
 }
 

@@ -39,6 +39,13 @@ void set_place(Waiter& waiter, const Ask& ask, Moment now) {
   if (ask.place_lasts) waiter.lives_until = later(now.boot, *ask.place_lasts);
 }
 
+// The fields that a program which does not know them may have dropped.
+void set_newest_fields(Waiter& waiter, const Claim& claim) {
+  waiter.priority = claim.priority;
+  waiter.spreads = claim.spreads;
+  waiter.label = claim.label;
+}
+
 Holder& grant_to(State& state, const Ask& ask, Moment now) {
   const auto by_clock = std::max<std::int64_t>(now.wall.count(), 0);
   state.last_fence.number =
@@ -140,14 +147,20 @@ Answer answer_to_waiter(State& state, const Ask& ask, Moment now,
     if (ask.queue == Queue::refuse) ++state.refused;
     return busy_answer(state, ask.claim.token, now);
   }
+  // A more important one that came since the promise does not watch this one yet.
+  const bool is_overtaken =
+      ask.claim.slots == 1 && ask.claim.mode == Mode::exclusive &&
+      std::any_of(state.waiters.begin(), own,
+                  [](const Waiter& waiter) { return !waiter.passed_over; });
   state.waiters.erase(own);
+  if (is_overtaken) wake_first_waiter(state, consequences);
   return granted(state, ask, now, liveness, consequences);
 }
 
 Answer answer_to_newcomer(State& state, const Ask& ask, Moment now,
                           const Liveness& liveness, Consequences& consequences) {
   const Claim& claim = ask.claim;
-  bool enters = can_enter(state, claim, now);
+  bool enters = can_enter(state, claim, ask.party.host, now);
   if (!enters) {
     if (const auto above = blocking_outer_run(state, claim))
       return HeldByOuterRun{*above};
@@ -163,7 +176,7 @@ Answer answer_to_newcomer(State& state, const Ask& ask, Moment now,
                         replace_holders(state, claim, ask.party, now, consequences);
   if (supersedes || replaces) {
     promise_to_the_next(state, now, liveness, consequences);
-    enters = can_enter(state, claim, now);
+    enters = can_enter(state, claim, ask.party.host, now);
   }
   if (enters) return granted(state, ask, now, liveness, consequences);
   Waiter waiter;
@@ -176,7 +189,8 @@ Answer answer_to_newcomer(State& state, const Ask& ask, Moment now,
   waiter.supersedes = claim.supersedes;
   waiter.replaces = claim.replaces;
   waiter.on_behalf_of = claim.on_behalf_of;
-  state.waiters.push_back(std::move(waiter));
+  set_newest_fields(waiter, claim);
+  enqueue(state, std::move(waiter));
   return busy_answer(state, claim.token, now);
 }
 
@@ -217,6 +231,13 @@ Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
   }
   if (auto own = waiter_of(state, claim.token); own != state.waiters.end()) {
     // A late waiter gets its place back as long as nobody else was promised it.
+    if (own->priority != claim.priority) {
+      auto waiter = std::move(*own);
+      state.waiters.erase(own);
+      waiter.priority = claim.priority;
+      own = enqueue(state, std::move(waiter));
+    }
+    set_newest_fields(*own, claim);
     if (!is_promised(*own, now)) own->promised_until.reset();
     own->passed_over = false;
     set_place(*own, ask, now);

@@ -103,6 +103,8 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
     shown.host = waiter.party.host;
     shown.pid = shown_pid(waiter);
     shown.user = waiter.party.user;
+    shown.label = waiter.label;
+    shown.priority = waiter.priority;
     shown.since = waiter.since;
     shown.waiting = whole_milliseconds(now.boot - waiter.queued_at);
     info.waiters.push_back(std::move(shown));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <utility>
 
 namespace dlock::rules {
 namespace {
@@ -125,13 +126,33 @@ std::optional<Fence> blocking_outer_run(const State& state, const Claim& claim) 
   return can_wait ? std::nullopt : above;
 }
 
-bool can_enter(const State& state, const Claim& claim, Moment now) {
+bool is_crowded(const State& state, const std::string& host, Moment now) {
+  return std::any_of(state.holders.begin(), state.holders.end(),
+                     [&](const Holder& holder) { return holder.party.host == host; }) ||
+         std::any_of(state.waiters.begin(), state.waiters.end(), [&](const Waiter& one) {
+           return is_promised(one, now) && one.party.host == host;
+         });
+}
+
+bool can_enter(const State& state, const Claim& claim, const std::string& host,
+               Moment now) {
+  if (claim.spreads && is_crowded(state, host, now)) return false;
   // Waiters with a promise already count like holders.
-  const bool nobody_waits = std::all_of(
-      state.waiters.begin(), state.waiters.end(),
-      [](const Waiter& waiter) { return waiter.passed_over || waiter.promised_until; });
-  return (nobody_waits || joins_outer_reader(state, claim)) &&
+  const bool overtakes_nobody =
+      std::all_of(state.waiters.begin(), state.waiters.end(), [&](const Waiter& waiter) {
+        return waiter.passed_over || waiter.promised_until ||
+               waiter.priority > claim.priority ||
+               (waiter.spreads && is_crowded(state, waiter.party.host, now));
+      });
+  return (overtakes_nobody || joins_outer_reader(state, claim)) &&
          occupancy_of(state, now).admits(claim.mode, state.slots);
+}
+
+std::vector<Waiter>::iterator enqueue(State& state, Waiter waiter) {
+  const auto behind =
+      std::find_if(state.waiters.begin(), state.waiters.end(),
+                   [&](const Waiter& other) { return other.priority > waiter.priority; });
+  return state.waiters.insert(behind, std::move(waiter));
 }
 
 bool is_full(const State& state, const Claim& claim, const Liveness& liveness) {
@@ -195,6 +216,8 @@ void promise_to_the_next(State& state, Moment now, const Liveness& liveness,
     } else if (!liveness.is_alive(*waiter)) {
       consequences.dead.push_back(waiter->party.session);
       waiter = state.waiters.erase(waiter);
+    } else if (waiter->spreads && is_crowded(state, waiter->party.host, now)) {
+      ++waiter;
     } else if (!fits(state, occupancy, *waiter)) {
       return;
     } else {
@@ -244,6 +267,7 @@ std::optional<milliseconds> parked_for(const State& state, const Token& token,
   std::size_t place = 0;  // readers that enter together count as one
   bool is_after_reader = false;
   for (const auto& waiter : state.waiters) {
+    if (waiter.spreads) return std::nullopt;  // many of these can be passed over at once
     const bool is_reader = waiter.mode == Mode::shared;
     if (!is_reader || !is_after_reader) ++place;
     is_after_reader = is_reader;

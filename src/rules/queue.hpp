@@ -48,8 +48,16 @@ bool fits(const State& state, const Occupancy& occupancy, const Waiter& waiter);
 // another clock (another time namespace) and does not count.
 bool is_promised(const Waiter& waiter, Moment now);
 
-// Whether the claim can be granted the lock now: there is room, and it overtakes nobody.
-bool can_enter(const State& state, const Claim& claim, Moment now);
+// Whether one on this host that spreads (Claim::spreads) has to let others go first.
+bool is_crowded(const State& state, const std::string& host, Moment now);
+
+// Whether the claim, of one on this host, can be granted the lock now: there is room, and
+// it overtakes nobody.
+bool can_enter(const State& state, const Claim& claim, const std::string& host,
+               Moment now);
+
+// Adds the waiter to the queue, behind those with the same priority.
+std::vector<Waiter>::iterator enqueue(State& state, Waiter waiter);
 
 // Whether the holder is an outer run of the claim.
 bool is_outer_run(const Claim& claim, const Holder& holder);

@@ -64,6 +64,7 @@ RunInfo vanished_run(const Holder& holder) {
   run.host = holder.party.host;
   run.user = holder.party.user;
   run.outcome = "vanished";
+  run.label = holder.label;
   run.counts = holder.counts;
   return run;
 }

@@ -99,12 +99,13 @@ struct Waiter {
   std::optional<Dedupe> dedupe;
   bool supersedes = false;
   bool replaces = false;
+  std::int32_t priority = 0;      // Claim::priority
+  bool spreads = false;           // Claim::spreads
   std::int32_t on_behalf_of = 0;  // Claim::on_behalf_of
   // It asks for another number of slots than those before it. Most stores refuse that.
   bool differs_in_slots = false;
-  // What it waits to run, where a store keeps that.
   std::string label = {};
-  std::vector<std::string> argv = {};
+  std::vector<std::string> argv = {};  // what it waits to run, where a store keeps that
 
   bool operator==(const Waiter&) const = default;
 };
@@ -132,7 +133,7 @@ struct State {
   std::uint32_t slots = 1;
   WallTime used{};  // when it was last granted or released
   std::vector<Holder> holders;
-  std::vector<Waiter> waiters;  // in order of arrival
+  std::vector<Waiter> waiters;  // by priority, then in order of arrival
   std::optional<RunInfo> last_run;
   PastRuns past;
   std::vector<AnsweredWaiter> answered;

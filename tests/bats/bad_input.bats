@@ -50,7 +50,7 @@ run_refuses() {  # <exit code> <option>...
 }
 
 @test "an unexpected second name is refused" {
-  refuses 64 status job another
+  refuses 64 acquire job another
   refuses 64 list a b
 }
 
@@ -465,4 +465,15 @@ run_refuses() {  # <exit code> <option>...
   run dlock run "$(printf 'n%.0s' {1..255})" -- echo fine
 
   assert_equal "$status $output" '0 fine'
+}
+
+@test "an invalid priority, and a spread without slots, are refused" {
+  for wrong in -21 20 1.5 high ''; do
+    refuses 64 run --priority "$wrong" job -- touch "$started"
+    refuses 64 acquire --priority="$wrong" job
+  done
+  refuses 64 run --spread job -- touch "$started"
+  assert_output_contains '--spread needs --slots of 2 or more'
+  refuses 64 run --spread --slots 1 job -- touch "$started"
+  refuses 64 acquire --spread --shared job
 }

@@ -205,6 +205,50 @@ knows_command() { dlock status "$1"; }
   assert_exits 1 "$terminal"
 }
 
+@test "break takes several names and patterns, and goes on if one is not held" {
+  hold deploy-a
+  first=$holder
+  hold deploy-b
+  hold 'star*'
+  kept=$holder
+  hold job
+
+  run dlock break --yes --json 'deploy-*' job job free
+  assert_status 1
+  assert_equal "${lines[0]}" 'dlock: free: not held in local:'"$BATS_TEST_TMPDIR/store"
+  assert_equal "$(jq -r 'map(.name) | join(" ")' <<< "${lines[-1]}")" 'job deploy-a deploy-b'
+  assert_exits 76 "$first"
+  assert_exits 76 "$holder"
+  run dlock break --yes 'x*' 'y?'
+  assert_status 1
+  assert_equal "${lines[1]}" 'dlock: no lock that matches y? is held in local:'"$BATS_TEST_TMPDIR/store"
+  run dlock break --yes 'star\*'
+  assert_equal "$status $output" '0 '
+  assert_exits 76 "$kept"
+  run dlock break --yes --fence 7 a b
+  assert_equal "$status $output" '64 dlock: --fence is that of one lock: name only that one'
+}
+
+@test "of several locks, break shows one table and asks once, and takes them only from those shown" {
+  hold a --label nightly
+  first=$holder
+  hold b
+  on_terminal 'exec dlock break "[ab]"'
+  eventually appears 'Stop these commands and take the locks? [y/N] '
+  grep -qE '^LOCK +HOLDER +PID +FOR +FENCE +LABEL +COMMAND' screen
+  grep -qE "^a +[^ ]+ +$first +[^ ]+ +[0-9]+ +nightly +sh -c " screen
+  let_go
+  eventually has_ended "$holder"
+  hold b
+
+  press $'y\n'
+
+  assert_exits 1 "$terminal"
+  assert_exits 76 "$first"
+  refute has_ended "$holder"
+  appears 'dlock: b: no longer held by fence '
+}
+
 @test "--force is refused where the store knows who is alive" {
   hold job
 

@@ -190,7 +190,7 @@ make_locks() {  # <name>...
     assert_offers "$shell" 'dlock acquire --st' --store --store-timeout
     assert_offers_also "$shell" 'dlock acquire --' --wait --for-pid --label
     assert_offers_also "$shell" 'dlock check --' --fence --min-validity
-    assert_offers "$shell" 'dlock history --l' --limit
+    assert_offers "$shell" 'dlock history --l' --label --limit
     assert_offers "$shell" 'dlock list --pr' --prometheus
     assert_offers "$shell" 'dlock list --li' --live
     assert_offers "$shell" 'dlock list --sort ' name age

@@ -304,6 +304,23 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
+@test "--host, --owner, --mine and --label choose runs" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run --label nightly job -- true
+    unshare --uts sh -c 'echo web1 > /proc/sys/kernel/hostname; exec dlock run --label once job -- false' || true
+    dlock run job -- sh -c 'exit 3' || true
+
+    assert_equal "$(runs .exit_code --host web1)" 1
+    assert_equal "$(runs .exit_code --mine)" $'3\n0'
+    assert_equal "$(runs .label --owner "$(id -un)")" $'null\nonce\nnightly'
+    assert_equal "$(runs .exit_code --label 'n*t*')" 0
+    assert_equal "$(runs .exit_code --owner nobody)" ''
+  done
+  # The label that the file gives to runs of a lock is not one to look for.
+  printf '[lock.job]\nlabel = "fixed"\n[history]\nowner = "nobody"\n' > "$BATS_TEST_TMPDIR/config"
+  assert_equal "$(runs .exit_code --config "$BATS_TEST_TMPDIR/config" --owner "$(id -un)")" $'3\n1\n0'
+}
+
 @test "zero switches --since and --succeeded-within off" {
   dlock run job -- true
 
@@ -391,7 +408,7 @@ is_critical() {  # <lock> <span>
 }
 
 @test "--succeeded-within takes one lock, and no other filter" {
-  for wrong in '' '*' 'job --failed' 'job --since 1h'; do
+  for wrong in '' '*' 'job --failed' 'job --since 1h' 'job --mine'; do
     set -f
     # shellcheck disable=SC2086
     run dlock history --succeeded-within 1h $wrong

@@ -13,6 +13,10 @@ teardown() { kill_leftovers; }
 
 names() { jq -r '[.[].name] | join(" ")'; }
 
+dlock_on() {  # <host> <argument>...
+  unshare --uts sh -c 'printf %s "$0" > /proc/sys/kernel/hostname; exec "$@"' "$1" dlock "${@:2}"
+}
+
 # Runs a command under each lock, so that it has a last run.
 used() {
   local name
@@ -100,6 +104,33 @@ is_waited_for_only() {
   assert_equal "$(dlock list --json | names)" 'a b c d'
   assert_equal "$(dlock list --json --sort age | names)" 'd c b a'
   assert_equal "$(dlock list --json --sort name | names)" 'a b c d'
+}
+
+@test "--host, --owner, --mine and --label choose locks by one of their holders or waiters" {
+  hold other --label import
+  hold mine --label deploy-web
+  dlock_on web1 acquire --label deploy-db theirs
+  dlock_on web1 run -w 60s --label deploy-x other -- true 3>&- &
+  eventually somebody_waits other
+  used free
+  local user
+  user=$(id -un)
+
+  assert_equal "$(dlock list --json --host web1 | names)" 'other theirs'
+  assert_equal "$(dlock list --json --held --host web1 | names)" theirs
+  assert_equal "$(dlock list --json --mine | names)" 'mine other'
+  assert_equal "$(dlock list --json --owner "$user" | names)" 'mine other theirs'
+  assert_equal "$(dlock list --json --label 'deploy-*' '[mo]*' | names)" 'mine other'
+  assert_equal "$(dlock list --json --label 'deploy-*' --host "$(uname -n)" | names)" mine
+  assert_equal "$(dlock list --json --owner nobody | names)" ''
+  run dlock list --label '*' --owner nobody
+  assert_equal "$status $output" "0 dlock: no such locks in local:$store"
+  for wrong in '--mine --host x' '--mine --owner x' '--host=' '--label='; do
+    # shellcheck disable=SC2086  # words
+    run dlock list $wrong
+    assert_status 64
+    assert_one_line
+  done
 }
 
 @test "an unknown order is a usage error" {

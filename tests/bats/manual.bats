@@ -364,6 +364,8 @@ examples_in_toml_manual() {  # <title>
       case "$verb $line" in
         'run retry-failed'*) words=(--dedupe 1h lock true) ;;
         'run replace'* | 'run supersede'*) words=(--wait 1s lock true) ;;
+        'run spread'*) words=(--slots 2 lock true) ;;
+        'acquire spread'*) words=(--slots 2 lock) ;;
         run* | cache*) words+=(true) ;;
         limit*) words+=(1/1s true) ;;
         re*' ttl'*) words+=(--token "$(< "$BATS_TEST_TMPDIR/token")") ;;

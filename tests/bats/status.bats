@@ -110,6 +110,21 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
     "mode":"exclusive","slots":1,"free":1,"holders":[],"waiters":[],"last_run":null}')"
 }
 
+@test "status of several locks exits with 0 if any of them is held" {
+  hold job
+
+  run dlock status free job
+  assert_status 0
+  [[ ${lines[0]} == 'free  free (never used)'* ]]
+  assert_output_contains $'\n\njob  held'
+  run dlock status --json free job
+  assert_equal "$status $(jq -r 'map("\(.name) \(.state)") | join(", ")' <<< "$output")" '0 free free, job held'
+  run dlock status free other
+  assert_status 1
+  run dlock status free ''
+  assert_status 64
+}
+
 @test "status of a lock that was never used creates no files" {
   dlock status job || true
 

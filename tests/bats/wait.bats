@@ -284,3 +284,34 @@ disturb() {
   assert_exits 0 "$waiter"
   no_sockets
 }
+
+@test "a more important run goes first, and status and watch show its priority" {
+  hold job
+  dlock -v watch --json job > "$BATS_TEST_TMPDIR/events" 2> "$BATS_TEST_TMPDIR/said" 3>&- &
+  watcher=$!
+  eventually grep -q '^dlock: watching$' "$BATS_TEST_TMPDIR/said"
+  queue job --label usual -- sh -c 'echo usual >> "$0"' "$order"
+  first=$waiter
+  queue job --priority -5 -- sh -c 'echo important >> "$0"' "$order"
+
+  assert_equal "$(look job '.waiters | map("\(.priority) \(.label)") | join(", ")')" '-5 null, null usual'
+  run dlock status job
+  assert_output_contains 'PRIORITY  LABEL'
+  let_go
+  assert_exits 0 "$waiter"
+  assert_exits 0 "$first"
+  assert_equal "$(< "$order")" $'important\nusual'
+  eventually grep -q '"event":"queued".*"priority":-5' "$BATS_TEST_TMPDIR/events"
+  kill "$watcher"
+}
+
+@test "--spread lets those behind take the slots while its host has one" {
+  hold job --slots 3 --spread
+  run dlock run --slots 3 --spread job -- true
+  assert_status 75
+  queue job --slots 3 --spread -- true
+  run unshare --uts sh -c 'echo elsewhere > /proc/sys/kernel/hostname; exec dlock run --slots 3 --spread job -- echo started'
+  assert_equal "$status $output" '0 started'
+  let_go
+  assert_exits 0 "$waiter"
+}

@@ -23,6 +23,11 @@ struct Contender {
   bool waits = false;  // as far as it knows
 };
 
+// Several contenders are on each of these hosts.
+inline std::string host_of(Session contender) {
+  return "web" + std::to_string(contender % 4);
+}
+
 // Of a renewal that keeps the ttl of the lease, which is another one.
 constexpr milliseconds other_ttl{777};
 

@@ -101,6 +101,26 @@ TEST_P(Histories, a_run_that_a_signal_ended_is_listed_with_the_signal) {
   EXPECT_EQ(runs[0].exit_code, std::nullopt);
 }
 
+TEST_P(Histories, a_run_keeps_its_label) {
+  auto& runner = contender();
+  runner.claim.label = "nightly";
+  runner.granted();
+  auto& waiter = contender();
+  waiter.claim.label = "next";
+  waiter.queued();
+
+  const auto waiters = contender().inspect().waiters;
+  EXPECT_EQ(history().at(0).label, "nightly");
+  runner.release(exit_with(0));
+  EXPECT_EQ(history().back().label, "nightly");
+  waiter.granted();
+  const auto runs = history();
+  EXPECT_EQ(runs.at(0).label, "next");
+  EXPECT_EQ(runs.at(1).label, "nightly");
+  ASSERT_EQ(waiters.size(), 1u);
+  EXPECT_EQ(waiters[0].label, "next");
+}
+
 TEST_P(Histories, a_run_in_progress_is_listed_as_running) {
   const auto fence = contender().granted().fence;
 

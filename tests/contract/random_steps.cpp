@@ -65,6 +65,10 @@ Claim RandomSteps::random_claim(Session who, const rules::State& state) {
     claim.replaces = claim.attached && dice_.one_in(4);
     if (dice_.one_in(5)) claim.max_queue = dice_.below(3);
   }
+  if (kind_.has_priorities && dice_.one_in(2)) {
+    claim.priority = static_cast<int>(dice_.below(5)) - 2;
+  }
+  claim.spreads = kind_.spreads && claim.slots > 1 && dice_.one_in(2);
   if (!state.holders.empty() && dice_.one_in(8)) {
     claim.outer_fences = {dice_.pick(state.holders).fence};
   }

@@ -32,6 +32,8 @@ struct Kind {
   bool uses_queue_options;  // some use --replace, --supersede or --max-queue
   // Some break by force; some renewals keep the ttl; some lost runs leave their lease.
   bool has_force = false;
+  bool has_priorities = false;
+  bool spreads = false;  // some with slots use --spread
 };
 
 // Numbers that are the same with every library, unlike those of std's distributions.

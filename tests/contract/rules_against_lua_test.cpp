@@ -31,7 +31,9 @@ constexpr Kind kinds[] = {{"mutex", 1, false, false, false, false},
                           {"queue_options", 1, false, false, true, true},
                           {"queue_options_in_slots", 2, false, false, true, true},
                           {"force", 1, true, true, true, true, true},
-                          {"force_in_slots", 2, false, true, true, false, true}};
+                          {"force_in_slots", 2, false, true, true, false, true},
+                          {"priorities", 1, true, true, true, true, false, true},
+                          {"spread", 3, false, true, true, true, false, true, true}};
 
 // This many histories share each round trip.
 constexpr unsigned at_once = 64;
@@ -194,6 +196,8 @@ const Kind& runs_in_slots = kinds[5];
 const Kind& queue_options = kinds[6];
 const Kind& everything = kinds[4];
 const Kind& force = kinds[8];
+const Kind& priorities = kinds[10];
+const Kind& spread = kinds[11];
 
 // Bugs in the scripts, and the kinds of locks that show them.
 struct BugInScripts {
@@ -201,8 +205,11 @@ struct BugInScripts {
   Replacement replaced;
 };
 const BugInScripts bugs_in_scripts[] = {
-    {readers,
-     {"if not holders[waiting] and w and not w.passed then return false end", ""}},
+    {readers, {"then break end\n      return false", "then break end"}},
+    {priorities, {"if priority_of(w) > priority then break end", ""}},
+    {priorities, {"return arrival + priority * PRIORITY_STEP end", "return arrival end"}},
+    {spread, {"elseif slots > 1 and is_crowded(w.info) then", "elseif false then"}},
+    {spread, {"if spreads and is_crowded(info) then return false end", ""}},
     {readers, {"return shared == 0 and exclusive < wanted", "return exclusive < wanted"}},
     {semaphore, {"while taken[slot] do slot = slot + 1 end", ""}},
     {mutex, {"w.passed, w.called = false, false", "w.called = false"}},
@@ -216,7 +223,7 @@ const BugInScripts bugs_in_scripts[] = {
      {"if w.until_ > now and not w.passed and not", "if w.until_ > now and not"}},
     {queue_options, {"if replacers then take_if_replaced(token, h) end", ""}},
     {queue_options, {"forget(newest)", "remove_waiter(newest)"}},
-    {queue_options, {"taker = taker or w.info", "taker = taker or info"}},
+    {queue_options, {"taker, first = w.info, place", "taker, first = info, place"}},
     {semaphore, {"if shown then h.info =", "if not shown then h.info ="}},
     {mutex, {"if refuse then count('refused') end", ""}},
     {queue_options, {"if is_refused then count", "if refuse then count"}},
@@ -249,6 +256,11 @@ void newcomers_overtake(Spoiled spoiled) {
   auto& waiters = spoiled.state.waiters;
   if (waiters.size() <= spoiled.before.waiters.size()) return;
   std::rotate(waiters.begin(), waiters.end() - 1, waiters.end());
+}
+void priorities_do_not_matter(Spoiled spoiled) {
+  std::stable_sort(
+      spoiled.state.waiters.begin(), spoiled.state.waiters.end(),
+      [](const auto& one, const auto& other) { return one.queued_at < other.queued_at; });
 }
 void nobody_is_told(Spoiled spoiled) { spoiled.wake.clear(); }
 void nobody_is_passed_over(Spoiled spoiled) {
@@ -299,6 +311,7 @@ struct BugInRules {
 };
 const BugInRules bugs_in_rules[] = {
     {"newcomers_overtake", mutex, newcomers_overtake},
+    {"priorities_do_not_matter", priorities, priorities_do_not_matter},
     {"nobody_is_told", mutex, nobody_is_told},
     {"nobody_is_passed_over", mutex, nobody_is_passed_over},
     {"ends_are_forgotten", runs, ends_are_forgotten},

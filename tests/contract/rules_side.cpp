@@ -23,7 +23,7 @@ std::string text(std::uint64_t value) { return std::to_string(value); }
 // A request as a process makes it.
 rules::Party party_of(const Contender& contender) {
   auto party = rules::party_of(contender.number);
-  party.host = "web" + text(contender.number);
+  party.host = host_of(contender.number);
   return party;
 }
 

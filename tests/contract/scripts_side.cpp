@@ -52,10 +52,13 @@ std::string number(std::int64_t value) { return std::to_string(value); }
 
 // What is shown of a holder or waiter. The pid distinguishes them.
 std::string party_text(const Contender& contender) {
-  return R"({"host":"web)" + std::to_string(contender.number) + R"(","pid":)" +
+  const auto& claim = contender.claim;
+  return R"({"host":")" + host_of(contender.number) + R"(","pid":)" +
          number(static_cast<std::int64_t>(contender.number) + 1000) +
-         R"(,"user":"33","command":["./job"],"ttl_ms":)" +
-         number(contender.claim.ttl.count()) + "}";
+         (claim.priority != 0 ? R"(,"priority":)" + number(claim.priority) : "") +
+         (claim.spreads ? R"(,"spread":true)" : "") +
+         R"(,"user":"33","command":["./job"],"ttl_ms":)" + number(claim.ttl.count()) +
+         "}";
 }
 
 // The elements of the reply of a script and the lines after it.
@@ -238,7 +241,9 @@ std::vector<std::string> ask_args(const Step& step, const Contender& contender) 
       text_of(claim.token),
       id_of(contender),
       std::string(claim.mode == Mode::shared ? "s" : "x") + (claim.attached ? "" : "d") +
-          (claim.supersedes ? "n" : "") + (claim.replaces ? "r" : ""),
+          (claim.supersedes ? "n" : "") + (claim.replaces ? "r" : "") +
+          (claim.spreads ? "h" : "") +
+          (claim.priority != 0 ? "p" + number(claim.priority) : ""),
       number(claim.slots),
       number(claim.ttl.count()),
       join,

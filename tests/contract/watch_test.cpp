@@ -35,13 +35,11 @@ class Watch final : private EventSink {
     eventually(context_, [&] { return task_.is_done(); });
   }
 
-  // "granted a 0" for an event of the claim with the label `a` that leaves no slot free;
-  // "-" for a waiter, whose label not every store keeps.
+  // "granted a 0" for an event of the claim with the label `a` that leaves no slot free.
   Lines lines() const {
     Lines lines;
     for (const auto& event : events) {
-      lines.push_back(std::string(event_name(event.kind)) + " " +
-                      (event.fence == Fence{} ? "-" : event.label) + " " +
+      lines.push_back(std::string(event_name(event.kind)) + " " + event.label + " " +
                       std::to_string(event.free));
     }
     return lines;
@@ -140,7 +138,7 @@ TEST_P(Watching, a_waiter_is_reported_as_queued_and_then_as_granted) {
   holder.release();
   waiter.granted();
 
-  EXPECT_EQ(watched.seen(3), (Lines{"queued - 0", "released a 1", "granted b 0"}));
+  EXPECT_EQ(watched.seen(3), (Lines{"queued b 0", "released a 1", "granted b 0"}));
 }
 
 TEST_P(Watching, a_waiter_that_gives_up_has_left) {
@@ -150,7 +148,7 @@ TEST_P(Watching, a_waiter_that_gives_up_has_left) {
   waiter.queued();
   waiter.release();
 
-  EXPECT_EQ(watched.seen(2), (Lines{"queued - 0", "left - 0"}));
+  EXPECT_EQ(watched.seen(2), (Lines{"queued b 0", "left b 0"}));
 }
 
 TEST_P(Watching, a_waiter_that_is_deduplicated_has_left) {
@@ -163,7 +161,7 @@ TEST_P(Watching, a_waiter_that_is_deduplicated_has_left) {
   holder.release(exit_with(0));
   EXPECT_TRUE(std::holds_alternative<Deduplicated>(waiter.ask(Queue::join)));
 
-  EXPECT_EQ(watched.seen(3), (Lines{"queued - 0", "released a 1", "left - 1"}));
+  EXPECT_EQ(watched.seen(3), (Lines{"queued b 0", "released a 1", "left b 1"}));
 }
 
 TEST_P(Watching, a_waiter_that_is_superseded_has_left) {
@@ -178,7 +176,7 @@ TEST_P(Watching, a_waiter_that_is_superseded_has_left) {
 
   auto lines = watched.seen(2);
   std::sort(lines.begin(), lines.end());
-  EXPECT_EQ(lines, (Lines{"left - 0", "queued - 0"}));
+  EXPECT_EQ(lines, (Lines{"left b 0", "queued c 0"}));
 }
 
 TEST_P(Watching, an_event_has_the_number_of_free_slots_after_it) {

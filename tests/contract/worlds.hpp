@@ -383,6 +383,8 @@ struct Kind {
   // A store timeout that is enough for an answer.
   milliseconds brief_timeout{50};
   bool watches = true;  // LockInspector::watch()
+  bool orders_by_priority = true;
+  bool spreads = true;
 };
 
 template <typename SomeWorld>
@@ -396,9 +398,12 @@ constexpr Kind kinds[] = {
     {"redis", make_world<RedisWorld>, true},
     {"sentinel", make_world<SentinelWorld>, true},
     {"cluster", make_world<ClusterWorld>, true},
-    {"quorum", make_world<QuorumWorld>, true, false, false},
-    {"etcd", make_world<EtcdWorld<1>>, true, false, false, false, milliseconds(2'000)},
-    {"etcd3", make_world<EtcdWorld<3>>, true, false, false, false, milliseconds(2'000)},
+    {"quorum", make_world<QuorumWorld>, true, false, false, true, milliseconds(0),
+     milliseconds(50), true, true, false},
+    {"etcd", make_world<EtcdWorld<1>>, true, false, false, false, milliseconds(2'000),
+     milliseconds(50), true, false, false},
+    {"etcd3", make_world<EtcdWorld<3>>, true, false, false, false, milliseconds(2'000),
+     milliseconds(50), true, false, false},
     {"postgres", make_world<PostgresWorld<false>>, true, true, true, true,
      milliseconds(0), milliseconds(250)},
     {"postgres_pooled", make_world<PostgresWorld<true>>, true, true, true, true,

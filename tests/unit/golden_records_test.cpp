@@ -285,6 +285,14 @@ TEST(GoldenRecords, fields_that_follow_the_state_only_if_they_are_not_empty) {
   EXPECT_EQ(appended([](auto& state) { state.waiters[0].on_behalf_of = 1; }),
             "0000000000000000000000000000000000000000000000000000000000000000010000000000"
             "000001000000");
+  // The last entry of the waiter counts for earlier versions.
+  EXPECT_EQ(appended([](auto& state) {
+              state.waiters[0].label = "l";
+              state.waiters[0].priority = -1;
+            }),
+            std::string(64, '0') +
+                "0400000000000000010000000000"
+                "00006cffffff00000000ff0000000000000000000000");
   EXPECT_EQ(appended([](auto& state) { state.holders[0].ttl = milliseconds(1); }),
             "0000000000000000000000000000000000000000000000000000000000000000000000000100"
             "0000000000000100000000000000");
@@ -402,7 +410,8 @@ TEST(GoldenRecords, the_arguments_of_the_scripts) {
             "00000000000000000000000000000000|w|x|1|30000|0|{\"host\":HOST,\"pid\":PID,"
             "\"user\":USER,\"command\":[]}||0|9|");
   EXPECT_EQ(words_of(release_arguments(full, golden_end(), "w", Fence{9}, true)),
-            "01010101010101010101010101010101|w|{\"host\":HOST,\"user\":USER,\"outcome\":"
+            "01010101010101010101010101010101|w|{\"host\":HOST,\"user\":USER,"
+            "\"label\":\"a\\n\\\"b\\\"\",\"outcome\":"
             "\"lost\",\"duration_ms\":2000,\"exit_code\":3,\"signal\":\"TERM\","
             "\"reason\":\"taken "
             "over\"}|120000|none|99|1|9|{\"host\":HOST,\"pid\":4712,\"for_pid\":true,"
@@ -447,7 +456,7 @@ TEST(GoldenRecords, an_entry_in_etcd) {
 TEST(GoldenRecords, a_run_in_etcd) {
   EXPECT_EQ(neutral(etcd::open_run_text(golden_entry(), golden_time)),
             "{\"fence\":18,\"started\":1700000000123456,\"host\":HOST,\"user\":USER,"
-            "\"detached\":true,\"until\":1700000000123456}");
+            "\"label\":\"a\\n\\\"b\\\"\",\"detached\":true,\"until\":1700000000123456}");
   EXPECT_EQ(etcd::open_run_text({}, {}),
             "{\"fence\":0,\"started\":0,\"host\":\"\",\"user\":\"\",\"counts\":true}");
   EXPECT_EQ(etcd::past_run_text(golden_run(), true),

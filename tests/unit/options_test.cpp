@@ -751,15 +751,15 @@ TEST(Fences, are_whole_numbers_from_1) {
 // break
 
 TEST(BreakOptions, break_all_leases_and_ask_first_by_default) {
-  const auto options = break_options({}, "job");
+  const auto options = break_options({}, {"job"});
 
-  EXPECT_EQ(options.name, "job");
+  EXPECT_EQ(options.names, std::vector<std::string>{"job"});
   EXPECT_FALSE(options.fence);
   EXPECT_FALSE(options.yes);
 }
 
 TEST(BreakOptions, a_fence_is_a_whole_number_from_1) {
-  EXPECT_EQ(break_options(set("fence", "1795229894902870"), "job").fence->number,
+  EXPECT_EQ(break_options(set("fence", "1795229894902870"), {"job"}).fence->number,
             1795229894902870u);
   for (const auto* text :
        {"", "0", "-1", "1.5", "x", "7x", " 7", "18446744073709551616"}) {

@@ -155,6 +155,25 @@ TEST(State, only_superseding_and_replacing_waiters_need_extra_bytes) {
   EXPECT_EQ(encoded(state).size(), before + 4 * sizeof(std::uint32_t));
 }
 
+TEST(State, the_newest_fields_of_waiters_are_read_as_they_were_written) {
+  State state;
+  for (const int pid : {0, 7}) {
+    auto& waiter = state.waiters.emplace_back();
+    waiter.party.user = "0";
+    waiter.on_behalf_of = pid;
+    waiter.label = "deploy-" + std::to_string(pid);
+    waiter.priority = pid - 5;
+    waiter.spreads = pid != 0;
+  }
+  state.waiters.push_back(state.waiters[0]);
+  state.waiters[2].label.clear();
+  state.waiters[2].priority = 0;
+
+  EXPECT_EQ(decoded(encoded(state)), state);
+  state.waiters[0].priority = -21;
+  EXPECT_EQ(decoded(encoded(state)), std::nullopt);
+}
+
 TEST(State, the_index_of_a_waiter_that_does_not_exist_is_refused) {
   auto state = rich_state();
   state.waiters[1].replaces = true;

@@ -177,7 +177,8 @@ std::string lock_of(const VerbSpec& verb, const std::vector<std::string>& operan
     const char* name = std::getenv("DLOCK_NAME");
     return name == nullptr ? "" : name;
   }
-  if (operands.empty()) return "";
+  // With several names, no table of one of them applies.
+  if (operands.size() != 1) return "";
   const auto name =
       verb.verb == Verb::cache ? "cache:" + operands.front() : operands.front();
   return is_about_lock(verb, name) ? name : "";

@@ -74,6 +74,12 @@ inline AddressMap addresses(const std::string& value) {
 inline std::string label_in(const std::string& value) {
   return parsed_text(value, "label");
 }
+inline std::string host_in(const std::string& value) {
+  return parsed_text(value, "host");
+}
+inline std::string owner_in(const std::string& value) {
+  return parsed_text(value, "user");
+}
 
 // A word without a dot or slash is more likely a mistake than the name of a file.
 inline OutputChoice output_choice(const std::string& value) {

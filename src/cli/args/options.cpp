@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "cli/args/nesting.hpp"
+#include "record/party_fields.hpp"
 #include "util/bits.hpp"
 #include "util/small_file.hpp"
 #include "util/text.hpp"
+#include "util/users.hpp"
 #include "util/utf8.hpp"
 
 namespace dlock {
@@ -60,6 +62,13 @@ void require_wait(const Settings& settings, const RunOptions& options) {
     throw NeedsAnother("--" + std::string(name) + " needs --wait",
                        is_from_file(settings, name));
   }
+}
+
+// Throws if it means nothing with so few slots.
+void require_slots(const Settings& settings, const ClaimOptions& options) {
+  if (!options.spread || options.slots > 1) return;
+  throw NeedsAnother("--spread needs --slots of 2 or more",
+                     is_from_file(settings, "spread"));
 }
 
 // Whoever reads the file can release the lock, but a token is short-lived, and its file
@@ -154,6 +163,7 @@ RunOptions run_options(const Settings& settings, const std::string& name,
     throw NeedsAnother("--keep-output needs --output on-failure", false);
   }
   require_wait(chosen, options);
+  require_slots(chosen, options);
   options.supervision.kill_after_forwarded = chosen.count("kill-after") > 0;
   return options;
 }
@@ -163,6 +173,7 @@ AcquireOptions acquire_options(const Settings& settings, const std::string& name
   AcquireOptions options;
   options.name = parsed_name(name);
   const auto chosen = take(Verb::acquire, settings, options);
+  require_slots(chosen, options);
   options.form = options.exports        ? Form::variables
                  : flag(chosen, "json") ? Form::json
                                         : Form::token;
@@ -255,6 +266,15 @@ LimitOptions limit_options(const Settings& settings,
   return options;
 }
 
+bool PartyOptions::means(const std::string& host_of_it, const std::string& user,
+                         const std::string& label_of_it) const {
+  if (mine && (host_of_it != host_name() || user != record::own_user())) return false;
+  if (!label.empty() && (label_of_it.empty() || !matches_glob(label, label_of_it))) {
+    return false;
+  }
+  return (host.empty() || host == host_of_it) && (owner.empty() || owner == user);
+}
+
 ListOptions list_options(const Settings& settings,
                          const std::vector<std::string>& operands) {
   using Form = ListOptions::Form;
@@ -283,7 +303,7 @@ HistoryOptions history_options(const Settings& settings,
   }
   if (!options.succeeded_within) return options;
   // In a file these are for calls without --succeeded-within.
-  for (const auto* other : {"failed", "since"}) {
+  for (const auto* other : {"failed", "since", "host", "owner", "mine", "label"}) {
     if (settings.count(other) > 0 && !is_from_file(settings, other)) {
       throw UsageError("--succeeded-within and --" + std::string(other) +
                        " cannot be combined");
@@ -305,10 +325,20 @@ DoctorOptions doctor_options(const Settings& settings) {
   return options;
 }
 
-BreakOptions break_options(const Settings& settings, const std::string& name) {
+BreakOptions break_options(const Settings& settings,
+                           const std::vector<std::string>& operands) {
   BreakOptions options;
-  options.name = parsed_name(name);
+  for (const auto& operand : operands) {
+    const auto name = literal_of(operand);
+    auto& list = name ? options.names : options.patterns;
+    const auto& word = name ? parsed_name(*name) : operand;
+    if (std::find(list.begin(), list.end(), word) == list.end()) list.push_back(word);
+  }
   take(Verb::break_lock, settings, options);
+  if (options.fence && (options.names.size() != 1 || !options.patterns.empty())) {
+    throw UsageError("--fence is that of one lock: name only that one",
+                     is_from_file(settings, "fence"));
+  }
   return options;
 }
 

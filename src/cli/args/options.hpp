@@ -37,6 +37,8 @@ struct ClaimOptions : VerbOptions {
   milliseconds ttl{};
   unsigned slots = 1;
   bool shared = false;
+  int priority = 0;
+  bool spread = false;
   std::string label;
 };
 
@@ -117,7 +119,22 @@ struct RunAbove {
 // By name; or by age: the longest held first, then free locks, the last run first.
 enum class ListOrder { name, age };
 
-struct ListOptions : VerbOptions {
+// Which holders, waiters and runs are meant.
+struct PartyOptions : VerbOptions {
+  std::string host;
+  std::string owner;
+  bool mine = false;  // those of this user on this host
+  std::string label;  // a glob; what has no label is not meant then
+
+  bool means_all() const {
+    return host.empty() && owner.empty() && !mine && label.empty();
+  }
+  // Whether it means one of `user` on `host_of_it` with that label.
+  bool means(const std::string& host_of_it, const std::string& user,
+             const std::string& label_of_it) const;
+};
+
+struct ListOptions : PartyOptions {
   enum class Form { table, json, metrics, live };
   std::string pattern = "*";
   bool prometheus = false;
@@ -127,7 +144,7 @@ struct ListOptions : VerbOptions {
   ListOrder order{};
 };
 
-struct HistoryOptions : VerbOptions {
+struct HistoryOptions : PartyOptions {
   std::string pattern = "*";
   std::optional<std::string> name;  // set if the pattern matches exactly one name
   unsigned limit = 0;
@@ -138,9 +155,10 @@ struct HistoryOptions : VerbOptions {
 };
 
 struct BreakOptions : VerbOptions {
-  std::string name;
-  std::optional<Fence> fence;  // only the holder with this fence
-  bool force = false;          // Break::by_force
+  std::vector<std::string> names;     // without repetitions
+  std::vector<std::string> patterns;  // that match more than one name
+  std::optional<Fence> fence;         // only the holder with this fence
+  bool force = false;                 // Break::by_force
   bool yes = false;
 };
 
@@ -205,7 +223,9 @@ ListOptions list_options(const Settings& settings,
 HistoryOptions history_options(const Settings& settings,
                                const std::vector<std::string>& operands);
 
-BreakOptions break_options(const Settings& settings, const std::string& name);
+// `operands`: names and patterns.
+BreakOptions break_options(const Settings& settings,
+                           const std::vector<std::string>& operands);
 
 DoctorOptions doctor_options(const Settings& settings);
 

@@ -90,8 +90,12 @@ void add_from_table(Settings& settings, const Config& config, const ConfigTable&
 void add_from_file(Settings& settings, Verb verb, const std::string& lock,
                    const Config& config) {
   const auto own = [&](const std::string& key) { return own_option(verb, key); };
+  // In the table of a lock, the label is that of its runs, and not one to look for.
+  const auto own_of_lock = [&](const std::string& key) {
+    return verb == Verb::history && key == "label" ? nullptr : own(key);
+  };
   if (const auto of_lock = config.locks.find(lock); of_lock != config.locks.end()) {
-    add_from_table(settings, config, of_lock->second, shown_lock(lock), own);
+    add_from_table(settings, config, of_lock->second, shown_lock(lock), own_of_lock);
   }
   const auto of_verb = config.verbs.find(name_of(verb));
   if (of_verb != config.verbs.end()) {

@@ -111,6 +111,15 @@ unsigned parsed_number(std::string_view text, unsigned least, unsigned most) {
   return *number;
 }
 
+int parsed_priority(std::string_view text) {
+  const auto number = number_in<int>(text);
+  if (!number || *number < -20 || *number > 19) {
+    throw UsageError("'" + printable(text, 60) +
+                     "' is not a whole number from -20 (first) to 19 (last)");
+  }
+  return *number;
+}
+
 std::size_t parsed_size(std::string_view text) {
   constexpr std::pair<std::string_view, std::uint64_t> size_units[] = {
       {"", 1},         {"B", 1},          {"KB", 1000},        {"KiB", 1u << 10},

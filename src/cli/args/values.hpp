@@ -44,6 +44,9 @@ bool parsed_flag(std::string_view text);
 // A whole number from `least` to `most`. Throws UsageError.
 unsigned parsed_number(std::string_view text, unsigned least, unsigned most);
 
+// "-20" to "19", as nice(1): the least is the most important. Throws UsageError.
+int parsed_priority(std::string_view text);
+
 // "16MiB", "500KB", or plain bytes, up to 512MiB. Throws UsageError.
 std::size_t parsed_size(std::string_view text);
 

@@ -49,6 +49,8 @@ Claim new_claim(const CommonOptions& common, const ClaimOptions& options) {
   claim.mode = options.shared ? Mode::shared : Mode::exclusive;
   claim.slots = options.slots;
   claim.ttl = options.ttl;
+  claim.priority = options.priority;
+  claim.spreads = options.spread;
   claim.label = options.label;
   const char* held = std::getenv("DLOCK_HELD");
   if (held != nullptr) claim.outer_fences = outer_fences_of(held, options.name);

@@ -46,6 +46,7 @@ Json json_of(const RunInfo& run) {
       {"outcome", run.outcome},
   };
   if (!run.reason.empty()) json["reason"] = run.reason;
+  if (!run.label.empty()) json["label"] = run.label;
   return json;
 }
 
@@ -54,13 +55,15 @@ Json json_of(const LockInfo& lock) {
   for (const auto& holder : lock.holders) holders.push_back(json_of(holder));
   Json waiters = Json::array();
   for (const auto& waiter : lock.waiters) {
-    waiters.push_back(Json{
+    auto& one = waiters.emplace_back(Json{
         {"host", waiter.host},
         {"pid", waiter.pid},
         {"user", waiter.user},
         {"since", rfc3339(waiter.since)},
         {"waiting_ms", waiter.waiting.count()},
     });
+    if (!waiter.label.empty()) one["label"] = waiter.label;
+    if (waiter.priority != 0) one["priority"] = waiter.priority;
   }
   Json json{
       {"name", lock.lock.name},
@@ -99,9 +102,10 @@ std::string state_of(const LockInfo& lock) {
          " held";
 }
 
-bool has_labels(const LockInfo& lock) {
-  return std::any_of(lock.holders.begin(), lock.holders.end(),
-                     [](const HolderInfo& holder) { return !holder.label.empty(); });
+template <typename Party>
+bool has_labels(const std::vector<Party>& parties) {
+  return std::any_of(parties.begin(), parties.end(),
+                     [](const Party& party) { return !party.label.empty(); });
 }
 
 // What a holder uses the lock for: its command, or why there is none.
@@ -117,7 +121,7 @@ std::string use_of(const HolderInfo& holder) {
 }
 
 Table holders_of(const LockInfo& lock) {
-  const bool labels = has_labels(lock);
+  const bool labels = has_labels(lock.holders);
   std::vector<std::string> titles{"HOLDER", "PID", "FOR", "FENCE"};
   if (lock.slots > 1) titles.emplace_back("SLOT");
   if (labels) titles.emplace_back("LABEL");
@@ -141,10 +145,21 @@ Table holders_of(const LockInfo& lock) {
 }
 
 Table waiters_of(const LockInfo& lock) {
-  Table table({"WAITER", "PID", "FOR"});
+  const bool labels = has_labels(lock.waiters);
+  std::vector<std::string> titles{"WAITER", "PID", "FOR"};
+  const bool priorities =
+      std::any_of(lock.waiters.begin(), lock.waiters.end(),
+                  [](const WaiterInfo& waiter) { return waiter.priority != 0; });
+  if (priorities) titles.emplace_back("PRIORITY");
+  if (labels) titles.emplace_back("LABEL");
+  Table table(std::move(titles));
   for (const auto& waiter : lock.waiters) {
-    table.add({owner_text(waiter.user, waiter.host), std::to_string(waiter.pid),
-               for_people(waiter.waiting)});
+    std::vector<std::string> cells{owner_text(waiter.user, waiter.host),
+                                   std::to_string(waiter.pid),
+                                   for_people(waiter.waiting)};
+    if (priorities) cells.push_back(std::to_string(waiter.priority));
+    if (labels) cells.push_back(printable(waiter.label, 40));
+    table.add(std::move(cells));
   }
   return table;
 }
@@ -210,7 +225,11 @@ std::string message_of(const Event& event) {
     return outcome_of(*event.run) +
            (event.run->duration ? ", took " + for_people(*event.run->duration) : "");
   }
-  std::string text = printable(event.label, 60);
+  std::string text =
+      event.priority == 0 ? "" : "priority " + std::to_string(event.priority);
+  if (!event.label.empty()) {
+    text += (text.empty() ? "" : ", ") + printable(event.label, 60);
+  }
   if (!event.command.empty()) {
     text += (text.empty() ? "" : ": ") + printable_command(event.command, 200);
   }
@@ -234,7 +253,7 @@ Paint paint_of(Event::Kind kind) {
 
 Json json_of(const Event& event) {
   const auto run = event.run.value_or(RunInfo{});
-  return Json{
+  Json json{
       {"time", rfc3339(event.time)},
       {"event", event_name(event.kind)},
       {"name", event.lock.name},
@@ -250,6 +269,8 @@ Json json_of(const Event& event) {
       {"free", event.free},
       {"message", text_or_null(message_of(event))},
   };
+  if (event.priority != 0) json["priority"] = event.priority;
+  return json;
 }
 
 std::string event_text(const Event& event, bool color) {

@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <deque>
 #include <utility>
 
 #include "cli/run/verb_store.hpp"
+#include "cli/show/holder_text.hpp"
 #include "cli/show/lock_view.hpp"
+#include "cli/show/table.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "loop/run_blocking.hpp"
 #include "loop/wakeup.hpp"
 #include "store/open.hpp"
 #include "util/text.hpp"
+#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {
@@ -54,18 +58,27 @@ std::string described_for_break(const HolderInfo& holder) {
   return holder.foreign ? who + " (not dlock: it is not notified, and continues)" : who;
 }
 
+// Takes one lock from its holders.
 class Breaking {
  public:
-  Breaking(asio::io_context& context, Store& store, LockName lock, bool by_force,
-           const Speaker& speaker)
+  // From the holders in `info`: one that is granted the lock later is not meant.
+  Breaking(asio::io_context& context, Store& store, const LockInfo& info, bool by_force,
+           const CommonOptions& common)
       : wakeup_(context),
         store_(store),
-        lock_(std::move(lock)),
+        lock_(info.lock),
+        fences_(fences_of(info.holders)),
         by_force_(by_force),
-        speaker_(speaker) {}
+        speaker_(lock_.name, common.quiet, common.verbose) {}
 
-  // Takes the lock from these holders and returns them once they are gone.
-  asio::awaitable<std::vector<HolderInfo>> take_from(std::vector<Fence> fences);
+  // Tells them. They are those in taken() then.
+  asio::awaitable<bool> take();
+  // Waits until they are gone.
+  asio::awaitable<bool> wait();
+
+  const std::vector<HolderInfo>& taken() const { return taken_; }
+  const LockName& lock() const { return lock_; }
+  const Speaker& speaker() const { return speaker_; }
 
  private:
   asio::awaitable<std::vector<HolderInfo>> left_of(const std::vector<Fence>& fences);
@@ -75,22 +88,27 @@ class Breaking {
   Wakeup wakeup_;
   Store& store_;
   LockName lock_;
+  std::vector<Fence> fences_;
   bool by_force_;
-  const Speaker& speaker_;
+  Speaker speaker_;
+  std::vector<HolderInfo> taken_;
   Clock::time_point began_ = Clock::now();
   OrphanedRuns orphans_;
   bool warned_ = false;
 };
 
-asio::awaitable<std::vector<HolderInfo>> Breaking::take_from(std::vector<Fence> fences) {
-  std::vector<HolderInfo> taken;
-  for (auto& broken : co_await tell(fences)) {
+asio::awaitable<bool> Breaking::take() {
+  for (auto& broken : co_await tell(fences_)) {
     speaker_.step("broken: " + described(broken.holder));
-    taken.push_back(std::move(broken.holder));
+    taken_.push_back(std::move(broken.holder));
   }
+  co_return true;
+}
+
+asio::awaitable<bool> Breaking::wait() {
   GrowingPause pause(longest_pause, first_pause);
   for (;;) {
-    const auto left = co_await left_of(fences_of(taken));
+    const auto left = co_await left_of(fences_of(taken_));
     if (left.empty()) break;
     warn_of_long_wait(left.front());
     co_await wakeup_.sleep_until(later(Clock::now(), pause.next()));
@@ -101,7 +119,7 @@ asio::awaitable<std::vector<HolderInfo>> Breaking::take_from(std::vector<Fence> 
         [](const HolderInfo& holder) { return !holder.broken || holder.dlock_gone; });
     if (again) co_await tell(fences_of(left));
   }
-  co_return taken;
+  co_return true;
 }
 
 asio::awaitable<std::vector<HolderInfo>> Breaking::left_of(
@@ -130,52 +148,58 @@ void Breaking::warn_of_long_wait(const HolderInfo& holder) {
                         : ""));
 }
 
-ExitStatus not_held(const Speaker& speaker, const BreakOptions& options,
-                    const std::string& store) {
-  speaker.warning((options.fence
-                       ? "not held by fence " + std::to_string(options.fence->number)
-                       : "not held") +
-                  " in " + printable(store));
-  return ExitStatus::not_held;
-}
-
-// For holders that were there a moment ago. Somebody else may hold the lock by now.
-ExitStatus no_longer_held(const Speaker& speaker, const std::vector<HolderInfo>& by) {
+// Holders that were there a moment ago. Somebody else may hold the lock by now.
+std::string no_longer_held(const std::vector<HolderInfo>& by) {
   const auto& first = by.front();
-  speaker.warning(
-      "no longer held by " +
-      (first.foreign ? "a foreign holder"
-                     : "fence " + std::to_string(first.fence.number)) +
-      (by.size() > 1 ? " and " + std::to_string(by.size() - 1) + " more" : ""));
-  return ExitStatus::not_held;
+  return "no longer held by " +
+         (first.foreign ? "a foreign holder"
+                        : "fence " + std::to_string(first.fence.number)) +
+         (by.size() > 1 ? " and " + std::to_string(by.size() - 1) + " more" : "");
 }
 
 // Asks about what happens to the holders: a lease by hand has no command.
-std::string question(const std::vector<HolderInfo>& holders, bool by_force) {
+std::string question(const std::vector<LockInfo>& locks, bool by_force) {
+  std::vector<HolderInfo> holders;
+  for (const auto& lock : locks) {
+    holders.insert(holders.end(), lock.holders.begin(), lock.holders.end());
+  }
   const bool is_one = holders.size() == 1;
+  const std::string lock = locks.size() == 1 ? "lock" : "locks";
   const auto runs = std::any_of(holders.begin(), holders.end(),
                                 [](const HolderInfo& h) { return h.attached; });
   std::string text;
   if (!runs) {
-    text = is_one ? "Take the lock from this holder?"
-                  : "Take the lock from all of these holders?";
+    text = "Take the " + lock +
+           (is_one ? " from this holder?" : " from all of these holders?");
   } else if (!by_force) {
-    text = is_one ? "Stop this command and take the lock?"
-                  : "Stop these commands and take the lock?";
+    text = (is_one ? "Stop this command" : "Stop these commands");
+    text += " and take the " + lock + "?";
   } else {
     text = is_one ? "If its machine is alive, this command goes on beside the next one. "
                   : "If their machines are alive, these commands go on beside the next. ";
-    text += "Free the lock at once?";
+    text += "Free the " + lock + " at once?";
   }
   return text + " [y/N] ";
 }
 
-// Shows the holders and asks for confirmation.
-bool is_agreed(const Speaker& speaker, const std::vector<HolderInfo>& holders,
-               bool by_force) {
-  for (const auto& holder : holders) speaker.error(described_for_break(holder));
-  write_text(STDERR_FILENO, question(holders, by_force));
-  return says_yes();
+std::string table_of(const std::vector<LockInfo>& locks) {
+  Table table({"LOCK", "HOLDER", "PID", "FOR", "FENCE", "LABEL", "COMMAND"});
+  for (const auto& lock : locks) {
+    const auto name = printable_name(lock.lock.name);
+    for (const auto& holder : lock.holders) {
+      if (holder.foreign) {
+        table.add({name, foreign_holder, "-", "-", "-", "-", "-"});
+        continue;
+      }
+      const auto command = printable_command(holder.command);
+      table.add({name, owner_text(holder.user, holder.host),
+                 holder.run_ended ? "-" : std::to_string(holder.pid),
+                 for_people(holder.held), std::to_string(holder.fence.number),
+                 holder.label.empty() ? "-" : printable(holder.label, 40),
+                 command.empty() ? "-" : command});
+    }
+  }
+  return table.text("", false);
 }
 
 // Where leases do not expire, the store knows whether the holders are alive.
@@ -186,61 +210,176 @@ void require_force_to_be_useful(const Store& store) {
                 "knows that its holders are alive: break without --force stops them");
 }
 
-ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) {
-  const LockName lock{common.name_space, options.name};
-  const Speaker speaker(options.name, common.quiet, common.verbose);
-  asio::io_context context(1);
-  const auto open = [&] {
-    return opened_store(common, store_timeout(common, {}), context, options.name);
-  };
+// Takes all locks that the options name from those who hold them now.
+class BreakCommand {
+ public:
+  BreakCommand(const CommonOptions& common, const BreakOptions& options)
+      : common_(common), options_(options) {}
 
-  auto store = open();
-  if (options.force) require_force_to_be_useful(*store);
-  Wakeup wakeup(context);
-  auto holders = run_blocking(context, [&] {
-                   return store->inspector().inspect(lock, wakeup);
-                 }).holders;
-  std::erase_if(holders, [&](const HolderInfo& holder) {
-    return options.fence && holder.fence != *options.fence;
-  });
-  // Prints the holders that lost the lock as JSON, even if there are none.
-  const auto print_taken = [&](const std::vector<HolderInfo>& taken) {
-    Json all = Json::array();
-    for (const auto& holder : taken) all.push_back(json_of(holder));
-    if (common.json) print(to_line(all) + "\n");
-  };
-  if (holders.empty()) {
-    print_taken({});
-    return not_held(speaker, options, store->url());
+  ExitStatus execute();
+
+ private:
+  bool is_about_one() const {
+    return options_.names.size() == 1 && options_.patterns.empty();
   }
-  if (!options.yes) {
-    if (!is_agreed(speaker, holders, options.force)) {
-      print_taken({});
-      speaker.error("cancelled");
+  Speaker speaker(const std::string& name) const {
+    return {name, common_.quiet, common_.verbose};
+  }
+  void open();
+  std::vector<LockInfo> held_locks();
+  void add(std::vector<LockInfo>& locks, LockInfo info);
+  bool is_agreed(const std::vector<LockInfo>& locks) const;
+  void take(const std::vector<LockInfo>& locks);
+  // Does one step for a lock of several, and reports why it failed.
+  template <typename Step>
+  bool has_done(const Breaking& breaking, Step step);
+  void print_taken() const;
+
+  const CommonOptions& common_;
+  const BreakOptions& options_;
+  asio::io_context context_{1};
+  Wakeup wakeup_{context_};
+  std::unique_ptr<Store> store_;
+  std::deque<Breaking> breaking_;
+  ExitStatus status_ = ExitStatus::success;
+};
+
+void BreakCommand::open() {
+  store_ = opened_store(common_, store_timeout(common_, {}), context_,
+                        is_about_one() ? options_.names.front() : "");
+}
+
+void BreakCommand::add(std::vector<LockInfo>& locks, LockInfo info) {
+  std::erase_if(info.holders, [&](const HolderInfo& holder) {
+    return options_.fence && holder.fence != *options_.fence;
+  });
+  const bool is_known =
+      std::any_of(locks.begin(), locks.end(),
+                  [&](const LockInfo& other) { return other.lock == info.lock; });
+  if (!info.holders.empty() && !is_known) locks.push_back(std::move(info));
+}
+
+// Warns of names and patterns that are not held, and remembers that in the status.
+std::vector<LockInfo> BreakCommand::held_locks() {
+  std::vector<LockInfo> locks;
+  const auto where = " in " + printable(store_->url());
+  for (const auto& name : options_.names) {
+    const LockName lock{common_.name_space, name};
+    const auto before = locks.size();
+    add(locks, run_blocking(context_,
+                            [&] { return store_->inspector().inspect(lock, wakeup_); }));
+    if (locks.size() > before) continue;
+    status_ = ExitStatus::not_held;
+    speaker(name).warning(
+        (options_.fence ? "not held by fence " + std::to_string(options_.fence->number)
+                        : "not held") +
+        where);
+  }
+  for (const auto& pattern : options_.patterns) {
+    auto found = run_blocking(context_, [&] {
+      return store_->inspector().list(
+          common_.name_space,
+          [&](const std::string& name) { return matches_glob(pattern, name); }, wakeup_);
+    });
+    const auto left_out = report_left_out(store_->inspector());
+    if (left_out != ExitStatus::success) status_ = left_out;
+    std::erase_if(found, [](const LockInfo& lock) { return lock.holders.empty(); });
+    if (found.empty()) {
+      if (status_ == ExitStatus::success) status_ = ExitStatus::not_held;
+      speaker("").warning("no lock that matches " + printable(pattern, 300) + " is held" +
+                          where);
+    }
+    for (auto& lock : found) add(locks, std::move(lock));
+  }
+  return locks;
+}
+
+// Shows the holders and asks for confirmation.
+bool BreakCommand::is_agreed(const std::vector<LockInfo>& locks) const {
+  if (is_about_one()) {
+    for (const auto& holder : locks.front().holders) {
+      speaker(locks.front().lock.name).error(described_for_break(holder));
+    }
+  } else {
+    write_text(STDERR_FILENO, table_of(locks));
+  }
+  write_text(STDERR_FILENO, question(locks, options_.force));
+  return says_yes();
+}
+
+template <typename Step>
+bool BreakCommand::has_done(const Breaking& breaking, Step step) {
+  if (is_about_one()) return run_blocking(context_, step);
+  try {
+    return run_blocking(context_, step);
+  } catch (const Failure& failure) {
+    breaking.speaker().error(failure.what());
+    status_ = status_of(failure.kind());
+    return false;
+  }
+}
+
+// Tells all holders before it waits for the first, so that they end at the same time.
+void BreakCommand::take(const std::vector<LockInfo>& locks) {
+  std::vector<Breaking*> told;
+  for (const auto& lock : locks) {
+    auto& breaking =
+        breaking_.emplace_back(context_, *store_, lock, options_.force, common_);
+    if (!has_done(breaking, [&] { return breaking.take(); })) continue;
+    told.push_back(&breaking);
+    if (!breaking.taken().empty()) continue;
+    breaking.speaker().warning(no_longer_held(lock.holders));
+    if (status_ == ExitStatus::success) status_ = ExitStatus::not_held;
+  }
+  for (auto* breaking : told) {
+    has_done(*breaking, [&] { return breaking->wait(); });
+  }
+}
+
+// As JSON, even if there are none.
+void BreakCommand::print_taken() const {
+  if (!common_.json) return;
+  Json all = Json::array();
+  for (const auto& breaking : breaking_) {
+    for (const auto& holder : breaking.taken()) {
+      Json one = Json::object();
+      if (!is_about_one()) one["name"] = breaking.lock().name;
+      one.update(json_of(holder));
+      all.push_back(std::move(one));
+    }
+  }
+  print(to_line(all) + "\n");
+}
+
+ExitStatus BreakCommand::execute() {
+  open();
+  if (options_.force) require_force_to_be_useful(*store_);
+  const auto locks = held_locks();
+  if (!locks.empty() && !options_.yes) {
+    if (!is_agreed(locks)) {
+      print_taken();
+      speaker(is_about_one() ? options_.names.front() : "").error("cancelled");
       return ExitStatus::not_held;
     }
     // The old connection may have timed out while the user was thinking.
-    store = open();
+    open();
   }
-
-  // Only the holders that were shown: one that was granted the lock since then is not
-  // meant.
-  Breaking breaking(context, *store, lock, options.force, speaker);
-  const auto broken =
-      run_blocking(context, [&] { return breaking.take_from(fences_of(holders)); });
-  print_taken(broken);
-  return broken.empty() ? no_longer_held(speaker, holders) : ExitStatus::success;
+  take(locks);
+  print_taken();
+  return status_;
 }
 
 }  // namespace
 
 Exit break_verb(const Invocation& invocation) {
-  const auto options = break_options(invocation.settings, invocation.operands.at(0));
+  const auto options = break_options(invocation.settings, invocation.operands);
   if (!options.yes && !can_ask()) {
     throw UsageError(
         "break asks for confirmation on a terminal; elsewhere it needs --yes");
   }
-  return about(options.name, [&] { return break_lock(invocation.common, options); });
+  BreakCommand command(invocation.common, options);
+  if (options.names.size() != 1 || !options.patterns.empty()) return command.execute();
+  return about(options.names.front(), [&] { return command.execute(); });
 }
 
 }  // namespace dlock

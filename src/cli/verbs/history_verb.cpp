@@ -244,6 +244,7 @@ bool is_wanted(const RunInfo& run, const HistoryOptions& options, WallTime now) 
   if (options.failed && (is_running(run) || is_by_hand(run) || is_success(run))) {
     return false;
   }
+  if (!options.means(run.host, run.user, run.label)) return false;
   return !options.since || is_recent(run.started, *options.since, now);
 }
 
@@ -284,7 +285,7 @@ ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options)
     print(
         history_text(runs, wall_now(), format_of_output(use_color(common.color)), names));
   } else if (store->inspector().left_out().empty()) {
-    const bool is_choice = options.failed || options.since;
+    const bool is_choice = options.failed || options.since || !options.means_all();
     Speaker(options.name.value_or(""), common.quiet, common.verbose)
         .warning((is_choice ? "no matching runs are recorded in "
                             : "no runs are recorded in ") +

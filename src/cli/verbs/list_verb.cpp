@@ -31,8 +31,9 @@ std::string listed(const std::vector<LockInfo>& locks, ListOptions::Form form,
 // it.
 std::string none_text(const ListOptions& options, const std::string& store) {
   const auto which = options.pattern == "*" ? "" : " that match " + options.pattern;
-  return (options.held ? "no locks are held" : "no locks") + printable(which, 300) +
-         " in " + printable(store);
+  return std::string(options.means_all() ? "no locks" : "no such locks") +
+         (options.held ? " are held" : "") + printable(which, 300) + " in " +
+         printable(store);
 }
 
 }  // namespace
@@ -266,6 +267,19 @@ std::vector<LockInfo> selected(std::vector<LockInfo> locks, const ListOptions& o
   if (options.held) {
     std::erase_if(locks, [](const LockInfo& lock) { return lock.holders.empty(); });
   }
+  if (!options.means_all()) {
+    const auto is_meant = [&](const auto& party) {
+      return options.means(party.host, party.user, party.label);
+    };
+    std::erase_if(locks, [&](LockInfo& lock) {
+      // The table names the first holder.
+      const auto others =
+          std::stable_partition(lock.holders.begin(), lock.holders.end(), is_meant);
+      const bool holds = others != lock.holders.begin();
+      return !holds && (options.held ||
+                        std::none_of(lock.waiters.begin(), lock.waiters.end(), is_meant));
+    });
+  }
   if (options.order == ListOrder::age) {
     std::stable_sort(locks.begin(), locks.end(), is_older);
   }
@@ -293,19 +307,35 @@ void keep_those_of(const std::vector<LockInfo>& locks,
 
 Exit status_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
-  const LockName lock{common.name_space, parsed_name(invocation.operands.at(0))};
-  return about(lock.name, [&] {
-    asio::io_context context(1);
-    Wakeup wakeup(context);
-    const auto store =
-        opened_store(common, store_timeout(common, {}), context, lock.name);
-    const auto info =
-        run_blocking(context, [&] { return store->inspector().inspect(lock, wakeup); });
-    print(common.json ? to_line(json_of(info)) + "\n"
-                      : status_text(info, store->url(), use_color(common.color),
-                                    columns_of_output()));
-    return info.holders.empty() ? ExitStatus::not_held : ExitStatus::success;
-  });
+  const auto& names = invocation.operands;
+  for (const auto& name : names) parsed_name(name);
+  asio::io_context context(1);
+  Wakeup wakeup(context);
+  std::unique_ptr<Store> store;
+  Json all = Json::array();
+  std::string text;
+  bool is_held = false;
+  for (const auto& name : names) {
+    const auto info = about(name, [&] {
+      if (!store) {
+        store = opened_store(common, store_timeout(common, {}), context,
+                             names.size() == 1 ? name : "");
+      }
+      const LockName lock{common.name_space, name};
+      return run_blocking(context,
+                          [&] { return store->inspector().inspect(lock, wakeup); });
+    });
+    is_held = is_held || !info.holders.empty();
+    if (common.json) {
+      all.push_back(json_of(info));
+    } else {
+      text +=
+          (text.empty() ? "" : "\n") +
+          status_text(info, store->url(), use_color(common.color), columns_of_output());
+    }
+  }
+  print(common.json ? to_line(names.size() == 1 ? all.front() : all) + "\n" : text);
+  return is_held ? ExitStatus::success : ExitStatus::not_held;
 }
 
 Exit list_verb(const Invocation& invocation) {

@@ -33,7 +33,7 @@ void check_limit(const Settings& settings) {
   limit_options(settings, operands, {});
 }
 
-constexpr std::size_t most_names = 10'000;  // accepted by `watch`
+constexpr std::size_t most_names = 10'000;  // that a verb accepts
 
 using enum ExitStatus;
 
@@ -106,10 +106,12 @@ constexpr VerbSpec verbs[] = {
     {.verb = Verb::status,
      .group = VerbGroup::look,
      .name = "status",
-     .usage = "status [OPTIONS] NAME",
+     .usage = "status [OPTIONS] NAME...",
      .help = "show the holders, waiters and last run of a lock",
+     .most_operands = most_names,
      .perform = status_verb,
-     .exits = {{success, "the lock is held"}, {not_held, "the lock is free"}}},
+     .exits = {{success, "the lock is held; of several, at least one"},
+               {not_held, "the lock is free; of several, all"}}},
     {.verb = Verb::list,
      .group = VerbGroup::look,
      .name = "list",
@@ -144,13 +146,13 @@ constexpr VerbSpec verbs[] = {
     {.verb = Verb::break_lock,
      .group = VerbGroup::operate,
      .name = "break",
-     .usage = "break [OPTIONS] NAME",
-     .help = "take a lock from its holders and end their commands",
+     .usage = "break [OPTIONS] NAME...",
+     .help = "take locks from their holders and end their commands",
+     .most_operands = most_names,
      .perform = break_verb,
-     .check = [](const Settings& settings) { break_options(settings, some_name); },
+     .check = [](const Settings& settings) { break_options(settings, {some_name}); },
      .exits = {{success, "taken from its holders"},
-               {not_held,
-                "not held, not held by that fence, or declined at the prompt"}}},
+               {not_held, "one is not held, or not by that fence; or declined"}}},
     {.verb = Verb::doctor,
      .group = VerbGroup::operate,
      .name = "doctor",

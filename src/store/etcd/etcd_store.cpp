@@ -55,6 +55,15 @@ EtcdStore::EtcdStore(std::string url, std::unique_ptr<EtcdCalls> calls)
       registers_(*calls_) {}
 
 std::unique_ptr<Claimant> EtcdStore::claimant(const Claim& claim) {
+  // Both would have to be known to everybody who decides by the queue.
+  const auto refused = [](const std::string& option) {
+    return Failure(Failure::Kind::unsupported,
+                   "etcd does not support " + option +
+                       ": its queue is shared with etcdctl lock, and is in the order in "
+                       "which its entries were created");
+  };
+  if (claim.priority != 0) throw refused("--priority");
+  if (claim.spreads) throw refused("--spread");
   return std::make_unique<EtcdClaimant>(*calls_, claim);
 }
 

@@ -167,7 +167,8 @@ asio::awaitable<std::vector<RunInfo>> LocalInspector::history(const LockName& lo
                                                               Wakeup& wakeup) {
   return files_.repeated(wakeup, [this, lock]() -> asio::awaitable<std::vector<RunInfo>> {
     if (!files_.open_to_look()) co_return std::vector<RunInfo>{};
-    if (files_.has_folder()) co_return runs_of_lock(lock);
+    if (files_.has_folder())
+      co_return runs_of_lock(lock, RunsLog(files_.directory()).text());
     auto of_locks = RunsLog(files_.directory()).read().runs;
     auto runs = as_history(std::move(of_locks[lock]), wall_now());
     name_users(runs);
@@ -175,13 +176,15 @@ asio::awaitable<std::vector<RunInfo>> LocalInspector::history(const LockName& lo
   });
 }
 
-std::vector<RunInfo> LocalInspector::runs_of_lock(const LockName& lock) const {
+std::vector<RunInfo> LocalInspector::runs_of_lock(const LockName& lock,
+                                                  const std::string& log) const {
   auto runs = files_.taken_from(lock, [&](const State& state) {
     auto found = rules::runs_of_holders(state, Moment::now(), files_.sessions());
     found.insert(found.end(), state.runs.begin(), state.runs.end());
     return found;
   });
   runs = as_history(std::move(runs), wall_now());
+  record::add_labels(runs, log, lock);
   name_users(runs);
   return runs;
 }
@@ -198,8 +201,9 @@ asio::awaitable<std::vector<LockHistory>> LocalInspector::histories(
           if (!runs.empty()) found.push_back({lock, std::move(runs), wall_now()});
         };
         if (files_.has_folder()) {
+          const auto log = RunsLog(files_.directory()).text();
           read_each(name_space, matches,
-                    [&](const LockName& lock) { add(lock, runs_of_lock(lock)); });
+                    [&](const LockName& lock) { add(lock, runs_of_lock(lock, log)); });
           co_return found;
         }
         for (auto& [lock, runs] : RunsLog(files_.directory()).read().runs) {

@@ -35,7 +35,7 @@ class LocalInspector final : public LockInspector {
                  const std::function<bool(const std::string&)>& matches,
                  const std::function<void(const LockName&)>& read);
   LockInfo info_of_lock(const LockName& lock) const;
-  std::vector<RunInfo> runs_of_lock(const LockName& lock) const;
+  std::vector<RunInfo> runs_of_lock(const LockName& lock, const std::string& log) const;
   asio::awaitable<void> watch_for_a_while(const Watched& watched, EventSink& sink,
                                           Wakeup& wakeup);
   bool has_holders(const LockName& lock) const;

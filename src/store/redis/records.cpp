@@ -107,7 +107,10 @@ std::optional<Published> published_from(std::string_view channel, std::string_vi
   event.free = static_cast<unsigned>(std::min<std::int64_t>(free, UINT32_MAX));
   const auto split = std::min(words.rest().find('\n'), words.rest().size());
   const auto party = json_in(words.rest().substr(0, split));
-  event.CommandInfo::operator=(party_in(party));
+  const auto of_event = party_in(party);
+  event.CommandInfo::operator=(of_event);
+  const bool waits = event.kind == Event::Kind::queued || event.kind == Event::Kind::left;
+  if (waits) event.priority = of_event.priority;
   if (event.kind == Event::Kind::broken) event.taken_by = taker_in(party);
   const auto end = json_in(words.rest().substr(split));
   if (!end.empty()) {
@@ -151,7 +154,10 @@ std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now) {
   words.next();  // the ttl of the lease
   words.next();  // its list
   if (!words.is_usable()) return std::nullopt;
-  info.PartyInfo::operator=(party_in(json_in(words.rest())));
+  const auto party = party_in(json_in(words.rest()));
+  info.PartyInfo::operator=(party);
+  info.label = party.label;
+  info.priority = party.priority;
   info.waiting = between(info.since, now);
   return info;
 }
@@ -184,6 +190,7 @@ std::optional<RunInfo> run_from(std::string_view record) {
   const auto party = party_in(end);
   run.host = party.host;
   run.user = party.user;
+  run.label = party.label;
   run.outcome = was_by_hand ? by_hand : "vanished";
   if (run.ended) run.duration = between(run.started, *run.ended);
   return run;

@@ -29,6 +29,8 @@ std::string mode_and_options(const Claim& claim) {
   if (!claim.attached) text += 'd';
   if (claim.supersedes) text += 'n';
   if (claim.replaces) text += 'r';
+  if (claim.spreads) text += 'h';
+  if (claim.priority != 0) text += "p" + std::to_string(claim.priority);
   return text;
 }
 
@@ -162,7 +164,8 @@ bool is_broken(const Reply& reply) { return is_answer(reply, "broken", {Kind::st
 }  // namespace
 
 std::string party_text(const Claim& claim) {
-  record::RedisParty party{record::own_party(claim), claim.for_pid, std::nullopt};
+  record::RedisParty party{record::own_party(claim), claim.priority, claim.spreads,
+                           claim.for_pid, std::nullopt};
   if (!claim.attached) party.ttl = claim.ttl;
   return json_of(party);
 }
@@ -170,10 +173,11 @@ std::string party_text(const Claim& claim) {
 std::string taker_text() { return json_of(record::own_taker(false)); }
 
 std::string run_end_text(const RunEnd& end, const std::string& host,
-                         const std::string& user) {
+                         const std::string& user, const std::string& label) {
   RunInfo run;
   run.host = host;
   run.user = user;
+  run.label = label;
   set_end(run, end);
   return json_of(run);
 }
@@ -205,7 +209,7 @@ std::vector<std::string> release_arguments(const Claim& claim,
   std::vector<std::string> arguments{
       text_of(claim.token),
       waiter_id,
-      end ? run_end_text(*end, host_name(), record::own_user()) : "",
+      end ? run_end_text(*end, host_name(), record::own_user(), claim.label) : "",
       may_come_late ? std::to_string(comes_late_by.count()) : "0",
       verdict_text(end && !end->lost ? verdict_on(end->exit_code) : Verdict::no_run),
       std::to_string(claim.min_hold.count()),

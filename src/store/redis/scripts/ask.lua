@@ -170,7 +170,7 @@ if queued then
     note_waiter(token, w)
     redis.call('PEXPIRE', W, QUEUE_MS)
   end
-  if ticket and tonumber(queued) ~= ticket then add_waiter(token, ticket) end
+  if ticket and tonumber(queued) ~= score_of(ticket) then add_waiter(token, score_of(ticket)) end
 end
 if is_queue then promise_to_the_next(token) end
 local left_for = (dedupe or supersedes) and redis.call('GET', D .. ':' .. token)
@@ -235,12 +235,17 @@ end
 
 -- Waiters that were promised the lock count as holders.
 local function can_enter()
+  if spreads and is_crowded(info) then return false end
   local place = 0
   while is_queue and not joins_outer_reader do
     local waiting = waiting_at(place)
     if not waiting then break end
     local w = waiter(waiting)
-    if not holders[waiting] and w and not w.passed then return false end
+    if not holders[waiting] and w and not w.passed and not (slots > 1 and is_crowded(w.info)) then
+      -- Then all that are behind it are less important, too.
+      if priority_of(w) > priority then break end
+      return false
+    end
     place = place + 1
   end
   return admits(mode, wanted)
@@ -299,8 +304,8 @@ end
 
 -- A waiter whose place was forgotten gets it back.
 local has_place = ticket or arrived > 0 and arrived <= now
-local waiting, place, score = join_queue(has_place and arrived)
-if supersedes then redis.call('HSET', S, 'newest', int(score) .. ' ' .. token) end
+local waiting, place, arrival = join_queue(has_place and arrived)
+if supersedes then redis.call('HSET', S, 'newest', int(arrival) .. ' ' .. token) end
 if replaces then
   local tokens = waiting_replacers(token)
   tokens[#tokens + 1] = token

@@ -12,6 +12,18 @@ local function counts(token, h)
   return value == MARKER and h.ends > now
 end
 
+-- Whether a party has to let others go first, because its host has a slot (--spread), or was
+-- promised one. Quotes inside JSON strings are escaped.
+local function host_of(info) return string.match(info, '^{"host":(".-"),"pid":') end
+local function is_crowded(info)
+  local host = string.find(info, '"spread":true', 1, true) and host_of(info)
+  if not host then return false end
+  for _, h in pairs(holders) do
+    if host_of(h.info) == host then return true end
+  end
+  return false
+end
+
 -- Whether the lock admits one more holder.
 local function admits(mode, wanted)
   if is_foreign() then return false end

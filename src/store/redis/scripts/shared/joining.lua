@@ -73,16 +73,36 @@ local function append_waiter(token, score)
   return queue_size
 end
 
--- Enters the queue: with this score, or behind all others, even if the clock stepped back. Returns
--- the waiter, its place and its score.
-local function join_queue(score)
+-- The score of a waiter is the time of its arrival, and so much more for each step of its priority:
+-- three years in microseconds, of which 20 fit into the numbers that are exact.
+local PRIORITY_STEP = 1e14
+local function score_of(arrival) return arrival + priority * PRIORITY_STEP end
+
+-- When the last one with this priority arrived, or any one before those; and whether the others, if
+-- there are any, are less important. Nothing if there is none.
+local function last_arrival()
+  if not waiting_at(0) then return nil end
+  local function arrival(found) return found[2] and tonumber(found[2]) - score_of(0) end
+  local last = arrival(redis.call('ZRANGE', Q, '-1', '-1', 'WITHSCORES'))
+  if last < now + PRIORITY_STEP / 2 then return last, false end
+  return arrival(redis.call('ZRANGE', Q, int(score_of(now + PRIORITY_STEP / 2)),
+    int(score_of(now - PRIORITY_STEP / 2)), 'BYSCORE', 'REV', 'LIMIT', '0', '1', 'WITHSCORES')), true
+end
+
+-- Enters the queue: as if it had arrived then, or behind all others with its priority, even if the
+-- clock stepped back. Returns the waiter, its place and when it counts as arrived.
+local function join_queue(arrival)
   local place
-  if score then
-    add_waiter(token, score)
+  if arrival then
+    add_waiter(token, score_of(arrival))
   else
-    local last = waiting_at(0) and redis.call('ZRANGE', Q, '-1', '-1', 'WITHSCORES')[2]
-    score = math.max(now, last and last + 1 or 0)
-    place = append_waiter(token, score)
+    local last, is_before_others = last_arrival()
+    arrival = math.max(now, last and last + 1 or 0)
+    if is_before_others then
+      add_waiter(token, score_of(arrival))
+    else
+      place = append_waiter(token, score_of(arrival))
+    end
   end
   expire_or(Q, QUEUE_MS, 'ZREM', Q, token)
   redis.call('DEL', key .. ':w:' .. id) -- it may announce a grant that has expired
@@ -95,5 +115,5 @@ local function join_queue(score)
   local can_be_handed = mode == 'x' and wanted == 1 and not detached and not dedupe and floor == 0
   local w = { mode = mode, since = now_text, until_ = now + PLACE_MS * 1000,
     ttl = can_be_handed and ARGV[5] or '0', id = id, info = info }
-  return w, place or redis.call('ZRANK', Q, token) + 1, score
+  return w, place or redis.call('ZRANK', Q, token) + 1, arrival
 end

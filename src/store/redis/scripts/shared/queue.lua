@@ -76,6 +76,9 @@ local function wake(w, ask_after)
   expire_or(list, QUEUE_MS, 'LTRIM', list, '1', '0')
 end
 
+-- Nothing but --priority has this name, because quotes inside JSON strings are escaped.
+local function priority_of(w) return tonumber(string.match(w.info, '"priority":(-?%d+)') or 0) end
+
 -- The next waiters that the lock can go to, up to this many: those that were not passed over and
 -- have no promise. The first two watch the clock, because the holder, or the waiter before them,
 -- may end without a notification. `self` counts even if it has no record yet.

@@ -21,7 +21,7 @@
 --             armed (in which period S and R got their time to live)
 -- KEYS[1]:h   a hash of token -> record of a holder, or of a promise; and of fence -> record
 --             of a lease that stays held after its run has ended
--- KEYS[1]:q   a sorted set of waiters' tokens by order of arrival
+-- KEYS[1]:q   a sorted set of waiters' tokens by priority and order of arrival (joining.lua)
 -- KEYS[1]:w   a hash of token -> record of a waiter
 -- KEYS[1]:r   a list of ended runs and ended detached leases, newest first
 -- KEYS[1]:d   a hash of token -> the deduplication rule of a waiter

@@ -81,15 +81,17 @@ local function note_replacers(tokens)
 end
 
 -- For a new holder: breaks its lease at once if a waiter with --replace, which was not promised
--- the lock itself, is in the queue. One that was passed over does not count, as it would keep all
--- others from the lock. A lease whose holder cannot be notified is left to those waiters.
+-- the lock itself, is in the queue, for the first of these. One that was passed over does not
+-- count, as it would keep all others from the lock. A lease whose holder cannot be notified is left
+-- to those waiters.
 local function take_if_replaced(token, h)
   local tokens = waiting_replacers(token)
-  local taker
+  local taker, first
   for _, other in ipairs(tokens) do
     local w = waiter(other)
     if w.until_ > now and not w.passed and not holders[other] then
-      taker = taker or w.info
+      local place = redis.call('ZRANK', Q, other)
+      if not first or place < first then taker, first = w.info, place end
       if h.detached then wake(w) end
     end
   end

@@ -66,6 +66,12 @@ local function promise_to_the_next(self, anew, quick)
       anew = true
     elseif w.passed or holders[token] then
       first = first + 1
+    elseif slots > 1 and is_crowded(w.info) then
+      if anew and token ~= self then
+        wake(w)
+        anew = false
+      end
+      first = first + 1
     elseif not admits(w.mode, slots) then
       if anew then
         if token ~= self then wake(w) end
