@@ -26,7 +26,7 @@ struct StartPlan {
   Clock::time_point deadline = Clock::time_point::max();
   // Close-on-exec descriptors that the command inherits anyway.
   std::vector<int> sessions;
-  CommandStreams streams;  // those that the guardian was given, if there is one
+  CommandStreams streams;            // those that the guardian was given, if there is one
   std::span<const StartNote> notes;  // the command's process writes them
 };
 

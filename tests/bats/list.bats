@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # dlock list: all locks at a glance.
+# shellcheck disable=SC2016  # scripts for others
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # Waiting for a lock: the order of waiters, what a wait costs, and how it ends.
+# shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup() {

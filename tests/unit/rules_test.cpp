@@ -1020,8 +1020,8 @@ TEST_F(Rules, a_held_lock_is_never_out_of_use) {
 
 TEST_F(Rules,
        a_lock_is_out_of_use_after_its_last_detached_lease_though_nobody_removed_it) {
-  granted(detached(1, hours(24 * 31)));
-  pass(hours(24 * 31) - seconds(1));
+  granted(detached(1, hours(24 * 33)));
+  pass(hours(24 * 33) - seconds(1));
   EXPECT_FALSE(is_out_of_use(state, now, liveness));
   pass(seconds(1));
   EXPECT_TRUE(is_out_of_use(state, now, liveness));
