@@ -213,15 +213,16 @@ void hide_login(char* word) {
   const std::string_view text(word);
   const auto start = text.find("://");
   if (start == std::string_view::npos) return;
-  // First, because an @ in such a value does not end a login.
-  for (auto equals = text.find('=', start); equals != std::string_view::npos;
+  // Looked up before anything is overwritten: what looks like a parameter may be a login.
+  const auto end = text.rfind('@');
+  const auto first = text.find('?', start);
+  for (auto equals = text.find('=', first); equals != std::string_view::npos;
        equals = text.find('=', equals + 1)) {
     const auto before = text.find_last_of("/?&;#=", equals - 1);
     if (!is_secret_parameter(text.substr(before + 1, equals - before - 1))) continue;
     const auto value = equals + 1;
     std::fill(word + value, word + std::min(text.find('&', value), text.size()), 'x');
   }
-  const auto end = text.rfind('@');
   if (end != std::string_view::npos && end >= start + 3) {
     std::fill(word + start + 3, word + end, 'x');
   }

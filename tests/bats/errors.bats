@@ -65,7 +65,7 @@ END
     64 | dlock run                        | missing lock name (usage: dlock run *)
     64 | dlock run job                    | missing command (usage: dlock run *)
     64 | dlock status                     | missing lock name (usage: dlock status *)
-    64 | dlock status job other           | unexpected argument 'other' (usage: dlock status *)
+    64 | dlock renew job other            | unexpected argument 'other' (usage: dlock renew *)
     64 | dlock fence                      | missing resource name (usage: dlock fence *)
     64 | dlock fence disk                 | missing fence (usage: dlock fence *)
     64 | dlock limit                      | missing limit name (usage: dlock limit *)

@@ -50,8 +50,9 @@ bugs=(
   "row NEW_ROW_AT_VERSION_ONE -DSTEPS=2"
 )
 
-# What no model has: these bugs are not about the order of events, but about which server is asked.
-not_of_order=(ask_followed first_sentinel)
+# What no model has: these bugs are not about the order of events, but about which server is asked,
+# which clock counts, and who listens.
+not_of_order=(ask_followed first_sentinel clock_before_lock counted_from_read listen_after_asking)
 
 is_listed() {  # <model> <bug>
   printf '%s\n' "${bugs[@]}" "${kept[@]}" | grep -qE "^$1 (.*-D)?$2( |$)"

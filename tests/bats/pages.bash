@@ -17,6 +17,7 @@ prepare_pages() {
     ['-g deploy']="-g $(id -g)"
     ['--jitter 30s']='--jitter 30ms'
     ['--jitter 10s']='--jitter 10ms'
+    ['--splay 30s']='--splay 30ms'
   )
 }
 

@@ -166,7 +166,7 @@ waits_for_the_row() {
   run=$!
   eventually is_told queued
   old=$(sql "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dlock watch'" | cut -d '|' -f 1)
-  eventually there_are 1 "application_name = 'dlock watch' AND pid <> $old AND query LIKE '%INTO%watcher%'"
+  eventually there_are 1 "application_name = 'dlock watch' AND pid <> $old AND state = 'idle'"
   let_go
   assert_exits 3 "$run"
   dlock acquire --ttl 60s 'by hand' > /dev/null

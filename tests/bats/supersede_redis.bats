@@ -113,7 +113,7 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # <pid of the process that must 
   assert_exits 76 "$holder"
 
   for key in $(redis --scan); do
-    assert_between "$(redis PTTL "$key")" 1 2692000000
+    assert_between "$(redis PTTL "$key")" 1 2865000000
   done
 }
 

@@ -633,34 +633,6 @@ TEST_F(PgSteps, a_value_is_stored_whole_or_not_at_all) {
             Storing::stored);
   const auto found = result_of(context_, values->get(lock, 1u << 20, wakeup_));
   EXPECT_EQ(found.value.value().bytes, bytes);
-
-  sql("INSERT INTO gone SELECT generate_series(1, 20)");
-  const std::string other(700'000, 'y');
-  EXPECT_THROW(
-      result_of(context_, values->put(holder_->claim(), other, lifetime, wakeup_)),
-      Failure);
-}
-
-// As a part of it, it would be undone with it, although it was reported as done.
-TEST_F(PgConnections, what_follows_a_step_that_failed_under_the_lock_is_no_part_of_it) {
-  const PostgresServer server;
-  const auto hosts = hosts_of(parsed_store_url(server.url()), milliseconds(5000));
-  PgStates states(context_, hosts);
-  const LockName lock{"dlock", "job"};
-  const auto steps = [&]() -> asio::awaitable<bool> {
-    using Access = stepped::StateStore::Access;
-    const auto until = Clock::now() + std::chrono::seconds(8);
-    co_await states.read(lock, Access::exclusive, until, wakeup_);
-    const auto read = co_await states.read(lock, Access::optimistic, until, wakeup_);
-    stepped::StateStore::Change change;
-    change.state = read.state;
-    change.state.refused = 1;
-    co_return co_await states.write(lock, read, change, until, wakeup_);
-  };
-
-  EXPECT_TRUE(result_of(context_, steps()));
-
-  EXPECT_EQ(server.session().command("SELECT refused FROM dlock.lock"), "1");
 }
 
 }  // namespace

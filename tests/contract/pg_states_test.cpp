@@ -309,8 +309,7 @@ class Side {
   std::string seen() {
     const auto info = contenders_[0]->inspect();
     std::string text = std::to_string(info.free) + " free of " +
-                       std::to_string(info.slots) + ", refused " +
-                       std::to_string(info.refused) + ", superseded " +
+                       std::to_string(info.slots) + ", superseded " +
                        std::to_string(info.superseded) + ":";
     for (const auto& holder : info.holders) {
       text += " " + holder.label + (holder.broken ? " broken" : "");

@@ -94,7 +94,7 @@ teardown() {
   for option in --stragglers=kill --stragglers=wait --timeout=9s; do
     run_with error=EPERM prctl 1+ run "$option" job -- "${witness[@]}"
 
-    [[ $code == 78 ]] || complain 'not 78'
+    [[ $code == 125 ]] || complain 'not 125'
     says_one_line || complain 'not one line'
     assert_equal "$(runs)" 0
   done

@@ -16,7 +16,6 @@ namespace {
 // One in so many releases removes locks that are out of use.
 constexpr std::uint64_t releases_per_sweep = 64;
 
-// What is only counted or removed waits for others no longer than this.
 std::string moment_text(Clock::time_point moment) {
   return seconds_text(std::chrono::floor<WallTime>(moment.time_since_epoch()));
 }
