@@ -213,8 +213,7 @@ void hide_login(char* word) {
   const std::string_view text(word);
   const auto start = text.find("://");
   if (start == std::string_view::npos) return;
-  // Looked up before anything is overwritten: what looks like a parameter may be a login.
-  const auto end = text.rfind('@');
+  const auto last = text.rfind('@');
   const auto first = text.find('?', start);
   for (auto equals = text.find('=', first); equals != std::string_view::npos;
        equals = text.find('=', equals + 1)) {
@@ -223,6 +222,10 @@ void hide_login(char* word) {
     const auto value = equals + 1;
     std::fill(word + value, word + std::min(text.find('&', value), text.size()), 'x');
   }
+  // An @ in such a value ends no login, unless it is the only one: then what looks like a
+  // parameter may be a login.
+  const auto left = text.rfind('@');
+  const auto end = left == std::string_view::npos ? last : left;
   if (end != std::string_view::npos && end >= start + 3) {
     std::fill(word + start + 3, word + end, 'x');
   }
