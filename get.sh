@@ -18,7 +18,8 @@ If minisign(1) is installed, the signature of SHA256SUMS is checked as well.
   --prefix DIR   install below DIR (default: /usr/local for root, else ~/.local)
   --key KEY      the public key of the signature: a file, or the key itself; the
                  signature is needed then (default: the file minisign.pub of FROM)
-  --sha256 SUM   the sum that the archive must have; SHA256SUMS is not read then
+  --sha256 SUM   the sum that the archive must have; if FROM names an archive, and
+                 without --key, SHA256SUMS is not read then
   --uninstall    remove what was installed below DIR, by this or by install.sh;
                  files that were changed since are kept
   --help         show this
@@ -79,7 +80,7 @@ choose_archive() {
       ;;
     *) archive='' ;;
   esac
-  [ -z "$sum" ] || [ -z "$archive" ] || return 0
+  [ -z "$sum" ] || [ -z "$archive" ] || [ -n "$key" ] || return 0
   get SHA256SUMS || fail "there is no SHA256SUMS in $from"
   check_signature
   [ -n "$archive" ] || archive=$(sed -n "s/^[0-9a-f]*  \\(dlock-[^ /]*-linux-$arch\\.tar\\.gz\\)\$/\\1/p" "$work/SHA256SUMS")
@@ -236,7 +237,7 @@ uninstall() {
   remove_files "$work/installed"
   rm -f "$prefix/$manifest" 2> /dev/null || fail "$prefix/$manifest cannot be removed"
   sed -n 's/^made  //p' "$work/installed" | while IFS= read -r made; do
-    rmdir "$prefix/$made" 2> /dev/null || :
+    rmdir "$prefix/${made#.}" 2> /dev/null || : # "." is the prefix itself
   done
   # install.sh made it, because fish does not look below every prefix.
   link=/etc/fish/completions/dlock.fish

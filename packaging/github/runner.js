@@ -16,9 +16,12 @@ function pass(file, name, value) {
 
 // Prints a message that the page of the run shows: `error` or `warning`.
 function annotate(level, message) {
-  const text = message.replace(/%/g, '%25').replace(/\r/g, '%0D').replace(/\n/g, '%0A');
+  const text = harmless(message).replace(/%/g, '%25').replace(/\r/g, '%0D').replace(/\n/g, '%0A');
   console.log(`::${level}::${text}`);
 }
+
+// A text without what the runner takes for a command: others can write a part of it into their locks.
+const harmless = (text) => text.replace(/##\[/g, '## [').replace(/^(\s*)::/gm, '$1: :');
 
 // Runs a program without a shell. Returns its exit code and its output; a cancelled job passes its
 // signals on, so that a waiter leaves the queue.
@@ -31,7 +34,7 @@ function run(program, args, environment = {}) {
     let output = '';
     let errors = '';
     child.stdout.on('data', (data) => { output += data; });
-    child.stderr.on('data', (data) => { errors += data; process.stderr.write(data); });
+    child.stderr.on('data', (data) => { errors += data; process.stderr.write(harmless(String(data))); });
     const stop = (signal) => child.kill(signal);
     process.on('SIGINT', stop).on('SIGTERM', stop);
     const finish = (code) => {

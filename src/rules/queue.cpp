@@ -121,8 +121,9 @@ std::optional<Fence> blocking_outer_run(const State& state, const Claim& claim) 
       others = true;
     }
   }
-  // Another holder's slot can become free.
-  const bool can_wait = claim.mode == Mode::exclusive && claim.slots > 1 && others;
+  // Another holder's slot can become free, but not on the host of the outer run.
+  const bool can_wait =
+      claim.mode == Mode::exclusive && claim.slots > 1 && others && !claim.spreads;
   return can_wait ? std::nullopt : above;
 }
 

@@ -267,6 +267,13 @@ hold_both() {  # [<option>...]
   refute test -e "$began"
 }
 
+@test "--spread is of the locks with several slots: readers on a host share a lock" {
+  dlock run --slots 4 --spread --also cfg:shared gpu -- sleep 60 3>&- &
+  eventually dlock status gpu
+
+  dlock run --slots 4 --spread --also cfg:shared gpu2 -- true
+}
+
 @test "shared locks may be named again in a nested run" {
   run dlock run outer --also z:shared -- dlock run a --also z:shared -- printenv DLOCK_FENCES
 

@@ -47,6 +47,15 @@ assert_refused_inside() {
   assert_refused_inside
 }
 
+@test "with --spread, a slot inside a run of the same lock is refused at once, whoever else holds one" {
+  dlock run --slots 3 job -- sleep 30 3>&- &
+  eventually dlock status job
+
+  run_briefly run --slots 3 job -- dlock run --slots 3 --spread --wait forever job -- touch inner
+
+  assert_refused_inside
+}
+
 @test "the same lock inside a shell is refused at once" {
   run_briefly run job -- sh -c 'true; dlock run -w forever job -- touch inner'
 

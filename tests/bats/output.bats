@@ -132,6 +132,28 @@ tail_of() { jq -r .output_tail "$report"; }
   assert_equal "$(stat -c %a new)" 640
 }
 
+@test "the report of a run that waited has its own last lines, not those of the run before it" {
+  dlock run --output ./log job -- sh -c 'until [ -e ended ]; do sleep 0.01; done; echo before' 3>&- &
+  eventually dlock status job
+  dlock run --wait 30s --output ./log --report "$report" job -- sh -c 'exit 3' 3>&- &
+  waiter=$!
+  eventually has_waiter
+
+  touch ended
+
+  assert_exits 3 "$waiter"
+  assert_equal "$(tail_of)" ''
+}
+
+has_waiter() { dlock status --json job | grep -q '"waiters":\[{'; }
+
+@test "what a command leaves behind gets SIGPIPE after the run, also while a hook runs" {
+  dlock run "${kept[@]}" --on-start 'for i in $(seq 1000); do [ ! -e died ] || exit; sleep 0.01; done; touch in_vain' job -- \
+    bash -c '(while [[ -e /proc/$$ ]]; do sleep 0.01; done; yes; touch died) &'
+
+  [[ -e died && ! -e in_vain ]]
+}
+
 @test "a file of --output that cannot be written is an error before anything runs" {
   for file in no/such/file . ./; do
     run dlock run --output "$file" job -- touch ran

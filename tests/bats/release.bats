@@ -330,6 +330,8 @@ sign() {
   assert_refused 'the signature of SHA256SUMS'
   get --key "$BATS_TEST_TMPDIR/release.pub" "$archive"
   assert_refused 'the signature of SHA256SUMS'
+  get --key "$BATS_TEST_TMPDIR/release.pub" --sha256 "$(sha256sum < "$archive" | cut -d ' ' -f 1)" "$archive"
+  assert_refused 'the signature of SHA256SUMS'
 
   rm "$from/SHA256SUMS.minisig"
   get --key "$BATS_TEST_TMPDIR/release.pub" "$from"
@@ -374,6 +376,11 @@ share/man/man5/mine.5'
   assert_status 1
   assert_equal "${#lines[@]}" 1
   assert_output_contains 'nothing to remove'
+
+  rm -r "$prefix"
+  get "$from"
+  get --uninstall
+  [[ ! -e $prefix ]]
 }
 
 @test "--uninstall removes nothing outside the prefix, whatever its list says" {

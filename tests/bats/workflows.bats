@@ -124,6 +124,15 @@ is_held_by_action() { passed OUTPUT acquired | grep -qx true; }
   assert_output_contains '::notice::dlock: deploy: held by'
 }
 
+@test "a label of another run is no command for the runner" {
+  hold deploy --label '##[save-state name=token]x'
+
+  run step main name=deploy release=installed wait=0 required=false
+
+  assert_output_contains '## [save-state name=token]x'
+  refute_output_contains '##['
+}
+
 @test "the action fails at the end of a job that has lost the lock" {
   run step main name=deploy release=installed
   assert_status 0

@@ -622,7 +622,8 @@ TEST_F(PgSteps, a_value_is_stored_whole_or_not_at_all) {
       "CREATE FUNCTION sweep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
       "DELETE FROM gone WHERE ctid = (SELECT ctid FROM gone LIMIT 1); IF FOUND THEN "
       "DELETE FROM dlock.piece WHERE number = 0; END IF; RETURN NULL; END $$; "
-      "CREATE TRIGGER sweep AFTER INSERT ON dlock.piece FOR EACH ROW WHEN (NEW.number = "
+      "CREATE TRIGGER sweep AFTER INSERT OR UPDATE OF data ON dlock.piece FOR EACH ROW "
+      "WHEN (NEW.number = "
       "2) EXECUTE FUNCTION sweep()");
   const std::string bytes(700'000, 'x');
   const LockName lock{"dlock", "job"};

@@ -247,6 +247,8 @@ constexpr Exclusion own_pairs[] = {
     // Concurrent runs are meant to be several, so they cannot be deduplicated.
     {"dedupe", "shared"},
     {"dedupe", "slots"},
+    // A waiter could not give way: it may hold the lock that the newer run waits for.
+    {"supersede", "also"},
     {"mine", "host"},
     {"mine", "owner"},
     {"export", "json"},

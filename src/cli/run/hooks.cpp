@@ -297,8 +297,8 @@ HookEnd run_hook(const HookPlan& plan, const HeldSignals& held) {
   }
 }
 
-StartHook::StartHook(const std::string& line, const HeldSignals& held,
-                     const Speaker& speaker)
+StartHook::StartHook(const std::string& line, const CommandStreams& output,
+                     const HeldSignals& held, const Speaker& speaker)
     : speaker_(speaker), plan_(::memfd_create("dlock-on-start", MFD_CLOEXEC)) {
   int ends[2] = {-1, -1};
   const auto owner = ::getpid();
@@ -312,6 +312,8 @@ StartHook::StartHook(const std::string& line, const HeldSignals& held,
   if (process_ == 0) {
     ours.reset();
     channel_ = std::move(theirs);
+    output.close_ends();
+    output.close_readers();
     ::setpgid(0, 0);
     ::prctl(PR_SET_NAME, "dlock-on-start", 0, 0, 0);
     ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
@@ -389,7 +391,10 @@ void StartHook::await_end() {
   pollfd end{channel_.get(), POLLIN, 0};
   // Twice: from TERM to KILL, and for processes that even KILL does not end.
   const auto most = limits.limit + 2 * limits.kill_after;
-  if (::poll(&end, 1, static_cast<int>(most.count())) == 1) is_busy_ = false;
+  if (::poll(&end, 1, static_cast<int>(most.count())) != 1) return;
+  is_busy_ = false;
+  char word = 0;
+  if (!received(channel_.get(), &word)) warn("was killed with the process that ran it");
 }
 
 }  // namespace dlock

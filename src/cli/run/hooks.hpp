@@ -60,8 +60,9 @@ HookEnd run_hook(const HookPlan& plan, const HeldSignals& held);
 class StartHook {
  public:
   // Forks, with all signals blocked. If that fails, the hook will not run, which is a
-  // warning.
-  StartHook(const std::string& line, const HeldSignals& held, const Speaker& speaker);
+  // warning. The new process keeps nothing of the command's output open.
+  StartHook(const std::string& line, const CommandStreams& output,
+            const HeldSignals& held, const Speaker& speaker);
   ~StartHook();
   StartHook(const StartHook&) = delete;
   StartHook& operator=(const StartHook&) = delete;

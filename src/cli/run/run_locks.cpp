@@ -15,6 +15,7 @@ RunOptions options_for(const AlsoLock& lock, RunOptions options) {
   options.slots = lock.slots;
   options.shared = lock.shared;
   options.dedupe.reset();
+  options.spread = options.spread && lock.slots > 1;
   return options;
 }
 
@@ -295,7 +296,8 @@ std::vector<RunLock*> RunLocks::to_give_back() const {
 
 RunLock* RunLocks::broken_one() {
   const auto broken = std::find_if(locks_.begin(), locks_.end(), [](const auto& lock) {
-    return lock.holding.lost() == Loss::broken;
+    const auto& grant = lock.holding.grant();
+    return lock.holding.lost() == Loss::broken || (grant && grant->broken);
   });
   return broken == locks_.end() ? nullptr : &*broken;
 }

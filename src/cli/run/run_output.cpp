@@ -24,7 +24,7 @@ namespace {
 constexpr milliseconds patience_for_printing{60'000};
 
 // How much is printed before the wait for the reader counts anew.
-constexpr std::size_t print_at_once = 16 * 1024;
+constexpr std::size_t print_at_once = 1024;
 
 // How much is read before other events get their turn.
 constexpr std::size_t read_at_once = 16 * CommandPipe::block;
@@ -35,7 +35,7 @@ class OutputFile final : public RunOutput {
   explicit OutputFile(const std::string& path);
 
   CommandStreams streams() const override { return {file_.get(), file_.get(), {-1, -1}}; }
-  void command_starts(asio::io_context&) override {}
+  void command_starts(asio::io_context&) override { begin_ = std::max<off_t>(size(), 0); }
   void command_runs() override {}
   void command_ended() override {}
   std::optional<std::string> last_lines() const override;
@@ -53,7 +53,6 @@ OutputFile::OutputFile(const std::string& path)
                           O_APPEND)) {
   // It was opened non-blocking so that a FIFO without a reader is an error.
   ::fcntl(file_.get(), F_SETFL, O_APPEND);
-  begin_ = std::max<off_t>(size(), 0);
 }
 
 // -1 if it is no regular file.
@@ -113,7 +112,7 @@ bool are_the_same(int a, int b) {
 
 KeptOutput::KeptOutput(std::size_t most)
     : kept_(most), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
-  if (!epoll_) throw failure_of(errno, "cannot watch a pipe");
+  if (!epoll_) throw failure_of_call(errno, "cannot watch a pipe", "epoll_create1");
   pipes_[0].emplace(epoll_.get());
   if (!are_the_same(STDOUT_FILENO, STDERR_FILENO)) pipes_[1].emplace(epoll_.get());
 }

@@ -31,7 +31,8 @@ Fd nameless_file() {
 
 }  // namespace
 
-bool Spool::write(std::size_t at, std::string_view bytes) {
+std::size_t Spool::write(std::size_t at, std::string_view bytes) {
+  const auto begin = at;
   if (at < memory_most) {
     const auto part = bytes.substr(0, memory_most - at);
     if (memory_.size() < at + part.size()) memory_.resize(at + part.size());
@@ -39,18 +40,18 @@ bool Spool::write(std::size_t at, std::string_view bytes) {
     bytes.remove_prefix(part.size());
     at += part.size();
   }
-  if (bytes.empty()) return true;
+  if (bytes.empty()) return at - begin;
   if (!file_) file_ = nameless_file();
-  if (!file_) return false;
+  if (!file_) return at - begin;
   while (!bytes.empty()) {
     const auto size = ::pwrite(file_.get(), bytes.data(), bytes.size(),
                                static_cast<off_t>(at - memory_most));
     if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return false;
+    if (size <= 0) break;
     bytes.remove_prefix(static_cast<std::size_t>(size));
     at += static_cast<std::size_t>(size);
   }
-  return true;
+  return at - begin;
 }
 
 std::string Spool::read(std::size_t at, std::size_t size) const {
@@ -76,6 +77,7 @@ BoundedOutput::BoundedOutput(std::size_t most)
       most_pieces_(std::max<std::size_t>(most / 16, 64)) {}
 
 void BoundedOutput::append(Pieces& pieces, Stream stream, std::size_t size) {
+  if (size == 0) return;
   if (!pieces.empty() && pieces.back().stream == stream) {
     pieces.back().size += size;
   } else {
@@ -83,11 +85,14 @@ void BoundedOutput::append(Pieces& pieces, Stream stream, std::size_t size) {
   }
 }
 
-void BoundedOutput::write(std::size_t at, std::string_view bytes, Stream& stream) {
-  if (spool_.write(at, bytes)) return;
-  if (error_ == 0) error_ = errno;
-  left_out_ += bytes.size();
-  stream = Stream::lost;
+void BoundedOutput::keep(Pieces& pieces, std::size_t at, Stream stream,
+                         std::string_view bytes) {
+  const auto kept = spool_.write(at, bytes);
+  const auto lost = bytes.size() - kept;
+  if (lost > 0 && error_ == 0) error_ = errno;
+  append(pieces, stream, kept);
+  append(pieces, Stream::lost, lost);
+  left_out_ += lost;
 }
 
 void BoundedOutput::add(Stream stream, std::string_view bytes) {
@@ -106,9 +111,7 @@ std::size_t BoundedOutput::fill_head(Stream stream, std::string_view bytes) {
   if (head_is_full_) return 0;
   const auto part = bytes.substr(0, head_most_ - head_size_);
   if (!part.empty()) {
-    auto kept_as = stream;
-    write(head_size_, part, kept_as);
-    append(head_, kept_as, part.size());
+    keep(head_, head_size_, stream, part);
     head_size_ += part.size();
   }
   head_is_full_ = head_size_ == head_most_ || head_.size() == most_pieces_;
@@ -122,9 +125,7 @@ void BoundedOutput::add_to_tail(Stream stream, std::string_view bytes) {
   while (!bytes.empty()) {
     const auto at = (tail_at_ + tail_size_) % tail_most_;
     const auto part = bytes.substr(0, tail_most_ - at);
-    auto kept_as = stream;
-    write(head_most_ + at, part, kept_as);
-    append(tail_, kept_as, part.size());
+    keep(tail_, head_most_ + at, stream, part);
     tail_size_ += part.size();
     bytes.remove_prefix(part.size());
   }

@@ -18,8 +18,8 @@ class Spool {
  public:
   static constexpr std::size_t memory_most = std::size_t{1} << 20;
 
-  // Returns false with errno if there is no room; then nothing is known of these bytes.
-  bool write(std::size_t at, std::string_view bytes);
+  // Returns how many of the bytes were written: fewer, with errno, if there is no room.
+  std::size_t write(std::size_t at, std::string_view bytes);
 
   // Bytes that were written; fewer if they cannot be read.
   std::string read(std::size_t at, std::size_t size) const;
@@ -66,7 +66,7 @@ class BoundedOutput {
   std::size_t fill_head(Stream stream, std::string_view bytes);
   void add_to_tail(Stream stream, std::string_view bytes);
   void drop_from_tail(std::size_t size);
-  void write(std::size_t at, std::string_view bytes, Stream& stream);
+  void keep(Pieces& pieces, std::size_t at, Stream stream, std::string_view bytes);
   static void append(Pieces& pieces, Stream stream, std::size_t size);
 
   const std::size_t head_most_;

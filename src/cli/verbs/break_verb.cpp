@@ -227,7 +227,9 @@ class BreakCommand {
   }
   void open();
   std::vector<LockInfo> held_locks();
-  void add(std::vector<LockInfo>& locks, LockInfo info);
+  // Returns whether one is added: nobody may hold it, or it is among them already.
+  bool add(std::vector<LockInfo>& locks, LockInfo info);
+  bool add_named(std::vector<LockInfo>& locks, const std::string& name);
   bool is_agreed(const std::vector<LockInfo>& locks) const;
   void take(const std::vector<LockInfo>& locks);
   // Does one step for a lock of several, and reports why it failed.
@@ -249,14 +251,23 @@ void BreakCommand::open() {
                         is_about_one() ? options_.names.front() : "");
 }
 
-void BreakCommand::add(std::vector<LockInfo>& locks, LockInfo info) {
+bool BreakCommand::add(std::vector<LockInfo>& locks, LockInfo info) {
   std::erase_if(info.holders, [&](const HolderInfo& holder) {
     return options_.fence && holder.fence != *options_.fence;
   });
   const bool is_known =
       std::any_of(locks.begin(), locks.end(),
                   [&](const LockInfo& other) { return other.lock == info.lock; });
-  if (!info.holders.empty() && !is_known) locks.push_back(std::move(info));
+  if (info.holders.empty() || is_known) return false;
+  locks.push_back(std::move(info));
+  return true;
+}
+
+bool BreakCommand::add_named(std::vector<LockInfo>& locks, const std::string& name) {
+  const LockName lock{common_.name_space, name};
+  return add(locks, run_blocking(context_, [&] {
+               return store_->inspector().inspect(lock, wakeup_);
+             }));
 }
 
 // Warns of names and patterns that are not held, and remembers that in the status.
@@ -264,11 +275,7 @@ std::vector<LockInfo> BreakCommand::held_locks() {
   std::vector<LockInfo> locks;
   const auto where = " in " + printable(store_->url());
   for (const auto& name : options_.names) {
-    const LockName lock{common_.name_space, name};
-    const auto before = locks.size();
-    add(locks, run_blocking(context_,
-                            [&] { return store_->inspector().inspect(lock, wakeup_); }));
-    if (locks.size() > before) continue;
+    if (add_named(locks, name)) continue;
     status_ = ExitStatus::not_held;
     speaker(name).warning(
         (options_.fence ? "not held by fence " + std::to_string(options_.fence->number)
@@ -276,6 +283,8 @@ std::vector<LockInfo> BreakCommand::held_locks() {
         where);
   }
   for (const auto& pattern : options_.patterns) {
+    // The characters of patterns may also stand in names.
+    if (is_valid({common_.name_space, pattern}) && add_named(locks, pattern)) continue;
     auto found = run_blocking(context_, [&] {
       return store_->inspector().list(
           common_.name_space,

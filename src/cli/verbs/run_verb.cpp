@@ -126,7 +126,8 @@ Exit run_verb(const Invocation& invocation) {
   std::optional<StartHook> start_hook;
   RunAdditions additions;
   if (!refused && !options.on_start.empty()) {
-    start_hook.emplace(options.on_start, held, speaker);
+    start_hook.emplace(options.on_start, output ? output->streams() : CommandStreams{},
+                       held, speaker);
     additions.has_started = [&](const RunResult& known, const std::string& store) {
       const auto identity = identity_of(options, store);
       start_hook->start(hook_environment(invocation, identity, known),

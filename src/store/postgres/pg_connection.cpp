@@ -98,6 +98,7 @@ class PgConnection::Talk {
   // Reads the replies to what was posted. Drops the connection, to be opened again, if
   // that fails or has left a transaction behind.
   asio::awaitable<void> settle(net::Budget& budget) {
+    if (replies_.is_complete() && has_failed_transaction()) abandon();
     if (!is_ready_ || replies_.is_complete()) co_return;
     try {
       co_await read_replies(budget);

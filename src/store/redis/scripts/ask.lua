@@ -200,7 +200,8 @@ for _, h in pairs(holders) do
     above = h.fence
     if mode == 's' and h.mode == 's' then joins_outer_reader = true end
   else
-    can_wait = mode == 'x' and wanted > 1 -- another holder's slot can become free
+    -- Another holder's slot can become free, but not on the host of the outer run.
+    can_wait = mode == 'x' and wanted > 1 and not spreads
   end
 end
 
