@@ -26,10 +26,11 @@ masked() {  # [sorted|table|columns|etcd|bytes]...
     my %names = map { split /=/, $_, 2 } split " ", $pids;
     chomp(my $host = `uname -n`);
     my $user = getpwuid($>) // $>;
-    my $now = int(Time::HiRes::time() * 1e6);
-    my $now_boot = Time::HiRes::clock_gettime(7) * 1e9;  # CLOCK_BOOTTIME
     local $/ = undef;
     $_ = <STDIN>;
+    # Only now, because what is read may be of a moment ago.
+    my $now = int(Time::HiRes::time() * 1e6);
+    my $now_boot = Time::HiRes::clock_gettime(7) * 1e9;  # CLOCK_BOOTTIME
 
     sub later { my ($seconds) = @_; $seconds <= 0 ? "" : "+" . 100 * int(($seconds + 99.999) / 100) . "s" }
     sub wall {  # in microseconds, the unit as text
