@@ -36,8 +36,13 @@ $(cd "$DLOCK_SOURCE" && find examples -type f -printf 'share/doc/dlock/%p 644\n'
 share/doc/dlock/tests/chaos/README.md 644
 share/doc/dlock/tests/model/README.md 644
 share/fish/vendor_completions.d/dlock.fish 644
+$(for page in acquire break cache check config doctor fence history limit list release renew run status watch; do
+  echo "share/man/man1/dlock-$page.1 644"
+done)
 share/man/man1/dlock.1 644
+share/man/man5/dlock-json.5 644
 share/man/man5/dlock.toml.5 644
+share/man/man7/dlock-stores.7 644
 share/zsh/site-functions/_dlock 644"
 }
 
@@ -146,16 +151,14 @@ share/man/man1/mine.1'
   refute_output_contains RUNPATH
 }
 
-@test "the installed manual pages can be formatted" {
-  run mandoc -T utf8 "$prefix/share/man/man1/dlock.1"
-
-  assert_status 0
-  assert_output_contains 'hold a named lock while a command runs'
-
-  run mandoc -T utf8 "$prefix/share/man/man5/dlock.toml.5"
-
-  assert_status 0
-  assert_output_contains 'sets options of dlock'
+@test "man dlock VERB finds a page about every verb" {
+  local verb
+  cd "$prefix/share/man" || return
+  for verb in $("$prefix/bin/dlock" --help | sed '/^Examples:/,$d' | sed -nE 's/^  ([a-z]+)  +.*/\1/p' | grep -vx help); do
+    run bash -c 'set -o pipefail; mandoc -T utf8 "man1/dlock-$1.1" | sed "s/.\x08//g"' - "$verb"
+    assert_status 0
+    assert_output_contains "dlock $verb"
+  done
 }
 
 @test "bash-completion loads the installed completion" {
