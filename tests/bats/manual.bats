@@ -90,9 +90,10 @@ statuses_in_help() {  # <verb>...
 
 # Prints the source of a section of the manual, or of a subsection: of one page, or of all.
 section() {  # <title> [<page>]
+  # shellcheck disable=SC2086  # a pattern
   awk -v title="$1" '
     FNR == 1 || /^\.S[hs] / { inside = (substr($0, 5) == title); next }
-    inside' "$manual/"${2:-dlock*}
+    inside' "$manual"/${2:-dlock*}
 }
 
 # Prints the source of a section with its subsections.
@@ -132,9 +133,9 @@ options_described() {
     names != "" { if (!/^(\.No )?As (in|of) /) print names; names = "" }' | tr -s ' ' '\n'
 }
 
-# Prints the options that --help lists, as options_in does.
-options_in_help() {  # <verb>
-  dlock "$1" --help | sed -nE \
+# Prints the options that a help lists, as options_in does.
+options_in_help() {
+  sed -nE \
     -e 's/^  -(.),--([a-z-]+)( ([A-Z=]+))?  .*/\2 \1 \4/p' \
     -e 's/^  --([a-z-]+)( ([A-Z=]+))?  .*/\1 - \3/p' | sed 's/ $/ -/' | sort
 }
@@ -331,7 +332,7 @@ wait w D'
 make_script() {  # <path> <line>...
   {
     echo '#!/bin/sh'
-    grep '^\[ "$DLOCK_NAME" = ' "$manual/dlock-run.1"
+    grep '^\[ .* || exec dlock run ' "$manual/dlock-run.1"
     printf '%s\n' "${@:2}"
   } > "$1"
   chmod +x "$1"
@@ -465,11 +466,23 @@ wiat = 5' > "$BATS_TEST_TMPDIR/config.toml"
     "$(sed -n 's/^dlock: /&/p' "$manual/dlock.toml.5")"
 }
 
-@test "--help of every verb shows all its options, each with its letter and value" {
+@test "--help of every verb shows its own options, and help options the others, each with its letter and value" {
   local verb
   for verb in $(verbs); do
-    assert_equal "$(options_in_help "$verb")" "$(all_options_of "$verb")" ||
+    assert_equal "$(dlock "$verb" --help | options_in_help)" "$(options_of "$verb")" ||
       { echo "in dlock $verb --help" >&2; return 1; }
+  done
+  assert_equal "$(dlock help options | options_in_help)" "$(common_options)"
+}
+
+@test "every help fits on a screen of 50 lines, and names the page of its verb" {
+  local topic
+  for topic in '' options $(verbs); do
+    # shellcheck disable=SC2086  # no operand at all
+    run dlock help $topic
+    assert_status 0
+    ((${#lines[@]} > 0 && $(wc -l <<< "$output") <= 50)) || { echo "dlock help $topic is too long" >&2; return 1; }
+    [[ $topic == @(|options|help) ]] || assert_output_contains "(man dlock $topic)"
   done
 }
 
