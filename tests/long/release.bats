@@ -29,7 +29,8 @@ setup() { load ../bats/support; }
 # Clones the last commit, and tags it as a release.
 copy_source() {  # <directory> [<option of git tag>...]
   git clone -q "$DLOCK_SOURCE" "$1"
-  git -C "$1" tag -f "${@:2}" "v$(sed -n 's/^project(dlock VERSION \([0-9.]*\) .*/\1/p' "$1/CMakeLists.txt")" > /dev/null
+  git -C "$1" -c user.name=tester -c user.email=tester@example.org tag -f "${@:2}" \
+    "v$(sed -n 's/^project(dlock VERSION \([0-9.]*\) .*/\1/p' "$1/CMakeLists.txt")" > /dev/null
 }
 
 release_from() {  # <tree> <directory>
