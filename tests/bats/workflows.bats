@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # The action for GitHub and the component for GitLab, run as their runners do.
 # shellcheck disable=SC2016  # shells in commands
-# shellcheck disable=SC2030,SC2031,SC2034  # for the helpers; tests are subshells
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154  # for and from the helpers; tests are subshells
 
 bats_require_minimum_version 1.5.0
 
@@ -15,7 +15,6 @@ setup_file() {
   cp "$DLOCK_BIN" "$BATS_FILE_TMPDIR/$name/bin/dlock"
   tar -C "$BATS_FILE_TMPDIR" -czf "$release/$name.tar.gz" "$name"
   (cd "$release" && sha256sum "$name.tar.gz" > SHA256SUMS)
-  cp "$DLOCK_SOURCE/get.sh" "$release"
 }
 
 setup() {
@@ -331,6 +330,50 @@ job() {  # <script> [<input>=<value>...]
     assert_equal "$(json '.holders[0].label')" the-job
     is_free deploy
   done
+}
+
+# Runs a job in an image without dlock.
+run_job() {  # [<input>=<value>...]
+  job 'echo ran' name=deploy "store=$DLOCK_STORE" "$@" > "$BATS_TEST_TMPDIR/job"
+  run --separate-stderr env PATH=/usr/bin:/bin TMPDIR="$BATS_TEST_TMPDIR/temp" CI_JOB_URL=the-job \
+    bash "$BATS_TEST_TMPDIR/job"
+}
+
+# Asserts that the job failed with one line, and has run nothing.
+assert_not_installed() {  # <text>
+  assert_status 1
+  assert_equal "$output" ''
+  assert_equal "$stderr" "cannot install dlock from 'file://$BATS_TEST_TMPDIR/from': $1"
+  [[ ! -e $BATS_TEST_TMPDIR/ran ]]
+}
+
+@test "the GitLab component runs nothing of a release whose sum is another one" {
+  local from=$BATS_TEST_TMPDIR/from name sum
+  cp -r "$release" "$from"
+  name=$(basename "$from"/*.tar.gz)
+  read -r sum _ < "$from/SHA256SUMS"
+  printf '#!/bin/sh\ntouch "%s"\n' "$BATS_TEST_TMPDIR/ran" > "$from/get.sh"
+  run_job "release=file://$from" "sha256=${sum^^}"
+  assert_equal "$status $output" '0 ran'
+
+  run_job "release=file://$from" "sha256=${sum//[0-9]/0}"
+  assert_not_installed "the sum of $name is wrong"
+
+  mkdir -p "$BATS_TEST_TMPDIR/evil/${name%.tar.gz}/bin"
+  cp "$from/get.sh" "$BATS_TEST_TMPDIR/evil/${name%.tar.gz}/bin/dlock"
+  tar -C "$BATS_TEST_TMPDIR/evil" -czf "$from/$name" "${name%.tar.gz}"
+  run_job "release=file://$from"
+  assert_not_installed "the sum of $name is wrong"
+  (cd "$from" && sha256sum "$name" > SHA256SUMS)
+  run_job "release=file://$from" "sha256=$sum"
+  assert_not_installed "the sum of $name is wrong"
+
+  rm "$from/$name"
+  run_job "release=file://$from"
+  assert_not_installed "$name cannot be had from there"
+  echo > "$from/SHA256SUMS"
+  run_job "release=file://$from"
+  assert_not_installed 'it has no SHA256SUMS with an archive for this machine'
 }
 
 @test "a GitLab job that is cancelled gives the lock back, and one that waits leaves the queue" {
