@@ -46,6 +46,24 @@ share/man/man7/dlock-stores.7 644
 share/zsh/site-functions/_dlock 644"
 }
 
+@test "every manual page that an installed file names is installed, and every page that the manual names" {
+  local name page count=0
+  while IFS= read -r name; do
+    [[ -e $prefix/share/man/man${name##* }/${name% *}.${name##* } ]] || { echo "no page $name" >&2; return 1; }
+    count=$((count + 1))
+  done < <({
+    grep -rhoE '\bXr dlock[a-z.-]* [0-9]' "$prefix/share/man" | sed 's/^Xr //'
+    grep -rhoE 'man:dlock[a-z.-]*\([0-9]\)' "$prefix/share" | sed -E 's/^man:(.*)\((.)\)/\1 \2/'
+    # man dlock run, man dlock.toml, man dlock-stores
+    { grep -rhoE '`man dlock[a-z. -]*`' "$prefix/share/doc"; for name in run acquire status config; do "$prefix/bin/dlock" help $name; done |
+      grep -oE '\(man dlock[a-z. -]*\)'; } | tr -d '`()' | sed -E 's/^man //; s/ /-/; s/toml$/toml 5/; s/(json)$/\1 5/; s/(stores)$/\1 7/; s/[a-z]$/& 1/'
+  } | sort -u)
+  ((count > 10))
+  while IFS= read -r page; do
+    [[ -e $prefix/share/doc/dlock/$page ]] || { echo "no document $page" >&2; return 1; }
+  done < <(grep -rhoE '\bPa [A-Za-z/-]+\.md' "$prefix/share/man" | sed 's/^Pa //' | sort -u)
+}
+
 @test "every link in an installed page leads to an installed file" {
   local page link count=0
   while IFS= read -r page; do
