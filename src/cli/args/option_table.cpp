@@ -117,7 +117,7 @@ constexpr OptionSpec own_rows[] = {
      "place in the queue: -20 first, 19 last",
      into<parsed_priority, &ClaimOptions::priority>},
     {"also", 0, "LOCK", "", of(run), "", "hold LOCK as well: NAME[:shared|:slots=N]",
-     into<parsed_also, &RunOptions::also>, also_separator},
+     take_also, also_separator},
     {"conflict-exit-code", 'E', "N", "", of(run), "75", "exit code if not acquired (%)",
      into<number<0, 255, int>, &RunOptions::conflict_exit_code>},
     {"dedupe", 0, "WINDOW", "", of(run), "0", "skip if running, or started within WINDOW",
@@ -248,7 +248,9 @@ constexpr Exclusion own_pairs[] = {
     {"dedupe", "shared"},
     {"dedupe", "slots"},
     // A waiter could not give way: it may hold the lock that the newer run waits for.
-    {"supersede", "also"},
+    {"supersede", "also", Exclusion::Rule::ranked, false,
+     ": put the run with --also into one with --supersede and a lock of its own: "
+     "dlock run --supersede --wait D QUEUE -- dlock run --also LOCK ..."},
     {"mine", "host"},
     {"mine", "owner"},
     {"export", "json"},

@@ -109,11 +109,25 @@ class LockedRun {
   asio::awaitable<Ended> await_end(const Spawned& spawned);
   void warn_not_recorded(const std::exception_ptr& error) const;
 
+  // A lock that is given back: what is recorded with it, and what came of it.
+  struct Handover {
+    RunLock* lock;
+    std::optional<RunEnd> end;
+    std::optional<Release> answer = std::nullopt;
+    std::optional<Failure> failure = std::nullopt;
+  };
+
   std::optional<RunEnd> recorded_end(const RunLock& lock) const;
   asio::awaitable<void> settle();
   asio::awaitable<void> give_back();
-  asio::awaitable<bool> give_back(RunLock& lock);
-  asio::awaitable<Release> release(RunLock& lock, const std::optional<RunEnd>& end);
+  asio::awaitable<void> release_together(std::vector<Handover>& all);
+  asio::awaitable<void> release_with_own_wakeup(Handover& one);
+  asio::awaitable<void> release(Handover& one, Wakeup& wakeup);
+  asio::awaitable<Release> answer_to_release(RunLock& lock,
+                                             const std::optional<RunEnd>& end,
+                                             Wakeup& wakeup);
+  void tell_of(const Handover& one) const;
+  static bool is_recorded(const Handover& one);
   asio::awaitable<void> record_loss(RunLock& lock);
 
   asio::io_context& context_;
