@@ -93,28 +93,31 @@ choose_archive() {
   [ -n "$sum" ] || fail "SHA256SUMS in $from does not name $archive"
 }
 
+# Sets `note` to what has to be said of the signature.
 check_signature() {
-  [ -n "$key" ] || command -v minisign > /dev/null || return 0
-  command -v minisign > /dev/null || fail 'the signature cannot be checked: minisign is not installed'
-  if ! get SHA256SUMS.minisig; then
-    [ -z "$key" ] || fail "there is no signature in $from (SHA256SUMS.minisig)"
+  if ! command -v minisign > /dev/null; then
+    [ -z "$key" ] || fail 'the signature cannot be checked: minisign is not installed'
+    note='the signature was not checked: minisign is not installed'
     return 0
   fi
-  note=''
+  if ! get SHA256SUMS.minisig; then
+    [ -z "$key" ] || fail "there is no signature in $from (SHA256SUMS.minisig)"
+    note="the signature was not checked: there is none in $from (SHA256SUMS.minisig)"
+    return 0
+  fi
   if [ -f "$key" ]; then
     cp "$key" "$work/key"
   elif [ -n "$key" ]; then
     printf 'untrusted comment: key\n%s\n' "$key" > "$work/key"
   elif get minisign.pub; then
     mv "$work/minisign.pub" "$work/key"
-    note='note: the key of the signature came with the release; --key names one that you know'
+    note='the key of the signature came with the release; --key names one that you know'
   else
-    say 'note: the signature was not checked: --key names the key'
+    note='the signature was not checked: --key names the key'
     return 0
   fi
   minisign -V -q -p "$work/key" -m "$work/SHA256SUMS" > /dev/null 2>&1 ||
     fail "the signature of SHA256SUMS in $from does not fit the key"
-  [ -z "$note" ] || say "$note"
 }
 
 # --- Unpacking ---
@@ -129,7 +132,7 @@ check_names() {
       */../* | */./*) fail "$archive has a file with a path that leads elsewhere: $name" ;;
     esac
     case $name in
-      "$top"/ | "$top"/*/ | "$top"/bin/dlock | "$top"/share/doc/dlock/* | "$top"/share/man/man[15]/dlock.* | \
+      "$top"/ | "$top"/*/ | "$top"/bin/dlock | "$top"/share/doc/dlock/* | "$top"/share/man/man[157]/dlock[.-]* | \
         "$top"/share/*/dlock | "$top"/share/*/_dlock | "$top"/share/*/dlock.fish) ;;
       *) fail "$archive has a file that does not belong to dlock: $name" ;;
     esac
@@ -248,7 +251,7 @@ uninstall() {
 # --- The command line ---
 
 main() {
-  prefix='' from='' key='' sum='' removes=false
+  prefix='' from='' key='' sum='' note='' removes=false
   while [ $# -gt 0 ]; do
     case $1 in
       --prefix | --key | --sha256)
@@ -302,6 +305,7 @@ main() {
   unpack
   install_tree
   say "installed $prefix/bin/dlock ($version)"
+  [ -z "$note" ] || say "note: $note"
   case :$PATH: in
     *:"$prefix/bin":*) ;;
     *) say "note: $prefix/bin is not in PATH" ;;

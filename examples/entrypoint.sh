@@ -2,20 +2,25 @@
 # The entrypoint of an image: of all replicas that start, one at a time migrates the database, and
 # then becomes the service. DLOCK_STORE says where the lock is. --wait also waits for a database
 # that does not answer yet.
+#
+# A shell that is process 1 gets no signal that it has no trap for. Without these traps a platform
+# that stops the container would kill it in the middle of the migration.
+stopped='' migration=''
+trap 'stopped=yes; [ -z "$migration" ] || kill -TERM "$migration" 2> /dev/null' TERM INT
 dlock run --wait 5m migrate -- ./migrate &
 migration=$!
+[ -z "$stopped" ] || kill -TERM "$migration"
 
-# A shell that is process 1 gets no signal that it has no trap for. Without these lines a platform
-# that stops the container would kill it in the middle of the migration.
-trap 'stopped=yes; kill -TERM "$migration"' TERM INT
+# A signal ends `wait`, but not the migration.
 wait "$migration"
 status=$?
-if [ -n "${stopped:-}" ]; then
+while kill -0 "$migration" 2> /dev/null; do
   wait "$migration"
-  exit
-fi
-trap - TERM INT
+  status=$?
+done
 
 # If the migration failed, the container does, and is started again.
 [ "$status" = 0 ] || exit "$status"
+# From here on the signals are for the service. It is process 1, and gets those that it handles.
+[ -z "$stopped" ] || exit 143
 exec "$@"

@@ -1,8 +1,9 @@
 // What the two steps of the action have in common: how a runner passes values, and how dlock is run.
 'use strict';
 const { spawn } = require('child_process');
-const { randomUUID } = require('crypto');
+const { createHash, randomUUID } = require('crypto');
 const fs = require('fs');
+const path = require('path');
 
 // An input of the action; empty if it is not set.
 const input = (name) => (process.env[`INPUT_${name.toUpperCase()}`] || '').trim();
@@ -46,12 +47,29 @@ function run(program, args, environment = {}) {
   });
 }
 
-// The login, for dlock alone: later steps do not need it to work under the lock.
+const store = () => (input('store') ? ['--store', input('store')] : []);
+
+// The login. A user whom another use of the action in this job has named is not for this one.
 function login() {
   const variables = {};
+  const { DLOCK_USER, LOCK_ACTION_USER } = process.env;
+  if (input('store') && DLOCK_USER === LOCK_ACTION_USER) variables.DLOCK_USER = undefined;
   if (input('user')) variables.DLOCK_USER = input('user');
   if (input('password')) variables.DLOCK_PASSWORD = input('password');
   return variables;
 }
 
-module.exports = { annotate, input, login, pass, run };
+const digest = (data) => createHash('sha256').update(data).digest('hex');
+const sumOf = (file) => digest(fs.readFileSync(file));
+
+// Where a release is installed: not where another use of the action in this job installs another one.
+const prefix = () => path.join(process.env.RUNNER_TEMP, 'dlock', digest(`${input('release')} ${input('sha256')}`).slice(0, 12));
+
+// The paths of dlock as the inputs name it, the first one first.
+function programs() {
+  const directories = input('release') === 'installed' ? process.env.PATH.split(':') : [path.join(prefix(), 'bin')];
+  return directories.map((directory) => path.join(directory, 'dlock'))
+    .filter((file) => path.isAbsolute(file) && fs.existsSync(file) && fs.statSync(file).isFile());
+}
+
+module.exports = { annotate, input, login, pass, prefix, programs, run, store, sumOf };

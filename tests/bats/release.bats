@@ -317,6 +317,25 @@ sign() {
   assert_output_contains 'the key of the signature came with the release'
 }
 
+@test "get.sh says in one line that it has not checked a signature" {
+  get "$from"
+  assert_status 0
+  assert_equal "${lines[1]}" "get.sh: note: the signature was not checked: there is none in $from (SHA256SUMS.minisig)"
+
+  sign
+  get "$from"
+  assert_equal "${lines[1]}" 'get.sh: note: the signature was not checked: --key names the key'
+
+  sed 's/command -v minisign/command -v no-such-minisign/' "$DLOCK_SOURCE/get.sh" > "$BATS_TEST_TMPDIR/get.sh"
+  run sh "$BATS_TEST_TMPDIR/get.sh" --prefix "$prefix" "$from"
+  assert_equal "${lines[1]}" 'get.sh: note: the signature was not checked: minisign is not installed'
+
+  # What has to be true of the archive is known.
+  get --sha256 "$(sha256sum < "$archive" | cut -d ' ' -f 1)" "$archive"
+  assert_status 0
+  refute_output_contains signature
+}
+
 @test "a signature that does not fit, and one that lacks, are refused" {
   use_tmpdir
   sign
@@ -328,6 +347,12 @@ sign() {
   remake 'echo changed > share/doc/dlock/docs/using.md'
   get "$from"
   assert_refused 'the signature of SHA256SUMS'
+  cp "$BATS_TEST_TMPDIR/from/SHA256SUMS.minisig" "$BATS_TEST_TMPDIR/kept"
+  rm "$from/SHA256SUMS.minisig"
+  echo >> "$archive"
+  get "$from"
+  assert_refused 'the sum of'
+  cp "$BATS_TEST_TMPDIR/kept" "$from/SHA256SUMS.minisig"
   get --key "$BATS_TEST_TMPDIR/release.pub" "$archive"
   assert_refused 'the signature of SHA256SUMS'
   get --key "$BATS_TEST_TMPDIR/release.pub" --sha256 "$(sha256sum < "$archive" | cut -d ' ' -f 1)" "$archive"

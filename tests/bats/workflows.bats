@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # The action for GitHub and the component for GitLab, run as their runners do.
 # shellcheck disable=SC2016  # shells in commands
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154  # for and from the helpers; tests are subshells
 
 bats_require_minimum_version 1.5.0
 
@@ -14,7 +15,6 @@ setup_file() {
   cp "$DLOCK_BIN" "$BATS_FILE_TMPDIR/$name/bin/dlock"
   tar -C "$BATS_FILE_TMPDIR" -czf "$release/$name.tar.gz" "$name"
   (cd "$release" && sha256sum "$name.tar.gz" > SHA256SUMS)
-  cp "$DLOCK_SOURCE/get.sh" "$release"
 }
 
 setup() {
@@ -39,15 +39,15 @@ action=${DLOCK_SOURCE:-.}/action.yml
 # Runs a step of the action with its inputs, as the worker that lives as long as the job.
 step() {  # <main or post> [<input>=<value>...]
   local name value
-  local variables=(RUNNER_TEMP="$BATS_TEST_TMPDIR/temp" GITHUB_SERVER_URL=https://example.org
-    GITHUB_ACTION_REPOSITORY= GITHUB_ACTION_REF=)
+  local variables=(RUNNER_TEMP="$BATS_TEST_TMPDIR/temp" GITHUB_SERVER_URL="${server_url:-}"
+    GITHUB_ACTION_REPOSITORY="${server_url:+owner/dlock}" GITHUB_ACTION_REF="${ref:-}")
   for name in OUTPUT STATE ENV PATH; do variables+=("GITHUB_$name=$BATS_TEST_TMPDIR/$name"); done
   while IFS=$'\t' read -r name value; do
     variables+=("INPUT_${name^^}=$value")
   done < <(yaml "$action" '.inputs | to_entries[] | [.key, .value.default // ""] | @tsv')
   for value in "${@:2}"; do variables+=("INPUT_$(cut -d = -f 1 <<< "${value^^}")=${value#*=}"); done
   if [[ $1 == post && -e $BATS_TEST_TMPDIR/STATE ]]; then
-    for name in token program; do variables+=("STATE_$name=$(passed STATE "$name")"); done
+    for name in token program settings; do variables+=("STATE_$name=$(passed STATE "$name")"); done
   fi
   exec env "${variables[@]}" node "$(dirname "$action")/$(yaml "$action" ".runs.$1")"
 }
@@ -55,6 +55,18 @@ step() {  # <main or post> [<input>=<value>...]
 # Prints a value that a step has passed to the runner.
 passed() {  # <file> <name>
   sed -n "/^$2<</{n;p}" "$BATS_TEST_TMPDIR/$1"
+}
+
+# Runs a command as a later step does, with the variables and the directories that earlier ones have passed.
+later() {  # <command>...
+  local line name end
+  while IFS= read -r line; do
+    end=${line#*<<}
+    name=${line%%<<*} value=
+    while IFS= read -r line && [[ $line != "$end" ]]; do value+=$line; done
+    export "$name=$value"
+  done < "$BATS_TEST_TMPDIR/ENV"
+  "$@"
 }
 
 is_free() { [[ $(dlock status "$1" --json | jq -r .state) == free ]]; }
@@ -70,12 +82,11 @@ is_free() { [[ $(dlock status "$1" --json | jq -r .state) == free ]]; }
     assert_status 0
     assert_equal "$(passed OUTPUT acquired) $(passed OUTPUT slot)" 'true 0'
     assert_output_contains "::add-mask::$(passed STATE token)"
-    assert_equal "$(cat "$BATS_TEST_TMPDIR/PATH")" "$BATS_TEST_TMPDIR/temp/dlock/bin"
+    assert_equal "$(cat "$BATS_TEST_TMPDIR/PATH")" "$(echo "$BATS_TEST_TMPDIR"/temp/dlock/*/bin)"
     assert_equal "$(dlock status deploy --json | jq -r '.holders[0].label')" the-run
-    DLOCK_NAME=$(passed ENV DLOCK_NAME) DLOCK_FENCE=$(passed ENV DLOCK_FENCE) \
-      DLOCK_STORE=$(passed ENV DLOCK_STORE) dlock check
+    DLOCK_STORE='' later dlock check
 
-    run step post name=deploy "store=$DLOCK_STORE"
+    run step post name=deploy "store=$DLOCK_STORE" "release=$release"
     assert_equal "$status $output" '0 '
     is_free deploy
   done
@@ -91,7 +102,7 @@ is_free() { [[ $(dlock status "$1" --json | jq -r .state) == free ]]; }
 
   assert_exits 1 "$job"
   eventually has_waiters 0
-  run step post name=deploy
+  run step post name=deploy release=installed
   assert_equal "$status $output" '0 '
 }
 
@@ -138,10 +149,135 @@ is_held_by_action() { passed OUTPUT acquired | grep -qx true; }
   assert_status 0
   dlock release deploy --token "$(passed STATE token)"
 
-  run step post name=deploy
+  run step post name=deploy release=installed
 
   assert_status 1
   assert_output_contains '::error::dlock: deploy: '
+}
+
+# Starts a server on a port of 127.0.0.1 that knows bob, whose password is `secret`, and nobody else.
+start_server_with_login() {
+  begin_to_use_ports
+  port=$(free_ports 1)
+  redis-server --port "$port" --bind 127.0.0.1 --save '' --dir "$BATS_TEST_TMPDIR" --user default off \
+    --user bob on '>secret' '~*' '&*' '+@all' > "$BATS_TEST_TMPDIR/server.log" 2>&1 3>&- &
+  server_pid=$!
+  eventually accepts_connections "$port"
+  ports_are_used
+}
+
+@test "later steps of a job know the store and the user, and are told that they lack the password" {
+  start_server_with_login
+  local inputs given=$DLOCK_STORE
+  for inputs in "store=redis://bob:secret@127.0.0.1:$port" "store=redis://127.0.0.1:$port user=bob password=secret" ''; do
+    rm -f "$BATS_TEST_TMPDIR"/{OUTPUT,STATE,ENV,PATH}
+    DLOCK_STORE=$given
+    if [[ -z $inputs ]]; then export DLOCK_STORE=redis://127.0.0.1:$port DLOCK_USER=bob DLOCK_PASSWORD=secret; fi
+    export DLOCK_NAMESPACE=team
+    # shellcheck disable=SC2086  # words
+    run step main name=deploy release=installed $inputs
+    assert_status 0
+    refute_output_contains secret
+    refute_output_contains ::notice
+    run ! grep -r secret "$BATS_TEST_TMPDIR"/{ENV,OUTPUT,STATE}
+
+    unset DLOCK_STORE DLOCK_USER DLOCK_PASSWORD DLOCK_NAMESPACE
+    run later dlock check
+    assert_status 78
+    assert_output_contains "no password for user 'bob': use --password-file or DLOCK_PASSWORD"
+    DLOCK_PASSWORD=secret later dlock check
+
+    [[ -n $inputs ]] || export DLOCK_PASSWORD=secret
+    # shellcheck disable=SC2086  # words
+    run later step post name=deploy release=installed $inputs
+    assert_equal "$status $output" '0 '
+    DLOCK_PASSWORD=secret run later dlock check
+    assert_status 76
+  done
+}
+
+@test "a store with a password that the job or the step has set is not passed on, and a notice says so" {
+  start_server_with_login
+  export DLOCK_STORE=redis://bob:secret@127.0.0.1:$port
+  run step main name=deploy release=installed
+  assert_status 0
+  assert_output_contains '::notice::DLOCK_STORE has a password and is not passed on'
+  refute_output_contains secret
+  run ! grep -r secret "$BATS_TEST_TMPDIR"/{ENV,OUTPUT,STATE}
+
+  # As if the job had set it.
+  later dlock check
+  run later step post name=deploy release=installed
+  assert_equal "$status $output" '0 '
+}
+
+@test "the login of one use of the action is not that of another one in the same job" {
+  start_server_with_login
+  local one=(name=first release=installed "store=redis://127.0.0.1:$port" user=bob password=secret)
+  use_server_as_store
+  local other=(name=second release=installed "store=$DLOCK_STORE")
+  unset DLOCK_STORE
+
+  run step main "${one[@]}"
+  assert_status 0
+  mv "$BATS_TEST_TMPDIR/STATE" "$BATS_TEST_TMPDIR/state-of-first"
+  run later step main "${other[@]}"
+  assert_status 0
+
+  later dlock check
+  run later step post "${other[@]}"
+  assert_equal "$status $output" '0 '
+  mv "$BATS_TEST_TMPDIR/state-of-first" "$BATS_TEST_TMPDIR/STATE"
+  run later step post "${one[@]}"
+  assert_equal "$status $output" '0 '
+}
+
+@test "at the end of a job the action runs only the program that it has acquired the lock with" {
+  local program fake=$BATS_TEST_TMPDIR/fake
+  mkdir "$fake"
+  printf '#!/bin/sh\ntouch "%s/ran"\n' "$fake" > "$fake/dlock"
+  chmod +x "$fake/dlock"
+
+  run step main name=deploy release=installed
+  assert_status 0
+  PATH=$fake:$PATH run step post name=deploy release=installed
+  assert_equal "$status $output" '0 '
+
+  rm "$BATS_TEST_TMPDIR/STATE"
+  run step main name=deploy "release=$release"
+  assert_status 0
+  program=$(echo "$BATS_TEST_TMPDIR"/temp/dlock/*/bin/dlock)
+  rm "$program"
+  cp "$fake/dlock" "$program"
+  run step post name=deploy "release=$release"
+  assert_status 1
+  assert_output_contains '::error::the dlock that acquired the lock has been changed or removed'
+
+  sed -i "/^program<</{n;s|.*|$fake/dlock|}" "$BATS_TEST_TMPDIR/STATE"
+  run step post name=deploy "release=$release"
+  assert_status 1
+  [[ ! -e $fake/ran ]]
+}
+
+@test "a commit of a release as the ref of the action installs that release, and others say what to name" {
+  local version
+  version=$(sed -n 's/^project(dlock VERSION \([0-9.]*\) .*/\1/p' "$DLOCK_SOURCE/CMakeLists.txt")
+  mkdir -p "$BATS_TEST_TMPDIR/www/owner/dlock/releases/download"
+  cp -r "$release" "$BATS_TEST_TMPDIR/www/owner/dlock/releases/download/v$version"
+  (cd "$BATS_TEST_TMPDIR/www" && exec python3 -u -m http.server --bind 127.0.0.1 0) > "$BATS_TEST_TMPDIR/port" 2>&1 3>&- &
+  eventually grep -q 'port [0-9]' "$BATS_TEST_TMPDIR/port"
+  server_url=http://127.0.0.1:$(sed -n 's/.* port \([0-9]*\) .*/\1/p' "$BATS_TEST_TMPDIR/port")
+  for ref in "v$version" v0 11bd71901bbe5b1630ceea73d27597364c9af683; do
+    rm -f "$BATS_TEST_TMPDIR"/{OUTPUT,STATE,ENV,PATH}
+    run step main "name=deploy-$ref"
+    assert_status 0
+  done
+
+  mv "$BATS_TEST_TMPDIR/www/owner/dlock/releases/download/v"{"$version",other}
+  ref=main
+  run step main name=deploy
+  assert_status 1
+  assert_equal "$(grep -c '^::error::get.sh: there is no SHA256SUMS in .*; main of the action is version .*: if that has not been released, use the tag of a release' <<< "$output")" 1
 }
 
 @test "the action installs no archive with another sum, and passes no password on" {
@@ -194,6 +330,50 @@ job() {  # <script> [<input>=<value>...]
     assert_equal "$(json '.holders[0].label')" the-job
     is_free deploy
   done
+}
+
+# Runs a job in an image without dlock.
+run_job() {  # [<input>=<value>...]
+  job 'echo ran' name=deploy "store=$DLOCK_STORE" "$@" > "$BATS_TEST_TMPDIR/job"
+  run --separate-stderr env PATH=/usr/bin:/bin TMPDIR="$BATS_TEST_TMPDIR/temp" CI_JOB_URL=the-job \
+    bash "$BATS_TEST_TMPDIR/job"
+}
+
+# Asserts that the job failed with one line, and has run nothing.
+assert_not_installed() {  # <text>
+  assert_status 1
+  assert_equal "$output" ''
+  assert_equal "$stderr" "cannot install dlock from 'file://$BATS_TEST_TMPDIR/from': $1"
+  [[ ! -e $BATS_TEST_TMPDIR/ran ]]
+}
+
+@test "the GitLab component runs nothing of a release whose sum is another one" {
+  local from=$BATS_TEST_TMPDIR/from name sum
+  cp -r "$release" "$from"
+  name=$(basename "$from"/*.tar.gz)
+  read -r sum _ < "$from/SHA256SUMS"
+  printf '#!/bin/sh\ntouch "%s"\n' "$BATS_TEST_TMPDIR/ran" > "$from/get.sh"
+  run_job "release=file://$from" "sha256=${sum^^}"
+  assert_equal "$status $output" '0 ran'
+
+  run_job "release=file://$from" "sha256=${sum//[0-9]/0}"
+  assert_not_installed "the sum of $name is wrong"
+
+  mkdir -p "$BATS_TEST_TMPDIR/evil/${name%.tar.gz}/bin"
+  cp "$from/get.sh" "$BATS_TEST_TMPDIR/evil/${name%.tar.gz}/bin/dlock"
+  tar -C "$BATS_TEST_TMPDIR/evil" -czf "$from/$name" "${name%.tar.gz}"
+  run_job "release=file://$from"
+  assert_not_installed "the sum of $name is wrong"
+  (cd "$from" && sha256sum "$name" > SHA256SUMS)
+  run_job "release=file://$from" "sha256=$sum"
+  assert_not_installed "the sum of $name is wrong"
+
+  rm "$from/$name"
+  run_job "release=file://$from"
+  assert_not_installed "$name cannot be had from there"
+  echo > "$from/SHA256SUMS"
+  run_job "release=file://$from"
+  assert_not_installed 'it has no SHA256SUMS with an archive for this machine'
 }
 
 @test "a GitLab job that is cancelled gives the lock back, and one that waits leaves the queue" {

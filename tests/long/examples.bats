@@ -52,3 +52,51 @@ play() {  # <exit code of the command>
 
   assert_metrics
 }
+
+# Runs the entrypoint as process 1 of a container, whose signals a TERM at one system call of this process
+# joins. Sets $status, to 124 if the container has not ended.
+entrypoint() {  # [<call> <number>]
+  mkfifo "$here/gate"
+  env -C "$here/bin" timeout -s KILL 20 unshare --pid --fork --kill-child --mount-proc \
+    sh -c 'read -r _ < "$1" && exec sh "$2" ./serve' - "$here/gate" "$examples/entrypoint.sh" \
+    > "$here/said" 2>&1 3>&- &
+  local outside=$! first tracer
+  rm -f "$here/bin/"{serves,migrated}
+  eventually has_child "$outside"
+  first=$(pgrep -P "$(pgrep -P "$outside")")
+  strace -qq -p "$first" -o "$here/trace" ${1:+-e "inject=$1:signal=TERM:when=$2"} 3>&- &
+  tracer=$!
+  eventually grep -q '^TracerPid:[[:space:]]*[1-9]' "/proc/$first/status"
+  echo > "$here/gate"
+  status=0
+  eventually ended_or_serves "$outside" || return
+  has_ended "$outside" || kill -KILL "$first"
+  wait "$outside" || status=$?
+  wait "$tracer"
+  rm -f "$here/gate"
+}
+
+has_child() { pgrep -P "$(pgrep -P "$1")"; }
+ended_or_serves() { has_ended "$1" || [[ -e $here/bin/serves ]]; }
+
+@test "the entrypoint loses no TERM of the platform, whenever it comes" {
+  local calls call number
+  mkdir -p "$here/bin"
+  printf '#!/bin/sh\nsleep 0.05\necho ended > migrated\n' > "$here/bin/migrate"
+  printf '#!/bin/sh\necho > serves\nexec sleep 60\n' > "$here/bin/serve"
+  chmod +x "$here/bin"/*
+  entrypoint
+  [[ -e $here/bin/serves ]]
+  # From the first trap or child to the last call before the service.
+  calls=$(awk -F '[(]' '/^clone|^rt_sigaction\(SIGTERM, \{sa_handler=0x/ { begun = 1 } /^execve\("\.\/serve".* = 0$/ { exit }
+    /^[a-z0-9_]+\(/ { ++seen[$1]; if (begun) print $1, seen[$1] }' "$here/trace")
+  (($(wc -l <<< "$calls") > 4))
+
+  while read -r call number; do
+    entrypoint "$call" "$number"
+    grep -q SIGTERM "$here/trace" || continue # it takes fewer calls this time
+    [[ ! -e $here/bin/serves ]] || { echo "lost at $call number $number" >&2; return 1; }
+    [[ $status == 143 ]] || { echo "exit code $status at $call number $number" >&2; return 1; }
+    [[ $(dlock status migrate --json | jq -r .state) == free ]]
+  done <<< "$calls"
+}

@@ -24,9 +24,6 @@ using rules::Moment;
 using rules::State;
 using Change = StateStore::Change;
 
-// For a release by a caller that wants to exit.
-constexpr milliseconds last_patience{80};
-
 // A step reads and writes the whole queue, so it must not grow without bounds. A claim
 // that would have so many before it has no place, and asks again after a while.
 constexpr std::size_t longest_queue = 1000;
