@@ -197,6 +197,7 @@ void World::step(Run& run) {
 
 void World::run_ready() {
   bool found = true;
+  int steps = 0;
   while (found && complaint_.empty()) {
     found = false;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
@@ -205,6 +206,9 @@ void World::run_ready() {
              run.process.stopped_until <= kernel_.now) {
         found = true;
         step(run);
+        if (++steps > 100'000) {
+          return broken("P7", "run " + std::to_string(run.number) + " never sleeps");
+        }
       }
     }
   }
