@@ -125,6 +125,13 @@ std::string error_text(const Notice& error, const std::string& server) {
          detail("SQLSTATE " + printable(error.code, longest_text));
 }
 
+void throw_refused(const Notice& error, const std::string& server) {
+  if (const auto reason = refusal_of(error)) {
+    throw net::Refusal(*reason, error_text(error, server));
+  }
+  throw SqlError(error, server);
+}
+
 const Row& row_at(const Result& result, std::size_t row, const std::string& server) {
   if (row < result.rows.size()) return result.rows[row];
   throw Failure(Failure::Kind::unreachable,
