@@ -52,7 +52,7 @@ Failure PgStates::unreadable(const std::string& what, const LockName& name,
   return Failure(Failure::Kind::misconfigured,
                  shown_ + ": the " + what + " " + printable_name(name.name) +
                      (is_newer ? " was written by a newer dlock: upgrade this one"
-                               : " is damaged: somebody else has written to its row"));
+                               : " is damaged: another program has written to its row"));
 }
 
 Statement PgStates::durably(Clock::time_point until) const {
