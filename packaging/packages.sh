@@ -161,7 +161,7 @@ installed_clang_format() {
 # Prints the names of clang-tidy to look for, the best one first. Packages and
 # commands have the same names.
 clang_tidy_names() {
-  # Debian 12 has 19, too, but 16 fits the age of its libraries.
+  # Debian 12 also has 19, but 16 fits the age of its libraries.
   if system_is debian 12; then
     printf 'clang-tidy-%s\n' 16 19 18 17 15
   else

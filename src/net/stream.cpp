@@ -127,13 +127,19 @@ std::optional<std::string_view> Stream::read_at_once(const std::string& server) 
   return std::string_view(buffer_.get(), progress.size);
 }
 
-bool Stream::write_at_once(std::string_view bytes) {
+std::size_t Stream::write_at_once(std::string_view bytes) {
+  std::size_t sent = 0;
   try {
-    const auto progress = try_write(bytes);
-    return progress.state == Progress::State::done && progress.size == bytes.size();
+    // With TLS a write takes no more than one record.
+    while (sent < bytes.size()) {
+      const auto progress = try_write(bytes.substr(sent));
+      if (progress.state != Progress::State::done) break;
+      sent += progress.size;
+    }
   } catch (const Failure&) {
-    return false;  // the connection is about to end
+    // The connection is about to end.
   }
+  return sent;
 }
 
 bool Stream::is_quiet() {

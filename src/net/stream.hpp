@@ -65,9 +65,9 @@ class Stream {
   // The same, but returns nothing if no bytes are available. `server` is for messages.
   std::optional<std::string_view> read_at_once(const std::string& server);
 
-  // Sends what the kernel takes at once, and ignores failures: for a last word. Returns
-  // whether that was all.
-  bool write_at_once(std::string_view bytes);
+  // Sends what the kernel takes at once, and returns how many bytes that was. Ignores
+  // failures, which the next read finds. Send the rest before anything else.
+  std::size_t write_at_once(std::string_view bytes);
 
   // Whether bytes have come, or will within a millisecond.
   bool has_input_soon() const {

@@ -49,6 +49,52 @@ have_started() { (($(sleepers) == 5)); }
   done
 }
 
+# Makes a project whose tests/run builds and tests with programs that only say what they are asked.
+use_project_of_parts() {
+  local name
+  project=$BATS_TEST_TMPDIR/parts
+  mkdir -p "$project"/{build,packaging,tests/{bench,long}}
+  cp "$DLOCK_SOURCE/tests/run" "$project/tests/"
+  cp "$DLOCK_SOURCE/packaging/packages.sh" "$project/packaging/"
+  touch "$project/tests/long/first.bats" "$project/tests/long/second.bats"
+  for name in "$BATS_TEST_TMPDIR"/bin/{cmake,ctest,apt-get,sudo,bats} \
+    "$project"/tests/{lint,bench/run,bench/latest_death,bench/failovers}; do
+    # shellcheck disable=SC2016  # for the program; `bats --count` has to print a number
+    printf '#!/bin/sh\necho "$(basename "$0") $*" >> "%s"\necho 1\n[ ! "$1" -ef "%s" ]\n' \
+      "$BATS_TEST_TMPDIR/called" "$BATS_TEST_TMPDIR/fails" > "$name"
+    chmod +x "$name"
+  done
+}
+
+# Prints the parts in the table, each with its result.
+parts_run() { awk -F ' [|] ' 'NR > 2 { print substr($1, 3) ": " substr($5, 1, 6) }' "$project/build/parts.md"; }
+
+@test "tests/run --all goes on with the part at which it was stopped, and records what it ran" {
+  use_project_of_parts
+  ln "$project/tests/long/second.bats" "$BATS_TEST_TMPDIR/fails"
+
+  run "$project/tests/run" --all
+  assert_status 1
+  assert_output_contains 'FAILED after '
+  assert_equal "$(parts_run | grep long)" 'tests/long/first.bats: passed
+tests/long/second.bats: FAILED'
+  assert_equal "$(parts_run | sed -n '1p;$p')" 'release: tests: passed
+bench: passed'
+
+  rm "$BATS_TEST_TMPDIR/fails" "$BATS_TEST_TMPDIR/called" "$project/build/parts.md"
+  run "$project/tests/run" --all --from tests/long/second.bats
+  assert_status 0
+  assert_equal "$(parts_run | head -n 2)" 'tests/long/second.bats: passed
+flight, many times: passed'
+  assert_equal "$(grep -e first.bats -e lint -e 'preset dev' "$BATS_TEST_TMPDIR/called")" ''
+
+  run "$project/tests/run" --all --from lint/long
+  assert_status 64
+  assert_output_contains "no such part: lint/long; there are: 'release: tests' 'dev: tests' 'lint'"
+  run "$project/tests/run" --from lint
+  assert_status 64
+}
+
 # Makes a project of three parts that keeps to its table, with tests/lint, in $project.
 use_small_project() {
   export GIT_CEILING_DIRECTORIES=$BATS_TEST_TMPDIR # even if that is in a checkout

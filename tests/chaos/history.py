@@ -167,3 +167,35 @@ def story_of(events: list[Event]) -> Story:
             faults[event["id"]].ended = event["at"]
     start = next(event for event in events if event["what"] == "start")
     return Story(start, list(runs.values()), list(faults.values()), events, over)
+
+
+def operations_of(story: Story) -> list[str]:
+    """Returns the history as lines of EDN, each an operation as Jepsen's Knossos reads it: `:acquire`
+    from the start of a run until its command began, `:release` from the death of its last process
+    until dlock exited. Each slot is a lock of its own. A lock with readers is left out, because
+    the common models have no readers; and so are runs by verbs that hold nothing."""
+    readable = {run.lock for run in story.runs if run.plan["mode"] == "s"}
+    lines: list[tuple[float, str]] = []
+
+    def note(at: float, run: Run, kind: str, what: str) -> None:
+        stay = run.stays[0] if run.stays else None
+        lock = f"{run.lock}#{stay.slot}" if stay else run.lock
+        fence = f" :fence {stay.fence}" if stay and (what, kind) != ("acquire", "invoke") else ""
+        lines.append((at, f'{{:process {run.id}, :type :{kind}, :f :{what}, :time {round(at * 1e9)}, '
+                          f':value {{:lock "{lock}"{fence}}}}}'))
+
+    for run in story.runs:
+        if run.lock in readable or run.plan["verb"] not in ("run", "hand"):
+            continue
+        note(run.spawned, run, "invoke", "acquire")
+        exited = story.over if run.exited is None else run.exited
+        if not run.stays:
+            note(exited, run, "fail", "acquire")
+            continue
+        note(run.entered, run, "ok", "acquire")
+        left = run.left(story.over)
+        note(left, run, "invoke", "release")
+        # Of a run that was killed nobody knows when its lease ended.
+        note(max(left, exited), run, "ok" if (run.code or 0) >= 0 else "info", "release")
+    # Operations of one moment keep their order.
+    return [line for _, line in sorted(lines, key=lambda one: one[0])]

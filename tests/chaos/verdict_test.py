@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.dont_write_bytecode = True
 
 from contenders import SEATS, Plan, plan_for, words_of  # noqa: E402
-from history import CLOCK, Event, story_of  # noqa: E402
+from history import CLOCK, Event, operations_of, story_of  # noqa: E402
 from verdict import judge, lateness  # noqa: E402
 
 
@@ -278,6 +278,23 @@ class PlanTest(unittest.TestCase):
         plan = Plan("run", "pool", slots=2, wait=0.5, timeout=1.0)
         self.assertEqual(words_of(plan), ["--ttl=3s", "--slots=2", "--wait=0.5s", "--kill-after=0s",
                                           "--stragglers=leave", "--timeout=1s"])
+
+    def test_the_operations_say_what_each_run_held_and_when(self) -> None:
+        killed = run(2, 2.0, 4.0, fence=8, code=-9)
+        events = [start(), *run(1, 0.0, 1.0, fence=7), *unserved(3, 0.5, 0.6), *killed,
+                  *run(4, 0.0, 1.0, lock="pages", mode="s"), {"at": 5.0, "what": "over"}]
+
+        def said(number: int, kind: str, what: str, at: float, value: str) -> str:
+            return (f"{{:process {number}, :type :{kind}, :f :{what}, :time {round(at * 1e9)}, "
+                    f":value {{:lock {value}}}}}")
+
+        self.assertEqual(operations_of(story_of(events)), [
+            said(1, "invoke", "acquire", 0.0, '"alone#0"'), said(1, "ok", "acquire", 0.1, '"alone#0" :fence 7'),
+            said(3, "invoke", "acquire", 0.5, '"alone"'), said(3, "fail", "acquire", 0.6, '"alone"'),
+            said(1, "invoke", "release", 0.9, '"alone#0" :fence 7'), said(1, "ok", "release", 1.0, '"alone#0" :fence 7'),
+            said(2, "invoke", "acquire", 2.0, '"alone#0"'), said(2, "ok", "acquire", 2.1, '"alone#0" :fence 8'),
+            said(2, "invoke", "release", 3.9, '"alone#0" :fence 8'), said(2, "info", "release", 4.0, '"alone#0" :fence 8'),
+        ])
 
 
 if __name__ == "__main__":

@@ -3,12 +3,16 @@
 #include "store/postgres/pg_connection.hpp"
 
 #include <gtest/gtest.h>
+#include <openssl/ssl.h>
+
+#include <atomic>
 
 #include "net/net_failures.hpp"
 #include "store/open.hpp"
 #include "store/postgres/pg_states.hpp"
 #include "store/postgres/pg_store.hpp"
 #include "tests/contract/await.hpp"
+#include "tests/contract/certificates.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/contract/peer.hpp"
 #include "tests/unit/pg_messages.hpp"
@@ -47,6 +51,26 @@ PeerServer::Talk ending_with(const std::string& text) {
   return [text](const Peer& peer) {
     if (peer.read_until(sync)) peer.send(text);
   };
+}
+
+// Logs a client in over TLS, and answers two requests.
+void talk_over_tls(SSL_CTX* context, const Peer& peer) {
+  if (!peer.read_until(tls_request())) return;
+  peer.send("S");
+  const std::unique_ptr<SSL, void (*)(SSL*)> session(SSL_new(context), SSL_free);
+  SSL_set_fd(session.get(), peer.fd());
+  if (SSL_accept(session.get()) != 1) return;
+  std::string text;
+  char bytes[4096];
+  for (int requests = 0; requests < 3;) {
+    const int size = SSL_read(session.get(), bytes, sizeof bytes);
+    if (size <= 0) return;
+    text.append(bytes, static_cast<std::size_t>(size));
+    if (!text.ends_with(sync)) continue;
+    const auto answer = (requests++ == 0 ? greeting() : "") + reply();
+    SSL_write(session.get(), answer.data(), static_cast<int>(answer.size()));
+  }
+  peer.read_all();
 }
 
 class PgConnections : public ::testing::Test {
@@ -229,6 +253,105 @@ TEST_F(PgConnections, stay_open_after_a_refused_statement) {
     EXPECT_TRUE(connection.is_open());
   }
   EXPECT_EQ(server.connections(), 1);
+}
+
+std::vector<Batch> posted(std::size_t size) {
+  return {{{"SELECT $1", {std::string(size, 'x')}}}};
+}
+
+TEST_F(PgConnections, post_over_tls_what_is_larger_than_a_record) {
+  const Certificate certificate({"localhost", "IP:127.0.0.1"}, nullptr);
+  const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(
+      SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
+  certificate.use_in(context.get());
+  const PeerServer server(
+      [&context](const Peer& peer) { talk_over_tls(context.get(), peer); });
+  PgConnection connection(context_, at(server, SslMode::prefer));
+  ask(connection);
+
+  connection.post(posted(100'000));
+
+  EXPECT_TRUE(connection.is_open());
+  EXPECT_EQ(value(connection), "1");
+  EXPECT_EQ(server.connections(), 1);
+}
+
+// Does not read what is posted until it may.
+class SlowReader {
+ public:
+  explicit SlowReader(const std::string& news = "")
+      : server_([this, news](const Peer& peer) {
+          peer.read_until(sync);
+          peer.send(greeting() + reply());
+          may_read_.wait(false);
+          while (peer.read_until(sync)) peer.send(reply() + news);
+        }) {}
+
+  const PeerServer& server() const { return server_; }
+  void read() {
+    may_read_ = true;
+    may_read_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> may_read_ = false;
+  PeerServer server_;
+};
+
+TEST_F(PgConnections, send_first_what_did_not_fit_when_it_was_posted) {
+  SlowReader reader;
+  PgConnection connection(context_, at(reader.server()));
+  ask(connection);
+
+  connection.post(posted(16u << 20));
+  reader.read();
+
+  EXPECT_EQ(value(connection), "1");
+  EXPECT_EQ(reader.server().connections(), 1);
+}
+
+TEST_F(PgConnections, send_what_did_not_fit_before_they_wait_for_news) {
+  SlowReader reader(notification("dlock_1", "news"));
+  PgConnection connection(context_, at(reader.server()));
+  ask(connection);
+
+  connection.post(posted(16u << 20));
+  reader.read();
+
+  EXPECT_EQ(next_news(connection, std::chrono::seconds(5)).value().payload, "news");
+}
+
+// Whether the reply has been read when the next exchange begins.
+TEST_F(PgConnections, are_not_used_again_if_what_was_posted_leaves_a_transaction_behind) {
+  for (const bool is_read_before : {true, false}) {
+    std::atomic<bool> may_fail = false;
+    const PeerServer server([&may_fail, connections = 0](const Peer& peer) mutable {
+      if (++connections > 1) {
+        replying(reply())(peer);
+        return;
+      }
+      peer.read_until(sync);
+      peer.send(greeting() + reply());
+      peer.read_until(sync);
+      may_fail.wait(false);
+      peer.send(error("ERROR", "55P03", "lock timeout") + ready('E'));
+      peer.read_all();
+    });
+    PgConnection connection(context_, at(server));
+    ask(connection);
+
+    connection.post(posted(10));
+    may_fail = true;
+    may_fail.notify_all();
+    if (is_read_before) {
+      EXPECT_TRUE(eventually(context_, [&] {
+        return connection.is_still_open() && connection.is_in_transaction();
+      }));
+    }
+
+    EXPECT_EQ(value(connection), "1");
+    EXPECT_EQ(server.connections(), 2);
+  }
 }
 
 TEST_F(PgConnections, roll_back_what_a_refused_statement_leaves_behind) {
@@ -489,7 +612,7 @@ TEST_F(PgConnections, take_no_reply_that_lacks_what_was_asked_for) {
     const PeerServer server([text = reply](const Peer& peer) {
       peer.read_until(sync);
       peer.send(greeting() + accepted + text + done("SELECT 1") + ready() + accepted +
-                row({"f", "00000001", "1", "4711"}) + done("SELECT 1") + ready());
+                row({"f", "00000001", "1", "4711", "off"}) + done("SELECT 1") + ready());
       peer.read_all();
     });
     auto hosts = std::make_shared<PgHosts>();
@@ -506,24 +629,68 @@ TEST_F(PgConnections, take_no_reply_that_lacks_what_was_asked_for) {
   }
 }
 
+// What a server says of its standing.
+std::string standing_reply(const Row& columns) {
+  return accepted + row(columns) + done("SELECT 1") + ready();
+}
+
+// The reply to the read of a step.
+const auto read_reply =
+    accepted + row({"1", "1", R"({"format":1})", "[]", "0", "1700000000000000", "f"}) +
+    done("SELECT 1") + ready();
+
 // A server with which one step goes well: its replies to the read and to the write. Of
 // the standing behind each, `standbys` are how many standbys are connected.
 std::pair<std::string, std::string> step_replies(const std::string& standbys_at_write) {
   const auto standing = [](const std::string& standbys) {
-    return accepted + row({"f", "00000001", "1", "4711", "s1", standbys}) +
-           done("SELECT 1") + ready();
+    return standing_reply({"f", "00000001", "1", "4711", "off", "s1", standbys});
   };
-  const auto read =
-      accepted + row({"1", "1", R"({"format":1})", "[]", "0", "1700000000000000", "f"}) +
-      done("SELECT 1") + ready() + standing("1");
   const auto write = accepted + row({"on", "1"}) + done("SELECT 1") + accepted +
                      row({"1"}) + done("UPDATE 1") + ready() + accepted + row({"f"}) +
                      done("SELECT 1") + ready() + standing(standbys_at_write);
-  return {greeting() + read, write};
+  return {greeting() + read_reply + standing("1"), write};
+}
+
+// Servers before version 14 do not report this default at the login.
+TEST_F(PgConnections, count_a_refusal_for_a_role_that_is_read_only_by_default) {
+  for (const std::string is_read_only : {"on", "off"}) {
+    const PeerServer server([&](const Peer& peer) {
+      peer.read_until(sync);
+      peer.send(greeting() + read_reply +
+                standing_reply({"f", "00000001", "1", "4711", is_read_only}));
+      peer.read_all();
+    });
+    auto hosts = std::make_shared<PgHosts>();
+    hosts->targets = {at(server)};
+    hosts->timeout = std::chrono::seconds(5);
+    PgStates states(context_, hosts);
+    const LockName lock{"dlock", "job"};
+    const auto until = Clock::now() + std::chrono::seconds(5);
+    const auto read = [&]() -> asio::awaitable<void> {
+      co_await states.read(lock, stepped::StateStore::Access::optimistic, until, wakeup_);
+      co_await states.count_refused(lock, wakeup_);
+    };
+    result_of(context_, read());
+
+    EXPECT_TRUE(eventually(context_, [&] {
+      return server.received().find("SKIP LOCKED") != std::string::npos;
+    }));
+    const bool says_so = server.received().find("READ WRITE") != std::string::npos;
+    EXPECT_EQ(says_so, is_read_only == "on");
+  }
 }
 
 class PgStepReplies : public PgConnections {
  protected:
+  std::unique_ptr<Store> store_at(const PeerServer& server) {
+    auto hosts = std::make_shared<PgHosts>();
+    hosts->targets = {at(server)};
+    hosts->timeout = std::chrono::seconds(5);
+    hosts->replicas.count = 1;
+    return std::make_unique<PgStore>(
+        context_, "postgres:", std::make_unique<PgStates>(context_, hosts));
+  }
+
   // Asks for the lock with --replicas 1. The server closes the connection after these.
   Answer ask(const std::string& read, const std::string& write) {
     const PeerServer server([&](const Peer& peer) {
@@ -531,12 +698,8 @@ class PgStepReplies : public PgConnections {
       peer.send(read);
       if (!write.empty() && peer.read_until(sync)) peer.send(write);
     });
-    auto hosts = std::make_shared<PgHosts>();
-    hosts->targets = {at(server)};
-    hosts->timeout = std::chrono::seconds(5);
-    hosts->replicas.count = 1;
-    PgStore store(context_, "postgres:", std::make_unique<PgStates>(context_, hosts));
-    const auto claimant = store.claimant(claim_of("job"));
+    const auto store = store_at(server);
+    const auto claimant = store->claimant(claim_of("job"));
     return result_of(context_, claimant->ask(Queue::stay_out, wakeup_));
   }
 };
@@ -566,6 +729,28 @@ TEST_F(PgStepReplies, tell_that_a_standby_was_missing_at_the_commit) {
     EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
     EXPECT_NE(std::string(failure.what()).find("--replicas 1"), std::string::npos);
   }
+}
+
+// 80 ms there and back are usual between continents, and a step takes two such trips.
+TEST_F(PgStepReplies, that_take_long_are_awaited_by_a_claim_that_ends) {
+  const auto [read, write] = step_replies("1");
+  const PeerServer server([read = read, write = write](const Peer& peer) {
+    peer.read_until(sync);
+    peer.send(read);
+    peer.read_until(sync);
+    peer.send(write);
+    peer.read_until(sync);
+    std::this_thread::sleep_for(milliseconds(160));
+    peer.send(read.substr(greeting().size()));
+    peer.read_all();
+  });
+  const auto store = store_at(server);
+  const auto claimant = store->claimant(claim_of("job"));
+  EXPECT_TRUE(std::holds_alternative<Grant>(
+      result_of(context_, claimant->ask(Queue::stay_out, wakeup_))));
+  wakeup_.give_up(true);
+
+  EXPECT_NO_THROW(result_of(context_, claimant->release({}, wakeup_)));
 }
 
 class PgSteps : public ::testing::Test {
@@ -634,6 +819,12 @@ TEST_F(PgSteps, a_value_is_stored_whole_or_not_at_all) {
             Storing::stored);
   const auto found = result_of(context_, values->get(lock, 1u << 20, wakeup_));
   EXPECT_EQ(found.value.value().bytes, bytes);
+
+  sql("INSERT INTO gone SELECT generate_series(1, 20)");
+  const std::string other(700'000, 'y');
+  EXPECT_THROW(
+      result_of(context_, values->put(holder_->claim(), other, lifetime, wakeup_)),
+      Failure);
 }
 
 }  // namespace

@@ -8,12 +8,13 @@ side_of=()
 
 host_of() { echo "${side_address[${side_of[$1]:-both}]}"; }  # <number>
 
-# The settings of the sentinels: they notice a failure within a second, and act quickly.
+# The settings of the sentinels: they notice a failure within a second, and act quickly. An election
+# that nobody wins, which happens on a busy machine, is repeated after twice the failover-timeout.
 sentinel_settings() {  # <number of the primary>
   cat << END
 sentinel monitor main $(host_of "$1") ${ports[$1]} 2
 sentinel down-after-milliseconds main 1000
-sentinel failover-timeout main 4000
+sentinel failover-timeout main 2500
 sentinel parallel-syncs main 2
 END
 }

@@ -25,8 +25,8 @@ teardown() {
 }
 
 lease=(--ttl 6s)
-# Outlives a failover on a busy machine.
-long_lease=(--ttl 20s)
+# Outlives a failover on a busy machine, with an election that is repeated twice.
+long_lease=(--ttl 20s --kill-after 1s)
 
 of_report() { jq -r "$1" "$report"; }
 

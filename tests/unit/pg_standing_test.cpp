@@ -27,22 +27,24 @@ PgStanding standby() {
 }
 
 TEST(PgStandings, a_primary_tells_its_timeline_in_hexadecimal) {
-  const auto standing = standing_from(reply_of({"f", "0000001A", "1.5", "77"}));
+  const auto standing = standing_from(reply_of({"f", "0000001A", "1.5", "77", "on"}));
 
   ASSERT_TRUE(standing);
   EXPECT_FALSE(standing->is_standby);
   EXPECT_EQ(standing->timeline, 26U);
   EXPECT_EQ(standing->pid, 77);
+  EXPECT_TRUE(standing->is_read_only);
   EXPECT_FALSE(standing->standbys);
 }
 
 TEST(PgStandings, a_standby_has_none) {
-  const auto standing =
-      standing_from(reply_of({"t", std::nullopt, "1.5", "77", "FIRST 1 (a)", "2"}));
+  const auto standing = standing_from(
+      reply_of({"t", std::nullopt, "1.5", "77", "off", "FIRST 1 (a)", "2"}));
 
   ASSERT_TRUE(standing);
   EXPECT_TRUE(standing->is_standby);
   EXPECT_EQ(standing->timeline, 0U);
+  EXPECT_FALSE(standing->is_read_only);
   EXPECT_EQ(standing->standby_names, "FIRST 1 (a)");
   EXPECT_EQ(standing->standbys, 2U);
 }
@@ -50,7 +52,7 @@ TEST(PgStandings, a_standby_has_none) {
 TEST(PgStandings, a_server_that_does_not_know_the_question_tells_nothing) {
   EXPECT_FALSE(standing_from(Result()));
   EXPECT_FALSE(standing_from(reply_of({"f"})));
-  EXPECT_EQ(standing_from(reply_of({"f", "x", "1", "2"}))->timeline, 0U);
+  EXPECT_EQ(standing_from(reply_of({"f", "x", "1", "2", "off"}))->timeline, 0U);
 }
 
 TEST(PgStandings, the_primary_is_used_wherever_it_stands) {

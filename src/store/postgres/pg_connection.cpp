@@ -30,9 +30,12 @@ class PgConnection::Talk {
   void close() {
     // A server undoes what its client has left in the middle of. At most 50 ms.
     for (int i = 0; is_ready_ && !in_use_ && !replies_.is_complete() && i < 50; ++i) {
+      push();
       if (link_->has_input_soon()) catch_up();
     }
-    if (is_ready_ && !in_use_) link_->write_at_once(terminate_message());
+    if (is_ready_ && !in_use_ && unsent_.empty()) {
+      link_->write_at_once(terminate_message());
+    }
     drop();
   }
 
@@ -92,15 +95,17 @@ class PgConnection::Talk {
   void post(const std::vector<Batch>& batches) {
     if (!is_ready_ || in_use_) return;
     replies_.is_complete() ? replies_.expect(batches) : replies_.expect_also(batches);
-    if (!link_->write_at_once(encoded_batches(batches))) abandon();
+    unsent_ += encoded_batches(batches);
+    push();
   }
 
-  // Reads the replies to what was posted. Drops the connection, to be opened again, if
-  // that fails or has left a transaction behind.
+  // Sends what is left of what was posted, and reads the replies to it. Drops the
+  // connection, to be opened again, if that fails or has left a transaction behind.
   asio::awaitable<void> settle(net::Budget& budget) {
     if (replies_.is_complete() && has_failed_transaction()) abandon();
     if (!is_ready_ || replies_.is_complete()) co_return;
     try {
+      co_await send_rest(budget);
       co_await read_replies(budget);
       if (replies_.transaction() == 'I') co_return;
     } catch (const Failure& failure) {
@@ -128,6 +133,7 @@ class PgConnection::Talk {
   }
 
   asio::awaitable<std::optional<Notification>> notification(net::Budget& budget) {
+    co_await send_rest(budget);
     for (;;) {
       take_messages();
       if (auto notification = replies_.next_notification()) co_return notification;
@@ -175,6 +181,17 @@ class PgConnection::Talk {
     }
   }
 
+  // Of what was posted, as much as is possible at once.
+  void push() { unsent_.erase(0, link_->write_at_once(unsent_)); }
+
+  asio::awaitable<void> send_rest(net::Budget& budget) {
+    if (unsent_.empty()) co_return;
+    in_use_ = true;  // and is dropped if this fails
+    co_await link_->write(unsent_, budget);
+    unsent_.clear();
+    in_use_ = false;
+  }
+
   void abandon() {
     in_use_ = true;
     drop();
@@ -183,6 +200,7 @@ class PgConnection::Talk {
   void drop() {
     if (link_ && (in_use_ || !is_ready_)) link_->abandon();
     link_.reset();
+    unsent_.clear();
     is_ready_ = false;
     in_use_ = false;
   }
@@ -290,6 +308,7 @@ class PgConnection::Talk {
   std::string shown_;
   std::optional<PgLink> link_;
   BatchReplies replies_;
+  std::string unsent_;  // of what was posted
   PgSession session_;
   SaltedPassword salted_;
   std::string key_;        // of the last login, for cancel requests

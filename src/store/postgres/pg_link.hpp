@@ -36,8 +36,10 @@ class PgLink {
   const LoginChannel& channel() const { return channel_; }
 
   asio::awaitable<void> write(const std::string& bytes, net::Budget& budget);
-  // Sends what is possible at once, and returns whether that was all.
-  bool write_at_once(const std::string& bytes) { return stream_->write_at_once(bytes); }
+  // As Stream::write_at_once().
+  std::size_t write_at_once(const std::string& bytes) {
+    return stream_->write_at_once(bytes);
+  }
 
   // The next message that has arrived completely; nothing if there is none. Throws
   // Failure (unreachable) for bytes that are none.

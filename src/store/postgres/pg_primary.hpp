@@ -74,6 +74,9 @@ class PgPrimary {
   // Whether sessions are shared by a pooler, as far as is known.
   bool is_pooled() const;
 
+  // Whether transactions are read-only that do not say otherwise, as far as is known.
+  bool is_read_only() const { return standing_.is_read_only; }
+
   // Of the session; 0: unknown.
   std::uint32_t timeline() const { return standing_.timeline; }
 

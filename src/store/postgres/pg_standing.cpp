@@ -105,7 +105,8 @@ Statement standing_question(bool with_standbys) {
       "THEN NULL ELSE pg_catalog.substr(pg_catalog.pg_walfile_name("
       "pg_catalog.pg_current_wal_lsn()), 1, 8) END, "
       "pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()), "
-      "pg_catalog.pg_backend_pid()";
+      "pg_catalog.pg_backend_pid(), "
+      "pg_catalog.current_setting('default_transaction_read_only')";
   if (with_standbys) {
     sql +=
         ", pg_catalog.current_setting('synchronous_standby_names'), "
@@ -115,16 +116,17 @@ Statement standing_question(bool with_standbys) {
 }
 
 std::optional<PgStanding> standing_from(const Result& reply) {
-  if (reply.rows.empty() || reply.rows.front().size() < 4) return std::nullopt;
+  if (reply.rows.empty() || reply.rows.front().size() < 5) return std::nullopt;
   const auto& row = reply.rows.front();
   PgStanding standing;
   standing.is_standby = row[0] == "t";
   standing.timeline = timeline_in(row[1].value_or("")).value_or(0);
   standing.started = row[2].value_or("");
   standing.pid = number_in<std::int32_t>(row[3].value_or("")).value_or(0);
-  if (row.size() < 6) return standing;
-  standing.standby_names = row[4].value_or("");
-  standing.standbys = number_in<unsigned>(row[5].value_or(""));
+  standing.is_read_only = row[4] == "on";
+  if (row.size() < 7) return standing;
+  standing.standby_names = row[5].value_or("");
+  standing.standbys = number_in<unsigned>(row[6].value_or(""));
   return standing;
 }
 

@@ -18,8 +18,9 @@ struct PgStanding {
   bool is_standby = false;
   // Each promotion begins another one, with a greater number; 0: unknown.
   std::uint32_t timeline = 0;
-  std::string started;   // when the server was: tells two servers apart
-  std::int32_t pid = 0;  // of the process that executes; 0: unknown
+  std::string started;        // when the server was: tells two servers apart
+  std::int32_t pid = 0;       // of the process that executes; 0: unknown
+  bool is_read_only = false;  // a transaction that does not say otherwise
   // If they were asked for.
   std::string standby_names;         // synchronous_standby_names
   std::optional<unsigned> standbys;  // how many are connected

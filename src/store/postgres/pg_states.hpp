@@ -138,7 +138,7 @@ class PgStates final : public stepped::StateStore {
   std::set<rules::Session> listening_;  // on the connection as it was opened then:
   std::uint64_t listening_since_ = 0;
   bool is_pooled_ = false;
-  bool is_read_only_ = false;  // the transactions of the role, by default
+  bool is_read_only_ = false;  // as a write has found since the session began
   std::vector<Failure> left_out_;
   std::optional<Clock::time_point> polls_since_;
 };

@@ -121,13 +121,10 @@ PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& rea
 }
 
 // The implicit transaction of a batch can write unless the role is read-only by default.
-// Servers report that from version 14 on. After an error behind BEGIN the transaction has
-// to be ended, so it is not used without need.
+// After an error behind BEGIN the transaction has to be ended, so it is not used without
+// need.
 Batch PgStates::writable(Batch batch) const {
-  const auto& reported = connection_->session().parameters;
-  const auto found = reported.find("default_transaction_read_only");
-  const bool is_read_only =
-      is_read_only_ || (found != reported.end() && found->second == "on");
+  const bool is_read_only = is_read_only_ || connection_->is_read_only();
   return is_read_only ? in_transaction(std::move(batch)) : batch;
 }
 
