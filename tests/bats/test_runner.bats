@@ -198,3 +198,15 @@ tests/lint: $check failed"
   for ((i = 0; i < 400; ++i)); do append src/top/loop.cpp ''; done
   assert_lint_finds 'src/top/loop.cpp has more than 400 lines' names
 }
+
+@test "the files and tests that are said to run in the emulator exist" {
+  local name in_emulator fails_in_emulator
+  eval "$(sed -n '/^in_emulator=(/p; /^fails_in_emulator=(/,/^)/p' "$DLOCK_SOURCE/tests/long/release.bats")"
+  ((${#in_emulator[@]} > 5))
+  for name in "${in_emulator[@]}"; do
+    [[ -e $DLOCK_SOURCE/tests/bats/$name.bats ]] || { echo "no $name.bats" >&2; return 1; }
+  done
+  for name in "${fails_in_emulator[@]}"; do
+    grep -qF "@test \"$name\"" "$DLOCK_SOURCE"/tests/bats/*.bats || { echo "no test: $name" >&2; return 1; }
+  done
+}
