@@ -93,7 +93,7 @@ choose_archive() {
   [ -n "$sum" ] || fail "SHA256SUMS in $from does not name $archive"
 }
 
-# Sets `note` to what has to be said of the signature.
+# Sets `note` to what the user must know about the signature.
 check_signature() {
   if ! command -v minisign > /dev/null; then
     [ -z "$key" ] || fail 'the signature cannot be checked: minisign is not installed'
@@ -122,7 +122,8 @@ check_signature() {
 
 # --- Unpacking ---
 
-# An archive has a directory of its own name, and in it only files and directories that belong to dlock.
+# An archive has a directory of the same name, and in it only files and directories that belong to
+# dlock.
 check_names() {
   { tar -tzf "$work/$archive" > "$work/names" && tar -tvzf "$work/$archive" > "$work/kinds"; } 2> /dev/null ||
     fail "$archive cannot be read"

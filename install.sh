@@ -41,7 +41,7 @@ is_writable() {
   [[ -w $directory ]]
 }
 
-# Builds only the program: the tree may be configured with the tests, too.
+# Builds only the program: the tree may also be configured with the tests.
 build() {
   quietly cmake --preset release && quietly cmake --build --preset release --target dlock
 }

@@ -2,8 +2,8 @@
 #
 # A line "-- uses: NAME…" names files of shared/ that are needed from there on. They are inserted at
 # that line, each once; if it is indented, for that block only. A server runs the whole text for each
-# request, and thereby makes all functions anew: that takes a good part of the time. So a script names
-# files where it is known that they are needed.
+# request, and thereby makes all functions anew: that takes a good part of the time. A script
+# therefore names files where it is known that they are needed.
 cmake_minimum_required(VERSION 3.21)
 file(GLOB shared_files ${FROM}/shared/*.lua)
 foreach(file ${shared_files})

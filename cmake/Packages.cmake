@@ -6,7 +6,7 @@ set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 # The version of the last build, which need not be a release.
 set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_BINARY_DIR}/version.cmake)
 set(CPACK_PACKAGE_VENDOR "dlock developers")
-# A placeholder: whoever builds packages for others sets an address.
+# A placeholder: set an address if you build packages for others.
 set(CPACK_PACKAGE_CONTACT "dlock developers <dlock@packages.invalid>"
     CACHE STRING "Who maintains the packages: NAME <ADDRESS>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "hold a named lock while a command runs")

@@ -43,7 +43,7 @@ function(write_changelog)
 ")
 endfunction()
 
-# Libraries linked into a static program have licences of their own, which have to be shipped
+# Libraries linked into a static program have their own licences, which must be shipped
 # with it. These are the copyright files of the distribution that it is built on.
 function(write_licences)
   set(text "")

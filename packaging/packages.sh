@@ -161,7 +161,7 @@ installed_clang_format() {
 # Prints the names of clang-tidy to look for, the best one first. Packages and
 # commands have the same names.
 clang_tidy_names() {
-  # Debian 12 has 19, too, but 16 fits the age of its libraries.
+  # Debian 12 also has 19, but 16 fits the age of its libraries.
   if system_is debian 12; then
     printf 'clang-tidy-%s\n' 16 19 18 17 15
   else
@@ -189,8 +189,8 @@ install_test_packages() {
   install_missing "${test_packages[@]}" "${chosen[@]}"
 }
 
-# Those that the examples are for.
-install_night_packages() { install_missing ansible-core prometheus; }
+# Those that the examples and the recipes of other distributions are for.
+install_night_packages() { install_missing ansible-core prometheus makepkg libarchive-tools fakeroot nix-bin; }
 
 # To be called after install_build_packages: the choice depends on the installed Boost.
 install_clang_tidy() {

@@ -1,7 +1,7 @@
 """Parts of an SVG picture that can be read on a white and on a dark page.
 
 A picture in an <img> cannot tell which of the two it is on: readers may choose another theme
-on a web site than on their system. So each colour has a contrast of at least 4 with both
+on a web site than on their system. Each colour therefore has a contrast of at least 4 with both
 (tests/bats/pictures.bats checks it). The fonts are those of the reader's system.
 """
 

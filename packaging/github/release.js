@@ -1,5 +1,5 @@
-// The last step of the action, also of a job that failed or was cancelled: releases the lock, if the
-// main step has acquired it.
+// The last step of the action, even of a job that failed or was cancelled: releases the lock, if
+// the main step has acquired it.
 'use strict';
 const { annotate, input, login, programs, run, store, sumOf } = require('./runner');
 

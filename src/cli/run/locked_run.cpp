@@ -162,6 +162,7 @@ asio::awaitable<void> LockedRun::run_command() {
 }
 
 std::unique_ptr<Supervisor> LockedRun::new_supervisor() {
+  if (additions_.supervise) return additions_.supervise(signals_, wakeup_);
   const auto say = [this](const std::string& message) { speaker_.error(message); };
   if (guardian_ == nullptr) {
     return std::make_unique<DirectSupervisor>(options_.command, plan_, signals_, wakeup_,
@@ -218,7 +219,7 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
   plan.notes = notes;
   if (!may_start()) co_return std::nullopt;
   // A lease that expires is renewed from before the start, which can take long.
-  const bool keeps_first = guardian_ != nullptr;
+  const bool keeps_first = plan_.lease.has_value();
   try {
     if (additions_.capture != nullptr) additions_.capture->command_starts(context_);
     if (keeps_first) locks_.keep();

@@ -68,6 +68,8 @@ struct RunAdditions {
   // Called once the command runs, with what is known by then and the store's URL. Does
   // not throw.
   std::function<void(const RunResult&, const std::string&)> has_started;
+  // Makes the supervisor of the command in the place of dlock's own: tests/simulation.
+  std::function<std::unique_ptr<Supervisor>(SignalInbox&, Wakeup&)> supervise{};
 };
 
 // The objects that a run uses. Their owners keep them until the run is over.
