@@ -133,7 +133,7 @@ check_names() {
       */../* | */./*) fail "$archive has a file with a path that leads elsewhere: $name" ;;
     esac
     case $name in
-      "$top"/ | "$top"/*/ | "$top"/bin/dlock | "$top"/share/doc/dlock/* | "$top"/share/man/man[15]/dlock.* | \
+      "$top"/ | "$top"/*/ | "$top"/bin/dlock | "$top"/share/doc/dlock/* | "$top"/share/man/man[157]/dlock[.-]* | \
         "$top"/share/*/dlock | "$top"/share/*/_dlock | "$top"/share/*/dlock.fish) ;;
       *) fail "$archive has a file that does not belong to dlock: $name" ;;
     esac

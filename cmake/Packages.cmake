@@ -56,7 +56,7 @@ set(CPACK_RPM_PACKAGE_LICENSE MIT)
 set(CPACK_RPM_PACKAGE_GROUP Applications/System)
 # Directories that belong to the distribution.
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION
-    /usr/share/man /usr/share/man/man1 /usr/share/man/man5 /usr/share/doc
+    /usr/share/man /usr/share/man/man1 /usr/share/man/man5 /usr/share/man/man7 /usr/share/doc
     /usr/share/bash-completion /usr/share/bash-completion/completions
     /usr/share/fish /usr/share/fish/vendor_completions.d
     /usr/share/zsh /usr/share/zsh/site-functions)

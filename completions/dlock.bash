@@ -238,7 +238,7 @@ _dlock() {
   elif [[ $verb == limit ]] && ((operands == 1)); then
     _dlock_offer 1/1s 5/1s 10/1m 100/1h
   elif [[ $verb == help ]]; then
-    ((operands > 0)) || _dlock_offer "${_dlock_verbs[@]}"
+    ((operands > 0)) || _dlock_offer "${_dlock_verbs[@]}" options
   elif [[ $verb != @(fence|limit|cache|doctor) ]] && { ((operands == 0)) || [[ $verb == @(watch|status|break) ]]; } &&
     [[ ${store[*]} != *[\`\$\"\'\\~]* ]]; then
     # What would have to be expanded first is not: nothing runs because of a Tab.

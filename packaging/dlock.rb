@@ -23,6 +23,7 @@ class Dlock < Formula
     bin.install "bin/dlock"
     man1.install Dir["share/man/man1/*"]
     man5.install Dir["share/man/man5/*"]
+    man7.install Dir["share/man/man7/*"]
     bash_completion.install "share/bash-completion/completions/dlock"
     zsh_completion.install "share/zsh/site-functions/_dlock"
     fish_completion.install "share/fish/vendor_completions.d/dlock.fish"

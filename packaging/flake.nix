@@ -1,6 +1,6 @@
 # For Nix: `nix run ./packaging -- run hello -- true` in a checkout, or `nix build ./packaging`.
 #
-# Neither evaluated nor built by the tests: that needs nixpkgs.
+# Parsed, and evaluated with stand-ins for nixpkgs (tests/long/release.bats). Not run: the build, which needs nixpkgs.
 {
   description = "Hold a named lock while a command runs";
 

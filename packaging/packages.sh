@@ -189,8 +189,8 @@ install_test_packages() {
   install_missing "${test_packages[@]}" "${chosen[@]}"
 }
 
-# Those that the examples are for.
-install_night_packages() { install_missing ansible-core prometheus; }
+# Those that the examples and the recipes of other distributions are for.
+install_night_packages() { install_missing ansible-core prometheus makepkg libarchive-tools fakeroot nix-bin; }
 
 # To be called after install_build_packages: the choice depends on the installed Boost.
 install_clang_tidy() {

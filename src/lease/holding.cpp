@@ -84,8 +84,9 @@ asio::awaitable<void> Holding::stop_keeping() {
   co_await keeper_->ended(wakeup_);
 }
 
-asio::awaitable<Release> Holding::release(const std::optional<RunEnd>& end) {
-  co_return co_await claimant_->release(end, wakeup_);
+asio::awaitable<Release> Holding::release(const std::optional<RunEnd>& end,
+                                          Wakeup& wakeup) {
+  co_return co_await claimant_->release(end, wakeup);
 }
 
 asio::awaitable<bool> Holding::release_by(Clock::time_point until,

@@ -74,7 +74,13 @@ class Holding final : private LeaseWatcher {
 
   // Releases the lock, or leaves the queue, as Claimant::release() does. Always safe:
   // releasing a lock that is not ours does nothing.
-  asio::awaitable<Release> release(const std::optional<RunEnd>& end);
+  asio::awaitable<Release> release(const std::optional<RunEnd>& end) {
+    return release(end, wakeup_);
+  }
+
+  // The same while others use the wake-up of the constructor: with one of the call's own,
+  // which has to outlive it.
+  asio::awaitable<Release> release(const std::optional<RunEnd>& end, Wakeup& wakeup);
 
   // Tries to release it until that succeeds or `until` has come, but at least once. With
   // `asks_first` each attempt first waits until the store replies, because a signal can

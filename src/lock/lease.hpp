@@ -203,6 +203,23 @@ struct RunInfo {
   bool operator==(const RunInfo&) const = default;
 };
 
+// The past runs of a lock that can still count for deduplication.
+struct PastRuns {
+  std::optional<RunInfo> last;
+  std::optional<RunInfo> last_success;
+
+  // Records a run, unless a later one is known. A run whose lease was lost does not
+  // count: others may have run at the same time. Nor does one whose end nobody recorded:
+  // it may have been lost, or killed half-way.
+  void note(const RunInfo& run);
+
+  // The run that counts for such a claim; null if none does. None counts for a claim that
+  // joins, because it needs a run that has not ended yet.
+  const RunInfo* counting_for(const Dedupe& dedupe, WallTime now) const;
+
+  bool operator==(const PastRuns&) const = default;
+};
+
 struct LockInfo {
   LockName lock;
   Mode mode = Mode::exclusive;
@@ -212,6 +229,7 @@ struct LockInfo {
   std::vector<WaiterInfo> waiters;
   std::optional<RunInfo> last_run;
   std::optional<RunInfo> last_success;  // the last run known to have succeeded
+  PastRuns past;                        // those that can count for Claim::dedupe
   bool known = false;                   // whether the store knows the lock
   // Counted since the store first knew the lock: claims that ended with Busy (see
   // Claimant::ask), and claims that were superseded. A claim whose answer was lost may be
@@ -276,23 +294,6 @@ Verdict verdict_on(std::optional<int> exit_code);
 // clock was set back, counts as just as far in the past: after a small step the run is
 // not repeated, and after a large one it is not suppressed for long.
 bool is_recent(WallTime started, milliseconds window, WallTime now);
-
-// The past runs of a lock that can still count for deduplication.
-struct PastRuns {
-  std::optional<RunInfo> last;
-  std::optional<RunInfo> last_success;
-
-  // Records a run, unless a later one is known. A run whose lease was lost does not
-  // count: others may have run at the same time. Nor does one whose end nobody recorded:
-  // it may have been lost, or killed half-way.
-  void note(const RunInfo& run);
-
-  // The run that counts for such a claim; null if none does. None counts for a claim that
-  // joins, because it needs a run that has not ended yet.
-  const RunInfo* counting_for(const Dedupe& dedupe, WallTime now) const;
-
-  bool operator==(const PastRuns&) const = default;
-};
 
 // The longest time from TERM to KILL when the lock is certainly lost.
 constexpr milliseconds longest_certain_loss_grace{1000};

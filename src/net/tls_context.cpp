@@ -113,7 +113,8 @@ Loadable loadable(const std::string& what, const std::string& file, Use use,
   auto& copy = copies[file];
   if (!copy) {
     copy = Fd(::memfd_create("dlock", MFD_CLOEXEC));
-    if (!copy || !write_all(copy.get(), read.text)) throw failure_of(errno, kind.name);
+    if (!copy) throw failure_of_call(errno, kind.name, "memfd_create");
+    if (!write_all(copy.get(), read.text)) throw failure_of(errno, kind.name);
   }
   loaded.path = "/proc/self/fd/" + std::to_string(copy.get());
   return loaded;

@@ -238,7 +238,8 @@ Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
       own = enqueue(state, std::move(waiter));
     }
     set_newest_fields(*own, claim);
-    if (!is_promised(*own, now)) own->promised_until.reset();
+    const bool gives_back = own->spreads && has_slot(state, own->party.host);
+    if (gives_back || !is_promised(*own, now)) own->promised_until.reset();
     own->passed_over = false;
     set_place(*own, ask, now);
     remove_dead_predecessors(state, own, liveness, consequences);

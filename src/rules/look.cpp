@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lock/history.hpp"
+#include "rules/queue.hpp"
 
 namespace dlock::rules {
 namespace {
@@ -85,6 +86,7 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
   info.lock = lock;
   info.last_run = state.last_run;
   info.last_success = last_success_of(state.runs, state.past.last_success);
+  info.past = state.past;
   info.now = now.wall;
   info.refused = state.refused;
   info.superseded = state.superseded;
@@ -117,6 +119,47 @@ bool is_untidy(const State& state, Moment now, const Liveness& liveness) {
   return std::any_of(
       state.holders.begin(), state.holders.end(),
       [&](const Holder& holder) { return is_over(holder, now, liveness); });
+}
+
+namespace {
+
+// As much of the state as a look at the lock tells. Its waiters are left out.
+State state_in(const LockInfo& lock) {
+  State state;
+  state.slots = lock.slots;
+  state.past = lock.past;
+  for (const auto& shown : lock.holders) {
+    Holder holder;
+    holder.party.host = shown.host;
+    holder.party.user = shown.user;
+    holder.party.foreign = shown.foreign;
+    holder.mode = lock.mode;
+    holder.fence = shown.fence;
+    holder.since = shown.since;
+    holder.label = shown.label;
+    holder.counts = shown.attached && !shown.foreign && lock.slots == 1 &&
+                    lock.mode == Mode::exclusive;
+    holder.ended = shown.run_ended;
+    holder.broken = shown.broken;
+    state.holders.push_back(std::move(holder));
+  }
+  return state;
+}
+
+}  // namespace
+
+std::optional<Answer> foregone_answer(const LockInfo& lock, const Claim& claim,
+                                      Queue queue, const std::string& host) {
+  const auto state = state_in(lock);
+  const Moment now{Clock::now(), lock.now};
+  if (!state.holders.empty() && state.slots != claim.slots) return std::nullopt;
+  const auto above = blocking_outer_run(state, claim);
+  if (above && (claim.dedupe || !can_enter(state, claim, host, now))) {
+    return HeldByOuterRun{*above};
+  }
+  if (!claim.dedupe) return std::nullopt;
+  auto run = counting_run(state, claim.dedupe->as_of_now(), queue, now);
+  return run ? std::optional<Answer>(Deduplicated{std::move(*run)}) : std::nullopt;
 }
 
 std::optional<Loss> loss_of(const State& state, const Token& token) {

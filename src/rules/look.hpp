@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "lock/answers.hpp"
 #include "lock/lease.hpp"
@@ -38,6 +39,11 @@ std::optional<Loss> loss_of(const State& state, const Token& token);
 
 // Who freed the lock of the run with this fence by force; nothing if nobody did.
 std::optional<Taker> forced_by(const State& state, Fence fence);
+
+// What the answer to a claim from this host would be, if waiting cannot change it: a run
+// counts as its own, or an outer run holds the lock. Nothing if only asking can tell.
+std::optional<Answer> foregone_answer(const LockInfo& lock, const Claim& claim,
+                                      Queue queue, const std::string& host);
 
 // Whether the state no longer matters and can be removed. There may be dead entries that
 // nobody will ever remove.

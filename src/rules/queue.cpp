@@ -127,9 +127,13 @@ std::optional<Fence> blocking_outer_run(const State& state, const Claim& claim) 
   return can_wait ? std::nullopt : above;
 }
 
-bool is_crowded(const State& state, const std::string& host, Moment now) {
+bool has_slot(const State& state, const std::string& host) {
   return std::any_of(state.holders.begin(), state.holders.end(),
-                     [&](const Holder& holder) { return holder.party.host == host; }) ||
+                     [&](const Holder& holder) { return holder.party.host == host; });
+}
+
+bool is_crowded(const State& state, const std::string& host, Moment now) {
+  return has_slot(state, host) ||
          std::any_of(state.waiters.begin(), state.waiters.end(), [&](const Waiter& one) {
            return is_promised(one, now) && one.party.host == host;
          });
@@ -292,6 +296,14 @@ WaitsFor waits_for(const State& state, const Token& token, Moment now,
   // When promises in front lapse. The next waiter asks first, the others soon after it,
   // because it may be stopped as well.
   auto lapses = Clock::time_point::max();
+  const auto lets_pass = [&](const Waiter& waiter) {
+    return waiter.spreads && is_crowded(state, waiter.party.host, now);
+  };
+  const auto own = std::find_if(state.waiters.begin(), state.waiters.end(),
+                                [&](const Waiter& w) { return w.party.token == token; });
+  // The first that can be granted the lock watches as if it was in front: those before
+  // it, on the hosts of holders, may die together with these.
+  const bool passes = own != state.waiters.end() && !lets_pass(*own);
   for (const auto& waiter : state.waiters) {
     if (waiter.party.token == token) {
       watch.ask_again = std::min(now.boot + checks_after(net, state, place), lapses);
@@ -302,7 +314,7 @@ WaitsFor waits_for(const State& state, const Token& token, Moment now,
       }
       break;
     }
-    if (waiter.passed_over) continue;
+    if (waiter.passed_over || (passes && lets_pass(waiter))) continue;
     if (lapses != Clock::time_point::max()) lapses += look_after_each_other;
     if (is_promised(waiter, now)) lapses = std::min(lapses, *waiter.promised_until);
     before = &waiter;

@@ -48,6 +48,10 @@ bool fits(const State& state, const Occupancy& occupancy, const Waiter& waiter);
 // another clock (another time namespace) and does not count.
 bool is_promised(const Waiter& waiter, Moment now);
 
+// Whether somebody on this host holds a slot. One that spreads and was promised another
+// one before that has to give the promise back.
+bool has_slot(const State& state, const std::string& host);
+
 // Whether one on this host that spreads (Claim::spreads) has to let others go first.
 bool is_crowded(const State& state, const std::string& host, Moment now);
 

@@ -230,7 +230,11 @@ void Launch::restore_signals() const {
 
 ExecError Launch::exec() const {
   address_to_this_process(environment, dlock);
-  const auto& [output, error, readers] = streams;
+  const auto& [output, error, readers, reopened] = streams;
+  if (reopened != nullptr) {
+    const int file = ::open(reopened, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (file >= 0) ::dup3(file, output, O_CLOEXEC);
+  }
   if (output >= 0 && ::dup3(output, STDOUT_FILENO, 0) < 0) return {errno, 0};
   if (error >= 0 && ::dup3(error, STDERR_FILENO, 0) < 0) return {errno, 0};
   ExecError worst{ENOENT, 0};

@@ -35,6 +35,10 @@ struct CommandStreams {
   int error = -1;
   // The other ends of these if they are pipes, which only dlock may keep open.
   int readers[2] = {-1, -1};
+  // If this is set, the command opens this path for its output instead, if that is
+  // possible: dlock may have another file there by now. Has to outlive the command's
+  // start.
+  const char* reopened = nullptr;
 
   // Closes what only the command, or only dlock, may have open.
   void close_ends() const;

@@ -11,6 +11,8 @@ setup() {
   began=$BATS_TEST_TMPDIR/began
   said=$BATS_TEST_TMPDIR/said
   report=$BATS_TEST_TMPDIR/report
+  slots=4
+  [[ $DLOCK_STORE != *quorum* ]] || slots=1 # it has no others
 }
 
 teardown() { kill_leftovers; }
@@ -56,11 +58,11 @@ hold_both() {  # [<option>...]
 # --- All or none ---
 
 @test "all locks are held while the command runs, and free afterwards" {
-  dlock run db --also cache --also 'gpu:slots=4' --also config:shared --label nightly -- \
+  dlock run db --also cache --also "gpu:slots=$slots" --also config:shared --label nightly -- \
     sh -c 'dlock list --json > "$0"' "$began"
 
   assert_equal "$(jq -r '.[] | "\(.name) \(.mode) \(.slots) \(.holders[0].label)"' "$began" | paste -sd ,)" \
-    'cache exclusive 1 nightly,config shared 1 nightly,db exclusive 1 nightly,gpu exclusive 4 nightly'
+    'cache exclusive 1 nightly,config shared 1 nightly,db exclusive 1 nightly,gpu exclusive '"$slots nightly"
   assert_equal "$(dlock list --json | jq -r '.[] | "\(.name) \(.state) \(.last_run.outcome)"' | paste -sd ,)" \
     'cache free ran,config free ran,db free ran,gpu free ran'
 }
@@ -221,11 +223,23 @@ hold_both() {  # [<option>...]
   assert_status 0
   assert_output_contains 'skipped: it ran on '
   let_go
+  eventually is_free a
 
   hold db --also a
   run dlock run --dedupe 1s -v db --also a -- touch "$began"
   assert_status 0
   refute test -e "$began"
+}
+
+@test "whether --dedupe skips is asked without taking the lock, before the others are held" {
+  hold a
+
+  run dlock run --dedupe 1h db --also a -- touch "$began"
+
+  assert_status 75
+  assert_output_contains 'dlock: db: a: held by '
+  run dlock status db
+  assert_output_contains 'never used'
 }
 
 @test "--min-hold keeps all of them" {
@@ -268,6 +282,11 @@ hold_both() {  # [<option>...]
 }
 
 @test "--spread is of the locks with several slots: readers on a host share a lock" {
+  if [[ $DLOCK_STORE == @(etcd|*quorum)* ]]; then
+    run dlock run --slots 4 --spread --also cfg:shared gpu -- touch "$began"
+    assert_status 78
+    return
+  fi
   dlock run --slots 4 --spread --also cfg:shared gpu -- sleep 60 3>&- &
   eventually dlock status gpu
 
@@ -283,9 +302,23 @@ hold_both() {  # [<option>...]
 
 # --- The configuration file ---
 
+@test "an empty list in the file takes the place of one in a table below it" {
+  export DLOCK_CONFIG=$BATS_TEST_TMPDIR/config
+  printf '[run]\nalso = ["a"]\n[lock."job"]\nalso = []\nsupersede = true\n' > "$DLOCK_CONFIG"
+
+  run dlock run --wait 1s job -- printenv DLOCK_FENCES
+  assert_equal "$(sed -E 's/=[0-9]+//g' <<< "$output")" 'job'
+  run dlock run other -- printenv DLOCK_FENCES
+  assert_equal "$(sed -E 's/=[0-9]+//g' <<< "$output")" 'other a'
+
+  run dlock run --wait 1s --supersede other -- touch "$began"
+  assert_status 64
+  assert_output_contains '--supersede and --also cannot be combined: put the run with --also into one with --supersede'
+}
+
 @test "the file names them as a string or as a list, and an option takes its place" {
   for also in '"x"' '["x"]'; do
-    printf '[run]\nalso = ["a", "b:slots=2"]\n[lock."job"]\nalso = %s\n' "$also" > "$BATS_TEST_TMPDIR/config"
+    printf '[run]\nalso = ["a", "b:slots=%s"]\n[lock."job"]\nalso = %s\n' "$slots" "$also" > "$BATS_TEST_TMPDIR/config"
     export DLOCK_CONFIG=$BATS_TEST_TMPDIR/config
 
     run dlock run job -- printenv DLOCK_FENCES
@@ -295,5 +328,5 @@ hold_both() {  # [<option>...]
     run dlock run --also y job -- printenv DLOCK_FENCES
     assert_equal "$(sed -E 's/=[0-9]+//g' <<< "$output")" 'job y'
   done
-  assert_equal "$(dlock config --json | jq -r '.settings[] | select(.setting == "run.also") | .value')" 'a,b:slots=2'
+  assert_equal "$(dlock config --json | jq -r '.settings[] | select(.setting == "run.also") | .value')" "a,b:slots=$slots"
 }

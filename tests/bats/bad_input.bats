@@ -295,7 +295,7 @@ run_refuses() {  # <exit code> <option>...
   assert_output_contains 'at most 16 locks'
   refuses 64 acquire --also b job
   run_refuses 64 --also b --supersede --wait 1s
-  for also in '[]' '[1]' '["a", "a"]' '["name:what"]'; do
+  for also in '[1]' '[""]' '["a", "a"]' '["name:what"]'; do
     printf '[run]\nalso = %s\n' "$also" > "$BATS_TEST_TMPDIR/config"
     refuses 78 --config "$BATS_TEST_TMPDIR/config" run job --also b -- touch "$started"
   done

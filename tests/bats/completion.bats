@@ -175,6 +175,7 @@ make_locks() {  # <name>...
 
   for shell in bash zsh fish; do
     assert_offers "$shell" 'dlock help st' status
+    assert_offers "$shell" 'dlock help op' options
     assert_offers "$shell" 'dlock help run s'
     assert_offers "$shell" 'dlock config d' deploy
   done

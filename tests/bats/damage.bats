@@ -3,6 +3,8 @@
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 # shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
+bats_require_minimum_version 1.5.0
+
 setup() {
   load support
   load ../faults/locks
@@ -346,6 +348,27 @@ waits() { [[ $(look job '.waiters | length') == "$1" ]]; }  # <number>
   run dlock run another -- echo started
 
   assert_equal "$status $output" '0 started'
+}
+
+@test "of several locks, one with a damaged file does not hide the others from status and break" {
+  hold_and_save
+  truncate -s 0 "$file"
+  hold_until_stored another
+
+  for names in 'job another' 'another job'; do
+    # shellcheck disable=SC2086
+    run --separate-stderr dlock status --json $names
+    assert_equal "$status $(jq -r '.[].name' <<< "$output")" '78 another'
+    assert_equal "${#stderr_lines[@]}" 1
+    [[ $stderr == 'dlock: job: '* ]]
+  done
+  run dlock status another free
+  assert_status 0
+  run --separate-stderr dlock break --yes --json job another 'anot*'
+  assert_equal "$status $(jq -r '.[].name' <<< "$output")" '78 another'
+  [[ $stderr == 'dlock: job: '* ]]
+  run --separate-stderr dlock status --json job job
+  assert_equal "$status $(jq -r .error.code <<< "$output")" '78 78'
 }
 
 @test "a lock whose damaged file is moved away is granted again, with a greater fence" {

@@ -2,28 +2,13 @@
 # `dlock doctor` on PostgreSQL: one test for each state that is bad for locks.
 # shellcheck disable=SC2034,SC2154  # DLOCK_STORE is exported; helpers set postgres_..., pooled, silent
 
-setup_file() {
-  load support
-  load postgres
-  share_postgres
-}
-
-teardown_file() {
-  load support
-  load postgres
-  end_shared_postgres
-}
+load postgres
+tests_share_postgres
 
 setup() {
   load support
-  load postgres
   load ../faults/doctor
   load ../faults/locks
-}
-
-teardown() {
-  stop_postgres
-  kill_leftovers
 }
 
 # --- Servers without problems ---

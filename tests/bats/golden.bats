@@ -462,7 +462,7 @@ saw() { grep -qF "$1" sent; }
 @test "--help and --version are as before" {
   use_private_store
   {
-    for arguments in --help {run,acquire,renew,release,check,fence,status,list,watch,history,break,doctor,config,limit,cache}' --help' 'help run' run nonsense '' --help=x; do
+    for arguments in --help {run,acquire,renew,release,check,fence,status,list,watch,history,break,doctor,config,limit,cache}' --help' 'help run' 'help options' run nonsense '' --help=x; do
       part "dlock $arguments"
       # shellcheck disable=SC2086
       shown dlock $arguments 2>&1

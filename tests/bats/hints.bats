@@ -205,6 +205,16 @@ ran"
   assert_equal "$(dlock help help)" "$(dlock help --help)"
 }
 
+@test "help options prints the options of every verb, to which the help of each verb refers" {
+  run dlock help options
+  assert_status 0
+  assert_output_contains '--store-timeout D'
+  refute_output_contains '--wait'
+
+  run dlock run --help
+  assert_output_contains '(dlock help options)'
+}
+
 @test "help needs no store and no configuration" {
   DLOCK_STORE=nonsense: DLOCK_CONFIG=/nonexistent run dlock help run
 
@@ -213,6 +223,7 @@ ran"
 
 @test "help about an unknown verb suggests the nearest" {
   assert_hint "unknown verb 'rnu': did you mean 'run'?" help rnu
+  assert_hint "unknown verb 'option': did you mean 'options'?" help option
   assert_hint "unknown verb 'frobnicate' (see dlock --help)" help frobnicate
-  assert_hint "unexpected argument 'job' (usage: dlock help [VERB])" help run job
+  assert_hint "unexpected argument 'job' (usage: dlock help [VERB|options])" help run job
 }

@@ -497,6 +497,24 @@ start_beside() {  # [<command>...]
   eventually has_ended "$hook"
 }
 
+@test "--on-start does not start if dlock is killed right after the start of the command" {
+  hold job
+  dlock run --wait 60s --on-start 'echo $$ > "$heard"; exec sleep 600' job -- sh -c ': > "$heard.began"; exec sleep 60' 3>&- &
+  runner=$!
+  eventually is_queued job "$runner"
+  beside=$(pgrep -P "$runner" -x dlock-on-start)
+  halt "$beside"
+  let_go
+  eventually test -e "$heard.began"
+
+  kill -KILL "$runner"
+  assert_exits 137 "$runner"
+  kill -CONT "$beside"
+
+  eventually has_ended "$beside"
+  [[ ! -e $heard ]]
+}
+
 @test "a signal for the command does not end --on-start, and the death of dlock does" {
   start_beside sh -c 'trap ": > \"$heard.told\"" TERM; while :; do sleep 0.02; done'
   kill -TERM "$runner"

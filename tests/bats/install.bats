@@ -36,9 +36,33 @@ $(cd "$DLOCK_SOURCE" && find examples -type f -printf 'share/doc/dlock/%p 644\n'
 share/doc/dlock/tests/chaos/README.md 644
 share/doc/dlock/tests/model/README.md 644
 share/fish/vendor_completions.d/dlock.fish 644
+$(for page in acquire break cache check config doctor fence history limit list release renew run status watch; do
+  echo "share/man/man1/dlock-$page.1 644"
+done)
 share/man/man1/dlock.1 644
+share/man/man5/dlock-json.5 644
 share/man/man5/dlock.toml.5 644
+share/man/man7/dlock-stores.7 644
 share/zsh/site-functions/_dlock 644"
+}
+
+@test "every manual page that an installed file names is installed, and every page that the manual names" {
+  local name page count=0
+  while IFS= read -r name; do
+    [[ -e $prefix/share/man/man${name##* }/${name% *}.${name##* } ]] || { echo "no page $name" >&2; return 1; }
+    count=$((count + 1))
+  done < <({
+    grep -rhoE '\bXr dlock[a-z.-]* [0-9]' "$prefix/share/man" | sed 's/^Xr //'
+    grep -rhoE 'man:dlock[a-z.-]*\([0-9]\)' "$prefix/share" | sed -E 's/^man:(.*)\((.)\)/\1 \2/'
+    # man dlock run, man dlock.toml, man dlock-stores
+    # shellcheck disable=SC2016  # Markdown
+    { grep -rhoE '`man dlock[a-z. -]*`' "$prefix/share/doc"; for name in run status; do "$prefix/bin/dlock" help $name; done |
+      grep -oE '\(man dlock[a-z. -]*\)'; } | tr -d '`()' | sed -E 's/^man //; s/ /-/; s/toml$/toml 5/; s/(json)$/\1 5/; s/(stores)$/\1 7/; s/[a-z]$/& 1/'
+  } | sort -u)
+  ((count > 10))
+  while IFS= read -r page; do
+    [[ -e $prefix/share/doc/dlock/$page ]] || { echo "no document $page" >&2; return 1; }
+  done < <(grep -rhoE '\bPa [A-Za-z/-]+\.md' "$prefix/share/man" | sed 's/^Pa //' | sort -u)
 }
 
 @test "every link in an installed page leads to an installed file" {
@@ -146,16 +170,14 @@ share/man/man1/mine.1'
   refute_output_contains RUNPATH
 }
 
-@test "the installed manual pages can be formatted" {
-  run mandoc -T utf8 "$prefix/share/man/man1/dlock.1"
-
-  assert_status 0
-  assert_output_contains 'hold a named lock while a command runs'
-
-  run mandoc -T utf8 "$prefix/share/man/man5/dlock.toml.5"
-
-  assert_status 0
-  assert_output_contains 'sets options of dlock'
+@test "man dlock VERB finds a page about every verb" {
+  local verb
+  cd "$prefix/share/man" || return
+  for verb in $("$prefix/bin/dlock" --help | sed '/^Examples:/,$d' | sed -nE 's/^  ([a-z]+)  +.*/\1/p' | grep -vx help); do
+    run bash -c 'set -o pipefail; mandoc -T utf8 "man1/dlock-$1.1" | sed "s/.\x08//g"' - "$verb"
+    assert_status 0
+    assert_output_contains "dlock $verb"
+  done
 }
 
 @test "bash-completion loads the installed completion" {

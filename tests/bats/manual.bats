@@ -24,7 +24,7 @@ setup_file() {
 setup() {
   load support
   use_private_store
-  manual=$DLOCK_SOURCE/man/dlock.1
+  manual=$DLOCK_SOURCE/man
 }
 
 teardown() { kill_leftovers; }
@@ -88,23 +88,54 @@ statuses_in_help() {  # <verb>...
   (cd "$BATS_FILE_TMPDIR/statuses" && cat "$@")
 }
 
-# Prints the source of a section of the manual, or of a subsection.
-section() {  # <title>
+# Prints the source of a section of the manual, or of a subsection: of one page, or of all.
+section() {  # <title> [<page>]
+  # shellcheck disable=SC2086  # a pattern
   awk -v title="$1" '
-    /^\.S[hs] / { inside = (substr($0, 5) == title); next }
-    inside' "$manual"
+    FNR == 1 || /^\.S[hs] / { inside = (substr($0, 5) == title); next }
+    inside' "$manual"/${2:-dlock*}
 }
 
-# Prints the options that a list in the manual describes, as options_in does.
-options_in_manual() {  # <title of a subsection>
-  section "$1" | sed -nE \
+# Prints the source of a section with its subsections.
+whole_section() {  # <title> <page>
+  awk -v title="$1" '
+    /^\.Sh / { inside = (substr($0, 5) == title); next }
+    inside' "$manual/$2"
+}
+
+# Prints the name of the page about a verb.
+page_of() {  # <verb>
+  if [[ $1 == help ]]; then echo dlock.1; else (cd "$manual" && grep -lxE "\.Nm dlock-$1( ,)?" -- *); fi
+}
+
+# Prints the source of what the manual says about the options of a verb.
+options_of_page() {  # <verb>
+  local page
+  page=$(page_of "$1") || return
+  if [[ $page == "dlock-$1.1" && $(grep -cE '^\.Nm dlock-[a-z]+( ,)?$' "$manual/$page") == 1 ]]; then
+    whole_section OPTIONS "$page"
+  else
+    section "Options of $1" "$page"
+  fi
+}
+
+# Prints the options in the source of a list, as options_in does.
+options_listed() {
+  sed -nE \
     -e 's/^\.It Fl (.) , Fl -([a-z-]+)( Ar (.*))?$/\2 \1 \4/p' \
     -e 's/^\.It Fl -([a-z-]+)( Ar (.*))?$/\1 - \3/p' | sed 's/ $/ -/' | sort
 }
 
-# Prints the options that --help lists, as options_in does.
-options_in_help() {  # <verb>
-  dlock "$1" --help | sed -nE \
+# Prints the names of the options in the source of a list, without those for which it refers to another list.
+options_described() {
+  awk '
+    /^\.It / { sub(/ Ar .*/, ""); sub(/.* -/, ""); names = names " " $0; next }
+    names != "" { if (!/^(\.No )?As (in|of) /) print names; names = "" }' | tr -s ' ' '\n'
+}
+
+# Prints the options that a help lists, as options_in does.
+options_in_help() {
+  sed -nE \
     -e 's/^  -(.),--([a-z-]+)( ([A-Z=]+))?  .*/\2 \1 \4/p' \
     -e 's/^  --([a-z-]+)( ([A-Z=]+))?  .*/\1 - \3/p' | sed 's/ $/ -/' | sort
 }
@@ -131,36 +162,76 @@ wait w D'
 }
 
 @test "the manual describes the common options, each with its letter and value, and no others" {
-  assert_equal "$(options_in_manual 'Common options')" "$(common_options)"
+  assert_equal "$({ section 'Options of every verb' dlock.1; section OPTIONS dlock-stores.7; } | options_listed)" \
+    "$(common_options)"
 }
 
 @test "the manual describes the options of every verb, and no others" {
   local verb
   for verb in $(verbs); do
-    assert_equal "$(options_in_manual "Options of $verb")" "$(options_of "$verb")"
+    assert_equal "$(options_of_page "$verb" | options_listed)" "$(options_of "$verb")" ||
+      { echo "of $verb" >&2; return 1; }
   done
 }
 
-@test "the manual has a section of options for each verb that has some, and no others" {
-  assert_equal "$(sed -n 's/^\.Ss Options of //p' "$manual" | sort)" \
-    "$(for verb in $(verbs); do options_of "$verb" | grep -q . && echo "$verb"; done)"
+@test "the manual describes each option in one place" {
+  local verb name verbs_of count rows=0
+  for verb in $(verbs); do
+    options_of_page "$verb" | options_described > "$BATS_TEST_TMPDIR/$verb"
+  done
+  while read -r name verbs_of; do
+    count=0
+    for verb in $verbs_of; do
+      ! grep -qxF "$name" "$BATS_TEST_TMPDIR/${verb/break_lock/break}" || count=$((count + 1))
+    done
+    assert_equal "$name of $verbs_of: $count" "$name of $verbs_of: 1"
+    rows=$((rows + 1))
+  done < <(table src/cli/args/option_table.cpp own_rows |
+    grep -oE '\{"[a-z-]+", ?(0|'\''.'\''), ?"[^"]*", ?"[^"]*", ?of\([a-z_, ]+\)' |
+    sed -E 's/^\{"([a-z-]+)".*of\((.*)\)$/\1 \2/; s/,//g')
+  ((rows > 60))
+  assert_equal "$(cat "$manual"/dlock* | options_listed | grep -c .)" \
+    "$({ common_options; for verb in $(verbs); do options_of "$verb"; done; } | grep -c .)"
 }
 
-@test "the manual has a synopsis and a description of every verb, and of no others" {
-  assert_equal "$(section SYNOPSIS | sed -nE 's/^\.Cm ([a-z]+) .*/\1/p' | sort)" "$(verbs)"
-  assert_equal "$(section SYNOPSIS | grep -B 1 '^\.Cm' | grep -c '^\.Nm$')" "$(verbs | grep -c .)"
-  assert_equal "$(section Verbs | sed -n 's/^\.It Cm //p' | sort)" "$(verbs)"
+@test "dlock(1) is short, and each verb has a synopsis on its page and a line in dlock(1)" {
+  local verb
+  (($(wc -l < "$manual/dlock.1") <= 350))
+  for verb in $(verbs); do
+    [[ $verb == help ]] || section SYNOPSIS "$(page_of "$verb")" | grep -A 1 '^\.Nm dlock$' | grep -q "^\.Cm $verb\( \|$\)" ||
+      { echo "the manual has no synopsis of $verb" >&2; return 1; }
+  done
+  assert_equal "$(section VERBS dlock.1 | sed -n 's/^\.It Cm //p' | tr -d , | tr -s ' ' '\n' | sort)" "$(verbs)"
+}
+
+@test "every reference in the manual leads to a page, a section or a document" {
+  local page name number title count=0
+  for page in "$manual"/*; do
+    while read -r name number; do
+      [[ -e $manual/$name.$number || $name != dlock* ]] || { echo "${page##*/}: no $name($number)" >&2; return 1; }
+      count=$((count + 1))
+    done < <(grep -oE '\bXr [^ ]+ [0-9]' "$page" | sed 's/^Xr //')
+    while IFS= read -r title; do
+      grep -qE "^\.S[hs] $title\$" "$page" || { echo "${page##*/}: no section $title" >&2; return 1; }
+      count=$((count + 1))
+    done < <(grep -oE '\bSx [^.,;:)]+' "$page" | sed -E 's/^Sx //; s/ (No|and) .*//; s/ $//')
+    while IFS= read -r name; do
+      [[ -e $DLOCK_SOURCE/$name ]] || { echo "${page##*/}: no $name" >&2; return 1; }
+      count=$((count + 1))
+    done < <(grep -oE '\bPa [A-Za-z/-]+\.md' "$page" | sed 's/^Pa //')
+  done
+  ((count > 80))
 }
 
 @test "the manual has every exit status, and no others" {
-  assert_equal "$(section 'EXIT STATUS' | sed -n 's/^\.It //p' | sort -n)" "$(statuses)"
+  assert_equal "$(section 'EXIT STATUS' dlock.1 | sed -n 's/^\.It //p' | sort -n)" "$(statuses)"
 }
 
 @test "the manual has every variable that sets an option" {
   local variable
   for variable in $(cat "$DLOCK_SOURCE"/src/cli/args/{option_table,settings}.cpp |
     grep -oE '"DLOCK_[A-Z_]+"' | tr -d '"'); do
-    section 'Read by dlock' | grep -qE "^\.It Ev .*\b$variable\b" ||
+    section ENVIRONMENT dlock.1 | grep -qE "^\.It Ev .*\b$variable\b" ||
       { echo "not in the manual: $variable" >&2; return 1; }
   done
 }
@@ -169,13 +240,14 @@ wait w D'
   local variable
   for variable in $(grep -rhoE '(getenv|value|environment)\("[A-Z_]+"\)' "$DLOCK_SOURCE/src" |
     grep -oE '"[A-Z_]+"' | tr -d '"' | sort -u); do
-    section 'Read by dlock' | grep -qE "^\.It Ev .*\b$variable\b" ||
+    section ENVIRONMENT dlock.1 | grep -qE "^\.It Ev .*\b$variable\b" ||
       { echo "not in the manual: $variable" >&2; return 1; }
   done
 }
 
 @test "the manual has every variable that the source names, and no others" {
-  assert_equal "$(sed -n '/^\.Sh ENVIRONMENT/,/^\.Sh FILES/p' "$manual" | grep -oE 'DLOCK_[A-Z_]+' | sort -u)" \
+  assert_equal "$(for page in dlock.1 dlock-run.1; do whole_section ENVIRONMENT "$page"; done |
+    grep -oE 'DLOCK_[A-Z_]+' | sort -u)" \
     "$(grep -rhoE '"DLOCK_[A-Z_]+[="]' "$DLOCK_SOURCE/src" | grep -oE 'DLOCK_[A-Z_]+' | sort -u)"
 }
 
@@ -203,7 +275,7 @@ wait w D'
 
   run dlock status --json lock
 
-  assert_equal "$(section 'Of status and list' | sed -n '/^\.Bd/,/^\.Ed/p' | keys)" \
+  assert_equal "$(section 'Of status, list and break' | sed -n '/^\.Bd/,/^\.Ed/p' | keys)" \
     "$(jq . <<< "$output" | keys)"
 }
 
@@ -237,48 +309,30 @@ wait w D'
 @test "the manual has the keys of a report, and no others" {
   dlock run --report "$BATS_TEST_TMPDIR/report" lock true
 
-  assert_equal "$(section 'Of --report' | sed -n '/^\.Bd/,/^\.Ed/p' | keys)" \
+  assert_equal "$(section REPORTS | sed -n '/^\.Bd/,/^\.Ed/p' | keys)" \
     "$(jq . "$BATS_TEST_TMPDIR/report" | keys)"
 }
 
-@test "the manual has the permissions that a user of a server needs, and no others" {
-  local least_permissions
-  load ../faults/redis
-  permissions() { grep -o '[+~][^ ]*' | sort; }
-
-  assert_equal "$(sed -n '/^ACL SETUSER/,/^\.Ed/p' "$DLOCK_SOURCE/man/dlock.1" | permissions)" \
-    "$(permissions <<< "$least_permissions")"
-}
-
-@test "doctor requires the permissions that the manual lists" {
-  permissions() { grep -o '+[^ ]*' | sort; }
+@test "doctor requires the permissions that operating.md lists" {
+  permissions() { grep -o '+[a-z|]*' | sort; }
 
   assert_equal "$(table src/store/redis/permissions.hpp needed_permissions |
     grep -oE '\{"[a-z|]+"' | sed -E 's/\{"(.*)"/+\1/' | sort)" \
-    "$(sed -n '/^ACL SETUSER/,/^\.Ed/p' "$DLOCK_SOURCE/man/dlock.1" | permissions)"
+    "$(sed -n '/ACL SETUSER jobs on/,/^```/p' "$DLOCK_SOURCE/docs/operating.md" | permissions)"
 }
 
 @test "the manual has the keys of runs.jsonl, and no others" {
   dlock run lock true
 
-  assert_equal "$(section FILES | sed -n '/^\.It Pa runs.jsonl/,/^\.It/p' | keys)" \
+  assert_equal "$(section RUNS.JSONL | keys)" \
     "$(keys < "$BATS_TEST_TMPDIR/store/runs.jsonl")"
-}
-
-@test "the configuration in the manual is valid" {
-  section CONFIGURATION | sed '1,/^\.Bd/d; /^\.Ed/,$d' > "$BATS_TEST_TMPDIR/config.toml"
-  grep -q '^\[run\]' "$BATS_TEST_TMPDIR/config.toml"
-
-  run dlock run --config "$BATS_TEST_TMPDIR/config.toml" lock true
-
-  assert_status 0
 }
 
 # Makes an executable script of the manual's line for scripts, followed by these lines.
 make_script() {  # <path> <line>...
   {
     echo '#!/bin/sh'
-    section 'COMING FROM FLOCK(1)' | sed '1,/^\.Bd/d; /^\.Ed/,$d'
+    grep '^\[ .* || exec dlock run ' "$manual/dlock-run.1"
     printf '%s\n' "${@:2}"
   } > "$1"
   chmod +x "$1"
@@ -312,82 +366,87 @@ make_script() {  # <path> <line>...
   grep -qxF "$(sed 1d "$BATS_TEST_TMPDIR/script")" "$DLOCK_SOURCE/docs/using.md"
 }
 
-is_free() { ! dlock status "$1" > /dev/null; }
-
-@test "the commands that the manual gives for flock's options work" {
-  local line count=0
-  while IFS= read -r line; do
-    count=$((count + 1))
-    line=${line//COMMAND/true}
-    line=${line//LINE/true}
-    line=${line//.../job -- true}
-    [[ $line != *release* ]] || line="token=\$(dlock acquire NAME) && $line"
-    # The keeper of a script that has just exited may still have it.
-    eventually is_free NAME
-    run bash -c "$line" 3>&-
-    [[ $status == 0 ]] || { echo "$line: $status $output" >&2; return 1; }
-  done < <(section 'COMING FROM FLOCK(1)' | sed -nE 's/^\.It Li .* Ta Li "(.*)"$/\1/p' | sed 's/""/"/g')
-  ((count == 9))
+# Prints the type that a key has in dlock.toml(5), by the placeholder of its option.
+type_of() {  # <name> <placeholder>
+  case $1:$2 in
+    sentinel-tls:* | *:-) echo boolean ;;
+    *:D) echo duration ;;
+    *:WINDOW) echo 'duration or word' ;;
+    *:N | *:PID) echo number ;;
+    *:FILE) echo path ;;
+    *:SIZE) echo size ;;
+    *:WHAT | *:WHO | *:WHEN | *:ORDER) echo word ;;
+    *:WHERE) echo 'word or path' ;;
+    *:LOCK) echo 'string or list' ;;
+    *:FROM=TO) echo table ;;
+    *) echo string ;;
+  esac
 }
 
-# Prints the keys that dlock.toml(5) has in a subsection.
-keys_in_toml_manual() {  # <title>
-  manual=$DLOCK_SOURCE/man/dlock.toml.5 section "$1" | sed -nE 's/^\.It Li "([a-z-]+) = .*"$/\1/p' | sort
+# Prints the rows of a table of options: name, table of the file, type, default.
+keys_in() {  # <table>
+  table src/cli/args/option_table.cpp "$1" |
+    grep -oE '\{"[a-z-]+", ?(0|'\''.'\''), ?"[^"]*", ?"[^"]*", ?(every_verb|of\([a-z_, ]+\)), ?"[^"]*"' |
+    sed -E 's/^\{"([^"]*)", ?[^,]*, ?"([^"]*)", ?"[^"]*", ?(.*), ?"([^"]*)"$/\1|\3|\2|\4/
+      s/every_verb/-/; s/of\((.*)\)/\1/; s/break_lock/break/; s/\|\|/|-|/; s/\|$/|-/' |
+    grep -v '^config|' | while IFS='|' read -r name verbs_of value usual; do
+      echo ".It $name Ta $verbs_of Ta $(type_of "$name" "$value") Ta $usual"
+    done
 }
 
-@test "dlock.toml(5) has the keys that the program accepts, and no others" {
-  local verb
-  assert_equal "$(keys_in_toml_manual 'Common keys')" \
-    "$(options_in common_rows | cut -d ' ' -f 1 | grep -vx config)"
-  for verb in $(verbs); do
-    assert_equal "$(keys_in_toml_manual "Keys of $verb")" "$(options_of "$verb" | cut -d ' ' -f 1)"
-  done
-  assert_equal "$(sed -n 's/^\.Ss Keys of //p' "$DLOCK_SOURCE/man/dlock.toml.5" | sort)" \
-    "$(for verb in $(verbs); do options_of "$verb" | grep -q . && echo "$verb"; done)"
+keys_in_toml_manual() { section KEYS dlock.toml.5 | grep '^\.It [^E]'; }
+
+@test "dlock.toml(5) has the keys that the program accepts, with their types and defaults, and no others" {
+  assert_equal "$(keys_in_toml_manual)" "$({ keys_in common_rows; keys_in own_rows; })"
 }
 
-# Prints the examples of keys in a subsection of dlock.toml(5), as lines of a file. Replaces
-# values that depend on the machine or would take minutes.
-examples_in_toml_manual() {  # <title>
-  manual=$DLOCK_SOURCE/man/dlock.toml.5 section "$1" | sed -nE 's/^\.It Li "([a-z-]+ = .*)"$/\1/p' |
-    sed -e 's/""/"/g' -e "s|/run/jobs|$BATS_TEST_TMPDIR|" -e "s/4711/$$/" -e '/^jitter/s/5m/5ms/'
+# Prints a value of a type, in TOML.
+example_of() {  # <key> <type>
+  case $1:$2 in
+    store:*) echo '"none:"' ;;
+    color:*) echo '"never"' ;;
+    on-outage:*) echo '"run"' ;;
+    stragglers:*) echo '"kill"' ;;
+    notify:*) echo '"off"' ;;
+    sort:*) echo '"age"' ;;
+    for-pid:*) echo $$ ;;
+    token:*) echo '"9e4f0c3c4cbb1ddc7b8e31e0ca1e4ab1"' ;;
+    retry-failed:* | tls-insecure:* | live:* | json:* | quiet:* | verbose:*) echo false ;;
+    *:duration*) echo '"5ms"' ;;
+    *:boolean) echo true ;;
+    *:number) echo 1 ;;
+    *:size) echo '"1MiB"' ;;
+    *:*path) echo "\"$BATS_TEST_TMPDIR/file\"" ;;
+    *:*list) echo '["one", "two:slots=2"]' ;;
+    *:table) echo '{ "10.0.0.5:6379" = "db.example.org:7001" }' ;;
+    *) echo '"true"' ;;
+  esac
 }
 
-@test "the program accepts every example of a key in dlock.toml(5)" {
-  local verb line words config=$BATS_TEST_TMPDIR/config.toml
-  echo 9e4f0c3c4cbb1ddc7b8e31e0ca1e4ab1 > "$BATS_TEST_TMPDIR/token"
-
-  examples_in_toml_manual 'Common keys' > "$config"
-  run dlock --config "$config" --store none: list
-  assert_status 0
-
-  for verb in $(verbs); do
-    while IFS= read -r line; do
-      printf '[%s]\n%s\n' "$verb" "$line" > "$config"
-      words=(lock)
-      case "$verb $line" in
-        'run retry-failed'*) words=(--dedupe 1h lock true) ;;
-        'run replace'* | 'run supersede'*) words=(--wait 1s lock true) ;;
-        'run spread'*) words=(--slots 2 lock true) ;;
-        'acquire spread'*) words=(--slots 2 lock) ;;
-        run* | cache*) words+=(true) ;;
-        limit*) words+=(1/1s true) ;;
-        re*' ttl'*) words+=(--token "$(< "$BATS_TEST_TMPDIR/token")") ;;
-        check*' min'*) words+=(--fence 1) ;;
-        break*' fo'* | break*' fe'*) words+=(--yes) ;;
-        list*' live'*) words=(--json) ;;  # it would not end
-        doctor*) words=() ;;
-      esac
-      run dlock --config "$config" --store none: "$verb" "${words[@]}" 3>&-
-      [[ $status == @(0|1|76) ]] ||
-        { echo "dlock $verb with $line: $status $output" >&2; return 1; }
-    done < <(examples_in_toml_manual "Keys of $verb")
-  done
+@test "the program accepts a value of its type for every key in dlock.toml(5), in each of its tables" {
+  local key tables type table value count=0
+  while IFS='|' read -r key tables type _; do
+    for table in ${tables//,/}; do
+      [[ $key == ttl ]] && value='"1s"' || value=$(example_of "$key" "$type")
+      {
+        case $key in
+          tls-cert | tls-key-password-file) echo 'tls-key = "key"' ;;&
+          tls-key | tls-key-password-file) echo 'tls-cert = "certificate"' ;;
+        esac
+        [[ $table == - ]] || echo "[$table]"
+        echo "$key = $value"
+      } > "$BATS_TEST_TMPDIR/config.toml"
+      run dlock --config "$BATS_TEST_TMPDIR/config.toml" list
+      assert_equal "$table.$key = $value: $status" "$table.$key = $value: 0" || { echo "$output" >&2; return 1; }
+      count=$((count + 1))
+    done
+  done < <(keys_in_toml_manual | sed 's/^\.It //; s/ Ta /|/g')
+  ((count > 90))
 }
 
 @test "the configuration in dlock.toml(5) is valid" {
   local config=$BATS_TEST_TMPDIR/config.toml
-  manual=$DLOCK_SOURCE/man/dlock.toml.5 section EXAMPLES | sed '1,/^\.Bd/d; /^\.Ed/,$d' > "$config"
+  section EXAMPLES dlock.toml.5 | sed '1,/^\.Bd/d; /^\.Ed/,$d' > "$config"
   grep -q '^\[cache\]' "$config"
 
   run dlock --config "$config" run lock true
@@ -404,14 +463,26 @@ wiat = 5' > "$BATS_TEST_TMPDIR/config.toml"
 
   assert_status 78
   assert_equal "${output/$BATS_TEST_TMPDIR//etc/dlock}" \
-    "$(sed -n 's/^dlock: /&/p' "$DLOCK_SOURCE/man/dlock.toml.5")"
+    "$(sed -n 's/^dlock: /&/p' "$manual/dlock.toml.5")"
 }
 
-@test "--help of every verb shows all its options, each with its letter and value" {
+@test "--help of every verb shows its own options, and help options the others, each with its letter and value" {
   local verb
   for verb in $(verbs); do
-    assert_equal "$(options_in_help "$verb")" "$(all_options_of "$verb")" ||
+    assert_equal "$(dlock "$verb" --help | options_in_help)" "$(options_of "$verb")" ||
       { echo "in dlock $verb --help" >&2; return 1; }
+  done
+  assert_equal "$(dlock help options | options_in_help)" "$(common_options)"
+}
+
+@test "every help fits on a screen of 50 lines, and names the page of its verb" {
+  local topic
+  for topic in '' options $(verbs); do
+    # shellcheck disable=SC2086  # no operand at all
+    run dlock help $topic
+    assert_status 0
+    ((${#lines[@]} > 0 && $(wc -l <<< "$output") <= 50)) || { echo "dlock help $topic is too long" >&2; return 1; }
+    [[ $topic == @(|options|help) ]] || assert_output_contains "(man dlock $topic)"
   done
 }
 
@@ -443,7 +514,7 @@ wiat = 5' > "$BATS_TEST_TMPDIR/config.toml"
     # The help of a verb has 1 or 2 if and only if the manual explains it for that verb.
     assert_equal "$(statuses_in_help "$verb" | grep -xE '1|2')" "$(
       for status_named in 1 2; do
-        ! section 'EXIT STATUS' | sed -n "/^\.It $status_named\$/,/^\.It/p" |
+        ! section 'EXIT STATUS' dlock.1 | sed -n "/^\.It $status_named\$/,/^\.It/p" |
           grep -qx "\.Cm $verb\( Fl -[a-z]*\)\? :" || echo "$status_named"
       done)"
   done
@@ -491,7 +562,7 @@ Examples:'
     grep -qE "^ +'--$option=\[.*\]:[a-z]+:\($words\)'\$" "$DLOCK_SOURCE/completions/_dlock"
     grep -qE "^ +--$option\) _dlock_offer $words ;;" "$DLOCK_SOURCE/completions/dlock.bash"
     grep -qE " -l $option -x -a '$words' " "$DLOCK_SOURCE/completions/dlock.fish"
-    assert_equal "$(sed -n "/^\.It Fl -$option /,/^\.It/p" "$manual" |
+    assert_equal "$(cat "$manual"/dlock*.[17] | sed -n "/^\.It Fl -$option Ar/,/^\.It/p" |
       grep -oE '\bCm [a-z]+' | sed 's/Cm //' | grep -vxE "$(verbs | grep -vx run | paste -sd '|')" | sort)" \
       "$(tr ' ' '\n' <<< "$words" | sort)"
   done

@@ -145,6 +145,24 @@ tail_of() { jq -r .output_tail "$report"; }
   assert_equal "$(tail_of)" ''
 }
 
+@test "a log that is renamed while dlock waits is written anew" {
+  for store in local redis; do
+    [[ $store == local ]] || use_server_as_store
+    dlock run job -- sh -c 'until [ -e ended ]; do sleep 0.01; done' 3>&- &
+    eventually dlock status job
+    dlock run --wait 30s --output ./log --report "$report" job -- sh -c 'echo new; exit 3' 3>&- &
+    waiter=$!
+    eventually has_waiter
+    mv log log.1
+
+    touch ended
+
+    assert_exits 3 "$waiter"
+    assert_equal "$(cat log) $(cat log.1) $(tail_of)" 'new  new'
+    rm ended log
+  done
+}
+
 has_waiter() { dlock status --json job | grep -q '"waiters":\[{'; }
 
 @test "what a command leaves behind gets SIGPIPE after the run, also while a hook runs" {

@@ -16,6 +16,23 @@ setup() {
   cmp peers.svg "$pictures/peers.svg"
 }
 
+@test "the tables of the peers, and what the README says of them, match the figures of the picture" {
+  assert_equal "$(sed -n '/^## Compared with/,/^### /p' "$DLOCK_SOURCE/docs/performance.md" | grep '^| [^|-]' |
+    grep -v '^| |')" "$("$pictures/draw_peers" --table "$pictures/peers.figures")"
+
+  assert_equal "$(awk -F '\t' '$2 == "run /bin/true; flock" { printf "%.0f %.0f", $3, $4 }' "$pictures/peers.figures")" '2 2'
+  grep -qF 'about as long as with flock(1): two milliseconds.' "$DLOCK_SOURCE/README.md"
+}
+
+@test "only the pages of measurements have measured times, rates and sizes" {
+  local page
+  for page in README using migrating containers security promises glossary; do
+    [[ -e $DLOCK_SOURCE/$page.md ]] && page=$page.md || page=docs/$page.md
+    assert_equal "$page: $(awk '/^```/ { inside = !inside } !inside' "$DLOCK_SOURCE/$page" |
+      grep -E '[0-9] ?(ms|milliseconds|µs|MiB|MB|kB|/s)([^a-z]|$)')" "$page: "
+  done
+}
+
 @test "figures without anything to draw are refused" {
   sed '/^run\t/d; /^peers\t/d' "$pictures/peers.figures" > figures
 

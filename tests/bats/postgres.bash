@@ -16,7 +16,18 @@ as_postgres=()
 # For `setup`: starts a server and makes it the store, over its unix socket.
 use_postgres_store() { use_private_store && start_first_postgres "$@"; }  # [<option of the server>...]
 
-# For `setup_file` and `teardown_file`: a server for all tests of a file.
+# Outside of all functions of a file, which has loaded only this one there: all of its tests have
+# one server.
+tests_share_postgres() {
+  setup_file() { load support && share_postgres; }
+  teardown_file() { load support && end_shared_postgres; }
+  teardown() {
+    stop_postgres
+    kill_leftovers
+  }
+}
+
+# For `setup_file` and `teardown_file`.
 share_postgres() {
   start_first_postgres || return
   cp "$postgres_root/1/pg_hba.conf" "$BATS_FILE_TMPDIR/hba"

@@ -5,31 +5,16 @@
 # shellcheck disable=SC2030,SC2031  # each test has an environment of its own
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
-setup_file() {
-  load support
-  load postgres
-  share_postgres
-}
-
-teardown_file() {
-  load support
-  load postgres
-  end_shared_postgres
-}
+load postgres
+tests_share_postgres
 
 setup() {
   load support
   load ../faults/locks
-  load postgres
   use_shared_postgres
   report=$BATS_TEST_TMPDIR/report
   order=$BATS_TEST_TMPDIR/order
   said=$BATS_TEST_TMPDIR/said
-}
-
-teardown() {
-  stop_postgres
-  kill_leftovers
 }
 
 noting=(sh -c 'echo "$2" >> "$1"' -)
@@ -205,6 +190,21 @@ no_session() { [[ $(sql "SELECT count(*) FROM pg_stat_activity WHERE usename = '
 }
 is_renewed() { (($(sql 'SELECT version FROM dlock.lock') > version)); }
 
+# The holder has to connect first, which takes longer than a waiter that ends has for its place.
+@test "with listen=off a holder without a session that is told to end releases its lock" {
+  DLOCK_STORE+='&listen=off'
+  hold job --ttl 15s
+  eventually no_session
+  freeze_postgres 1
+
+  kill -TERM "$holder"
+
+  never_within 400 has_ended "$holder"
+  postgres_goes_on 1
+  assert_exits 143 "$holder"
+  is_free job
+}
+
 @test "with listen=off nobody listens: waiters ask again, and watch is refused" {
   DLOCK_STORE+='&listen=off'
   hold job --ttl 10m
@@ -249,6 +249,28 @@ is_renewed() { (($(sql 'SELECT version FROM dlock.lock') > version)); }
   # Of the sessions that the pooler has: what was notified there would come to a stranger.
   eventually there_are 0 "query ILIKE 'LISTEN%'"
 }
+
+@test "with listen=on, for a pooler that shares no sessions, waiters and holders are notified" {
+  use_pgbouncer pool_mode=session
+  DLOCK_STORE="$pooled?listen=on"
+  hold job --ttl 10m --report "$report"
+  queue job -- "${noting[@]}" "$order" waited
+  eventually nobody_polls
+
+  dlock break --yes job > /dev/null
+
+  assert_exits 76 "$holder"
+  assert_equal "$(of_report .reason)" broken
+  assert_exits 0 "$waiter"
+  noted waited
+}
+
+nobody_polls() {
+  asked=$(last_request)
+  never_within 700 has_been_asked
+}
+last_request() { sql "SELECT max(query_start) FROM pg_stat_activity WHERE usename = 'app'"; }
+has_been_asked() { [[ $(last_request) != "$asked" ]]; }
 
 @test "a break is noticed behind a pooler at the next renewal" {
   use_pgbouncer

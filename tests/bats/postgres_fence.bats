@@ -3,32 +3,17 @@
 # limits and cached values is PostgreSQL's own.
 # shellcheck disable=SC2154  # helpers set postgres_...
 
-setup_file() {
-  load support
-  load postgres
-  share_postgres
-}
-
-teardown_file() {
-  load support
-  load postgres
-  end_shared_postgres
-}
+load postgres
+tests_share_postgres
 
 setup() {
   load support
-  load postgres
   load ../faults/locks
   use_shared_postgres
   dlock run job -- true # makes the schema
   sql 'CREATE TABLE account (id integer PRIMARY KEY, balance integer);
     INSERT INTO account VALUES (1, 100);
     CREATE ROLE shop LOGIN; GRANT SELECT, UPDATE ON account TO shop'
-}
-
-teardown() {
-  stop_postgres
-  kill_leftovers
 }
 
 balance() { sql 'SELECT balance FROM account'; }

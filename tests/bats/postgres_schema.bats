@@ -5,22 +5,12 @@
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set waiter
 
-setup_file() {
-  load support
-  load postgres
-  share_postgres
-}
-
-teardown_file() {
-  load support
-  load postgres
-  end_shared_postgres
-}
+load postgres
+tests_share_postgres
 
 setup() {
   load support
   load ../faults/locks
-  load postgres
   use_shared_postgres
   order=$BATS_TEST_TMPDIR/order
   said=$BATS_TEST_TMPDIR/said

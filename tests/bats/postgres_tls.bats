@@ -5,9 +5,11 @@
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # the helpers set postgres_password and others
 
+load postgres
+tests_share_postgres
+
 setup_file() {
   load support
-  load postgres
   load certificates
   share_postgres
   cd "$BATS_FILE_TMPDIR" || return
@@ -20,16 +22,9 @@ setup_file() {
   signed stranger theirs 'DNS:client.example'
 }
 
-teardown_file() {
-  load support
-  load postgres
-  end_shared_postgres
-}
-
 setup() {
   load support
   load ../faults/locks
-  load postgres
   load certificates
   certificates=$BATS_FILE_TMPDIR
   unset SSL_CERT_FILE SSL_CERT_DIR PGPASSWORD PGPASSFILE

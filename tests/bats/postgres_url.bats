@@ -4,27 +4,12 @@
 # shellcheck disable=SC2030,SC2031  # each test has an environment of its own
 # shellcheck disable=SC2034,SC2154  # variables that the helpers use and set
 
-setup_file() {
-  load support
-  load postgres
-  share_postgres
-}
-
-teardown_file() {
-  load support
-  load postgres
-  end_shared_postgres
-}
+load postgres
+tests_share_postgres
 
 setup() {
   load support
-  load postgres
   use_shared_postgres
-}
-
-teardown() {
-  stop_postgres
-  kill_leftovers
 }
 
 over_tcp() { DLOCK_STORE=$(postgres_tcp_url 1); }

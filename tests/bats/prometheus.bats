@@ -315,7 +315,7 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
 @test "the crontab line in the manual writes one complete file" {
   dlock run job -- true
   mkdir "$BATS_TEST_TMPDIR/collected"
-  line=$(grep -x '\* .*dlock list --prometheus.*' "$DLOCK_SOURCE/man/dlock.1" | sed 's/^[* ]*//')
+  line=$(grep -x '\* .*dlock list --prometheus.*' "$DLOCK_SOURCE/man/dlock-status.1" | sed 's/^[* ]*//')
 
   D=$BATS_TEST_TMPDIR/collected sh -c "$line"
 
@@ -331,7 +331,7 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   run dlock list --prometheus
 
   assert_equal "$(sed -n 's/^# TYPE \(.*\) [a-z]*$/\1/p' <<< "$output" | sort)" \
-    "$(sed -n 's/^\.It Li \(dlock_[a-z_]*\)$/\1/p' "$DLOCK_SOURCE/man/dlock.1" | sort)"
+    "$(sed -n 's/^\.It Li \(dlock_[a-z_]*\)$/\1/p' "$DLOCK_SOURCE/man/dlock-status.1" | sort)"
 }
 
 # --- On a server ---

@@ -522,14 +522,7 @@ anybody_may_do_everything() { redis ACL SETUSER default on nopass '~*' '&*' +@al
 # Asserts that the server has got no commands except logins since start_monitor.
 assert_told_nothing() { assert_equal "$(told)" ''; }
 
-@test "the manual names the permissions that these tests run with" {
-  run sed -n '/^ACL SETUSER/,/^\.Ed/p' "$DLOCK_SOURCE/man/dlock.1"
-
-  words=$(sed -n '/^\./!p' <<< "$output" | tr -s ' \n' ' ')
-  assert_equal "${words#*PASSWORD }" "$(tr -s ' ' <<< "$least_permissions") "
-}
-
-@test "dlock needs only the permissions in the manual" {
+@test "dlock needs only the permissions in operating.md" {
   hold job
   queue job -- true
   let_go

@@ -146,6 +146,7 @@ use_private_store() {
   case ${DLOCK_TEST_STORE:-local} in
     redis) use_server_as_store ;;
     postgres) use_database_as_store ;;
+    etcd | sentinel | cluster | quorum) use_servers_as_store ;;
   esac || return
   export DLOCK_TEST_ID=$root
 
@@ -175,6 +176,22 @@ use_database_as_store() {
   # shellcheck source=tests/bats/postgres.bash
   . "$DLOCK_SOURCE/tests/bats/postgres.bash"
   start_first_postgres
+}
+
+# Makes private servers of another kind the store, for its name in DLOCK_TEST_STORE.
+use_servers_as_store() {
+  local file
+  for file in bats/etcd faults/redis faults/partition faults/sentinel faults/cluster faults/quorum; do
+    # shellcheck source=/dev/null
+    . "$DLOCK_SOURCE/tests/$file.bash"
+  done
+  use_private_store() { :; }  # of which this is a part
+  case $DLOCK_TEST_STORE in
+    etcd) use_etcd_store ;;
+    sentinel) start_fleet ;;
+    cluster) use_cluster_store ;;
+    quorum) start_quorum 3 ;;
+  esac
 }
 
 # Between these two, no other test chooses ports. Otherwise two could choose the same, because
@@ -222,7 +239,10 @@ kill_leftovers() {
   # Background jobs that are functions or subshells have no mark.
   mapfile -t pids < <(jobs -p -r; jobs -p -s)
   end_processes "${pids[@]}" ${server_pid:+"$server_pid"}
-  [[ ${DLOCK_TEST_STORE:-} != postgres ]] || stop_postgres
+  case ${DLOCK_TEST_STORE:-} in
+    postgres) stop_postgres ;;
+    etcd) stop_etcd ;;
+  esac
   # Repeats until there are none, because a process may have been starting another one.
   eventually end_leftovers || return
   [[ -z ${made_here:-} ]] || rm -rf --one-file-system "$made_here"

@@ -8,9 +8,11 @@
 
 #include "lease/patience.hpp"
 #include "lock/lease.hpp"
+#include "rules/look.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/contract/ended_process.hpp"
 #include "tests/run_end.hpp"
+#include "util/users.hpp"
 
 namespace dlock {
 namespace {
@@ -286,6 +288,34 @@ TEST_P(Deduplication, grants_of_slots_do_not_count) {
   EXPECT_TRUE(std::holds_alternative<SlotsDiffer>(other.ask()));
   holder.release(exit_with(0));
   EXPECT_TRUE(other.is_granted());
+}
+
+// Answers that a look at the lock gives
+
+TEST_P(Deduplication, the_run_that_counts_can_be_seen_without_asking) {
+  const auto foregone = [&](Contender& one, Queue queue = Queue::stay_out) {
+    auto answer = rules::foregone_answer(one.inspect(), one.claim, queue, host_name());
+    return answer ? fence_of(*answer) : std::nullopt;
+  };
+  EXPECT_FALSE(foregone(deduping()));
+  auto& runner = exclusive();
+  auto last = runner.granted().fence;
+  EXPECT_EQ(foregone(deduping()), last);
+  EXPECT_EQ(foregone(retrying()), last);
+  EXPECT_FALSE(foregone(retrying(), Queue::join));
+  runner.release(exit_with(3));
+  EXPECT_EQ(foregone(deduping()), last);
+  EXPECT_FALSE(foregone(retrying()));
+  last = ran(exit_with(0));
+  EXPECT_EQ(foregone(deduping()), last);
+  EXPECT_EQ(foregone(retrying(), Queue::join), last);
+
+  auto& reader = exclusive();
+  reader.claim.mode = Mode::shared;
+  reader.granted();
+  EXPECT_EQ(foregone(deduping()), last);
+  reader.release(exit_with(0));
+  EXPECT_EQ(foregone(deduping()), last);
 }
 
 // --retry-failed

@@ -682,6 +682,15 @@ TEST_F(PgConnections, count_a_refusal_for_a_role_that_is_read_only_by_default) {
 
 class PgStepReplies : public PgConnections {
  protected:
+  std::unique_ptr<Store> store_at(const PeerServer& server) {
+    auto hosts = std::make_shared<PgHosts>();
+    hosts->targets = {at(server)};
+    hosts->timeout = std::chrono::seconds(5);
+    hosts->replicas.count = 1;
+    return std::make_unique<PgStore>(
+        context_, "postgres:", std::make_unique<PgStates>(context_, hosts));
+  }
+
   // Asks for the lock with --replicas 1. The server closes the connection after these.
   Answer ask(const std::string& read, const std::string& write) {
     const PeerServer server([&](const Peer& peer) {
@@ -689,12 +698,8 @@ class PgStepReplies : public PgConnections {
       peer.send(read);
       if (!write.empty() && peer.read_until(sync)) peer.send(write);
     });
-    auto hosts = std::make_shared<PgHosts>();
-    hosts->targets = {at(server)};
-    hosts->timeout = std::chrono::seconds(5);
-    hosts->replicas.count = 1;
-    PgStore store(context_, "postgres:", std::make_unique<PgStates>(context_, hosts));
-    const auto claimant = store.claimant(claim_of("job"));
+    const auto store = store_at(server);
+    const auto claimant = store->claimant(claim_of("job"));
     return result_of(context_, claimant->ask(Queue::stay_out, wakeup_));
   }
 };
@@ -724,6 +729,28 @@ TEST_F(PgStepReplies, tell_that_a_standby_was_missing_at_the_commit) {
     EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
     EXPECT_NE(std::string(failure.what()).find("--replicas 1"), std::string::npos);
   }
+}
+
+// 80 ms there and back are usual between continents, and a step takes two such trips.
+TEST_F(PgStepReplies, that_take_long_are_awaited_by_a_claim_that_ends) {
+  const auto [read, write] = step_replies("1");
+  const PeerServer server([read = read, write = write](const Peer& peer) {
+    peer.read_until(sync);
+    peer.send(read);
+    peer.read_until(sync);
+    peer.send(write);
+    peer.read_until(sync);
+    std::this_thread::sleep_for(milliseconds(160));
+    peer.send(read.substr(greeting().size()));
+    peer.read_all();
+  });
+  const auto store = store_at(server);
+  const auto claimant = store->claimant(claim_of("job"));
+  EXPECT_TRUE(std::holds_alternative<Grant>(
+      result_of(context_, claimant->ask(Queue::stay_out, wakeup_))));
+  wakeup_.give_up(true);
+
+  EXPECT_NO_THROW(result_of(context_, claimant->release({}, wakeup_)));
 }
 
 class PgSteps : public ::testing::Test {

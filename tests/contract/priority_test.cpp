@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lease/patience.hpp"
 #include "tests/contract/contender.hpp"
 #include "util/failure.hpp"
 
@@ -139,6 +140,25 @@ TEST_P(Spread, a_host_gets_one_slot_and_those_behind_the_others) {
   EXPECT_EQ(spreads.queued().place, 1u);
   does_not.release();
   spreads.granted();
+}
+
+TEST_P(Spread, one_behind_waiters_that_it_may_pass_does_not_rely_on_them) {
+  for (int i = 0; i < 3; ++i) {
+    auto& holder = in_slot(false);
+    holder.claim.ttl = milliseconds(500);
+    holder.granted();
+  }
+  in_slot(true).queued();
+  in_slot(true).queued();
+  contenders_.clear();  // as if the hosts had died
+  auto& behind = in_slot(false);
+
+  Patience patience;
+  patience.until = Clock::now() + std::chrono::seconds(8);
+  const auto answer =
+      result_of(context_, acquire(behind.claimant(), std::move(patience), behind.wakeup));
+
+  EXPECT_TRUE(std::holds_alternative<Grant>(answer));
 }
 
 TEST_P(NoPriority, a_claim_with_priority_or_spread_is_refused) {

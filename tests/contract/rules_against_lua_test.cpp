@@ -210,6 +210,7 @@ const BugInScripts bugs_in_scripts[] = {
     {priorities, {"return arrival + priority * PRIORITY_STEP end", "return arrival end"}},
     {spread, {"elseif slots > 1 and is_crowded(w.info) then", "elseif false then"}},
     {spread, {"if spreads and is_crowded(info) then return false end", ""}},
+    {spread, {"if own and spreads and is_crowded(info, true) then", "if false then"}},
     {readers, {"return shared == 0 and exclusive < wanted", "return exclusive < wanted"}},
     {semaphore, {"while taken[slot] do slot = slot + 1 end", ""}},
     {mutex, {"w.passed, w.called = false, false", "w.called = false"}},

@@ -123,6 +123,10 @@ TEST_F(Stepped, a_claim_that_finds_a_thousand_waiters_has_no_place_and_asks_agai
   EXPECT_EQ(next.queued().place, 0u);
   EXPECT_EQ(last.queued().place, 1000u);
   EXPECT_EQ(info().waiters.size(), 1000u);
+  auto& important = contender();
+  important.claim.priority = -1;
+  EXPECT_EQ(important.queued().place, 1u);
+  important.release();
 
   last.release();
   EXPECT_EQ(next.queued().place, 1000u);

@@ -36,6 +36,24 @@ assert_ran_with_warning() {  # <text of the warning>
   [[ ${lines[0]} == 'dlock: job: warning: '*"$1"* && ${lines[1]} == ran ]]
 }
 
+# --- Several locks ---
+
+@test "the locks of --also are given back to a silent server within one store timeout" {
+  dlock run --store-timeout 1s --report "$report" db --also a --also b --also c --also d --also e -- \
+    sh -c 'echo $$ > "$0.new"; mv "$0.new" "$0"; exec sleep 60' "$BATS_TEST_TMPDIR/began" 2> "$said" 3>&- &
+  holder=$!
+  eventually test -e "$BATS_TEST_TMPDIR/began"
+  redis_freezes
+  began=$(now_ms)
+  kill "$(< "$BATS_TEST_TMPDIR/began")"
+
+  assert_exits 143 "$holder"
+
+  # One after the other they would take six seconds.
+  assert_between $(($(now_ms) - began)) 900 4000
+  assert_equal "$(grep -c 'cannot release the lock: .*did not reply within 1\.0s' "$said")" 6
+}
+
 # --- Before the command ---
 
 @test "without a server the command is not started" {

@@ -14,7 +14,8 @@ setup_file() {
   load ../bats/support
   export one=$BATS_FILE_TMPDIR/one two="$BATS_FILE_TMPDIR/another place/two"
   export out_one=$BATS_FILE_TMPDIR/dist-one out_two=$BATS_FILE_TMPDIR/dist-two
-  export CCACHE_DISABLE=1 HOME=$BATS_FILE_TMPDIR
+  version=$(sed -n 's/^project(dlock VERSION \([0-9.]*\) .*/\1/p' "$DLOCK_SOURCE/CMakeLists.txt")
+  export version CCACHE_DISABLE=1 HOME=$BATS_FILE_TMPDIR
   minisign -G -W -p "$HOME/release.pub" -s "$HOME/release.key" > /dev/null
   mkdir "${two%/*}"
   # A checkout for GitHub's runner makes of the tag one without a message.
@@ -29,8 +30,8 @@ setup() { load ../bats/support; }
 # Clones the last commit, and tags it as a release.
 copy_source() {  # <directory> [<option of git tag>...]
   git clone -q "$DLOCK_SOURCE" "$1"
-  git -C "$1" -c user.name=tester -c user.email=tester@example.org tag -f "${@:2}" \
-    "v$(sed -n 's/^project(dlock VERSION \([0-9.]*\) .*/\1/p' "$1/CMakeLists.txt")" > /dev/null
+  git -C "$1" -c user.name=tester -c user.email=tester@example.org tag -f "${@:2}" "v$version" \
+    > /dev/null
 }
 
 release_from() {  # <tree> <directory>
@@ -94,4 +95,39 @@ release_from() {  # <tree> <directory>
       { cat "$BATS_TEST_TMPDIR/log" >&2; failed+=" $name"; }
   done
   assert_equal "$failed" ''
+}
+
+# makepkg looks for pacman, which is only on Arch, and does not run as root.
+@test "makepkg accepts the recipe for Arch, and unpacks the source of the release" {
+  local directory
+  directory=$(mktemp -d /tmp/dlock-makepkg.XXXXXX)
+  mkdir "$directory/bin"
+  printf '#!/bin/sh\n' > "$directory/bin/pacman"
+  chmod 755 "$directory/bin/pacman"
+  cp "$DLOCK_SOURCE/packaging/PKGBUILD" "$(find "$out_one" -name '*.tar.gz' ! -name '*-linux-*')" "$directory"
+  chown -R nobody "$directory"
+
+  run env -C "$directory" HOME="$directory" PATH="$directory/bin:$PATH" setpriv --reuid nobody --clear-groups \
+    sh -c 'makepkg --printsrcinfo && makepkg --nodeps --nobuild && ls src'
+
+  rm -r "$directory"
+  assert_status 0
+  assert_output_contains "pkgver = $version"
+  [[ $'\n'$output$'\n' == *$'\n'"dlock-$version"$'\n'* ]]
+}
+
+@test "Nix parses the flake, and evaluates it with stand-ins for its packages" {
+  run bash -c 'nix-instantiate --eval --strict --json -E "$1" 2> /dev/null' - '
+    let
+      pkgs = { stdenv.mkDerivation = package: package; lib = { licenses.mit = "MIT"; platforms.linux = [ ]; }; } //
+        builtins.listToAttrs (map (name: { inherit name; value = name; }) [ "boost" "c-ares" "cli11" "cmake" "hiredis"
+          "nghttp2" "ninja" "nlohmann_json" "openssl" "protozero" "toml11" "utf8proc" "xxHash" "zlib" "zstd" ]);
+      nixpkgs.lib.genAttrs = systems: function:
+        builtins.listToAttrs (map (name: { inherit name; value = function name; }) systems);
+      nixpkgs.legacyPackages = { x86_64-linux = pkgs; aarch64-linux = pkgs; };
+      dlock = ((import '"$DLOCK_SOURCE"'/packaging/flake.nix).outputs { self = { }; inherit nixpkgs; }).packages.aarch64-linux.default;
+    in { inherit (dlock) pname version buildInputs nativeBuildInputs; }'
+
+  assert_status 0
+  assert_equal "$(json '"\(.pname) \(.version) \(.buildInputs | length)"')" "dlock $version 13"
 }

@@ -79,6 +79,12 @@ inline Claim slot(Session who, unsigned slots) {
   return claim;
 }
 
+inline Claim spreading(Session who, unsigned slots) {
+  auto claim = slot(who, slots);
+  claim.spreads = true;
+  return claim;
+}
+
 inline Claim detached(Session who, milliseconds ttl = std::chrono::seconds(30)) {
   auto claim = exclusive(who);
   claim.attached = false;

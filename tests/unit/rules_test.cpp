@@ -835,6 +835,34 @@ TEST_F(Rules, the_other_waiters_watch_only_the_one_before_them) {
   EXPECT_TRUE(seen.holders.empty());
 }
 
+TEST_F(Rules, a_waiter_watches_the_holders_if_all_before_it_have_to_let_it_pass) {
+  granted(slot(1, 2));
+  granted(slot(2, 2));
+  queued(spreading(3, 2));
+  queued(spreading(4, 2));
+  queued(slot(5, 2));
+
+  EXPECT_EQ(watch(5).predecessor, nullptr);
+  EXPECT_EQ(watch(5).holders.size(), 2u);
+  ASSERT_NE(watch(4).predecessor, nullptr);
+  EXPECT_EQ(watch(4).predecessor->session, 3u);
+}
+
+TEST_F(Rules, a_promise_is_given_back_if_somebody_else_on_the_host_has_got_a_slot) {
+  for (const Session who : {1u, 2u, 3u}) granted(slot(who, 3));
+  for (auto& holder : state.holders) holder.party.host = "web2";
+  queued(spreading(4, 3));
+  released(1);
+  released(2);
+  ASSERT_EQ(promised(), (Sessions{4}));
+  granted(slot(5, 3));
+
+  EXPECT_TRUE(is_busy(spreading(4, 3)));
+  EXPECT_EQ(promised(), Sessions{});
+  released(5);
+  granted(spreading(4, 3));
+}
+
 TEST_F(Rules, nobody_watches_a_waiter_that_was_passed_over) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));

@@ -194,13 +194,17 @@ const VerbSpec* take_verb(std::vector<std::string>& args) {
   return verb;
 }
 
-// The output of `dlock help`, with or without the name of a verb.
+// The output of `dlock help`, with or without an operand: the name of a verb, or
+// `options`.
 std::string help_about(const std::vector<std::string>& operands) {
   if (operands.empty()) return general_help();
   const auto& name = operands.front();
+  if (name == "options") return help_of_options();
   const auto* verb = verb_named(name);
   if (verb != nullptr) return help_of(*verb);
-  const auto meant = did_you_mean(name, verb_names());
+  auto known = verb_names();
+  known.push_back("options");
+  const auto meant = did_you_mean(name, known);
   throw UsageError("unknown verb '" + shown_word(name) + "'" +
                    (meant.empty() ? " (see dlock --help)" : meant));
 }

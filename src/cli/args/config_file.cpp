@@ -69,8 +69,8 @@ ConfigValue also_from(const Toml& root, const toml::value& list, const std::stri
                       const std::string& key) {
   ConfigValue locks{"", line_of(root, list)};
   for (const auto& lock : list.as_array()) {
-    if (!lock.is_string()) {
-      throw broken_line(path, line_of(root, lock), key + ": expected strings");
+    if (!lock.is_string() || toml::get<std::string>(lock).empty()) {
+      throw broken_line(path, line_of(root, lock), key + ": expected names of locks");
     }
     if (&lock != &list.as_array().front()) locks.text += also_separator;
     locks.text += toml::get<std::string>(lock);

@@ -136,6 +136,13 @@ inline void take_slots(VerbOptions& options, const Setting& setting) {
   static_cast<ClaimOptions&>(options).slots = parsed_number(value, 1, most_slots);
 }
 
+// An empty list in a file takes the place of one in a table of lower precedence.
+inline void take_also(VerbOptions& options, const Setting& setting) {
+  const bool is_none = setting.value.empty() && is_file(setting.source);
+  static_cast<RunOptions&>(options).also =
+      is_none ? std::vector<AlsoLock>() : parsed_also(setting.value);
+}
+
 // Read from the settings, where it is used.
 inline void take_nothing(VerbOptions&, const Setting&) {}
 

@@ -120,6 +120,7 @@ void add_from_environment(Settings& settings, const OptionSpec& option) {
 bool is_on(std::string_view name, const std::string& value, bool counts_default) {
   const auto& option = *any_option(name);
   if (option.is_flag()) return value == "true";
+  if (option.separator && value.empty()) return false;  // an empty list
   if (option.usual.empty() || is_period(value)) return true;
   try {
     // A plain number is a duration in seconds.
@@ -130,10 +131,12 @@ bool is_on(std::string_view name, const std::string& value, bool counts_default)
   }
 }
 
-// --retry-failed on the command line refers to the --dedupe in the file.
+// Whether an option must not be ignored. --retry-failed on the command line refers to the
+// --dedupe in the file; and without --also a command would run without one of its locks.
 bool is_wanted(const Settings& settings, std::string_view name) {
-  return name == "dedupe" && flag(settings, "retry-failed") &&
-         !is_from_file(settings, "retry-failed");
+  const bool retries =
+      flag(settings, "retry-failed") && !is_from_file(settings, "retry-failed");
+  return name == "also" || (name == "dedupe" && retries);
 }
 
 // The verb whose rules apply to an option in the table of this lock, if any does: the
@@ -291,9 +294,9 @@ Settings in_force(Settings settings, std::span<const Exclusion> exclusions) {
     if (is_tie && pair.rule == Rule::ranked_or_both) continue;
     const auto ignored = one->second.source > other->second.source ? one : other;
     if (is_tie || pair.rule == Rule::refused || is_wanted(settings, ignored->first)) {
-      throw UsageError(
-          "--" + one->first + " and --" + other->first + " cannot be combined",
-          is_file(one->second.source) && is_file(other->second.source));
+      throw UsageError("--" + one->first + " and --" + other->first +
+                           " cannot be combined" + std::string(pair.advice),
+                       is_file(one->second.source) && is_file(other->second.source));
     }
     settings.erase(ignored);
   }

@@ -80,7 +80,8 @@ struct Exclusion {
   std::string_view one;
   std::string_view other;
   Rule rule = Rule::ranked;
-  bool counts_default = false;  // even if one of them is set to its default
+  bool counts_default = false;   // even if one of them is set to its default
+  std::string_view advice = {};  // what to write instead
 };
 
 // The settings without those that these exclusions let be ignored. They are checked in

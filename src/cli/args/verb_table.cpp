@@ -67,12 +67,13 @@ std::string line(const OptionSpec& option) {
 }
 
 std::string exit_codes_of(const VerbSpec& verb) {
-  std::string text = "\nExit codes:\n";
+  std::string text = "\nExit codes";
   if (verb.takes_command()) {
-    text += "  the command's own exit code or signal; or\n";
+    text += ", unless the command sets it, or a signal killed the command";
   } else if (verb.verb == Verb::watch) {
-    text += "  ended by the signal that interrupts it; or\n";
+    text += ", unless a signal stops it";
   }
+  text += ":\n";
   for (const auto& exit : exit_texts(verb)) {
     text += line(std::to_string(code_of(exit.status)), exit.text, 7);
   }
@@ -136,25 +137,31 @@ std::string general_help() {
     text += '\n';
   }
   text +=
-      "Options and exit codes of a verb: dlock VERB --help. Full manual: man dlock.\n\n";
+      "Options and exit codes of a verb: dlock VERB --help, or man dlock VERB.\n"
+      "Options of every verb: dlock help options. Overview: man dlock.\n\n";
   return text.append(examples);
 }
 
 std::string help_of(const VerbSpec& verb) {
-  auto text = "Usage: dlock " + std::string(verb.usage) + "\n\n  " +
-              std::string(verb.help) + "\n\n";
+  auto text =
+      "Usage: dlock " + std::string(verb.usage) + "\n  " + std::string(verb.help) +
+      (verb.verb == Verb::help ? "" : " (man dlock " + std::string(verb.name) + ")") +
+      "\n\nOptions, besides those of every verb (dlock help options):\n";
   const auto own = own_specs(verb.verb);
-  if (!own.empty()) {
-    text += "Options:\n";
-    for (const auto* option : own) text += line(*option);
-    text += '\n';
-  }
-  text += "Common options:\n";
+  for (const auto* option : own) text += line(*option);
+  if (own.empty()) text += "  none\n";
+  return text + exit_codes_of(verb);
+}
+
+std::string help_of_options() {
+  std::string text =
+      "Usage: dlock [OPTIONS] VERB [OPTIONS] [ARGS]\n"
+      "  options of every verb (man dlock, and for servers man dlock-stores)\n\n"
+      "Options:\n";
   for (const auto& option : common_specs()) text += line(option);
   // The parser adds these two.
   text += line("-h,--help", "show this help", 33);
-  text += line("--version", "show the version", 33);
-  return text + exit_codes_of(verb);
+  return text + line("--version", "show the version", 33);
 }
 
 }  // namespace dlock

@@ -11,6 +11,7 @@
 #include "cli/run/locked_run.hpp"
 #include "supervise/command_tree.hpp"
 #include "supervise/guardian.hpp"
+#include "util/fd.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -108,6 +109,10 @@ FinishedRun execute_run(const Invocation& invocation, const RunOptions& options,
     auto parts = std::make_unique<Parts>();
     auto& run = parts->run.emplace(RunParts{parts->context, invocation, options, timing,
                                             plan, held, guardian.get(), additions});
+    // Also after an exception: what the capture watches is watched by the context.
+    const OnExit ended([&] {
+      if (additions.capture != nullptr) additions.capture->command_ended();
+    });
     finished.store = run.store_url();
     asio::co_spawn(
         parts->context, [&run] { return run.execute(); },

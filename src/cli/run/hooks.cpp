@@ -155,6 +155,8 @@ asio::awaitable<HookEnd> Hook::run_to_end() {
   wakeup_.prepare();  // the timer that ends the hook, before it starts
   while (signals_.next()) {
   }
+  // Its death may have been among these.
+  if (plan_.parent != 0 && ::getppid() != plan_.parent) co_return HookEnd{};
   if (const auto error = start()) {
     // As in an image that has no shell.
     const bool no_shell = error == std::errc::no_such_file_or_directory;
@@ -263,12 +265,8 @@ std::string_view option_of(HookKind kind) {
 }
 
 const std::string& line_for(HookKind kind, const HookLines& lines) {
-  switch (kind) {
-    case HookKind::on_success: return lines.on_success;
-    case HookKind::on_failure: return lines.on_failure;
-    case HookKind::on_busy: break;
-  }
-  return lines.on_busy;
+  if (kind == HookKind::on_success) return lines.on_success;
+  return kind == HookKind::on_failure ? lines.on_failure : lines.on_busy;
 }
 
 std::vector<std::string> hook_variables(const std::string& lock,
@@ -301,7 +299,6 @@ StartHook::StartHook(const std::string& line, const CommandStreams& output,
                      const HeldSignals& held, const Speaker& speaker)
     : speaker_(speaker), plan_(::memfd_create("dlock-on-start", MFD_CLOEXEC)) {
   int ends[2] = {-1, -1};
-  const auto owner = ::getpid();
   process_ = -1;
   if (plan_ && ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0) {
     process_ = ::fork();
@@ -318,13 +315,14 @@ StartHook::StartHook(const std::string& line, const CommandStreams& output,
     ::prctl(PR_SET_NAME, "dlock-on-start", 0, 0, 0);
     ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
-    if (::getppid() == owner) serve(line, held);
+    if (::getppid() == dlock_) serve(line, held);
     ::_exit(0);
   }
   if (process_ > 0) {
     channel_ = std::move(ours);
   } else {
-    warn("could not be started: " + std::string(std::strerror(error)));
+    const auto* call = !plan_ ? "memfd_create" : !ours ? "socketpair" : "fork";
+    warn("could not be started: " + why_failed(error, call));
   }
 }
 
@@ -346,7 +344,9 @@ void StartHook::warn(const std::string& trouble) const {
 void StartHook::serve(const std::string& line, const HeldSignals& held) const {
   char word = 0;
   if (received(channel_.get(), &word)) {
-    const auto end = run_hook(read_plan(line), held);
+    auto plan = read_plan(line);
+    plan.parent = dlock_;
+    const auto end = run_hook(plan, held);
     if (!end.trouble.empty()) warn(end.trouble);
     ::signal(SIGCHLD, SIG_IGN);  // what the hook left behind is reaped by the kernel
     ::send(channel_.get(), "", 1, MSG_NOSIGNAL);

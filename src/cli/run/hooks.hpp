@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <optional>
 #include <string>
@@ -38,6 +39,8 @@ struct HookPlan {
   // After `limit` the hook's process group gets SIGTERM, and `kill_after` later SIGKILL.
   milliseconds limit{60'000};
   milliseconds kill_after{5'000};
+  // If this is set, the hook does not start unless that process is still the parent.
+  pid_t parent = 0;
 };
 
 struct HookEnd {
@@ -82,6 +85,7 @@ class StartHook {
   const Speaker& speaker_;
   Fd plan_;     // a file in memory that both processes have
   Fd channel_;  // to the other one
+  pid_t dlock_ = ::getpid();
   pid_t process_ = 0;
   bool is_busy_ = false;  // with the hook
 };

@@ -162,6 +162,7 @@ asio::awaitable<void> LockedRun::run_command() {
 }
 
 std::unique_ptr<Supervisor> LockedRun::new_supervisor() {
+  if (additions_.supervise) return additions_.supervise(signals_, wakeup_);
   const auto say = [this](const std::string& message) { speaker_.error(message); };
   if (guardian_ == nullptr) {
     return std::make_unique<DirectSupervisor>(options_.command, plan_, signals_, wakeup_,
@@ -218,7 +219,7 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
   plan.notes = notes;
   if (!may_start()) co_return std::nullopt;
   // A lease that expires is renewed from before the start, which can take long.
-  const bool keeps_first = guardian_ != nullptr;
+  const bool keeps_first = plan_.lease.has_value();
   try {
     if (additions_.capture != nullptr) additions_.capture->command_starts(context_);
     if (keeps_first) locks_.keep();
@@ -312,37 +313,50 @@ asio::awaitable<void> LockedRun::give_back() {
     // Now, because the guardian takes as long to exit as the server takes to reply.
     if (command_) command_->let_go();
   }
-  std::vector<RunLock*> unrecorded;
-  for (auto* lock : locks_.to_give_back()) {
-    const bool is_done = co_await give_back(*lock);
-    if (!is_done) unrecorded.push_back(lock);
+  std::vector<Handover> all;
+  for (auto* lock : locks_.to_give_back()) all.push_back({lock, recorded_end(*lock)});
+  if (all.size() == 1) co_await release(all.front(), wakeup_);
+  if (all.size() > 1) co_await release_together(all);
+  for (const auto& one : all) tell_of(one);
+  for (const auto& one : all) {
+    if (!is_recorded(one)) co_await record_loss(*one.lock);
   }
-  for (auto* lock : unrecorded) co_await record_loss(*lock);
 }
 
-// Returns false if the run was lost and the store does not know it yet.
-asio::awaitable<bool> LockedRun::give_back(RunLock& lock) {
-  const auto end = recorded_end(lock);
+// At once, because a silent store takes the whole store timeout for each, and the lease
+// of the last one could end before its turn. A store that replies gets them in order.
+asio::awaitable<void> LockedRun::release_together(std::vector<Handover>& all) {
+  auto in_progress = all.size();
+  for (auto& one : all) {
+    asio::co_spawn(context_, release_with_own_wakeup(one), [&](std::exception_ptr error) {
+      --in_progress;
+      wakeup_.notify();
+      if (error) std::rethrow_exception(error);
+    });
+  }
+  while (in_progress > 0) co_await wakeup_.wait_until(Clock::time_point::max());
+}
+
+asio::awaitable<void> LockedRun::release_with_own_wakeup(Handover& one) {
+  Wakeup wakeup(context_);
+  wakeup.give_up(wakeup_.gives_up());
+  co_await release(one, wakeup);
+}
+
+asio::awaitable<void> LockedRun::release(Handover& one, Wakeup& wakeup) {
   try {
-    const auto released = co_await release(lock, end);
+    one.answer = co_await answer_to_release(*one.lock, one.end, wakeup);
     if (guardian_ != nullptr) ::sched_yield();  // for them
-    if (released == Release::released) conclusion_.released(lock, end);
-    if (released == Release::left) conclusion_.not_released(lock, "");
   } catch (const Failure& failure) {
-    const bool is_interrupted = failure.kind() == Failure::Kind::interrupted;
-    if (!is_interrupted && lock.is_held && !has_no_lease(lock)) {
-      conclusion_.not_released(lock, failure.what());
-    }
-    co_return !(end && end->lost && failure.kind() == Failure::Kind::unreachable);
+    one.failure = failure;
   }
-  co_return true;
 }
 
-// The store knows whether the lease held to the end; if it did not, the run is recorded
-// as lost.
-asio::awaitable<Release> LockedRun::release(RunLock& lock,
-                                            const std::optional<RunEnd>& end) {
-  const auto answer = co_await lock.holding.release(end);
+// The store knows whether the lease held to the end. If not, the run is recorded as lost.
+asio::awaitable<Release> LockedRun::answer_to_release(RunLock& lock,
+                                                      const std::optional<RunEnd>& end,
+                                                      Wakeup& wakeup) {
+  const auto answer = co_await lock.holding.release(end, wakeup);
   const auto loss = loss_found_by(answer);
   if (!loss) co_return answer;
   if (conclusion_.result().ran) conclusion_.found_lost(lock, *loss);
@@ -350,7 +364,21 @@ asio::awaitable<Release> LockedRun::release(RunLock& lock,
   if (!lost) lost = end;
   lost->lost = loss;
   lost->is_shared = false;
-  co_return co_await lock.holding.release(lost);
+  co_return co_await lock.holding.release(lost, wakeup);
+}
+
+void LockedRun::tell_of(const Handover& one) const {
+  if (one.answer == Release::released) conclusion_.released(*one.lock, one.end);
+  if (one.answer == Release::left) conclusion_.not_released(*one.lock, "");
+  const bool is_known = !one.failure || !one.lock->is_held || has_no_lease(*one.lock) ||
+                        one.failure->kind() == Failure::Kind::interrupted;
+  if (!is_known) conclusion_.not_released(*one.lock, one.failure->what());
+}
+
+// False if the run was lost and the store does not know it yet.
+bool LockedRun::is_recorded(const Handover& one) {
+  const bool is_lost = one.end && one.end->lost;
+  return !is_lost || !one.failure || one.failure->kind() != Failure::Kind::unreachable;
 }
 
 // While the store has the lease, others take the run for one in progress, and skip

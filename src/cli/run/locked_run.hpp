@@ -68,6 +68,8 @@ struct RunAdditions {
   // Called once the command runs, with what is known by then and the store's URL. Does
   // not throw.
   std::function<void(const RunResult&, const std::string&)> has_started;
+  // Makes the supervisor of the command in the place of dlock's own: tests/simulation.
+  std::function<std::unique_ptr<Supervisor>(SignalInbox&, Wakeup&)> supervise{};
 };
 
 // The objects that a run uses. Their owners keep them until the run is over.
@@ -109,11 +111,25 @@ class LockedRun {
   asio::awaitable<Ended> await_end(const Spawned& spawned);
   void warn_not_recorded(const std::exception_ptr& error) const;
 
+  // A lock that is given back: what is recorded with it, and what came of it.
+  struct Handover {
+    RunLock* lock;
+    std::optional<RunEnd> end;
+    std::optional<Release> answer = std::nullopt;
+    std::optional<Failure> failure = std::nullopt;
+  };
+
   std::optional<RunEnd> recorded_end(const RunLock& lock) const;
   asio::awaitable<void> settle();
   asio::awaitable<void> give_back();
-  asio::awaitable<bool> give_back(RunLock& lock);
-  asio::awaitable<Release> release(RunLock& lock, const std::optional<RunEnd>& end);
+  asio::awaitable<void> release_together(std::vector<Handover>& all);
+  asio::awaitable<void> release_with_own_wakeup(Handover& one);
+  asio::awaitable<void> release(Handover& one, Wakeup& wakeup);
+  asio::awaitable<Release> answer_to_release(RunLock& lock,
+                                             const std::optional<RunEnd>& end,
+                                             Wakeup& wakeup);
+  void tell_of(const Handover& one) const;
+  static bool is_recorded(const Handover& one);
   asio::awaitable<void> record_loss(RunLock& lock);
 
   asio::io_context& context_;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "rules/look.hpp"
 #include "store/open.hpp"
 #include "util/text.hpp"
+#include "util/users.hpp"
 
 namespace dlock {
 namespace {
@@ -89,51 +91,31 @@ asio::awaitable<std::optional<Answer>> RunLocks::obtain_in_order() {
 
 // An answer that waiting for the first lock cannot change, though it is about one whose
 // turn comes later. Otherwise a run that is to be skipped would be told that another lock
-// is held, and one that can never be granted would wait first.
+// is held, and one that can never be granted would wait first. The later lock is only
+// looked at: a run that had it for a moment would be a run in progress for others, and a
+// lease that it may fail to release. The claim itself is made when its turn comes.
 asio::awaitable<std::optional<Answer>> RunLocks::foregone_answer() {
+  const auto queue = options_.wait ? Queue::join : Queue::stay_out;
   for (auto* lock : in_order_) {
     const auto& claim = lock->holding.claim();
-    const auto& dedupe = claim.dedupe;
-    // A run in progress has to fail or succeed first.
-    const bool waits_for_end = dedupe && dedupe->retry_failed && options_.wait;
-    const bool is_possible = (dedupe && !waits_for_end) || !claim.outer_fences.empty();
+    const bool is_possible = claim.dedupe || !claim.outer_fences.empty();
     if (!is_possible || lock == in_order_.front()) continue;
-    auto answer = co_await answer_without_grant(*lock);
-    const bool is_foregone = answer && (std::holds_alternative<Deduplicated>(*answer) ||
-                                        std::holds_alternative<HeldByOuterRun>(*answer));
-    if (!is_foregone) continue;
-    asked_ = lock;
-    co_return answer;
+    // Not that of the lock: it may have files open only to read them afterwards.
+    const auto store =
+        open_store(common_.store, lock->holding.timing().budget(), context_);
+    try {
+      const auto found =
+          co_await store->inspector().inspect_for_sure(claim.lock, wakeup_);
+      auto answer = rules::foregone_answer(found, claim, queue, host_name());
+      if (!answer) continue;
+      asked_ = lock;
+      co_return answer;
+    } catch (const Failure& failure) {
+      if (failure.kind() == Failure::Kind::interrupted) throw;
+      // Whatever it is, it is reported when the locks are requested.
+    }
   }
   co_return std::nullopt;
-}
-
-// What the store answers now to the claim, which has nothing of the lock afterwards: it
-// must not hold this lock while it waits for one that comes earlier. Nothing if the store
-// cannot be reached.
-asio::awaitable<std::optional<Answer>> RunLocks::answer_without_grant(
-    const RunLock& lock) {
-  // Not the lock's own claimant, which asks later as if for the first time. The token is
-  // the same, so that a grant that is not released is its own.
-  const auto budget = lock.holding.timing().budget();
-  const auto store = open_store(common_.store, budget, context_);
-  const auto claimant = store->claimant(lock.holding.claim());
-  std::optional<Answer> answer;
-  std::optional<Failure> failure;
-  try {
-    answer = co_await claimant->ask(Queue::stay_out, wakeup_);
-  } catch (const Failure& error) {
-    failure = error;
-  }
-  const bool is_absent = failure && failure->kind() == Failure::Kind::unreachable;
-  if (is_absent) co_return std::nullopt;
-  try {
-    co_await claimant->release(std::nullopt, wakeup_);
-  } catch (const Failure&) {
-    // The lease expires.
-  }
-  if (failure) throw *failure;
-  co_return answer;
 }
 
 asio::awaitable<Answer> RunLocks::obtain_one(RunLock& lock,

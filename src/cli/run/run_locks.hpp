@@ -119,7 +119,6 @@ class RunLocks {
 
  private:
   asio::awaitable<std::optional<Answer>> foregone_answer();
-  asio::awaitable<std::optional<Answer>> answer_without_grant(const RunLock& lock);
   asio::awaitable<std::optional<Answer>> obtain_in_order();
   asio::awaitable<Answer> obtain_one(RunLock& lock,
                                      std::optional<Clock::time_point> until);

@@ -34,8 +34,10 @@ class OutputFile final : public RunOutput {
  public:
   explicit OutputFile(const std::string& path);
 
-  CommandStreams streams() const override { return {file_.get(), file_.get(), {-1, -1}}; }
-  void command_starts(asio::io_context&) override { begin_ = std::max<off_t>(size(), 0); }
+  CommandStreams streams() const override {
+    return {file_.get(), file_.get(), {-1, -1}, size() < 0 ? nullptr : own_.c_str()};
+  }
+  void command_starts(asio::io_context&) override;
   void command_runs() override {}
   void command_ended() override {}
   std::optional<std::string> last_lines() const override;
@@ -44,15 +46,42 @@ class OutputFile final : public RunOutput {
  private:
   off_t size() const;
 
+  std::string path_;
   Fd file_;
+  std::string own_;  // how other processes open the same file
   off_t begin_ = 0;  // what others have written before
 };
 
-OutputFile::OutputFile(const std::string& path)
-    : file_(open_to_write(path, "cannot write the output to " + printable(path),
-                          O_APPEND)) {
+Fd opened_output(const std::string& path) {
+  Fd file =
+      open_to_write(path, "cannot write the output to " + printable(path), O_APPEND);
   // It was opened non-blocking so that a FIFO without a reader is an error.
-  ::fcntl(file_.get(), F_SETFL, O_APPEND);
+  ::fcntl(file.get(), F_SETFL, O_APPEND);
+  return file;
+}
+
+OutputFile::OutputFile(const std::string& path)
+    : path_(path),
+      file_(opened_output(path)),
+      own_("/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file_.get())) {
+}
+
+// A log may have been rotated while dlock waited for the lock.
+void OutputFile::command_starts(asio::io_context&) {
+  struct stat opened {};
+  struct stat there {};
+  const bool is_file = ::fstat(file_.get(), &opened) == 0 && S_ISREG(opened.st_mode);
+  const bool is_there = ::stat(path_.c_str(), &there) == 0 &&
+                        there.st_dev == opened.st_dev && there.st_ino == opened.st_ino;
+  try {
+    // With the same number, which other processes know.
+    if (is_file && !is_there) {
+      ::dup3(opened_output(path_).get(), file_.get(), O_CLOEXEC);
+    }
+  } catch (const Failure&) {
+    // It stays the old one.
+  }
+  begin_ = std::max<off_t>(size(), 0);
 }
 
 // -1 if it is no regular file.
@@ -111,8 +140,7 @@ bool are_the_same(int a, int b) {
 }
 
 KeptOutput::KeptOutput(std::size_t most)
-    : kept_(most), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
-  if (!epoll_) throw failure_of_call(errno, "cannot watch a pipe", "epoll_create1");
+    : kept_(most), epoll_(new_epoll("cannot watch a pipe")) {
   pipes_[0].emplace(epoll_.get());
   if (!are_the_same(STDOUT_FILENO, STDERR_FILENO)) pipes_[1].emplace(epoll_.get());
 }

@@ -3,9 +3,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <utility>
 
 #include "cli/args/nesting.hpp"
 #include "cli/show/lock_view.hpp"
+#include "loop/run_blocking.hpp"
 #include "store/open.hpp"
 #include "util/bits.hpp"
 #include "util/failure.hpp"
@@ -40,6 +42,39 @@ ExitStatus report_left_out(const LockInspector& inspector) {
     status = status_of(failure.kind());
   }
   return status;
+}
+
+SeenLocks look_at_each(const CommonOptions& common, Store& store,
+                       const std::vector<std::string>& names, asio::io_context& context) {
+  constexpr int most_timeouts = 5;
+  const auto until = later(Clock::now(), store_timeout(common, {}) * most_timeouts);
+  Wakeup wakeup(context);
+  SeenLocks seen;
+  std::vector<std::pair<std::string, Failure>> failures;
+  for (const auto& name : names) {
+    const bool is_absent =
+        !failures.empty() && failures.back().second.kind() == Failure::Kind::unreachable;
+    if (is_absent && Clock::now() >= until) {
+      failures.emplace_back(name, failures.back().second);
+      continue;
+    }
+    const LockName lock{common.name_space, name};
+    try {
+      seen.locks.push_back(
+          run_blocking(context, [&] { return store.inspector().inspect(lock, wakeup); }));
+    } catch (const Failure& failure) {
+      failures.emplace_back(name, failure);
+    }
+  }
+  if (failures.empty()) return seen;
+  const auto& [first, failure] = failures.front();
+  if (names.size() == 1) throw Failure(failure);
+  if (seen.locks.empty()) {
+    throw Failure(failure.kind(), printable_name(first) + ": " + failure.what());
+  }
+  seen.status = status_of(failure.kind());
+  for (const auto& [name, why] : failures) Speaker(name, false, false).error(why.what());
+  return seen;
 }
 
 Claim new_claim(const CommonOptions& common, const ClaimOptions& options) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/args/exit_status.hpp"
 #include "cli/args/options.hpp"
@@ -16,6 +17,19 @@ namespace dlock {
 // Warns of the locks that the last list() or histories() has left out, if any. Then the
 // status is that of a failure, so that no incomplete answer is taken for a complete one.
 ExitStatus report_left_out(const LockInspector& inspector);
+
+// What a look at several locks by name has found, in their order. If one of them could
+// not be read, its error was reported on standard error, and the status is that of the
+// first such failure.
+struct SeenLocks {
+  std::vector<LockInfo> locks;
+  ExitStatus status = ExitStatus::success;
+};
+
+// Looks at each. Throws the first Failure if none can be read, with the name if there are
+// several. A store that falls silent is asked for a few store timeouts altogether.
+SeenLocks look_at_each(const CommonOptions& common, Store& store,
+                       const std::vector<std::string>& names, asio::io_context& context);
 
 // Opens the store of the options; contacts nothing yet. It warns of servers whose word
 // does not count, in lines about the lock `name`.

@@ -30,16 +30,24 @@ constexpr std::size_t most_waiting = 4u << 20;
 
 }  // namespace
 
+Fd new_epoll(const std::string& what) {
+  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) throw failure_of_call(errno, what, "epoll_create1");
+  return epoll;
+}
+
 CommandPipe::CommandPipe(int epoll) : epoll_(epoll) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw failure_of(errno, "cannot create a pipe");
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw failure_of_call(errno, "cannot create a pipe", "pipe2");
+  }
   reading_ = Fd(ends[0]);
   writing_ = Fd(ends[1]);
   // Not the command's end, because the command would inherit the flag with its output.
   ::fcntl(reading_.get(), F_SETFL, O_NONBLOCK);
   epoll_event nothing_yet{EPOLLONESHOT, {}};
   if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, ends[0], &nothing_yet) != 0) {
-    throw failure_of(errno, "cannot watch a pipe");
+    throw failure_of_call(errno, "cannot watch a pipe", "epoll_ctl");
   }
 }
 
@@ -81,7 +89,7 @@ void CommandPipe::close() {
 }
 
 CommandOutput::CommandOutput(std::size_t most)
-    : most_(most), epoll_(::epoll_create1(EPOLL_CLOEXEC)), pipe_(epoll_.get()) {
+    : most_(most), epoll_(new_epoll("cannot watch a pipe")), pipe_(epoll_.get()) {
   // Fails for a file, which never blocks.
   epoll_event nothing_yet{EPOLLONESHOT, {}};
   blocks_ = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, writer_.fd(), &nothing_yet) == 0;
@@ -173,8 +181,9 @@ bool print_bytes(std::string_view bytes) {
 // set O_NONBLOCK for all processes that share it.
 OutputQueue::OutputQueue(boost::asio::io_context& context, int fd,
                          std::function<void(int)> ended)
-    : writer_(fd), ended_(std::move(ended)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
-  if (!epoll_) throw failure_of(errno, "cannot watch standard output");
+    : writer_(fd),
+      ended_(std::move(ended)),
+      epoll_(new_epoll("cannot watch standard output")) {
   epoll_event event{};
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, writer_.fd(), &event) != 0) return;
   Fd shared(::fcntl(epoll_.get(), F_DUPFD_CLOEXEC, 3));

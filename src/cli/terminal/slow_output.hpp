@@ -18,6 +18,10 @@
 
 namespace dlock {
 
+// An epoll instance of our own. `what`: what cannot be done without it. Throws Failure
+// (exhausted).
+Fd new_epoll(const std::string& what);
+
 // A pipe that the command writes to and dlock reads, as an epoll instance tells. Asio
 // cannot watch the descriptor itself: it would make it non-blocking for every process
 // that shares it.

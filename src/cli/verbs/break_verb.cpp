@@ -10,6 +10,7 @@
 #include "cli/show/lock_view.hpp"
 #include "cli/show/table.hpp"
 #include "cli/terminal/speaker.hpp"
+#include "cli/verbs/breaking.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "loop/run_blocking.hpp"
 #include "loop/wakeup.hpp"
@@ -19,24 +20,6 @@
 
 namespace dlock {
 namespace {
-
-// The pause between checks whether the lock is free; there is no notification of that.
-constexpr milliseconds first_pause{20};
-constexpr milliseconds longest_pause{250};
-
-// When to report that a holder takes long to end.
-constexpr milliseconds long_wait{10'000};
-
-std::vector<Fence> fences_of(const std::vector<HolderInfo>& holders) {
-  std::vector<Fence> fences;
-  fences.reserve(holders.size());
-  for (const auto& holder : holders) fences.push_back(holder.fence);
-  return fences;
-}
-
-bool contains(const std::vector<Fence>& fences, Fence fence) {
-  return std::find(fences.begin(), fences.end(), fence) != fences.end();
-}
 
 bool can_ask() { return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1; }
 
@@ -50,102 +33,6 @@ bool says_yes() {
     line += c;
   }
   return line == "y\n" || line == "Y\n" || line == "yes\n";
-}
-
-// Describes a holder that is to lose the lock, and what happens to it.
-std::string described_for_break(const HolderInfo& holder) {
-  const auto who = "held by " + described(holder);
-  return holder.foreign ? who + " (not dlock: it is not notified, and continues)" : who;
-}
-
-// Takes one lock from its holders.
-class Breaking {
- public:
-  // From the holders in `info`: one that is granted the lock later is not meant.
-  Breaking(asio::io_context& context, Store& store, const LockInfo& info, bool by_force,
-           const CommonOptions& common)
-      : wakeup_(context),
-        store_(store),
-        lock_(info.lock),
-        fences_(fences_of(info.holders)),
-        by_force_(by_force),
-        speaker_(lock_.name, common.quiet, common.verbose) {}
-
-  // Tells them. They are those in taken() then.
-  asio::awaitable<bool> take();
-  // Waits until they are gone.
-  asio::awaitable<bool> wait();
-
-  const std::vector<HolderInfo>& taken() const { return taken_; }
-  const LockName& lock() const { return lock_; }
-  const Speaker& speaker() const { return speaker_; }
-
- private:
-  asio::awaitable<std::vector<HolderInfo>> left_of(const std::vector<Fence>& fences);
-  asio::awaitable<std::vector<Broken>> tell(const std::vector<Fence>& fences);
-  void warn_of_long_wait(const HolderInfo& holder);
-
-  Wakeup wakeup_;
-  Store& store_;
-  LockName lock_;
-  std::vector<Fence> fences_;
-  bool by_force_;
-  Speaker speaker_;
-  std::vector<HolderInfo> taken_;
-  Clock::time_point began_ = Clock::now();
-  OrphanedRuns orphans_;
-  bool warned_ = false;
-};
-
-asio::awaitable<bool> Breaking::take() {
-  for (auto& broken : co_await tell(fences_)) {
-    speaker_.step("broken: " + described(broken.holder));
-    taken_.push_back(std::move(broken.holder));
-  }
-  co_return true;
-}
-
-asio::awaitable<bool> Breaking::wait() {
-  GrowingPause pause(longest_pause, first_pause);
-  for (;;) {
-    const auto left = co_await left_of(fences_of(taken_));
-    if (left.empty()) break;
-    warn_of_long_wait(left.front());
-    co_await wakeup_.sleep_until(later(Clock::now(), pause.next()));
-    // Repeats the call if the mark was lost (a server lost its data, and the holder
-    // restored its lease), and if there are processes left to end.
-    const bool again = std::any_of(
-        left.begin(), left.end(),
-        [](const HolderInfo& holder) { return !holder.broken || holder.dlock_gone; });
-    if (again) co_await tell(fences_of(left));
-  }
-  co_return true;
-}
-
-asio::awaitable<std::vector<HolderInfo>> Breaking::left_of(
-    const std::vector<Fence>& fences) {
-  auto info = co_await store_.inspector().inspect(lock_, wakeup_);
-  std::erase_if(info.holders,
-                [&](const HolderInfo& h) { return !contains(fences, h.fence); });
-  co_return std::move(info.holders);
-}
-
-asio::awaitable<std::vector<Broken>> Breaking::tell(const std::vector<Fence>& fences) {
-  const Break order{fences, by_force_};  // has to outlive the call
-  auto broken = co_await store_.break_leases(lock_, order, wakeup_);
-  for (const auto& one : broken) {
-    if (one.holder.dlock_gone) orphans_.end(one);
-  }
-  co_return broken;
-}
-
-void Breaking::warn_of_long_wait(const HolderInfo& holder) {
-  if (warned_ || Clock::now() - began_ < long_wait) return;
-  warned_ = true;
-  speaker_.warning("still " + described_for_break(holder) + "; it was asked to end" +
-                   (holder.expires_in
-                        ? ", and its lease expires in " + for_people(*holder.expires_in)
-                        : ""));
 }
 
 // Holders that were there a moment ago. Somebody else may hold the lock by now.
@@ -229,7 +116,11 @@ class BreakCommand {
   std::vector<LockInfo> held_locks();
   // Returns whether one is added: nobody may hold it, or it is among them already.
   bool add(std::vector<LockInfo>& locks, LockInfo info);
-  bool add_named(std::vector<LockInfo>& locks, const std::string& name);
+  bool add_literal(std::vector<LockInfo>& locks, const std::string& pattern);
+  void add_named(std::vector<LockInfo>& locks);
+  void add_matching(std::vector<LockInfo>& locks, const std::string& pattern);
+  void note(ExitStatus status);
+  std::string where() const { return " in " + printable(store_->url()); }
   bool is_agreed(const std::vector<LockInfo>& locks) const;
   void take(const std::vector<LockInfo>& locks);
   // Does one step for a lock of several, and reports why it failed.
@@ -263,44 +154,83 @@ bool BreakCommand::add(std::vector<LockInfo>& locks, LockInfo info) {
   return true;
 }
 
-bool BreakCommand::add_named(std::vector<LockInfo>& locks, const std::string& name) {
-  const LockName lock{common_.name_space, name};
-  return add(locks, run_blocking(context_, [&] {
-               return store_->inspector().inspect(lock, wakeup_);
-             }));
+// Whether the pattern is the name of a lock that is added: its characters may also stand
+// in names.
+bool BreakCommand::add_literal(std::vector<LockInfo>& locks, const std::string& pattern) {
+  if (!is_valid({common_.name_space, pattern})) return false;
+  auto seen =
+      about(pattern, [&] { return look_at_each(common_, *store_, {pattern}, context_); });
+  return add(locks, std::move(seen.locks.front()));
 }
 
-// Warns of names and patterns that are not held, and remembers that in the status.
-std::vector<LockInfo> BreakCommand::held_locks() {
-  std::vector<LockInfo> locks;
-  const auto where = " in " + printable(store_->url());
-  for (const auto& name : options_.names) {
-    if (add_named(locks, name)) continue;
-    status_ = ExitStatus::not_held;
+// Adds the locks that the names stand for. Warns of those that are not held, and
+// remembers that in the status.
+void BreakCommand::add_named(std::vector<LockInfo>& locks) {
+  if (options_.names.empty()) return;
+  auto seen = look_at_each(common_, *store_, options_.names, context_);
+  note(seen.status);
+  for (auto& lock : seen.locks) {
+    const auto name = lock.lock.name;
+    if (add(locks, std::move(lock))) continue;
+    note(ExitStatus::not_held);
     speaker(name).warning(
         (options_.fence ? "not held by fence " + std::to_string(options_.fence->number)
                         : "not held") +
-        where);
+        where());
   }
-  for (const auto& pattern : options_.patterns) {
-    // The characters of patterns may also stand in names.
-    if (is_valid({common_.name_space, pattern}) && add_named(locks, pattern)) continue;
-    auto found = run_blocking(context_, [&] {
-      return store_->inspector().list(
-          common_.name_space,
-          [&](const std::string& name) { return matches_glob(pattern, name); }, wakeup_);
-    });
-    const auto left_out = report_left_out(store_->inspector());
-    if (left_out != ExitStatus::success) status_ = left_out;
-    std::erase_if(found, [](const LockInfo& lock) { return lock.holders.empty(); });
-    if (found.empty()) {
-      if (status_ == ExitStatus::success) status_ = ExitStatus::not_held;
-      speaker("").warning("no lock that matches " + printable(pattern, 300) + " is held" +
-                          where);
+}
+
+void BreakCommand::add_matching(std::vector<LockInfo>& locks,
+                                const std::string& pattern) {
+  if (add_literal(locks, pattern)) return;
+  auto found = run_blocking(context_, [&] {
+    return store_->inspector().list(
+        common_.name_space,
+        [&](const std::string& name) { return matches_glob(pattern, name); }, wakeup_);
+  });
+  note(report_left_out(store_->inspector()));
+  std::erase_if(found, [](const LockInfo& lock) { return lock.holders.empty(); });
+  if (found.empty()) {
+    note(ExitStatus::not_held);
+    speaker("").warning("no lock that matches " + printable(pattern, 300) + " is held" +
+                        where());
+  }
+  for (auto& lock : found) add(locks, std::move(lock));
+}
+
+// What cannot be read does not keep those from being taken that are known.
+std::vector<LockInfo> BreakCommand::held_locks() {
+  std::vector<LockInfo> locks;
+  std::vector<Failure> failures;
+  const auto attempt = [&](auto step) {
+    // A store that is silent is not asked for every pattern.
+    const bool is_absent =
+        !failures.empty() && failures.back().kind() == Failure::Kind::unreachable;
+    if (is_absent) return;
+    try {
+      step();
+    } catch (const Failure& failure) {
+      failures.push_back(failure);
     }
-    for (auto& lock : found) add(locks, std::move(lock));
+  };
+  attempt([&] { add_named(locks); });
+  for (const auto& pattern : options_.patterns) {
+    attempt([&] { add_matching(locks, pattern); });
+  }
+  if (locks.empty() && !failures.empty()) throw Failure(failures.front());
+  for (const auto& failure : failures) {
+    speaker("").error(failure.what());
+    note(status_of(failure.kind()));
   }
   return locks;
+}
+
+// A failure outranks that a lock is not held, so that an incomplete answer is not taken
+// for a complete one; the first one counts.
+void BreakCommand::note(ExitStatus status) {
+  const bool is_failure = status != ExitStatus::success && status != ExitStatus::not_held;
+  if (status_ == ExitStatus::success) status_ = status;
+  if (status_ == ExitStatus::not_held && is_failure) status_ = status;
 }
 
 // Shows the holders and asks for confirmation.
@@ -323,7 +253,7 @@ bool BreakCommand::has_done(const Breaking& breaking, Step step) {
     return run_blocking(context_, step);
   } catch (const Failure& failure) {
     breaking.speaker().error(failure.what());
-    status_ = status_of(failure.kind());
+    note(status_of(failure.kind()));
     return false;
   }
 }
@@ -338,7 +268,7 @@ void BreakCommand::take(const std::vector<LockInfo>& locks) {
     told.push_back(&breaking);
     if (!breaking.taken().empty()) continue;
     breaking.speaker().warning(no_longer_held(lock.holders));
-    if (status_ == ExitStatus::success) status_ = ExitStatus::not_held;
+    note(ExitStatus::not_held);
   }
   for (auto* breaking : told) {
     has_done(*breaking, [&] { return breaking->wait(); });
@@ -368,7 +298,8 @@ ExitStatus BreakCommand::execute() {
     if (!is_agreed(locks)) {
       print_taken();
       speaker(is_about_one() ? options_.names.front() : "").error("cancelled");
-      return ExitStatus::not_held;
+      note(ExitStatus::not_held);
+      return status_;
     }
     // The old connection may have timed out while the user was thinking.
     open();

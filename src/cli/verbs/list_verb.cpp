@@ -310,31 +310,27 @@ Exit status_verb(const Invocation& invocation) {
   const auto& names = invocation.operands;
   for (const auto& name : names) parsed_name(name);
   asio::io_context context(1);
-  Wakeup wakeup(context);
-  std::unique_ptr<Store> store;
+  const bool is_one = names.size() == 1;
+  const auto store = about(names.front(), [&] {
+    return opened_store(common, store_timeout(common, {}), context,
+                        is_one ? names.front() : "");
+  });
+  const auto look = [&] { return look_at_each(common, *store, names, context); };
+  const auto seen = is_one ? about(names.front(), look) : look();
   Json all = Json::array();
   std::string text;
   bool is_held = false;
-  for (const auto& name : names) {
-    const auto info = about(name, [&] {
-      if (!store) {
-        store = opened_store(common, store_timeout(common, {}), context,
-                             names.size() == 1 ? name : "");
-      }
-      const LockName lock{common.name_space, name};
-      return run_blocking(context,
-                          [&] { return store->inspector().inspect(lock, wakeup); });
-    });
+  for (const auto& info : seen.locks) {
     is_held = is_held || !info.holders.empty();
     if (common.json) {
       all.push_back(json_of(info));
-    } else {
-      text +=
-          (text.empty() ? "" : "\n") +
-          status_text(info, store->url(), use_color(common.color), columns_of_output());
+      continue;
     }
+    text += (text.empty() ? "" : "\n") +
+            status_text(info, store->url(), use_color(common.color), columns_of_output());
   }
-  print(common.json ? to_line(names.size() == 1 ? all.front() : all) + "\n" : text);
+  print(common.json ? to_line(is_one ? all.front() : all) + "\n" : text);
+  if (seen.status != ExitStatus::success) return seen.status;
   return is_held ? ExitStatus::success : ExitStatus::not_held;
 }
 

@@ -71,6 +71,19 @@ std::optional<std::string> end_output(const RunOutput& output, const RunResult& 
   return result.ran ? output.last_lines() : std::nullopt;
 }
 
+// Runs the command. What it has printed is not lost if an exception that nobody expects
+// ends dlock.
+FinishedRun executed(const Invocation& invocation, const RunOptions& options,
+                     const HeldSignals& held, const RunAdditions& additions,
+                     const RunOutput* output) {
+  try {
+    return execute_run(invocation, options, held, additions);
+  } catch (...) {
+    if (output != nullptr) output->print(Speaker(options.name, false, false));
+    throw;
+  }
+}
+
 // Like the command's environment, but without the lock, which is the command's.
 std::vector<std::string> hook_environment(const Invocation& invocation,
                                           const RunIdentity& run,
@@ -135,7 +148,8 @@ Exit run_verb(const Invocation& invocation) {
     };
   }
   additions.capture = output.get();
-  auto run = refused ? *refused : execute_run(invocation, options, held, additions);
+  auto run =
+      refused ? *refused : executed(invocation, options, held, additions, output.get());
   const auto& result = run.result;
   if (output && !refused) {
     run.result.last_lines = end_output(*output, result, held, speaker);

@@ -82,9 +82,8 @@ LockInfo info_from(const record::History& history, const LockName& lock) {
   const auto past = history.past.find(lock);
   info.known = runs != history.runs.end();
   if (!info.known) return info;
-  info.last_success = last_success_of(runs->second, past == history.past.end()
-                                                        ? std::nullopt
-                                                        : past->second.last_success);
+  if (past != history.past.end()) info.past = past->second;
+  info.last_success = last_success_of(runs->second, info.past.last_success);
   name_users(info);
   return info;
 }

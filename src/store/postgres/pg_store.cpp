@@ -13,9 +13,6 @@
 namespace dlock::postgres {
 namespace {
 
-// For a caller that wants to exit.
-constexpr milliseconds last_patience{80};
-
 // One in so many changes of a limit removes limits that are out of use.
 constexpr std::uint64_t changes_per_sweep = 64;
 
@@ -126,8 +123,9 @@ asio::awaitable<void> PgRates::withdraw(const RateClaim& claim, Wakeup& wakeup) 
     return limit.withdraw(kept_token(claim.token));
   };
   Wakeup own(context_);
-  const auto budget =
-      wakeup.gives_up() ? std::min(states_.timeout(), last_patience) : states_.timeout();
+  const auto budget = wakeup.gives_up()
+                          ? std::min(states_.timeout(), stepped::last_patience)
+                          : states_.timeout();
   co_await step(claim.limit, change, later(Clock::now(), budget), own);
 }
 

@@ -206,7 +206,7 @@ std::optional<WallTime> now_from(const Reply& reply) {
 
 std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock) {
   const auto& parts = reply.elements;
-  if (reply.kind != Reply::Kind::array || parts.size() != 9 ||
+  if (reply.kind != Reply::Kind::array || parts.size() != 11 ||
       parts[1].kind != Reply::Kind::integer || parts[6].kind != Reply::Kind::integer ||
       !is_count(parts[7]) || !is_count(parts[8]) || parts[3].kind != Reply::Kind::array ||
       parts[1].integer < 1 || parts[1].integer > UINT32_MAX) {
@@ -232,6 +232,9 @@ std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock) {
     info.last_success = run_from(parts[5].text);
     if (!info.last_success) return std::nullopt;
   }
+  // What cannot be read does not count, and the claim itself is told of it.
+  info.past.last = run_from(parts[9].text);
+  info.past.last_success = run_from(parts[10].text);
   info.known = parts[6].integer == 1;
   info.refused = static_cast<std::uint64_t>(parts[7].integer);
   info.superseded = static_cast<std::uint64_t>(parts[8].integer);

@@ -151,15 +151,20 @@ LockInfo merged(const std::vector<LockInfo>& told, std::size_t servers) {
   auto lock = told.front();
   std::size_t least_told = 0;
   std::vector<std::vector<HolderInfo>> holders;
-  std::vector<std::vector<RunInfo>> last, successes;
-  // A success has to be sure: the silence of a server does not confirm it.
-  successes.resize(servers - told.size());
+  std::vector<std::vector<RunInfo>> last, successes, past, past_successes;
+  // A success has to be sure: the silence of a server does not confirm it. Nor what
+  // counts.
+  for (auto* sure : {&successes, &past, &past_successes}) {
+    sure->resize(servers - told.size());
+  }
   std::vector<std::uint64_t> known, refused, superseded;
   std::vector<WallTime> now;
   for (const auto& one : told) {
     holders.push_back(one.holders);
     last.push_back(as_list(one.last_run));
     successes.push_back(as_list(one.last_success));
+    past.push_back(as_list(one.past.last));
+    past_successes.push_back(as_list(one.past.last_success));
     known.push_back(one.known ? 1 : 0);
     refused.push_back(one.refused);
     superseded.push_back(one.superseded);
@@ -176,6 +181,7 @@ LockInfo merged(const std::vector<LockInfo>& told, std::size_t servers) {
   lock.now = reached_by_most(std::move(now), servers);
   lock.last_run = last_of(last, servers);
   lock.last_success = last_of(successes, servers);
+  lock.past = {last_of(past, servers), last_of(past_successes, servers)};
   rules::set_slots(lock, 1);
   return lock;
 }

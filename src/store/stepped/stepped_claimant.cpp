@@ -24,11 +24,8 @@ using rules::Moment;
 using rules::State;
 using Change = StateStore::Change;
 
-// For a release by a caller that wants to exit.
-constexpr milliseconds last_patience{80};
-
 // A step reads and writes the whole queue, so it must not grow without bounds. A claim
-// that finds it full has no place, and asks again after a while.
+// that would have so many before it has no place, and asks again after a while.
 constexpr std::size_t longest_queue = 1000;
 constexpr milliseconds ask_again_when_full{5000};
 
@@ -45,12 +42,13 @@ Claim as_kept(Claim claim) {
   return claim;
 }
 
-bool has_room(const State& state, const Token& token) {
-  const auto has_place = [&](const rules::Waiter& waiter) {
-    return waiter.party.token == token;
-  };
-  return state.waiters.size() < longest_queue ||
-         std::any_of(state.waiters.begin(), state.waiters.end(), has_place);
+bool has_room(const State& state, const Claim& claim) {
+  std::size_t before = 0;
+  for (const auto& waiter : state.waiters) {
+    if (waiter.party.token == claim.token) return true;
+    if (waiter.priority <= claim.priority) ++before;
+  }
+  return before < longest_queue;
 }
 
 }  // namespace
@@ -88,7 +86,7 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
     if (state.last_fence >= greatest_fence) {
       throw Failure(Failure::Kind::misconfigured, "no fences are left for this lock");
     }
-    const bool may_join = queue != Queue::join || has_room(state, kept_.token);
+    const bool may_join = queue != Queue::join || has_room(state, kept_);
     const rules::Ask asked{kept_, party_, may_join ? queue : Queue::stay_out,
                            rules::place_lasts};
     auto answer = rules::ask(state, asked, now, liveness, then);

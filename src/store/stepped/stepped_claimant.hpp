@@ -12,6 +12,10 @@
 
 namespace dlock::stepped {
 
+// For the last step of a caller that wants to exit: two round trips, also of a distant
+// client.
+constexpr milliseconds last_patience{250};
+
 // What such a store keeps of a token: enough to recognize it, and not enough to renew or
 // release the lease, for whoever may only read.
 Token kept_token(const Token& token);

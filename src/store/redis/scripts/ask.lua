@@ -162,6 +162,11 @@ local is_queue = waiting_at(0) ~= nil
 local queued = is_queue and waiter(token) and redis.call('ZSCORE', Q, token)
 local w = queued and waiter(token)
 if queued then
+  -- Somebody else on its host has got a slot since.
+  if own and spreads and is_crowded(info, true) then
+    withdraw_promise(token)
+    own = nil
+  end
   -- A waiter that comes late gets its place back, unless the lock was promised to another.
   w.passed, w.called = false, false
   w.until_ = now + PLACE_MS * 1000

@@ -1,9 +1,9 @@
 -- Reads the state of the lock; changes nothing.
 --
--- Answers {now, slots, holders, waiters, last run, last success, known, refused, superseded}:
--- pairs of a holder's record and the time left of its lease; waiters' records in order; the
--- records of runs, or nothing; 1 if the lock is known; the numbers of refused and superseded
--- claims.
+-- Answers {now, slots, holders, waiters, last run, last success, known, refused, superseded, last
+-- run that counts, last success that counts}: pairs of a holder's record and the time left of its
+-- lease; waiters' records in order; the records of runs, or nothing; 1 if the lock is known; the
+-- numbers of refused and superseded claims; the records that deduplicate claims, or nothing.
 --
 -- uses: showing queue by_hand
 
@@ -20,6 +20,7 @@ for _, token in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
   if text and waiter_of(text).until_ > now then waiters[#waiters + 1] = text end
 end
 
+local fields = redis.call('HMGET', S, 'refused', 'superseded', 'run', 'good')
 local last, good = '', ''
 for i = 0, 2 * RUNS do
   local run = redis.call('LINDEX', R, i)
@@ -30,7 +31,7 @@ for i = 0, 2 * RUNS do
     break
   end
 end
-if good == '' then good = redis.call('HGET', S, 'good') or '' end
+if good == '' then good = fields[4] or '' end
 
 -- A run whose lease expired is the last one, though that is not recorded yet.
 for token, h in pairs(holders) do
@@ -39,7 +40,6 @@ for token, h in pairs(holders) do
   end
 end
 local known = (state[1] or value or waiters[1] or last ~= '') and 1 or 0
-local counts_of = redis.call('HMGET', S, 'refused', 'superseded')
-local function counted(i) return tonumber(string.match(counts_of[i] or '', '^%d+$') or 0) end
+local function counted(i) return tonumber(string.match(fields[i] or '', '^%d+$') or 0) end
 return { int(now), slots, holders_shown(100000), waiters, last, good, known, counted(1),
-  counted(2) }
+  counted(2), fields[3] or '', fields[4] or '' }

@@ -3,7 +3,7 @@
 -- ARGV: token, ttl in ms; 1 if the lease keeps the ttl that it was acquired with, where that is
 -- known. Answers {'renewed', ttl}, 'gone' or 'taken over'.
 --
--- uses: holders holding queue
+-- uses: holders holding watching
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 local own = holders[token]
 local is_promise = own and own.promise
@@ -41,6 +41,6 @@ keep_for(ttl)
 -- Waiters that watch the clock know only when the lease would have ended before.
 if ends < ended then
   local _, waiters = next_in_line(1)
-  if waiters[1] then wake(waiters[1]) end
+  for _, w in pairs(waiters) do wake(w) end
 end
 return { 'renewed', ttl }

@@ -15,11 +15,11 @@ end
 -- Whether a party has to let others go first, because its host has a slot (--spread), or was
 -- promised one. Quotes inside JSON strings are escaped.
 local function host_of(info) return string.match(info, '^{"host":(".-"),"pid":') end
-local function is_crowded(info)
+local function is_crowded(info, except_promises)
   local host = string.find(info, '"spread":true', 1, true) and host_of(info)
   if not host then return false end
   for _, h in pairs(holders) do
-    if host_of(h.info) == host then return true end
+    if host_of(h.info) == host and not (except_promises and h.promise) then return true end
   end
   return false
 end

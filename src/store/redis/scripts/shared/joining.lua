@@ -11,7 +11,9 @@ local QUICK_PLACES = 50 -- waiters that count as `quick` on a quick lock
 local function has_to_watch(token)
   local tokens = next_in_line(2, token)
   if tokens[1] == token then ensure_watch(2, token) end
-  if tokens[1] == token or tokens[2] == token then return true end
+  for i = 1, #tokens do
+    if tokens[i] == token then return true end
+  end
   for _, h in pairs(holders) do
     if h.promise then return true end
   end

@@ -18,17 +18,21 @@ local function remove_waiter(token)
   return true
 end
 
+-- Ends the promise to a waiter, if it has one.
+local function withdraw_promise(token)
+  if not holders[token] or not holders[token].promise then return end
+  holders[token] = nil
+  redis.call('HDEL', H, token)
+  if value == token then
+    redis.call('DEL', key)
+    value = false
+  end
+end
+
 -- Removes a waiter from the queue, with its promise.
 local function forget(token)
   local w = waiter(token)
   remove_waiter(token)
-  if holders[token] and holders[token].promise then
-    holders[token] = nil
-    redis.call('HDEL', H, token)
-    if value == token then
-      redis.call('DEL', key)
-      value = false
-    end
-  end
+  withdraw_promise(token)
   if w then publish('left', 0, 0, w.info) end
 end

@@ -77,22 +77,8 @@ local function wake(w, ask_after)
 end
 
 -- Nothing but --priority has this name, because quotes inside JSON strings are escaped.
-local function priority_of(w) return tonumber(string.match(w.info, '"priority":(-?%d+)') or 0) end
-
--- The next waiters that the lock can go to, up to this many: those that were not passed over and
--- have no promise. The first two watch the clock, because the holder, or the waiter before them,
--- may end without a notification. `self` counts even if it has no record yet.
-local function next_in_line(most, self)
-  local tokens, found, place = {}, {}, 0
-  while #tokens < most do
-    local token = waiting_at(place)
-    if not token then break end
-    local w = token ~= self and waiter(token)
-    if token == self or w and not w.passed and not holders[token] then
-      tokens[#tokens + 1] = token
-      found[#tokens] = w
-    end
-    place = place + 1
-  end
-  return tokens, found
+-- Other numbers than clients take for one are none.
+local function priority_of(w)
+  return tonumber(string.match(w.info, '"priority":(-?%d%d?),') or
+    string.match(w.info, '"priority":(-?%d%d?)}') or 0)
 end

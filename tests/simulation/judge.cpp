@@ -1,0 +1,186 @@
+// What the judge of a schedule looks for; docs/promises.md has the promises.
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+
+#include "store/redis/node.hpp"
+#include "tests/simulation/world.hpp"
+
+namespace dlock::simulation {
+namespace {
+
+const std::string lock_key = "dlock:{job}";
+
+std::string name(const Run& run) { return "run " + std::to_string(run.number); }
+
+bool calls(const Words& words, const redis::Script& script) {
+  return words.size() > 2 && ((words[0] == "EVALSHA" && words[1] == script.sha1) ||
+                              (words[0] == "EVAL" && words[1] == script.text));
+}
+
+}  // namespace
+
+void World::broken(const std::string& promise, const std::string& how) {
+  if (!complaint_.empty()) return;
+  std::ostringstream text;
+  text << promise << " is broken "
+       << static_cast<double>(kernel_.now - 1000 * second) / second
+       << " s after the start: " << how;
+  complaint_ = text.str();
+  kernel_.trace(complaint_);
+}
+
+// On most servers.
+std::optional<std::pair<std::uint64_t, Time>> World::holder() {
+  std::map<std::uint64_t, std::vector<Time>> votes;
+  for (auto& server : servers_) {
+    const auto found = server->find(lock_key);
+    if (!found) continue;
+    std::istringstream record(server->field(lock_key + ":h", found->value));
+    std::string mode, slot, since, ends, kind;
+    std::uint64_t fence = 0;
+    record >> mode >> slot >> fence >> since >> ends >> kind;
+    if (kind == "h" || kind == "b") votes[fence].push_back(found->expires);
+  }
+  const auto majority = servers_.size() / 2 + 1;
+  for (auto& [fence, ends] : votes) {
+    if (ends.size() < majority) continue;
+    std::sort(ends.begin(), ends.end());
+    return std::pair(fence, ends[ends.size() - majority]);
+  }
+  return std::nullopt;
+}
+
+// A server that has forgotten the lease is not one that keeps what it has confirmed.
+// Whatever was granted since the last request is known to a server that runs. (A quorum
+// repairs leases by such requests.)
+bool World::is_excused(const Run& run) const {
+  return forgot_ >= (kind_ == StoreKind::redis ? run.process.last_request : run.began);
+}
+
+void World::command_started(Run& run) {
+  ++commands_;
+  run.command_began = kernel_.now;
+  kernel_.trace("the command of " + name(run) + " starts, fence " +
+                std::to_string(run.fence));
+  // A grant before a server lost its data may start after one that followed.
+  if (run.fence <= greatest_fence_ && !is_excused(run)) {
+    broken("P5", name(run) + " has a fence that is not greater than all before");
+  }
+  greatest_fence_ = std::max(greatest_fence_, run.fence);
+  for (const auto& other : runs_) {
+    if (other.get() == &run || !other->guardian->is_alive) continue;
+    const bool excused = is_excused(*other) || is_excused(run);
+    if (kind_ == StoreKind::redis && excused) continue;
+    broken("P1",
+           "the commands of " + name(*other) + " and " + name(run) + " run at once");
+  }
+  const auto held = holder();
+  if ((!held || held->first != run.fence) && !is_excused(run)) {
+    broken("P9", "the command of " + name(run) + " starts without the lock");
+  }
+  if (held) run.lease_seen_until = held->second;
+}
+
+void World::command_ended(Run& run, bool by_itself) {
+  const auto held = holder();
+  const bool is_held = held && held->first == run.fence;
+  run.command_ended = kernel_.now;
+  run.was_held_at_end = by_itself && is_held;
+  kernel_.trace("the command of " + name(run) + " has ended" + (is_held ? "" : " late"));
+  if (is_held) return;
+  if (!is_excused(run)) {
+    broken("P2", "the command of " + name(run) + " outlives its lease");
+  } else if (kind_ == StoreKind::redis && kernel_.now > forgot_ + ttl_ &&
+             run.command_began < forgot_) {
+    broken("P3", "the command of " + name(run) +
+                     " runs for longer than a ttl after its lease was forgotten");
+  }
+}
+
+void World::executed(RedisServer& /*server*/, const Process& by, const Words& words) {
+  look_at_leases();
+  const auto sender = std::find_if(runs_.begin(), runs_.end(),
+                                   [&](const auto& run) { return &run->process == &by; });
+  if (sender == runs_.end()) return;
+  auto& run = **sender;
+  const auto held = holder();
+  const auto before = std::exchange(holder_seen_, held ? held->first : 0);
+  if (calls(words, redis::release_script)) run.released = kernel_.now;
+  const bool is_new = calls(words, redis::ask_script) && holder_seen_ > before;
+  if (is_new && run.result && run.released > by.last_request) {
+    broken("P8", "a late request of " + name(run) + ", which has ended, gets the lock");
+  }
+}
+
+void World::look_at_leases() {
+  const auto held = holder();
+  for (const auto& run : runs_) {
+    if (!run->guardian->is_alive || is_excused(*run)) continue;
+    if (held && held->first == run->fence) {
+      run->lease_seen_until = held->second;
+    } else if (run->lease_seen_until > kernel_.now) {
+      broken("P4", name(*run) + " has lost a lease that was not over");
+    }
+  }
+}
+
+// How long a free lock may have no holder: a promise to a dead waiter has to lapse. Those
+// behind the second waiter ask the less often the further back they are, in case all
+// before them died with the holder.
+Time World::longest_idleness() const {
+  const auto disturbed =
+      left_waiters_ + std::count_if(runs_.begin(), runs_.end(), [](const auto& run) {
+        return run->context && run->fence == 0 && run->last_fault > 0;
+      });
+  const auto pause =
+      disturbed < 2 ? 0 : (2500 * millisecond) << std::min(disturbed - 1, 5L);
+  return 12 * second + kernel_.network.latest + std::min(pause, 45 * second);
+}
+
+void World::look_for_idleness() {
+  const auto now = kernel_.now;
+  const bool waits = std::any_of(runs_.begin(), runs_.end(), [&](const auto& run) {
+    return run->context && run->fence == 0 && run->process.stopped_until < now &&
+           std::max(run->began, run->last_fault) + 3 * second < now;
+  });
+  if (!waits || holder()) in_use_ = std::max(in_use_, now);
+  if (now - in_use_ > longest_idleness()) {
+    broken("P6", "the lock is free, and nobody gets it");
+  }
+  kernel_.at(now + 500 * millisecond, [this] { look_for_idleness(); });
+}
+
+void World::judge_end(const Run& run) {
+  const auto& result = *run.result;
+  if (run.error) {
+    try {
+      std::rethrow_exception(run.error);
+    } catch (const Failure&) {
+    } catch (const std::exception& error) {
+      broken("P9", name(run) + " ends by an exception: " + error.what());
+    }
+    return;
+  }
+  if (result.outcome == RunOutcome::lost) ++losses_;
+  const bool says_held = (result.outcome == RunOutcome::ran && result.exit_code == 0) ||
+                         (result.is_protected == true && result.ran);
+  // That the server has forgotten it can only be learned from the server. In a quorum,
+  // the others keep the lock from being granted.
+  const bool is_asked = kind_ == StoreKind::redis && run.released > run.command_ended;
+  const bool can_know = !is_excused(run) || is_asked;
+  if (says_held && can_know && !run.was_held_at_end &&
+      run.guardian->end.signal != SIGKILL) {
+    broken("P12", name(run) + " reports success without having held the lock to the end");
+  }
+  const auto& wait = run.options.wait;
+  const bool gave_up = result.outcome == RunOutcome::busy;
+  if (!gave_up || run.last_fault > 0 || wait == milliseconds::max()) return;
+  const auto most = wait.value_or(milliseconds(0)) + 4 * run.timing->budget();
+  if (run.ended - run.began > nanoseconds(most).count() + second) {
+    broken("P7", name(run) + " waits for longer than it was asked to");
+  }
+}
+
+}  // namespace dlock::simulation

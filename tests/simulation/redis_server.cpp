@@ -1,0 +1,640 @@
+#include "tests/simulation/redis_server.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <lua.hpp>
+#include <stdexcept>
+
+#include "store/redis/node.hpp"
+#include "util/bits.hpp"
+#include "util/text.hpp"
+
+namespace dlock::simulation {
+namespace {
+
+using redis::Reply;
+using Kind = Reply::Kind;
+
+Reply integer(std::int64_t number) { return {Kind::integer, number, {}, {}}; }
+Reply bulk(std::string text) { return {Kind::string, 0, std::move(text), {}}; }
+Reply status(std::string text) { return {Kind::status, 0, std::move(text), {}}; }
+Reply error(std::string text) { return {Kind::error, 0, std::move(text), {}}; }
+Reply array(std::vector<Reply> elements = {}) {
+  return {Kind::array, 0, {}, std::move(elements)};
+}
+
+std::string encoded(const Reply& reply) {
+  switch (reply.kind) {
+    case Kind::nil: return "$-1\r\n";
+    case Kind::integer: return ':' + std::to_string(reply.integer) + "\r\n";
+    case Kind::status: return '+' + reply.text + "\r\n";
+    case Kind::error: return '-' + reply.text + "\r\n";
+    case Kind::string:
+      return '$' + std::to_string(reply.text.size()) + "\r\n" + reply.text + "\r\n";
+    case Kind::array: break;
+  }
+  auto text = '*' + std::to_string(reply.elements.size()) + "\r\n";
+  for (const auto& element : reply.elements) text += encoded(element);
+  return text;
+}
+
+std::string number_text(double number) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.17g", number);
+  return text;
+}
+
+// One interpreter for all servers: a script has no state of its own.
+class Interpreter {
+ public:
+  Interpreter() : lua_(luaL_newstate()) {
+    luaL_openlibs(lua_);
+    lua_gc(lua_, LUA_GCSETPAUSE, 400);  // rarely: there is memory enough
+    lua_newtable(lua_);
+    const std::pair<const char*, lua_CFunction> functions[] = {
+        {"call", call}, {"pcall", pcall}, {"error_reply", error_reply}};
+    for (const auto& [name, function] : functions) {
+      lua_pushcfunction(lua_, function);
+      lua_setfield(lua_, -2, name);
+    }
+    lua_setglobal(lua_, "redis");
+  }
+  ~Interpreter() { lua_close(lua_); }
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
+
+  Reply run(const std::string& id, const std::string& text, const Words& keys,
+            const Words& arguments, RedisServer& server) {
+    server_ = &server;
+    auto& function = functions_[id];
+    if (function == 0) {
+      if (luaL_loadbuffer(lua_, text.data(), text.size(), "@script") != 0) {
+        throw std::runtime_error(lua_tostring(lua_, -1));
+      }
+      function = luaL_ref(lua_, LUA_REGISTRYINDEX);
+    }
+    set_global("KEYS", keys);
+    set_global("ARGV", arguments);
+    lua_rawgeti(lua_, LUA_REGISTRYINDEX, function);
+    Reply reply;
+    if (lua_pcall(lua_, 0, 1, 0) != 0) {
+      const char* why = lua_tostring(lua_, -1);
+      reply = error(std::string("ERR ") + (why == nullptr ? "?" : why));
+    } else {
+      reply = reply_at(-1);
+    }
+    lua_settop(lua_, 0);
+    return reply;
+  }
+
+ private:
+  void set_global(const char* name, const Words& words) {
+    lua_createtable(lua_, static_cast<int>(words.size()), 0);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      lua_pushlstring(lua_, words[i].data(), words[i].size());
+      lua_rawseti(lua_, -2, static_cast<int>(i) + 1);
+    }
+    lua_setglobal(lua_, name);
+  }
+
+  static std::string string_at(lua_State* lua, int index) {
+    if (lua_type(lua, index) == LUA_TNUMBER) {
+      return number_text(lua_tonumber(lua, index));
+    }
+    std::size_t size = 0;
+    const char* text = lua_tolstring(lua, index, &size);
+    return text == nullptr ? std::string() : std::string(text, size);
+  }
+
+  Reply reply_at(int index) {
+    switch (lua_type(lua_, index)) {
+      case LUA_TNUMBER:
+        return integer(static_cast<std::int64_t>(lua_tonumber(lua_, index)));
+      case LUA_TSTRING: return bulk(string_at(lua_, index));
+      case LUA_TBOOLEAN: return lua_toboolean(lua_, index) != 0 ? integer(1) : Reply{};
+      case LUA_TTABLE: break;
+      default: return {};
+    }
+    lua_getfield(lua_, index, "err");
+    lua_getfield(lua_, index - 1, "ok");
+    const auto problem = string_at(lua_, -2);
+    const auto fine = string_at(lua_, -1);
+    lua_pop(lua_, 2);
+    if (!problem.empty()) return error(problem);
+    if (!fine.empty()) return status(fine);
+    auto all = array();
+    for (int i = 1;; ++i) {
+      lua_rawgeti(lua_, index, i);
+      const bool is_end = lua_isnil(lua_, -1);
+      if (!is_end) all.elements.push_back(reply_at(-1));
+      lua_pop(lua_, 1);
+      if (is_end) return all;
+    }
+  }
+
+  static void push(lua_State* lua, const Reply& reply) {
+    switch (reply.kind) {
+      case Kind::nil: lua_pushboolean(lua, 0); return;
+      case Kind::integer: lua_pushnumber(lua, static_cast<double>(reply.integer)); return;
+      case Kind::string:
+        lua_pushlstring(lua, reply.text.data(), reply.text.size());
+        return;
+      case Kind::status:
+      case Kind::error:
+        lua_newtable(lua);
+        lua_pushlstring(lua, reply.text.data(), reply.text.size());
+        lua_setfield(lua, -2, reply.is_error() ? "err" : "ok");
+        return;
+      case Kind::array: break;
+    }
+    lua_createtable(lua, static_cast<int>(reply.elements.size()), 0);
+    for (std::size_t i = 0; i < reply.elements.size(); ++i) {
+      push(lua, reply.elements[i]);
+      lua_rawseti(lua, -2, static_cast<int>(i) + 1);
+    }
+  }
+
+  static Reply performed(lua_State* lua) {
+    Words words;
+    for (int i = 1; i <= lua_gettop(lua); ++i) words.push_back(string_at(lua, i));
+    return server_->execute(words);
+  }
+  static int call(lua_State* lua) {
+    bool failed = false;
+    {  // a jump out of this function calls no destructors
+      const auto reply = performed(lua);
+      failed = reply.is_error();
+      if (failed) {
+        lua_pushlstring(lua, reply.text.data(), reply.text.size());
+      } else {
+        push(lua, reply);
+      }
+    }
+    return failed ? lua_error(lua) : 1;
+  }
+  static int pcall(lua_State* lua) {
+    push(lua, performed(lua));
+    return 1;
+  }
+  static int error_reply(lua_State* lua) {
+    push(lua, error(string_at(lua, 1)));
+    return 1;
+  }
+
+  static RedisServer* server_;
+  lua_State* lua_;
+  std::map<std::string, int> functions_;
+};
+
+RedisServer* Interpreter::server_ = nullptr;
+
+// The scripts by their ids, and back.
+const std::map<std::string_view, const redis::Script*>& scripts() {
+  static const auto all = [] {
+    std::map<std::string_view, const redis::Script*> by_id;
+    for (const auto* script :
+         {&redis::ask_script, &redis::renew_script, &redis::reclaim_script,
+          &redis::release_script, &redis::break_script, &redis::inspect_script,
+          &redis::remove_expired_script, &redis::withdraw_script}) {
+      by_id.emplace(script->sha1, script);
+    }
+    return by_id;
+  }();
+  return all;
+}
+
+std::int64_t count_of(std::size_t size) { return static_cast<std::int64_t>(size); }
+
+// An index as LRANGE takes it, within a sequence of that size.
+std::int64_t position(const std::string& text, std::size_t size) {
+  const auto index = std::strtoll(text.c_str(), nullptr, 10);
+  return index < 0 ? std::max<std::int64_t>(index + count_of(size), 0) : index;
+}
+
+double score_in(const std::string& text) {
+  return text == "-inf"   ? -INFINITY
+         : text == "+inf" ? INFINITY
+                          : std::strtod(text.c_str(), nullptr);
+}
+
+}  // namespace
+
+RedisServer::RedisServer(Executed executed) : executed_(std::move(executed)) { start(); }
+
+void RedisServer::start() {
+  is_up = true;
+  started_ = Kernel::current()->now;
+  run_id_.clear();
+  for (int i = 0; i < 40; ++i) {
+    run_id_ += "0123456789abcdef"[Kernel::current()->random.below(16)];
+  }
+}
+
+void RedisServer::crash() {
+  is_up = false;
+  values_.clear();
+  loaded_.clear();
+  clients_.clear();
+  for (const auto& one : std::exchange(connections, {})) {
+    if (const auto connection = one.lock()) connection->close_server(true);
+  }
+}
+
+std::int64_t RedisServer::clock() const {
+  const auto now = static_cast<double>(Kernel::current()->now);
+  constexpr Time epoch = 1'700'000'000 * second;
+  return (epoch + clock_offset + static_cast<Time>(now * (1 + rate))) / microsecond;
+}
+
+RedisServer::Value* RedisServer::value_at(const std::string& key) {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return nullptr;
+  if (found->second.expires && moment_ / 1000 > *found->second.expires) {
+    values_.erase(found);
+    return nullptr;
+  }
+  return &found->second;
+}
+
+template <typename Kind>
+Kind* RedisServer::find_as(const std::string& key) {
+  auto* value = value_at(key);
+  return value == nullptr ? nullptr : std::get_if<Kind>(&value->of);
+}
+
+template <typename Kind>
+Kind& RedisServer::made_as(const std::string& key) {
+  if (auto* found = find_as<Kind>(key)) return *found;
+  return std::get<Kind>((values_[key] = Value{Kind{}}).of);
+}
+
+void RedisServer::drop_if_empty(const std::string& key) {
+  const auto* list = find_as<List>(key);
+  const auto* hash = find_as<Hash>(key);
+  const auto* set = find_as<SortedSet>(key);
+  if ((list && list->empty()) || (hash && hash->empty()) || (set && set->order.empty())) {
+    values_.erase(key);
+  }
+}
+
+std::optional<RedisServer::Found> RedisServer::find(const std::string& key) {
+  moment_ = clock();
+  const auto* text = find_as<std::string>(key);
+  if (text == nullptr) return std::nullopt;
+  const auto left = *value_at(key)->expires * 1000 - moment_;
+  const auto real = static_cast<double>(left) * microsecond / (1 + rate);
+  return Found{*text, Kernel::current()->now + static_cast<Time>(real)};
+}
+
+std::string RedisServer::field(const std::string& key, const std::string& name) {
+  moment_ = clock();
+  auto* hash = find_as<Hash>(key);
+  return hash == nullptr || hash->count(name) == 0 ? std::string() : hash->at(name);
+}
+
+void RedisServer::closed(const std::shared_ptr<Connection>& by) {
+  std::erase_if(clients_, [&](const auto& client) { return client->connection == by; });
+  by->close_server(false);
+}
+
+void RedisServer::received(const std::shared_ptr<Connection>& from,
+                           std::string_view bytes) {
+  const auto found =
+      std::find_if(clients_.begin(), clients_.end(),
+                   [&](const auto& client) { return client->connection == from; });
+  auto& client = found != clients_.end()
+                     ? **found
+                     : *clients_.emplace_back(std::make_unique<Client>());
+  client.connection = from;
+  client.bytes += bytes;
+  proceed(client);
+}
+
+void RedisServer::proceed(Client& client) {
+  while (client.waiting == 0) {
+    const auto words = next_command(client);
+    if (!words) return;
+    moment_ = clock();
+    has_run_script_ = false;
+    const auto reply = top_level(client, *words);
+    if (!reply.empty()) client.connection->send_down(reply);
+    if (has_run_script_) executed_(*this, *client.connection->process, *words);
+    serve_waiting();
+  }
+}
+
+// Nothing if it is not complete yet.
+std::optional<Words> RedisServer::next_command(Client& client) {
+  std::size_t at = 0;
+  const auto number = [&](char kind) -> std::optional<std::size_t> {
+    const auto end = client.bytes.find("\r\n", at);
+    if (end == std::string::npos || client.bytes[at] != kind) return std::nullopt;
+    const auto value = std::strtoull(client.bytes.c_str() + at + 1, nullptr, 10);
+    at = end + 2;
+    return value;
+  };
+  const auto count = number('*');
+  if (!count) return std::nullopt;
+  Words words;
+  while (words.size() < *count) {
+    const auto size = number('$');
+    if (!size || client.bytes.size() < at + *size + 2) return std::nullopt;
+    words.push_back(client.bytes.substr(at, *size));
+    at += *size + 2;
+  }
+  client.bytes.erase(0, at);
+  return words;
+}
+
+std::string RedisServer::top_level(Client& client, const Words& words) {
+  const auto& name = words.front();
+  if (name == "BLPOP") {
+    wait_for_element(client, words);
+    return "";
+  }
+  if (name == "EVAL" || name == "EVALSHA")
+    return encoded(evaluate(words, name == "EVAL"));
+  if (name == "CLIENT") return encoded(status("OK"));
+  if (name == "WAIT") return encoded(integer(0));
+  if (name == "ROLE") return encoded(array({bulk("master"), integer(0), array()}));
+  if (name == "INFO") {
+    const auto up = (Kernel::current()->now - started_) / second;
+    return encoded(bulk("# Server\r\nredis_mode:standalone\r\nrun_id:" + run_id_ +
+                        "\r\nuptime_in_seconds:" + std::to_string(up) + "\r\n"));
+  }
+  return encoded(execute(words));
+}
+
+Reply RedisServer::evaluate(const Words& words, bool by_text) {
+  static Interpreter interpreter;
+  const redis::Script* script = nullptr;
+  for (const auto& [id, one] : scripts()) {
+    if (words[1] == (by_text ? one->text : id)) script = one;
+  }
+  if (script == nullptr) throw std::runtime_error("an unknown script: " + words[1]);
+  if (by_text) loaded_.insert(script->sha1);
+  if (loaded_.count(script->sha1) == 0) return error("NOSCRIPT No matching script.");
+  const auto keys =
+      static_cast<std::ptrdiff_t>(std::strtol(words[2].c_str(), nullptr, 10));
+  const auto first = words.begin() + 3;
+  has_run_script_ = true;
+  return interpreter.run(script->sha1, script->text, {first, first + keys},
+                         {first + keys, words.end()}, *this);
+}
+
+void RedisServer::wait_for_element(Client& client, const Words& words) {
+  client.waits_for.assign(words.begin() + 1, words.end() - 1);
+  client.waiting = ++waits_;
+  if (pop(client)) return;
+  const auto span = std::strtod(words.back().c_str(), nullptr);
+  if (span == 0) return;
+  auto& kernel = *Kernel::current();
+  kernel.at(
+      kernel.now + static_cast<Time>(span * second),
+      [this, connection = std::weak_ptr(client.connection), waiting = client.waiting] {
+        for (auto& one : clients_) {
+          if (one->waiting != waiting || one->connection != connection.lock()) {
+            continue;
+          }
+          one->waiting = 0;
+          one->connection->send_down("*-1\r\n");
+          return proceed(*one);
+        }
+      });
+}
+
+bool RedisServer::pop(Client& client) {
+  for (const auto& key : client.waits_for) {
+    auto* list = find_as<List>(key);
+    if (list == nullptr) continue;
+    client.connection->send_down(encoded(array({bulk(key), bulk(list->front())})));
+    list->pop_front();
+    drop_if_empty(key);
+    client.waiting = 0;
+    return true;
+  }
+  return false;
+}
+
+// Who has waited for longest comes first.
+void RedisServer::serve_waiting() {
+  std::vector<Client*> waiting;
+  for (const auto& client : clients_) {
+    if (client->waiting != 0) waiting.push_back(client.get());
+  }
+  std::sort(waiting.begin(), waiting.end(), [](const auto* one, const auto* other) {
+    return one->waiting < other->waiting;
+  });
+  for (auto* client : waiting) {
+    if (pop(*client)) {
+      Kernel::current()->at(0, [this, connection = client->connection] {
+        for (auto& one : clients_) {
+          if (one->connection == connection) return proceed(*one);
+        }
+      });
+    }
+  }
+}
+
+Reply RedisServer::execute(const Words& words) {
+  const auto& name = words.front();
+  if (name == "TIME") {
+    return array({bulk(std::to_string(moment_ / 1'000'000)),
+                  bulk(std::to_string(moment_ % 1'000'000))});
+  }
+  if (name == "PUBLISH") return integer(0);
+  const auto& key = words.at(1);
+  if (name[0] == 'Z') return on_set(words);
+  if (name[0] == 'H') return on_hash(words);
+  if (name[0] == 'L' || name == "RPUSH") return on_list(words);
+  if (name == "DEL") {
+    std::int64_t deleted = 0;
+    for (auto word = words.begin() + 1; word != words.end(); ++word) {
+      deleted += value_at(*word) != nullptr ? 1 : 0;
+      values_.erase(*word);
+    }
+    return integer(deleted);
+  }
+  auto* value = value_at(key);
+  if (name == "EXISTS") return integer(value != nullptr ? 1 : 0);
+  if (name == "GET") {
+    const auto* text = find_as<std::string>(key);
+    return text == nullptr ? Reply{} : bulk(*text);
+  }
+  if (name == "PTTL") {
+    if (value == nullptr) return integer(-2);
+    return integer(value->expires ? *value->expires - moment_ / 1000 : -1);
+  }
+  if (name == "PEXPIRE") {
+    if (value == nullptr) return integer(0);
+    value->expires = moment_ / 1000 + std::strtoll(words.at(2).c_str(), nullptr, 10);
+    if (*value->expires <= moment_ / 1000) values_.erase(key);
+    return integer(1);
+  }
+  if (name == "SET") {
+    const bool only_new = words.size() > 5 && words[5] == "NX";
+    if (only_new && value != nullptr) return {};
+    auto& made = values_[key] = Value{words.at(2)};
+    if (words.size() > 4) {
+      made.expires = moment_ / 1000 + std::strtoll(words[4].c_str(), nullptr, 10);
+    }
+    return status("OK");
+  }
+  throw std::runtime_error("the simulation has no command " + name);
+}
+
+Reply RedisServer::on_list(const Words& words) {
+  const auto& name = words[0];
+  const auto& key = words[1];
+  if (name == "LPUSH" || name == "RPUSH") {
+    auto& list = made_as<List>(key);
+    for (auto word = words.begin() + 2; word != words.end(); ++word) {
+      if (name == "LPUSH") {
+        list.push_front(*word);
+      } else {
+        list.push_back(*word);
+      }
+    }
+    return integer(count_of(list.size()));
+  }
+  auto* list = find_as<List>(key);
+  if (list == nullptr) return name == "LINDEX" ? Reply{} : integer(0);
+  if (name == "LINDEX") {
+    const auto index = std::strtoll(words[2].c_str(), nullptr, 10);
+    const auto at = index < 0 ? index + count_of(list->size()) : index;
+    if (at < 0 || at >= count_of(list->size())) return {};
+    return bulk((*list)[static_cast<std::size_t>(at)]);
+  }
+  if (name == "LTRIM") {
+    const auto size = list->size();
+    const auto first = position(words[2], size);
+    const auto stop = std::strtoll(words[3].c_str(), nullptr, 10);
+    const auto last = std::min<std::int64_t>(stop < 0 ? stop + count_of(size) : stop,
+                                             count_of(size) - 1);
+    List kept;
+    for (auto i = first; i <= last; ++i)
+      kept.push_back((*list)[static_cast<std::size_t>(i)]);
+    *list = std::move(kept);
+    drop_if_empty(key);
+    return status("OK");
+  }
+  if (name != "LREM") throw std::runtime_error("the simulation has no command " + name);
+  const bool from_end = words[2][0] == '-';  // one element
+  const auto found = std::find(list->begin(), list->end(), words[3]);
+  if (found == list->end()) return integer(0);
+  if (from_end) {
+    list->erase(std::find(list->rbegin(), list->rend(), words[3]).base() - 1);
+  } else {
+    list->erase(found);
+  }
+  drop_if_empty(key);
+  return integer(1);
+}
+
+Reply RedisServer::on_hash(const Words& words) {
+  const auto& name = words[0];
+  const auto& key = words[1];
+  if (name == "HSET") {
+    auto& hash = made_as<Hash>(key);
+    for (std::size_t i = 2; i + 1 < words.size(); i += 2) hash[words[i]] = words[i + 1];
+    return integer(0);
+  }
+  auto* hash = find_as<Hash>(key);
+  const auto field = [&](const std::string& of) {
+    if (hash == nullptr) return Reply{};
+    const auto found = hash->find(of);
+    return found == hash->end() ? Reply{} : bulk(found->second);
+  };
+  if (name == "HGET") return field(words.at(2));
+  auto all = array();
+  if (name == "HMGET") {
+    for (std::size_t i = 2; i < words.size(); ++i)
+      all.elements.push_back(field(words[i]));
+    return all;
+  }
+  if (name == "HGETALL") {
+    if (hash == nullptr) return all;
+    for (const auto& [of, value] : *hash) {
+      all.elements.push_back(bulk(of));
+      all.elements.push_back(bulk(value));
+    }
+    return all;
+  }
+  if (name != "HDEL") throw std::runtime_error("the simulation has no command " + name);
+  std::int64_t deleted = 0;
+  for (std::size_t i = 2; i < words.size() && hash != nullptr; ++i) {
+    deleted += count_of(hash->erase(words[i]));
+  }
+  drop_if_empty(key);
+  return integer(deleted);
+}
+
+Reply RedisServer::on_set(const Words& words) {
+  const auto& name = words[0];
+  const auto& key = words[1];
+  if (name == "ZADD") {
+    auto& set = made_as<SortedSet>(key);
+    const auto& member = words.at(3);
+    const auto score = score_in(words[2]);
+    const auto known = set.scores.find(member);
+    if (known != set.scores.end()) set.order.erase({known->second, member});
+    set.scores[member] = score;
+    set.order.insert({score, member});
+    return integer(1);
+  }
+  auto* set = find_as<SortedSet>(key);
+  if (name == "ZCARD") return integer(set == nullptr ? 0 : count_of(set->order.size()));
+  if (name == "ZRANGE") {
+    auto all = array();
+    if (set == nullptr) return all;
+    const auto is = [&](const char* word) {
+      return std::find(words.begin() + 4, words.end(), word) != words.end();
+    };
+    std::vector<std::pair<double, std::string>> in_order(set->order.begin(),
+                                                         set->order.end());
+    const bool by_score = is("BYSCORE"), reversed = is("REV");
+    if (reversed) std::reverse(in_order.begin(), in_order.end());
+    const auto limit = std::find(words.begin() + 4, words.end(), "LIMIT");
+    auto left = limit == words.end() ? std::int64_t{1} << 40
+                                     : std::strtoll((limit + 2)->c_str(), nullptr, 10);
+    const auto bound = [](const std::string& text) {
+      const bool is_open = text[0] == '(';
+      return std::pair(score_in(is_open ? text.substr(1) : text), is_open);
+    };
+    const auto from = bound(words[reversed ? 3 : 2]), to = bound(words[reversed ? 2 : 3]);
+    const auto size = in_order.size();
+    const auto stop = std::strtoll(words[3].c_str(), nullptr, 10);
+    const auto last = stop < 0 ? stop + count_of(size) : stop;
+    for (std::size_t i = 0; i < size && left > 0; ++i) {
+      const auto& [score, member] = in_order[i];
+      const bool is_in =
+          by_score ? (from.second ? score > from.first : score >= from.first) &&
+                         (to.second ? score < to.first : score <= to.first)
+                   : count_of(i) >= position(words[2], size) && count_of(i) <= last;
+      if (!is_in) continue;
+      --left;
+      all.elements.push_back(bulk(member));
+      if (is("WITHSCORES")) all.elements.push_back(bulk(number_text(score)));
+    }
+    return all;
+  }
+  if (name == "ZREMRANGEBYSCORE") return integer(0);  // of the index of names only
+  const auto found = set == nullptr ? std::map<std::string, double>::iterator()
+                                    : set->scores.find(words.at(2));
+  if (set == nullptr || found == set->scores.end()) {
+    return name == "ZREM" ? integer(0) : Reply{};
+  }
+  const std::pair entry(found->second, found->first);
+  if (name == "ZSCORE") return bulk(number_text(entry.first));
+  if (name == "ZRANK") {
+    return integer(std::distance(set->order.begin(), set->order.find(entry)));
+  }
+  if (name != "ZREM") throw std::runtime_error("the simulation has no command " + name);
+  set->order.erase(entry);
+  set->scores.erase(found);
+  drop_if_empty(key);
+  return integer(1);
+}
+
+}  // namespace dlock::simulation

@@ -1,0 +1,98 @@
+// A Redis server in memory: the commands that dlock and its scripts use, and the scripts
+// themselves in an interpreter of Lua.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "store/redis/reply.hpp"
+#include "tests/simulation/kernel.hpp"
+
+namespace dlock::simulation {
+
+using Words = std::vector<std::string>;
+
+class RedisServer final : public Peer {
+ public:
+  // Called after each script, with the process that has sent it and its request.
+  using Executed = std::function<void(RedisServer&, const Process&, const Words&)>;
+  explicit RedisServer(Executed executed);
+
+  void received(const std::shared_ptr<Connection>& from, std::string_view bytes) override;
+  void closed(const std::shared_ptr<Connection>& by) override;
+
+  // It is killed, and comes back later, without its data.
+  void crash();
+  void start();
+
+  // The value of a string that has not expired, and when it will.
+  struct Found {
+    std::string value;
+    Time expires = 0;
+  };
+  std::optional<Found> find(const std::string& key);
+  std::string field(const std::string& key, const std::string& name);  // of a hash
+
+  double rate = 0;        // how much faster than others its clock is
+  Time clock_offset = 0;  // of its clock
+
+  redis::Reply execute(const Words& words);  // one command, also of a script
+
+ private:
+  struct SortedSet {
+    std::map<std::string, double> scores;
+    std::set<std::pair<double, std::string>> order;
+  };
+  using List = std::deque<std::string>;
+  using Hash = std::map<std::string, std::string>;
+  struct Value {
+    std::variant<std::string, List, Hash, SortedSet> of;
+    std::optional<std::int64_t> expires{};  // ms by its clock
+  };
+  struct Client {
+    std::shared_ptr<Connection> connection;
+    std::string bytes;
+    Words waits_for;            // the lists of BLPOP
+    std::uint64_t waiting = 0;  // the number of that wait
+  };
+
+  std::int64_t clock() const;  // in microseconds
+  Value* value_at(const std::string& key);
+  template <typename Kind>
+  Kind* find_as(const std::string& key);
+  template <typename Kind>
+  Kind& made_as(const std::string& key);
+  void drop_if_empty(const std::string& key);
+
+  void proceed(Client& client);
+  std::optional<Words> next_command(Client& client);
+  std::string top_level(Client& client, const Words& words);
+  redis::Reply evaluate(const Words& words, bool by_text);
+  void wait_for_element(Client& client, const Words& words);
+  bool pop(Client& client);
+  void serve_waiting();
+  redis::Reply on_list(const Words& words);
+  redis::Reply on_hash(const Words& words);
+  redis::Reply on_set(const Words& words);
+
+  Executed executed_;
+  std::map<std::string, Value> values_;
+  std::set<std::string> loaded_;  // the ids of scripts
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::uint64_t waits_ = 0;
+  Time started_ = 0;
+  std::string run_id_;
+  bool has_run_script_ = false;  // in this command
+  std::int64_t moment_ = 0;      // of the command that is executed
+};
+
+}  // namespace dlock::simulation

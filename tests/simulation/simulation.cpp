@@ -1,0 +1,120 @@
+// Runs schedules of the simulation; tests/simulation/README.md says what it is.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "tests/simulation/world.hpp"
+
+namespace {
+
+using dlock::simulation::StoreKind;
+using dlock::simulation::World;
+
+constexpr const char* usage =
+    "usage: dlock_simulation [--store redis|quorum] [--seed S] [--schedules N]\n"
+    "                        [--seconds N] [--trace]\n"
+    "\n"
+    "Runs N schedules (1000 by default), with the seeds S (1), S + 1, ..., for at most\n"
+    "that many seconds. Exits with 1 at the first one that breaks a promise.\n"
+    "--trace prints what happens in each, with the messages of dlock.\n";
+
+struct Options {
+  StoreKind store = StoreKind::redis;
+  std::string store_name = "redis";
+  std::uint64_t seed = 1;
+  std::uint64_t schedules = 1000;
+  double seconds = 1e9;
+  bool traces = false;
+};
+
+bool parse(int count, char** words, Options& options) {
+  for (int i = 1; i < count; ++i) {
+    const std::string name = words[i];
+    if (name == "--trace") {
+      options.traces = true;
+      continue;
+    }
+    if (++i == count) return false;
+    const char* value = words[i];
+    if (name == "--seed") {
+      options.seed = std::strtoull(value, nullptr, 10);
+    } else if (name == "--schedules") {
+      options.schedules = std::strtoull(value, nullptr, 10);
+    } else if (name == "--seconds") {
+      options.seconds = std::strtod(value, nullptr);
+    } else if (name == "--store") {
+      options.store_name = value;
+      options.store =
+          std::strcmp(value, "quorum") == 0 ? StoreKind::quorum : StoreKind::redis;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+struct Totals {
+  std::uint64_t schedules = 0;
+  std::uint64_t commands = 0;
+  std::uint64_t losses = 0;
+};
+
+// Every thousandth schedule runs twice, because a seed has to replay exactly.
+std::string run(const Options& options, std::uint64_t seed, Totals& totals) {
+  std::uint64_t digest = 0;
+  {
+    World world(seed, options.store, options.traces);
+    const auto complaint = world.run();
+    ++totals.schedules;
+    totals.commands += static_cast<std::uint64_t>(world.commands());
+    totals.losses += static_cast<std::uint64_t>(world.losses());
+    if (!complaint.empty() || seed % 1000 != 0) return complaint;
+    digest = world.digest();
+  }
+  World again(seed, options.store, false);
+  again.run();
+  return again.digest() == digest ? "" : "the seed does not replay exactly";
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  Options options;
+  if (!parse(count, words, options)) {
+    std::fputs(usage, stderr);
+    return 64;
+  }
+  // No file of the user is to change a schedule.
+  for (const char* name : {"DLOCK_CONFIG", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR",
+                           "NOTIFY_SOCKET", "DLOCK_HELD", "DLOCK_STORE"}) {
+    ::unsetenv(name);
+  }
+  ::setenv("HOME", "/nonexistent", 1);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto elapsed = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+        .count();
+  };
+  Totals totals;
+  while (totals.schedules < options.schedules && elapsed() < options.seconds) {
+    const auto seed = options.seed + totals.schedules;
+    const auto complaint = run(options, seed, totals);
+    if (complaint.empty()) continue;
+    std::printf(
+        "%s\nreplay: dlock_simulation --store %s --seed %llu --schedules 1 --trace\n",
+        complaint.c_str(), options.store_name.c_str(),
+        static_cast<unsigned long long>(seed));
+    return 1;
+  }
+  std::printf(
+      "%s: %llu schedules from seed %llu in %.1f s (%.0f a second), with %llu "
+      "commands and %llu lost runs: no promise was broken\n",
+      options.store_name.c_str(), static_cast<unsigned long long>(totals.schedules),
+      static_cast<unsigned long long>(options.seed), elapsed(),
+      static_cast<double>(totals.schedules) / elapsed(),
+      static_cast<unsigned long long>(totals.commands),
+      static_cast<unsigned long long>(totals.losses));
+  return 0;
+}

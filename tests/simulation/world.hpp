@@ -1,0 +1,119 @@
+// One schedule: servers, runs of dlock that compete for a lock, what goes wrong and when,
+// and the judge. Everything follows from the seed.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/run/locked_run.hpp"
+#include "tests/simulation/command.hpp"
+#include "tests/simulation/kernel.hpp"
+#include "tests/simulation/redis_server.hpp"
+
+namespace dlock::simulation {
+
+enum class StoreKind { redis, quorum };
+
+// One process of dlock, with its guardian and command.
+struct Run {
+  struct Context : asio::io_context {
+    Context() : asio::io_context(1) {}
+    // Destroys the coroutines, which use the LockedRun.
+    void end() { shutdown(); }
+  };
+
+  int number = 0;
+  Process process;
+  const Invocation* invocation = nullptr;
+  RunOptions options;
+  std::optional<LeaseTiming> timing;
+  RunAdditions additions;
+  std::optional<SimulatedGuardian> guardian;
+  std::optional<LockedRun> locked_run;
+  std::unique_ptr<Context> context;
+  std::optional<RunResult> result;
+  std::exception_ptr error;
+
+  Time began = 0;
+  Time ended = 0;
+  Time last_fault = 0;      // of this process, or of its network
+  std::uint64_t fence = 0;  // of the grant that its command relies on
+  Time command_began = 0;
+  Time command_ended = 0;
+  bool was_held_at_end = false;  // when the command exited by itself
+  Time lease_seen_until = 0;     // while the command is alive: when its lease ends
+  int steps_to_fault = 0;        // the steps of its code until it is stopped or killed
+  Time released = 0;             // when a server last executed its release
+  // Its guardian suffers, or its dlock: not both, because then nobody is left to end the
+  // command.
+  bool guardian_suffers = false;
+};
+
+class World {
+ public:
+  World(std::uint64_t seed, StoreKind kind, bool traces);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  // Runs it. Returns which promise was broken, and how; empty if none was.
+  std::string run();
+
+  std::uint64_t digest() const { return kernel_.digest(); }
+  int commands() const { return commands_; }
+  int losses() const { return losses_; }
+
+ private:
+  std::string url() const;
+  const Invocation& invocation(std::optional<Time> wait) const;
+  void start_run();
+  void start_later(Time moment);
+  void step(Run& run);
+  void finish(Run& run);  // it has exited, or was killed
+  void free(Run& run);
+  void run_ready();
+
+  void plan_faults();
+  void inject_fault();
+  void hit(Run& run);
+  void stop(Run& run, Time span);
+  void kill(Run& run);
+
+  void broken(const std::string& promise, const std::string& how);
+  void command_started(Run& run);
+  void command_ended(Run& run, bool by_itself);
+  void executed(RedisServer& server, const Process& by, const Words& words);
+  void look_at_leases();
+  bool is_excused(const Run& run) const;
+  void look_for_idleness();
+  Time longest_idleness() const;
+  void judge_end(const Run& run);
+  std::optional<std::pair<std::uint64_t, Time>> holder();  // fence, when the lease ends
+
+  StoreKind kind_;
+  Kernel kernel_;
+  std::vector<std::unique_ptr<RedisServer>> servers_;
+  std::vector<std::unique_ptr<Run>> runs_;
+  int starting_ = 0;   // runs that will start
+  int runs_left_ = 0;  // runs that will follow others
+  Time ttl_ = 0;
+  Time faults_end_ = 0;
+  Time end_ = 0;
+  double fault_at_step_ = 0;  // the part of runs that are stopped or killed at a step
+  bool restarts_ = false;
+
+  std::string complaint_;
+  std::uint64_t greatest_fence_ = 0;
+  Time forgot_ = 0;  // when a server last lost its data
+  Time in_use_ = 0;  // when the lock was last held, or nobody could take it
+  std::uint64_t holder_seen_ = 0;
+  int commands_ = 0;
+  int losses_ = 0;
+  int left_waiters_ = 0;  // that have died or given up, and may still be in the queue
+};
+
+}  // namespace dlock::simulation
