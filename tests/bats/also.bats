@@ -190,7 +190,7 @@ hold_both() {  # [<option>...]
     assert_exits 76 "$holder"
     has_ended "$(< "$began")"
     about=$([[ $name == db ]] || echo "$name: ")
-    grep -q "^dlock: db: ${about}lost the lock: .* with dlock break; the command was ended" "$said"
+    grep -q "^dlock: db: ${about}lost the lock: .* with dlock break; the command was stopped" "$said"
     assert_reported '"\(.outcome) \(.reason) \(.protected)"' 'lost broken false'
     assert_reported '.locks[] | select(.reason) | "\(.name) \(.reason)"' "$name broken"
     assert_equal "$(dlock history --json --limit 2 | jq -r '.[].outcome' | paste -sd ' ')" 'lost lost'

@@ -124,17 +124,17 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   has_ended "$command"
 }
 
-@test "break deletes the key of a foreign holder, and -v reports it" {
+@test "break deletes the key of another program, and -v reports it" {
   redis SET 'dlock:{job}' somebody NX PX 60000
 
   run dlock -v break --yes job
 
   assert_status 0
-  assert_output_contains 'broken: a foreign holder'
+  assert_output_contains 'broken: another program'
   is_free job
 }
 
-@test "a waiter is granted the lock when a foreign holder is broken" {
+@test "a waiter is granted the lock when another program is broken" {
   redis SET 'dlock:{job}' somebody NX PX 60000
   queue job -- touch "$next"
 
@@ -143,7 +143,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   EVENTUALLY_MS=2000 eventually test -e "$next"
 }
 
-@test "a foreign holder has no fence" {
+@test "another program has no fence" {
   redis SET 'dlock:{job}' somebody NX PX 60000
 
   run dlock break --yes --fence 7 job
@@ -217,7 +217,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
 
   is_free job
   assert_broken
-  grep -q 'took the lock with dlock break --force; the command was ended' "$next"
+  grep -q 'took the lock with dlock break --force; the command was stopped' "$next"
   eventually_history 'lost (broken by force by .*), exit 76'
 }
 

@@ -479,7 +479,7 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
 @test "a token file that never ends, or that nobody writes, is refused" {
   mkfifo fifo
   run timeout 20 dlock renew job --token-file fifo
-  assert_refused 78 'nobody has written to the pipe'
+  assert_refused 78 'the pipe was not written to its end'
   for file in /dev/zero /dev/full . large; do
     head -c 10000000 /dev/zero > large
     run timeout 5 dlock renew job --token-file "$file"

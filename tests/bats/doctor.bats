@@ -74,11 +74,11 @@ file_of() {  # <name>
   assert_equal "$(cd "$store" && find . -printf '%p %s %T@\n' | sort)" "$before"
 }
 
-@test "on none: doctor exits with 0 and says that it excludes nobody" {
+@test "on none: doctor exits with 0 and says that it excludes no other run" {
   run dlock doctor --store none:
 
   assert_status 0
-  assert_found info store 'excludes nobody'
+  assert_found info store 'excludes no other run'
   run dlock doctor --store none: --json
   assert_equal "$status $(json '"\(.store) \(.level) \(.findings | length)"')" '0 none: ok 1'
 }
@@ -111,7 +111,7 @@ file_of() {  # <name>
   run dlock doctor
 
   assert_status 2
-  assert_found error directory 'belongs to' 'use a directory of your own'
+  assert_found error directory 'belongs to' 'use your own directory'
 }
 
 @test "a directory that this user may not write to is an error" {

@@ -296,7 +296,7 @@ more'
   run dlock run --on-success 'kill -KILL $$' job -- true
 
   assert_status 0
-  assert_output_contains 'the --on-success command was ended by SIGKILL'
+  assert_output_contains 'the --on-success command was killed by SIGKILL'
 }
 
 @test "with --quiet there is no warning about a hook that fails" {

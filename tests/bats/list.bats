@@ -238,7 +238,7 @@ is_waited_for_only() {
   run dlock list
 
   [[ ${lines[1]} =~ ^'code  '.*'exit 3, '.*' ago'$ ]]
-  [[ ${lines[2]} =~ ^'signal  '.*'ended by SIGTERM, '.*' ago'$ ]]
+  [[ ${lines[2]} =~ ^'signal  '.*'killed by SIGTERM, '.*' ago'$ ]]
   [[ ${lines[3]} =~ ^'time  '.*'timeout, exit 124, '.*' ago'$ ]]
 }
 

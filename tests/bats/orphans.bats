@@ -96,7 +96,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   run dlock status job
 
   assert_status 0
-  assert_output_contains 'its dlock process is gone'
+  assert_output_contains 'its dlock process has exited'
 }
 
 @test "status does not call a running dlock process gone" {

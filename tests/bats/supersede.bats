@@ -109,7 +109,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
   test -e ran
   assert_equal "$(outcome_in report)" 'lost broken'
   assert_equal "$(jq -r .message report)" \
-    "lost the lock: $(id -un)@$(uname -n) took the lock with --replace; the command was ended"
+    "lost the lock: $(id -un)@$(uname -n) took the lock with --replace; the command was stopped"
 }
 
 @test "--replace requires --wait" {

@@ -114,7 +114,7 @@ run_unread() {  # <dlock's argument>...
   assert_status 0
   output=$(drained)
   assert_output_contains 'ended after'
-  [[ $output =~ 'omitted because nobody read them: '[23] ]]
+  [[ $output =~ 'omitted because standard error was not read: '[23] ]]
 }
 
 @test "a reader that reads in time misses no messages" {

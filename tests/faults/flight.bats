@@ -137,7 +137,7 @@ assert_loss_ends_chains() {  # <kind>
     dlock run --timeout 200ms --kill-after 50ms job -- sleep 600 \
     2> "$said" 3>&- &
   holder=$!
-  eventually grep -q 'keeping the lock until they are gone' "$said"
+  eventually grep -q 'keeping the lock until they exit' "$said"
 
   is_held job
 }

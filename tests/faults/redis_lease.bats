@@ -302,7 +302,7 @@ END
   assert_exits 76 "$holder"
   output=$(< "$said")
   assert_one_line
-  assert_output_contains 'job: lost the lock: the server no longer knows it (restarted or flushed?); the command was ended'
+  assert_output_contains 'job: lost the lock: the server no longer knows it (restarted or flushed?); the command was stopped'
 }
 
 @test "if a server falls silent, a loss says so, and for how long the lease could not be renewed" {
@@ -313,7 +313,7 @@ END
   assert_exits 76 "$holder"
   # The next line says that the lock cannot be released either.
   output=$(head -n 1 "$said")
-  [[ $output =~ 'job: lost the lock: its lease could not be renewed for '[1-4]\.[0-9]s' (/'[^\ ]+' did not reply within '[^\ ]+'), so the command was ended before the lease expired'$ ]]
+  [[ $output =~ 'job: lost the lock: its lease could not be renewed for '[1-4]\.[0-9]s' (/'[^\ ]+' did not reply within '[^\ ]+'), so the command was stopped before the lease expired'$ ]]
 }
 
 @test "if a server is gone, a loss says so" {
@@ -323,7 +323,7 @@ END
 
   assert_exits 76 "$holder"
   output=$(head -n 1 "$said")
-  [[ $output =~ 'job: lost the lock: its lease could not be renewed for '[1-4]\.[0-9]s' (cannot reach /'[^\ ]+': '.+'), so the command was ended before the lease expired'$ ]]
+  [[ $output =~ 'job: lost the lock: its lease could not be renewed for '[1-4]\.[0-9]s' (cannot reach /'[^\ ]+': '.+'), so the command was stopped before the lease expired'$ ]]
 }
 
 # --- Giving back ---
