@@ -180,7 +180,7 @@ hold_both() {  # [<option>...]
 
 # --- Losses ---
 
-@test "break of any of them ends the command, and message, report and history say which" {
+@test "break of any of them stops the command, and message, report and history say which" {
   for name in cache db; do
     rm -f "$began"
     hold_both --report "$report" --label "$name"
@@ -205,7 +205,7 @@ hold_both() {  # [<option>...]
   eventually is_queued cache "$waiter"
 
   kill -KILL "$holder"
-  # On this machine alone, nothing ends the command, and the locks stay with it.
+  # On this machine alone, nothing stops the command, and the locks stay with it.
   [[ $DLOCK_STORE != local:* ]] || { kill -0 "$pid" && is_held db && is_held cache && kill -KILL "$pid"; }
 
   wait "$waiter" || true

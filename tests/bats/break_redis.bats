@@ -52,7 +52,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_broken
 }
 
-@test "break ends the command of a holder with --reclaim and --on-outage run, too" {
+@test "break stops the command of a holder with --reclaim and --on-outage run as well" {
   hold job --report "$report" --reclaim --on-outage run
 
   dlock break --yes job
@@ -125,7 +125,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
 }
 
 @test "break deletes the key of another program, and -v reports it" {
-  redis SET 'dlock:{job}' somebody NX PX 60000
+  redis SET 'dlock:{job}' another NX PX 60000
 
   run dlock -v break --yes job
 
@@ -135,7 +135,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
 }
 
 @test "a waiter is granted the lock when another program is broken" {
-  redis SET 'dlock:{job}' somebody NX PX 60000
+  redis SET 'dlock:{job}' another NX PX 60000
   queue job -- touch "$next"
 
   dlock break --yes job
@@ -144,12 +144,12 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
 }
 
 @test "another program has no fence" {
-  redis SET 'dlock:{job}' somebody NX PX 60000
+  redis SET 'dlock:{job}' another NX PX 60000
 
   run dlock break --yes --fence 7 job
 
   assert_status 1
-  assert_equal "$(redis GET 'dlock:{job}')" somebody
+  assert_equal "$(redis GET 'dlock:{job}')" another
 }
 
 @test "a lease can be broken while the server's memory is full" {

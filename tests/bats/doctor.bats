@@ -103,7 +103,7 @@ file_of() {  # <name>
   assert_equal "${lines[-1]}" "1 error in local:$store"
 }
 
-@test "a directory that belongs to somebody else is an error" {
+@test "a directory that belongs to another user is an error" {
   needs_root
   mkdir "$store"
   chown 1234 "$store"

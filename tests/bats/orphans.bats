@@ -89,7 +89,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_equal "$(look job '.holders[0].pid')" "$(< "$ready")"
 }
 
-@test "status says that the dlock process of a command is gone" {
+@test "status says that the dlock process of a command has exited" {
   hold job
   kill_dlock
 

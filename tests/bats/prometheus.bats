@@ -207,7 +207,7 @@ count_those_without_the_lock() {
   assert_counts '0 0'
   queue job --supersede -- true
 
-  # refused: it does not wait, its wait is over, or the queue is full; also by hand
+  # refused: it does not wait, its wait is over, or the queue is full; also of acquire
   run dlock run job -- true
   assert_status 75
   run dlock acquire job

@@ -727,7 +727,7 @@ refused='dlock: job: password file /mnt/secrets/password: every user of this mac
   anybody_may_do_everything
   start_monitor "$said"
 
-  DLOCK_USER=nobody run dlock run job -- echo started
+  DLOCK_USER=stranger run dlock run job -- echo started
 
   assert_refused 77 'login refused'
   assert_told_nothing
@@ -789,7 +789,7 @@ refused='dlock: job: password file /mnt/secrets/password: every user of this mac
   hold job --ttl 3s
   was_refused() { (($(redis INFO commandstats | grep -c 'cmdstat_client|setname:.*rejected_calls=[2-9]') == 1)); }
 
-  eventually was_refused # on the connection for renewals, too
+  eventually was_refused # on the connection for renewals as well
 
   let_go
   assert_exits 0 "$holder"
