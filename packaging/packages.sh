@@ -12,7 +12,7 @@ build_packages=(g++ cmake ninja-build "${linked_packages[@]}" libprotozero-dev l
 
 # The packages to test it with, except clang-format (see install_test_packages) and clang-tidy
 # (see install_clang_tidy). No test uses the services that Debian starts for the servers.
-test_packages=(bats libgtest-dev shellcheck mandoc jq strace procps util-linux zsh fish
+test_packages=(bats libgtest-dev liblua5.1-0-dev shellcheck mandoc jq strace procps util-linux zsh fish
   bash-completion openssl redis-server redis-tools etcd-server etcd-client postgresql
   pgbouncer spin attr systemd dpkg-dev lintian rpm cpio minisign iproute2 python3 python3-yaml nodejs patch buildah
   podman runc catatonit tini dumb-init)

@@ -98,7 +98,8 @@ CommandTree& Guardian::inherited_tree() {
 
 void Guardian::kill() {
   if (pid_ == 0) return;
-  ::kill(pid_, SIGKILL);  // KILL also ends a stopped process
+  // KILL also ends a stopped process. Without the call, it exits as after our death.
+  if (::kill(pid_, SIGKILL) != 0) channel_.reset();
   reap(pid_);
   pid_ = 0;
   // The process that was to become the command died with the guardian and is now our

@@ -357,6 +357,42 @@ filtered() {  # <error> <command>...
   done
 }
 
+@test "a filter that refuses one call of the event loop, or waitid, keeps a run from starting, and is named" {
+  for newer in epoll_ctl "epoll_wait epoll_pwait" timerfd_settime waitid; do
+    read -ra newer <<< "$newer"
+    for store in "${stores[@]}"; do
+      "$store"
+      for error in "$eperm" "$enosys"; do
+        run filtered "$error" timeout -s KILL 20 dlock run --timeout 5s job -- sh -c 'echo started; sleep 0.2'
+        assert_status 125
+        assert_one_line
+        assert_output_contains "the system call ${newer[0]}"
+      done
+    done
+  done
+}
+
+@test "break of a run whose dlock was killed names the call that it lacks" {
+  use_directory_in_volume
+  dlock run job -- sh -c 'echo > "$1"; exec sleep 60' - "$volume/started" 3>&- &
+  holder=$!
+  eventually test -e "$volume/started"
+  kill -KILL "$holder"
+  eventually has_ended "$holder"
+
+  run without_pidfd "$eperm" dlock break --yes job
+  assert_status 125
+  assert_one_line
+  assert_output_contains 'cannot stop the command'
+  assert_output_contains 'the system call pidfd_open is missing'
+}
+
+# Outside of a container: break stops processes that it can see.
+without_pidfd() {  # <error> <command>...
+  # shellcheck disable=SC2046
+  timeout -s KILL 20 "$tools/without" "$1" $(numbers_of pidfd_open) -- "${@:2}"
+}
+
 @test "a waiter without pidfd_open gets the lock of a run that is killed" {
   newer=(pidfd_open)
   use_directory_in_volume

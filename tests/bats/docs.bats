@@ -369,13 +369,14 @@ exists_as_guard() {  # <name>
   ((count > 25))
 }
 
-@test "each check of chaos and each promise of a model has its number in promises.md" {
+@test "each check of chaos and each promise of a model or of the simulation has its number in promises.md" {
   local known promise name
   known=$(guards_of_promises)
   while read -r promise name; do
     grep -qxF "$promise $name" <<< "$known" || { echo "promises.md lacks $promise $name" >&2; return 1; }
   done < <(
     grep -ohP 'must\(\KP[0-9]+_\w+' "$DLOCK_SOURCE"/tests/model/*.pml | sed 's/^\([^_]*\)/\1 \1/'
+    grep -ohP 'broken\("\KP[0-9]+' "$DLOCK_SOURCE"/tests/simulation/*.cpp | sort -u | sed 's:$: tests/simulation:'
     sed -n '/^CHECKS/,/^}/s/^ *"\(P[0-9]*\)": (\(.*\)),$/\1 \2/p' "$DLOCK_SOURCE/tests/chaos/verdict.py" | tr -d , |
       awk '{ for (i = 2; i <= NF; ++i) print $1, $i }')
 }

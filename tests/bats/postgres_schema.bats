@@ -227,6 +227,7 @@ is_refused_once() { [[ $(sql "SELECT refused FROM dlock.lock WHERE name = 'job'"
     run dlock "${words[@]}"
     assert_status 78
     assert_one_line
+    assert_output_contains 'use another name, or a database with the encoding UTF8'
   done
   DLOCK_STORE=$(postgres_url 1 app bytes)
   run dlock run '語' -- sh -c 'dlock list --json | jq -r ".[].name"'
@@ -246,9 +247,9 @@ assert_store_is_refused() {  # <pattern of exit codes> <part of what it says>
 
 @test "a database or role that does not exist is named" {
   DLOCK_STORE=$(postgres_url 1 app missing)
-  assert_store_is_refused 78 missing
+  assert_store_is_refused 78 '"missing" does not exist: create it, or name another'
   DLOCK_STORE=$(postgres_url 1 stranger app)
-  assert_store_is_refused 77 stranger
+  assert_store_is_refused 77 '"stranger" does not exist: check the user'
   # A pooler tells all that with one code, and may have let the client in before.
   use_pgbouncer auth_type=any 'ignore_startup_parameters=extra_float_digits'
   sed -i 's/ user=app/ user=stranger/' "$postgres_root/pgbouncer.ini"

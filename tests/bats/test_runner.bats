@@ -232,3 +232,15 @@ the enclosin${z-}g run|enclosin${z-}g run|outer
 the lock was not obtaine${z-}d|not obtaine${z-}d|not acquired
 END
 }
+
+@test "the files and tests that are said to run in the emulator exist" {
+  local name in_emulator fails_in_emulator
+  eval "$(sed -n '/^in_emulator=(/p; /^fails_in_emulator=(/,/^)/p' "$DLOCK_SOURCE/tests/long/release.bats")"
+  ((${#in_emulator[@]} > 5))
+  for name in "${in_emulator[@]}"; do
+    [[ -e $DLOCK_SOURCE/tests/bats/$name.bats ]] || { echo "no $name.bats" >&2; return 1; }
+  done
+  for name in "${fails_in_emulator[@]}"; do
+    grep -qF "@test \"$name\"" "$DLOCK_SOURCE"/tests/bats/*.bats || { echo "no test: $name" >&2; return 1; }
+  done
+}

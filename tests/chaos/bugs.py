@@ -1,5 +1,6 @@
 """Checks that bugs are found: builds dlock with each of bugs/*.patch, and runs chaos on it. Those
-that need a moment which chaos hardly ever meets are left to a test of the contract suite."""
+that need a moment which chaos hardly ever meets are left to a test of the contract suite, or to the
+simulation, which has to find most of them as well."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ LONGEST = 120.0  # seconds within which each bug has to be found
 PARTS = ("CMakeLists.txt", "cmake", "src", "tests", "man", "completions", "examples", "LICENSE")
 
 
-def finder_of(patch: Path) -> tuple[str, str]:
-    """Returns what finds a bug: "Store" and the store for chaos, or "Test" and a filter of tests."""
-    found = re.match(r"(Store|Test): (.+)\n", patch.read_text())
+def finders_of(patch: Path) -> list[tuple[str, str]]:
+    """Returns what finds a bug: "Store" and the store for chaos, "Simulation" and the store there, or
+    "Test" and a filter of tests."""
+    found = re.findall(r"^(Store|Simulation|Test): (.+)\n", patch.read_text(), re.MULTILINE)
     if not found:
-        raise SystemExit(f"chaos: {patch.name} does not begin with Store: or Test:")
-    return found[1], found[2]
+        raise SystemExit(f"chaos: {patch.name} does not begin with Store:, Simulation: or Test:")
+    return found
 
 
 class Copy:
@@ -32,6 +34,7 @@ class Copy:
         self._build = source / "build/chaos/build"
         self.dlock = self._build / "dlock"
         self.tests = self._build / "tests/dlock_contract_tests"
+        self.simulation = self._build / "tests/dlock_simulation"
         self._refresh(source)
         self._do("cmake", "-S", str(self._root), "-B", str(self._build), "-G", "Ninja",
                  "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS=-O0 -g0", "-DCMAKE_UNITY_BUILD=ON",
@@ -93,20 +96,32 @@ def find_by_test(tests: Path, which: str) -> tuple[float, str] | None:
     return (time.monotonic() - began, failed[1]) if failed else None
 
 
+def find_by_simulation(simulation: Path, store: str, seed: int) -> tuple[float, str] | None:
+    """The same with simulated schedules."""
+    began = time.monotonic()
+    done = subprocess.run([str(simulation), "--store", store, "--seed", str(seed), "--schedules", "1000000", "--seconds", "60"],
+                          capture_output=True, text=True, check=False)
+    return (time.monotonic() - began, " ".join(done.stdout.splitlines())) if done.returncode == 1 else None
+
+
 def hunt(source: Path, names: list[str], seed: int) -> int:
     """Prints a line for each bug. Fails if one was not found."""
     patches = [HERE / "bugs" / f"{name}.patch" for name in names] or sorted((HERE / "bugs").glob("*.patch"))
     copy = Copy(source)
+    hunts = [(patch, finder, kind) for patch in patches for finder, kind in finders_of(patch)]
     missed = 0
-    for patch in patches:
-        finder, kind = finder_of(patch)
+    for patch, finder, kind in hunts:
         began = time.monotonic()
-        copy.build(patch, copy.tests if finder == "Test" else copy.dlock)
+        copy.build(patch, {"Store": copy.dlock, "Simulation": copy.simulation, "Test": copy.tests}[finder])
         built = time.monotonic() - began
-        found = find_by_test(copy.tests, kind) if finder == "Test" else \
-            find(copy.dlock, kind, seed, source / f"build/chaos/{patch.stem}.jsonl")
+        if finder == "Test":
+            found = find_by_test(copy.tests, kind)
+        elif finder == "Simulation":
+            found = find_by_simulation(copy.simulation, kind, seed)
+        else:
+            found = find(copy.dlock, kind, seed, source / f"build/chaos/{patch.stem}.jsonl")
         missed += found is None
-        result = f"found after {found[0]:.0f} s: {found[1]}" if found else f"NOT FOUND in {LONGEST:.0f} s"
-        print(f"{patch.stem} ({kind}, seed {seed}, built in {built:.0f} s): {result}", flush=True)
-    print(f"chaos: {len(patches) - missed} of {len(patches)} bugs were found")
+        result = f"found after {found[0]:.0f} s: {found[1]}" if found else "NOT FOUND"
+        print(f"{patch.stem} ({finder.lower()} {kind}, seed {seed}, built in {built:.0f} s): {result}", flush=True)
+    print(f"chaos: {len(hunts) - missed} of {len(hunts)} bugs were found")
     return 1 if missed else 0

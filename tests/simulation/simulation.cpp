@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 
 #include "tests/simulation/world.hpp"
@@ -14,10 +15,12 @@ using dlock::simulation::World;
 
 constexpr const char* usage =
     "usage: dlock_simulation [--store redis|quorum] [--seed S] [--schedules N]\n"
-    "                        [--seconds N] [--trace]\n"
+    "                        [--seconds N] [--resume FILE] [--trace]\n"
     "\n"
     "Runs N schedules (1000 by default), with the seeds S (1), S + 1, ..., for at most\n"
     "that many seconds. Exits with 1 at the first one that breaks a promise.\n"
+    "--resume begins with the seed in the file, if it exists, and writes the next one to "
+    "it.\n"
     "--trace prints what happens in each, with the messages of dlock.\n";
 
 struct Options {
@@ -26,6 +29,7 @@ struct Options {
   std::uint64_t seed = 1;
   std::uint64_t schedules = 1000;
   double seconds = 1e9;
+  std::string resume;  // a file
   bool traces = false;
 };
 
@@ -44,6 +48,9 @@ bool parse(int count, char** words, Options& options) {
       options.schedules = std::strtoull(value, nullptr, 10);
     } else if (name == "--seconds") {
       options.seconds = std::strtod(value, nullptr);
+    } else if (name == "--resume") {
+      options.resume = value;
+      std::ifstream(options.resume) >> options.seed;
     } else if (name == "--store") {
       options.store_name = value;
       options.store =
@@ -92,6 +99,8 @@ int main(int count, char** words) {
     ::unsetenv(name);
   }
   ::setenv("HOME", "/nonexistent", 1);
+  if (!options.traces && std::freopen("/dev/null", "w", stderr) == nullptr) return 1;
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const auto begin = std::chrono::steady_clock::now();
   const auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
@@ -101,6 +110,7 @@ int main(int count, char** words) {
   while (totals.schedules < options.schedules && elapsed() < options.seconds) {
     const auto seed = options.seed + totals.schedules;
     const auto complaint = run(options, seed, totals);
+    if (!options.resume.empty()) std::ofstream(options.resume) << seed + 1 << '\n';
     if (complaint.empty()) continue;
     std::printf(
         "%s\nreplay: dlock_simulation --store %s --seed %llu --schedules 1 --trace\n",

@@ -212,7 +212,6 @@ bool LockedRun::may_start() {
   return false;
 }
 
-// Returns the process, if it could be started.
 asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
   auto& result = conclusion_.result();
   auto notes = locks_.start_notes();

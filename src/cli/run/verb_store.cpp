@@ -29,9 +29,8 @@ std::unique_ptr<Store> opened_store(const CommonOptions& common, milliseconds ti
                                     asio::io_context& context, const std::string& name) {
   auto store = open_store(common.store, timeout, context);
   const Speaker speaker(name, common.quiet, common.verbose);
-  store->report_complaints([speaker](const std::string& message) {
-    speaker.warning("warning: not counted: " + message);
-  });
+  store->report_complaints(
+      [speaker](const std::string& message) { speaker.warning("warning: " + message); });
   return store;
 }
 

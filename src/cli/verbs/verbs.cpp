@@ -152,9 +152,7 @@ constexpr VerbSpec verbs[] = {
      .perform = break_verb,
      .check = [](const Settings& settings) { break_options(settings, {some_name}); },
      .exits = {{success, "taken from its holders"},
-               {not_held,
-                "nothing held, or not by that fence; of several, any; or "
-                "declined"}}},
+               {not_held, "nothing held, or not by that fence; or declined"}}},
     {.verb = Verb::doctor,
      .group = VerbGroup::operate,
      .name = "doctor",

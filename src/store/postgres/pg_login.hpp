@@ -62,6 +62,9 @@ std::vector<std::pair<std::string, std::string>> startup_parameters(
 // PostgreSQL that dlock works with.
 void check_product(const PgSession& session, const PgTarget& target);
 
+// The number that the body of a message begins with; nothing if it is too short.
+std::optional<std::uint32_t> first_number(std::string_view body);
+
 // One login. All that it throws are Failures: rejected, if the password is missing or may
 // not be sent this way, or the server is not proven to know it; misconfigured, if the
 // server wants a method that dlock does not have; unreachable, for messages that make no

@@ -83,7 +83,7 @@ class Complaints {
     warn_ = std::move(warn);
   }
   void note(const std::string& message) {
-    if (warn_ && noted_.insert(message).second) warn_(message);
+    if (warn_ && noted_.insert(message).second) warn_("not counted: " + message);
   }
 
  private:
