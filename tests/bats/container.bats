@@ -2,7 +2,7 @@
 # dlock in a container: the image that Containerfile describes, what a container lacks and what
 # its engine forbids, and how a platform stops it. The image is built with buildah and run with
 # podman where these work here; otherwise the same steps are made with tar and cp, and its program
-# runs in a chroot in namespaces of its own. All other tests do that anyway: so each of them
+# runs in a chroot in its own namespaces. All other tests do that anyway: so each of them
 # decides alone what its container lacks.
 #
 # process_one.bats has what process 1 has to do, tests/faults/containers.bats what happens when
@@ -126,7 +126,7 @@ use_shared_volume() {
   assert_status 75
 }
 
-@test "an engine that stops a container of the image ends its command, and the lock is free before the engine kills" {
+@test "an engine that stops a container of the image stops its command, and the lock is free before the engine kills" {
   use_shared_volume
   hold gate
   start_image run --store "$within" job -- /usr/bin/dlock run -w forever gate -- /usr/bin/dlock --version
@@ -142,7 +142,7 @@ use_shared_volume() {
 
 # --- What a container lacks ---
 
-# Runs a command as process 1 of a container: in namespaces and a root directory of its own that
+# Runs a command as process 1 of a container: in namespaces and its own root directory that
 # has /usr, a volume at /locks, /dev/null and what `extra` adds, which is a shell line. Nothing
 # else of the root directory exists or can be written, and `user` has no name there.
 contained() {  # <command>...

@@ -162,7 +162,7 @@ share/man/man1/mine.1'
   assert_equal "$output" 'under the lock'
 }
 
-@test "the installed program has no library search path of its own" {
+@test "the installed program has no library search path" {
   run readelf -d "$prefix/bin/dlock"
 
   assert_status 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # What dlock makes of a PostgreSQL database: its schema and who needs which rights, names in
 # any encoding, and databases and servers that are not as they should be.
-# shellcheck disable=SC2030,SC2031  # each test has a store of its own
+# shellcheck disable=SC2030,SC2031  # each test has its own store
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set waiter
 
@@ -29,7 +29,7 @@ is_watched() { [[ $(sql 'SELECT count(*) FROM dlock.watcher') == [1-9]* ]]; }
 
 # --- The schema ---
 
-@test "the schema is made on first use, also by twenty first users at once" {
+@test "the schema is made on first use, even by twenty first users at once" {
   for number in {1..20}; do
     dlock run "job-$number" -- "${noting[@]}" "$order" "$number" 2>> "$said" 3>&- &
     users+=($!)
@@ -202,7 +202,7 @@ is_refused_once() { [[ $(sql "SELECT refused FROM dlock.lock WHERE name = 'job'"
 
 # --- Names and encodings ---
 
-@test "names of 255 bytes in any script are locks of their own" {
+@test "names of 255 bytes in any script are separate locks" {
   names=("$(printf 'x%.0s' {1..255})" "$(printf '語%.0s' {1..85})" "$(printf 'ж%.0s' {1..127})"
     "$(printf '🔒%.0s' {1..63})" "$(printf 'ا%.0s' {1..127})" "it's \"q\" \\ %s; DROP TABLE dlock.lock; --" '$1' 'é' 'É')
   for name in "${names[@]}"; do

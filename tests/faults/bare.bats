@@ -61,7 +61,7 @@ assert_hidden_processes_are_killed() {
   assert_hidden_processes_are_killed
 }
 
-@test "a tree is killed in time though /proc hides its processes, on a server, too" {
+@test "a tree is killed in time though /proc hides its processes, on a server as well" {
   use_server
 
   assert_hidden_processes_are_killed

@@ -4,9 +4,9 @@
 #
 # The emulator (qemu-user) passes system calls on to this machine's kernel, but not all of them: there is no
 # PR_SET_CHILD_SUBREAPER, which `run` needs on a server and with --timeout, and vfork is a fork, so that
-# nobody hears of a command that cannot be started. Its programs cannot tell what /proc says of other emulated
+# no process hears of a command that cannot be started. Its programs cannot tell what /proc says of other emulated
 # programs (the name of a program, its stack), cannot be traced, take twenty times as long, and look to the
-# kernel like the emulator. So these files do not run in it: what uses a server, measures times, costs or the
+# kernel like the emulator. These files therefore do not run in it: what uses a server, measures times, costs or the
 # death of processes, what uses strace, and what looks a command up in /proc.
 # shellcheck disable=SC2016,SC2154  # text for others; setup_file sets variables
 

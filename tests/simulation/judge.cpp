@@ -147,7 +147,7 @@ void World::look_for_idleness() {
   });
   if (!waits || holder()) in_use_ = std::max(in_use_, now);
   if (now - in_use_ > longest_idleness()) {
-    broken("P6", "the lock is free, and nobody gets it");
+    broken("P6", "the lock is free, and no run gets it");
   }
   kernel_.at(now + 500 * millisecond, [this] { look_for_idleness(); });
 }

@@ -48,8 +48,8 @@ struct Run {
   Time lease_seen_until = 0;     // while the command is alive: when its lease ends
   int steps_to_fault = 0;        // the steps of its code until it is stopped or killed
   Time released = 0;             // when a server last executed its release
-  // Its guardian suffers, or its dlock: not both, because then nobody is left to end the
-  // command.
+  // Its guardian suffers, or its dlock: not both, because then no process is left to stop
+  // the command.
   bool guardian_suffers = false;
 };
 
@@ -109,7 +109,7 @@ class World {
   std::string complaint_;
   std::uint64_t greatest_fence_ = 0;
   Time forgot_ = 0;  // when a server last lost its data
-  Time in_use_ = 0;  // when the lock was last held, or nobody could take it
+  Time in_use_ = 0;  // when the lock was last held, or no run could take it
   std::uint64_t holder_seen_ = 0;
   int commands_ = 0;
   int losses_ = 0;

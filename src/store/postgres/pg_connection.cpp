@@ -154,7 +154,7 @@ class PgConnection::Talk {
     PgLink link(context_, target);
     auto address = last_used_;
     co_await link.connect(budget, address);
-    // Whoever learns the key can only cancel; but that nobody else has to.
+    // An attacker who learns the key can only cancel; but no one else needs to know it.
     const bool must_be_same = link.channel().needs_proof && !link.channel().is_trusted;
     if (must_be_same && link.channel().binding != binding_) {
       throw Failure(Failure::Kind::rejected, shown_ + " has another certificate now");

@@ -27,7 +27,7 @@ class PgLink {
   PgLink(asio::io_context& context, const PgTarget& target);
 
   // Resolves the name, connects and sets up TLS; see dial() for `last_used`. Throws
-  // Failure: unreachable, also if the target demands TLS and the server has none;
+  // Failure: unreachable, even if the target demands TLS and the server has none;
   // rejected for a certificate; interrupted.
   asio::awaitable<void> connect(net::Budget& budget,
                                 std::optional<net::Endpoint>& last_used);

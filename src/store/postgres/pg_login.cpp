@@ -200,7 +200,7 @@ PgLogin::Answer PgLogin::begin_scram(std::string_view mechanisms) {
   }
   begin(binds ? "scram-sha-256-plus" : "scram-sha-256", binds);
   password();
-  // A server that could bind takes "y" as the sign that somebody has removed its offer.
+  // A server that could bind takes "y" as the sign that its offer was removed on the way.
   const auto* header = binds ? "p=tls-server-end-point,," : can_bind ? "y,," : "n,,";
   const auto random = random_bytes();
   scram_.emplace(server_, header, binds ? channel_.binding : "", "",
@@ -244,7 +244,7 @@ void PgLogin::demand(Stage stage) const {
   if (stage_ != stage) make_no_sense();
 }
 
-// Before anything is sent that could help somebody else.
+// Before anything is sent that could help an attacker.
 void PgLogin::demand_proof() const {
   if (is_bound_) return;
   const auto refuse = [this](const std::string& why) {

@@ -85,8 +85,8 @@ class PgLogin {
 
   // Whether the server has accepted the login.
   bool is_done() const { return stage_ == Stage::done; }
-  // Whether the server has proven that it knows the password, and that nobody stands in
-  // between.
+  // Whether the server has proven that it knows the password, and that no attacker stands
+  // in between.
   bool is_bound() const { return is_done() && is_bound_; }
   const std::string& method() const { return method_; }
 
