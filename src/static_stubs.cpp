@@ -1,7 +1,7 @@
 // Replaces functions that a static program must not call, and some that do useless work
 // at each start. For the static build only.
 //
-// For the first group, glibc would load shared libraries of its own version, which may
+// For the first group, glibc would load shared libraries of the same version, which may
 // not exist on the machine that the program runs on. dlock does not need them: c-ares
 // resolves names, ports are numbers, and OpenSSL is kept from loading modules. But
 // libcrypto and libcares contain calls of these functions, so the linker would add

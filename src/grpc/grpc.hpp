@@ -27,7 +27,7 @@ enum class Code {
   unauthenticated = 16,
 };
 
-// The message of our own for a call that ended well, but without a reply.
+// Our own message for a call that ended well, but without a reply.
 constexpr std::string_view no_reply = "a reply without a message";
 
 struct CallOutcome {

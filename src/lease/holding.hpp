@@ -37,7 +37,7 @@ class Holding final : private LeaseWatcher {
 
   // Requests it once more because too little of the lease is left, or it was lost (this
   // process was stopped, the machine was suspended, or the store was slow or restarted).
-  // Throws Failure, also if that was necessary too often.
+  // Throws Failure, even if that was necessary too often.
   asio::awaitable<Answer> ask_again();
 
   // Takes over the lease that another process was granted: renews it for the first time.

@@ -83,7 +83,7 @@ LeaseKeeper::~LeaseKeeper() {
 void LeaseKeeper::start(Clock::time_point granted_at) {
   const auto state = state_;
   const auto begin = [state] {
-    if (state->stops) return;  // the watcher may be gone
+    if (state->stops) return;  // the watcher may no longer exist
     asio::co_spawn(state->context, keep(state), [state](std::exception_ptr error) {
       if (error) std::rethrow_exception(error);
     });
@@ -166,7 +166,7 @@ asio::awaitable<bool> LeaseKeeper::renew(State& state) {
   }
   state.renews = false;
   if (state.awaited_by != nullptr) state.awaited_by->notify();
-  if (state.stops) co_return false;  // the watcher may be gone
+  if (state.stops) co_return false;  // the watcher may no longer exist
   if (!renewal) {
     ++state.failures;
     if (state.can_expire) state.watcher.renewal_failed(Clock::now(), why_not);

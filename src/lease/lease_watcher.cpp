@@ -39,7 +39,7 @@ void OutagePolicy::renewal_failed(Clock::time_point now, const std::string& why)
   if (on_outage_ == OnOutage::stop) return;
   if (!in_outage_) command_.extend(Clock::time_point::max());
   in_outage_ = true;
-  // When the command would have been ended. Most outages are over before that.
+  // When the command would have been stopped. Most outages are over before that.
   if (has_warned_ || now < deadline_ - timing_.margin() - timing_.grace()) return;
   has_warned_ = true;
   warn_(

@@ -26,7 +26,7 @@ class LeaseWatcher {
   // the message of the Failure.
   virtual void renewal_failed(Clock::time_point /*now*/, const std::string& /*why*/) {}
 
-  // The lease had vanished and was restored before the lock was granted to anybody else:
+  // The lease had vanished and was restored before another claim was granted the lock:
   // for a moment nothing kept others out. Called right before `extend`.
   virtual void reclaimed() {}
 
@@ -71,13 +71,13 @@ class LeaseGroup {
 
 // What a run does when its lease cannot be renewed.
 enum class OnOutage {
-  stop,  // end the command before its lease expires
+  stop,  // stop the command before its lease expires
   run,   // let the command continue without the lock
 };
 
 // Stands between the keeper of a lease and the supervisor of the command. With `stop` it
 // forwards every call. With `run` the first failed renewal removes the deadline, so that
-// nothing ends the command even if this process is stopped later. A confirmed renewal
+// nothing stops the command even if this process is stopped later. A confirmed renewal
 // sets the deadline again: a lease that can be renewed has held all the time.
 class OutagePolicy : public LeaseWatcher {
  public:
@@ -90,7 +90,7 @@ class OutagePolicy : public LeaseWatcher {
   void renewal_failed(Clock::time_point now, const std::string& why) override;
 
   // A loss that is found while renewals fail, or right after, is part of the outage. Any
-  // other loss ends the command, whatever --on-outage is.
+  // other loss stops the command, whatever --on-outage is.
   void forfeit(Loss loss) override;
 
   // Whether the lease has certainly held until `now`.

@@ -92,8 +92,8 @@ struct Break {
 // A holder that the lock was taken from.
 struct Broken {
   HolderInfo holder;  // as it was
-  // The remaining processes of a run whose dlock process is gone, as pidfds, for the
-  // caller to end.
+  // The remaining processes of a run whose dlock process has exited, as pidfds, for the
+  // caller to kill.
   std::vector<Fd> processes;
 };
 

@@ -73,13 +73,13 @@ class Claimant {
   // older one leaves the queue, is counted and is woken in the same step, and gets
   // Superseded from then on.
   //
-  // The queue is in the order of `claim.priority`, and of arrival among equals. Nobody is
-  // overtaken by a claim with a greater number, and a promise that was made stays.
-  // Waiters that `claim.spreads` keeps from the lock are passed over by others, and keep
-  // their places; whether the holders on their hosts spread as well does not matter.
+  // The queue is in the order of `claim.priority`, and of arrival among equals. A claim
+  // with a greater number overtakes no other, and a promise that was made stays. Waiters
+  // that `claim.spreads` keeps from the lock are passed over by others, and keep their
+  // places; whether the holders on their hosts spread as well does not matter.
   //
-  // While a claim that `replaces` waits, nobody else keeps the lock. Holders at the time
-  // when the claim enters the queue or asks again lose the lock as with
+  // While a claim that `replaces` waits, no other claim keeps the lock. Holders at the
+  // time when the claim enters the queue or asks again lose the lock as with
   // Store::break_leases, except outer runs of the claim. A claim that is granted the lock
   // while the replacing claim is in the queue, and was not promised the lock itself, gets
   // it already broken (Grant::broken), in the same step. A detached lease is granted as
@@ -94,7 +94,7 @@ class Claimant {
   // step, and takes the claim out of the queue. `end` is recorded as the last run;
   // without it nothing is recorded, because the grant was released before anything ran,
   // or is detached. Where leases expire, an end that says that the lease was lost may
-  // leave it (Release::left): then nobody holds the lock, but it stays taken until the
+  // leave it (Release::left): then the lock has no holder, but it stays taken until the
   // lease expires.
   //
   // An `end` that does not report a loss has to be true: if the lease is no longer this
@@ -110,9 +110,9 @@ class Claimant {
 
   // Checks whether the lease is still this claim's. If it is, and can expire, it is
   // extended to the claim's ttl plus its lock delay from now. A detached lease that has
-  // expired is not restored, whether or not the lock was granted to somebody else since.
+  // expired is not restored, whether or not another claim was granted the lock since.
   // An attached one that vanished is restored for a claim that requests it
-  // (Claim::reclaim), with its fence, slot and holder information, unless somebody else
+  // (Claim::reclaim), with its fence, slot and holder information, unless another claim
   // was granted or promised the lock since, or holds it. With `claim.keeps_ttl`, claim()
   // has the ttl of the lease once it is renewed.
   virtual asio::awaitable<Renewal> renew(Wakeup& wakeup) = 0;

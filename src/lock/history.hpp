@@ -21,11 +21,11 @@ constexpr std::size_t runs_kept = 20;
 constexpr std::chrono::hours run_retention{32 *
                                            24};  // longer than a month (--dedupe month)
 
-// How many of them may be leases that were held by hand, so that these leave room for
+// How many of them may be leases of acquire, so that these leave room for
 // runs.
 constexpr std::size_t leases_by_hand_kept = 10;
 
-// The outcome of a lease that was acquired by hand.
+// The outcome of a lease of acquire.
 constexpr const char* by_hand = "by hand";
 
 // The outcome of a run that lost its lock.
@@ -58,8 +58,8 @@ void keep_forced_reason(const RunInfo& former, RunInfo& run);
 // Adds a finished run to the front of `runs`, and drops those beyond the limits.
 void add_to_history(std::vector<RunInfo>& runs, const RunInfo& run);
 
-// The run of a holder, with its duration so far; for a detached holder its lease by hand.
-// Nothing for a foreign holder, or for one whose run has ended.
+// The run of a holder, with its duration so far; for a detached holder its lease of
+// acquire. Nothing for another program, or for one whose run has ended.
 std::optional<RunInfo> run_of(const HolderInfo& holder);
 
 // The runs to list at `now`, without duplicates, the last started first.
@@ -72,8 +72,8 @@ struct Event : CommandInfo {
     queued,    // the party is waiting
     left,      // it stopped waiting without a grant
     released,  // it released the lock, or --min-hold is over
-    expired,   // its lease expired, or its processes are gone
-    lost,      // it lost its lease and ended its command
+    expired,   // its lease expired, or its processes have exited
+    lost,      // it lost its lease and stopped its command
     broken,    // the lock was taken from it, and it is notified to end; perhaps by force
   };
 

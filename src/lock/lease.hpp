@@ -91,7 +91,7 @@ struct Claim {
   milliseconds ttl{30'000};
   // How much longer than the holder assumes the store keeps a lease that can expire.
   milliseconds lock_delay{0};
-  // Whether a lease that vanished is restored while nobody else was granted the lock.
+  // Whether a lease that vanished is restored while no other claim was granted the lock.
   bool reclaim = false;
   std::string label;
   std::vector<std::string> command;
@@ -144,7 +144,7 @@ struct Taker {
 // Who holds a lock or waits for it, as it is shown.
 struct PartyInfo {
   std::string host;
-  pid_t pid = 0;  // of dlock, or of the command if its dlock is gone
+  pid_t pid = 0;  // of dlock, or of the command if its dlock has exited
   std::string user;
 };
 
@@ -182,7 +182,7 @@ struct WaiterInfo : PartyInfo {
 std::vector<std::string> shortened_command(const std::vector<std::string>& command);
 
 // A run of a lock. A run in progress has no end, nor has one whose dlock vanished. A
-// lease held by hand is listed as one, too, but it is not a run: it has no exit code, it
+// lease of acquire is also listed as one, but it is not a run: it has no exit code, it
 // does not count for deduplication, and it is never the last run.
 struct RunInfo {
   Fence fence;
@@ -209,8 +209,8 @@ struct PastRuns {
   std::optional<RunInfo> last_success;
 
   // Records a run, unless a later one is known. A run whose lease was lost does not
-  // count: others may have run at the same time. Nor does one whose end nobody recorded:
-  // it may have been lost, or killed half-way.
+  // count: others may have run at the same time. Neither does one whose end was not
+  // recorded: it may have been lost, or killed half-way.
   void note(const RunInfo& run);
 
   // The run that counts for such a claim; null if none does. None counts for a claim that
@@ -273,8 +273,8 @@ struct CommandProcess {
 };
 
 // What the process writes right before it executes the command: its own pid between the
-// first two texts, and the milliseconds since boot between the last two. So the store
-// knows the process before its first instruction.
+// first two texts, and the milliseconds since boot between the last two, so that the
+// store knows the process before its first instruction.
 struct StartNote {
   Fd file;
   std::string before_pid;
@@ -298,8 +298,8 @@ bool is_recent(WallTime started, milliseconds window, WallTime now);
 // The longest time from TERM to KILL when the lock is certainly lost.
 constexpr milliseconds longest_certain_loss_grace{1000};
 
-// When a lease that can expire is renewed, and when the processes that rely on it have to
-// end so that they are gone before the store could grant the lock to somebody else.
+// When a lease that can expire is renewed, and when the processes that rely on it must be
+// killed so that they are dead before the store could grant the lock to another claim.
 class LeaseTiming {
  public:
   // `kill_after`: the time from TERM to KILL that the user set. `budget`: the time limit
@@ -313,8 +313,8 @@ class LeaseTiming {
 
   // An allowance for clocks that run at different speeds.
   milliseconds drift() const { return (ttl_ + milliseconds(99)) / 100 + milliseconds(2); }
-  // The time from KILL until the last process is gone. On a busy machine each process has
-  // to wait for a CPU to exit on, however long the lease is.
+  // The time from KILL until the last process has exited. On a busy machine each process
+  // has to wait for a CPU to exit on, however long the lease is.
   milliseconds margin() const { return std::clamp(ttl_ / 20, least_margin, most_margin); }
   // From TERM to KILL when the lease may expire.
   milliseconds grace() const { return grace_; }
@@ -329,7 +329,7 @@ class LeaseTiming {
   milliseconds renew_every() const { return ttl_ / 3; }
   milliseconds longest_retry() const { return renew_every() / 4; }
 
-  // Whether a command could still be ended in time after a failed renewal.
+  // Whether a command could still be stopped in time after a failed renewal.
   bool is_sound() const { return needed() <= ttl_; }
   milliseconds needed() const {
     return renew_every() + budget_ + grace_ + margin() + drift();

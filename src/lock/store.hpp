@@ -129,7 +129,7 @@ class LockInspector {
 
   // The runs of the lock that are in progress (outcome "running", with their duration so
   // far) and the finished ones that are kept (see lock/history.hpp), the last started
-  // first. Shared runs and runs in slots are included, and so are leases acquired by hand
+  // first. Shared runs and runs in slots are included, and so are leases of acquire
   // (outcome "by hand"). Grants released before anything ran are not.
   virtual asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
                                                         Wakeup& wakeup) = 0;
@@ -167,7 +167,7 @@ class RateLimits {
   //
   // A claim that asks again after it was admitted, because the answer was lost, is
   // admitted only once. The data of a limit expires once it no longer matters. A clock
-  // that is set back delays nobody by more than a period.
+  // that is set back delays no caller by more than a period.
   virtual asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) = 0;
 
   // Gives up the place in the queue, if there is one. The turns of those behind it do not
@@ -253,11 +253,11 @@ class Store {
   // (LeaseKeeper) is marked as broken; its watcher learns that within a second unless it
   // cannot be reached. The lease lasts until it is released or expires, without min_hold.
   // A lease whose holder cannot be notified (detached, foreign, or held for min_hold) is
-  // freed and handed over in the same step. `dlock_gone` is set if there is no dlock to
-  // notify but a run that has to be ended. Repeating the call changes nothing more, but
+  // freed and handed off in the same step. `dlock_gone` is set if there is no dlock to
+  // notify but a run that must be stopped. Repeating the call changes nothing more, but
   // looks again for remaining processes of such runs.
   //
-  // By force, every such lease is freed and handed over in the same step, whether or not
+  // By force, every such lease is freed and handed off in the same step, whether or not
   // its command still runs, and the run is recorded as lost (forced_reason()). A holder
   // that is alive learns that its lease is broken as above, at its next renewal at the
   // latest. A store whose leases do not expire ignores that: it knows who is alive.

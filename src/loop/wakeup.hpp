@@ -47,7 +47,7 @@ class BootTimer final : public asio::execution_context::service {
 };
 
 // One coroutine waits on this object while everything else (signals, child processes,
-// sockets) only records what happened and calls notify(). So there is one sleeper,
+// sockets) only records what happened and calls notify(). There is thus one sleeper,
 // nothing is cancelled half-way, and each wake-up starts by reading the clock.
 class Wakeup {
  public:
@@ -65,8 +65,8 @@ class Wakeup {
   bool gives_up() const { return gives_up_; }
 
   // Creates the timer now if the context has none yet, and not when it is first needed,
-  // so that it is surely there when a command has to be ended in time. Throws Failure
-  // (exhausted).
+  // so that it is certain to be there when a command must be stopped in time. Throws
+  // Failure (exhausted).
   void prepare();
 
   // Sleeps until notify() or `moment`, whichever comes first; may return early. The

@@ -77,8 +77,8 @@ struct Readiness::Watch {
 Readiness::Readiness(asio::io_context& context, int fd)
     : watch_(std::make_shared<Watch>(context, fd)) {}
 
-// A completed wait may already be queued. It still shares the watch, and finds that
-// nobody is interested.
+// A completed wait may already be queued. It still shares the watch, and finds that no
+// coroutine is interested.
 Readiness::~Readiness() {
   watch_->is_wanted = false;
   watch_->descriptor.release();
@@ -93,7 +93,7 @@ void Readiness::ask(For what, Wakeup& wakeup) {
       what == For::reading ? stream_descriptor::wait_read : stream_descriptor::wait_write,
       [watch = watch_, what](boost::system::error_code) {
         if (!watch->is_wanted) return;
-        // After an error, too: the next read or write reports it.
+        // Even after an error: the next read or write reports it.
         watch->state(what) = Watch::State::came;
         if (watch->asker(what) != nullptr) watch->asker(what)->notify();
       });

@@ -51,7 +51,7 @@ asio::awaitable<Fd> dial(asio::io_context& context, const Endpoints& endpoints,
 // name are tried as they become known. `last_used` is the address of an earlier
 // connection, if there was one: it is tried if no name server answers within half of the
 // budget, so that a lease can be renewed without name servers. Sets it to the endpoint of
-// the connection. Throws Failure like dial(), also if the host has no address.
+// the connection. Throws Failure like dial(), even if the host has no address.
 asio::awaitable<Fd> dial(asio::io_context& context, const std::string& host,
                          std::uint16_t port, Budget& budget,
                          std::optional<Endpoint>& last_used);

@@ -32,7 +32,7 @@ Failure cannot_reach(const std::string& server, const std::string& why);
 class Refusal : public Failure {
  public:
   enum class Reason {
-    absent,      // nobody listens there, or whoever does has closed without a word
+    absent,      // no program listens there, or it has closed without a word
     overloaded,  // a server is there, and had no room for the connection
   };
 
@@ -51,7 +51,7 @@ class Refusal : public Failure {
 //
 // A server that is there but has no room gets all of it: room is made as soon as another
 // client leaves. One that does not listen gets a quarter: that is enough for a restart of
-// the process, and somebody who waits for the message "connection refused" waits half a
+// the process, and a user who waits for the message "connection refused" waits half a
 // second and not two.
 milliseconds patience_with(const Failure& failure, milliseconds timeout);
 

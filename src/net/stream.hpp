@@ -58,8 +58,8 @@ class Stream {
   // Throws Failure (unreachable, interrupted).
   asio::awaitable<std::string_view> read(Budget& budget, bool is_soon);
 
-  // The same, but returns nothing if the time runs out first. The stream stays usable
-  // then, and also after an interruption.
+  // The same, but returns nothing if the time runs out first. The stream then stays
+  // usable, even after an interruption.
   asio::awaitable<std::optional<std::string_view>> read_until(Budget& budget);
 
   // The same, but returns nothing if no bytes are available. `server` is for messages.

@@ -21,7 +21,7 @@ namespace dlock::net {
 namespace {
 
 // OpenSSL's own BIO for sockets writes with write(2), which raises SIGPIPE when the
-// server has gone. The session's descriptor is the BIO's data.
+// server has closed. The session's descriptor is the BIO's data.
 int fd_of(BIO* bio) { return *static_cast<const int*>(BIO_get_data(bio)); }
 
 int bio_write(BIO* bio, const char* bytes, int size) {

@@ -24,7 +24,7 @@ namespace dlock::record {
 template <typename T, typename Record>
 concept Of = std::same_as<std::remove_const_t<T>, Record>;
 
-// How a value is written that has a form of its own.
+// How a value is written that has a special form.
 enum Form {
   if_set,  // left out if it is what a record without it has: no text, 0, false. Other
            // missing values are null
@@ -85,7 +85,7 @@ class JsonWriter {
   JsonLine& line_;
 };
 
-// What the text lacks, or has in another type or out of range, gets no value: anybody may
+// What the text lacks, or has in another type or out of range, gets no value: anyone may
 // have written it.
 class JsonReader {
  public:

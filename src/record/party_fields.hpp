@@ -162,7 +162,7 @@ void fields_of_taker_in_entry(Taker& taker, Visit&& visit) {
   visit("replaced", as<if_set>(taker.replaces));
 }
 
-// In a record of its own.
+// In a separate record.
 template <Of<Taker> Taker, typename Visit>
 void fields_in_etcd(Taker& taker, Visit&& visit) {
   visit("user", taker.user);

@@ -45,8 +45,8 @@ struct Column {
 
 // Fields of a waiter that earlier versions do not know: they refuse bytes behind those
 // that they know, but accept several values of an element in a column, of which the last
-// one counts. So these bytes stand in the column of on_behalf_of in front of its value,
-// as numbers of four bytes. Later versions may add fields at the end.
+// one counts. These bytes therefore stand in the column of on_behalf_of in front of its
+// value, as numbers of four bytes. Later versions may add fields at the end.
 template <Of<Waiter> T, typename Visit>
 void newest_fields(T& waiter, Visit&& visit) {
   visit(waiter.label), visit(waiter.priority), visit(waiter.spreads);

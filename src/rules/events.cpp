@@ -7,7 +7,7 @@
 namespace dlock::rules {
 namespace {
 
-// Foreign holders have no fence.
+// Holders of other programs have no fence.
 bool is_same(const Holder& a, const Holder& b) {
   return a.fence == b.fence && (!a.party.foreign || a.party.token == b.party.token);
 }
@@ -57,7 +57,7 @@ Event broken_event(const LockName& lock, const Holder& holder,
   return event;
 }
 
-// The event for the end of `holder`, which is gone.
+// The event for the end of `holder`, which no longer holds the lock.
 Event event_of_end(const Holder& holder, const LockName& lock, const Cause& cause,
                    Moment now) {
   const auto ends_at = end_of(holder);
@@ -77,7 +77,7 @@ Event event_of_end(const Holder& holder, const LockName& lock, const Cause& caus
   const bool was_given_back = holder.ended || holder.party.foreign;
   auto event = event_of(was_given_back ? Event::Kind::released : Event::Kind::expired,
                         lock, holder, now);
-  // Nobody needs to have noticed it then.
+  // It may not have been noticed at that time.
   if (ran_out) {
     event.time -= std::chrono::duration_cast<WallTime>(now.boot - *ends_at);
   }

@@ -11,7 +11,7 @@
 
 namespace dlock::rules {
 
-// Why a holder is gone, if it did not just end.
+// Why a holder no longer holds the lock, if it did not just release it.
 struct Cause {
   std::optional<Token> released_by;
   std::optional<RunEnd> end;  // of its run
@@ -23,7 +23,7 @@ struct Cause {
 std::vector<Event> events_between(const State& before, const State& after,
                                   const LockName& lock, const Cause& cause, Moment now);
 
-// The event of a run that was ended because its lease was taken or had vanished.
+// The event of a run that was stopped because its lease was taken or had vanished.
 Event lost_event(const Holder& holder, const LockName& lock, const State& state,
                  Moment now);
 

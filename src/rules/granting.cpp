@@ -86,7 +86,7 @@ void tell_of_grant(State& state, Moment now, Consequences& consequences) {
   if (holder.counts) deduplicate_waiters(state, now, consequences);
 }
 
-// Adopts the claim's number of slots if nobody uses another one.
+// Adopts the claim's number of slots if no other claim uses another one.
 bool agrees_on_slots(State& state, const Claim& claim) {
   const auto uses_it = [&](const auto& other) {
     return !other.party.foreign && other.party.token != claim.token;
@@ -230,7 +230,7 @@ Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
     return grant_of(*own, now);
   }
   if (auto own = waiter_of(state, claim.token); own != state.waiters.end()) {
-    // A late waiter gets its place back as long as nobody else was promised it.
+    // A late waiter gets its place back as long as it was not promised to another one.
     if (own->priority != claim.priority) {
       auto waiter = std::move(*own);
       state.waiters.erase(own);

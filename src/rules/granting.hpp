@@ -50,7 +50,7 @@ bool replace_holders(State& state, const Claim& claim, const Party& taker, Momen
 Taker replacing(const Party& taker);
 
 // The first waiter that takes the lock from every new holder (Claim::replaces); null if
-// there is none. Skips waiters that let a promise lapse, which would keep everybody from
+// there is none. Skips waiters that let a promise lapse, which would keep all others from
 // the lock for as long as they are stopped, and waiters that were promised the lock.
 const Waiter* replacer(const State& state, Moment now, const Liveness& liveness);
 

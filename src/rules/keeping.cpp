@@ -17,7 +17,7 @@ std::optional<Clock::time_point> stays_until(const Holder& holder, const RunEnd&
   return holder.broken ? std::nullopt : std::optional(until);
 }
 
-// It belongs to nobody then: the claim of the old holder would be a new one.
+// It then has no owner: the claim of the old holder would be a new one.
 void keep_ended(Holder& holder, Clock::time_point until) {
   holder.ended = true;
   holder.ends_at = until;
@@ -213,7 +213,7 @@ Renewal renew_lease(State& state, const Claim& claim, const Holder& granted, Mom
   }
   const auto renewal = renew(state, claim.token, claim.ttl + claim.lock_delay, now,
                              liveness, consequences);
-  return loss ? Renewal::broken : renewal;  // also if it was removed by force
+  return loss ? Renewal::broken : renewal;  // even if it was removed by force
 }
 
 Release release_lease(State& state, const Claim& claim, const Holder* granted,

@@ -26,7 +26,7 @@ milliseconds ttl_to_set(State& state, const Claim& claim);
 Renewal renew(State& state, const Token& token, milliseconds lasts, Moment now,
               const Liveness& liveness, Consequences& consequences);
 
-// Removes holders that are gone, and promises what became free.
+// Removes holders that are dead or have expired, and promises what became free.
 void tidy(State& state, Moment now, const Liveness& liveness, Consequences& consequences);
 
 // Records the command of the holder `token`; does nothing if it is not a holder.
@@ -36,15 +36,15 @@ void record_command(State& state, const Token& token, const CommandProcess& comm
 // is the holder as it was when the claim was granted the lock. All runs that these
 // functions record are in the consequences, for the history.
 
-// Why the lease is lost; nothing if it holds. Leases that are over do not count, though
-// nobody may have removed them yet.
+// Why the lease is lost; nothing if it holds. Leases that are over do not count, even if
+// they are not removed yet.
 std::optional<Loss> loss_of(const State& state, const Holder& granted, Moment now,
                             const Liveness& liveness);
 
-// Who took the lock from this holder; nothing if nobody did.
+// Who took the lock from this holder, if anyone did.
 std::optional<Taker> taker_from(const State& state, const Holder& granted);
 
-// Renews an attached lease, or restores it if the claim wants that and nobody else was
+// Renews an attached lease, or restores it if the claim wants that and no other claim was
 // granted or promised the lock since; see Claimant::renew.
 Renewal renew_lease(State& state, const Claim& claim, const Holder& granted, Moment now,
                     const Liveness& liveness, Consequences& consequences);

@@ -7,9 +7,9 @@
 namespace dlock::rules {
 namespace {
 
-// If the clock was set back, every stamp would count for that much longer. So the stamps
-// are moved as if no time had passed since the last one. (The boot clock cannot be set,
-// but containers may have clocks of their own.)
+// If the clock was set back, every stamp would count for that much longer. The stamps are
+// therefore moved as if no time had passed since the last one. (The boot clock cannot be
+// set, but containers may have other clocks.)
 void follow_clock(LimitState& state, Clock::time_point now) {
   if (state.stamps.empty() || state.stamps.back() <= now) return;
   const auto back = state.stamps.back() - now;

@@ -1,6 +1,6 @@
 // The rules of rate limits, as plain functions on the state of one limit.
 //
-// limit.lua follows them, too. Times are arguments, and nothing waits.
+// limit.lua also follows them. Times are arguments, and nothing waits.
 #pragma once
 
 #include <optional>

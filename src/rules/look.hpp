@@ -22,7 +22,7 @@ CommandInfo shown_party(const Waiter& waiter);
 unsigned free_slots(Mode mode, std::size_t holders, unsigned slots);
 
 // Sets the slots of a lock whose holders and waiters are known, and how many of them are
-// free. A lock that nobody uses has one.
+// free. A lock that is not in use has one.
 void set_slots(LockInfo& lock, unsigned slots);
 
 // The answer to a claim that is not granted. Its place is 0 if it is not in the queue.
@@ -31,13 +31,13 @@ Busy busy_answer(const State& state, const Token& token, Moment now);
 // The pid to show for a waiter.
 std::int32_t shown_pid(const Waiter& waiter);
 
-// Whether there are holders that are gone and not yet removed.
+// Whether there are dead or expired holders that are not yet removed.
 bool is_untidy(const State& state, Moment now, const Liveness& liveness);
 
 // Why the lease of `token` is lost; nothing if it holds.
 std::optional<Loss> loss_of(const State& state, const Token& token);
 
-// Who freed the lock of the run with this fence by force; nothing if nobody did.
+// Who freed the lock of the run with this fence by force, if anyone did.
 std::optional<Taker> forced_by(const State& state, Fence fence);
 
 // What the answer to a claim from this host would be, if waiting cannot change it: a run
@@ -46,7 +46,7 @@ std::optional<Answer> foregone_answer(const LockInfo& lock, const Claim& claim,
                                       Queue queue, const std::string& host);
 
 // Whether the state no longer matters and can be removed. There may be dead entries that
-// nobody will ever remove.
+// are never removed.
 bool is_out_of_use(const State& state, Moment now, const Liveness& liveness);
 
 }  // namespace dlock::rules

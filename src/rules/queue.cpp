@@ -68,7 +68,7 @@ milliseconds pace_of(const State& state, Moment now) {
 
 // The waiters in front that always stay connected, besides as many as there are slots.
 constexpr std::size_t never_parked = 3;
-// Whoever's turn can come within this time does, too.
+// A waiter whose turn can come within this time also stays connected.
 constexpr milliseconds soon{4000};
 constexpr milliseconds longest_parking{10 * 60'000};
 
@@ -291,7 +291,7 @@ WaitsFor waits_for(const State& state, const Token& token, Moment now,
                    const SafetyNet& net) {
   WaitsFor watch;
   watch.ask_again = now.boot;
-  std::size_t place = 1;  // not counting those passed over, which block nobody
+  std::size_t place = 1;  // not counting those passed over, which block no other
   const Waiter* before = nullptr;
   // When promises in front lapse. The next waiter asks first, the others soon after it,
   // because it may be stopped as well.

@@ -16,7 +16,7 @@ namespace dlock::rules {
 constexpr milliseconds promise_holds{3000};
 
 // The same for the next waiter after one that let its promise lapse: what froze that one
-// has often frozen those behind it, too.
+// has often also frozen those behind it.
 constexpr milliseconds promise_holds_after_lapse{500};
 
 // Where the clock ends places: how long one usually lasts from when its waiter asks, and
@@ -48,7 +48,7 @@ bool fits(const State& state, const Occupancy& occupancy, const Waiter& waiter);
 // another clock (another time namespace) and does not count.
 bool is_promised(const Waiter& waiter, Moment now);
 
-// Whether somebody on this host holds a slot. One that spreads and was promised another
+// Whether a run on this host holds a slot. One that spreads and was promised another
 // one before that has to give the promise back.
 bool has_slot(const State& state, const std::string& host);
 
@@ -56,7 +56,7 @@ bool has_slot(const State& state, const std::string& host);
 bool is_crowded(const State& state, const std::string& host, Moment now);
 
 // Whether the claim, of one on this host, can be granted the lock now: there is room, and
-// it overtakes nobody.
+// it overtakes no waiter.
 bool can_enter(const State& state, const Claim& claim, const std::string& host,
                Moment now);
 
@@ -88,8 +88,8 @@ void remove_dead_predecessors(State& state, std::vector<Waiter>::iterator own,
                               const Liveness& liveness, Consequences& consequences);
 
 // Promises free slots to the first waiters that fit, in order, and wakes them. Stops at
-// the first living waiter that does not fit, so nobody overtakes. A stopped waiter is
-// skipped if others are behind it (the check reads /proc, some 30 µs); it is woken as
+// the first living waiter that does not fit, so none overtakes another. A stopped waiter
+// is skipped if others are behind it (the check reads /proc, some 30 µs); it is woken as
 // well, so that it asks for its place when it continues.
 void promise_to_the_next(State& state, Moment now, const Liveness& liveness,
                          Consequences& consequences);
@@ -104,7 +104,7 @@ void deduplicate_joined(State& state, const RunInfo& run, Consequences& conseque
 // Wakes the first waiter, because the holders it watches have changed.
 void wake_first_waiter(const State& state, Consequences& consequences);
 
-// What a waiter has to watch, because nobody will notify it of that. Waiters further back
+// What a waiter must watch, because it is not notified of that. Waiters further back
 // sleep until they are woken.
 struct WaitsFor {
   // The waiter right before it. Only the death or departure of that one can leave this

@@ -193,7 +193,7 @@ struct Consequences {
       wake;  // waiters with a promise, and first waiters with outdated information
   std::vector<Session> dead;  // sessions whose sockets have to be removed
   // For the history: runs whose last process vanished without a report, those whose lock
-  // was freed by force, and leases by hand that are over.
+  // was freed by force, and leases of acquire that are over.
   std::vector<RunInfo> vanished;
   std::vector<Holder> broken;  // holders that a claim took the lock from, as they were
 };
@@ -210,17 +210,17 @@ RunInfo forced_run(const Holder& holder, const Taker& taker, Moment now);
 // The run of a holder that ended without a report.
 RunInfo vanished_run(const Holder& holder);
 
-// The run of a holder that is gone: its known end, or vanished.
+// The run of a former holder: its known end, or vanished.
 RunInfo run_of_gone(const Holder& holder);
 
-// Whether its end without a report is recorded. Where the clock ends leases, nobody knows
-// whether the command has started.
+// Whether its end without a report is recorded. Where leases expire by a clock, it is not
+// known whether the command has started.
 bool may_have_run(const Holder& holder);
 
-// Whether it is a lease acquired by hand, and not a lock that is only held for min_hold.
+// Whether it is a lease of acquire, and not a lock that is only held for min_hold.
 bool is_by_hand(const Holder& holder);
 
-// The history entry of a lease by hand that has ended, now or by its expiry.
+// The history entry of a lease of acquire that is over, now or by its expiry.
 RunInfo lease_by_hand(const Holder& holder, Moment now);
 
 // Records it as the last run.
@@ -235,7 +235,7 @@ std::optional<RunInfo> counting_run(const State& state, const Dedupe& dedupe, Qu
 // not count after all: it was lost, or is about to be.
 bool has_come_to_nothing(const State& state, const RunInfo& run);
 
-// Runs and leases by hand that are in progress, or are over and not yet recorded.
+// Runs and leases of acquire that are in progress, or are over and not yet recorded.
 std::vector<RunInfo> runs_of_holders(const State& state, Moment now,
                                      const Liveness& liveness);
 

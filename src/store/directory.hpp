@@ -74,7 +74,8 @@ struct FileIdentity {
 FileIdentity identity_of(const struct stat& status);
 
 // Whether `name`, relative to a directory's descriptor, is that file itself and not a
-// link to it. Tries twice: a single failure to examine it does not prove that it is gone.
+// link to it. Tries twice: a single failure to examine it does not prove that it no
+// longer exists.
 bool leads_to(int directory, const char* name, const FileIdentity& identity);
 
 // A directory that was opened and found safe, or a folder in one. Users who may write to

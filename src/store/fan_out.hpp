@@ -118,7 +118,7 @@ class FanOut {
   std::shared_ptr<State> state_;  // shared with the requests
 };
 
-// The servers of ask_all(): each request has connections and a wake-up of its own.
+// The servers of ask_all(): each request has its own connections and wake-up.
 struct Strangers {
   using Work = std::function<asio::awaitable<void>(Wakeup&)>;
 

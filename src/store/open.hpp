@@ -20,7 +20,7 @@ inline bool leases_expire(const StoreUrl& url) {
 }
 
 // Examines the store for use with locks of the namespace (dlock doctor). It changes
-// nothing there. An unreachable store is a finding, too; each request takes at most
+// nothing there. An unreachable store is also a finding; each request takes at most
 // `timeout`. Throws Failure (exhausted) if this machine lacks the resources to examine
 // it.
 asio::awaitable<Examination> examine_store(const StoreUrl& url,

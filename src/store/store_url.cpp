@@ -175,7 +175,7 @@ void take_path(UrlParts parts, const UrlForm& form, StoreUrl& url) {
   }
   if (!path.empty()) url.database = database_from(path);
   if (query == std::string_view::npos) return;
-  // Other programs write redis://host?db=N, too.
+  // Other programs also write redis://host?db=N.
   const auto by_query = database_of_query(all.substr(query));
   if (!path.empty() && by_query != url.database) {
     throw bad_url("two databases are named, by /db and by ?db=N");

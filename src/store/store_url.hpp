@@ -127,14 +127,14 @@ struct UrlForm {
   bool is_user_required = false;          // a lone word is the user, not the password
   bool has_master = false;                // the path begins with the name of a primary
   bool has_database = false;              // the path may end with a number
-  bool has_query = false;                 // ?db=N may name the database, too
+  bool has_query = false;                 // ?db=N may also name the database
   // If set, the URL is read as libpq reads it: a lone word is surely the user, a server
   // may be the directory of a socket, /NAME is the database, and parameters follow.
   TakeParameters* take_parameters = nullptr;
 };
 
-// A setting that a URL leaves open, and that other programs for this kind of store have
-// set for themselves, too.
+// A setting that a URL leaves open, and that other programs for this kind of store also
+// have set for themselves.
 struct OutsideSetting {
   std::string name;    // "user"
   std::string value;   // "***" for a secret

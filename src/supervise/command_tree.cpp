@@ -19,7 +19,10 @@ CommandTree::CommandTree(const SupervisionPlan& plan, Strangers strangers)
   if (strangers == Strangers::none) return;
   siginfo_t info{};
   // There are almost never any, and then nothing has to be listed.
-  if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;
+  if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+    if (errno == ECHILD) return;
+    throw failure_of_call(errno, "cannot wait for the command", "waitid");
+  }
   const auto children = scan_.children();
   strangers_.insert(children.first, children.first + children.count);
   had_strangers_ = !strangers_.empty();

@@ -74,16 +74,16 @@ class CommandTree {
 
   struct Survivors {
     int refused = 0;     // how many we have no permission to kill
-    bool stuck = false;  // others were killed report_stuck_after ago and are not gone
+    bool stuck = false;  // others were killed report_stuck_after ago and have not exited
   };
   // Those of the last KILL.
   const Survivors& survivors() const { return survivors_; }
 
-  // Kills every process once. Repeat it until they are gone. `has_command`: whether the
+  // Kills every process once. Repeat it until none is left. `has_command`: whether the
   // command's process is our child.
   const Survivors& kill_all(Clock::time_point now, bool has_command = true);
 
-  // Whether all processes but the command are gone; reaps those that have ended.
+  // Whether no process but the command is left; reaps those that have exited.
   bool is_empty() { return scan_.is_empty(command_); }
 
  private:
@@ -93,7 +93,8 @@ class CommandTree {
   Ladder ladder_;
   int orphans_error_ = 0;  // why orphans do not become our children; 0: they do
   std::set<pid_t> strangers_;
-  bool had_strangers_ = false;  // even if they are gone, their descendants may not be
+  bool had_strangers_ =
+      false;  // even if they have exited, their descendants may be alive
   ProcessScan scan_{&strangers_};
   OwnCgroup cgroup_;
   pid_t command_ = 0;

@@ -98,7 +98,8 @@ CommandTree& Guardian::inherited_tree() {
 
 void Guardian::kill() {
   if (pid_ == 0) return;
-  ::kill(pid_, SIGKILL);  // KILL also ends a stopped process
+  // KILL also ends a stopped process. Without the call, it exits as after our death.
+  if (::kill(pid_, SIGKILL) != 0) channel_.reset();
   reap(pid_);
   pid_ = 0;
   // The process that was to become the command died with the guardian and is now our
@@ -209,7 +210,7 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
 }
 
 // Waits until the process that becomes the command is in its group: from then on it is
-// certain that signals of the terminal reach it, too. It usually is there before the lock
+// certain that signals of the terminal also reach it. It usually is there before the lock
 // is granted. Whether the guardian failed or is stopped, or the lease is lost, is noticed
 // by the caller.
 asio::awaitable<void> GuardedSupervisor::await_group() {
@@ -259,13 +260,13 @@ asio::awaitable<Ended> GuardedSupervisor::ended() {
   }
   auto ended = ended_with(page_.wait_status);
   ended.timed_out = page_.timed_out;
-  // A loss that was reported after the end of the run counts, too.
+  // A loss that was reported after the end of the run also counts.
   ended.lost = page_.loss >= 0 ? std::optional(static_cast<Loss>(page_.loss)) : lost_;
   co_return ended;
 }
 
-// When the guardian should have reported that it ends the command, or should have ended
-// it; after that it is stopped or stuck. It cannot have ended processes that it has no
+// When the guardian should have reported that it stops the command, or should have killed
+// it; after that it is stopped or stuck. It cannot have killed processes that it has no
 // permission to kill.
 Clock::time_point GuardedSupervisor::overdue_at() const {
   if (deadline_ == Clock::time_point::max() || !plan_.lease || page_.refused.load() > 0) {

@@ -43,7 +43,7 @@ class Guardian {
   GuardianPage& page() { return *page_; }
 
   // The socket to the guardian; the caller watches and closes it. It becomes readable
-  // when the page has changed, and reports end of file when the guardian is gone.
+  // when the page has changed, and reports end of file when the guardian has exited.
   Fd take_channel() { return std::move(channel_); }
 
   // Copies the environment to the shared page; false if it does not fit.
@@ -63,7 +63,7 @@ class Guardian {
   // the command, and reaps both.
   void kill();
 
-  // Ends the guardian's work; the destructor does so, too. A guardian without a running
+  // Ends the guardian's work, as the destructor does. A guardian without a running
   // command is killed here. One with a command ends that first, once the channel is
   // closed.
   void dismiss();
@@ -83,7 +83,7 @@ class Guardian {
 // Supervises by a guardian, for a lease that expires unless it is renewed.
 //
 // The command is a child of the guardian, which decides and acts. This side forwards
-// signals and changes of the lease, and takes over if the guardian is gone.
+// signals and changes of the lease, and takes over if the guardian has died.
 class GuardedSupervisor final : public Supervisor {
  public:
   GuardedSupervisor(asio::io_context& context, Guardian& guardian,

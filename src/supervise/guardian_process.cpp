@@ -47,16 +47,16 @@ class GuardianOwner {
   bool lives() const;
 
   // The next message (see guardian_message); nothing if there is none now, or never again
-  // because dlock is gone.
+  // because dlock has exited.
   std::optional<std::uint8_t> next_message();
 
-  // Whether dlock is gone and its last message was read.
+  // Whether dlock has exited and its last message was read.
   bool is_gone() const { return is_gone_; }
 
   // Wakes dlock, so that it reads the page. If that fails, the end of this process does.
   void notify() const;
 
-  // Becomes readable when there is a message or dlock is gone; -1 once is_gone().
+  // Becomes readable when there is a message or dlock has exited; -1 once is_gone().
   int descriptor() const { return is_gone_ ? -1 : channel_; }
 
  private:
@@ -79,7 +79,7 @@ std::optional<std::uint8_t> GuardianOwner::next_message() {
   const auto size = ::recv(channel_, &word, 1, MSG_DONTWAIT);
   if (size == 1) return word;
   // Any other error means that there is no message, or for example no memory, and not
-  // that dlock is gone.
+  // that dlock has exited.
   is_gone_ = size == 0 || errno == ECONNRESET || !has_parent;
   return std::nullopt;
 }
@@ -106,7 +106,7 @@ struct GuardianChild {
 void GuardianChild::run() const {
   // PDEATHSIG depends on the parent thread; the guardian has only one.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) fail(Step::become, errno);
-  if (::getppid() != guardian) ::_exit(127);  // the guardian is already gone
+  if (::getppid() != guardian) ::_exit(127);  // the guardian has already died
   if (cgroup_to_enter >= 0) enter_cgroup(cgroup_to_enter);
   auto& page = task.page;
   const auto group = task.plan.own_group ? 0 : task.callers_group;
@@ -124,7 +124,7 @@ void GuardianChild::run() const {
   fail(Step::exec, failed.number, failed.path);
 }
 
-// Whether enough of the lease is left to end the command in time.
+// Whether enough of the lease is left to stop the command in time.
 bool GuardianChild::may_start() const {
   const auto until = task.page.deadline.load();
   if (until == GuardianPage::never || !task.plan.lease) return true;
@@ -186,7 +186,7 @@ class GuardianProcess {
   GuardianOwner owner_;
   CommandTree tree_;
   int settle_error_ = 0;
-  // A pipe that closes when exec has succeeded, or the child is gone.
+  // A pipe that closes when exec has succeeded, or the child has died.
   int launching_ = -1;
   int launching_end_ = -1;  // the child's end
   bool is_ending_ = false;

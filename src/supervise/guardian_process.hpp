@@ -32,8 +32,8 @@ struct GuardianPage {
 
   // Until when the lease holds for certain, in nanoseconds since boot; `never`: it does
   // not expire. Once the guardian has stored `ending`, nothing can extend it: the command
-  // is being ended and the run is lost. Both share one word, so that no renewal can come
-  // in between.
+  // is being stopped and the run is lost. Both share one word, so that no renewal can
+  // come in between.
   static constexpr std::int64_t never = INT64_MAX;
   static constexpr std::int64_t ending = INT64_MIN;
   std::atomic<std::int64_t> deadline{never};
@@ -68,10 +68,10 @@ struct GuardianPage {
   bool timed_out = false;
   int loss = -1;  // a Loss
 
-  // How many processes we have no permission to kill; known while they are being ended.
+  // How many processes we have no permission to kill; known while they are being killed.
   std::atomic<int> refused{0};
 
-  // Whether they were killed more than report_stuck_after ago and are still not gone.
+  // Whether they were killed more than report_stuck_after ago and have still not exited.
   std::atomic<bool> stuck{false};
 
   // Whether the guardian has created a cgroup for the command, or is about to.
@@ -95,9 +95,9 @@ constexpr std::uint8_t reached_group = 0xC0;
 struct GuardianTask {
   GuardianPage& page;
   pid_t owner;          // dlock, its parent while dlock lives
-  int channel;          // a stream socket to dlock; end of file: dlock is gone
+  int channel;          // a stream socket to dlock; end of file: dlock has exited
   int timer;            // a timer on boot time, not armed
-  pid_t callers_group;  // the command returns to it, unless it gets a group of its own
+  pid_t callers_group;  // the command returns to it, unless it gets its own group
   SupervisionPlan plan;
   const std::vector<std::string>& paths;
   char* const* argv;
@@ -105,13 +105,13 @@ struct GuardianTask {
   CommandStreams streams;
 };
 
-// Forks the process that becomes the command when dlock says so. Ends the command and its
-// processes when dlock says so, when the timeout passes, when dlock is gone, or when the
-// rest of the lease is needed to end them in time. Exits this process.
+// Forks the process that becomes the command when dlock says so. Stops the command and
+// its processes when dlock says so, when the timeout passes, when dlock has exited, or
+// when the rest of the lease is needed to stop them in time. Exits this process.
 //
 // It allocates nothing, writes no output, and waits only for its socket, its timer and
 // its children. It finds deeper descendants through /proc; where that fails, it finds
-// them once their parents are gone.
+// them once their parents have exited.
 [[noreturn]] void guard(const GuardianTask& task);
 
 }  // namespace dlock

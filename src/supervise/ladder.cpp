@@ -57,7 +57,7 @@ Clock::time_point Ladder::before_deadline(milliseconds span) const {
   return can_expire ? deadline_ - span : Clock::time_point::max();
 }
 
-// When the tree must be ended although the lease may still be renewed.
+// When the tree must be stopped although the lease may still be renewed.
 Clock::time_point Ladder::in_doubt_at() const {
   return lost_ || !plan_.lease
              ? Clock::time_point::max()

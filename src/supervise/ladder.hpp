@@ -11,18 +11,18 @@ namespace dlock {
 // What to do with processes that outlive the command (--stragglers).
 enum class Stragglers { leave, wait, kill };
 
-// The pause between sweeps after KILL, until all are gone: SIGCHLD reports ends, but only
-// another sweep finds a process that was being started during the last one.
+// The pause between sweeps after KILL, until all have exited: SIGCHLD reports exits, but
+// only another sweep finds a process that was being started during the last one.
 inline constexpr milliseconds sweep_again{20};
 
-// Processes that are not gone by then fork faster than they can be killed, or hang in the
-// kernel: the user gets a message that the lock is kept.
+// Processes that have not exited by then fork faster than they can be killed, or hang in
+// the kernel: the user gets a message that the lock is kept.
 inline constexpr milliseconds report_stuck_after{1000};
 
 struct SupervisionPlan {
   std::optional<milliseconds> timeout;  // of the command
   milliseconds kill_after{5000};        // from TERM to KILL
-  bool kill_after_forwarded = false;    // also after a TERM that was forwarded
+  bool kill_after_forwarded = false;    // even after a TERM that was forwarded
   Stragglers stragglers = Stragglers::leave;
   bool own_group = false;
   std::optional<LeaseTiming> lease;  // of a lease that can expire
@@ -37,7 +37,7 @@ struct Ended {
   std::optional<int> signal;
   bool timed_out = false;
   std::optional<Loss> lost;
-  bool guardian_died = false;  // the guardian was killed, so the command was ended
+  bool guardian_died = false;  // the guardian was killed, so the command was stopped
 };
 
 // From the wait status of waitpid(2).
@@ -56,7 +56,7 @@ class Ladder {
   void tree_is_empty(bool empty) { tree_is_empty_ = empty; }
   void lease_lost(Loss loss, Clock::time_point now);
   void lease_holds_until(Clock::time_point deadline);  // max(): it never expires
-  void owner_gone(Clock::time_point now);              // dlock, which renews it, is gone
+  void owner_gone(Clock::time_point now);  // dlock, which renews it, has exited
   void forwarded(int signal, Clock::time_point now);
 
   // What to do now. `send_term` and `send_kill` concern every process of the tree. TERM
@@ -67,7 +67,7 @@ class Ladder {
   // When to call next() again if nothing happens before; max() if never.
   Clock::time_point next_check(Clock::time_point now) const;
 
-  // Whether the rest of the lease is needed to end the command in time.
+  // Whether the rest of the lease is needed to stop the command in time.
   bool is_in_doubt(Clock::time_point now) const;
 
   // Whether the next action depends on the rest of the process tree.

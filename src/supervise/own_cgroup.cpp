@@ -138,7 +138,7 @@ bool OwnCgroup::remove() const {
   return false;
 }
 
-// Each pid needs a write of its own.
+// Each pid needs a separate write.
 void OwnCgroup::empty_out() const {
   const Fd inside(::openat(directory_.get(), "cgroup.procs", O_RDONLY | O_CLOEXEC));
   const Fd outside(::open(outer_processes_.c_str(), O_WRONLY | O_CLOEXEC));

@@ -105,7 +105,7 @@ HeldSignals::HeldSignals() {
   inherited_.child_ignored = is_ignored(SIGCHLD);
   if (inherited_.child_ignored) ::signal(SIGCHLD, SIG_DFL);
 
-  // A fault of our own still ends us: the kernel does not block it.
+  // Our own fault still kills us: the kernel does not block it.
   ::sigprocmask(SIG_BLOCK, &held_, &inherited_.mask);
 }
 

@@ -47,10 +47,10 @@ bool went_to_group(int signal, bool from_kernel, bool leads_session);
 // dlock is in the group of its session's leader: the command goes on as well.
 int passed_on(int signal, bool reached_group, JobPlace dlock, JobPlace command);
 
-// Whether the default action of `signal` ends a process.
+// Whether the default action of `signal` kills a process.
 bool ends_by_default(int signal);
 
-// Whether `signal` is one that users and service managers end a process with: HUP, INT,
+// Whether `signal` is one with which users and service managers stop a process: HUP, INT,
 // QUIT or TERM.
 bool asks_to_end(int signal);
 
@@ -62,7 +62,7 @@ std::optional<int> signal_named(const std::string& name);
 
 // Blocks every signal that would end dlock, and those that a command may handle (USR1,
 // USR2, WINCH, CONT, CHLD), for the rest of this process. Signals that were ignored are
-// blocked, too, but have no effect: SignalInbox drops them, and the command still ignores
+// also blocked, but have no effect: SignalInbox drops them, and the command still ignores
 // them. SIGTTIN and SIGTTOU still stop dlock together with its command, as does SIGTSTP
 // outside of SignalInbox::HeldStops.
 class HeldSignals {

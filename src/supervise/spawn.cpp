@@ -244,7 +244,7 @@ ExecError Launch::exec() const {
     const int now = errno;
     // As execvp(3): a directory without the file is skipped, a file without execute
     // permission is remembered, and any other error is final. A file with a missing
-    // interpreter is skipped, too, but is the error to report.
+    // interpreter is also skipped, but is the error to report.
     if (now == ENOENT || now == ENOTDIR) {
       const bool exists = ::access(path, F_OK) == 0;
       if (worst.number == ENOENT && exists) worst.path = i;

@@ -17,9 +17,9 @@ void Supervisor::report(const CommandTree::Survivors& survivors) {
   say_(survivors.refused > 0
            ? "cannot end " + std::to_string(survivors.refused) +
                  " of the command's processes (no permission); keeping the lock until "
-                 "they are gone"
-           : "the command's processes were killed but are not gone, or keep starting "
-             "others; keeping the lock until they are gone");
+                 "they exit"
+           : "the command's processes were killed but have not exited, or keep starting "
+             "others; keeping the lock until they exit");
 }
 
 DirectSupervisor::DirectSupervisor(std::vector<std::string> argv,

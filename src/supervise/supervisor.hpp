@@ -1,4 +1,4 @@
-// Runs the command, and ends its processes when they must end.
+// Runs the command, and kills its processes when they must not live on.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -53,7 +53,7 @@ class Supervisor : public LeaseWatcher {
   explicit Supervisor(std::function<void(const std::string&)> say)
       : say_(std::move(say)) {}
 
-  // Says once that the lock is kept because of processes that cannot be ended.
+  // Says once that the lock is kept because of processes that cannot be killed.
   void report(const CommandTree::Survivors& survivors);
 
  private:

@@ -97,7 +97,7 @@ class SignalRound {
       told[count_++] = as_told;
       if (was_told_first(process.pid) || process.group == root_.told_group) continue;
       const int error = say([&](int signal) { return scan_.send(process, signal); });
-      // It has another parent by now, or is gone: the next scan shows.
+      // It has another parent by now, or has exited: the next scan shows.
       if (error == ESRCH) {
         --count_;
         was_missed = true;
@@ -243,7 +243,7 @@ class KillSweep {
   pid_t session_;
   Clock::time_point end_;
   pid_t last_group_ =
-      0;  // the last group signalled; most often the next process is in it, too
+      0;  // the last group signalled; most often the next process is also in it
   std::size_t count_ = 0;
 };
 

@@ -8,8 +8,8 @@
 
 namespace dlock {
 
-// The command's process, not yet reaped (0: it no longer exists), and whether it leads a
-// process group of its own.
+// The command's process, not yet reaped (0: it no longer exists), and whether it leads
+// its own process group.
 struct TreeRoot {
   pid_t command = 0;
   bool own_group = false;
@@ -34,8 +34,8 @@ inline constexpr milliseconds longest_sweep{20};
 
 // Stops every descendant of this process (STOP to each, until a whole scan finds no new
 // one), so that none escapes by forking, and then kills them. Returns how many we have no
-// permission to kill. ProcessScan::is_empty() reports later whether all are gone: they
-// take time to end, and the next sweep finds those that this one missed.
+// permission to kill. ProcessScan::is_empty() reports later whether all have exited: they
+// take time to do so, and the next sweep finds those that this one missed.
 //
 // A process group of another session is stopped and killed as a whole, so that no process
 // in it can escape that by forking: a session of a descendant contains only descendants.

@@ -15,7 +15,7 @@ class Failure : public std::runtime_error {
   enum class Kind {
     unreachable,    // cannot be reached, or replies nonsense; may be temporary (69)
     rejected,       // login, ACL, a directory that is not ours: stop (77)
-    misconfigured,  // wrong until somebody changes it: stop (78)
+    misconfigured,  // wrong until a user changes it: stop (78)
     unsupported,    // this kind of store cannot do it (78)
     exhausted,      // this process or machine is out of a resource (125)
     interrupted,    // stopped because the caller wants to stop

@@ -62,7 +62,7 @@ inline Json text_or_null(const std::string& text) {
 }
 
 // The value of a key; empty if it is missing or of another type. The texts that are read
-// with these functions may come from anybody.
+// with these functions may come from anyone.
 std::string text_at(const Json& object, const char* key);
 std::vector<std::string> words_at(const Json& object, const char* key);
 

@@ -129,7 +129,7 @@ Owned owned(const struct stat& status, const std::string& path) {
   const auto caller = ::geteuid();
   // Where everyone can write, it does not matter.
   if (!S_ISLNK(what.mode) && (what.mode & S_IWGRP) != 0 && !everyone_writes(what)) {
-    // With an ACL, these bits are those of other users, too.
+    // With an ACL, these bits are also those of other users.
     what.is_private =
         is_private_group(what.group, caller) &&
         ::lgetxattr(path.c_str(), "system.posix_acl_access", nullptr, 0) < 0;
@@ -143,7 +143,7 @@ std::string joined(const std::string& directory, const std::string& name) {
   return directory == "/" ? directory + name : directory + "/" + name;
 }
 
-// Follows a path name by name. Each directory is open, so nobody can exchange it.
+// Follows a path name by name. Each directory is open, so that it cannot be exchanged.
 class Walk {
  public:
   explicit Walk(const std::string& path) : names_(names_in(path)) {

@@ -23,7 +23,7 @@ struct Owned {
 };
 
 // A name that the kernel looks up on the way to a file. A path that leads through links
-// has the steps of the links' targets, too.
+// also has the steps of the links' targets.
 struct PathStep {
   std::string directory_path;
   Owned directory;
@@ -55,9 +55,9 @@ struct Danger {
 
 // What dlock relies on.
 enum class Use {
-  // It obeys the file: nobody but root and the caller may be able to change it.
+  // It obeys the file: only root and the caller may be able to change it.
   settings,
-  // It believes the file: whoever hands it out may change it, but not everyone, and no
+  // It believes the file: those who hand it out may change it, but not everyone, and no
   // other user may redirect it to another file.
   authority,
   // It sends the file's content. As an authority, but in any directory: who replaces the

@@ -42,7 +42,8 @@ void use_batch_scheduling() {
 
 bool has_ended(pid_t pid) {
   const Fd process(open_pidfd(pid));
-  if (!process) return errno == ESRCH;
+  // Without the call, what has ended and was not reaped counts as alive.
+  if (!process) return errno == ESRCH || (::kill(pid, 0) != 0 && errno == ESRCH);
   // Not from /proc: a process whose first thread has ended looks like a zombie there
   // while other threads still run.
   pollfd ended{process.get(), POLLIN, 0};

@@ -32,7 +32,7 @@ std::optional<StatFields> stat_fields(const char* text);
 // Nothing if there is no such process, or no /proc.
 std::optional<ProcessInfo> process_of(pid_t pid);
 
-// Whether the process is gone or a zombie; false if the kernel does not tell.
+// Whether the process has exited or is a zombie; false if the kernel does not tell.
 bool has_ended(pid_t pid);
 
 // All processes that /proc shows to this user.

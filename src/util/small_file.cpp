@@ -51,7 +51,7 @@ std::string content_of(int fd, bool is_pipe, const FileKind& kind) {
   char block[4096];
   for (;;) {
     if (is_pipe && !is_ready(fd, until)) {
-      throw unusable(kind, "nobody has written to the pipe to its end within 5s");
+      throw unusable(kind, "the pipe was not written to its end within 5s");
     }
     const auto got = ::read(fd, block, sizeof block);
     if (got < 0 && (errno == EINTR || (is_pipe && errno == EAGAIN))) continue;

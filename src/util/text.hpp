@@ -58,7 +58,7 @@ std::string printable_command(const std::vector<std::string>& argv,
 std::string shell_quoted(std::string_view text);
 
 // Reversible: letters, digits and the characters of `plain` stay as they are, every other
-// byte becomes %XX. So, with the default, the encoded text contains no spaces, braces or
+// byte becomes %XX. With the default, the encoded text thus contains no spaces, braces or
 // equals signs, and no hash tags.
 constexpr std::string_view plain_in_keys = "-_./@:";
 std::string percent_encoded(std::string_view text,

@@ -180,7 +180,7 @@ hold_both() {  # [<option>...]
 
 # --- Losses ---
 
-@test "break of any of them ends the command, and message, report and history say which" {
+@test "break of any of them stops the command, and message, report and history say which" {
   for name in cache db; do
     rm -f "$began"
     hold_both --report "$report" --label "$name"
@@ -190,7 +190,7 @@ hold_both() {  # [<option>...]
     assert_exits 76 "$holder"
     has_ended "$(< "$began")"
     about=$([[ $name == db ]] || echo "$name: ")
-    grep -q "^dlock: db: ${about}lost the lock: .* with dlock break; the command was ended" "$said"
+    grep -q "^dlock: db: ${about}lost the lock: .* with dlock break; the command was stopped" "$said"
     assert_reported '"\(.outcome) \(.reason) \(.protected)"' 'lost broken false'
     assert_reported '.locks[] | select(.reason) | "\(.name) \(.reason)"' "$name broken"
     assert_equal "$(dlock history --json --limit 2 | jq -r '.[].outcome' | paste -sd ' ')" 'lost lost'
@@ -205,7 +205,7 @@ hold_both() {  # [<option>...]
   eventually is_queued cache "$waiter"
 
   kill -KILL "$holder"
-  # On this machine alone, nothing ends the command, and the locks stay with it.
+  # On this machine alone, nothing stops the command, and the locks stay with it.
   [[ $DLOCK_STORE != local:* ]] || { kill -0 "$pid" && is_held db && is_held cache && kill -KILL "$pid"; }
 
   wait "$waiter" || true

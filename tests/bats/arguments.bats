@@ -62,7 +62,7 @@ assert_refused() {
   assert_arrived $'\377\376' $'\x80' $'a\xc3' $'\x01\x1b[2J\x7f' $'\xed\xa0\x80'
 }
 
-@test "bytes that are not text arrive without --, too" {
+@test "bytes that are not text arrive without -- as well" {
   dlock run job ./take $'\377\376'
 
   assert_arrived $'\377\376'

@@ -440,7 +440,7 @@ run_refuses() {  # <exit code> <option>...
     DLOCK_PASSWORD=secret DLOCK_SENTINEL_PASSWORD=secret \
       run dlock --store "$store" --user me --password-file /no/such/file \
       --tls-ca /no/such/file --tls-cert /no/such/file --tls-key /no/such/file --tls-insecure \
-      --tls-name nobody --sentinel-user me --sentinel-password-file /no/such/file --sentinel-tls false \
+      --tls-name stranger --sentinel-user me --sentinel-password-file /no/such/file --sentinel-tls false \
       run job -- echo fine
 
     assert_equal "$status $output" '0 fine'

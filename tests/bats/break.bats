@@ -15,7 +15,7 @@ teardown() { kill_leftovers; }
 
 refute() { ! "$@"; }
 
-# Runs a shell command on a terminal of its own, as terminal.bats does.
+# Runs a shell command on its own terminal, as terminal.bats does.
 on_terminal() {  # <command for a shell>
   : > screen  # so that output of an earlier command is not taken for that of this one
   SHELL=/bin/sh TERM=dumb env --default-signal script -qec "$1" /dev/null <> keys > screen 3>&- &
@@ -52,7 +52,7 @@ orphan() {  # <name> <script>
 
 knows_command() { dlock status "$1"; }
 
-@test "break ends the command of the holder, whose dlock exits with 76 and reports broken" {
+@test "break stops the command of the holder, whose dlock exits with 76 and reports broken" {
   hold job --report report
 
   run dlock break --yes job
@@ -113,7 +113,7 @@ knows_command() { dlock status "$1"; }
   assert_equal "$(look job '[.holders[].pid] | @csv')" "$second"
 }
 
-@test "a fence that nobody holds exits with 1 and breaks nothing" {
+@test "a fence that is not held exits with 1 and breaks nothing" {
   hold job
 
   run dlock break --yes --fence 7 job
@@ -124,7 +124,7 @@ knows_command() { dlock status "$1"; }
   is_held job
 }
 
-@test "a lock that nobody holds exits with 1" {
+@test "a lock that is not held exits with 1" {
   dlock run job -- true
 
   run dlock break --yes job
@@ -133,7 +133,7 @@ knows_command() { dlock status "$1"; }
   assert_equal "$output" "dlock: job: not held in $DLOCK_STORE"
 }
 
-@test "break exits with 1 in a store that nobody has used, and does not create it" {
+@test "break exits with 1 in a store that was never used, and does not create it" {
   run dlock break --yes job
 
   assert_status 1
@@ -344,7 +344,7 @@ knows_command() { dlock status "$1"; }
 
 is_marked() { dlock status "$1" | grep -qF '(broken)'; }
 
-@test "break ends a command whose dlock was killed" {
+@test "break stops a command whose dlock was killed" {
   orphan job ''
 
   run dlock break --yes job
@@ -374,7 +374,7 @@ is_marked() { dlock status "$1" | grep -qF '(broken)'; }
   has_ended "$command"
 }
 
-@test "break exits with 77 if it may not end a command whose dlock was killed" {
+@test "break exits with 77 if it may not stop a command whose dlock was killed" {
   needs_root
   chmod 711 . "$BATS_FILE_TMPDIR"
   mkdir -m 2770 shared

@@ -52,7 +52,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_broken
 }
 
-@test "break ends the command of a holder with --reclaim and --on-outage run, too" {
+@test "break stops the command of a holder with --reclaim and --on-outage run as well" {
   hold job --report "$report" --reclaim --on-outage run
 
   dlock break --yes job
@@ -124,18 +124,18 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   has_ended "$command"
 }
 
-@test "break deletes the key of a foreign holder, and -v reports it" {
-  redis SET 'dlock:{job}' somebody NX PX 60000
+@test "break deletes the key of another program, and -v reports it" {
+  redis SET 'dlock:{job}' another NX PX 60000
 
   run dlock -v break --yes job
 
   assert_status 0
-  assert_output_contains 'broken: a foreign holder'
+  assert_output_contains 'broken: another program'
   is_free job
 }
 
-@test "a waiter is granted the lock when a foreign holder is broken" {
-  redis SET 'dlock:{job}' somebody NX PX 60000
+@test "a waiter is granted the lock when another program is broken" {
+  redis SET 'dlock:{job}' another NX PX 60000
   queue job -- touch "$next"
 
   dlock break --yes job
@@ -143,13 +143,13 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   EVENTUALLY_MS=2000 eventually test -e "$next"
 }
 
-@test "a foreign holder has no fence" {
-  redis SET 'dlock:{job}' somebody NX PX 60000
+@test "another program has no fence" {
+  redis SET 'dlock:{job}' another NX PX 60000
 
   run dlock break --yes --fence 7 job
 
   assert_status 1
-  assert_equal "$(redis GET 'dlock:{job}')" somebody
+  assert_equal "$(redis GET 'dlock:{job}')" another
 }
 
 @test "a lease can be broken while the server's memory is full" {
@@ -217,7 +217,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
 
   is_free job
   assert_broken
-  grep -q 'took the lock with dlock break --force; the command was ended' "$next"
+  grep -q 'took the lock with dlock break --force; the command was stopped' "$next"
   eventually_history 'lost (broken by force by .*), exit 76'
 }
 

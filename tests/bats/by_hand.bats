@@ -273,7 +273,7 @@ has_event() {
 
 # --- Expiry and renewal ---
 
-@test "a waiter gets the lock as soon as a lease by hand has expired" {
+@test "a waiter gets the lock as soon as a lease of acquire has expired" {
   dlock acquire -t 700ms job
   begin=$(now_ms)
 
@@ -420,7 +420,7 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
   assert_equal "$(dlock release job --token "$token" --json)" '{"free":2}'
 }
 
-@test "a release exits with 76 in a store that nobody has used, and does not create it" {
+@test "a release exits with 76 in a store that was never used, and does not create it" {
   run dlock release job --token "$some_token"
 
   assert_status 76
@@ -476,10 +476,10 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
   done
 }
 
-@test "a token file that never ends, or that nobody writes, is refused" {
+@test "a token file that never ends, or that no one writes, is refused" {
   mkfifo fifo
   run timeout 20 dlock renew job --token-file fifo
-  assert_refused 78 'nobody has written to the pipe'
+  assert_refused 78 'the pipe was not written to its end'
   for file in /dev/zero /dev/full . large; do
     head -c 10000000 /dev/zero > large
     run timeout 5 dlock renew job --token-file "$file"
@@ -543,7 +543,7 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
   assert_status 76
 }
 
-@test "check of a lease by hand takes the fence from an option or the environment" {
+@test "check of a lease of acquire takes the fence from an option or the environment" {
   run dlock acquire --json job
   fence=$(json .fence)
   token=$(json .token)

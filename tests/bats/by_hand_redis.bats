@@ -75,7 +75,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   (($(redis PTTL 'dlock:{job}:s') > left))
 }
 
-@test "check works inside a run and for a lease by hand" {
+@test "check works inside a run and for a lease of acquire" {
   run dlock run job -- dlock check --min-validity 10s
   assert_equal "$status $output" '0 '
   run dlock run job -- dlock check --min-validity 40s

@@ -247,7 +247,7 @@ written_by() { sed -n 's/^wchar: //p' "/proc/$1/io"; }  # <pid>
   done
 }
 
-@test "a signal that kills the command ends the waiting callers, too" {
+@test "a signal that kills the command ends the waiting callers as well" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     callers=()

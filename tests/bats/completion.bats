@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # The candidates that the shells offer after Tab on a line that begins with dlock.
 #
-# Each shell runs on a terminal of its own, and gets the line and a Tab as a user would type
+# Each shell runs on its own terminal, and gets the line and a Tab as a user would type
 # them. It writes the resulting line to a file. bash and zsh also write the candidates; fish
 # prints them without a terminal.
 

@@ -388,7 +388,7 @@ assert_refused() {  # <exit code> <word>...
   assert_refused 78 rum
 }
 
-@test "a misspelt key of run is refused by other verbs, too" {
+@test "a misspelt key of run is refused by other verbs as well" {
   printf '[run]\nwaits = "5s"' > "$own"
 
   run dlock status job

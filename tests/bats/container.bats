@@ -2,7 +2,7 @@
 # dlock in a container: the image that Containerfile describes, what a container lacks and what
 # its engine forbids, and how a platform stops it. The image is built with buildah and run with
 # podman where these work here; otherwise the same steps are made with tar and cp, and its program
-# runs in a chroot in namespaces of its own. All other tests do that anyway: so each of them
+# runs in a chroot in its own namespaces. All other tests do that anyway: so each of them
 # decides alone what its container lacks.
 #
 # process_one.bats has what process 1 has to do, tests/faults/containers.bats what happens when
@@ -126,7 +126,7 @@ use_shared_volume() {
   assert_status 75
 }
 
-@test "an engine that stops a container of the image ends its command, and the lock is free before the engine kills" {
+@test "an engine that stops a container of the image stops its command, and the lock is free before the engine kills" {
   use_shared_volume
   hold gate
   start_image run --store "$within" job -- /usr/bin/dlock run -w forever gate -- /usr/bin/dlock --version
@@ -142,7 +142,7 @@ use_shared_volume() {
 
 # --- What a container lacks ---
 
-# Runs a command as process 1 of a container: in namespaces and a root directory of its own that
+# Runs a command as process 1 of a container: in namespaces and its own root directory that
 # has /usr, a volume at /locks, /dev/null and what `extra` adds, which is a shell line. Nothing
 # else of the root directory exists or can be written, and `user` has no name there.
 contained() {  # <command>...
@@ -355,6 +355,42 @@ filtered() {  # <error> <command>...
     assert_one_line
     assert_output_contains 'the system call pidfd_open is missing: Linux is older than 5.3, or a filter (seccomp) refuses the call'
   done
+}
+
+@test "a filter that refuses one call of the event loop, or waitid, keeps a run from starting, and is named" {
+  for newer in epoll_ctl "epoll_wait epoll_pwait" timerfd_settime waitid; do
+    read -ra newer <<< "$newer"
+    for store in "${stores[@]}"; do
+      "$store"
+      for error in "$eperm" "$enosys"; do
+        run filtered "$error" timeout -s KILL 20 dlock run --timeout 5s job -- sh -c 'echo started; sleep 0.2'
+        assert_status 125
+        assert_one_line
+        assert_output_contains "the system call ${newer[0]}"
+      done
+    done
+  done
+}
+
+@test "break of a run whose dlock was killed names the call that it lacks" {
+  use_directory_in_volume
+  dlock run job -- sh -c 'echo > "$1"; exec sleep 60' - "$volume/started" 3>&- &
+  holder=$!
+  eventually test -e "$volume/started"
+  kill -KILL "$holder"
+  eventually has_ended "$holder"
+
+  run without_pidfd "$eperm" dlock break --yes job
+  assert_status 125
+  assert_one_line
+  assert_output_contains 'cannot stop the command'
+  assert_output_contains 'the system call pidfd_open is missing'
+}
+
+# Outside of a container: break stops processes that it can see.
+without_pidfd() {  # <error> <command>...
+  # shellcheck disable=SC2046
+  timeout -s KILL 20 "$tools/without" "$1" $(numbers_of pidfd_open) -- "${@:2}"
 }
 
 @test "a waiter without pidfd_open gets the lock of a run that is killed" {

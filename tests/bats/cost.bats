@@ -86,8 +86,8 @@ use_warm_server() {
 }
 
 # Asserts how many calls there are before the start of a command, after its end, and together.
-# On a busy machine, /bin/true ends while dlock is still busy with its start, which would count
-# as after its end. So the command of the first two takes longer.
+# On a busy machine, /bin/true ends while dlock is still busy with its start, which would count as
+# after its end. The command of the first two therefore takes longer.
 assert_calls_of_run() {  # <before> <after> <all>
   assert_calls before "$1" run job -- /bin/sleep 0.2
   assert_calls after "$2" run job -- /bin/sleep 0.2

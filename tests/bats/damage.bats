@@ -18,7 +18,7 @@ teardown() { kill_leftovers; }
 
 # --- A full disk ---
 
-# Puts the store on a file system of its own.
+# Puts the store on its own file system.
 use_small_disk() {  # <mount options>
   use_private_mounts
   inside mount -t tmpfs -o "mode=755,$1" none /mnt
@@ -114,7 +114,7 @@ has_waiter() { inside dlock status --json job | grep -q '"waiters":\[{'; }
   assert_status 1
 }
 
-@test "a lock is handed over to a waiter although the disk has become full" {
+@test "a lock is handed off to a waiter although the disk has become full" {
   use_small_disk size=4m
   holds
   queues touch "$began.next"
@@ -136,7 +136,7 @@ queue_deduplicated_waiters() {  # <number>
 
 has_waiters() { [[ $(inside dlock status --json job | jq '.waiters | length') == "$1" ]]; }
 
-# Ends the run, and asserts that its lock is released and its waiters are deduplicated. The
+# Stops the run, and asserts that its lock is released and its waiters are deduplicated. The
 # outcome needs more room in the file than the queue did.
 assert_released() {
   touch "$began"
@@ -208,7 +208,7 @@ wait_for_the_waiters() {
   assert_status 1
 }
 
-@test "a lock is handed over to a waiter although no inodes are left" {
+@test "a lock is handed off to a waiter although no inodes are left" {
   use_small_disk nr_inodes=20
   holds
   queues touch "$began.next"
@@ -432,7 +432,7 @@ use_everything() {
 
 # Removes or truncates each file and folder of the store, one after another, and runs a command
 # each time.
-@test "whatever single file or folder is removed or truncated while nobody holds a lock, it heals" {
+@test "whatever single file or folder is removed or truncated while a lock is free, it heals" {
   local file damage
   use_everything
   for file in $(files_of_store); do
@@ -463,7 +463,7 @@ use_everything() {
   done
 }
 
-# The same while a lock is held: the two commands must not run at once. Takes a directory of its own
+# The same while a lock is held: the two commands must not run at once. Takes its own directory
 # for the store and what the commands write.
 damage_while_held() {  # <directory> <file> <damage>
   local store=$1/store began=$1/began
@@ -529,7 +529,7 @@ damage_while_held() {  # <directory> <file> <damage>
   assert_equal "$(wc -l < "$saved")" 30
 }
 
-@test "a damaged lock file that nobody uses is replaced, and its runs are taken from the log" {
+@test "a damaged lock file that is not in use is replaced, and its runs are taken from the log" {
   dlock run job -- sh -c 'exit 3' || true
   file=$(file_of job)
   truncate -s 0 "$file"
@@ -540,7 +540,7 @@ damage_while_held() {  # <directory> <file> <damage>
   assert_equal "$(look job .last_run.exit_code)" 3
 }
 
-@test "a damaged lock file is not replaced while a lease by hand may be in it" {
+@test "a damaged lock file is not replaced while a lease of acquire may be in it" {
   token=$(dlock acquire -t 1h job)
   file=$(file_of job)
   cp "$file" "$saved"
@@ -591,7 +591,7 @@ is_fresh() { (($(date +%s) - $(stat -c %Y "$1") < 3600)); }
   assert_output_contains 'below /tmp, where programs remove what was not used for days'
 }
 
-@test "a damaged limit file admits nobody and is named" {
+@test "a damaged limit file lets no one through and is named" {
   dlock limit api 5/1h
   file=$(echo "$store"/state-*/*.limit)
 

@@ -111,7 +111,7 @@ assert_runs() {
 
     dlock run job -- sh -c 'kill -KILL $$' || true
     assert_skipped 'it ran on '
-    assert_output_contains ': ended by SIGKILL, took '
+    assert_output_contains ': killed by SIGKILL, took '
   done
 }
 

@@ -249,7 +249,7 @@ assert_works_or_says_so() {  # <descriptors> [<option>...]
 }
 
 # Sets $least to the least number of descriptors with which dlock itself can report an error.
-# The sanitizers need some descriptors of their own.
+# The sanitizers need some descriptors for themselves.
 find_least() {
   least=3
   if grep -q __ubsan "$DLOCK_BIN"; then least=20; fi

@@ -74,11 +74,11 @@ file_of() {  # <name>
   assert_equal "$(cd "$store" && find . -printf '%p %s %T@\n' | sort)" "$before"
 }
 
-@test "on none: doctor exits with 0 and says that it excludes nobody" {
+@test "on none: doctor exits with 0 and says that it excludes no other run" {
   run dlock doctor --store none:
 
   assert_status 0
-  assert_found info store 'excludes nobody'
+  assert_found info store 'excludes no other run'
   run dlock doctor --store none: --json
   assert_equal "$status $(json '"\(.store) \(.level) \(.findings | length)"')" '0 none: ok 1'
 }
@@ -103,7 +103,7 @@ file_of() {  # <name>
   assert_equal "${lines[-1]}" "1 error in local:$store"
 }
 
-@test "a directory that belongs to somebody else is an error" {
+@test "a directory that belongs to another user is an error" {
   needs_root
   mkdir "$store"
   chown 1234 "$store"
@@ -111,7 +111,7 @@ file_of() {  # <name>
   run dlock doctor
 
   assert_status 2
-  assert_found error directory 'belongs to' 'use a directory of your own'
+  assert_found error directory 'belongs to' 'use your own directory'
 }
 
 @test "a directory that this user may not write to is an error" {

@@ -409,7 +409,7 @@ has_replica() { redis INFO replication | grep -q 'state=online'; }
   assert_found error cluster 'a member of a cluster' 'use a redis+cluster://'
 }
 
-# Opens connections that stay, and waits for them. The check needs one of its own.
+# Opens connections that stay, and waits for them. The check needs another one.
 connect_idle() {  # <number>
   idle=()
   while ((${#idle[@]} < $1)); do

@@ -297,7 +297,7 @@ END
      1 | dlock break --yes --fence 1 job     | job: not held by fence 1 in local:*/store
      0 | dlock history free                  | free: no runs are recorded in local:*/store
     75 | dlock run outer -- dlock run outer -- true | outer: held by an outer run
-    124 | dlock run --timeout 100ms slow -- sleep 60 | slow: timed out: the command was ended after *
+    124 | dlock run --timeout 100ms slow -- sleep 60 | slow: timed out: the command was stopped after *
 END
 }
 

@@ -310,7 +310,7 @@ keys_of_holder() { etcdctl get --prefix dlock/job/ -w json | jq -r '.kvs[] | sel
 
   run dlock run job -- true
   assert_status 75
-  assert_equal "$output" 'dlock: job: held by a foreign holder'
+  assert_equal "$output" 'dlock: job: held by another program'
   assert_equal "$(look job '.holders[0] | "\(.fence) \(.pid)"')" 'null null'
   kill "$foreign"
   eventually is_free job

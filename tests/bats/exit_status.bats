@@ -45,7 +45,7 @@ assert_not_started() {  # <exit code>
   assert_equal "$status $output" '0 free'
 }
 
-# The same, and asserts that env(1) exits with this code, too.
+# The same, and asserts that env(1) exits with this code as well.
 assert_not_started_as_by_env() {  # <exit code> <command>...
   status=0
   env "${@:2}" > output 2>&1 || status=$?

@@ -131,7 +131,7 @@ play_present() {
   dlock acquire hand --ttl 10m > /dev/null
   queue_as skips hand --dedupe 2h
 
-  # Slots, and leases by hand.
+  # Slots, and leases of acquire.
   dlock acquire sem --slots 3 --ttl 10m --label 'by hand' > /dev/null
   dlock acquire sem --slots 3 --ttl 10m --for-pid "$command" > /dev/null
   hold_as third sem --slots 3

@@ -119,7 +119,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "an expired lease by hand is listed with its duration" {
+@test "an expired lease of acquire is listed with its duration" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock acquire --ttl 2s job
     eventually is_free job
@@ -131,7 +131,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "a lease by hand is known after a reboot" {
+@test "a lease of acquire is known after a reboot" {
   DLOCK_STORE=${stores[0]}
   dlock release job --token "$(dlock acquire job)"
   dlock acquire job
@@ -291,7 +291,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "--failed omits runs that succeeded, runs in progress and leases by hand" {
+@test "--failed omits runs that succeeded, runs in progress and leases of acquire" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- true
     dlock run job -- sh -c 'exit 3' || true
@@ -314,10 +314,10 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
     assert_equal "$(runs .exit_code --mine)" $'3\n0'
     assert_equal "$(runs .label --owner "$(id -un)")" $'null\nonce\nnightly'
     assert_equal "$(runs .exit_code --label 'n*t*')" 0
-    assert_equal "$(runs .exit_code --owner nobody)" ''
+    assert_equal "$(runs .exit_code --owner stranger)" ''
   done
   # The label that the file gives to runs of a lock is not one to look for.
-  printf '[lock.job]\nlabel = "fixed"\n[history]\nowner = "nobody"\n' > "$BATS_TEST_TMPDIR/config"
+  printf '[lock.job]\nlabel = "fixed"\n[history]\nowner = "stranger"\n' > "$BATS_TEST_TMPDIR/config"
   assert_equal "$(runs .exit_code --config "$BATS_TEST_TMPDIR/config" --owner "$(id -un)")" $'3\n1\n0'
 }
 

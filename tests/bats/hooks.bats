@@ -296,7 +296,7 @@ more'
   run dlock run --on-success 'kill -KILL $$' job -- true
 
   assert_status 0
-  assert_output_contains 'the --on-success command was ended by SIGKILL'
+  assert_output_contains 'the --on-success command was killed by SIGKILL'
 }
 
 @test "with --quiet there is no warning about a hook that fails" {
@@ -314,7 +314,7 @@ more'
 
 # --- Signals while a hook runs ---
 
-# Starts a run whose hook waits, and has started a process that waits, too.
+# Starts a run whose hook waits, and has started a process that waits as well.
 start_hook() {  # [<what the hook does first>]
   dlock run --on-success "${1:-} sleep 600 & echo \$! \$\$ > \"\$heard\"; wait; sleep 600" job -- true 3>&- &
   runner=$!
@@ -356,7 +356,7 @@ start_hook() {  # [<what the hook does first>]
   assert_heard told
 }
 
-@test "a signal that does not end a process does not end a hook" {
+@test "a signal that does not kill a process does not kill a hook" {
   mkfifo "$heard.fifo"
   dlock run --on-success 'echo $$ > "$heard.pid"; read -r _ < "$heard.fifo"; echo on > "$heard"' job -- true 3>&- &
   runner=$!
@@ -429,7 +429,7 @@ beside=(sh -c 'echo "$DLOCK_RUN_ID" > "$heard.run"; until test -s "$heard"; do s
   done
 }
 
-@test "a nested run has a run id of its own" {
+@test "a nested run has its own run id" {
   dlock run outer -- sh -c 'echo "$DLOCK_RUN_ID" > "$heard"; dlock run inner -- sh -c "echo \$DLOCK_RUN_ID >> \"\$heard\""'
 
   assert_equal "$(sort -u "$heard" | wc -l)" 2
@@ -461,7 +461,7 @@ success'
   assert_output_contains 'the --on-start command ended with exit code 4'
 }
 
-@test "what ends the command and its stragglers does not end --on-start, nor what that leaves behind" {
+@test "what stops the command and its stragglers does not end --on-start, nor what that leaves behind" {
   for store in "$DLOCK_STORE" server; do
     [[ $store != server ]] || use_server_as_store
     rm -f "$heard"*
@@ -502,16 +502,16 @@ start_beside() {  # [<command>...]
   dlock run --wait 60s --on-start 'echo $$ > "$heard"; exec sleep 600' job -- sh -c ': > "$heard.began"; exec sleep 60' 3>&- &
   runner=$!
   eventually is_queued job "$runner"
-  beside=$(pgrep -P "$runner" -x dlock-on-start)
-  halt "$beside"
+  waiting=$(pgrep -P "$runner" -x dlock-on-start)
+  halt "$waiting"
   let_go
   eventually test -e "$heard.began"
 
   kill -KILL "$runner"
   assert_exits 137 "$runner"
-  kill -CONT "$beside"
+  kill -CONT "$waiting"
 
-  eventually has_ended "$beside"
+  eventually has_ended "$waiting"
   [[ ! -e $heard ]]
 }
 

@@ -56,7 +56,7 @@ share/zsh/site-functions/_dlock 644"
     grep -rhoE 'man:dlock[a-z.-]*\([0-9]\)' "$prefix/share" | sed -E 's/^man:(.*)\((.)\)/\1 \2/'
     # man dlock run, man dlock.toml, man dlock-stores
     # shellcheck disable=SC2016  # Markdown
-    { grep -rhoE '`man dlock[a-z. -]*`' "$prefix/share/doc"; for name in run status; do "$prefix/bin/dlock" help $name; done |
+    { grep -rhoE '`man dlock[a-z. -]*`' "$prefix/share/doc"; for name in run renew config; do "$prefix/bin/dlock" help $name; done |
       grep -oE '\(man dlock[a-z. -]*\)'; } | tr -d '`()' | sed -E 's/^man //; s/ /-/; s/toml$/toml 5/; s/(json)$/\1 5/; s/(stores)$/\1 7/; s/[a-z]$/& 1/'
   } | sort -u)
   ((count > 10))
@@ -162,7 +162,7 @@ share/man/man1/mine.1'
   assert_equal "$output" 'under the lock'
 }
 
-@test "the installed program has no library search path of its own" {
+@test "the installed program has no library search path" {
   run readelf -d "$prefix/bin/dlock"
 
   assert_status 0

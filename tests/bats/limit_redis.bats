@@ -64,7 +64,7 @@ stamps() {
   assert_equal "$(redis ZCARD 'dlock:{api}:limit:queue')" 0
 }
 
-@test "a server whose memory is full admits nobody, and the error says why" {
+@test "a server whose memory is full lets no one through, and the error says why" {
   dlock limit used 2/1h
   redis CONFIG SET maxmemory 1 > /dev/null
 

@@ -123,8 +123,8 @@ is_waited_for_only() {
   assert_equal "$(dlock list --json --owner "$user" | names)" 'mine other theirs'
   assert_equal "$(dlock list --json --label 'deploy-*' '[mo]*' | names)" 'mine other'
   assert_equal "$(dlock list --json --label 'deploy-*' --host "$(uname -n)" | names)" mine
-  assert_equal "$(dlock list --json --owner nobody | names)" ''
-  run dlock list --label '*' --owner nobody
+  assert_equal "$(dlock list --json --owner stranger | names)" ''
+  run dlock list --label '*' --owner stranger
   assert_equal "$status $output" "0 dlock: no such locks in local:$store"
   for wrong in '--mine --host x' '--mine --owner x' '--host=' '--label='; do
     # shellcheck disable=SC2086  # words
@@ -238,7 +238,7 @@ is_waited_for_only() {
   run dlock list
 
   [[ ${lines[1]} =~ ^'code  '.*'exit 3, '.*' ago'$ ]]
-  [[ ${lines[2]} =~ ^'signal  '.*'ended by SIGTERM, '.*' ago'$ ]]
+  [[ ${lines[2]} =~ ^'signal  '.*'killed by SIGTERM, '.*' ago'$ ]]
   [[ ${lines[3]} =~ ^'time  '.*'timeout, exit 124, '.*' ago'$ ]]
 }
 

@@ -24,7 +24,7 @@ used() {
   for name; do dlock run "$name" -- true; done
 }
 
-# Shows the list on a terminal of its own. The file `screen` gets what is written there, and
+# Shows the list on its own terminal. The file `screen` gets what is written there, and
 # the file `tty` the name of the terminal.
 show_live() {  # <rows> <columns> [<variable>...]
   SHELL=/bin/sh TERM=xterm env --default-signal "${@:3}" \
@@ -337,7 +337,7 @@ stops_drawing() {  # <pid>
   assert_equal "$output" 141
 }
 
-@test "in a pipe SIGTERM ends it, too" {
+@test "in a pipe SIGTERM ends it as well" {
   follow_live
   eventually grep -q '^no lock' seen
 

@@ -17,7 +17,7 @@ teardown() { kill_leftovers; }
 
 mode_of() { stat -c %a "$1"; }
 
-# Runs a command as an unprivileged user, with a home of its own below /mnt.
+# Runs a command as an unprivileged user, with its own home below /mnt.
 as_user() {  # <uid> <command>...
   inside setpriv --reuid "$1" --regid "$1" --groups "${group:-$1}" env \
     -u XDG_STATE_HOME HOME="/mnt/$1" PATH="/mnt/bin:$PATH" "${@:2}"
@@ -259,7 +259,7 @@ victim_is_untouched() {
   assert_equal "$(sort -u <<< "$output")" '660 4321'
 }
 
-@test "a lock in a shared directory is handed over from one user to another" {
+@test "a lock in a shared directory is handed off from one user to another" {
   use_other_users 1001 1002
   inside install -d -m 2770 -g 4321 /mnt/store
   export DLOCK_STORE=local:/mnt/store group=4321
@@ -448,7 +448,7 @@ END
   done
 }
 
-@test "a user whose home is on FUSE is told of XDG_STATE_HOME, too" {
+@test "a user whose home is on FUSE is told of XDG_STATE_HOME as well" {
   use_other_users 1001
   inside install -d -m 700 -o 1001 -g 1001 /mnt/own /mnt/own/.local{,/state{,/dlock}}
   mount_fuse fuse.sshfs /mnt/own/.local/state/dlock 1001
@@ -714,7 +714,7 @@ reboot() {
   ((output > 4102444800000000))
 }
 
-@test "after a reboot fences of other locks are greater than those in the log, too" {
+@test "after a reboot fences of other locks are greater than those in the log as well" {
   dlock run job -- true
   sed -i -E 's/("fence":)[0-9]+/\14102444800000000/' "$store/runs.jsonl"
 

@@ -36,7 +36,7 @@ assert_refused_in_line() {  # <line> <message>
   assert_equal "$(look other '.holders[0].label')" ''
 }
 
-@test "the table of a lock applies to other verbs, too" {
+@test "the table of a lock applies to other verbs as well" {
   printf '[lock."job"]\nslots = 2\nttl = "3s"\n' > "$own"
 
   run dlock acquire --json job

@@ -61,7 +61,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
 }
 
 @test "a run is lost if another run was granted the lock meanwhile" {
-  # `run` reads until nobody has its pipe.
+  # `run` reads until no process has its pipe.
   run_job "$deleted; dlock run job -- sleep 60 > /dev/null 2>&1 & until dlock status job; do :; done > /dev/null" \
     --stragglers leave
 
@@ -115,7 +115,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
 
 # --- How the run ends ---
 
-@test "the report of a run that was ended because of the loss has the signal of the command" {
+@test "the report of a run that was stopped because of the loss has the signal of the command" {
   hold job --report "$report" --ttl 2s --store-timeout 200ms 2> "$said"
 
   redis DEL 'dlock:{job}'

@@ -83,7 +83,7 @@ words_of() {  # <table of src/cli/args/option_table.cpp>
     grep -oE '\{"[a-z]+"' | tr -d '{"' | paste -sd ' '
 }
 
-# Prints the statuses that --help of these verbs explains, each on a line of its own.
+# Prints the statuses that --help of these verbs explains, each on its own line.
 statuses_in_help() {  # <verb>...
   (cd "$BATS_FILE_TMPDIR/statuses" && cat "$@")
 }

@@ -5,7 +5,7 @@
 # a metric are together, first its help, then its type, then its samples. A metric is a
 # counter if its name ends in _total, a histogram if that is its type, and otherwise a gauge. No
 # sample occurs twice, and only valid escapes occur. The buckets of a histogram grow, and the last
-# one has all that it counts. If promtool is installed, it has to accept the output, too.
+# one has all that it counts. If promtool is installed, it has to accept the output as well.
 assert_metrics() {
   printf '%s\n' "$output" > "$BATS_TEST_TMPDIR/metrics.prom"
   # shellcheck disable=SC2016

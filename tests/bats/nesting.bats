@@ -74,19 +74,19 @@ assert_refused_inside() {
   assert_refused_inside
 }
 
-@test "-E sets the exit code inside, too" {
+@test "-E sets the exit code inside as well" {
   run_briefly run job -- dlock run -w forever -E 9 job -- true
 
   assert_status 9
 }
 
-@test "-E 0 is silent inside, too" {
+@test "-E 0 is silent inside as well" {
   run_briefly run job -- dlock run -w forever -E 0 job -- true
 
   assert_equal "$status $output" '0 '
 }
 
-@test "-q is silent inside, too" {
+@test "-q is silent inside as well" {
   run_briefly run job -- dlock run -q job -- true
 
   assert_equal "$status $output" '75 '

@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
 # dlock run --notify: what a service manager is told, by a fake one and by systemd itself.
-# shellcheck disable=SC2016,SC2030,SC2031  # shells in commands; each test has variables of its own
+# shellcheck disable=SC2016,SC2030,SC2031  # shells in commands; each test has its own variables
 
 bats_require_minimum_version 1.5.0
 
-# systemd of a user in namespaces of its own, with the units that the tests write. It must not be
+# systemd of a user in its own namespaces, with the units that the tests write. It must not be
 # the first process there, which only the system's may be.
 setup_file() {
   load support

@@ -89,14 +89,14 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_equal "$(look job '.holders[0].pid')" "$(< "$ready")"
 }
 
-@test "status says that the dlock process of a command is gone" {
+@test "status says that the dlock process of a command has exited" {
   hold job
   kill_dlock
 
   run dlock status job
 
   assert_status 0
-  assert_output_contains 'its dlock process is gone'
+  assert_output_contains 'its dlock process has exited'
 }
 
 @test "status does not call a running dlock process gone" {

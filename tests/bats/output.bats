@@ -165,7 +165,7 @@ tail_of() { jq -r .output_tail "$report"; }
 
 has_waiter() { dlock status --json job | grep -q '"waiters":\[{'; }
 
-@test "what a command leaves behind gets SIGPIPE after the run, also while a hook runs" {
+@test "what a command leaves behind gets SIGPIPE after the run, even while a hook runs" {
   dlock run "${kept[@]}" --on-start 'for i in $(seq 1000); do [ ! -e died ] || exit; sleep 0.01; done; touch in_vain' job -- \
     bash -c '(while [[ -e /proc/$$ ]]; do sleep 0.01; done; yes; touch died) &'
 

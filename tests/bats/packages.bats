@@ -150,6 +150,22 @@ assert_locks() {
 }
 
 # tests/long/release.bats builds twice, and compares.
+@test "every link in a packaged page leads to a packaged file, and no page differs otherwise from the source" {
+  local package page link count=0
+  for package in "$deb" "$rpm"; do
+    unpack "$package"
+    while IFS= read -r page; do
+      while IFS= read -r link; do
+        [[ -e ${page%/*}/${link%%#*} ]] || { echo "$package: $page: $link does not exist" >&2; return 1; }
+        count=$((count + 1))
+      done < <(grep -o '](\([^)]*\))' "$page" | sed 's/^](//; s/)$//' | grep -v '^https\?:\|^#')
+      sed 's/changelog\.gz)/CHANGELOG.md)/' "$page" | cmp - "$DLOCK_SOURCE/${page#*/doc/dlock/}"
+    done < <(find "$root/usr/share/doc" -name '*.md')
+    rm -rf "$root"
+  done
+  ((count > 100))
+}
+
 @test "neither the program nor the packages show when and where they were made" {
   unpack "$deb"
   run grep -cF "$DLOCK_SOURCE" "$root/usr/bin/dlock"

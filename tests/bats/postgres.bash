@@ -142,7 +142,8 @@ END
   mv "$new" "$1"
 }
 
-# Starts a server, also again. Returns when it serves requests, as a standby may, too.
+# Starts a server, for the first time or again. Returns when it serves requests, as a standby also
+# may.
 start_postgres() {  # <number> [<option>...]
   launch_postgres "$@"
   EVENTUALLY_MS=30000 eventually postgres_serves "$1" || { tail -n 30 "$postgres_root/$1.log" >&2; return 1; }
@@ -248,7 +249,7 @@ crash_postgres() {  # <number>
 }
 
 # Stops a server within a moment. Unlike SIGKILL, this frees its shared memory. With INT it writes
-# to its disk first what it has, such as releases, which nobody waits for.
+# to its disk first what it has, such as releases, for which no client waits.
 end_postgres() {  # <number> [<signal>]
   kill -"${2:-QUIT}" "${postgres_pid[$1]}" 2> /dev/null || true
   postgres_goes_on "$1"

@@ -2,7 +2,7 @@
 # Locks in a PostgreSQL database: what is specific to it. What every store does is in
 # tests/contract.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2030,SC2031  # each test has an environment of its own
+# shellcheck disable=SC2030,SC2031  # each test has its own environment
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 load postgres
@@ -77,9 +77,9 @@ held"
 @test "a grant waits for the standby that the server waits for, whatever the role's default is" {
   dlock run job -- true
   sql 'ALTER ROLE app SET synchronous_commit = off'
-  sql "ALTER SYSTEM SET synchronous_standby_names = 'nobody'"
+  sql "ALTER SYSTEM SET synchronous_standby_names = 'absent'"
   sql 'SELECT pg_reload_conf()'
-  eventually waits_for_nobody
+  eventually waits_for_absent
 
   run dlock run --store-timeout 500ms job -- touch "$BATS_TEST_TMPDIR/ran"
 
@@ -89,7 +89,7 @@ held"
   sql 'SELECT pg_reload_conf()'
   eventually is_free job
 }
-waits_for_nobody() { [[ $(sql 'SHOW synchronous_standby_names') == nobody ]]; }
+waits_for_absent() { [[ $(sql 'SHOW synchronous_standby_names') == absent ]]; }
 
 @test "contenders whose transactions are serializable by default exclude each other" {
   dlock run job -- true
@@ -142,7 +142,7 @@ waits_for_the_row() {
   [[ $(sql "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dlock job' AND wait_event_type = 'Lock'") == 1 ]]
 }
 
-@test "watch says who waits and what becomes of a lock, also after its session was ended" {
+@test "watch says who waits and what becomes of a lock, even after its session was terminated" {
   hold job
   dlock watch --json > "$said" 3>&- &
   eventually is_watched
@@ -205,7 +205,7 @@ is_renewed() { (($(sql 'SELECT version FROM dlock.lock') > version)); }
   is_free job
 }
 
-@test "with listen=off nobody listens: waiters ask again, and watch is refused" {
+@test "with listen=off no session listens: waiters ask again, and watch is refused" {
   DLOCK_STORE+='&listen=off'
   hold job --ttl 10m
   queue job -- "${noting[@]}" "$order" waited

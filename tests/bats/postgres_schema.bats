@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # What dlock makes of a PostgreSQL database: its schema and who needs which rights, names in
 # any encoding, and databases and servers that are not as they should be.
-# shellcheck disable=SC2030,SC2031  # each test has a store of its own
+# shellcheck disable=SC2030,SC2031  # each test has its own store
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set waiter
 
@@ -29,7 +29,7 @@ is_watched() { [[ $(sql 'SELECT count(*) FROM dlock.watcher') == [1-9]* ]]; }
 
 # --- The schema ---
 
-@test "the schema is made on first use, also by twenty first users at once" {
+@test "the schema is made on first use, even by twenty first users at once" {
   for number in {1..20}; do
     dlock run "job-$number" -- "${noting[@]}" "$order" "$number" 2>> "$said" 3>&- &
     users+=($!)
@@ -202,7 +202,7 @@ is_refused_once() { [[ $(sql "SELECT refused FROM dlock.lock WHERE name = 'job'"
 
 # --- Names and encodings ---
 
-@test "names of 255 bytes in any script are locks of their own" {
+@test "names of 255 bytes in any script are separate locks" {
   names=("$(printf 'x%.0s' {1..255})" "$(printf '語%.0s' {1..85})" "$(printf 'ж%.0s' {1..127})"
     "$(printf '🔒%.0s' {1..63})" "$(printf 'ا%.0s' {1..127})" "it's \"q\" \\ %s; DROP TABLE dlock.lock; --" '$1' 'é' 'É')
   for name in "${names[@]}"; do
@@ -227,6 +227,7 @@ is_refused_once() { [[ $(sql "SELECT refused FROM dlock.lock WHERE name = 'job'"
     run dlock "${words[@]}"
     assert_status 78
     assert_one_line
+    assert_output_contains 'use another name, or a database with the encoding UTF8'
   done
   DLOCK_STORE=$(postgres_url 1 app bytes)
   run dlock run '語' -- sh -c 'dlock list --json | jq -r ".[].name"'
@@ -246,9 +247,9 @@ assert_store_is_refused() {  # <pattern of exit codes> <part of what it says>
 
 @test "a database or role that does not exist is named" {
   DLOCK_STORE=$(postgres_url 1 app missing)
-  assert_store_is_refused 78 missing
+  assert_store_is_refused 78 '"missing" does not exist: create it, or name another'
   DLOCK_STORE=$(postgres_url 1 stranger app)
-  assert_store_is_refused 77 stranger
+  assert_store_is_refused 77 '"stranger" does not exist: check the user'
   # A pooler tells all that with one code, and may have let the client in before.
   use_pgbouncer auth_type=any 'ignore_startup_parameters=extra_float_digits'
   sed -i 's/ user=app/ user=stranger/' "$postgres_root/pgbouncer.ini"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Logins to PostgreSQL, and TLS: which servers dlock proves itself to, which it believes, and
 # that no password goes where it could be read.
-# shellcheck disable=SC2030,SC2031  # each test has a store of its own
+# shellcheck disable=SC2030,SC2031  # each test has its own store
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # the helpers set postgres_password and others
 

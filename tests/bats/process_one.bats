@@ -12,7 +12,7 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# Runs a command as process 1 of a PID namespace of its own, and exits as it does.
+# Runs a command as process 1 in a new PID namespace, and exits as it does.
 as_first() {  # <command>...
   local user=()
   ((EUID == 0)) || user=(--map-root-user)
@@ -184,7 +184,7 @@ export -f how_it_ends as_first
   assert_exits 143 "$outside"
 }
 
-@test "as process 1, --timeout ends all processes, including daemons" {
+@test "as process 1, --timeout kills all processes, including daemons" {
   run as_first dlock run --timeout 300ms --kill-after 100ms job -- sh -c '
     trap "" TERM
     (setsid sh -c "trap \"\" TERM; sleep 60" &)

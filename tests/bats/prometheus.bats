@@ -207,7 +207,7 @@ count_those_without_the_lock() {
   assert_counts '0 0'
   queue job --supersede -- true
 
-  # refused: it does not wait, its wait is over, or the queue is full; also by hand
+  # refused: it does not wait, its wait is over, or the queue is full; also of acquire
   run dlock run job -- true
   assert_status 75
   run dlock acquire job
@@ -248,7 +248,7 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   count_those_without_the_lock
 }
 
-@test "the counters of a foreign holder's lock on a server expire" {
+@test "the counters of another program's lock on a server expire" {
   use_server_as_store
   on_server() { redis-cli -s "${DLOCK_STORE#redis+unix:}" "$@"; }
   on_server SET 'dlock:{job}' other NX PX 60000
@@ -349,7 +349,7 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   assert_equal "$(metric dlock_lock_holders) $(metric dlock_lock_waiters)" '1 1'
 }
 
-@test "a foreign holder on a server is counted but has no age" {
+@test "another program on a server is counted but has no age" {
   use_server_as_store
   redis-cli -s "${DLOCK_STORE#redis+unix:}" SET 'dlock:{job}' other NX PX 60000
 

@@ -199,7 +199,7 @@ give_back_by_hand() {
 
   run dlock run job -- echo started
 
-  assert_refused 75 'held by a foreign holder, expires in '
+  assert_refused 75 'held by another program, expires in '
 }
 
 @test "a lock that another program holds without a TTL is refused, and the message says so" {
@@ -207,7 +207,7 @@ give_back_by_hand() {
 
   run dlock run job -- echo started
 
-  assert_refused 75 'a foreign holder, does not expire'
+  assert_refused 75 'another program, does not expire'
 }
 
 @test "another program cannot take a lock that a run holds" {
@@ -240,7 +240,7 @@ give_back_by_hand() {
   assert_equal "$(take_by_hand PX 60000)" OK
 }
 
-@test "another program's lock is shown with a foreign holder" {
+@test "another program's lock is shown with another program" {
   take_by_hand PX 60000
 
   run dlock status --json job
@@ -249,9 +249,9 @@ give_back_by_hand() {
   assert_equal "$(json '"\(.state) \(.holders[0].pid) \(.holders[0].host)"')" 'held null null'
   assert_between "$(json '.holders[0].expires_in_ms')" 20000 60000
   run dlock status job
-  assert_output_contains 'a foreign holder'
+  assert_output_contains 'another program'
   run dlock list
-  assert_output_contains 'a foreign holder'
+  assert_output_contains 'another program'
 }
 
 @test "a waiter gets another program's lock when it is released" {
@@ -680,7 +680,7 @@ refused='dlock: job: password file /mnt/secrets/password: every user of this mac
   rm "$DLOCK_PASSWORD_FILE"
   mkfifo -m 600 "$DLOCK_PASSWORD_FILE"
   run timeout 20 dlock run job -- echo started
-  assert_refused 78 'nobody has written to the pipe'
+  assert_refused 78 'the pipe was not written to its end'
 }
 
 @test "the command can use the store with the password file" {
@@ -727,7 +727,7 @@ refused='dlock: job: password file /mnt/secrets/password: every user of this mac
   anybody_may_do_everything
   start_monitor "$said"
 
-  DLOCK_USER=nobody run dlock run job -- echo started
+  DLOCK_USER=stranger run dlock run job -- echo started
 
   assert_refused 77 'login refused'
   assert_told_nothing
@@ -789,7 +789,7 @@ refused='dlock: job: password file /mnt/secrets/password: every user of this mac
   hold job --ttl 3s
   was_refused() { (($(redis INFO commandstats | grep -c 'cmdstat_client|setname:.*rejected_calls=[2-9]') == 1)); }
 
-  eventually was_refused # on the connection for renewals, too
+  eventually was_refused # on the connection for renewals as well
 
   let_go
   assert_exits 0 "$holder"

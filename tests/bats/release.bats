@@ -112,7 +112,7 @@ share/zsh/site-functions/_dlock 644'
   assert_output_contains 'the sum of dlock-1.2.3'
 }
 
-@test "get.sh installs from a file: URL and over HTTP, with curl and with wget, also if piped to sh" {
+@test "get.sh installs from a file: URL and over HTTP, with curl and with wget, even if piped to sh" {
   (cd "$from" && exec python3 -u -m http.server --bind 127.0.0.1 0) > "$BATS_TEST_TMPDIR/port" 2>&1 3>&- &
   server=$!
   eventually grep -q 'port [0-9]' "$BATS_TEST_TMPDIR/port"
@@ -296,7 +296,7 @@ share/man/man1/dlock.other'
 
 # --- The signature ---
 
-# Signs the release of this test with a key of its own.
+# Signs the release of this test with its own key.
 sign() {
   export HOME=$BATS_TEST_TMPDIR
   minisign -G -W -p "$BATS_TEST_TMPDIR/release.pub" -s "$BATS_TEST_TMPDIR/release.key" > /dev/null

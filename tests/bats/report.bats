@@ -245,7 +245,7 @@ has_waited() { [[ $(look "$1" ".waiters[0].waiting_ms >= $2") == true ]]; } # <n
 }
 
 # True once dlock blocks SIGTERM, which it then receives in its own time. The shell blocks
-# SIGTERM as well when it forks, so the name of the process is checked, too.
+# SIGTERM as well when it forks, so the name of the process is also checked.
 is_deaf_to_term() {
   [[ $(< "/proc/$1/comm") == dlock ]] && grep -q '^SigBlk:.*[4-7c-f]...$' "/proc/$1/status"
 }
@@ -310,7 +310,7 @@ assert_lost() {
   has_ended "$command"
   assert_outcome lost 0 null
   assert_reported '"\(.reason) \(.protected)"' 'gone false'
-  # The command is a shell, which may have printed messages of its own.
+  # The command is a shell, which may have printed its own messages.
   output=$(grep dlock "$BATS_TEST_TMPDIR/messages")
   assert_one_line
 }
@@ -425,7 +425,7 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
   [[ ! -e - ]]
 }
 
-@test "a report to a standard error that nobody reads does not block the run" {
+@test "a report to a standard error without a reader does not block the run" {
   mkfifo "$BATS_TEST_TMPDIR/errors"
   exec 4<> "$BATS_TEST_TMPDIR/errors"
   # The pipe is full.
@@ -457,7 +457,7 @@ waits_for_reader() {  # <pid>
   dlock history --json job | jq -e '.[0].exit_code != null' && is_free job && ! has_ended "$1"
 }
 
-@test "a report to a FIFO that nobody reads does not block the run, nor keep the lock" {
+@test "a report to a FIFO without a reader does not block the run, nor keep the lock" {
   fill_fifo
   dlock run --report "$report" job -- sh -c 'exit 3' 2> "$began" 3>&- 4>&- &
 

@@ -309,7 +309,7 @@ is_empty() {  # <file>
   assert_equal "$status $output" '0 job 0 none:'
 }
 
-@test "on none:, -v says once that nobody is excluded, and no file is written" {
+@test "on none:, -v says once that no run is excluded, and no file is written" {
   export DLOCK_STORE=none:
   before=$(find "$HOME" "$BATS_TEST_TMPDIR" | sort)
 

@@ -45,7 +45,7 @@ assert_no_file_tells() {
   done
 }
 
-# Nobody listens on port 1.
+# No program listens on port 1.
 unreachable=rediss://user:hunter2@127.0.0.1:1
 
 @test "a password in a store's URL is not printed when the store cannot be reached" {

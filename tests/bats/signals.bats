@@ -260,7 +260,7 @@ assert_same_signal_state() {  # <option of env>...
   done
 }
 
-@test "fault signals that are sent to dlock reach the command on none:, too" {
+@test "fault signals that are sent to dlock reach the command on none: as well" {
   launch_noter --store none:
 
   for signal in ILL TRAP ABRT BUS FPE SEGV SYS XCPU XFSZ; do
@@ -295,7 +295,7 @@ assert_same_signal_state() {  # <option of env>...
   is_held job
 }
 
-@test "a second SIGTERM and a second SIGINT reach the command, too" {
+@test "a second SIGTERM and a second SIGINT reach the command as well" {
   launch_noter
 
   for signal in TERM INT TERM INT; do
@@ -429,7 +429,7 @@ assert_same_signal_state() {  # <option of env>...
   assert_status 7
 }
 
-@test "a reader that exits ends the run as it would end the command" {
+@test "a reader that exits ends the run as it would stop the command" {
   run bash -c 'timeout -s KILL 20 env --default-signal dlock run job -- yes | head -n 1; echo "${PIPESTATUS[@]}"'
 
   assert_equal "$output" $'y\n141 0'

@@ -16,7 +16,7 @@ refute() { ! "$@"; }
 
 # Creates `straggler`, which writes its pid to the file that its argument names and keeps
 # running, and `starts`, a command that leaves such processes behind and exits with 5. The
-# arguments of both are kinds of stragglers: plain; daemon, in a session of its own without a
+# arguments of both are kinds of stragglers: plain; daemon, in its own session without a
 # parent; stubborn, which ignores SIGTERM and SIGUSR1; stopped; heir, which starts another one
 # on SIGTERM.
 make_commands() {
@@ -253,7 +253,7 @@ signal_kills_daemon() {  # <pid of dlock>
 }
 
 @test "ending an orphan of a process that is older than the command spares the rest of its session" {
-  export DLOCK_STORE=local:$BATS_TEST_TMPDIR/embedded # on a server, the orphan is spared, too
+  export DLOCK_STORE=local:$BATS_TEST_TMPDIR/embedded # on a server, the orphan is spared as well
   cat > older << 'END'
 #!/bin/bash
 (until [[ -e begun ]]; do sleep 0.01; done; ./starts stubborn; :) &

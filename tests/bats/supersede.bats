@@ -99,7 +99,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 
 # --replace
 
-@test "--replace ends the command of the holder and then runs" {
+@test "--replace stops the command of the holder and then runs" {
   hold job --report report
   dlock run --wait 60s --replace job -- bash -c 'has_ended "$1" && touch ran' - "$command" 3>&- &
   replacer=$!
@@ -109,7 +109,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
   test -e ran
   assert_equal "$(outcome_in report)" 'lost broken'
   assert_equal "$(jq -r .message report)" \
-    "lost the lock: $(id -un)@$(uname -n) took the lock with --replace; the command was ended"
+    "lost the lock: $(id -un)@$(uname -n) took the lock with --replace; the command was stopped"
 }
 
 @test "--replace requires --wait" {
@@ -170,7 +170,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
   assert_status 0
 }
 
-@test "--replace ends the command of a run whose dlock is killed during the wait" {
+@test "--replace stops the command of a run whose dlock is killed during the wait" {
   on_server && skip 'on a server, the guardian ends it'
   dlock run -k 60s job -- bash -c 'echo $$ > pid; trap "touch termed" TERM
     while :; do sleep 0.05; done' 3>&- &

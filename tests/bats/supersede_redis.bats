@@ -82,7 +82,7 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # <pid of the process that must 
   redis RPUSH "dlock:{job}:b:$(look job '.holders[0].fence')" 1
 
   assert_exits 76 "$holder"
-  grep -qF 'lost the lock: \x1b[2J@web2 took the lock with dlock break; the command was ended' said
+  grep -qF 'lost the lock: \x1b[2J@web2 took the lock with dlock break; the command was stopped' said
 
   # As an earlier version breaks a lock.
   hold job 2> said
@@ -91,7 +91,7 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # <pid of the process that must 
   redis RPUSH "dlock:{job}:b:$(look job '.holders[0].fence')" 1
 
   assert_exits 76 "$holder"
-  grep -qF 'lost the lock: it was taken with dlock break; the command was ended' said
+  grep -qF 'lost the lock: it was taken with dlock break; the command was stopped' said
 }
 
 @test "a run in the queue can replace another one even if the server is out of memory" {

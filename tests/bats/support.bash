@@ -31,8 +31,8 @@ now_ms() {
   echo $((now / 1000))
 }
 
-# A FIFO to which nobody writes, so to read from it takes until the timeout. It is opened for
-# writing, too, because that does not block.
+# A FIFO without a writer, so to read from it takes until the timeout. It is also opened for
+# writing, because that does not block.
 silence=$BATS_FILE_TMPDIR/silence
 [[ -p $silence ]] || mkfifo "$silence"
 
@@ -255,7 +255,7 @@ end_leftovers() {
   ((${#left[@]} == 0))
 }
 
-# SIGKILL ends stopped processes, too. Some may have ended already.
+# SIGKILL also kills stopped processes. Some may have exited already.
 end_processes() {  # [<pid>...]
   (($# == 0)) || kill -KILL "$@" 2> /dev/null || true
 }

@@ -36,7 +36,7 @@ END
 
 noted() { grep -qsx "$1" noted; }  # <name> <signal>
 
-# Starts a shell command in the background on a terminal of its own, with the shell as the
+# Starts a shell command in the background on its own terminal, with the shell as the
 # session leader. Sets $terminal to the pid of the process that owns the terminal, which exits
 # as the command does. The output on the terminal is written to the file `screen`.
 on_terminal() {  # <command for a shell>
@@ -59,7 +59,7 @@ appears() { grep -qF -- "$1" screen; }
 dlock_of() { look "$1" '.holders[0].pid'; }
 
 # Presses a key that sends a signal while dlock is stopped, and continues dlock when the
-# command has noted the signal. If dlock forwarded it, too, it would be noted twice. Not for a
+# command has noted the signal. If dlock forwarded it as well, it would be noted twice. Not for a
 # dlock that is the child of script(1), which stops with its child.
 press_while_dlock_is_stopped() {  # <key> <what is noted>
   local dlock
@@ -245,7 +245,7 @@ assert_noted_once() {  # <pid of dlock> <name> <signal>
   assert_noted_once "$(dlock_of job)" command INT
 }
 
-@test "Ctrl-C ends a command that left the process group, with its children" {
+@test "Ctrl-C stops a command that left the process group, with its children" {
   # perl ignores the signal while it waits, as shells do: the child has to get it.
   on_terminal 'exec dlock run job -- perl -e "setpgrp; system @ARGV; kill q(INT), \$\$" sh -c "touch started; exec sleep 60"'
   eventually test -e started
@@ -331,7 +331,7 @@ assert_noted_once() {  # <pid of dlock> <name> <signal>
   done
 }
 
-@test "Ctrl-Z does not stop a command that left the process group if nobody could continue it" {
+@test "Ctrl-Z does not stop a command that left the process group if no shell could continue it" {
   on_terminal "dlock run job -- $own_group ./note command; :"
   eventually noted 'command ready'
   dlock=$(dlock_of job)
@@ -345,7 +345,7 @@ assert_noted_once() {  # <pid of dlock> <name> <signal>
   refute is_stopped "$dlock"
 }
 
-@test "Ctrl-C ends a command that was stopped because it read the terminal in another group" {
+@test "Ctrl-C stops a command that was stopped because it read the terminal in another group" {
   shell_on_terminal
   press 'dlock run job -- perl -e "setpgrp; open F, q(>), q(started); close F; <STDIN>"'$'\n'
   eventually test -e started
@@ -555,7 +555,7 @@ has_pending_int() { grep -q '^ShdPnd:.*[2367abef]$' "/proc/$1/status"; }
   assert_status 75
 }
 
-@test "Ctrl-Z and fg work during a wait, too" {
+@test "Ctrl-Z and fg work during a wait as well" {
   hold job
   shell_on_terminal
   press $'dlock run -w forever job -- touch ran\n'
@@ -605,7 +605,7 @@ has_pending_int() { grep -q '^ShdPnd:.*[2367abef]$' "/proc/$1/status"; }
   assert_equal "$(< inside)" "$(< caller)"
 }
 
-@test "without a terminal, the command leads a process group of its own" {
+@test "without a terminal, the command leads its own process group" {
   run setsid --wait dlock run job -- sh -c 'ps -o pid=,pgid= -p $$; :'
 
   read -r pid group <<< "$output"
@@ -855,7 +855,7 @@ widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = leng
   for verb in list "status $(printf '日%.0s' {1..60})" "history $(printf 'n%.0s' {1..200})"; do
     on_terminal "stty cols 40; TERM=xterm NO_COLOR=1 dlock $verb"
     assert_exits 0 "$terminal"
-    # In its status, the name of the lock has a line of its own.
+    # In its status, the name of the lock has its own line.
     grep -v '^日*  held' screen | sed 's/日/ww/g' > table
     assert_between "$(LC_ALL=C.UTF-8 awk '{ sub(/\r/, "") } length($0) > m { m = length($0) } END { print m }' table)" 20 40
   done
@@ -865,7 +865,7 @@ widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = leng
 # file `tty`.
 stop_output() { perl -MPOSIX -e 'tcflow(0, TCOOFF) or die $!' < "$(cat tty)"; }
 
-@test "a command that is ended by dlock releases the lock though the terminal is stopped" {
+@test "a command that is stopped by dlock releases the lock though the terminal is stopped" {
   on_terminal 'tty > tty; exec dlock run job -- sh -c "touch started; exec sleep 60"'
   eventually test -e started
   stop_output

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# tests/run, which everybody waits for, and sometimes no longer; and the layers of tests/lint,
-# which has to find what no compiler does.
+# tests/run, which everyone waits for, and sometimes no longer; and tests/lint, which has to
+# find what no compiler does.
 
 setup() {
   load support
@@ -197,4 +197,50 @@ tests/lint: $check failed"
   assert_lint_finds 'functions of more than 60 lines: src/middle/rule.hpp:5' names
   for ((i = 0; i < 400; ++i)); do append src/top/loop.cpp ''; done
   assert_lint_finds 'src/top/loop.cpp has more than 400 lines' names
+}
+
+@test "tests/lint finds words and phrases that are not used any more" {
+  local file row found advice
+  use_small_project
+  append ARCHITECTURE.md 'A Soviet tool for its own directory, too old, is also within reach; the run has ended.'
+  append src/middle/rule.hpp '// setpriv --reuid nobody'
+  mkdir "$project/tests/fuzz" "$project/tests/fuzz/corpus"
+  append tests/fuzz/corpus/text 'some''body'
+  append CHANGELOG.md '## [0.1.0]'
+  append CHANGELOG.md 'No''body noticed.'
+  run "$project/tests/lint" words
+  assert_status 0
+  assert_equal "$output" ''
+
+  file=ARCHITECTURE.md
+  while IFS='|' read -r row found advice; do
+    append "$file" "$row"
+    assert_lint_finds "$file:$(wc -l < "$project/$file"): not '$found', but: $advice" words
+  done << END
+the lock of some${z-}body|some${z-}body|another run, no one, anyone, or the actor
+this one, to${z-}o.|, to${z-}o|also, before the verb
+it waits. S${z-}o nothing is lost|S${z-}o|the conclusion in the same sentence, or therefore
+a directory of it${z-}s own|of it${z-}s own|its own X, or a separate X
+it waits, als${z-}o without a reason|als${z-}o without|even
+the command is not gon${z-}e|is not gon${z-}e|has exited, or no longer exists
+the command was ende${z-}d|was ende${z-}d|stopped, or killed
+dlock end${z-}s the command|end${z-}s the command|stop, or kill
+the lock is hande${z-}d over|hande${z-}d over|hand off
+a failover b${z-}y hand|failover b${z-}y hand|manual, or a lease of acquire
+held by a foreig${z-}n holder|foreig${z-}n holder|another program
+the enclosin${z-}g run|enclosin${z-}g run|outer
+the lock was not obtaine${z-}d|not obtaine${z-}d|not acquired
+END
+}
+
+@test "the files and tests that are said to run in the emulator exist" {
+  local name in_emulator fails_in_emulator
+  eval "$(sed -n '/^in_emulator=(/p; /^fails_in_emulator=(/,/^)/p' "$DLOCK_SOURCE/tests/long/release.bats")"
+  ((${#in_emulator[@]} > 5))
+  for name in "${in_emulator[@]}"; do
+    [[ -e $DLOCK_SOURCE/tests/bats/$name.bats ]] || { echo "no $name.bats" >&2; return 1; }
+  done
+  for name in "${fails_in_emulator[@]}"; do
+    grep -qF "@test \"$name\"" "$DLOCK_SOURCE"/tests/bats/*.bats || { echo "no test: $name" >&2; return 1; }
+  done
 }

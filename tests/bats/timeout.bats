@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# --timeout: commands that take too long are ended with their whole process tree.
+# --timeout: commands that take too long are killed with their whole process tree.
 # shellcheck disable=SC2016  # the commands' own variables
 
 setup() {
@@ -54,7 +54,7 @@ all_dead() {
   for pid in $(< pids); do has_ended "$pid" || return; done
 }
 
-@test "a command that takes longer than --timeout is ended with 124" {
+@test "a command that takes longer than --timeout is killed with 124" {
   run_timed run --timeout 200ms job -- sleep 60
 
   assert_status 124
@@ -77,7 +77,7 @@ all_dead() {
   grep -qxF -- "$stopped; the command exited with 3" <<< "$output"
 }
 
-@test "--timeout ends the command neither early nor late" {
+@test "--timeout stops the command neither early nor late" {
   run_timed run --timeout 500ms job -- sleep 60
 
   assert_between "$took" 500 2500
@@ -144,14 +144,14 @@ all_dead() {
   assert_between "$took" 500 5000
 }
 
-@test "a stopped command is ended, too" {
+@test "a stopped command is killed as well" {
   run_timed run --timeout 200ms --kill-after 20s job -- sh -c 'kill -STOP $$; sleep 60'
 
   assert_status 124
   assert_between "$took" 200 10000
 }
 
-@test "the whole process tree is ended, including daemons and processes that ignore SIGTERM" {
+@test "the whole process tree is killed, including daemons and processes that ignore SIGTERM" {
   run_timed run --timeout 1s --kill-after 200ms job -- ./tree
 
   test -e grown
@@ -159,7 +159,7 @@ all_dead() {
   no_leftovers
 }
 
-@test "children that ignore SIGTERM are ended even if their parent exits on SIGTERM" {
+@test "children that ignore SIGTERM are killed even if their parent exits on SIGTERM" {
   run_timed run --timeout 300ms --kill-after 300ms job -- bash -c '
     (trap "" TERM; echo "$BASHPID" > pids; while :; do sleep 0.02; done) &
     wait'
@@ -168,7 +168,7 @@ all_dead() {
   all_dead
 }
 
-@test "on a terminal, the whole process tree is ended, too" {
+@test "on a terminal, the whole process tree is killed as well" {
   SHELL=/bin/sh TERM=dumb timeout -s KILL 30 script -qec 'exec dlock run --timeout 1s --kill-after 200ms job -- ./tree' \
     /dev/null < /dev/null > screen 3>&- || status=$?
 
@@ -238,7 +238,7 @@ all_dead() {
 
 # --- Which processes get SIGTERM ---
 
-# Runs the script on standard input for a while, on a terminal of its own or without one,
+# Runs the script on standard input for a while, on its own terminal or without one,
 # and sets $output to what it prints. Processes that SIGTERM does not reach run for a minute.
 run_briefly() {  # <terminal or none> [<duration>]
   cat > script

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# A standard error that nobody reads: the messages of dlock do not block anything.
+# A standard error without a reader: the messages of dlock do not block anything.
 # shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder and waiter
 
@@ -33,7 +33,7 @@ run_unread() {  # <dlock's argument>...
   took=$(($(now_ms) - begin))
 }
 
-@test "a command that times out is ended and the lock is released though nobody reads why" {
+@test "a command that times out is killed and the lock is released though the message is not read" {
   fill
 
   run_unread run --timeout 200ms job -- sleep 60
@@ -42,7 +42,7 @@ run_unread() {  # <dlock's argument>...
   is_free job
 }
 
-@test "a command that times out after it filled the pipe is ended and the lock is released" {
+@test "a command that times out after it filled the pipe is killed and the lock is released" {
   run_unread run --timeout 200ms --kill-after 200ms job -- sh -c 'yes >&2'
 
   assert_status 124
@@ -58,7 +58,7 @@ run_unread() {  # <dlock's argument>...
   assert_between "$took" 0 1500
 }
 
-@test "the exit code is that of the command though nobody reads the messages of -v" {
+@test "the exit code is that of the command though the messages of -v are not read" {
   fill
 
   run_unread -v run job -- sh -c 'exit 7'
@@ -67,7 +67,7 @@ run_unread() {  # <dlock's argument>...
   is_free job
 }
 
-@test "a signal reaches the command though nobody reads the messages of -v" {
+@test "a signal reaches the command though the messages of -v are not read" {
   fill
   env --default-signal setsid dlock -v run job -- sh -c \
     'exec 2>&-; trap "exit 7" TERM; touch began; while :; do sleep 0.02; done' 2> pipe 3>&- 8>&- &
@@ -79,7 +79,7 @@ run_unread() {  # <dlock's argument>...
   is_free job
 }
 
-@test "a signal ends a waiter though nobody reads the messages of -v" {
+@test "a signal ends a waiter though the messages of -v are not read" {
   hold job 8>&-
   fill
   env --default-signal dlock -v run -w forever job -- touch began 2> pipe 3>&- 8>&- &
@@ -91,7 +91,7 @@ run_unread() {  # <dlock's argument>...
   nobody_waits job
 }
 
-@test "a socket that nobody reads does not block a run, either" {
+@test "a socket without a reader does not block a run either" {
   # shellcheck disable=SC2154  # Perl's
   timeout -s KILL 20 perl -MSocket -MIO::Handle -MPOSIX -e '
     $^F = 1000;
@@ -106,7 +106,7 @@ run_unread() {  # <dlock's argument>...
   is_free job
 }
 
-@test "omitted messages are counted once somebody reads again" {
+@test "omitted messages are counted once the pipe is read again" {
   fill
 
   run_unread -v run job -- sh -c 'dd bs=65536 count=1 iflag=nonblock < pipe > drained 2> errors'
@@ -114,7 +114,7 @@ run_unread() {  # <dlock's argument>...
   assert_status 0
   output=$(drained)
   assert_output_contains 'ended after'
-  [[ $output =~ 'omitted because nobody read them: '[23] ]]
+  [[ $output =~ 'omitted because standard error was not read: '[23] ]]
 }
 
 @test "a reader that reads in time misses no messages" {

@@ -17,7 +17,7 @@ teardown() {
   kill_leftovers
 }
 
-# Runs dlock on a terminal of its own, whose output is written to the file `screen`.
+# Runs dlock on its own terminal, whose output is written to the file `screen`.
 on_terminal() {  # <columns> <dlock's arguments>
   : > "$screen"
   SHELL=/bin/sh TERM=xterm env --default-signal \

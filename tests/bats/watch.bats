@@ -128,7 +128,7 @@ teardown() { kill_leftovers; }
   grep -q granted "$seen"
 }
 
-@test "a stopped reader delays nobody and misses no events" {
+@test "a stopped reader delays no one and misses no events" {
   watch_slowly
   kill -STOP "$reader"
 

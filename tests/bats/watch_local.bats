@@ -12,7 +12,7 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-@test "no events are written while nobody watches" {
+@test "no events are written while there is no watcher" {
   dlock run job -- true
   [[ ! -e $store/events ]]
 

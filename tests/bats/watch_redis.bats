@@ -30,7 +30,7 @@ short=(--ttl 1s --store-timeout 100ms)
 @test "a run whose lock another program has taken is reported as lost" {
   watch
   hold job "${short[@]}"
-  redis SET 'dlock:{job}' somebody PX 60000 > /dev/null
+  redis SET 'dlock:{job}' another PX 60000 > /dev/null
 
   eventually has_ended "$holder"
 

@@ -155,7 +155,8 @@ is_held_by_action() { passed OUTPUT acquired | grep -qx true; }
   assert_output_contains '::error::dlock: deploy: '
 }
 
-# Starts a server on a port of 127.0.0.1 that knows bob, whose password is `secret`, and nobody else.
+# Starts a server on a port of 127.0.0.1 that knows bob, whose password is `secret`, and no other
+# user.
 start_server_with_login() {
   begin_to_use_ports
   port=$(free_ports 1)

@@ -18,7 +18,7 @@ hand_over() {  # <tool> [<pause>]
   echo $((start - $(end_of "$holder")))
 }
 
-# Adds a row: how long the hand-over takes with two tools.
+# Adds a row: how long the hand-off takes with two tools.
 handover_row() {  # <what> <tool> <tool> <rounds> [<pause>]
   local i
   say "handover: $4 rounds of $2, $3"
@@ -32,8 +32,8 @@ handover_row() {  # <what> <tool> <tool> <rounds> [<pause>]
 }
 
 bench_handover() {
-  handover_row 'hand-over to the next command; flock' dlock flock "$(repeats 3 10)"
-  handover_row 'hand-over; the floor, a token in a pipe' dlock token-pipe "$(repeats 3 10)"
+  handover_row 'hand-off to the next command; flock' dlock flock "$(repeats 3 10)"
+  handover_row 'hand-off; the floor, a token in a pipe' dlock token-pipe "$(repeats 3 10)"
 }
 
 # Adds a row: the rate of sections a second of WORKERS workers, under dlock with 20 sections

@@ -2,10 +2,10 @@
 //
 //   dlock_crowd SOCKET WAITERS SECTION_MS [HISTORY_MS [IDLE_SECONDS [SERVE_SECONDS]]]
 //
-// They queue one after the other while somebody holds the lock. Then the lock is
+// They queue one after the other while another client holds the lock. Then the lock is
 // released, and each holds it for SECTION_MS. Runs of HISTORY_MS are recorded before (0:
 // none), so that the server can tell how quickly the queue will drain. Prints what the
-// server needs for the queue, how long hand-overs take, and whether the order was kept;
+// server needs for the queue, how long hand-offs take, and whether the order was kept;
 // serves for SERVE_SECONDS at most.
 #include <sys/resource.h>
 
@@ -60,7 +60,7 @@ RunEnd good_end(milliseconds took) {
   return end;
 }
 
-// One client, with a store of its own as each process has one.
+// One client, with its own store as each process has one.
 struct Client {
   Client(asio::io_context& context, const StoreUrl& url)
       : store(open_store(url, store_timeout, context)),
@@ -209,7 +209,7 @@ class Crowd {
                 plan_.waiters, took, inversions_);
     const auto tenth = std::max<std::size_t>(served / 10, 1);
     std::printf(
-        "hand-over       median %.2f ms, of the first tenth %.2f ms, of the last "
+        "hand-off        median %.2f ms, of the first tenth %.2f ms, of the last "
         "%.2f ms; longest %.0f ms\n",
         median(0, served), median(0, tenth), median(served - tenth, served), longest());
     std::printf(

@@ -52,8 +52,8 @@ bench_etcd() {
   add_ratio 'run on etcd; etcdctl lock' ' ms' 1000 < <(columns 4 7)
   add_ratio 'run -w on etcd; etcdctl lock: resident memory' ' MiB' 1024 < <(columns 3 9)
   # etcd serves the watch of etcdctl, which begins in the past, only every 100 ms until it has
-  # caught up; a hand-over in between would take that long.
-  handover_row 'hand-over on etcd; etcdctl lock' etcd etcdctl "$(repeats 6 10)" 0.3
+  # caught up; a hand-off in between would take that long.
+  handover_row 'hand-off on etcd; etcdctl lock' etcd etcdctl "$(repeats 6 10)" 0.3
   idle_messages_row 100 "$seconds"
   stop_etcd
   DLOCK_STORE=$local_store

@@ -30,7 +30,7 @@ flock_waiters_are() {
   # "1: -> FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE ..."
   [[ $(grep -c -e "-> FLOCK .*:$(stat -c %i "$file.wait") " /proc/locks) == "$1" ]]
 }
-# The queue contains the holder, too.
+# The queue contains the holder as well.
 etcdctl_waiters_are() {
   [[ $("$etcdctl" get --prefix --keys-only "$lock/" | grep -c .) == $(($1 + 1)) ]]
 }

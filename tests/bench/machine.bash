@@ -70,7 +70,7 @@ export DLOCK_STORE=$local_store PARALLEL_HOME=$work/parallel
 mkdir "$PARALLEL_HOME"
 file=$work/file
 : > "$file"
-# The token of the floor for hand-overs. It is lost if no process has the pipe open.
+# The token of the floor for hand-offs. It is lost if no process has the pipe open.
 mkfifo "$work/token.pipe"
 exec {token_pipe}<> "$work/token.pipe"
 printf x >&"$token_pipe"

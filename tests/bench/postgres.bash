@@ -2,7 +2,7 @@
 # shellcheck disable=SC2016,SC2034,SC2154  # tests/bench/run reads all these files
 # dlock on PostgreSQL: part postgres of tests/bench/run.
 
-# Starts a server on a unix socket, which admits everybody, and on a port, where the role needs
+# Starts a server on a unix socket, which admits everyone, and on a port, where the role needs
 # its password.
 start_postgres() {
   local programs port
@@ -135,7 +135,7 @@ bench_postgres() {
   crowd_row '8 workers on PostgreSQL; psql' 8 3 "$here/psql_lock" "$psql" "$postgres_store" 2
   if [[ -n $server ]]; then
     start_server
-    handover_row 'hand-over on PostgreSQL; on Redis' postgres redis "$(repeats 6 10)" 0.1
+    handover_row 'hand-off on PostgreSQL; on Redis' postgres redis "$(repeats 6 10)" 0.1
     stop_server
   fi
   DLOCK_STORE=$postgres_store

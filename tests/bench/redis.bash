@@ -16,7 +16,7 @@ commands_for_each() {  # <number of waiters>
   eventually are_listening "$1"
   let_go "$holder"
   wait "${waiters[@]}"
-  # The release is counted, so the holder is counted, too.
+  # The release is counted, so the holder is counted as well.
   awk -v n=$(($(commands_sent) - before)) -v waiters="$1" 'BEGIN { printf "%.1f\n", n / (waiters + 1) }'
 }
 
@@ -34,9 +34,9 @@ bench_redis() {
   add_ratio 'run on Redis, unix socket; the floor in C' ' ms' 1000 < <(columns 1 4)
   add_ratio 'run on Redis, unix socket; the floor in C: resident memory' ' MiB' 1024 < <(columns 3 6)
 
-  handover_row 'hand-over on Redis; flock' redis flock "$(repeats 3 10)"
-  handover_row 'hand-over on Redis; the floor, a token' redis token-redis "$(repeats 3 10)"
-  handover_row 'hand-over on Redis; redis-cli' redis redis-cli "$(repeats 15 5)"
+  handover_row 'hand-off on Redis; flock' redis flock "$(repeats 3 10)"
+  handover_row 'hand-off on Redis; the floor, a token' redis token-redis "$(repeats 3 10)"
+  handover_row 'hand-off on Redis; redis-cli' redis redis-cli "$(repeats 15 5)"
   DLOCK_STORE=$redis_store
 
   compare_watched 'run on Redis, watched; not watched'

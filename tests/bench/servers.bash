@@ -42,7 +42,7 @@ commands_sent() {
 
 are_listening() { [[ $(ask_server info clients | tr -d '\r' | sed -n 's/^blocked_clients://p') == "$1" ]]; }
 
-# Prints free ports of 127.0.0.1. For each, PORT + 10000 is free, too, for the cluster bus.
+# Prints free ports of 127.0.0.1. For each, PORT + 10000 is free as well, for the cluster bus.
 free_ports() {  # <number>
   perl -MIO::Socket::INET -e '
     my ($wanted, @kept, @ports) = shift;

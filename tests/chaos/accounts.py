@@ -99,7 +99,7 @@ def complaint_of(run: Run) -> str | None:
         return f"{outcome}, but the code is {run.code}"
     if run.code in (69, 75, 76, 124) and outcome not in CODE_OF:
         return f"{outcome}, but the code is {run.code}"
-    # A command that was ended by a signal may not have greeted the witness.
+    # A command that was killed by a signal may not have greeted the witness.
     if outcome == "ran" and not seen and report["signal"] is None:
         return "ran, but no process of it was seen"
     if outcome in ("busy", "superseded", "unavailable", "interrupted") and seen:

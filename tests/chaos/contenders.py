@@ -54,7 +54,7 @@ SEATS = (
     Seat("line", "patient"), Seat("line", "patient"), Seat("line", "patient"), Seat("line", "patient"),
     Seat("pool", "pool"), Seat("pool", "pool"), Seat("pool", "pool"),
     Seat("pages", "reader"), Seat("pages", "reader"), Seat("pages", "writer"),
-    # Nobody breaks this lock: no process would tell a script that its lease is lost.
+    # No contender breaks this lock: no process would tell a script that its lease is lost.
     Seat("desk", "hand"), Seat("desk", "hand"), Seat("desk", "writer"),
 )
 

@@ -60,7 +60,7 @@ class SentinelDisasters(FleetDisasters):
 
     def fail_over_by_hand(self, dice: random.Random) -> None:
         primary = self.present()
-        with self.fault("failover by hand", forgets=self.fleet.forgets):
+        with self.fault("manual failover", forgets=self.fleet.forgets):
             dice.choice(self.fleet.sentinels).ask("SENTINEL", "FAILOVER", "main")
             self.await_other(primary)
             self.heal()

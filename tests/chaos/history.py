@@ -172,7 +172,7 @@ def story_of(events: list[Event]) -> Story:
 def operations_of(story: Story) -> list[str]:
     """Returns the history as lines of EDN, each an operation as Jepsen's Knossos reads it: `:acquire`
     from the start of a run until its command began, `:release` from the death of its last process
-    until dlock exited. Each slot is a lock of its own. A lock with readers is left out, because
+    until dlock exited. Each slot is a separate lock. A lock with readers is left out, because
     the common models have no readers; and so are runs by verbs that hold nothing."""
     readable = {run.lock for run in story.runs if run.plan["mode"] == "s"}
     lines: list[tuple[float, str]] = []
@@ -195,7 +195,7 @@ def operations_of(story: Story) -> list[str]:
         note(run.entered, run, "ok", "acquire")
         left = run.left(story.over)
         note(left, run, "invoke", "release")
-        # Of a run that was killed nobody knows when its lease ended.
+        # Of a run that was killed, it is not known when its lease ended.
         note(max(left, exited), run, "ok" if (run.code or 0) >= 0 else "info", "release")
     # Operations of one moment keep their order.
     return [line for _, line in sorted(lines, key=lambda one: one[0])]

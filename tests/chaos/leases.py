@@ -34,7 +34,7 @@ class Ledger:
     grants is replicated to others, or moved to them with its slot."""
 
     # By server and token: a server that was stopped can still execute a claim that has been
-    # granted elsewhere since, and grants it with a fence of its own.
+    # granted elsewhere since, and grants it with its own fence.
     fence_of: dict[tuple[str, str], int] = field(default_factory=dict)
     last_fence: dict[str, int] = field(default_factory=dict)  # by token, of any server
     value_of: dict[tuple[str, str], str] = field(default_factory=dict)  # by server and lock

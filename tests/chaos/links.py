@@ -88,7 +88,7 @@ class Links:
         self._thread.start()
 
     def _make_doors(self) -> list[list[Door]]:
-        """Returns a row of doors for each contender. Each link has a door of its own."""
+        """Returns a row of doors for each contender. Each link has its own door."""
         def always(link: Link) -> Callable[[int], Link]:
             return lambda _: link
 

@@ -187,7 +187,7 @@ class Nemesis:
 
     def _holder_and_next(self) -> list[Contender]:
         """Returns the holder and the first waiter of the patient ones, as soon as there are a
-        holder and two waiters, often right after a hand-over. Returns [] after a time-out."""
+        holder and two waiters, often right after a hand-off. Returns [] after a time-out."""
         end = time.monotonic() + 3 * PATIENCE
         while time.monotonic() < end and not self.stops.is_set():
             line = [one for one in self._contenders if one.seat.kind == "patient" and one.process]

@@ -118,7 +118,7 @@ def programs() -> Path:
 
 
 class Postgres:
-    """One server. It logs in everybody on its unix socket."""
+    """One server. It logs in everyone on its unix socket."""
 
     def __init__(self, number: int, root: Path, log: Path) -> None:
         self.name = f"s{number}"
@@ -322,7 +322,7 @@ class OnPostgres(Store):
         await_until(is_whole, 60, "the servers")
 
     def endless_keys(self) -> list[str]:
-        """Returns the transactions that nobody ends."""
+        """Returns the transactions that no client ends."""
         primary = self.primary()
         rows = primary.ask("SELECT application_name FROM pg_stat_activity WHERE usename = 'app' AND "
                            "state LIKE 'idle in transaction%' AND state_change < now() - interval '5 s'") if primary else None

@@ -31,7 +31,7 @@ def await_until(condition: Callable[[], bool], seconds: float, what: str) -> Non
 
 
 def free_ports(number: int, also_at: int = 0) -> list[int]:
-    """Returns free ports. For each PORT, PORT + `also_at` is free, too."""
+    """Returns free ports. For each PORT, PORT + `also_at` is free as well."""
     found: list[int] = []
     held: list[socket.socket] = []
     while len(found) < number:

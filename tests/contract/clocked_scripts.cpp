@@ -12,7 +12,7 @@ namespace {
 
 // KEYS[2] is the time in microseconds. The expiry of a key is stored beside it. As on a
 // server, a key that is overwritten or removed loses its expiry. Messages to lists and
-// channels are only recorded, because nobody listens.
+// channels are only recorded, because no client listens.
 constexpr std::string_view before_script = R"lua(
 local server, clock, ends, said = redis, tonumber(KEYS[2]), KEYS[1] .. '>ends', {}
 for _, over in ipairs(server.call('ZRANGEBYSCORE', ends, '-inf', KEYS[2])) do

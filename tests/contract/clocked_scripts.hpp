@@ -1,7 +1,7 @@
 // The scripts of a real server under a clock that the test sets.
 //
 // Each script is sent after a few lines of Lua that replace the server's clock by one of
-// the test. This clock tells the time and expires the keys. So the scripts are tested
+// the test. This clock tells the time and expires the keys. The scripts are thus tested
 // unchanged, and hours pass at once.
 #pragma once
 

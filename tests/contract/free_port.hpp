@@ -31,7 +31,7 @@ inline bool listens(const std::string& port) {
   return static_cast<bool>(local_socket(static_cast<unsigned>(std::stoul(port)), false));
 }
 
-// A port such that nobody uses it or the port `pair` above it.
+// A port such that neither it nor the port `pair` above it is in use.
 inline std::string free_port(unsigned pair = 0) {
   constexpr unsigned first = 10'000;
   constexpr unsigned number = 10'000;

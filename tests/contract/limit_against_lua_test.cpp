@@ -1,4 +1,4 @@
-// The rules of limits exist twice, too: in src/rules/limit.cpp and in limit.lua. Both run
+// The rules of limits also exist twice: in src/rules/limit.cpp and in limit.lua. Both run
 // the same random histories and have to answer the same after every step.
 //
 // Some things never happen in a history, because only the script handles them: no claim

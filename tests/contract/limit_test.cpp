@@ -20,7 +20,7 @@ namespace {
 using std::chrono::hours;
 using std::chrono::seconds;
 
-// So long that even on a busy machine all requests of a test fall into one period.
+// Long enough that even on a busy machine all requests of a test fall into one period.
 constexpr milliseconds period(500);
 
 // A contender for a limit.
@@ -361,7 +361,7 @@ TEST(RedisLimit, a_clock_that_is_set_back_delays_nobody_by_more_than_a_period) {
   const auto ahead = std::to_string(wall_now().count() + 3'600'000'000);
   RedisWorld::command("HSET dlock:{api}:limit last " + ahead);
   RedisWorld::command("DEL dlock:{api}:limit:stamps");
-  RedisWorld::command("ZADD dlock:{api}:limit:stamps " + ahead + " somebody");
+  RedisWorld::command("ZADD dlock:{api}:limit:stamps " + ahead + " another");
 
   const auto turn = std::get<NotAdmitted>(next.ask(seconds(5)));
   EXPECT_LE(turn.next_in, rate.period);

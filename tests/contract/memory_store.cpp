@@ -38,8 +38,8 @@ class MemoryNews final : public LeaseNews {
 };
 
 // The part that every store on stepped::StateStore has. Each call is one step of the
-// event loop, so nobody else changes a state between the exclusive reading of it and its
-// change.
+// event loop, so no other call changes a state between the exclusive reading of it and
+// its change.
 class MemoryStates final : public StateStore {
  public:
   MemoryStates(asio::io_context& context, MemoryService& service, milliseconds timeout)

@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A claim with a connection of its own, as each process has one.
+// A claim with its own connection, as each process has one.
 struct Waiter {
   Waiter(asio::io_context& context, const RedisServer& server, const Claim& claim)
       : route(context, target(server), 2s),

@@ -185,7 +185,7 @@ TEST_F(PgConnections, take_replies_in_pieces) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until(sync);
     for (const auto byte : greeting() + reply()) {
-      // As a piece of its own, which takes a moment.
+      // As a separate piece, which takes a moment.
       peer.send(std::string_view(&byte, 1));
       std::this_thread::yield();
     }

@@ -125,7 +125,7 @@ class PostgresServer {
     // A forked child of the test has a copy of this object.
     if (::getpid() != owner_) return;
     pooler_.reset();
-    // Unlike SIGKILL, this ends its other processes, too, and frees its shared memory.
+    // Unlike SIGKILL, this ends its other processes as well, and frees its shared memory.
     process_->end(SIGQUIT);
     std::error_code ignored;
     std::filesystem::remove_all(root_, ignored);

@@ -130,7 +130,7 @@ void RandomSteps::choose_look(Step& step, const rules::State& state) {
   step.act = dice_.pick(acts);
   if (step.act != Act::take_away) return;
   step.by_force = kind_.has_force && dice_.one_in(2);
-  step.fences.push_back(Fence{7});  // nobody has it
+  step.fences.push_back(Fence{7});  // no holder has it
   for (const auto& holder : state.holders) {
     if (dice_.one_in(2)) step.fences.push_back(holder.fence);
   }

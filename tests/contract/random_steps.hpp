@@ -7,7 +7,7 @@
 // - No request arrives so late that the server has abandoned its claim or deleted its
 //   place in the queue.
 // - The dead do not come back.
-// - Nobody asks while a promise is between 1000 and 2500 ms old, because the scripts
+// - No claim asks while a promise is between 1000 and 2500 ms old, because the scripts
 //   would then call the waiters before it.
 // - No lease that was broken is left to expire: if it is broken again, the scripts name
 //   the first who did so, and the rules the last.

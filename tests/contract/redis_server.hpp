@@ -39,7 +39,8 @@ class ServerProcess {
     ::_exit(127);
   }
   ~ServerProcess() {
-    // A forked child of the test has a copy of this object, but must not end the process.
+    // A forked child of the test has a copy of this object, but must not stop the
+    // process.
     if (::getpid() != owner_) return;
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);

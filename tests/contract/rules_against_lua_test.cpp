@@ -352,7 +352,7 @@ TEST_F(BugsOfOneSide, one_in_the_rules_is_found) {
   }
 }
 
-// Otherwise the immediate hand-over would never be compared.
+// Otherwise the immediate hand-off would never be compared.
 TEST_F(BugsOfOneSide, locks_are_handed_over_without_a_promise_in_these_histories) {
   std::size_t handed = 0;
 

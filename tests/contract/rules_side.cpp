@@ -152,7 +152,7 @@ std::string RulesSide::take_away(const Step& step) {
   return answer;
 }
 
-// Who took the lock from this holder, if anybody did.
+// Who took the lock from this holder, if anyone did.
 std::string RulesSide::text_of_taker(const Token& token, const Holder* loser) const {
   for (const auto& holder : state_.holders) {
     if (holder.ended || holder.party.token != token || !holder.taken_by) continue;

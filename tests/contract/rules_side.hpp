@@ -12,7 +12,7 @@
 // - A holder that asks for an ended lease learns that at once, whether or not the lease
 //   was removed before.
 // - Whether a lost lease was `taken over` or is `gone` is not compared: only the scripts
-//   know that somebody held the lock in between, or was promised it.
+//   know that another claim held the lock in between, or was promised it.
 // - A run that was recorded as vanished and then ends has one record, not two of which
 //   the first counts.
 // - The dead are not shown and do not count for positions: when they are removed depends

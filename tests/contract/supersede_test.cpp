@@ -495,7 +495,7 @@ class SupersedeOnServer : public Supersede {};
 INSTANTIATE_TEST_SUITE_P(stores, SupersedeOnServer, ::testing::Values(kinds[2]), name_of);
 
 TEST_P(SupersedeOnServer, a_foreign_holder_loses_the_lock) {
-  RedisWorld::command("SET dlock:{job} somebody NX PX 60000");
+  RedisWorld::command("SET dlock:{job} another NX PX 60000");
 
   EXPECT_TRUE(std::holds_alternative<Grant>(replacing().ask(Queue::join)));
 }

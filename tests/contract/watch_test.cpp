@@ -102,7 +102,7 @@ class Watching : public ::testing::TestWithParam<Kind> {
   std::list<Watch> watches_;
 };
 
-// A service that lives within one process has nobody to tell.
+// A service that lives within one process has no other to tell.
 INSTANTIATE_TEST_SUITE_P(stores, Watching,
                          ::testing::ValuesIn(kinds_with(&Kind::is_shared_by_processes,
                                                         &Kind::watches)),

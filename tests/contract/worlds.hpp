@@ -41,7 +41,7 @@ class World {
   virtual std::unique_ptr<Store> connect(asio::io_context& context,
                                          milliseconds timeout) = 0;
 
-  // The service answers nobody until the returned object is destroyed.
+  // The service answers no request until the returned object is destroyed.
   virtual std::shared_ptr<void> hold_up() = 0;
 
   // Deletes all locks of the service, whoever holds them.

@@ -61,7 +61,7 @@ assert_hidden_processes_are_killed() {
   assert_hidden_processes_are_killed
 }
 
-@test "a tree is killed in time though /proc hides its processes, on a server, too" {
+@test "a tree is killed in time though /proc hides its processes, on a server as well" {
   use_server
 
   assert_hidden_processes_are_killed
@@ -201,6 +201,20 @@ lacking() {  # <call>[,<call>...] <error> <command>...
       is_free job
     done
   done
+}
+
+@test "an option that needs a system call which is missing names it" {
+  for command in 'run --output on-failure job' 'cache key'; do
+    # shellcheck disable=SC2086
+    lacking epoll_create1 ENOSYS dlock $command -- echo started
+    assert_status 125
+    assert_output_contains 'the system call epoll_create1 is missing'
+    refute_output_contains started
+  done
+
+  lacking memfd_create ENOSYS dlock run --on-start true job -- true
+  assert_status 0
+  assert_output_contains 'the --on-start command could not be started: the system call memfd_create is missing'
 }
 
 @test "acquire --for-pid says that it lacks pidfd_open, and holds nothing" {

@@ -1,7 +1,7 @@
-# Helpers for the tests of locks that are held by hand. They need support.bash.
+# Helpers for the tests of acquire and the verbs that go with it. They need support.bash.
 # shellcheck disable=SC2034  # what is set here is for the tests
 
-# A token that belongs to nobody.
+# A token that belongs to no lease.
 some_token=000102030405060708090a0b0c0d0e0f
 
 # Acquires a lock for a process that does nothing. Sets $beneficiary to the pid of that

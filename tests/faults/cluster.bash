@@ -30,7 +30,7 @@ use_cluster_store() {
   export DLOCK_STORE="redis+cluster://127.0.0.1:${ports[1]},127.0.0.1:${ports[2]},127.0.0.1:${ports[3]}"
 }
 
-# Chooses ports such that the port 10000 above each is free, too: members use it.
+# Chooses ports such that the port 10000 above each is free as well: members use it.
 free_pairs_of_ports() {  # <number>
   perl -MIO::Socket::INET -e '
     my ($wanted, @kept, @ports) = shift;

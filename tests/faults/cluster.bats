@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# A cluster: locks follow their slots, also when slots migrate and primaries fail. A member
+# A cluster: locks follow their slots, even when slots migrate and primaries fail. A member
 # that does not respond for a second is considered dead; a lease lasts six.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2034  # the helpers use pids, and dlock DLOCK_STORE
@@ -126,7 +126,7 @@ somebody_watches() {
   assert_equal "$(json '.[].name')" "$name"
 }
 
-# Nobody listens there.
+# No program listens there.
 announced_port() { echo $((ports[$1] + 30000)); }  # <number>
 
 announces_others() {
@@ -195,7 +195,7 @@ name_elsewhere() {
   assert_exits 0 "$holder"
 }
 
-@test "that a slot is being migrated is said when the last attempt runs out of time, too" {
+@test "an attempt that runs out of time also says that a slot is being migrated" {
   hold job --ttl 30s --slots 2
   begin_move job
   move_keys 'dlock:{job}'
@@ -457,14 +457,14 @@ has_other_owner_by_first() { # <name>
 
 @test "a hint that others could have written is ignored" {
   have_a_hint
-  read -r nobody <<< "$(free_ports 1)"
-  echo "127.0.0.1:$nobody" > "$BATS_TEST_TMPDIR/elsewhere"
+  read -r unused <<< "$(free_ports 1)"
+  echo "127.0.0.1:$unused" > "$BATS_TEST_TMPDIR/elsewhere"
   ln -sf "$BATS_TEST_TMPDIR/elsewhere" "$hint"
 
   run dlock run "$name" -- echo ran
 
   assert_equal "$status $output" '0 ran'
-  assert_equal "$(< "$BATS_TEST_TMPDIR/elsewhere")" "127.0.0.1:$nobody"
+  assert_equal "$(< "$BATS_TEST_TMPDIR/elsewhere")" "127.0.0.1:$unused"
 
   rm -r "$XDG_RUNTIME_DIR/dlock"
   chmod 770 "$XDG_RUNTIME_DIR"

@@ -57,7 +57,7 @@ assert_refused() {
 }
 
 # Starts a claim of a lock under the other clock, and stops or kills it at the Nth system call
-# of a kind. Only such a claim finds no folder of its own and creates one.
+# of a kind. Only such a claim finds no folder of its clock and creates one.
 stop_under_other_clock() {  # <signal> <system call> <N> <command>...
   # LeakSanitizer does not work under strace.
   export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
@@ -130,7 +130,7 @@ one_is_over_or_both_run() {
 
 # Puts the store into the lower layer of an overlay file system, as if it had been used while an
 # image was built. `store` is its path inside.
-use_image() {  # <whether the upper layer is on a file system of its own>
+use_image() {  # <whether the upper layer is on its own file system>
   inside sh -c 'cd /mnt && mkdir low own root'
   [[ $1 == same ]] || inside mount -t tmpfs none /mnt/own
   inside sh -c 'cd /mnt && mkdir own/up own/work'

@@ -3,7 +3,7 @@
 # and never two holders. A lease lasts six seconds, an election one.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # the helpers set holder, waiter, hosts
-# shellcheck disable=SC2030,SC2031  # each test has a store of its own
+# shellcheck disable=SC2030,SC2031  # each test has its own store
 
 setup() {
   load ../bats/support
@@ -165,7 +165,7 @@ revoke_at() { etcdctl_at "$1" lease revoke "$(printf %x "$2")" > /dev/null 2>&1 
   assert_lived_through 1
 }
 
-@test "a client that is isolated with its member ends its command before the lock is granted again" {
+@test "a client that is isolated with its member stops its command before the lock is granted again" {
   use_island
   use_etcd_around_island
   on_island env DLOCK_STORE="etcd://${hosts[1]}:13001" \
@@ -188,7 +188,7 @@ revoke_at() { etcdctl_at "$1" lease revoke "$(printf %x "$2")" > /dev/null 2>&1 
 
 # --- Leases and the data base ---
 
-@test "a lease that is revoked ends the command within a renewal" {
+@test "a lease that is revoked stops the command within a renewal" {
   use_etcd_store 3
   hold job "${lease[@]}" --report "$report"
   key=$(etcdctl get --prefix --keys-only dlock/job/ | head -n 1)

@@ -82,7 +82,7 @@ assert_loss_ends_chains() {  # <kind>
   assert_timeout_ends_chains plain
 }
 
-@test "chains of processes with sessions of their own do not outlive a time-out" {
+@test "chains of processes with their own sessions do not outlive a time-out" {
   use_private_store
   use_no_cgroups
 
@@ -137,7 +137,7 @@ assert_loss_ends_chains() {  # <kind>
     dlock run --timeout 200ms --kill-after 50ms job -- sleep 600 \
     2> "$said" 3>&- &
   holder=$!
-  eventually grep -q 'keeping the lock until they are gone' "$said"
+  eventually grep -q 'keeping the lock until they exit' "$said"
 
   is_held job
 }
@@ -212,7 +212,7 @@ END
   "${CC:-cc}" -static -o sleeper sleeper.c
 }
 
-# For each limit of descriptors from 3 to 64: the time limit ends the command, or it is
+# For each limit of descriptors from 3 to 64: the time limit stops the command, or it is
 # never started.
 assert_never_alone() {
   local number allowed times_begun=0
@@ -222,7 +222,7 @@ assert_never_alone() {
     timeout -s KILL 10 prlimit --nofile="$number" "$(type -P dlock)" run --timeout 60ms --kill-after 50ms job -- \
       ./sleeper began > "$said" 2>&1 3>&- || status=$?
     grep -q '^dlock: ' "$said"
-    # On a busy machine the time limit may end the command before it has written anything.
+    # On a busy machine the time limit may stop the command before it has written anything.
     if [[ -e began ]]; then
       ((++times_begun))
       allowed=124
@@ -237,14 +237,14 @@ assert_never_alone() {
   ((times_begun > 0))
 }
 
-@test "with any number of descriptors a time limit ends the command, or it is never started" {
+@test "with any number of descriptors a time limit stops the command, or it is never started" {
   use_private_store
   make_sleeper
 
   assert_never_alone
 }
 
-@test "with any number of descriptors that holds on a server, too" {
+@test "with any number of descriptors that holds on a server as well" {
   use_redis_store
   make_sleeper
 

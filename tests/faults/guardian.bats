@@ -280,7 +280,7 @@ is_gone() { (($(left_of job) == -2)); }
   is_gone
 }
 
-@test "a waiter whose command was killed before the start reports that, and the lock is handed over" {
+@test "a waiter whose command was killed before the start reports that, and the lock is handed off" {
   hold job
   dlock run --wait 60s job -- touch "$began" 2> "$said" 3>&- &
   waiter=$!
@@ -338,7 +338,7 @@ is_gone() { (($(left_of job) == -2)); }
   is_gone
 }
 
-# --- A control group of its own ---
+# --- A separate control group ---
 
 # Makes a cgroup that is delegated as by systemd, and sets $delegated to its path.
 use_delegated_cgroup() {
@@ -355,7 +355,7 @@ remove_delegated_cgroup() {
   [[ -z ${delegated:-} ]] || rmdir "$delegated"
 }
 
-@test "in a cgroup of its own, processes that do not descend from the command are ended with it" {
+@test "in its own cgroup, processes that do not descend from the command are killed with it" {
   use_delegated_cgroup
   sleep 300 3>&- &
   stranger=$!
@@ -373,7 +373,7 @@ remove_delegated_cgroup() {
   remove_delegated_cgroup
 }
 
-@test "in a cgroup of its own no process of the command is left when dlock is killed" {
+@test "in its own cgroup no process of the command is left when dlock is killed" {
   use_delegated_cgroup
   "${into_delegated[@]}" dlock run job -- true
   "${into_delegated[@]}" dlock run job -- sh -c 'echo on > "$0"; exec sleep 60' "$began" 3>&- &
@@ -386,7 +386,7 @@ remove_delegated_cgroup() {
   eventually remove_delegated_cgroup
 }
 
-@test "in a cgroup of its own no process of the command is left when the guardian is killed" {
+@test "in its own cgroup no process of the command is left when the guardian is killed" {
   use_delegated_cgroup
   "${into_delegated[@]}" dlock run job -- sh -c 'echo on > "$0"; exec sleep 60' "$began" 3>&- &
   holder=$!
@@ -458,7 +458,7 @@ cgroup_of() { sed -n 's/^0:://p' "/proc/$1/cgroup"; }  # <pid>
 
 # --- Resources ---
 
-@test "the guardian passes nothing of its own to the command" {
+@test "the guardian passes nothing that belongs to itself to the command" {
   local without
   without=$(sh -c 'cd /proc/$$/fd; echo *')
 

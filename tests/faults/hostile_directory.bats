@@ -35,7 +35,7 @@ setup() {
   touch -d 2020-01-01 "$outside/precious" "$outside/folder" "$outside"
   export DLOCK_STORE=local:$shared
   umask 077
-  # A sanitizer needs memory of its own.
+  # A sanitizer needs more memory.
   if grep -q __asan_init "$DLOCK_BIN"; then export JUDGE_KIB=1000000; fi
 }
 
@@ -278,7 +278,7 @@ assert_refused() {
   assert_equal "$(ls -A "$yard/trap")" ''
 }
 
-@test "root refuses files in a directory of its own that another user owns" {
+@test "root refuses files that another user owns in a directory of root" {
   local name
   install -d -m 755 "$yard/own"
   export DLOCK_STORE=local:$yard/own
@@ -293,7 +293,7 @@ assert_refused() {
   done
 }
 
-@test "files in a shared directory that everybody may write to are refused" {
+@test "files in a shared directory that everyone may write to are refused" {
   dlock run job -- true
   chmod 666 "$shared/sessions"
 
@@ -450,7 +450,7 @@ orphan() {  # <script>
   has_ended "$command"
 }
 
-@test "root's break signals nobody for its recorded pid alone, and says so" {
+@test "root's break signals no process for its recorded pid alone, and says so" {
   # shellcheck disable=SC2016
   orphan 'for fd in /proc/$$/fd/*; do fd=${fd##*/}; ((fd < 3 || fd == 255)) || eval "exec $fd>&-"; done;'
   refute_session "$command"

@@ -1,4 +1,4 @@
-// Runs dlock again and again on files that somebody has tampered with, and reports forbidden
+// Runs dlock again and again on files that were tampered with, and reports forbidden
 // behaviour. dlock must not hang, end by a signal or with an undocumented code, fail with
 // anything but one line on standard error (two lines if it succeeds, and warnings of damaged
 // files are allowed), or use more memory than 64 MiB (or JUDGE_KIB; the limit is twice that).

@@ -16,7 +16,7 @@ teardown() {
   show_injections
 }
 
-# The calls that change the store, notify others, or start and end the command.
+# The calls that change the store, notify others, or start and stop the command.
 calls=('?mkdir' '?mkdirat' '?chmod' '?fchmod' '?fchmodat' openat fcntl pread64 pwrite64
   write writev getdents64 '?rename' '?renameat' '?renameat2' '?unlink' unlinkat close '?vfork'
   '?clone' wait4 waitid bind sendto pidfd_open inotify_init1 inotify_add_watch timerfd_create

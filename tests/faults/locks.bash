@@ -78,7 +78,7 @@ needs_root() {
   ((EUID == 0)) || skip 'only root can arrange this'
 }
 
-# Makes a mount namespace for `inside`, with an empty /mnt that everybody can enter: the
+# Makes a mount namespace for `inside`, with an empty /mnt that everyone can enter: the
 # directories of the test are closed to other users.
 use_private_mounts() {
   needs_root

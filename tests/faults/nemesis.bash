@@ -19,7 +19,7 @@ harm_fleet() {
   case $((RANDOM % 5)) in
     0) harm="kill of primary $primary"; crash "$primary"; await_other_primary "$primary"; start_member "$primary" ;;
     1) harm="pause of primary $primary"; freeze "$primary"; await_other_primary "$primary"; go_on "$primary" ;;
-    2) harm="failover by hand"; member 5 SENTINEL FAILOVER main > /dev/null; await_other_primary "$primary" ;;
+    2) harm="manual failover"; member 5 SENTINEL FAILOVER main > /dev/null; await_other_primary "$primary" ;;
     3) harm="kill of replica $replica"; crash "$replica"; start_member "$replica" ;;
     4) harm="kill of a sentinel"; crash 4; start_member 4 ;;
   esac

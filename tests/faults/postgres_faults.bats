@@ -3,7 +3,7 @@
 # are lost, and never two holders. When a command died and when its lease ends are what the
 # kernel and the server say.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2030,SC2031  # each test has a store of its own
+# shellcheck disable=SC2030,SC2031  # each test has its own store
 # shellcheck disable=SC2154  # the helpers set holder, waiter and postgres_root
 
 setup() {
@@ -207,7 +207,7 @@ lose_a_race() {
   assert_equal "$(paste -sd ' ' "$order")" 'first late'
 }
 
-@test "all sessions that are ended every second cost neither the run nor the order of the waiters anything" {
+@test "all sessions that are terminated every second cost neither the run nor the order of the waiters anything" {
   use_postgres_store
   hold job "${lease[@]}" --report "$report"
   for number in 1 2 3; do queue job "${lease[@]}" -- "${noting[@]}" "$order" "$number"; done
@@ -244,7 +244,7 @@ lose_a_race() {
   let_go
   assert_exits 0 "$holder"
 }
-# Takes one more if one is free: those of clients that have gone are free a moment later.
+# Takes one more if one is free: those of clients that have left are free a moment later.
 takes_all_connections() {
   ! "$postgres_programs/psql" -XqAt "$(postgres_url 1)" -c 'SELECT 1' || {
     "$postgres_programs/psql" -XqAt "$(postgres_url 1)" -c 'SELECT pg_sleep(60)' > /dev/null 2>&1 3>&- &
@@ -270,7 +270,7 @@ takes_all_connections() {
   done
 }
 
-@test "a state that is spoilt ends the command before its lease ends, and is refused" {
+@test "a state that is spoilt stops the command before its lease ends, and is refused" {
   use_postgres_store
   hold job "${brief[@]}" --report "$report"
   watch_the_command
@@ -375,7 +375,7 @@ waits_for_standby() {
 }
 nobody_waits_for_standby() { ! waits_for_standby; }
 
-@test "a grant whose commit is cancelled, or whose session is ended, while it waits for a standby is undone" {
+@test "a grant whose commit is cancelled, or whose session is terminated, while it waits for a standby is undone" {
   use_synchronous_standby
   dlock run --replicas 1 job -- true
   for function in pg_cancel_backend pg_terminate_backend; do
@@ -415,7 +415,7 @@ nobody_waits_for_standby() { ! waits_for_standby; }
   assert_status 69
 }
 
-@test "a holder loses its lock in time when the standby that --replicas needs is gone" {
+@test "a holder loses its lock in time when the standby that --replicas needs goes down" {
   use_synchronous_standby
   hold job --replicas 1 "${brief[@]}" --report "$report"
   watch_the_command
@@ -456,7 +456,7 @@ nobody_waits_for_standby() { ! waits_for_standby; }
 @test "a primary that is killed, and its synchronous standby promoted, costs the run nothing" {
   use_synchronous_standby
   two_hosts
-  # The next primary has a standby, which commits wait for there, too.
+  # The next primary has a standby, which commits wait for there as well.
   start_standby 3 1
   postgres_set 2 synchronous_standby_names 'ANY 1 (s3)'
   hold job --replicas 1 "${lease[@]}" --report "$report"
@@ -500,7 +500,7 @@ nobody_waits_for_standby() { ! waits_for_standby; }
   done
 }
 
-@test "a pooler whose server is gone, or that is shut down, makes the store unavailable" {
+@test "a pooler whose server is down, or that is shut down, makes the store unavailable" {
   use_postgres_store
   use_pgbouncer server_connect_timeout=1 server_login_retry=1 query_wait_timeout=2
   DLOCK_STORE=$pooled

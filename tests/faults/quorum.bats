@@ -89,7 +89,7 @@ held"
   ((first > ahead && second > first))
 }
 
-@test "deeply nested JSON on one of three servers keeps nobody from the lock" {
+@test "deeply nested JSON on one of three servers keeps no run from the lock" {
   use_quorum_store 3
   hold job -w 20s --min-strength 1
   member 1 EVAL '
@@ -143,7 +143,7 @@ is_watched() {
   [[ ! -e $ran ]]
 }
 
-@test "a server that is named twice is refused by verbs that only read, too" {
+@test "a server that is named twice is refused by verbs that only read as well" {
   use_quorum_store 3
   DLOCK_STORE="redis+quorum://127.0.0.1:${ports[1]},localhost:${ports[1]},127.0.0.1:${ports[2]}"
 
@@ -175,7 +175,7 @@ is_watched() {
 # Prints the fence of a run. On a busy machine, the first attempt may miss a server.
 fence_of_a_run() { dlock -q run -w 20s "${lease[@]}" job -- sh -c 'echo $DLOCK_FENCE'; }
 
-@test "a fence that is implausibly far ahead is one failed vote, and is passed on to nobody" {
+@test "a fence that is implausibly far ahead is one failed vote, and is not passed on" {
   use_quorum_store 3
   for far in 9007199254740989 9007199254740991 4503599627370000 $((${EPOCHREALTIME/[.,]/} + 33 * 86400000000)); do
     member 1 HSET 'dlock:{job}:s' fence "$far" > "$said"
@@ -238,7 +238,7 @@ runs_without_complaint() {
   EVENTUALLY_MS=20000 eventually runs_without_complaint
 }
 
-@test "a run that only one server knows deduplicates nobody, and is no success" {
+@test "a run that only one server knows makes no other one skip, and is no success" {
   use_quorum_store 3
   local now=${EPOCHREALTIME/[.,]/}
   local end='{"host":"a","user":"b","outcome":"ran","duration_ms":1,"exit_code":0}'
@@ -327,7 +327,7 @@ shows_no_lie() {
   assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'
 }
 
-@test "a break ends the command, even with a server down" {
+@test "a break stops the command, even with a server down" {
   use_quorum_store 3
   hold job "${lease[@]}" -w 20s --report "$report"
   crash 3
@@ -408,7 +408,7 @@ has_asked_again() {
 
 @test "with three of five stopped the command is dead before its lease ends" {
   use_quorum_store 5
-  # Long enough that the servers can be asked between two renewals, on a busy machine, too.
+  # Long enough that the servers can be asked between two renewals, on a busy machine as well.
   hold job --ttl 18s -w 20s --min-strength 2 --report "$report"
 
   freeze_between_renewals
@@ -598,7 +598,7 @@ ends_when_emptied() {  # <number>...
   has_ended "$command"
 }
 
-@test "when too many servers are emptied, the command is ended at the next renewal" {
+@test "when too many servers are emptied, the command is stopped at the next renewal" {
   use_quorum_store 3
   hold job "${lease[@]}" --report "$report"
 
@@ -642,7 +642,7 @@ ends_when_emptied() {  # <number>...
   use_quorum_store 5
   hold job "${lease[@]}" --report "$report"
   fence=$(look job '.holders[0].fence')
-  # So that the next renewal does not set the lease up again before the inspection.
+  # Otherwise the next renewal would set the lease up again before the inspection.
   EVENTUALLY_MS=8000 eventually was_renewed_on 3
 
   for i in 1 2; do echo 3600000 > "$fleet/$i.clock"; done
@@ -724,7 +724,7 @@ is_over_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 0 ]]; }  # <server>
 
 # --- Many who want it ---
 
-@test "one of three servers that wakes waiters without a reason delays no hand-over, and is asked rarely" {
+@test "one of three servers that wakes waiters without a reason delays no hand-off, and is asked rarely" {
   use_quorum_store 3
   hold job -w 20s --min-strength 1
   dlock run -w 60s job -- bash -c 'clock_into "$1"' - "$ran" 3>&- &

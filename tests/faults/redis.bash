@@ -59,7 +59,7 @@ start_redis() {  # [<option of the server>...]
 
 redis_answers() { [[ -S $redis_socket && $(redis PING) == @(PONG|LOADING*) ]]; }
 
-# Kills the server, also a stopped one, as a power failure would. For `teardown`, too.
+# Kills the server, also a stopped one, as a power failure would. For `teardown` as well.
 stop_redis() {
   [[ -n ${redis_pid:-} ]] || return 0
   end_processes "$redis_pid"

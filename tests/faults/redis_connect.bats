@@ -60,7 +60,7 @@ assert_gets_in_when_a_client_leaves() {
   assert_gets_in_when_a_client_leaves
 }
 
-@test "a run without a login gets its lock when a client leaves, too" {
+@test "a run without a login gets its lock when a client leaves as well" {
   use_full_server
   unset DLOCK_USER DLOCK_PASSWORD_FILE
   echo 'ACL SETUSER default on' >&"$console_input"
@@ -69,7 +69,7 @@ assert_gets_in_when_a_client_leaves() {
   assert_gets_in_when_a_client_leaves
 }
 
-@test "over TLS a run gets its lock when a client leaves, too" {
+@test "over TLS a run gets its lock when a client leaves as well" {
   choose_redis_port
   (cd "$BATS_TEST_TMPDIR" && authority ours && signed server ours 'IP:127.0.0.1')
   use_full_server --tls-port "$redis_port" --tls-cert-file "$BATS_TEST_TMPDIR/server.crt" \

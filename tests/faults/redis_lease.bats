@@ -109,7 +109,7 @@ assert_nothing_noticed() {
 
 # --- The server falls silent ---
 
-@test "when the server falls silent, the command is gone before the lease ends" {
+@test "when the server falls silent, the command has exited before the lease ends" {
   hold_job "${short[@]}"
 
   redis_freezes
@@ -131,7 +131,7 @@ assert_nothing_noticed() {
   assert_lost unconfirmed
 }
 
-@test "when the server dies, the command is gone before the lease ends" {
+@test "when the server dies, the command has exited before the lease ends" {
   hold_job "${short[@]}"
 
   stop_redis
@@ -163,7 +163,7 @@ assert_nothing_noticed() {
   assert_nothing_noticed
 }
 
-@test "a command whose login is refused meanwhile is ended before its lease" {
+@test "a command whose login is refused meanwhile is stopped before its lease ends" {
   hold_job "${short[@]}"
 
   redis ACL SETUSER dlock off
@@ -221,9 +221,9 @@ assert_nothing_noticed() {
   assert_lost gone
 }
 
-# --- Somebody takes the lock away ---
+# --- Another program takes the lock away ---
 
-@test "the lease is lost when its key is deleted, renamed or written over, in slots and shared, too" {
+@test "the lease is lost when its key is deleted, renamed or written over, in slots and shared as well" {
   while read -r kind loss; do
     hold_job "$kind" "${short[@]}"
     # shellcheck disable=SC2086
@@ -302,7 +302,7 @@ END
   assert_exits 76 "$holder"
   output=$(< "$said")
   assert_one_line
-  assert_output_contains 'job: lost the lock: the server no longer knows it (restarted or flushed?); the command was ended'
+  assert_output_contains 'job: lost the lock: the server no longer knows it (restarted or flushed?); the command was stopped'
 }
 
 @test "if a server falls silent, a loss says so, and for how long the lease could not be renewed" {
@@ -313,22 +313,22 @@ END
   assert_exits 76 "$holder"
   # The next line says that the lock cannot be released either.
   output=$(head -n 1 "$said")
-  [[ $output =~ 'job: lost the lock: its lease could not be renewed for '[1-4]\.[0-9]s' (/'[^\ ]+' did not reply within '[^\ ]+'), so the command was ended before the lease expired'$ ]]
+  [[ $output =~ 'job: lost the lock: its lease could not be renewed for '[1-4]\.[0-9]s' (/'[^\ ]+' did not reply within '[^\ ]+'), so the command was stopped before the lease expired'$ ]]
 }
 
-@test "if a server is gone, a loss says so" {
+@test "if a server is down, a loss says so" {
   hold_job "${long[@]}"
 
   stop_redis
 
   assert_exits 76 "$holder"
   output=$(head -n 1 "$said")
-  [[ $output =~ 'job: lost the lock: its lease could not be renewed for '[1-4]\.[0-9]s' (cannot reach /'[^\ ]+': '.+'), so the command was ended before the lease expired'$ ]]
+  [[ $output =~ 'job: lost the lock: its lease could not be renewed for '[1-4]\.[0-9]s' (cannot reach /'[^\ ]+': '.+'), so the command was stopped before the lease expired'$ ]]
 }
 
 # --- Giving back ---
 
-# Ends a command with 3 while the server is silent, and sets $took.
+# Lets a command exit with 3 while the server is silent, and sets $took.
 end_in_silence() {
   hold_job --ttl 30s --store-timeout 500ms
   redis_freezes

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Waiters on a server get their turn even if nobody releases the lock: at the end of its
+# Waiters on a server get their turn even if the lock is not released: at the end of its
 # lease, and three seconds later however many waiters before them were killed or stopped.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
@@ -20,7 +20,7 @@ teardown() {
 
 noting=(sh -c 'echo "$2" >> "$1"' -)
 
-# Kills a dlock with all its processes, so that nobody is left to release.
+# Kills a dlock with all its processes, so that no process is left to release.
 kill_all_of() {  # <pid of dlock>
   local pids=("$1") pid
   for ((i = 0; i < ${#pids[@]}; i++)); do
@@ -32,7 +32,7 @@ kill_all_of() {  # <pid of dlock>
 
 lines_in() { [[ -e $2 ]] && (($(wc -l < "$2") == $1)); }  # <number> <file>
 
-# Takes part in a series of detached leases that nobody releases.
+# Takes part in a series of detached leases that no one releases.
 take_turn() {  # <dlock's options>...
   (dlock acquire job -t 500ms -w 30s "$@" > "$BATS_TEST_TMPDIR/token.$BASHPID" && echo >> "$order") 3>&- &
 }
@@ -265,7 +265,7 @@ taking_turns=(sh -c 'echo "$2" >> "$1"; ! mkdir "$1.first" 2> /dev/null || until
   EVENTUALLY_MS=12000 eventually lines_in 1 "$order"
 }
 
-# A series in which hand-overs follow one another faster than waiters check: the first run
+# A series in which hand-offs follow one another faster than waiters check: the first run
 # ends at once, the second holds the lock, and the rest wait behind it.
 queue_a_row() {
   queue job -- true
@@ -283,7 +283,7 @@ kill_second_and_third() {
   kill_all_of "$third"
 }
 
-@test "a holder and the first waiter that are killed after a hand-over cost the rest of the lease" {
+@test "a holder and the first waiter that are killed after a hand-off cost the rest of the lease" {
   hold job
   queue_a_row
 

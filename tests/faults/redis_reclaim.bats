@@ -225,7 +225,7 @@ holders() {
   assert_equal "$(< "$said")" ''
 }
 
-@test "with a lock delay the command is gone before the ttl is over" {
+@test "with a lock delay the command has exited before the ttl is over" {
   hold_job "${short[@]}" --lock-delay 1m
 
   redis_freezes

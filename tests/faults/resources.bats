@@ -105,7 +105,7 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
   done
 }
 
-@test "a limit on file size that is set later is reported in one line, too" {
+@test "a limit on file size that is set later is reported in one line as well" {
   dlock run job -- true
   for limit in 0 100 5000 10000 100000; do
     run timeout 10 prlimit --fsize="$limit" dlock run job -- echo started
@@ -114,7 +114,7 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
   done
 }
 
-@test "a log that exceeds a limit on file size does not end the command" {
+@test "a log that exceeds a limit on file size does not stop the command" {
   dlock run job -- true
   yes '{}' | head -c 3000000 >> "$store/runs.jsonl"
 
@@ -234,7 +234,7 @@ without_room() {  # <dlock's arguments>...
   done
 }
 
-@test "a limit on file size that leaves room for the state of a lock blocks nobody" {
+@test "a limit on file size that leaves room for the state of a lock blocks no run" {
   for limit in 8 16 64; do
     rm -rf "$store"
 

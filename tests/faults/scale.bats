@@ -2,7 +2,7 @@
 # Many locks in one store, and many waiters for one lock. tests/long has more of them.
 # Only for the build that users install: the static release build.
 # shellcheck disable=SC2016  # commands expand for themselves
-# shellcheck disable=SC2030,SC2031,SC2154  # each test has a store of its own; helpers set holder and number_of
+# shellcheck disable=SC2030,SC2031,SC2154  # each test has its own store; helpers set holder and number_of
 
 locks=10000
 

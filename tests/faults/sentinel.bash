@@ -9,7 +9,7 @@ side_of=()
 host_of() { echo "${side_address[${side_of[$1]:-both}]}"; }  # <number>
 
 # The settings of the sentinels: they notice a failure within a second, and act quickly. An election
-# that nobody wins, which happens on a busy machine, is repeated after twice the failover-timeout.
+# without a winner, which happens on a busy machine, is repeated after twice the failover-timeout.
 sentinel_settings() {  # <number of the primary>
   cat << END
 sentinel monitor main $(host_of "$1") ${ports[$1]} 2
@@ -124,7 +124,7 @@ reaches_all() {  # <number>
   local replicas sentinels
   replicas=$(member "$1" SENTINEL REPLICAS main)
   [[ $replicas == *$'master-link-status\nok'*$'master-link-status\nok'* ]] || return
-  # They use TLS among themselves, too, if the servers do. Sentinels without it cannot reach
+  # They use TLS among themselves as well, if the servers do. Sentinels without it cannot reach
   # each other.
   [[ " ${over_tls[*]:-} " != *' 1 '* || " ${over_tls[*]:-} " == *' 4 '* ]] || return 0
   sentinels=$(member "$1" SENTINEL SENTINELS main)

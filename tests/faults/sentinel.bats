@@ -341,7 +341,7 @@ has_been_given_back() { member 1 INFO commandstats | grep -q 'cmdstat_eval:calls
 }
 
 @test "a loss says that replicas are missing" {
-  # The replies to WAIT have to be in time on a busy machine, too.
+  # The replies to WAIT have to be in time on a busy machine as well.
   hold job --ttl 9s --store-timeout 3s --replicas 2 --report "$report"
 
   crash 3
@@ -381,7 +381,7 @@ sees_down() { member "$1" SENTINEL REPLICAS main | grep -A 40 -x "127.0.0.1:${po
   queue job --ttl 30s --report "$report" -- dlock check
   member 4 SENTINEL FAILOVER main
   eventually has_failed_over
-  # It does not know yet, and hands over the lock that the holder releases.
+  # It does not know yet, and hands off the lock that the holder releases.
   assert_equal "$(member 1 ROLE | head -n 1)" master
 
   let_go

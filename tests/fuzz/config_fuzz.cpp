@@ -15,7 +15,7 @@ using fuzz::require;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const int file = [] {
     const int fd = ::memfd_create("config", MFD_CLOEXEC);
-    ::fchmod(fd, 0600);  // everybody's to write by default
+    ::fchmod(fd, 0600);  // everyone's to write by default
     return fd;
   }();
   static const std::string path = "/proc/self/fd/" + std::to_string(file);

@@ -1,4 +1,4 @@
-// Keys and values that anybody may have written below a namespace in etcd: entries of
+// Keys and values that anyone may have written below a namespace in etcd: entries of
 // the queue, runs in progress or ended, and messages to waiters.
 
 #include <algorithm>
@@ -60,12 +60,12 @@ void check(const etcd::LockSnapshot& snapshot, const LockName& lock, const Claim
     const bool answers = decision.kind == etcd::Decision::Kind::answer ||
                          decision.kind == etcd::Decision::Kind::join;
     require(!answers || decision.answer.has_value(), "there is an answer");
-    // Nobody is granted the lock beside an exclusive holder.
+    // No claim is granted the lock beside an exclusive holder.
     const bool enters = decision.kind == etcd::Decision::Kind::enter;
     for (const auto& entry : snapshot.entries) {
       const bool is_alone = entry.holds() && entry.mode == Mode::exclusive;
       require(!enters || !is_alone || claim.replaces || entry.slots > 1,
-              "nobody enters beside one who holds the lock alone");
+              "no claim enters beside one who holds the lock alone");
     }
   }
 }

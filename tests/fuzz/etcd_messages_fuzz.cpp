@@ -28,7 +28,7 @@ void check(const etcd::TxnRequest& request, const etcd::TxnResult& result) {
   const auto& executed = result.succeeded ? request.then : request.otherwise;
   require(result.results.size() == executed.size(), "each operation has a result");
   for (std::size_t i = 0; i < executed.size(); ++i) {
-    require(result.results[i].index() == executed[i].index(), "and one of its own kind");
+    require(result.results[i].index() == executed[i].index(), "and one of the same kind");
   }
 }
 

@@ -29,7 +29,7 @@ void take_apart(const Reply& reply) {
   if (const auto grant = handed_over_from(reply, claim, Clock::time_point{})) {
     require(reply.kind == Reply::Kind::array && reply.elements.size() == 2 &&
                 reply.elements[1].text.starts_with("granted "),
-            "only a grant is handed over");
+            "only a grant is handed off");
     require(grant->fence.number > 0 && !pause_from(reply), "and says nothing else");
   }
   if (renewal_from(reply)) require(!reply.is_error(), "an error renews nothing");

@@ -1,4 +1,4 @@
-// Runs each fuzz target with the inputs of its corpus, without a fuzzer. So the targets
+// Runs each fuzz target with the inputs of its corpus, without a fuzzer. The targets thus
 // still compile, and what was found once is not broken again.
 
 #include <cstdio>

@@ -15,7 +15,7 @@ namespace {
 void try_printable(std::string_view text) {
   const auto shown = printable(text, text.size() * 4 + 1);
   require(is_printable_utf8(shown), "what is shown is printable");
-  require(is_printable_utf8(printable(text, 10)), "also when it is cut");
+  require(is_printable_utf8(printable(text, 10)), "even when it is cut");
   require(printable(text, 10).size() <= 10 + 12 + 3, "it is cut where it is to be");
   const bool plain = is_printable_utf8(text) && text.find('\\') == std::string_view::npos;
   require(!plain || shown == text, "plain text stays as it is");

@@ -20,7 +20,7 @@ teardown() {
   kill_leftovers
 }
 
-@test "a crowd is served in order, and hand-overs stay as quick" {
+@test "a crowd is served in order, and hand-offs stay as quick" {
   local crowd first last
   crowd=$(dirname "$(realpath "$DLOCK_BIN")")/tests/dlock_crowd
 
@@ -61,7 +61,7 @@ waits_without_connection() {
 
 has_ended() { ! kill -0 "$1" 2> /dev/null; }
 
-@test "a parked waiter that is ended leaves the queue" {
+@test "a parked waiter that is killed leaves the queue" {
   fill_queue
   dlock run -w 10m job -- true 3>&- &
   local run=$!

@@ -32,6 +32,36 @@ system_calls() {  # <option of strace>...
 
 is_free_again() { (($(left_of job) == -2)); }
 
+# Without these hardly any program works, and no filter of an engine refuses them.
+basic='arch_prctl|brk|clock_nanosleep|close|execve|exit_group|futex|getpid|mmap|mprotect|munmap|read|rt_sig[a-z]*|write'
+
+@test "a run of which a filter refuses any one system call works, or says why in one line and starts nothing" {
+  local store call number error code tried=0
+  cc -O2 -static -o "$BATS_TEST_TMPDIR/without" "$DLOCK_SOURCE/tests/faults/without.c"
+  printf '#include <fcntl.h>\n#include <unistd.h>\nint main(int n, char** args) { creat(args[n - 1], 0600); usleep(300000); return 0; }\n' |
+    cc -O2 -static -x c -o "$BATS_TEST_TMPDIR/command" -
+  for store in "$DLOCK_STORE" "local:$BATS_TEST_TMPDIR/store"; do
+    export DLOCK_STORE=$store
+    strace -f -qq -o "$trace" dlock run job -- "$BATS_TEST_TMPDIR/command" "$started"
+    sed -En 's/^[0-9]+ +([a-z0-9_]+)\(.*/\1/p' "$trace" | sort -u | grep -vxE "$basic" > "$BATS_TEST_TMPDIR/names"
+    while read -r call; do
+      number=$(printf 'number __NR_%s\n' "$call" | cc -E -P -include sys/syscall.h - | sed -n 's/^number \([0-9]*\)$/\1/p')
+      for error in 1 38; do
+        what="$call refused with $error on ${store%%:*}" code=0
+        rm -f "$started"
+        timeout -s KILL 20 "$BATS_TEST_TMPDIR/without" "$error" "$number" -- \
+          dlock run "${lease[@]}" "job-$((++tried))" -- "$BATS_TEST_TMPDIR/command" "$started" \
+          > "$BATS_TEST_TMPDIR/said" 2>&1 < /dev/null 3>&- || code=$?
+        [[ $code == @(0|69|77|78|125) ]] || { echo "$what: exited with $code" >&2; return 1; }
+        (($(wc -l < "$BATS_TEST_TMPDIR/said") == (code != 0))) || grep -q 'cannot release' "$BATS_TEST_TMPDIR/said" ||
+          { echo "$what: $code, $(< "$BATS_TEST_TMPDIR/said")" >&2; return 1; }
+        [[ $code == 0 || ! -e $started ]] || { echo "$what: the command was started" >&2; return 1; }
+      done
+    done < "$BATS_TEST_TMPDIR/names"
+  done
+  ((tried > 100))
+}
+
 # Runs dlock and sends it a signal at a certain system call. Sets $status.
 run_with() {  # <signal> <call> <N> <option of strace>...
   : > "$started"

@@ -14,7 +14,7 @@ wanted=${DLOCK_TEST_GRANTS:-100000}
 between_faults=${DLOCK_TEST_BETWEEN_FAULTS:-1000}
 minutes=${DLOCK_TEST_MINUTES:-1000}
 
-# More than one, so that no processor is idle during a hand-over; each has three contenders.
+# More than one, so that no processor is idle during a hand-off; each has three contenders.
 # The faults are injected where `job` is; other locks may be on the same server.
 locks=(job b c d e f g h)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# A thousand waiters for one lock all get their turn, in order, and each hand-over takes as
+# A thousand waiters for one lock all get their turn, in order, and each hand-off takes as
 # long as with ten waiters:
 #
 #   DLOCK_BIN=build/release/dlock bats tests/long/waiters.bats
@@ -31,7 +31,7 @@ served_in_order() {  # <number>...
   for number; do cat "$BATS_TEST_TMPDIR/moment.$number"; done | sort -c -n
 }
 
-# Serves crowds of 10, 100 and 1,000 waiters. Sets $gaps to the time of a hand-over in each.
+# Serves crowds of 10, 100 and 1,000 waiters. Sets $gaps to the time of a hand-off in each.
 serve_crowds() {
   local number
   gaps=()

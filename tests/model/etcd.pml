@@ -75,8 +75,8 @@ proctype Lease(byte l) {
   :: atomic { exists[l] && (term == 1 -> left_1[l] == 0 : left_2[l] == 0) -> d_step {
        printf("the leader ends lease %d\n", l); end_lease(l) } }
   :: atomic { unnoticed && exists[l] && is_known[l] && left_1[l] == 0 && !revoking[l] -> revoking[l] = true;
-       printf("the former leader wants lease %d to be ended\n", l) }
-  :: atomic { revoking[l] -> d_step { printf("lease %d is ended for the former leader\n", l); end_lease(l) } }
+       printf("the former leader wants to revoke lease %d\n", l) }
+  :: atomic { revoking[l] -> d_step { printf("lease %d is revoked for the former leader\n", l); end_lease(l) } }
   od
 }
 

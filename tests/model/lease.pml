@@ -20,10 +20,10 @@
 #define DEADLINE (LEASE - DRIFT)   /* for the run, from before the request is sent */
 #define RENEW 2
 #define BUDGET 1                   /* a request without a reply has failed after that */
-#define GRACE_AND_MARGIN 2         /* from SIGTERM until the last process is gone */
+#define GRACE_AND_MARGIN 2         /* from SIGTERM until the last process has exited */
 /* shared/watching.lua, redis_claimant.cpp (pause_at_place). */
 #define PROMISE 2
-#define LOOK 2                     /* how often the first waiters ask, if nobody wakes them */
+#define LOOK 2                     /* how often the first waiters ask if they are not woken */
 #ifdef SECOND_ASLEEP
 #define WATCHING 1
 #else
@@ -45,7 +45,7 @@ mtype:process dlock[RUNS] = works, guardian[RUNS] = works;
 mtype:phase phase[RUNS] = comes;
 bool command[RUNS];                /* a process of the command lives */
 byte deadline[RUNS];               /* the shared word: until the lease may be over */
-bool ending[RUNS];                 /* the same word: the guardian ends the command */
+bool ending[RUNS];                 /* the same word: the guardian stops the command */
 bool lost[RUNS];                   /* the lease is certainly lost */
 byte fence[RUNS];                  /* of its grant; 0: none */
 byte look[RUNS];                   /* until a waiter asks without being woken */
@@ -56,7 +56,7 @@ byte sent[RUNS];                   /* how much is left of a lease that began whe
 bool travels[RUNS];                /* the request has not reached the server */
 mtype:reply reply[RUNS] = none;
 byte says[RUNS];                   /* the fence of a grant, or whether a waiter has to watch */
-byte told[RUNS];                   /* woken: 1; the lease was handed over: 1 + its fence */
+byte told[RUNS];                   /* woken: 1; the lease was handed off: 1 + its fence */
 bool late_ask[RUNS], late_renew[RUNS], late_release[RUNS];  /* sent over a connection that was closed */
 
 /* The server. */
@@ -256,7 +256,7 @@ inline forget() {
 #define WORKS(c) (dlock[c] == works)
 #define FREE(c) (WORKS(c) && asked[c] == nothing)
 #define IN_TIME(c) (sent[c] > DEADLINE - BUDGET)
-/* LockedRun::lasts, GuardianChild::may_start: enough is left to end the command in time. */
+/* LockedRun::lasts, GuardianChild::may_start: enough is left to stop the command in time. */
 #ifdef START_UNCHECKED
 #define LASTS(c) true
 #else
@@ -301,7 +301,7 @@ inline close_connection(c) {
 
 inline be_over(c) { phase[c] = over; deadline[c] = 0; told[c] = 0 }
 
-/* Exit code 0 says that the lease was held until the last process was gone. Without a reply to
+/* Exit code 0 says that the lease was held until the last process had exited. Without a reply to
  * the release that is so unless the server forgets. */
 #define EXIT_IS_0(c) (fence[c] > 0 && !lost[c] && !ending[c])
 
@@ -351,7 +351,7 @@ inline start_command(c) {
   not_held[c] = holder != c || is_promise
 }
 
-/* Either of them ends the command: GuardianProcess::look_at_deadline, and dlock if the guardian is
+/* Either of them stops the command: GuardianProcess::look_at_deadline, and dlock if the guardian is
  * late or gone (GuardedSupervisor::overdue_at, end_without_guardian). */
 #ifdef NO_GUARDIAN
 #define CAN_END(c) (dlock[c] == works)
@@ -385,7 +385,7 @@ proctype Run(byte c) {
   :: atomic { travels[c] -> d_step { gap = 0; execute(c) } }
   :: atomic { WORKS(c) && reply[c] != none && asked[c] != nothing -> d_step { read_reply(c) } }
   :: atomic { WORKS(c) && asked[c] != nothing && !IN_TIME(c) -> d_step { fail_request(c) } }
-  /* A request that arrives after its connection was closed: nobody reads the reply. */
+  /* A request that arrives after its connection was closed: the reply is not read. */
   :: atomic { (late_ask[c] || late_renew[c] || late_release[c]) && reply[c] == none -> d_step {
        gap = 0; printf("a late request of run %d arrives\n", c);
        if
@@ -398,7 +398,7 @@ proctype Run(byte c) {
 #endif
        } }
 
-  /* A lease that was handed over is counted from the last request. */
+  /* A lease that was handed off is counted from the last request. */
   :: atomic { FREE(c) && phase[c] == waits && HANDED_OVER(c) -> d_step {
 #ifdef PROMISE_UNCONFIRMED
        fence[c] = last_fence; deadline[c] = DEADLINE;
@@ -406,21 +406,21 @@ proctype Run(byte c) {
        fence[c] = told[c] - 1; deadline[c] = sent[c];
 #endif
        phase[c] = starts; told[c] = 0; look[c] = 0 } }
-  /* It starts the command; when that is gone, it releases the lock. */
+  /* It starts the command; when that has exited, it releases the lock. */
   :: atomic { FREE(c) && phase[c] == starts && LASTS(c) -> d_step { start_command(c) } }
   :: atomic { FREE(c) && phase[c] == holds && !command[c] -> phase[c] = ends }
   /* It gives up, and releases what it may have. */
   :: atomic { FREE(c) && (phase[c] == waits || phase[c] == asks) && faults > 0 ->
        fault(); phase[c] = ends; look[c] = 0; told[c] = 0 }
 
-  /* The command ends by itself, or is ended; from then on no renewal counts. */
-  :: atomic { command[c] -> command[c] = false; printf("the command of run %d is gone\n", c) }
-  :: atomic { HAS_TO_END(c) -> ending[c] = true; printf("the guardian of run %d ends the command\n", c) }
+  /* The command exits by itself, or is stopped; from then on no renewal counts. */
+  :: atomic { command[c] -> command[c] = false; printf("the command of run %d has exited\n", c) }
+  :: atomic { HAS_TO_END(c) -> ending[c] = true; printf("the guardian of run %d stops the command\n", c) }
 
   :: atomic { told[c] > 0 && faults > 0 -> fault(); told[c] = 0;
        printf("FAULT: the wake-up of run %d is lost\n", c) }
   /* Processes are stopped and killed. If dlock and its guardian were stopped both, as on a host
-   * that is frozen, nobody could end the command: the documented exception. */
+   * that is frozen, no process could stop the command: the documented exception. */
   :: atomic { UNIMPAIRED(c) -> fault(); dlock[c] = stopped;
        printf("FAULT: dlock of run %d is stopped\n", c) }
   :: atomic { dlock[c] == stopped -> dlock[c] = works; gap = 0;

@@ -2,7 +2,7 @@
  * renew, repair and release; servers that restart, forget and answer late.
  *
  * Each claim has a seat at each server, which exchanges one message at a time. A lease lasts LEASE
- * ticks on a server; lease.pml shows that a command is gone before its deadline, and that drifting
+ * ticks on a server; lease.pml shows that a command has exited before its deadline, and that drifting
  * clocks do not matter, so here a command simply ends with its deadline.
  */
 #ifndef SERVERS
@@ -329,7 +329,7 @@ inline pass_tick() {
   for (k : 0 .. CLAIMS - 1) {
     sent[k] = (sent[k] > 0 -> sent[k] - 1 : 0);
     if
-    :: deadline[k] == 1 -> printf("the command of claim %d is ended\n", k); be_over(k)
+    :: deadline[k] == 1 -> printf("the command of claim %d is stopped\n", k); be_over(k)
     :: else
     fi;
     deadline[k] = (deadline[k] > 0 -> deadline[k] - 1 : 0)

@@ -2,7 +2,7 @@
  * that read the row, and write it if its version is still the same, else once more under the row's
  * lock; transactions without an answer, and requests that arrive late; a commit that waits for a
  * standby and is cancelled; a primary that is replaced by its standby; rows that are removed when
- * nobody uses them. Time passes at any moment: nothing here is prompt.
+ * they are not in use. Time passes at any moment: nothing here is prompt.
  */
 #ifndef STEPS
 #define STEPS 3       /* that each claim begins, releases not counted */
@@ -39,7 +39,7 @@ byte sent[CLAIMS];                 /* what is left of a lease that began before 
 byte deadline[CLAIMS];             /* of the command; 0: none lives */
 byte read_version[CLAIMS];         /* 0: there was no row */
 byte new_holder[CLAIMS], new_ends[CLAIMS];  /* what it writes */
-bool is_late[CLAIMS];              /* a request that nobody waits for */
+bool is_late[CLAIMS];              /* a request that no one waits for */
 byte late_version[CLAIMS], late_holder[CLAIMS], late_ends[CLAIMS];
 
 mtype:promise = { P1_never_two_commands, P2_a_lease_stays_as_long_as_its_command,
@@ -115,7 +115,7 @@ proctype Primary() {
 #endif
        } }
   :: atomic { committing != NOBODY && faults > 0 -> d_step {
-       faults--; printf("FAULT: the session that waits for the standby is ended\n");
+       faults--; printf("FAULT: the session that waits for the standby is terminated\n");
        set_row(c_version, c_holder, c_ends); reply(none) } }
   :: atomic { there_is_a_standby && faults > 0 -> d_step {
        faults--; printf("FAULT: the standby replaces the primary\n");
@@ -123,7 +123,7 @@ proctype Primary() {
        exists = s_exists; version = s_version; holder = s_holder; ends = s_ends;
        s_exists = false; s_version = 0; s_holder = NOBODY; s_ends = 0;
        committing = NOBODY; c_version = 0; c_holder = NOBODY; c_ends = 0;
-       for (i : 0 .. CLAIMS - 1) {  /* all connections to the old one are gone, with what was on its way */
+       for (i : 0 .. CLAIMS - 1) {  /* all connections to the old one are lost, with what was on its way */
          unanswered[i] = unanswered[i] || step[i] != idle;
          step[i] = idle; exclusive[i] = false; answer[i] = none;
          new_holder[i] = 0; read_version[i] = 0; new_ends[i] = 0; sent[i] = 0;

@@ -83,7 +83,7 @@ void SimulatedGuardian::look() {
   const bool is_killed = action == Ladder::Action::send_kill;
   const bool is_told = action == Ladder::Action::send_term && command_.obeys_term;
   if ((is_told || is_killed) && !std::exchange(is_dying_, is_killed)) {
-    // A busy machine takes up to 60 ms to end a process.
+    // A busy machine takes up to 60 ms to kill a process.
     const auto span = kernel_.random.spread(microsecond * 100,
                                             is_killed ? 60 * millisecond : 2 * second);
     kernel_.at(kernel_.now + span, [this, is_killed] {

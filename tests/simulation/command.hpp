@@ -12,7 +12,7 @@
 
 namespace dlock::simulation {
 
-// What the command does if nobody ends it.
+// What the command does if it is not stopped.
 struct CommandPlan {
   Time runs_for = 0;
   int exit_code = 0;
@@ -31,7 +31,7 @@ class SimulatedGuardian {
       : kernel_(kernel), plan_(plan), command_(command), owner_(owner) {}
 
   void start_command();
-  void extend(Clock::time_point deadline);  // unless the command is being ended
+  void extend(Clock::time_point deadline);  // unless the command is being stopped
   void lose(Loss loss);
   void look();  // does what is due
   void stop(Time span);

@@ -168,7 +168,7 @@ void World::look_for_idleness() {
   });
   if (!waits || !leases().empty()) in_use_ = std::max(in_use_, now);
   if (now - in_use_ > longest_idleness()) {
-    broken("P6", "the lock is free, and nobody gets it");
+    broken("P6", "the lock is free, and no run gets it");
   }
   kernel_.at(now + 500 * millisecond, [this] { look_for_idleness(); });
 }
@@ -190,7 +190,7 @@ void World::judge_end(const Run& run) {
   // That the server has forgotten it can only be learned from the server. In a quorum,
   // the others keep the lock from being granted.
   const bool is_asked = kind_ == StoreKind::redis && run.released > run.command_ended;
-  // A lease that is restored before anybody else was granted the lock was never free.
+  // A lease that is restored before another run was granted the lock was never free.
   const bool may_be_restored =
       run.options.reclaim &&
       (slots_ > 1 || has_readers_ || run.granted_before_release == run.fence);

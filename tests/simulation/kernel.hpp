@@ -3,8 +3,8 @@
 //
 // The program that links kernel.cpp defines the functions of the C library by which dlock
 // and Asio reach the kernel (clock_gettime, epoll_wait, connect, send, ...). While there
-// is a Kernel, they act on it; otherwise they make the system call. So the code of dlock
-// runs as it is, without knowing of the simulation.
+// is a Kernel, they act on it; otherwise they make the system call. The code of dlock
+// thus runs as it is, without knowing of the simulation.
 #pragma once
 
 #include <cstdint>
@@ -69,7 +69,7 @@ class Peer {
 };
 
 // Each direction delivers in order, and may be late: packets are sent again once a cut is
-// over, also after the death of their sender.
+// over, even after the death of their sender.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(Process* client, Peer& server, int fd)

@@ -45,7 +45,7 @@ std::string number_text(double number) {
   return text;
 }
 
-// One interpreter for all servers: a script has no state of its own.
+// One interpreter for all servers: a script keeps no state.
 class Interpreter {
  public:
   Interpreter() : lua_(luaL_newstate()) {

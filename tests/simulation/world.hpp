@@ -51,8 +51,8 @@ struct Run {
   int steps_to_fault = 0;        // the steps of its code until it is stopped or killed
   Time released = 0;             // when a server last executed its release
   std::uint64_t granted_before_release = 0;  // World::granted_ before that
-  // Its guardian suffers, or its dlock: not both, because then nobody is left to end the
-  // command.
+  // Its guardian suffers, or its dlock: not both, because then no process is left to stop
+  // the command.
   bool guardian_suffers = false;
 };
 
@@ -116,7 +116,7 @@ class World {
   std::string complaint_;
   std::uint64_t greatest_fence_ = 0;
   Time forgot_ = 0;            // when a server last lost its data
-  Time in_use_ = 0;            // when the lock was last held, or nobody could take it
+  Time in_use_ = 0;            // when the lock was last held, or no run could take it
   std::uint64_t granted_ = 0;  // the greatest fence of a lease
   int commands_ = 0;
   int losses_ = 0;

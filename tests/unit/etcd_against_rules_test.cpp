@@ -1,6 +1,6 @@
-// The rules of src/rules decide on a lock in etcd, too, by a state that is derived from
-// its entries, and what follows is written as transactions. Random histories show that
-// nothing is lost on the way: the rules on a state of their own show the same after every
+// The rules of src/rules decide on a lock in etcd as well, by a state that is derived
+// from its entries, and what follows is written as transactions. Random histories show
+// that nothing is lost on the way: the rules on their own state show the same after every
 // step.
 
 #include <gtest/gtest.h>
@@ -119,10 +119,10 @@ const MistakeInEtcd mistakes_in_etcd[] = {
     {"slots are not chosen",
      semaphore,
      {{}, [](Decision& decision) { decision.slot = 0; }, {}}},
-    {"nobody gives way",
+    {"no waiter gives way",
      queue_options,
      {{}, [](Decision& decision) { decision.give_way.clear(); }, {}}},
-    {"nobody is counted as refused",
+    {"no claim is counted as refused",
      mutex,
      {{}, [](Decision& decision) { decision.counts_as_refused = false; }, {}}},
     {"past runs are not recorded", mutex, never_writes("/past/")},

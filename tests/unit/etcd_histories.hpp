@@ -1,4 +1,4 @@
-// Random histories of one lock, taken by the rules of src/rules on a state of their own,
+// Random histories of one lock, taken by the rules of src/rules on their own state,
 // and by what a claimant of etcd decides and writes.
 //
 // The two differ on purpose in some ways, which are evened out or left out here:
@@ -6,12 +6,12 @@
 // - A promise in etcd is the position in the queue and does not lapse, so neither do
 // those
 //   of the rules: the boot time stands still, only the wall time passes.
-// - A waiter for which a run counts leaves the queue of etcd when it notices. So it asks
-//   right after the step, before another step could make it wait again.
+// - A waiter for which a run counts leaves the queue of etcd when it notices. It
+//   therefore asks right after the step, before another step could make it wait again.
 // - An entry of etcdctl holds the lock once it is the first, without asking.
 // - Whoever gets no place in the queue gives up.
 // - Dead parties vanish at once, as their entries do.
-// - The last success that counts for nobody is remembered by etcd for longer.
+// - The last success that counts for no waiter is remembered by etcd for longer.
 // - A claim that replaces a holder takes the lock from etcdctl in the same step if that
 //   gets it, so no history has both.
 // - The order of holders, and that of the events of one step, is not compared.

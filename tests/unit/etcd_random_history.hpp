@@ -138,7 +138,7 @@ class History {
       if (step.act == Act::inspect) return step;
       step.by_force = kind_.has_force && dice_.one_in(2);
       for (const auto& holder : rules_.state().holders) {
-        // A fence that nobody has would be that of etcdctl.
+        // A fence that no holder has would be that of etcdctl.
         if (dice_.one_in(2) && !holder.party.foreign && !holder.ended) {
           step.meant.push_back(rules::number_of(holder.party.token));
         }

@@ -160,7 +160,8 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
     ASSERT_EQ(std::unique(slots.begin(), slots.end()), slots.end()) << "one slot twice";
     for (const auto slot : slots) ASSERT_LT(slot, GetParam().slots);
     if (set_up_again_) {
-      ASSERT_EQ(*set_up_again_, last_fence_) << "somebody was granted the lock since";
+      ASSERT_EQ(*set_up_again_, last_fence_)
+          << "another claim was granted the lock since";
     }
     check_order(now);
   }

@@ -60,7 +60,7 @@ TEST(HistoryText, has_a_heading_and_a_line_for_each_run) {
       "STARTED               AGO   TOOK   HOST           OUTCOME\n"
       "2023-11-14T21:13:20Z  1h0m  3m12s  web1           running\n"
       "2023-11-14T21:13:20Z  1h0m  2.0s   web1           exit 0\n"
-      "2023-11-14T21:13:20Z  1h0m  1.5s   a-longer-name  ended by SIGKILL\n"
+      "2023-11-14T21:13:20Z  1h0m  1.5s   a-longer-name  killed by SIGKILL\n"
       "2023-11-14T21:13:20Z  1h0m  10s    web1           timeout, exit 124\n"
       "2023-11-14T21:13:20Z  1h0m  -      web1           vanished (does not count)\n");
 }

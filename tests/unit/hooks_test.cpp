@@ -111,7 +111,7 @@ TEST_F(Hooks, a_hook_that_takes_too_long_is_stopped) {
   limit_ = milliseconds(100);
 
   EXPECT_EQ(end_of("exec sleep 600").trouble,
-            "was ended because it took longer than 100ms");
+            "was killed because it took longer than 100ms");
 }
 
 TEST_F(Hooks, a_hook_that_ignores_sigterm_is_killed_with_all_its_processes) {
@@ -123,7 +123,7 @@ TEST_F(Hooks, a_hook_that_ignores_sigterm_is_killed_with_all_its_processes) {
   const auto end =
       end_of("trap '' TERM; sleep 600 & echo $! > " + file + "; wait; sleep 600");
 
-  EXPECT_EQ(end.trouble, "was ended because it took longer than 200ms");
+  EXPECT_EQ(end.trouble, "was killed because it took longer than 200ms");
   EXPECT_TRUE(ends_soon(process_named_in(file)));
 }
 

@@ -526,7 +526,7 @@ TEST(Ladder, a_suspend_changes_nothing_if_the_lease_never_expires) {
   EXPECT_EQ(ladder.next_check(start), Clock::time_point::max());
 }
 
-// dlock was killed, so nobody renews the lease
+// dlock was killed, so the lease is not renewed
 
 TEST(Ladder, a_run_is_stopped_within_a_second_after_dlock_was_killed) {
   auto ladder = leased();

@@ -267,7 +267,7 @@ TEST(LockText, a_command_that_runs_on_without_dlock_is_marked) {
   auto lock = held_lock();
   lock.holders[0].dlock_gone = true;
 
-  EXPECT_NE(status_text(lock, store, false).find("(its dlock process is gone)"),
+  EXPECT_NE(status_text(lock, store, false).find("(its dlock process has exited)"),
             std::string::npos);
 }
 
@@ -329,7 +329,7 @@ TEST(LockText, a_last_run_that_was_ended_by_a_signal_names_it) {
   lock.last_run = some_run();
   lock.last_run->signal = "KILL";
 
-  EXPECT_NE(status_text(lock, store, false).find("last run: ended by SIGKILL, "),
+  EXPECT_NE(status_text(lock, store, false).find("last run: killed by SIGKILL, "),
             std::string::npos);
 }
 

@@ -15,11 +15,11 @@ TEST(LossText, says_why_the_last_renewal_failed_and_for_how_long_they_have_faile
       loss_text(Loss::unconfirmed, CommandFate::ended_in_time, true,
                 FailedRenewals{why, milliseconds(13'204)}),
       "lost the lock: its lease could not be renewed for 13s (db:6379 did not reply "
-      "within 2s), so the command was ended before the lease expired");
+      "within 2s), so the command was stopped before the lease expired");
   EXPECT_EQ(loss_text(Loss::unconfirmed, CommandFate::was_ended, true,
                       FailedRenewals{why, milliseconds(620)}),
             "lost the lock: its lease could not be renewed for 620ms (db:6379 did not "
-            "reply within 2s); the command was ended");
+            "reply within 2s); the command was stopped");
 }
 
 TEST(LossText, does_not_report_failed_renewals_if_there_were_none) {
@@ -32,7 +32,7 @@ TEST(LossText, does_not_report_failed_renewals_if_there_were_none) {
 TEST(LossText, suggests_why_the_store_no_longer_knows_the_lock) {
   EXPECT_EQ(loss_text(Loss::gone, CommandFate::was_ended, true, none_failed),
             "lost the lock: the server no longer knows it (restarted or flushed?); the "
-            "command was ended");
+            "command was stopped");
   EXPECT_EQ(loss_text(Loss::gone, CommandFate::had_ended, false, none_failed),
             "lost the lock before the command ended: the store no longer knows it (files "
             "removed or replaced?)");
@@ -45,20 +45,20 @@ TEST(LossText, names_the_user_who_took_the_lock_if_known) {
 
   EXPECT_EQ(text({"root", "web2", false}),
             "lost the lock: root@web2 took the lock with dlock break; the command was "
-            "ended");
+            "stopped");
   EXPECT_EQ(text({"root", "web2", true}),
             "lost the lock: root@web2 took the lock with --replace; the command was "
-            "ended");
+            "stopped");
   EXPECT_EQ(text({"ro\x1b[2Jot", "web\n2", false}),
             "lost the lock: ro\\x1b[2Jot@web\\n2 took the lock with dlock break; the "
-            "command was ended");
+            "command was stopped");
 }
 
 TEST(LossText, says_whether_the_lock_was_granted_to_another_or_broken) {
   EXPECT_EQ(loss_text(Loss::taken_over, CommandFate::was_ended, true, none_failed),
-            "lost the lock: another holder was granted it; the command was ended");
+            "lost the lock: another holder was granted it; the command was stopped");
   EXPECT_EQ(loss_text(Loss::broken, CommandFate::was_ended, false, none_failed),
-            "lost the lock: it was taken with dlock break; the command was ended");
+            "lost the lock: it was taken with dlock break; the command was stopped");
 }
 
 }  // namespace

@@ -610,7 +610,7 @@ TEST(Mistakes, are_reported_with_their_origin) {
             "/etc/dlock/config.toml: run.ttl: must be at least 500ms");
 }
 
-// Leases by hand
+// Leases of acquire
 
 constexpr const char* some_token = "000102030405060708090a0b0c0d0e0f";
 
@@ -705,7 +705,7 @@ TEST(LeaseOptions, the_environment_overrides_a_token_file_in_the_configuration) 
   EXPECT_EQ(text_of(lease_options(both, "job").token), some_token);
 }
 
-// The enclosing run holds `inner` with fence 7, and a run outside it `outer` with 5.
+// The outer run holds `inner` with fence 7, and a run outside it `outer` with 5.
 const RunAbove above{"inner", "outer=5 inner=7"};
 const Settings inherited = with({}, "fence", "7", Setting::Source::environment);
 

@@ -295,7 +295,7 @@ TEST_F(PgLogins, bind_scram_to_the_channel_if_both_can) {
   EXPECT_TRUE(bound.is_bound());
   EXPECT_EQ(bound.method(), "scram-sha-256-plus");
 
-  // This tells a server that could bind that somebody has removed its offer.
+  // This tells a server that could bind that its offer was removed on the way.
   auto unbound = login(tls());
   EXPECT_EQ(log_in(unbound, plain_), "y,,");
   EXPECT_FALSE(unbound.is_bound());

@@ -20,7 +20,7 @@
 namespace dlock {
 namespace {
 
-// A child that lives until it is killed, with a child of its own.
+// A child that lives until it is killed, with its own child.
 class Family {
  public:
   Family() {

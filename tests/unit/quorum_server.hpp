@@ -55,7 +55,7 @@ struct ModelServer {
 
   bool has_lease_of(int who) const { return holder == who && !is_promise; }
 
-  // Returns the client to which it promises the lock; -1: nobody.
+  // Returns the client to which it promises the lock; -1: none.
   int hand_on(Time now) {
     if (holder >= 0 || line.empty()) return -1;
     holder = line.begin()->who;

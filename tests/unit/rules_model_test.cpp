@@ -189,7 +189,7 @@ class History : protected LockByHand {
       ++deduplicated_;
     } else {
       EXPECT_TRUE(!state.holders.empty() || !state.waiters.empty())
-          << "a number of slots was refused though nobody uses the lock";
+          << "a number of slots was refused though the lock is not in use";
     }
     check_all(before, who);
   }
@@ -239,7 +239,7 @@ class History : protected LockByHand {
     greatest_fence_ = fence;
   }
 
-  // A claim that was granted the lock without a promise has overtaken nobody.
+  // A claim that was granted the lock without a promise has overtaken no waiter.
   void check_turn_of(Session who, const State& before) {
     const auto* own = waiter_of(before, who);
     if (own != nullptr && has_promise(*own, now)) return;

@@ -1,4 +1,4 @@
-// Signals by name, and which of them end a process.
+// Signals by name, and which of them kill a process.
 
 #include "supervise/signals.hpp"
 

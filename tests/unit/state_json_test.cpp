@@ -102,7 +102,7 @@ class RandomStates {
   State state_;
 };
 
-// What is kept in columns of their own, and words that are not UTF-8.
+// What is kept in separate columns, and words that are not UTF-8.
 State as_kept(State state) {
   state.refused = 0;
   state.runs.clear();

@@ -100,7 +100,7 @@ State rich_state() {
   return state;
 }
 
-// With every field that was added later, too.
+// With every field that was added later as well.
 State richest_state() {
   auto state = rich_state();
   state.waiters[1].supersedes = true;
@@ -121,7 +121,7 @@ TEST(State, a_lock_is_read_as_it_was_written) {
   EXPECT_TRUE(decoded(encoded(richest_state())) == richest_state());
 }
 
-// Each of them makes a list of its own necessary, and the lists before it.
+// Each of them makes a separate list necessary, and the lists before it.
 TEST(State, each_field_that_was_added_later_is_read_without_the_others) {
   const std::function<void(State&)> changes[] = {
       [](State& s) { s.waiters[1].supersedes = true; },
@@ -145,7 +145,7 @@ TEST(State, each_field_that_was_added_later_is_read_without_the_others) {
   }
 }
 
-// So states that earlier versions have written can be read, too.
+// States that earlier versions have written can thus also be read.
 TEST(State, only_superseding_and_replacing_waiters_need_extra_bytes) {
   auto state = rich_state();
   const auto before = encoded(state).size();

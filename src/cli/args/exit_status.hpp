@@ -12,7 +12,7 @@ namespace dlock {
 // and --help against this list.
 enum class ExitStatus : int {
   success = 0,
-  not_held = 1,               // nobody holds the lock (status, break)
+  not_held = 1,               // the lock is free (status, break)
   warnings_found = not_held,  // doctor
   errors_found = 2,           // doctor
   critical = errors_found,    // history --nagios: no success in time

@@ -13,7 +13,7 @@
 #include "cli/args/usage_hint.hpp"
 #include "util/text.hpp"
 
-// A namespace of its own, because the verbs have names that functions have elsewhere.
+// A separate namespace, because the verbs have names that functions have elsewhere.
 namespace dlock::option_rows {
 
 // A word that an option accepts, and its meaning.

@@ -7,7 +7,7 @@
 
 namespace dlock {
 
-// A namespace of its own, because the verbs have names that functions have elsewhere.
+// A separate namespace, because the verbs have names that functions have elsewhere.
 namespace option_rows {
 namespace {
 
@@ -249,7 +249,7 @@ constexpr Exclusion own_pairs[] = {
     {"dedupe", "slots"},
     // A waiter could not give way: it may hold the lock that the newer run waits for.
     {"supersede", "also", Exclusion::Rule::ranked, false,
-     ": put the run with --also into one with --supersede and a lock of its own: "
+     ": put the run with --also into one with --supersede and its own lock: "
      "dlock run --supersede --wait D QUEUE -- dlock run --also LOCK ..."},
     {"mine", "host"},
     {"mine", "owner"},

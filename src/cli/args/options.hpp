@@ -96,7 +96,7 @@ struct AcquireOptions : ClaimOptions {
   std::optional<pid_t> for_pid;
 };
 
-// A lease acquired by hand, and its new ttl for renew.
+// A lease of acquire, and its new ttl for renew.
 struct LeaseOptions : VerbOptions {
   std::string name;
   Token token;

@@ -51,7 +51,7 @@ std::string habit_of(std::string_view word) {
   return "";
 }
 
-// The first verb that has this option of its own; null if none has.
+// The first verb that has this option as its own; null if none has.
 const VerbSpec* verb_with(std::string_view name) {
   for (const auto& verb : all_verbs()) {
     const auto* option = option_named(verb.verb, name);
@@ -240,7 +240,7 @@ std::string split_value(const std::vector<std::string>& args, std::size_t place,
   if (place == 0 || place >= args.size()) return "";
   const auto unit = unit_of(args[place]);
   if (unit.empty()) return "";
-  // The number is a word of its own ("--wait 5") or part of the option ("--wait=5",
+  // The number is a separate word ("--wait 5") or part of the option ("--wait=5",
   // "-w5").
   std::string_view option = args[place - 1];
   std::string_view number = option;

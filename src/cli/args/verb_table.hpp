@@ -76,7 +76,7 @@ struct VerbSpec {
   Exit (*perform)(const Invocation& invocation) = nullptr;
 
   // Throws UsageError or Failure as the verb does for settings that it refuses, but
-  // contacts no store and reads no file. Null: it has no options of its own.
+  // contacts no store and reads no file. Null: it has only common options.
   void (*check)(const Settings& settings) = nullptr;
 
   // The statuses that mean something else than for most verbs, in any order.

@@ -147,7 +147,7 @@ void KeeperProcess::watch() {
   });
 }
 
-// Detaches from the caller's environment, so that nobody waits for a descriptor,
+// Detaches from the caller's environment, so that nothing waits for a descriptor,
 // directory or terminal because of this process.
 void detach_from_caller(const Duty& duty) {
   ::chdir("/");
@@ -172,7 +172,7 @@ void detach_from_caller(const Duty& duty) {
     try {
       KeeperProcess(std::move(duty)).run();
     } catch (const std::exception&) {
-      // There is nobody to report to; the lease expires by itself.
+      // There is no process to report to; the lease expires by itself.
     }
   }
   ::_exit(0);

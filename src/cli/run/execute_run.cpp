@@ -64,7 +64,7 @@ struct Parts {
 
 // If nothing follows the run, its objects are not destroyed: the process exits now, and
 // the kernel frees memory, maps and descriptors faster than destructors, while the next
-// waiter waits. Not in builds with leak detection, which needs descriptors of its own.
+// waiter waits. Not in builds with leak detection, which needs its own descriptors.
 #ifdef DLOCK_LOOKS_FOR_LEAKS
 constexpr bool ends_at_once = false;
 #else
@@ -109,7 +109,7 @@ FinishedRun execute_run(const Invocation& invocation, const RunOptions& options,
     auto parts = std::make_unique<Parts>();
     auto& run = parts->run.emplace(RunParts{parts->context, invocation, options, timing,
                                             plan, held, guardian.get(), additions});
-    // Also after an exception: what the capture watches is watched by the context.
+    // Even after an exception: what the capture watches is watched by the context.
     const OnExit ended([&] {
       if (additions.capture != nullptr) additions.capture->command_ended();
     });

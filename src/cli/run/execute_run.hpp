@@ -19,7 +19,7 @@ struct FinishedRun {
       error;  // the error that ended the run, if the result does not contain it
 };
 
-// The result of a run that was ended by the exception being handled, `failure`.
+// The result of a run that failed with the exception being handled, `failure`.
 FinishedRun run_ended_by(const Failure& failure, const std::string& store);
 
 // Acquires the lock, runs the command and releases the lock, printing messages on

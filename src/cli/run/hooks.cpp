@@ -57,7 +57,7 @@ process::environment environment_of(const std::vector<std::string>& entries) {
 // How the shell ended if dlock did not end it; empty if it succeeded.
 std::string trouble_of(int wait_status) {
   if (WIFSIGNALED(wait_status))
-    return "was ended by SIG" + signal_name(WTERMSIG(wait_status));
+    return "was killed by SIG" + signal_name(WTERMSIG(wait_status));
   const auto code = WEXITSTATUS(wait_status);
   return code == 0 ? "" : "ended with exit code " + std::to_string(code);
 }
@@ -199,7 +199,7 @@ void Hook::obey(Clock::time_point now) {
   }
 }
 
-// After the time limit all of its processes have to be gone. But dlock does not wait
+// After the time limit all of its processes must have exited. But dlock does not wait
 // forever for a process that even SIGKILL does not end, because it waits for a disk.
 bool Hook::is_over(Clock::time_point now) const {
   if (was_killed_ && now >= later(kill_at_, plan_.kill_after)) return true;
@@ -221,7 +221,7 @@ Clock::time_point Hook::next_look(Clock::time_point now) const {
 HookEnd Hook::result() const {
   if (signal_) return {"", signal_};
   if (kill_at_ != Clock::time_point::max()) {
-    return {"was ended because it took longer than " + for_people(plan_.limit), {}};
+    return {"was killed because it took longer than " + for_people(plan_.limit), {}};
   }
   return {trouble_of(shell_.native_exit_code()), {}};
 }
@@ -326,7 +326,7 @@ StartHook::StartHook(const std::string& line, const CommandStreams& output,
   }
 }
 
-// A process that is still busy ends the hook, because dlock ends. One that is gone may
+// Kills a hook that is still running, because dlock exits. A process that has exited may
 // have been reaped, and its pid be another's.
 StartHook::~StartHook() {
   char word = 0;
@@ -340,7 +340,7 @@ void StartHook::warn(const std::string& trouble) const {
   speaker_.warning("the --on-start command " + trouble);
 }
 
-// The other process: runs the hook when it is told to. It stays until dlock is gone.
+// The other process: runs the hook when it is told to. It stays until dlock has exited.
 void StartHook::serve(const std::string& line, const HeldSignals& held) const {
   char word = 0;
   if (received(channel_.get(), &word)) {

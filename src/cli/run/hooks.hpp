@@ -46,20 +46,20 @@ struct HookPlan {
 struct HookEnd {
   std::string trouble;  // why the hook failed; empty if it succeeded
   std::optional<int>
-      signal;  // a signal that asked dlock to exit, for which the hook was ended
+      signal;  // a signal that asked dlock to exit, for which the hook was killed
 };
 
 // Runs a hook and waits for it to end. The run must be over: the lock is released and
 // this process has no other children. Signals that arrived earlier are ignored.
 HookEnd run_hook(const HookPlan& plan, const HeldSignals& held);
 
-// The hook of --on-start, which runs beside the command, in a process of its own.
+// The hook of --on-start, which runs beside the command, in a separate process.
 //
 // That process is forked before the lock is requested: it has nothing of the store open,
-// and the command does not wait for a fork. It leads a group of its own, so signals of
+// and the command does not wait for a fork. It leads its own group, so signals of
 // the terminal are for the command. It is the parent of whatever the hook leaves behind
 // for as long as dlock lives, so nothing of the hook is ever taken for a process of the
-// command. If dlock dies, the hook is ended.
+// command. If dlock dies, the hook is killed.
 class StartHook {
  public:
   // Forks, with all signals blocked. If that fails, the hook will not run, which is a

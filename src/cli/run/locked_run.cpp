@@ -36,7 +36,7 @@ asio::awaitable<RunResult> LockedRun::execute() {
   std::optional<Failure> failure;
   bool has_locks = false;
   try {
-    // The timer that ends the command: if it cannot be created, nothing starts.
+    // The timer that stops the command: if it cannot be created, nothing starts.
     if (plan_.needs_tree()) wakeup_.prepare();
     if (co_await sleep_first()) has_locks = co_await obtain_locks();
   } catch (const Failure& error) {
@@ -381,8 +381,8 @@ bool LockedRun::is_recorded(const Handover& one) {
 }
 
 // While the store has the lease, others take the run for one in progress, and skip
-// theirs. So the loss is recorded as soon as the store replies again within that time,
-// but dlock stays no longer than for another ttl, and not after a signal.
+// theirs. The loss is therefore recorded as soon as the store replies again within that
+// time, but dlock stays no longer than for another ttl, and not after a signal.
 asio::awaitable<void> LockedRun::record_loss(RunLock& lock) {
   if (signals_.was_told_to_end()) co_return;
   constexpr milliseconds pause{100};

@@ -38,7 +38,7 @@ class OutputCapture {
 };
 
 // What a verb adds to a run: `cache` stores the command's output. Called at each step of
-// a run. A Failure thrown by a function here ends the run like one of the run's own
+// a run. A Failure thrown by a function here makes the run fail like one of the run's own
 // failures, unless the function's comment says otherwise.
 //
 // These are not the user's hooks (--on-success and the like); see hooks.hpp.

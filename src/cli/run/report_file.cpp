@@ -17,8 +17,8 @@ bool is_same_file(const struct stat& status, int fd) {
          other.st_ino == status.st_ino;
 }
 
-// How long to wait for the reader of a report. The limit ensures that a pipe that nobody
-// reads does not block dlock.
+// How long to wait for the reader of a report. The limit ensures that a pipe without a
+// reader does not block dlock.
 constexpr milliseconds patience_for_reader{5000};
 
 }  // namespace

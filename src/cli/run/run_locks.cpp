@@ -133,9 +133,9 @@ asio::awaitable<Answer> RunLocks::obtain_one(RunLock& lock,
                                    listener_);
 }
 
-// Ends the processes of runs whose dlock is gone and from which this run has taken the
-// lock. Returns when to check again: only a store that knows processes can tell, and it
-// sends no notification when one dies.
+// Kills the processes of runs whose dlock has exited and from which this run has taken
+// the lock. Returns when to check again: only a store that knows processes can tell, and
+// it sends no notification when one dies.
 asio::awaitable<milliseconds> RunLocks::end_leftovers(RunLock& lock, const Busy& busy) {
   constexpr milliseconds look_every{1000};
   constexpr milliseconds while_it_ends{100};
@@ -255,7 +255,7 @@ asio::awaitable<void> RunLocks::stop_keeping() {
   for (auto& lock : locks_) co_await lock.holding.stop_keeping();
 }
 
-// If nobody says that it is lost, the one whose lease ends first was not renewed in time.
+// If none is reported lost, the one whose lease expires first was not renewed in time.
 RunLock& RunLocks::lost_by(Loss loss) {
   auto* found = &first();
   auto ends_first = Clock::time_point::max();

@@ -96,7 +96,7 @@ std::optional<std::string> OutputFile::last_lines() const {
   if (end < 0) return std::nullopt;
   const auto path = "/proc/self/fd/" + std::to_string(file_.get());
   const Fd reading(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  // Less than at the start: somebody has emptied it.
+  // Less than at the start: another program has emptied it.
   const auto begin = end < begin_ ? 0 : begin_;
   constexpr off_t wanted = BoundedOutput::recent_least;
   const auto from = std::max(begin, end - wanted);
@@ -200,7 +200,7 @@ void KeptOutput::print(const Speaker& speaker) const {
       const auto part = bytes.substr(0, print_at_once);
       const int fd = to_error ? STDERR_FILENO : STDOUT_FILENO;
       has_ended = !write_within(fd, part, patience_for_printing);
-      // A reader that has gone away (`| head`) does not want the rest.
+      // A reader that has exited (`| head`) does not want the rest.
       if (has_ended && errno != EPIPE) error = errno;
       bytes.remove_prefix(part.size());
     }

@@ -230,11 +230,11 @@ void RunConclusion::command_ended(const Ended& end) {
     speaker_.step("ran for " + ran + "; the command " + end_text(end));
   } else if (end.guardian_died) {
     conclude(RunOutcome::error, ExitStatus::bug,
-             "the guardian process was killed; the command was ended");
+             "the guardian process was killed; the command was stopped");
     speaker_.error(result_.message);
   } else if (end.timed_out) {
     conclude(RunOutcome::timeout, ExitStatus::timed_out,
-             "timed out: the command was ended after " + ran);
+             "timed out: the command was stopped after " + ran);
     speaker_.error(result_.message);
     // KILL in the grace is ours as far as can be known.
     const bool needed_kill = end.signal == SIGKILL;

@@ -140,7 +140,8 @@ class RunConclusion {
   Clock::time_point ended_at_;
 };
 
-// Whether the store reported that the lease is gone: there is nothing to release.
+// Whether the store reported that the lease no longer exists: there is nothing to
+// release.
 bool has_no_lease(const RunLock& lock);
 
 }  // namespace dlock

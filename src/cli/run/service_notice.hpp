@@ -27,7 +27,7 @@ class ServiceNotice {
   ServiceNotice(const ServiceNotice&) = delete;
   ServiceNotice& operator=(const ServiceNotice&) = delete;
 
-  // Passes on what the run waits for. Empty if nobody is to be told.
+  // Passes on what the run waits for. Empty if systemd is not to be told.
   WaitListener listener();
 
   // Before the command starts, once it runs, and once it has ended.
@@ -35,7 +35,7 @@ class ServiceNotice {
   void command_runs();
   void command_ended();
 
-  // The run is over. Also says why, if its command did not run or was ended.
+  // The run is over. Also says why, if its command did not run or was stopped.
   asio::awaitable<void> end(const RunResult& result);
 
  private:

@@ -29,9 +29,8 @@ std::unique_ptr<Store> opened_store(const CommonOptions& common, milliseconds ti
                                     asio::io_context& context, const std::string& name) {
   auto store = open_store(common.store, timeout, context);
   const Speaker speaker(name, common.quiet, common.verbose);
-  store->report_complaints([speaker](const std::string& message) {
-    speaker.warning("warning: not counted: " + message);
-  });
+  store->report_complaints(
+      [speaker](const std::string& message) { speaker.warning("warning: " + message); });
   return store;
 }
 
@@ -136,10 +135,11 @@ void OrphanedRuns::end(const Broken& broken) {
                   .first->second;
   if (!broken.processes.empty()) run.found_at = now;
   if (now - run.found_at >= found_within) {
-    throw Failure(Failure::Kind::rejected,
-                  "the dlock process of its holder is gone, and the rest of its command "
-                  "is out of reach: " +
-                      described(broken.holder));
+    throw Failure(
+        Failure::Kind::rejected,
+        "the dlock process of its holder has exited, and the rest of its command "
+        "is out of reach: " +
+            described(broken.holder));
   }
   const bool termed = run.termed_at != Clock::time_point::max();
   const bool kills = termed && now - run.termed_at >= kill_after;
@@ -148,8 +148,8 @@ void OrphanedRuns::end(const Broken& broken) {
     const bool sent = send_signal(process.get(), kills ? SIGKILL : SIGTERM);
     if (!sent && errno == EPERM) {
       throw Failure(Failure::Kind::rejected,
-                    "the dlock process of its holder is gone, and this user has no "
-                    "permission to end its command: " +
+                    "the dlock process of its holder has exited, and this user has no "
+                    "permission to stop its command: " +
                         described(broken.holder));
     }
     send_signal(process.get(), SIGCONT);  // a stopped process would not notice

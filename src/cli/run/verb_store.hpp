@@ -54,11 +54,11 @@ asio::awaitable<Answer> obtain(Holding& holding, Patience patience, Speaker& spe
 // Prints the fence and the slot of the grant, with --verbose.
 void say_granted(const Holding& holding, const Speaker& speaker);
 
-// Ends the remaining processes of broken runs whose dlock process is gone.
+// Kills the remaining processes of broken runs whose dlock process has exited.
 class OrphanedRuns {
  public:
   // Does what the run's own dlock can no longer do: sends SIGTERM first and SIGKILL
-  // later. To be called repeatedly until the run is gone. Throws Failure (rejected) if
+  // later. To be called repeatedly until none is left. Throws Failure (rejected) if
   // its processes cannot be reached.
   void end(const Broken& broken);
 

@@ -65,7 +65,7 @@ std::string described(const HolderInfo& holder) {
 
 std::string outcome_of(const RunInfo& run) {
   if (is_by_hand(run) && is_running(run)) return "by hand, not released";
-  if (run.signal) return "ended by SIG" + printable(*run.signal, 20);
+  if (run.signal) return "killed by SIG" + printable(*run.signal, 20);
   if (run.outcome == "ran" && run.exit_code) {
     return "exit " + std::to_string(*run.exit_code);
   }
@@ -202,7 +202,7 @@ std::string loss_text(Loss loss, CommandFate command, bool on_server,
   switch (command) {
     case CommandFate::ended_in_time:
       return "lost the lock: " + cause +
-             ", so the command was ended before the lease expired";
+             ", so the command was stopped before the lease expired";
     case CommandFate::had_ended:
       return "lost the lock before the command ended: " + cause;
     case CommandFate::may_have_outlived:
@@ -210,7 +210,7 @@ std::string loss_text(Loss loss, CommandFate command, bool on_server,
              "; the lease may have expired before the command ended";
     case CommandFate::was_ended: break;
   }
-  return "lost the lock: " + cause + "; the command was ended";
+  return "lost the lock: " + cause + "; the command was stopped";
 }
 
 }  // namespace dlock

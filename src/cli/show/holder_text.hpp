@@ -11,12 +11,12 @@
 namespace dlock {
 
 // A client that is not dlock and uses the same key.
-constexpr const char* foreign_holder = "a foreign holder";
+constexpr const char* foreign_holder = "another program";
 
 // "root@web1"
 std::string owner_text(const std::string& user, const std::string& host);
 
-// Whether the lease was acquired by hand: it belongs to no process and expires unless it
+// Whether it is a lease of acquire: it belongs to no process and expires unless it
 // is renewed.
 bool is_detached(const HolderInfo& holder);
 
@@ -39,7 +39,7 @@ std::string described(const HolderInfo& holder);
 // "it ran on web1 at 2026-11-21T04:00:00.250Z: exit 0, took 7m13s"
 std::string described(const RunInfo& run);
 
-// "exit 0", "ended by SIGTERM", "timeout, exit 124", "vanished"
+// "exit 0", "killed by SIGTERM", "timeout, exit 124", "vanished"
 std::string outcome_of(const RunInfo& run);
 
 // Whether a run that is over failed.

@@ -116,7 +116,7 @@ std::string use_of(const HolderInfo& holder) {
   if (is_detached(holder))
     return "(detached, expires in " + time_left(holder) + ")" + broken;
   return printable_command(holder.command) +
-         (holder.dlock_gone ? "  (its dlock process is gone)" : "") +
+         (holder.dlock_gone ? "  (its dlock process has exited)" : "") +
          (holder.run_ended ? "  (ended" + hold_note(holder) + ")" : "") + broken;
 }
 

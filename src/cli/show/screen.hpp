@@ -30,7 +30,7 @@ std::vector<std::string> lines_within(const std::string& text, const std::string
 std::string drawn(const std::vector<std::string>& lines);
 
 // Takes over the terminal from construction to destruction, except while Ctrl-Z has
-// stopped this process. Reads keys if standard input is a terminal, too. It knows nothing
+// stopped this process. Also reads keys if standard input is a terminal. It knows nothing
 // of locks.
 class Screen {
  public:

@@ -13,7 +13,7 @@
 namespace dlock {
 
 // Bytes by their position: in memory up to memory_most, then in a file without a name,
-// which is gone with this process.
+// which disappears with this process.
 class Spool {
  public:
   static constexpr std::size_t memory_most = std::size_t{1} << 20;

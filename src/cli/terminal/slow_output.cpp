@@ -133,7 +133,7 @@ void CommandOutput::pass_on() {
   passed_ = 0;
 }
 
-// As without dlock: the command's next write fails because nobody reads.
+// As without dlock: the command's next write fails because there is no reader.
 void CommandOutput::give_up() {
   error_ = errno;
   failed_ = passes_on_ = true;

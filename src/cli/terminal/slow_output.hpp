@@ -18,7 +18,7 @@
 
 namespace dlock {
 
-// An epoll instance of our own. `what`: what cannot be done without it. Throws Failure
+// A separate epoll instance. `what`: what cannot be done without it. Throws Failure
 // (exhausted).
 Fd new_epoll(const std::string& what);
 
@@ -44,7 +44,7 @@ class CommandPipe {
   // Whether there may be something to read.
   bool is_open() const { return static_cast<bool>(reading_); }
 
-  // Has the instance report, once, that there are bytes or that all writers are gone.
+  // Has the instance report, once, that there are bytes or that all writers have closed.
   void wait_for_bytes();
 
   // Passes on at most `most` bytes that are there.

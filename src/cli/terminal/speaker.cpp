@@ -41,8 +41,8 @@ void say(Priority priority, const std::string& name, const std::string& message)
   // One write, so that lines of several dlock processes do not mix.
   auto text = start + message + "\n";
   if (dropped > 0) {
-    text = start + "lines omitted because nobody read them: " + std::to_string(dropped) +
-           "\n" + text;
+    text = start + "lines omitted because standard error was not read: " +
+           std::to_string(dropped) + "\n" + text;
   }
   const bool is_step = priority == Priority::info;
   const auto begin = Clock::now();

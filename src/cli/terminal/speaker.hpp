@@ -13,9 +13,9 @@
 namespace dlock {
 
 // Prints lines of the form "dlock: NAME: message", with a priority prefix if standard
-// error is the systemd journal. Messages must already be printable. If nobody reads
-// standard error, lines are dropped and their number is reported later: no deadline,
-// signal or release waits for a reader.
+// error is the systemd journal. Messages must already be printable. If standard error is
+// not read, lines are dropped and their number is reported later: no deadline, signal or
+// release waits for a reader.
 class Speaker {
  public:
   Speaker(std::string name, bool quiet, bool verbose)
@@ -69,8 +69,8 @@ class WaitNotice {
   // Describes what is waited for, in at most `columns` if that is possible.
   using Text = std::function<std::string(std::size_t columns)>;
 
-  // Shows what is waited for. Returns how long the text stays valid; max() if nobody sees
-  // it.
+  // Shows what is waited for. Returns how long the text stays valid; max() if it is not
+  // visible.
   milliseconds waiting(const Text& text);
 
   // Shows why the store cannot be reached.

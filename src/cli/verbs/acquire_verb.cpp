@@ -138,8 +138,8 @@ void Acquisition::note(const Answer& answer) {
   }
 }
 
-// Requests the lease again if it has expired. There is no grant afterwards if the lock
-// was granted to somebody else in the meantime.
+// Requests the lease again if it has expired. There is no grant afterwards if another
+// claim was granted the lock in the meantime.
 asio::awaitable<void> Acquisition::ask_again() {
   const auto answer = co_await lock_.ask_again();
   note(answer);

@@ -35,16 +35,16 @@ bool says_yes() {
   return line == "y\n" || line == "Y\n" || line == "yes\n";
 }
 
-// Holders that were there a moment ago. Somebody else may hold the lock by now.
+// Holders that were there a moment ago. Another run may hold the lock by now.
 std::string no_longer_held(const std::vector<HolderInfo>& by) {
   const auto& first = by.front();
   return "no longer held by " +
-         (first.foreign ? "a foreign holder"
+         (first.foreign ? "another program"
                         : "fence " + std::to_string(first.fence.number)) +
          (by.size() > 1 ? " and " + std::to_string(by.size() - 1) + " more" : "");
 }
 
-// Asks about what happens to the holders: a lease by hand has no command.
+// Asks about what happens to the holders: a lease of acquire has no command.
 std::string question(const std::vector<LockInfo>& locks, bool by_force) {
   std::vector<HolderInfo> holders;
   for (const auto& lock : locks) {
@@ -114,7 +114,7 @@ class BreakCommand {
   }
   void open();
   std::vector<LockInfo> held_locks();
-  // Returns whether one is added: nobody may hold it, or it is among them already.
+  // Returns whether one is added: it may be free, or already among them.
   bool add(std::vector<LockInfo>& locks, LockInfo info);
   bool add_literal(std::vector<LockInfo>& locks, const std::string& pattern);
   void add_named(std::vector<LockInfo>& locks);

@@ -1,4 +1,4 @@
-// Takes one lock from its holders, and waits until they are gone.
+// Takes one lock from its holders, and waits until they have released it.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -25,7 +25,7 @@ class Breaking {
 
   // Tells them. They are those in taken() then.
   asio::awaitable<bool> take();
-  // Waits until they are gone.
+  // Waits until they have released it.
   asio::awaitable<bool> wait();
 
   const std::vector<HolderInfo>& taken() const { return taken_; }

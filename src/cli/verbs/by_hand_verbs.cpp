@@ -125,7 +125,7 @@ Exit check_verb(const Invocation& invocation) {
   const LockName lock{common.name_space, options.name};
   return about(options.name, [&] {
     Client client(common, options.name);
-    // A lock that excludes nobody cannot be lost.
+    // A lock that excludes no other run cannot be lost.
     if (!client.store->protects()) return ExitStatus::success;
     const auto sent_at = Clock::now();
     const auto info = run_blocking(client.context, [&] {

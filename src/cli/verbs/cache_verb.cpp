@@ -79,7 +79,7 @@ asio::awaitable<void> Computation::joined(const RunInfo& run, Store& store,
   value_ = std::move(found.value);
 }
 
-// A failed run counts for the waiters, too. A run whose output is not available to them,
+// A failed run also counts for the waiters. A run whose output is not available to them,
 // or that was lost, does not: the next waiter runs the command itself.
 asio::awaitable<bool> Computation::settle(const RunResult& result, Store& store,
                                           const Claim& claim, Wakeup& wakeup) {

@@ -29,7 +29,7 @@ namespace {
 // Events in quick succession lead to one query.
 constexpr milliseconds soonest{100};
 
-// Some changes cause no event: a foreign holder appears, a waiter's place lapses.
+// Some changes cause no event: another program appears, a waiter's place lapses.
 constexpr milliseconds latest{2'000};
 
 }  // namespace
@@ -76,8 +76,8 @@ constexpr milliseconds pause_after_trouble{2'000};
 bool draws_on_terminal() { return ::isatty(STDOUT_FILENO) != 0 && !is_dumb_terminal(); }
 
 // Three coroutines: one queries the store, one waits for events, which trigger another
-// query, and one draws. So neither a slow nor an unavailable store delays the durations,
-// a change of the window's size, or a signal.
+// query, and one draws. A slow or unavailable store thus delays neither the durations,
+// nor a change of the window's size, nor a signal.
 class LiveList final : public EventSink {
  public:
   // With `held` it draws on a terminal; otherwise it prints one table after another.

@@ -71,8 +71,8 @@ std::optional<std::string> end_output(const RunOutput& output, const RunResult& 
   return result.ran ? output.last_lines() : std::nullopt;
 }
 
-// Runs the command. What it has printed is not lost if an exception that nobody expects
-// ends dlock.
+// Runs the command. What it has printed is not lost if an unexpected exception ends
+// dlock.
 FinishedRun executed(const Invocation& invocation, const RunOptions& options,
                      const HeldSignals& held, const RunAdditions& additions,
                      const RunOutput* output) {

@@ -5,7 +5,7 @@
 
 namespace dlock {
 
-// A namespace of its own, because statuses have names that functions have elsewhere.
+// A separate namespace, because statuses have names that functions have elsewhere.
 namespace verb_rows {
 namespace {
 

@@ -41,7 +41,7 @@ std::optional<CallFailure> take_reply(const Request& request, const CallReply& r
 
 // A member fills in the term when it replies. If the leader that has written the request
 // was stopped before the member knew of the write, that is the term of the next leader.
-// But it is the term of the request if the member was in it before, too.
+// But it is the term of the request if the member was also in it before.
 void settle_terms(std::vector<Result>& results, std::uint64_t term_before) {
   for (auto& result : results) {
     auto* granted = std::get_if<LeaseGrantResult>(&result);

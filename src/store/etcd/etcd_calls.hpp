@@ -37,7 +37,7 @@ class EtcdCluster;
 enum class Repeat { never, freely };
 
 // Calls over one connection, to the member that replied last. At most one call or wait
-// for events at a time; concurrent watches need EtcdCalls of their own.
+// for events at a time; concurrent watches need separate EtcdCalls.
 //
 // `until` is the whole budget of a call; `wakeup` interrupts it. If a member cannot be
 // reached, does not reply within its share of the budget, or reports that it cannot

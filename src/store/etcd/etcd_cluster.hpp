@@ -34,8 +34,8 @@ struct CallFailure {
   bool may_be_executed = true;  // false: certainly not
 };
 
-// The result for errors that answer the request: the lease exists already or is gone, no
-// login is required, or no keep-alive is answered here. Nothing for other errors.
+// The result for errors that answer the request: the lease already or no longer exists,
+// no login is required, or no keep-alive is answered here. Nothing for other errors.
 std::optional<Result> answer_in(const Request& request, const grpc::CallOutcome& outcome);
 
 // `server` is for the message.

@@ -98,17 +98,17 @@ bool EtcdClaimant::take_granted(const LeaseGrantResult& granted,
 // leader was elected before both were sent. A read does not show that: some versions
 // answer it from old data after such a stop (etcd issue 20418).
 //
-// When a former leader continues, it may also end the leases that it granted or renewed,
-// although the next leader has renewed them since, and no write of ours prevents that. So
-// the lease must be granted in this term, too. Of the first lease of a claim that waits,
-// that is not known: it is asked for with the first request.
+// When a former leader continues, it may also revoke the leases that it granted or
+// renewed, although the next leader has renewed them since, and no write of ours prevents
+// that. The lease must therefore also be granted in this term. Of the first lease of a
+// claim that waits, that is not known: it is asked for with the first request.
 bool EtcdClaimant::is_renewed_by(const LeaseKeepAliveResult& alive,
                                  const TxnResult& written) const {
   return covers(alive.ttl, claim()) && written.term != 0 && alive.term == written.term &&
          lease_term_ == written.term;
 }
 
-// Renews the lease and reads its entry; nothing if either is gone.
+// Renews the lease and reads its entry; nothing if either no longer exists.
 //
 // If a keep-alive does not surely renew it, the entry is attached to a new lease, which
 // needs nothing but writes: after a change of the leader, whose predecessor does not know
@@ -363,7 +363,7 @@ asio::awaitable<void> EtcdClaimant::listen_for_turn(Wakeup& wakeup,
     LeaseKeepAliveRequest request{lease_};
     const auto alive =
         co_await calls_.lease_keep_alive(request, calls_.budget_end(), wakeup);
-    if (alive.ttl == 0) co_return;  // the place is gone, too
+    if (alive.ttl == 0) co_return;  // the place is lost as well
   }
 }
 

@@ -46,8 +46,8 @@ class DayLease {
   std::string name_space_;
 };
 
-// Calls `on_news` when the key is changed or deleted after `revision`. Uses a connection
-// of its own to the members of `calls`. Failures are ignored: the next renewal finds the
+// Calls `on_news` when the key is changed or deleted after `revision`. Uses a separate
+// connection to the members of `calls`. Failures are ignored: the next renewal finds the
 // same change.
 std::unique_ptr<LeaseNews> news_of(const EtcdCalls& calls, std::string key,
                                    std::int64_t revision, std::function<void()> on_news);

@@ -40,7 +40,7 @@ void write(pbf_writer& to, const DeleteRequest& deletion) {
   add(to, 2, deletion.range_end);
 }
 
-// Each comparison has its operand in a field of its own, also if it is 0.
+// Each comparison has its operand in a separate field, even if it is 0.
 void write(pbf_writer& to, const Compare& compare) {
   to.add_enum(1, static_cast<int>(compare.result));
   to.add_enum(2, static_cast<int>(compare.target));

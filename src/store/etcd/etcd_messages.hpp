@@ -106,7 +106,7 @@ struct LeaseKeepAliveRequest {
 };
 struct LeaseKeepAliveResult {
   bool is_unanswered = false;  // what is between ends the call without a reply
-  std::int64_t ttl = 0;        // seconds from now; 0: the lease is gone
+  std::int64_t ttl = 0;        // seconds from now; 0: it no longer exists
   std::uint64_t term = 0;
 };
 
@@ -114,7 +114,7 @@ struct LeaseTimeToLiveRequest {
   std::int64_t id = 0;
 };
 struct LeaseTimeToLiveResult {
-  std::int64_t ttl = 0;  // seconds that are left; -1: the lease is gone
+  std::int64_t ttl = 0;  // seconds that are left; -1: it no longer exists
 };
 
 struct StatusRequest {};

@@ -260,8 +260,8 @@ bool can_be_set_up_again(const LockSnapshot& snapshot, const QueueEntry& lost) {
   for (const auto& run : snapshot.runs.open) {
     if (later_than_lost(run.info.fence)) return false;
   }
-  // A waiter is in the way, because it decides by the entries in front of it. Holders
-  // are, too, unless they held other slots, or read, at the same time.
+  // A waiter is in the way, because it decides by the entries in front of it. Holders are
+  // also in the way, unless they held other slots, or read, at the same time.
   rules::Occupancy occupancy;
   for (const auto& entry : snapshot.entries) {
     if (!entry.holds() || later_than_lost(entry.fence())) return false;
@@ -305,7 +305,7 @@ std::vector<RunInfo> history_of(const LockSnapshot& snapshot, WallTime now) {
 
 namespace {
 
-// Why holders of `before` may be gone.
+// Why holders of `before` may hold no longer.
 rules::Cause cause_of(const LockSnapshot& before, const RunChanges& aside) {
   rules::Cause cause;
   for (const auto& entry : before.entries) {

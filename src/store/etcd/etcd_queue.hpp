@@ -3,9 +3,9 @@
 // The order of the entries determines the holders: the first entry, the first entries of
 // equal slots, or the readers in front. A waiter whose turn has come is promised the lock
 // by its position alone. A holder records that in its entry (QueueEntry::holds) and keeps
-// the lock while the entry exists, whatever other entries come or go. So a claim may act
-// on a snapshot although others change the lock concurrently, provided that its own entry
-// has not changed.
+// the lock while the entry exists, whatever other entries come or go. A claim may
+// therefore act on a snapshot although others change the lock concurrently, provided that
+// its own entry has not changed.
 #pragma once
 
 #include <cstdint>

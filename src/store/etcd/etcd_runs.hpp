@@ -57,7 +57,8 @@ std::string taken_text(const Taker& taker);
 // The run of a holder that has not ended.
 RunInfo running_run(const QueueEntry& holder);
 
-// The open runs whose entry is gone, and with it the lease: vanished, or ended by hand.
+// The open runs whose entry no longer exists, nor the lease: vanished, or released leases
+// of acquire.
 std::vector<RunInfo> vanished(const Runs& runs, const std::vector<QueueEntry>& entries,
                               WallTime now);
 

@@ -96,7 +96,7 @@ bool is_told_of_loss(const QueueEntry& holder) {
   return !holder.foreign && holder.attached && holder.standing != Standing::ended;
 }
 
-// The moment at which the lease of this holder is ended, even if the clock was set back.
+// The moment at which the lease of this holder ends, even if the clock was set back.
 rules::Moment end_for(const QueueEntry& holder, WallTime now) {
   return moment_of(std::max(now, holder.since));
 }

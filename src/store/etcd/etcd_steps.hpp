@@ -36,8 +36,9 @@ TxnRequest glance_at(const LockName& lock);
 TxnRequest written_look_at(const LockName& lock);
 TxnRequest written_look_at_own(const LockName& lock, std::string_view id);
 
-// The claim's own entry in the result of written_look_at_own(); nothing if it is gone, or
-// not dlock's. Throws Failure (unreachable) if the result is of another kind.
+// The claim's own entry in the result of written_look_at_own(); nothing if it no longer
+// exists, or is not dlock's. Throws Failure (unreachable) if the result is of another
+// kind.
 std::optional<QueueEntry> own_entry_from(const LockName& lock, const TxnResult& result);
 
 // The snapshot in the two results from index `first` on. Throws Failure (unreachable) if

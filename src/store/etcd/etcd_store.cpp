@@ -55,7 +55,7 @@ EtcdStore::EtcdStore(std::string url, std::unique_ptr<EtcdCalls> calls)
       registers_(*calls_) {}
 
 std::unique_ptr<Claimant> EtcdStore::claimant(const Claim& claim) {
-  // Both would have to be known to everybody who decides by the queue.
+  // Both would have to be known to all clients that decide by the queue.
   const auto refused = [](const std::string& option) {
     return Failure(Failure::Kind::unsupported,
                    "etcd does not support " + option +

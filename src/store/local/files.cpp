@@ -209,11 +209,11 @@ bool Files::commit(Change& change, const LockName& lock, const Cause& cause) {
   return true;
 }
 
-// On a full disk a file cannot grow, but a lock must still be released. So the file gets
-// room for that from the start, if possible. As a last resort, dispensable data is
-// dropped: past runs, which the log also has, and the results for deduplicated waiters,
-// which find the same run when they ask as new claims. Results for superseded waiters are
-// kept: as new claims they would be the newest.
+// On a full disk a file cannot grow, but a lock must still be released. The file
+// therefore gets room for that from the start, if possible. As a last resort, dispensable
+// data is dropped: past runs, which the log also has, and the results for deduplicated
+// waiters, which find the same run when they ask as new claims. Results for superseded
+// waiters are kept: as new claims they would be the newest.
 void Files::write(RecordFile& file, const LockName& lock, State& state,
                   std::string payload) const {
   auto spare = room_for_ends(state);
@@ -242,10 +242,10 @@ asio::awaitable<void> Files::apply_fence_floor(State& state, Wakeup& wakeup) {
   note_sweep(head);
 }
 
-// What the state does not tell of a holder whose dlock is gone. A dlock that was killed
-// right after it started its command could not store the pid; the command's process has
-// written it to the log. One that could not change the state at its end has written that
-// to the log.
+// What the state does not tell of a holder whose dlock has exited. A dlock that was
+// killed right after it started its command could not store the pid; the command's
+// process has written it to the log. One that could not change the state at its end has
+// written that to the log.
 void Files::recall_holders(State& state, const LockName& lock) const {
   for (auto& holder : state.holders) {
     if (holder.party.session == 0 || holder.party.token == own_token_) continue;

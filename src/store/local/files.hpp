@@ -120,7 +120,7 @@ class Files {
 
   // The same for a claim, after check_in_place(). If the file of the lock was removed or
   // damaged, it begins anew, a damaged one with the runs in the log, unless another claim
-  // has its session locked or a lease by hand may be in a damaged file; then it throws
+  // has its session locked or a lease of acquire may be in a damaged file; then it throws
   // Transient or Damaged. `own`: the session of this claim, or 0.
   asio::awaitable<Change> begin_claim(const LockName& lock, Session own, Wakeup& wakeup);
 

@@ -233,7 +233,7 @@ asio::awaitable<Release> LocalClaimant::release_once(const std::optional<RunEnd>
   const bool is_lost = has_run && end->lost;
   // Record the release in the files that other processes use.
   if (is_lost) {
-    // The session, too: the folder is not created again while there are sessions.
+    // Also the session: the folder is not created again while there are sessions.
     if (files_.are_open() && !files_.in_place()) close();
     const bool is_open = co_await files_.open_to_record(wakeup);
     if (!is_open) co_return Release::not_ours;

@@ -219,7 +219,7 @@ std::string without_advice(const std::string& message) {
 std::string advice_in(const std::string& message) {
   const auto end = message.find("; ");
   if (end != std::string::npos) return message.substr(end + 2);
-  return "use a directory of your own, or one that is set up as shared (chmod 2770)";
+  return "use your own directory, or one that is set up as shared (chmod 2770)";
 }
 
 Finding missing(const DirectoryFacts& facts) {

@@ -38,7 +38,7 @@ struct DirectoryFacts {
   bool forgets = false;     // it is in memory
 
   bool has_state = false;  // of this boot
-  Trouble busy;            // somebody holds the mutex of the set-up
+  Trouble busy;            // another process holds the mutex of the set-up
   Trouble state;
   Trouble mended;           // what the next run mends
   std::uint64_t locks = 0;  // known to it

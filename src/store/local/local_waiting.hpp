@@ -102,8 +102,8 @@ class LocalWaiting {
   // `files` must outlive this.
   explicit LocalWaiting(Files& files) : files_(files) {}
 
-  // Makes the waiter `own` wake up when it is told to, and when a party is gone that it
-  // waits for. After the change that put the claim into the queue, so that a process that
+  // Makes the waiter `own` wake up when it is told to, and when a party that it waits for
+  // has died. After the change that put the claim into the queue, so that a process that
   // removes a dead waiter also knows its socket.
   void begin(const LockName& lock, const Party& own, const rules::WaitsFor& watch,
              Wakeup& wakeup);

@@ -25,8 +25,8 @@ namespace dlock::local {
 
 enum class StateKind { lock, limit };
 
-// Lock names may contain characters that file names may not. So a file is named after a
-// hash (XXH3, 128 bits) of namespace and name, and contains both for comparison.
+// Lock names may contain characters that file names may not. A file is therefore named
+// after a hash (XXH3, 128 bits) of namespace and name, and contains both for comparison.
 struct FileKey {
   std::string file;  // "0123456789abcdef0123456789abcdef.lock"
   MutexByte mutex = 0;

@@ -232,6 +232,11 @@ std::vector<Fd> SessionsFile::processes_of(const Holder& holder) const {
   for (const auto& process : all_processes()) {
     if (!is_of_run(process.pid)) continue;
     Fd opened(open_pidfd(process.pid));
+    if (!opened && (errno == ENOSYS || errno == EPERM)) {
+      throw failure_of_call(
+          errno, "cannot stop the command (pid " + std::to_string(process.pid) + ")",
+          "pidfd_open");
+    }
     // Checked again: the pid may have been reused before the pidfd was opened.
     if (opened && is_of_run(process.pid)) found.push_back(std::move(opened));
   }

@@ -80,9 +80,9 @@ constexpr MutexByte upkeep_mutex = 4;     // shortens the log, removes unused lo
 // Stands for the mutexes of all locks and limits, which are the bytes behind it.
 constexpr MutexByte all_locks_mutex = (MutexByte{1} << 62) - 1;
 
-// Locks the mutex bytes and probes the others. It has a file description of its own: a
-// lock never conflicts with its own description, and an inherited mutex would outlive a
-// killed dlock.
+// Locks the mutex bytes and probes the others. It has a separate file description: a lock
+// never conflicts with its own description, and an inherited mutex would outlive a killed
+// dlock.
 class SessionsFile final : public Liveness {
  public:
   // Creates the file if `create`; otherwise see exists().
@@ -154,8 +154,8 @@ class MutexGuard {
   MutexByte byte_;
 };
 
-// Whether the dlock process of `holder` is gone for certain: it was in this pid namespace
-// and has ended, or its pid now belongs to a process that started later.
+// Whether the dlock process of `holder` has certainly exited: it was in this pid
+// namespace and has exited, or its pid now belongs to a process that started later.
 bool dlock_is_gone(const Holder& holder);
 
 // The Failure for a mutex that was not free for `waited`; it names the process that holds
@@ -172,7 +172,7 @@ struct Namespaces {
 // Cached: dlock never changes its namespaces.
 const Namespaces& own_namespaces();
 
-// The kernel's boot id. Containers may have one of their own. Throws Failure.
+// The kernel's boot id. Containers may have another one. Throws Failure.
 std::string boot_id();
 
 // Identifies the states whose times can be compared with ours: the boot id, followed by

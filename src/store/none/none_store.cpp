@@ -57,7 +57,7 @@ asio::awaitable<std::vector<Broken>> NoneStore::break_leases(const LockName&,
 asio::awaitable<LockInfo> NoneStore::inspect(const LockName& lock, Wakeup&) {
   LockInfo info;
   info.lock = lock;
-  info.known = true;  // it remembers nobody, so it cannot say that nobody was there
+  info.known = true;  // it remembers no run, so it cannot say that there was none
   info.now = wall_now();
   co_return info;
 }
@@ -94,9 +94,9 @@ std::unique_ptr<Store> open(const StoreUrl&, milliseconds, asio::io_context&) {
 asio::awaitable<Examination> examine(const StoreUrl&, const std::string&, milliseconds,
                                      asio::io_context&, Wakeup&) {
   Examination examination;
-  examination.findings.push_back({"store", Finding::Level::info,
-                                  "none: excludes nobody, so there is nothing to check",
-                                  ""});
+  examination.findings.push_back(
+      {"store", Finding::Level::info,
+       "none: excludes no other run, so there is nothing to check", ""});
   co_return examination;
 }
 

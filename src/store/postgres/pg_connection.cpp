@@ -30,12 +30,10 @@ class PgConnection::Talk {
   void close() {
     // A server undoes what its client has left in the middle of. At most 50 ms.
     for (int i = 0; is_ready_ && !in_use_ && !replies_.is_complete() && i < 50; ++i) {
-      push();
+      link_->post("");
       if (link_->has_input_soon()) catch_up();
     }
-    if (is_ready_ && !in_use_ && unsent_.empty()) {
-      link_->write_at_once(terminate_message());
-    }
+    if (is_ready_ && !in_use_) link_->post(terminate_message());
     drop();
   }
 
@@ -95,8 +93,7 @@ class PgConnection::Talk {
   void post(const std::vector<Batch>& batches) {
     if (!is_ready_ || in_use_) return;
     replies_.is_complete() ? replies_.expect(batches) : replies_.expect_also(batches);
-    unsent_ += encoded_batches(batches);
-    push();
+    link_->post(encoded_batches(batches));
   }
 
   // Sends what is left of what was posted, and reads the replies to it. Drops the
@@ -157,7 +154,7 @@ class PgConnection::Talk {
     PgLink link(context_, target);
     auto address = last_used_;
     co_await link.connect(budget, address);
-    // Whoever learns the key can only cancel; but that nobody else has to.
+    // An attacker who learns the key can only cancel; but no one else needs to know it.
     const bool must_be_same = link.channel().needs_proof && !link.channel().is_trusted;
     if (must_be_same && link.channel().binding != binding_) {
       throw Failure(Failure::Kind::rejected, shown_ + " has another certificate now");
@@ -181,14 +178,9 @@ class PgConnection::Talk {
     }
   }
 
-  // Of what was posted, as much as is possible at once.
-  void push() { unsent_.erase(0, link_->write_at_once(unsent_)); }
-
   asio::awaitable<void> send_rest(net::Budget& budget) {
-    if (unsent_.empty()) co_return;
     in_use_ = true;  // and is dropped if this fails
-    co_await link_->write(unsent_, budget);
-    unsent_.clear();
+    co_await link_->send_rest(budget);
     in_use_ = false;
   }
 
@@ -200,7 +192,6 @@ class PgConnection::Talk {
   void drop() {
     if (link_ && (in_use_ || !is_ready_)) link_->abandon();
     link_.reset();
-    unsent_.clear();
     is_ready_ = false;
     in_use_ = false;
   }
@@ -254,33 +245,23 @@ class PgConnection::Talk {
   }
 
   void take_login(const WireMessage& message, bool is_logged_in) {
-    if (message.type == 'E') throw_refused(message.body);
+    if (message.type == 'E') {
+      const auto notice = notice_from(message.body);
+      if (!notice) throw link_->nonsense("a malformed error");
+      throw_refused(session_error(*notice), shown_);
+    }
     if (message.type == 'N') return;
     if (message.type == 'S') {
       if (auto parameter = parameter_from(message.body))
         return session_.take(parameter->first, parameter->second);
     }
-    if (message.type == 'K' && is_logged_in && message.body.size() >= key_pid_size) {
+    if (message.type == 'K' && is_logged_in && first_number(message.body)) {
       key_ = message.body;
       binding_ = link_->channel().binding;
-      std::uint32_t pid = 0;
-      for (const auto c : key_.substr(0, key_pid_size)) {
-        pid = (pid << 8) | static_cast<unsigned char>(c);
-      }
-      session_.pid = static_cast<std::int32_t>(pid);
+      session_.pid = static_cast<std::int32_t>(*first_number(key_));
       return;
     }
     throw link_->nonsense("a message at the wrong place in the login");
-  }
-
-  [[noreturn]] void throw_refused(std::string_view body) const {
-    const auto notice = notice_from(body);
-    if (!notice) throw link_->nonsense("a malformed error");
-    const auto fault = session_error(*notice);
-    if (const auto reason = refusal_of(fault)) {
-      throw net::Refusal(*reason, error_text(fault, shown_));
-    }
-    throw SqlError(fault, shown_);
   }
 
   bool has_ended() const { return replies_.fault() && replies_.fault()->is_fatal(); }
@@ -301,14 +282,11 @@ class PgConnection::Talk {
     }
   }
 
-  static constexpr std::size_t key_pid_size = 4;
-
   asio::io_context& context_;
   PgTarget target_;
   std::string shown_;
   std::optional<PgLink> link_;
   BatchReplies replies_;
-  std::string unsent_;  // of what was posted
   PgSession session_;
   SaltedPassword salted_;
   std::string key_;        // of the last login, for cancel requests

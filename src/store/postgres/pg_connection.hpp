@@ -57,7 +57,7 @@ class PgConnection {
   asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
                                                 Clock::time_point until, Wakeup& wakeup);
 
-  // Sends batches whose outcome nobody needs, if that is possible at once; their replies
+  // Sends batches whose outcome is not needed, if that is possible at once; their replies
   // are read before the next exchange begins. No effect if the connection is not open.
   void post(const std::vector<Batch>& batches);
 

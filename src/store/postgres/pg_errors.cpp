@@ -8,6 +8,17 @@ namespace {
 
 constexpr std::size_t longest_text = 200;
 
+// What the user can do, where the text of the server does not say it.
+const char* remedy_for(std::string_view code) {
+  if (code.starts_with("3D")) return ": create it, or name another in the store URL";
+  if (code == "28P01") return ": check the user and the password";
+  if (code.starts_with("28")) {
+    return ": check the user in the store URL, and pg_hba.conf on the server";
+  }
+  if (code == "22P05") return ": use another name, or a database with the encoding UTF8";
+  return "";
+}
+
 }  // namespace
 
 SqlError::SqlError(const Notice& error, const std::string& server, std::size_t batch)
@@ -110,7 +121,15 @@ std::optional<net::Refusal::Reason> refusal_of(const Notice& error) {
 
 std::string error_text(const Notice& error, const std::string& server) {
   return server + ": " + net::lower_first(printable(error.message, longest_text)) +
+         remedy_for(error.code) +
          detail("SQLSTATE " + printable(error.code, longest_text));
+}
+
+void throw_refused(const Notice& error, const std::string& server) {
+  if (const auto reason = refusal_of(error)) {
+    throw net::Refusal(*reason, error_text(error, server));
+  }
+  throw SqlError(error, server);
 }
 
 const Row& row_at(const Result& result, std::size_t row, const std::string& server) {

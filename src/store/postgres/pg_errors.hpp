@@ -41,6 +41,9 @@ std::optional<net::Refusal::Reason> refusal_of(const Notice& error);
 // "SERVER: what the server says", as one printable line of bounded length.
 std::string error_text(const Notice& error, const std::string& server);
 
+// Of a login: throws Refusal if it may succeed later, else SqlError.
+[[noreturn]] void throw_refused(const Notice& error, const std::string& server);
+
 // A row of a reply of `server`, and a column of a row. They throw Failure (unreachable)
 // if there is none: only another program than PostgreSQL leaves out what it was asked
 // for.

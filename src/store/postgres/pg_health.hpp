@@ -56,7 +56,7 @@ struct TimeoutFacts {
 struct PgFacts {
   std::vector<HostFacts> hosts;        // in the order of the URL
   std::optional<std::size_t> primary;  // the one of these that is used
-  std::string complaint;               // another one says that it is the primary, too
+  std::string complaint;               // another one also says that it is the primary
   std::string user;
   std::string database;
   std::string schema;

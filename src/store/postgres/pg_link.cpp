@@ -107,6 +107,11 @@ asio::awaitable<void> PgLink::write(const std::string& bytes, net::Budget& budge
   co_await stream_->write(bytes, budget);
 }
 
+asio::awaitable<void> PgLink::send_rest(net::Budget& budget) {
+  co_await write(unsent_, budget);
+  unsent_.clear();
+}
+
 std::optional<WireMessage> PgLink::next() {
   auto message = messages_.next();
   if (!messages_.error().empty()) throw nonsense(messages_.error());

@@ -27,7 +27,7 @@ class PgLink {
   PgLink(asio::io_context& context, const PgTarget& target);
 
   // Resolves the name, connects and sets up TLS; see dial() for `last_used`. Throws
-  // Failure: unreachable, also if the target demands TLS and the server has none;
+  // Failure: unreachable, even if the target demands TLS and the server has none;
   // rejected for a certificate; interrupted.
   asio::awaitable<void> connect(net::Budget& budget,
                                 std::optional<net::Endpoint>& last_used);
@@ -36,10 +36,14 @@ class PgLink {
   const LoginChannel& channel() const { return channel_; }
 
   asio::awaitable<void> write(const std::string& bytes, net::Budget& budget);
-  // As Stream::write_at_once().
-  std::size_t write_at_once(const std::string& bytes) {
-    return stream_->write_at_once(bytes);
+  // Sends what is possible at once, behind what is left of earlier calls. Ignores
+  // failures, which the next read finds.
+  void post(const std::string& bytes) {
+    unsent_ += bytes;
+    unsent_.erase(0, stream_->write_at_once(unsent_));
   }
+  // Sends what is left of it, before anything else is written.
+  asio::awaitable<void> send_rest(net::Budget& budget);
 
   // The next message that has arrived completely; nothing if there is none. Throws
   // Failure (unreachable) for bytes that are none.
@@ -80,6 +84,7 @@ class PgLink {
   WireReader messages_;
   net::TlsOptions plan_;  // of the connection
   LoginChannel channel_;
+  std::string unsent_;     // of what was posted
   std::string greeting_;   // the first bytes of the server
   bool is_known_ = false;  // the server has sent a message
   int reads_in_a_row_ = 0;

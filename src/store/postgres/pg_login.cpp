@@ -110,6 +110,15 @@ void check_product(const PgSession& session, const PgTarget& target) {
   }
 }
 
+std::optional<std::uint32_t> first_number(std::string_view body) {
+  if (body.size() < number_size) return std::nullopt;
+  std::uint32_t number = 0;
+  for (const auto c : body.substr(0, number_size)) {
+    number = (number << 8) | static_cast<unsigned char>(c);
+  }
+  return number;
+}
+
 PgLogin::PgLogin(std::string server, const PgTarget& target,
                  std::optional<std::string> password, LoginChannel channel,
                  SaltedPassword& salted)
@@ -124,20 +133,17 @@ PgLogin::PgLogin(std::string server, const PgTarget& target,
       salted_(salted) {}
 
 PgLogin::Answer PgLogin::answer(std::string_view body) {
-  if (body.size() < number_size) make_no_sense();
-  std::uint32_t request = 0;
-  for (const auto c : body.substr(0, number_size)) {
-    request = (request << 8) | static_cast<unsigned char>(c);
-  }
+  const auto request = first_number(body);
+  if (!request) make_no_sense();
   const auto data = body.substr(number_size);
-  switch (request) {
+  switch (*request) {
     case Request::ok: return accept();
     case Request::cleartext: return send_password();
     case Request::md5: return send_md5(data);
     case Request::sasl: return begin_scram(data);
     case Request::sasl_continue: return continue_scram(data);
     case Request::sasl_final: return end_scram(data);
-    default: refuse(request);
+    default: refuse(*request);
   }
 }
 
@@ -194,7 +200,7 @@ PgLogin::Answer PgLogin::begin_scram(std::string_view mechanisms) {
   }
   begin(binds ? "scram-sha-256-plus" : "scram-sha-256", binds);
   password();
-  // A server that could bind takes "y" as the sign that somebody has removed its offer.
+  // A server that could bind takes "y" as the sign that its offer was removed on the way.
   const auto* header = binds ? "p=tls-server-end-point,," : can_bind ? "y,," : "n,,";
   const auto random = random_bytes();
   scram_.emplace(server_, header, binds ? channel_.binding : "", "",
@@ -238,7 +244,7 @@ void PgLogin::demand(Stage stage) const {
   if (stage_ != stage) make_no_sense();
 }
 
-// Before anything is sent that could help somebody else.
+// Before anything is sent that could help an attacker.
 void PgLogin::demand_proof() const {
   if (is_bound_) return;
   const auto refuse = [this](const std::string& why) {

@@ -62,6 +62,9 @@ std::vector<std::pair<std::string, std::string>> startup_parameters(
 // PostgreSQL that dlock works with.
 void check_product(const PgSession& session, const PgTarget& target);
 
+// The number that the body of a message begins with; nothing if it is too short.
+std::optional<std::uint32_t> first_number(std::string_view body);
+
 // One login. All that it throws are Failures: rejected, if the password is missing or may
 // not be sent this way, or the server is not proven to know it; misconfigured, if the
 // server wants a method that dlock does not have; unreachable, for messages that make no
@@ -82,8 +85,8 @@ class PgLogin {
 
   // Whether the server has accepted the login.
   bool is_done() const { return stage_ == Stage::done; }
-  // Whether the server has proven that it knows the password, and that nobody stands in
-  // between.
+  // Whether the server has proven that it knows the password, and that no attacker stands
+  // in between.
   bool is_bound() const { return is_done() && is_bound_; }
   const std::string& method() const { return method_; }
 

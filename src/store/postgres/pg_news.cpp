@@ -120,7 +120,7 @@ class PgStates::Turn {
 struct PgStates::Listener {
   Listener(asio::io_context& context, PgStates& of) : states(&of), wakeup(context) {}
 
-  PgStates* states;  // null once it is gone
+  PgStates* states;  // null once it is destroyed
   std::map<rules::Session, std::function<void()>> told;
   Wakeup wakeup;
   bool is_waiting = false;  // on the connection, for a notification
@@ -299,7 +299,7 @@ std::unique_ptr<LeaseNews> PgStates::listen(rules::Session party,
     if (listener_) listener_->states = nullptr;
     listener_ = std::make_shared<Listener>(context_, *this);
   }
-  // Before the coroutine, which may begin at once, and ends if there is nobody to tell.
+  // Before the coroutine, which may begin at once, and ends if there is no party to tell.
   listener_->told[party] = std::move(on_news);
   if (is_first) {
     asio::co_spawn(context_, keep_listening(listener_), [](const std::exception_ptr&) {});

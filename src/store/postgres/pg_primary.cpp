@@ -103,8 +103,8 @@ void PgPrimary::take(const std::optional<PgStanding>& standing) {
                     std::to_string(newest) + " was seen before");
 }
 
-// The question about the standing is the last batch, in a transaction of its own: an
-// answer of a standby, or of an old primary, is not passed on.
+// The question about the standing is the last batch, in a separate transaction: an answer
+// of a standby, or of an old primary, is not passed on.
 asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches,
                                                       Clock::time_point until,
                                                       Wakeup& wakeup) {
@@ -118,7 +118,7 @@ asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches
   try {
     results = co_await connection_->exchange(std::move(batches), until, wakeup);
   } catch (const SqlError& refused) {
-    // So a standby says that it is one, if the login did not.
+    // A standby says so here, if the login did not.
     if (session().in_hot_standby.value_or(false)) {
       close();
       throw is_standby(target().shown(), !hosts_->are_several());

@@ -56,7 +56,7 @@ class PgPrimary {
   // they have a name.
   void introduce(const std::string& name);
 
-  // As those of PgConnection. They throw Failure (unreachable) also if no server is a
+  // As those of PgConnection. They also throw Failure (unreachable) if no server is a
   // primary, and if the one that was in use is not any more: then what was sent to it may
   // have been executed there.
   asio::awaitable<void> open(Clock::time_point until, Wakeup& wakeup);

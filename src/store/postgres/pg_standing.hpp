@@ -35,7 +35,7 @@ std::optional<PgStanding> standing_from(const Result& reply);
 // The server to use.
 struct PrimaryChoice {
   std::optional<std::size_t> server;  // nothing: none is the primary
-  std::string complaint;              // another one says it is, too; empty: none does
+  std::string complaint;              // another one also says it is; empty: none does
 };
 
 // `standings`: of each server; nothing: it has not replied. Of two primaries the one with

@@ -52,7 +52,7 @@ Failure PgStates::unreadable(const std::string& what, const LockName& name,
   return Failure(Failure::Kind::misconfigured,
                  shown_ + ": the " + what + " " + printable_name(name.name) +
                      (is_newer ? " was written by a newer dlock: upgrade this one"
-                               : " is damaged: somebody else has written to its row"));
+                               : " is damaged: another program has written to its row"));
 }
 
 Statement PgStates::durably(Clock::time_point until) const {
@@ -231,7 +231,7 @@ asio::awaitable<std::vector<std::pair<LockName, PgStates::Snapshot>>> PgStates::
 }
 
 // The commit of a grant that waits for a standby holds the row and its session until the
-// standby is back, even if its client has gone.
+// standby is back, even if its client has exited.
 void PgStates::end_wait_after(const Failure& failure) {
   const bool has_given_up = failure.kind() == Failure::Kind::interrupted ||
                             dynamic_cast<const net::Timeout*>(&failure) != nullptr;

@@ -66,14 +66,14 @@ class PgStates final : public stepped::StateStore {
   // transaction that is still open, of a step that failed, is given up.
   asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
                                                 Clock::time_point until, Wakeup& wakeup);
-  // The same within the transaction of begin_exclusive(). Throws Failure also if it has
+  // The same within the transaction of begin_exclusive(). Also throws Failure if it has
   // ended.
   asio::awaitable<std::vector<Result>> go_on(std::vector<Batch> batches,
                                              Clock::time_point until, Wakeup& wakeup);
   // Ends the transaction of begin_exclusive() with this statement, as transact().
   asio::awaitable<Result> commit(Statement statement, Clock::time_point until,
                                  Wakeup& wakeup);
-  // Executes one statement in a durable transaction of its own, whatever the role's
+  // Executes one statement in a separate durable transaction, whatever the role's
   // defaults are. Throws Failure as exchange(), and if the commit is not confirmed.
   asio::awaitable<Result> transact(Statement statement, Clock::time_point until,
                                    Wakeup& wakeup);
@@ -101,8 +101,7 @@ class PgStates final : public stepped::StateStore {
   struct Listener;
   struct Writing;
 
-  // Sends what nobody has to wait for, and whose failure harms nobody: a later one does
-  // it.
+  // Sends what needs no wait, and whose failure does no harm: a later one does it.
   asio::awaitable<void> post(Batch batch, Wakeup& wakeup);
   void require_confirmation(const std::vector<Result>& results) const;
   std::string columns(bool with_runs) const;

@@ -19,7 +19,7 @@ constexpr std::size_t longest_identifier = 63;
 struct Parameter {
   std::string_view name;
   const char* variable;  // of libpq, for what the URL leaves open; null: none
-  // The values that it can have, for messages, too; empty: any text.
+  // The values that it can have, also for messages; empty: any text.
   std::string_view words = {};
 };
 
@@ -44,7 +44,7 @@ constexpr Parameter taken[] = {
     {"listen", nullptr, "on, off"},
 };
 
-// Without a meaning here: dlock has time limits and keepalives of its own, and these
+// Without a meaning here: dlock has its own time limits and keepalives, and these
 // settings of other programs do not change what a lock is.
 constexpr std::string_view ignored[] = {
     "connect_timeout",  "keepalives",
@@ -223,7 +223,7 @@ void place(StoreUrl& url) {
   place_servers(url);
 }
 
-// The servers, those with an address of their own in `hostaddr` by that.
+// The servers, those with an address in `hostaddr` by that.
 std::vector<ServerAddress> reached_at(const StoreUrl& url) {
   auto servers = url.servers;
   const auto addresses = addresses_of(url);

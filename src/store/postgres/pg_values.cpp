@@ -112,7 +112,7 @@ asio::awaitable<std::string> PgValues::read_pieces(const LockName& lock, const K
                        "AND p.number OPERATOR(pg_catalog.=) $4::pg_catalog.int4",
                    {lock.name_space, lock.name, kept.fence, std::to_string(number)}};
     const auto rows = co_await rows_of(std::move(read), wakeup);
-    if (rows.empty()) break;  // it is gone, or another one
+    if (rows.empty()) break;  // it was removed, or is another one
     const auto& piece = column_at(rows[0], 0, states_.shown());
     bytes += from_hex_text(piece.value_or("")).value_or("");
   }
@@ -255,7 +255,7 @@ std::vector<Statement> PgValues::to_store(const LockName& lock, const New& value
 }
 
 // In one transaction with the renewal of the lease. Nothing if there are pieces missing,
-// which somebody has removed.
+// which another client has removed.
 asio::awaitable<std::optional<Storing>> PgValues::store(const Claim& claim,
                                                         const std::string& bytes,
                                                         Lifetime lifetime,
@@ -292,7 +292,7 @@ asio::awaitable<std::optional<Storing>> PgValues::store(const Claim& claim,
   }
 }
 
-// The pieces of a large value, which nobody reads yet. A lease may last shorter than that
+// The pieces of a large value, which are not read yet. A lease may last shorter than that
 // takes.
 asio::awaitable<Storing> PgValues::write_pieces(const Claim& claim,
                                                 const std::string& bytes,

@@ -12,7 +12,8 @@
 namespace dlock::postgres {
 namespace {
 
-// A step tells its events while a row says that somebody watches. It is renewed in time.
+// A step tells its events while a row says that there is a watcher. It is renewed in
+// time.
 constexpr std::string_view watcher_lasts = "60";
 constexpr milliseconds renew_every{20'000};
 
@@ -71,7 +72,7 @@ class Watching final : public WatchSession {
   }
 
  private:
-  // The row of this watcher; those of others that have gone are removed.
+  // The row of this watcher; those of others that have ended are removed.
   Batch to_be_known() const {
     const auto table = in_schema(connection_.target().schema, "watcher");
     Batch batch;

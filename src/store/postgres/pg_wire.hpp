@@ -40,7 +40,7 @@ struct Result {
   std::string tag;  // "UPDATE 1"
   std::vector<Row> rows;
   // Those by which the server says that a commit is less than was asked for (classes 01
-  // and 57), also if they came before this statement.
+  // and 57), even if they came before this statement.
   std::vector<Notice> warnings;
 };
 
@@ -53,7 +53,7 @@ struct WireLimits {
   std::size_t message = 1u << 20;
   std::size_t reply = 64u << 20;  // all rows of an exchange
   std::size_t columns = 64;
-  std::size_t notifications = 10'000;  // that nobody has taken
+  std::size_t notifications = 10'000;  // that were not taken
   std::size_t notification = 8192;     // servers send 8,000 bytes, and the channel
   std::size_t notices = 100;           // that an exchange keeps
   std::size_t notice = 1000;           // what it keeps of one

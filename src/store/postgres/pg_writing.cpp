@@ -82,7 +82,7 @@ struct PgStates::Writing {
   std::vector<Batch> batches;
   std::size_t batch = 0;    // the one with the change
   std::size_t change = 0;   // its number among all statements
-  bool asks_later = false;  // whether somebody watches: the last statement
+  bool asks_later = false;  // whether there is a watcher: the last statement
 };
 
 PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& read,
@@ -91,7 +91,7 @@ PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& rea
                                        Clock::time_point until) const {
   Writing writing;
   auto& batches = writing.batches;
-  // It listens before it is in the queue, so nobody can wake it before.
+  // It listens before it is in the queue, so that it cannot be woken before.
   if (change.sleeper && !is_exclusive_ && !polls() && !listens(*change.sleeper)) {
     batches.push_back(to_listen(*change.sleeper));
     writing.batch = 1;
@@ -109,8 +109,8 @@ PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& rea
   }
   writing.change += is_exclusive_ || step.size() == size ? 1 : 2;  // behind BEGIN
   batches.push_back(std::move(step));
-  // In a transaction of their own: a commit with notifications holds a lock of the whole
-  // server, also while it waits for a standby.
+  // In a separate transaction: a commit with notifications holds a lock of the whole
+  // server, even while it waits for a standby.
   if (!change.wake.empty()) batches.push_back(to_wake(change.wake));
   // Behind the commit: whoever begins to watch before it has a row by then.
   writing.asks_later = !events.empty() && !read.is_watched;
@@ -121,8 +121,8 @@ PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& rea
 }
 
 // The implicit transaction of a batch can write unless the role is read-only by default.
-// After an error behind BEGIN the transaction has to be ended, so it is not used without
-// need.
+// After an error behind BEGIN the transaction must be rolled back, so it is not used
+// without need.
 Batch PgStates::writable(Batch batch) const {
   const bool is_read_only = is_read_only_ || connection_->is_read_only();
   return is_read_only ? in_transaction(std::move(batch)) : batch;
@@ -143,7 +143,7 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
       results = co_await exchange(std::move(writing.batches), until, wakeup);
     }
   } catch (const SqlError& error) {
-    // Under an access of its own another isolation level and a right to write are set.
+    // Under exclusive access another isolation level and a right to write are set.
     // What comes after the write says nothing about it.
     is_read_only_ = is_read_only_ || is_read_only(error);
     const bool can_repeat =
@@ -174,7 +174,7 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
 }
 
 // Without the version, which a count must not change under others, and without the rest
-// of the row, which is of a step that another one may have followed. It waits for nobody.
+// of the row, which is of a step that another one may have followed. It waits for no one.
 asio::awaitable<void> PgStates::count_refused(LockName lock, Wakeup& wakeup) {
   const auto until = later(Clock::now(), bookkeeping_patience);
   Statement count{"UPDATE " + table("lock") +

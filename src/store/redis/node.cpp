@@ -247,7 +247,7 @@ asio::awaitable<std::vector<Reply>> Node::run(const Script& script,
 }
 
 // A member of a cluster executes scripts for some names and redirects those for others.
-// So that it refuses all of them, the first script also declares two keys that it does
+// For it to refuse all of them, the first script also declares two keys that it does
 // not use, in different slots: this costs no other command, and nothing is executed.
 std::vector<std::string> Node::with_probes(const std::vector<std::string>& keys) const {
   auto declared = keys;

@@ -38,13 +38,14 @@ milliseconds pause_at_place(std::size_t place, bool fails_over) {
   return std::min(span, longest);
 }
 
-// A foreign holder notifies no one when it leaves, so the first waiter has to poll.
+// The holder of another program notifies no waiter when it leaves, so the first waiter
+// has to poll.
 constexpr milliseconds look_at_foreign_every{250};
 
 // The pause before the next attempt if the waiter's list cannot be read.
 constexpr milliseconds pause_after_error{300};
 
-// The part of its ttl that a lease may have used up when it is handed over to us.
+// The part of its ttl that a lease may have used up when it is handed off to us.
 constexpr int may_have_lost = 10;
 
 // Shortened at random by up to a tenth.
@@ -178,8 +179,8 @@ asio::awaitable<void> RedisClaimant::pause_if_woken_too_often(Wakeup& wakeup,
   if (pause.count() > 0) co_await wakeup.sleep_until(std::min(until, later(now, pause)));
 }
 
-// An element of our own list or the shared one, or the reply that none arrived in time.
-// Nothing if the connection broke, as an element may have been popped and lost.
+// An element of this waiter's list or the shared one, or the reply that none arrived in
+// time. Nothing if the connection broke, as an element may have been popped and lost.
 asio::awaitable<std::optional<Reply>> RedisClaimant::pop(Wakeup& wakeup,
                                                          Clock::time_point end) {
   const auto span =
@@ -266,8 +267,8 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
 }
 
 // For a server that may no longer reply. It may be so slow that it reads our requests
-// after we have exited, and then only the first one. So the first one tells it to refuse
-// the request for the lock that may still arrive.
+// after we have exited, and then only the first one. The first one therefore tells it to
+// refuse the request for the lock that may still arrive.
 asio::awaitable<Response> RedisClaimant::release_for_good(
     const std::vector<std::string>& args, Clock::time_point until, Wakeup& wakeup) {
   const auto keys = route_.keys_for(release_script, claim().lock);

@@ -23,8 +23,8 @@ constexpr std::size_t round_trips_measured = 20;
 // How many steps of SCAN look for locks: enough for 100,000 keys.
 constexpr int most_scans = 100;
 
-// Checks the permissions that cannot be tried. Before Redis 7.0 that needs a permission
-// of its own, so they are not checked.
+// Checks the permissions that cannot be tried. Before Redis 7.0 that needs another
+// permission, so they are not checked.
 constexpr const char* permissions_script = R"lua(
 local missing = {}
 for _, command in ipairs(ARGV) do
@@ -191,7 +191,7 @@ class RedisExaminer {
     }
   }
 
-  // Compared with the same script with a declared key: if that fails, too, there is
+  // Compared with the same script with a declared key: if that also fails, there is
   // another reason.
   asio::awaitable<void> try_undeclared() {
     // Both keys are in the same slot of a cluster.

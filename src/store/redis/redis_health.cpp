@@ -13,8 +13,8 @@ namespace {
 // A holder has a second connection, on which it is notified when its lease is broken.
 constexpr long long connections_of_holder = 2;
 
-// A TLS handshake takes a server about a millisecond, during which it serves nobody else.
-// The shortest lease has 50 ms for a renewal (--store-timeout).
+// A TLS handshake takes a server about a millisecond, during which it serves no other
+// client. The shortest lease has 50 ms for a renewal (--store-timeout).
 constexpr long long most_tls_handshakes = 50;
 
 // 0 for anything that is not a number of a plausible size.

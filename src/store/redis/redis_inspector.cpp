@@ -20,7 +20,7 @@ constexpr std::size_t inspect_step = 100;
 // is read to its end in as many needs no index.
 constexpr int few_steps = 20;
 
-// More names than anybody can look at, and what a client can hold of them.
+// More names than anyone can look at, and what a client can hold of them.
 constexpr std::size_t most_names = 200'000;
 
 // The budget for looking at all locks, in store timeouts.
@@ -29,7 +29,7 @@ constexpr int timeouts_for_all = 5;
 Failure too_much(const Node& node, const std::string& what) {
   return Failure(Failure::Kind::unreachable,
                  node.name() + ": " + what +
-                     "; keep locks in a database of their own, or raise --store-timeout");
+                     "; keep locks in a separate database, or raise --store-timeout");
 }
 
 void check_time(const Node& node, Clock::time_point until) {
@@ -138,7 +138,7 @@ class RedisInspector::NameSearch {
     constexpr const char* one_day = "86400000";
     Command set{"SET", cursor_of(name_space_), cursor, "PX", one_day};
     co_await ask(std::move(set));
-    // So that the next look finds these as well. A reader may lack the right.
+    // The next look then also finds these. A reader may lack the right.
     const auto period =
         std::chrono::duration_cast<std::chrono::seconds>(wall_now()).count() / 100'000;
     Command found{"ZADD", index_of(name_space_)};

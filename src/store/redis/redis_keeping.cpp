@@ -84,7 +84,7 @@ asio::awaitable<void> RedisClaimant::make_certain(const Response& response,
 }
 
 // Checked after the number of replicas was updated during the request, so that a replica
-// that has come back counts, too.
+// that has come back also counts.
 asio::awaitable<void> RedisClaimant::check_replicas(const Response& response,
                                                     Clock::time_point until,
                                                     Wakeup& wakeup) {
@@ -92,9 +92,9 @@ asio::awaitable<void> RedisClaimant::check_replicas(const Response& response,
   if (response.acknowledged < wanted) throw not_on_replicas(response, wanted);
 }
 
-// A keeper can renew again at once. So its renewal is interrupted as soon as another
-// server is named in the place of the one that was asked, and begins again there. Until a
-// renewal succeeds, the others are asked between the attempts, too.
+// A keeper can renew again at once. Its renewal is therefore interrupted as soon as
+// another server is named in the place of the one that was asked, and begins again there.
+// Until a renewal succeeds, the others are also asked between the attempts.
 asio::awaitable<Renewal> RedisClaimant::renew(Wakeup& wakeup) {
   if (on_news_.expired() || !route_.fails_over()) {
     co_return co_await renew_within_budget(wakeup);

@@ -130,7 +130,7 @@ struct Lookout::State {
 
   bool stops() const { return wakeup.gives_up(); }
 
-  // Not used after it has stopped, because they may be gone by then.
+  // Not used after it has stopped, because they may no longer exist by then.
   Route& route;
   LockName lock;
   const Node& server;

@@ -17,8 +17,8 @@
 
 namespace dlock::redis {
 
-// The notification is only a hint: the reply to the next renewal decides. So failures
-// here do not affect the lease.
+// The notification is only a hint: the reply to the next renewal decides. Failures here
+// thus do not affect the lease.
 //
 // It uses a list instead of a channel because an element stays until the holder has
 // connected, and because it needs no more permissions than waiting in the queue does.
@@ -51,8 +51,8 @@ class BreakListener {
 };
 
 // While a server is silent, or does not confirm a lease, others know whether it was
-// replaced, and their answer is cheap. So they are asked at short intervals, and the new
-// server is used as soon as it is named, and not only at the next attempt.
+// replaced, and their answer is cheap. They are therefore asked at short intervals, and
+// the new server is used as soon as it is named, and not only at the next attempt.
 class Lookout {
  public:
   // Asks from `begin` on, until it is destroyed. Calls `found` for each server that is

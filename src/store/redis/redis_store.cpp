@@ -111,7 +111,7 @@ asio::awaitable<std::string> RedisValues::read_pieces(const LockName& lock,
     const auto& reply = response.reply();
     if (reply.kind != Reply::Kind::string) throw response.failure();
     bytes += reply.text;
-    if (bytes.size() != last + 1) break;  // it is gone, or another one
+    if (bytes.size() != last + 1) break;  // it was removed, or is another one
   }
   co_return bytes;
 }

@@ -75,7 +75,7 @@ struct AskReply {
   std::int64_t blocked_for = -1;
   WallTime server_time{0};          // with Busy
   std::optional<Taker> taken_by{};  // with a grant that is broken
-  // With Busy, for a waiter far back in the queue, for which others watch, too: how long
+  // With Busy, for a waiter far back in the queue, for which others also watch: how long
   // it is not notified and needs no connection.
   std::optional<milliseconds> parked_for{};
 };
@@ -99,7 +99,7 @@ std::optional<Taker> taker_from(const Reply& reply);
 std::optional<std::vector<HolderInfo>> broken_from(const Reply& reply);
 
 // How long a waiter has to wait before it asks again, if that is what it popped from its
-// list; nothing if it should ask now, which any other element means, too.
+// list; nothing if it should ask now, which any other element also means.
 std::optional<milliseconds> pause_from(const Reply& popped);
 
 // The lease of `claim`, if the popped element says that the releasing holder has handed

@@ -172,8 +172,8 @@ asio::awaitable<Node*> ClusterRoute::owner_by(Node& member, const LockName& lock
   co_return owner;
 }
 
-// Another member each time, because one may be dead, too. Over a connection of its own:
-// the others may be in use.
+// Another member each time, because one may also be dead. Over a separate connection: the
+// others may be in use.
 asio::awaitable<std::optional<ServerAddress>> ClusterRoute::owner_by_others(
     const LockName& lock, const Node& node, Clock::time_point until, Wakeup& wakeup) {
   const auto* member = other_than(node);

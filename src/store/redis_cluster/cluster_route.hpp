@@ -17,10 +17,10 @@ namespace dlock::redis_cluster {
 // owner, if the URL names that member and a hint exists (ClusterHint).
 //
 // While a slot is being migrated, some keys of a lock may be on one member and some on
-// the other, and a script that saw only a part could grant a held lock. So each script
-// also declares a key that never exists, which makes both members refuse the script
-// before its first line. Only the renewal, which uses only keys that each held lock has,
-// follows the migration (ASK).
+// the other, and a script that saw only a part could grant a held lock. Each script
+// therefore declares a key that never exists, which makes both members refuse the
+// script before its first line. Only the renewal, which uses only keys that each held
+// lock has, follows the migration (ASK).
 class ClusterRoute final : public redis::Route {
  public:
   // `runtime_directory` is where hints are stored; empty: no hints.

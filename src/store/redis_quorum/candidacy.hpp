@@ -1,5 +1,5 @@
 // Decides what a claimant does after each round of votes. It uses no clock, no random
-// numbers and no servers of its own; the caller passes these in.
+// numbers and no servers itself; the caller passes these in.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace dlock::redis_quorum {
 
 using redis::Ballot;
 
-// One server of several may be wrong, or lie. So these become failed votes
+// One server of several may be wrong, or lie. These therefore become failed votes
 // (misconfigured):
 //   - a grant with an implausible fence (greatest_plausible_fence());
 //   - a run that has ended and would deduplicate the claim, other slots, and an outer run
@@ -48,7 +48,7 @@ class Candidacy {
   using RandomUpTo = std::function<std::uint64_t(std::uint64_t)>;
 
   // `supersedes`: Claim::supersedes. All servers must agree which of these claims is the
-  // newest, so each sends the time of its own clock.
+  // newest, so each sends the time of its clock.
   Candidacy(Fence floor, bool supersedes, RandomUpTo random_up_to)
       : floor_(floor), supersedes_(supersedes), random_up_to_(std::move(random_up_to)) {}
 

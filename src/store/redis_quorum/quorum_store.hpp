@@ -26,8 +26,8 @@ namespace dlock::redis_quorum {
 // One of the servers, and the request in progress there.
 //
 // A slow server must not delay the others: a request continues after its caller has moved
-// on, until the server has replied or the budget is spent. So a voter is shared with
-// every request that may still be in progress.
+// on, until the server has replied or the budget is spent. A voter is therefore shared
+// with every request that may still be in progress.
 class Voter : public std::enable_shared_from_this<Voter> {
  public:
   using Work = std::function<asio::awaitable<void>(Wakeup&)>;
@@ -83,7 +83,7 @@ class Complaints {
     warn_ = std::move(warn);
   }
   void note(const std::string& message) {
-    if (warn_ && noted_.insert(message).second) warn_(message);
+    if (warn_ && noted_.insert(message).second) warn_("not counted: " + message);
   }
 
  private:

@@ -42,7 +42,8 @@ constexpr int strength(std::size_t servers, std::size_t held) {
 // counters can grant the same fence to different claims.
 using Identity = std::tuple<Fence, std::string, pid_t>;
 
-// A foreign holder has no fence, and is treated as the same one on all servers.
+// A holder of another program has no fence, and is treated as the same one on all
+// servers.
 inline Identity identity_of(const HolderInfo& holder) {
   if (holder.foreign) return {};
   return {holder.fence, holder.host, holder.pid};

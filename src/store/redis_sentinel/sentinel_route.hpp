@@ -16,7 +16,7 @@
 
 namespace dlock::redis_sentinel {
 
-// One question to all sentinels, each over a short connection of its own. The constructor
+// One question to all sentinels, each over a separate short connection. The constructor
 // starts it; the destructor abandons sentinels that have not replied.
 class Discovery {
  public:

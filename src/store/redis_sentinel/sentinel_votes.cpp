@@ -49,9 +49,10 @@ std::string field(const Reply& list, std::string_view name) {
   return "";
 }
 
-// Whether a sentinel reaches a replica. One that is gone stays in the list. Its flags
-// show that after down-after, which starts again with a failover; but then the sentinel
-// learns its run id anew, with the first INFO, to which a live replica replies at once.
+// Whether a sentinel reaches a replica. One that no longer exists stays in the list. Its
+// flags show that after down-after, which starts again with a failover; but then the
+// sentinel learns its run id anew, with the first INFO, to which a live replica replies
+// at once.
 bool is_reached(const Reply& replica) {
   const auto flags = field(replica, "flags");
   const auto has = [&](const char* flag) {

@@ -26,7 +26,7 @@ namespace dlock::stepped {
 class StateStore {
  public:
   // How a step reads a state that it may change. `optimistic`: others may change it
-  // meanwhile, and then write() does nothing. `exclusive`: nobody else can change it
+  // meanwhile, and then write() does nothing. `exclusive`: no other step can change it
   // until write() or leave(), or until the time of the step is over.
   enum class Access { optimistic, exclusive };
 
@@ -37,7 +37,7 @@ class StateStore {
     Clock::time_point
         sent_at;              // by ours, before the request: a lease is counted from here
     std::string version;      // for write(); empty if the store does not have the lock
-    bool is_watched = false;  // whether somebody wants the events of the step
+    bool is_watched = false;  // whether a watcher wants the events of the step
     // Of the server: greater after a failover, before which it may lack some steps; 0 if
     // the store has no failovers that it tells.
     std::uint64_t epoch = 0;
@@ -74,7 +74,7 @@ class StateStore {
   // throws nothing: the answer is known.
   virtual asio::awaitable<void> leave(Wakeup& wakeup) = 0;
 
-  // Counts a refused claim, without waiting for anybody. Throws nothing: it is worth no
+  // Counts a refused claim, without waiting for a reply. Throws nothing: it is worth no
   // answer.
   virtual asio::awaitable<void> count_refused(LockName lock, Wakeup& wakeup) = 0;
 
@@ -92,7 +92,7 @@ class StateStore {
   virtual asio::awaitable<void> sleep(rules::Session party, std::size_t place,
                                       Clock::time_point until, Wakeup& wakeup) = 0;
 
-  // How often waiters ask although nobody has woken them.
+  // How often waiters ask without having been woken.
   virtual rules::SafetyNet safety_net() const { return {}; }
 
   // Whether a waiter that sleeps costs the store so much that those far back in the queue
@@ -107,7 +107,7 @@ class StateStore {
     return nullptr;
   }
 
-  // The locks of the namespace of which something is over that nobody may have noticed.
+  // The locks of the namespace of which something is over, perhaps unnoticed.
   virtual asio::awaitable<std::vector<LockName>> overdue(std::string /*name_space*/,
                                                          Clock::time_point /*until*/,
                                                          Wakeup& /*wakeup*/) {
@@ -144,7 +144,7 @@ std::vector<Event> events_of(const LockName& lock, const StateStore::Snapshot& r
 // a promise, a place. Nothing if nothing will.
 std::optional<Clock::time_point> due_of(const rules::State& state);
 
-// Until when the state matters if nobody uses the lock any more.
+// Until when the state matters if the lock is not used any more.
 Clock::time_point keep_until(const rules::State& state, rules::Moment now);
 
 // For take(): prepares a state for a rule, and completes a change by what follows from
@@ -153,7 +153,7 @@ void prepare(StateStore::Change& change, const StateStore::Snapshot& read);
 void complete(StateStore::Change& change, const rules::Consequences& then);
 
 // Applies `rule` and writes the result. If another step is faster, the rule is applied
-// again to the new state, which nobody else can change meanwhile: so a distant client
+// again to the new state, which no other step can change meanwhile: so a distant client
 // does not lose for ever.
 //
 // A step that changes nothing writes nothing, except if an earlier step of the same claim

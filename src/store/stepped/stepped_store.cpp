@@ -27,7 +27,7 @@ std::vector<RunInfo> history_from(const StateStore::Snapshot& read) {
   return as_history(std::move(runs), read.now.wall);
 }
 
-// Reports what others tell, and once a second what is over though nobody has told.
+// Reports what others tell, and once a second what is over though no step has told.
 class SteppedWatching final : public WatchSession {
  public:
   SteppedWatching(StateStore& states, std::unique_ptr<WatchSession> told,

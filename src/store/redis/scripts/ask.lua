@@ -23,7 +23,7 @@ local is_usual = mode == 'x' and wanted == 1 and not dedupe and not supersedes a
 local is_first_request = arrived == 0 -- or its repetition, if the answer got lost
 local is_plain_state = not reclaimed and not dedupes and not replacers
 
--- It gets an idle lock at once, unless a foreign holder has it.
+-- It gets an idle lock at once, unless another program has it.
 if is_usual and is_first_request and is_idle and is_plain_state
   and redis.call('SET', key, token, 'PX', ARGV[5], 'NX') then
   -- uses: granting
@@ -162,7 +162,7 @@ local is_queue = waiting_at(0) ~= nil
 local queued = is_queue and waiter(token) and redis.call('ZSCORE', Q, token)
 local w = queued and waiter(token)
 if queued then
-  -- Somebody else on its host has got a slot since.
+  -- Another run on its host has got a slot since.
   if own and spreads and is_crowded(info, true) then
     withdraw_promise(token)
     own = nil
@@ -248,7 +248,7 @@ local function can_enter()
     if not waiting then break end
     local w = waiter(waiting)
     if not holders[waiting] and w and not w.passed and not (slots > 1 and is_crowded(w.info)) then
-      -- Then all that are behind it are less important, too.
+      -- Then all that are behind it are also less important.
       if priority_of(w) > priority then break end
       return false
     end

@@ -1,9 +1,8 @@
 -- Takes the lock from some of its holders: marks and notifies those that renew their leases, and
 -- removes the leases that are not renewed; by force, removes all of them.
 --
--- ARGV: who takes it, as JSON; 'broken_by', or 'forced_by'; and then fences; 0 is a foreign holder.
--- Answers {now, holders}, as
--- in inspect.lua.
+-- ARGV: who takes it, as JSON; 'broken_by', or 'forced_by'; and then fences; 0 is a holder of
+-- another program. Answers {now, holders}, as in inspect.lua.
 --
 -- uses: turns expiry taking
 local wanted = {}

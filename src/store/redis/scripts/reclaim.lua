@@ -10,7 +10,7 @@ local wanted, slot, info = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 -- The claim was released while this request was in flight.
 if redis.call('EXISTS', key .. ':t:' .. token) == 1 then return 'taken over' end
 
--- Each grant first removes expired leases. So the leases that remove_expired() finds here expired
+-- Each grant first removes expired leases. The leases that remove_expired() finds here thus expired
 -- after the last grant. They are recorded, because their holders may reclaim them in turn.
 local reclaimable = reclaimed or int(fence) .. ' '
 local function is_reclaimable(a_fence)

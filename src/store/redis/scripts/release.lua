@@ -31,8 +31,8 @@ if own_fence > 0 and not lost_info then
   if own and own.broken and not is_unused then return { 'broken', own.info } end
 end
 
--- The usual run was the only holder, and had no options that matter here. If nobody waits, the lock
--- is idle then.
+-- The usual run was the only holder, and had no options that matter here. If there is no waiter,
+-- the lock is idle then.
 local is_only_holder = value == token and own and not next(holders, next(holders))
 local is_usual = is_only_holder and is_run(own) and ended ~= '' and not own.broken
   and not lost_info and not leaves and min_hold == 0 and refuse == 0 and armed == period

@@ -1,7 +1,8 @@
 -- Renews the lease for its full ttl, if the caller still holds it.
 --
 -- ARGV: token, fence, ttl in ms. Answers 'renewed', {'broken', the holder as JSON} (it was
--- renewed, unless the lock was freed by force; the caller must end its command), 'gone' or 'taken over'.
+-- renewed, unless the lock was freed by force; the caller must stop its command), 'gone' or 'taken
+-- over'.
 --
 -- uses: holders holding
 local token, own_fence, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])

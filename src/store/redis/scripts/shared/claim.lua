@@ -5,7 +5,7 @@
 -- claim as refused if it would have to wait; 1 may be followed by the maximum number of waiters,
 -- beyond which the claim is refused and counted); the claimant as JSON; the deduplication rule or
 -- nothing; the server's time when the claim first came, if it had a place in the queue; a fence
--- that the granted one must exceed (or 0), also if the claim has the lease already; then the fences
+-- that the granted one must exceed (or 0), even if the claim already has the lease; then the fences
 -- that outer runs hold. In a quorum the time is preceded by = and is the order in the queue,
 -- whatever this server's clock says; and the fence is preceded by = if it is to be granted (see
 -- store/redis/script_calls.hpp), by ^ if an existing lease of the caller is to be raised to it, or by !

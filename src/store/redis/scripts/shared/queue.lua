@@ -10,7 +10,7 @@ local QUEUE_MS = '600000'    -- an abandoned queue expires
 -- A waiter has at most one of these states. `passed`: it did not take its promise, and is passed
 -- over until it asks. `called`: it was told to ask, and has not yet. `watches`: it watches the
 -- clock. `quick`: so it does, and when it asked, the holder had just got the lock. `ttl` is that of
--- the requested lease, or '0' if the lock cannot be handed over to it.
+-- the requested lease, or '0' if the lock cannot be handed off to it.
 local function waiter_of(text)
   local mode, since, until_, state, ttl, id, json =
     string.match(text, '^(%a) (%d+) (%d+) (%d) (%d+) (%x+) ()')

@@ -9,7 +9,7 @@ local function is_run(h)
   return h.mode == 'x' and slots == 1 and not h.promise and not h.ended and not h.detached
 end
 
--- The part of a run's record that says who freed its lock by force; nothing if nobody did.
+-- The part of a run's record that says who freed its lock by force, if anyone did.
 local function forced_part(run) return string.match(run, ',("forced_by":{.*})}$') end
 
 -- The answer to the holder with this fence, if its lock was freed by force.

@@ -6,7 +6,8 @@
 --
 -- KEYS[1]     a string with a time to live: the holder. It contains an exclusive holder's token,
 --             as in every `SET NX PX` lock; the token of the waiter that has the promise; or a
---             marker while shared or slot holders are in H. Anything else is a foreign holder.
+--             marker while shared or slot holders are in H. Anything else is the token of another
+--             program.
 -- KEYS[1]:s   a hash: fence (the last one), slots (the number that holders and waiters name),
 --             reclaimed (from a lease that was set up again to the next grant: the fence of
 --             the last grant, 0 if unknown, and those of leases lost since), run and good (of
@@ -41,19 +42,19 @@
 -- KEYS[1]:e   not a key, but the channel on which events are published
 -- NAMESPACE:locks  a sorted set of encoded names by the period in which the lock was last used for
 --             the first time: where list looks if the database is large. It need not be complete,
---             and nothing depends on it. A cluster has none, as each lock is on a member of its own
+--             and nothing depends on it. A cluster has none, as its locks are on different members
 --
--- The usual claim asks for a lock that is idle and releases one that nobody waits for. So that this
--- takes few calls, ask.lua and release.lua end early then; tests/bats/cost.bats counts them.
+-- The usual claim asks for a lock that is idle and releases one that has no waiters. For this to
+-- take few calls, ask.lua and release.lua end early then; tests/bats/cost.bats counts them.
 --
 -- Numbers of microseconds take as long to format and parse as a command does, also as arguments of
--- redis.call. So each is converted once: number() remembers the text for int(), and constants that
--- are only arguments are strings.
+-- redis.call. Each is therefore converted once: number() remembers the text for int(), and
+-- constants that are only arguments are strings.
 --
 -- With memory full a script can only continue if its first write is one that frees memory: DEL,
 -- HDEL, ZREM or PEXPIRE comes before any other.
 --
--- Without a permission the script stops at the call that needs it. So that no key stays forever, a
+-- Without a permission the script stops at the call that needs it. For no key to stay forever, a
 -- script that creates a key has used PEXPIRE before, or undoes the write.
 
 local key = KEYS[1]
@@ -92,7 +93,7 @@ local kept_ms = KEPT_MS                    -- of S, H and R
 if kept_until > 0 then kept_ms = int(math.max(kept_until - now / 1000, tonumber(KEPT_MS))) end
 local told = tonumber(state[6] or 0)
 local replacers = state[8]
--- A grant since then would have changed the fence. There may be a foreign holder.
+-- A grant since then would have changed the fence. Another program may hold it.
 local is_idle = state[9] and state[9] == state[1]
 local late = tonumber(state[10] or 0)
 local armed = state[11]

@@ -1,4 +1,4 @@
--- Which waiter gets the lock next: promises, and direct hand-overs.
+-- Which waiter gets the lock next: promises, and direct hand-offs.
 --
 -- uses: holders holding leaving watching
 
@@ -32,7 +32,7 @@ end
 
 -- Notifies the waiter that listens first, and so is alive, to watch a promise: the next waiters
 -- may all be dead. And the last one, because if the first waiters are only stopped, the one that
--- listens first may be stopped, too.
+-- listens first may also be stopped.
 local function request_promise_watch()
   if told > now - TOLD_MS * 1000 and told <= now then return end
   told = now
@@ -51,7 +51,7 @@ end
 -- promise lasts it need not ask; for other blockers (`anew`) it has to.
 --
 -- A dead waiter costs the time of a promise instead of a lease. With `quick`, if the last holder
--- had the lock only for a moment, the lock is handed over to a waiter that asked just now and
+-- had the lock only for a moment, the lock is handed off to a waiter that asked just now and
 -- found the lock as quick.
 local function promise_to_the_next(self, anew, quick)
   if is_foreign() then return end
