@@ -22,11 +22,13 @@ void note_refusal(const char* call) {
   refusal = errno;
 }
 
-// Asio tries files as well, which epoll does not know.
-bool is_file(int fd) {
+// Whether epoll knows all of this kind: not files, which Asio and `cache` try as well,
+// and not devices, of which /dev/null is one. The descriptor of a timer has no type.
+bool can_be_watched(int fd) {
   struct stat status {};
-  return ::fstat(fd, &status) == 0 &&
-         (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode));
+  if (::fstat(fd, &status) != 0) return false;
+  const auto type = status.st_mode & S_IFMT;
+  return type == S_IFSOCK || type == S_IFIFO || type == 0;
 }
 
 }  // namespace
@@ -43,7 +45,7 @@ int __wrap_epoll_ctl(int epoll, int action, int fd, epoll_event* event) {
   const int result = __real_epoll_ctl(epoll, action, fd, event);
   if (result != 0) {
     const int error = errno;
-    if (error != EPERM || !is_file(fd)) {
+    if (error != EPERM || can_be_watched(fd)) {
       errno = error;
       note_refusal("epoll_ctl");
     }

@@ -502,16 +502,16 @@ start_beside() {  # [<command>...]
   dlock run --wait 60s --on-start 'echo $$ > "$heard"; exec sleep 600' job -- sh -c ': > "$heard.began"; exec sleep 60' 3>&- &
   runner=$!
   eventually is_queued job "$runner"
-  beside=$(pgrep -P "$runner" -x dlock-on-start)
-  halt "$beside"
+  waiting=$(pgrep -P "$runner" -x dlock-on-start)
+  halt "$waiting"
   let_go
   eventually test -e "$heard.began"
 
   kill -KILL "$runner"
   assert_exits 137 "$runner"
-  kill -CONT "$beside"
+  kill -CONT "$waiting"
 
-  eventually has_ended "$beside"
+  eventually has_ended "$waiting"
   [[ ! -e $heard ]]
 }
 

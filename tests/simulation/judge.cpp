@@ -11,6 +11,7 @@ namespace dlock::simulation {
 namespace {
 
 const std::string lock_key = "dlock:{job}";
+const std::string marker = "dlock:shared";  // of several holders
 
 std::string name(const Run& run) { return "run " + std::to_string(run.number); }
 
@@ -31,28 +32,41 @@ void World::broken(const std::string& promise, const std::string& how) {
   kernel_.trace(complaint_);
 }
 
-// On most servers.
-std::optional<std::pair<std::uint64_t, Time>> World::holder() {
+std::map<std::uint64_t, Time> World::leases() {
   std::map<std::uint64_t, std::vector<Time>> votes;
   for (auto& server : servers_) {
     const auto found = server->find(lock_key);
     if (!found) continue;
-    std::istringstream record(server->field(lock_key + ":h", found->value));
-    std::string mode, slot, since, ends, kind;
-    std::uint64_t fence = 0;
-    record >> mode >> slot >> fence >> since >> ends >> kind;
-    if (kind == "h" || kind == "b") votes[fence].push_back(found->expires);
+    for (const auto& [token, text] : server->hash(lock_key + ":h")) {
+      std::istringstream record(text);
+      std::string mode, slot, since, kind;
+      std::uint64_t fence = 0;
+      std::int64_t ends = 0;
+      record >> mode >> slot >> fence >> since >> ends >> kind;
+      if (kind != "h" && kind != "b") continue;
+      if (found->value == token) {
+        votes[fence].push_back(found->expires);
+      } else if (found->value == marker && server->moment_of(ends) > kernel_.now) {
+        votes[fence].push_back(server->moment_of(ends));
+      }
+    }
   }
+  std::map<std::uint64_t, Time> leases;
   const auto majority = servers_.size() / 2 + 1;
   for (auto& [fence, ends] : votes) {
     if (ends.size() < majority) continue;
     std::sort(ends.begin(), ends.end());
-    return std::pair(fence, ends[ends.size() - majority]);
+    leases[fence] = ends[ends.size() - majority];
   }
-  return std::nullopt;
+  return leases;
 }
 
-// A server that has forgotten the lease is not one that keeps what it has confirmed.
+std::optional<Time> World::lease_of(const Run& run) {
+  const auto all = leases();
+  const auto found = all.find(run.fence);
+  return found == all.end() ? std::nullopt : std::optional(found->second);
+}
+
 // Whatever was granted since the last request is known to a server that runs. (A quorum
 // repairs leases by such requests.)
 bool World::is_excused(const Run& run) const {
@@ -65,27 +79,29 @@ void World::command_started(Run& run) {
   kernel_.trace("the command of " + name(run) + " starts, fence " +
                 std::to_string(run.fence));
   // A grant before a server lost its data may start after one that followed.
-  if (run.fence <= greatest_fence_ && !is_excused(run)) {
+  const bool is_alone = slots_ == 1 && !run.options.shared;
+  if (is_alone && run.fence <= greatest_fence_ && !is_excused(run)) {
     broken("P5", name(run) + " has a fence that is not greater than all before");
   }
   greatest_fence_ = std::max(greatest_fence_, run.fence);
   for (const auto& other : runs_) {
     if (other.get() == &run || !other->guardian->is_alive) continue;
+    if (run.options.shared && other->options.shared) continue;
+    if (slots_ > 1 && run.slot != other->slot && run.slot < slots_) continue;
     const bool excused = is_excused(*other) || is_excused(run);
     if (kind_ == StoreKind::redis && excused) continue;
     broken("P1",
            "the commands of " + name(*other) + " and " + name(run) + " run at once");
   }
-  const auto held = holder();
-  if ((!held || held->first != run.fence) && !is_excused(run)) {
+  const auto lease = lease_of(run);
+  if (!lease && !is_excused(run)) {
     broken("P9", "the command of " + name(run) + " starts without the lock");
   }
-  if (held) run.lease_seen_until = held->second;
+  if (lease) run.lease_seen_until = *lease;
 }
 
 void World::command_ended(Run& run, bool by_itself) {
-  const auto held = holder();
-  const bool is_held = held && held->first == run.fence;
+  const bool is_held = lease_of(run).has_value();
   run.command_ended = kernel_.now;
   run.was_held_at_end = by_itself && is_held;
   kernel_.trace("the command of " + name(run) + " has ended" + (is_held ? "" : " late"));
@@ -105,21 +121,26 @@ void World::executed(RedisServer& /*server*/, const Process& by, const Words& wo
                                    [&](const auto& run) { return &run->process == &by; });
   if (sender == runs_.end()) return;
   auto& run = **sender;
-  const auto held = holder();
-  const auto before = std::exchange(holder_seen_, held ? held->first : 0);
-  if (calls(words, redis::release_script)) run.released = kernel_.now;
-  const bool is_new = calls(words, redis::ask_script) && holder_seen_ > before;
+  const auto held = leases();
+  const auto before = granted_;
+  if (!held.empty()) granted_ = std::max(granted_, held.rbegin()->first);
+  if (calls(words, redis::release_script)) {
+    run.released = kernel_.now;
+    run.granted_before_release = before;
+  }
+  const bool is_new = calls(words, redis::ask_script) && granted_ > before;
   if (is_new && run.result && run.released > by.last_request) {
     broken("P8", "a late request of " + name(run) + ", which has ended, gets the lock");
   }
 }
 
 void World::look_at_leases() {
-  const auto held = holder();
+  const auto held = leases();
   for (const auto& run : runs_) {
     if (!run->guardian->is_alive || is_excused(*run)) continue;
-    if (held && held->first == run->fence) {
-      run->lease_seen_until = held->second;
+    const auto lease = held.find(run->fence);
+    if (lease != held.end()) {
+      run->lease_seen_until = lease->second;
     } else if (run->lease_seen_until > kernel_.now) {
       broken("P4", name(*run) + " has lost a lease that was not over");
     }
@@ -145,7 +166,7 @@ void World::look_for_idleness() {
     return run->context && run->fence == 0 && run->process.stopped_until < now &&
            std::max(run->began, run->last_fault) + 3 * second < now;
   });
-  if (!waits || holder()) in_use_ = std::max(in_use_, now);
+  if (!waits || !leases().empty()) in_use_ = std::max(in_use_, now);
   if (now - in_use_ > longest_idleness()) {
     broken("P6", "the lock is free, and no run gets it");
   }
@@ -169,7 +190,11 @@ void World::judge_end(const Run& run) {
   // That the server has forgotten it can only be learned from the server. In a quorum,
   // the others keep the lock from being granted.
   const bool is_asked = kind_ == StoreKind::redis && run.released > run.command_ended;
-  const bool can_know = !is_excused(run) || is_asked;
+  // A lease that is restored before another run was granted the lock was never free.
+  const bool may_be_restored =
+      run.options.reclaim &&
+      (slots_ > 1 || has_readers_ || run.granted_before_release == run.fence);
+  const bool can_know = !is_excused(run) || (is_asked && !may_be_restored);
   if (says_held && can_know && !run.was_held_at_end &&
       run.guardian->end.signal != SIGKILL) {
     broken("P12", name(run) + " reports success without having held the lock to the end");

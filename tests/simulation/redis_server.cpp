@@ -282,15 +282,18 @@ std::optional<RedisServer::Found> RedisServer::find(const std::string& key) {
   moment_ = clock();
   const auto* text = find_as<std::string>(key);
   if (text == nullptr) return std::nullopt;
-  const auto left = *value_at(key)->expires * 1000 - moment_;
-  const auto real = static_cast<double>(left) * microsecond / (1 + rate);
-  return Found{*text, Kernel::current()->now + static_cast<Time>(real)};
+  return Found{*text, moment_of(*value_at(key)->expires * 1000)};
 }
 
-std::string RedisServer::field(const std::string& key, const std::string& name) {
+RedisServer::Hash RedisServer::hash(const std::string& key) {
   moment_ = clock();
-  auto* hash = find_as<Hash>(key);
-  return hash == nullptr || hash->count(name) == 0 ? std::string() : hash->at(name);
+  const auto* found = find_as<Hash>(key);
+  return found == nullptr ? Hash{} : *found;
+}
+
+Time RedisServer::moment_of(std::int64_t shown) const {
+  const auto left = static_cast<double>(shown - clock()) * microsecond / (1 + rate);
+  return Kernel::current()->now + static_cast<Time>(left);
 }
 
 void RedisServer::closed(const std::shared_ptr<Connection>& by) {

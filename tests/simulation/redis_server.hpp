@@ -40,7 +40,10 @@ class RedisServer final : public Peer {
     Time expires = 0;
   };
   std::optional<Found> find(const std::string& key);
-  std::string field(const std::string& key, const std::string& name);  // of a hash
+  using Hash = std::map<std::string, std::string>;
+  Hash hash(const std::string& key);
+  // When its clock shows that many microseconds.
+  Time moment_of(std::int64_t shown) const;
 
   double rate = 0;        // how much faster than others its clock is
   Time clock_offset = 0;  // of its clock
@@ -53,7 +56,6 @@ class RedisServer final : public Peer {
     std::set<std::pair<double, std::string>> order;
   };
   using List = std::deque<std::string>;
-  using Hash = std::map<std::string, std::string>;
   struct Value {
     std::variant<std::string, List, Hash, SortedSet> of;
     std::optional<std::int64_t> expires{};  // ms by its clock

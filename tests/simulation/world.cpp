@@ -12,8 +12,6 @@
 namespace dlock::simulation {
 namespace {
 
-const std::string lock_key = "dlock:{job}";
-
 std::string address_of(std::size_t server) {
   return "10.0.0." + std::to_string(server + 1);
 }
@@ -39,8 +37,8 @@ SupervisionPlan plan_of(const Run& run) {
   return plan;
 }
 
-std::uint64_t fence_in(const std::vector<std::string>& environment) {
-  constexpr std::string_view name = "DLOCK_FENCE=";
+std::uint64_t number_in(const std::vector<std::string>& environment,
+                        std::string_view name) {
   for (const auto& variable : environment) {
     if (variable.rfind(name, 0) == 0) {
       return std::strtoull(variable.c_str() + name.size(), nullptr, 10);
@@ -70,6 +68,10 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
   kernel_.now += 100 * second;
   const Time ttls[] = {2 * second, 3 * second, 5 * second};
   ttl_ = ttls[random.below(3)];
+  if (kind == StoreKind::redis && random.chance(0.3)) {
+    has_readers_ = random.chance(0.5);
+    slots_ = has_readers_ ? 1 : 2;
+  }
   kernel_.network.most = random.spread(100 * microsecond, 20 * millisecond);
   if (random.chance(0.6)) {
     kernel_.network.late = static_cast<double>(random.spread(2, 300)) / 1000;
@@ -99,11 +101,16 @@ std::string World::url() const {
 }
 
 // Parsing takes longer than a schedule, so each command line is parsed once.
-const Invocation& World::invocation(std::optional<Time> wait) const {
+const Invocation& World::invocation(std::optional<Time> wait) {
   std::vector<std::string> words{"run",       "--quiet", "--ttl",
                                  spans(ttl_), "--store", url()};
   if (kernel_.traces) words[1] = "--verbose";
   if (wait) words.push_back("--wait=" + (*wait < 0 ? "forever" : spans(*wait)));
+  auto& random = kernel_.random;
+  if (slots_ > 1) words.push_back("--slots=" + std::to_string(slots_));
+  if (has_readers_ && random.chance(0.6)) words.emplace_back("--shared");
+  if (kind_ == StoreKind::redis && random.chance(0.2)) words.emplace_back("--reclaim");
+  if (random.chance(0.1)) words.emplace_back("--priority=-5");
   for (const char* word : {"job", "--", "true"}) words.emplace_back(word);
   static std::map<std::vector<std::string>, Invocation> known;
   const auto found = known.find(words);
@@ -148,11 +155,18 @@ void World::start_run() {
   run.guardian->ended = [this, &run](bool by_itself) { command_ended(run, by_itself); };
   run.additions.supervise = [&run](SignalInbox&, Wakeup& wakeup) {
     return std::make_unique<SimulatedSupervisor>(
-        *run.guardian, plan_of(run), wakeup,
-        [&run](const auto& environment) { run.fence = fence_in(environment); });
+        *run.guardian, plan_of(run), wakeup, [&run](const auto& environment) {
+          run.fence = number_in(environment, "DLOCK_FENCE=");
+          run.slot = static_cast<unsigned>(number_in(environment, "DLOCK_SLOT="));
+        });
   };
-  kernel_.trace("run " + std::to_string(run.number) + " starts, waits " +
-                (wait < 0 ? "forever" : spans(wait)));
+  kernel_.trace("run " + std::to_string(run.number) + " starts" +
+                (wait < 0   ? ", waits"
+                 : wait > 0 ? ", waits for " + spans(wait)
+                            : "") +
+                (slots_ > 1 ? ", two slots" : "") +
+                (run.options.shared ? ", shared" : "") +
+                (run.options.reclaim ? ", may reclaim" : ""));
   kernel_.running = &run.process;
   run.context = std::make_unique<Run::Context>();
   try {
@@ -183,6 +197,7 @@ void World::step(Run& run) {
 
 void World::run_ready() {
   bool found = true;
+  int steps = 0;
   while (found && complaint_.empty()) {
     found = false;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
@@ -191,6 +206,9 @@ void World::run_ready() {
              run.process.stopped_until <= kernel_.now) {
         found = true;
         step(run);
+        if (++steps > 100'000) {
+          return broken("P7", "run " + std::to_string(run.number) + " never sleeps");
+        }
       }
     }
   }
@@ -216,7 +234,8 @@ std::string World::run() {
   const auto quiet = kernel_.now + ttl_ + 15 * second;
   while (complaint_.empty() && kernel_.step(quiet)) {
   }
-  if (complaint_.empty() && holder()) broken("P8", "the lock is held after all runs");
+  if (complaint_.empty() && !leases().empty())
+    broken("P8", "the lock is held after all runs");
   return complaint_;
 }
 

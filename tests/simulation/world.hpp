@@ -4,6 +4,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,12 +43,14 @@ struct Run {
   Time ended = 0;
   Time last_fault = 0;      // of this process, or of its network
   std::uint64_t fence = 0;  // of the grant that its command relies on
+  unsigned slot = 0;
   Time command_began = 0;
   Time command_ended = 0;
   bool was_held_at_end = false;  // when the command exited by itself
   Time lease_seen_until = 0;     // while the command is alive: when its lease ends
   int steps_to_fault = 0;        // the steps of its code until it is stopped or killed
   Time released = 0;             // when a server last executed its release
+  std::uint64_t granted_before_release = 0;  // World::granted_ before that
   // Its guardian suffers, or its dlock: not both, because then no process is left to stop
   // the command.
   bool guardian_suffers = false;
@@ -69,7 +72,7 @@ class World {
 
  private:
   std::string url() const;
-  const Invocation& invocation(std::optional<Time> wait) const;
+  const Invocation& invocation(std::optional<Time> wait);
   void start_run();
   void start_later(Time moment);
   void step(Run& run);
@@ -92,7 +95,9 @@ class World {
   void look_for_idleness();
   Time longest_idleness() const;
   void judge_end(const Run& run);
-  std::optional<std::pair<std::uint64_t, Time>> holder();  // fence, when the lease ends
+  // Those that most servers have: their fences, and when they end.
+  std::map<std::uint64_t, Time> leases();
+  std::optional<Time> lease_of(const Run& run);
 
   StoreKind kind_;
   Kernel kernel_;
@@ -101,6 +106,8 @@ class World {
   int starting_ = 0;   // runs that will start
   int runs_left_ = 0;  // runs that will follow others
   Time ttl_ = 0;
+  unsigned slots_ = 1;
+  bool has_readers_ = false;  // some runs share the lock
   Time faults_end_ = 0;
   Time end_ = 0;
   double fault_at_step_ = 0;  // the part of runs that are stopped or killed at a step
@@ -108,9 +115,9 @@ class World {
 
   std::string complaint_;
   std::uint64_t greatest_fence_ = 0;
-  Time forgot_ = 0;  // when a server last lost its data
-  Time in_use_ = 0;  // when the lock was last held, or no run could take it
-  std::uint64_t holder_seen_ = 0;
+  Time forgot_ = 0;            // when a server last lost its data
+  Time in_use_ = 0;            // when the lock was last held, or no run could take it
+  std::uint64_t granted_ = 0;  // the greatest fence of a lease
   int commands_ = 0;
   int losses_ = 0;
   int left_waiters_ = 0;  // that have died or given up, and may still be in the queue
