@@ -35,6 +35,7 @@ $(cd "$DLOCK_SOURCE" && find docs -name '*.md' -printf 'share/doc/dlock/%p 644\n
 $(cd "$DLOCK_SOURCE" && find examples -type f -printf 'share/doc/dlock/%p 644\n' | LC_ALL=C sort)
 share/doc/dlock/tests/chaos/README.md 644
 share/doc/dlock/tests/model/README.md 644
+share/doc/dlock/tests/simulation/README.md 644
 share/fish/vendor_completions.d/dlock.fish 644
 $(for page in acquire break cache check config doctor fence history limit list release renew run status watch; do
   echo "share/man/man1/dlock-$page.1 644"

@@ -55,6 +55,7 @@ files_of_package() {  # <where zsh looks>
     /usr/share/doc/dlock/README.md /usr/share/doc/dlock/SECURITY.md \
     /usr/share/doc/dlock/tests/chaos/README.md \
     /usr/share/doc/dlock/tests/model/README.md \
+    /usr/share/doc/dlock/tests/simulation/README.md \
     /usr/share/doc/dlock/third-party.gz \
     /usr/share/fish/vendor_completions.d/dlock.fish "/usr/share/zsh/$1/_dlock"
   (cd "$DLOCK_SOURCE" && find docs examples -type f \( -path 'examples/*' -o -name '*.md' -o -name '*.svg' \) \
