@@ -5,18 +5,20 @@
 #
 # A shell that is process 1 gets no signal that it has no trap for. Without these traps a platform
 # that stops the container would kill it in the middle of the migration.
-stopped='' migration=''
-trap 'stopped=yes; [ -z "$migration" ] || kill -TERM "$migration" 2> /dev/null' TERM INT
+stopped='' migration='' again=yes
+trap 'stopped=yes again=yes; [ -z "$migration" ] || kill -TERM "$migration" 2> /dev/null' TERM INT
 dlock run --wait 5m migrate -- ./migrate &
 migration=$!
 [ -z "$stopped" ] || kill -TERM "$migration"
 
-# A signal ends `wait`, but not the migration.
-wait "$migration"
-status=$?
-while kill -0 "$migration" 2> /dev/null; do
+# A signal ends `wait`, but not the migration: then ask again. If that has been answered before, the
+# answer is 127.
+status=127
+while [ -n "$again" ]; do
+  again=''
   wait "$migration"
-  status=$?
+  code=$?
+  [ "$code" = 127 ] || status=$code
 done
 
 # If the migration failed, the container does, and is started again.

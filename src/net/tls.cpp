@@ -180,7 +180,14 @@ Progress Tls::write(std::string_view bytes) {
       progress_of(SSL_write_ex(session_.get(), bytes.data(), bytes.size(), &written));
   // If the server has ended the connection, the write has not succeeded.
   if (progress.state == Progress::State::done && written == 0) {
-    return {Progress::State::failed, 0, EPIPE};
+    progress = {Progress::State::failed, 0, EPIPE};
+  }
+  // With TLS 1.3, a server that refuses our certificate says so after the handshake and
+  // closes. What it has said is still there if our next bytes find the connection reset.
+  if (progress.state == Progress::State::failed) {
+    char byte = 0;
+    read(&byte, 1);
+    return progress;
   }
   progress.size = written;
   return progress;

@@ -272,7 +272,7 @@ assert_locks() {
   run rpm -qp --qf '[%{FILEMODES:perms} %{FILENAMES}\n]' "$rpm"
 
   assert_equal "$(grep '^d' <<< "$output")" "$({
-    printf 'drwxr-xr-x /usr/share/doc/%s\n' dlock dlock/{examples,tests,tests/chaos,tests/model}
+    printf 'drwxr-xr-x /usr/share/doc/%s\n' dlock dlock/{examples,tests,tests/{chaos,model,simulation}}
     cd "$DLOCK_SOURCE" && find docs -type d -printf 'drwxr-xr-x /usr/share/doc/dlock/%p\n'
   } | LC_ALL=C sort)"
 }

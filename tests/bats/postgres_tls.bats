@@ -275,6 +275,10 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_refused 77 ''
   over_tcp "sslmode=verify-full&sslrootcert=$certificates/ours.crt&sslcert=$certificates/stranger.crt&sslkey=$certificates/stranger.key"
   assert_refused 77 ''
+  # The server has closed the connection before the next bytes are sent.
+  run strace -qq -o "$BATS_TEST_TMPDIR/trace" -e trace=sendto -e inject=sendto:delay_enter=300000 dlock run --ttl 30s job -- echo started
+  assert_status 77
+  assert_output_contains 'does not accept our certificate'
   export DLOCK_TLS_CA=$certificates/ours.crt DLOCK_TLS_CERT=$certificates/app.crt DLOCK_TLS_KEY=$certificates/app.key
   over_tcp sslmode=verify-full
   assert_runs TLSv1.3
