@@ -9,6 +9,7 @@ repeats() {  # <times> <least>
 }
 
 dlock=$(realpath -e "$DLOCK_BIN" 2> /dev/null) || fail "not built: $DLOCK_BIN"
+built=${dlock%/*} # where its helpers are, if they are built
 for tool in cc flock awk; do
   command -v "$tool" > /dev/null || fail "$tool is not installed"
 done

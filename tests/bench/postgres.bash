@@ -69,7 +69,7 @@ round_trips() {  # <store>
 # locks and writes a row.
 grant_row() {
   local grants pgbench round count
-  grants=$(dirname "$(realpath "$DLOCK_BIN")")/tests/dlock_grants
+  grants=$built/tests/dlock_grants
   pgbench=${psql%psql}pgbench
   [[ -x $grants && -x $pgbench ]] || return 0
   count=$(repeats 3 10)

@@ -18,7 +18,8 @@ constexpr const char* usage =
     "                        [--seconds N] [--resume FILE] [--trace]\n"
     "\n"
     "Runs N schedules (1000 by default), with the seeds S (1), S + 1, ..., for at most\n"
-    "that many seconds. Exits with 1 at the first one that breaks a promise.\n"
+    "that many seconds. Exits with 1 at the first one that breaks a promise, or if no\n"
+    "command ran.\n"
     "--resume begins with the seed in the file, if it exists, and writes the next one to "
     "it.\n"
     "--trace prints what happens in each, with the messages of dlock.\n";
@@ -53,8 +54,8 @@ bool parse(int count, char** words, Options& options) {
       std::ifstream(options.resume) >> options.seed;
     } else if (name == "--store") {
       options.store_name = value;
-      options.store =
-          std::strcmp(value, "quorum") == 0 ? StoreKind::quorum : StoreKind::redis;
+      if (options.store_name == "quorum") options.store = StoreKind::quorum;
+      if (options.store_name != "quorum" && options.store_name != "redis") return false;
     } else {
       return false;
     }
@@ -126,5 +127,6 @@ int main(int count, char** words) {
       static_cast<double>(totals.schedules) / elapsed(),
       static_cast<unsigned long long>(totals.commands),
       static_cast<unsigned long long>(totals.losses));
-  return 0;
+  if (totals.commands == 0) std::puts("no command ran, so nothing was tested");
+  return totals.commands == 0 ? 1 : 0;
 }
