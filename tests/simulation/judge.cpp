@@ -1,5 +1,6 @@
 // What the judge of a schedule looks for; docs/promises.md has the promises.
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <sstream>
@@ -32,26 +33,25 @@ void World::broken(const std::string& promise, const std::string& how) {
   kernel_.trace(complaint_);
 }
 
-std::map<std::uint64_t, Time> World::leases() {
+World::Leases World::leases() {
   std::map<std::uint64_t, std::vector<Time>> votes;
   for (auto& server : servers_) {
     const auto found = server->find(lock_key);
     if (!found) continue;
     for (const auto& [token, text] : server->hash(lock_key + ":h")) {
-      std::istringstream record(text);
-      std::string mode, slot, since, kind;
-      std::uint64_t fence = 0;
-      std::int64_t ends = 0;
-      record >> mode >> slot >> fence >> since >> ends >> kind;
-      if (kind != "h" && kind != "b") continue;
+      unsigned long long fence = 0, ends = 0;
+      char kind = 0;
+      std::sscanf(text.c_str(), "%*c %*u %llu %*u %llu %c", &fence, &ends, &kind);
+      if (kind != 'h' && kind != 'b') continue;
       if (found->value == token) {
         votes[fence].push_back(found->expires);
-      } else if (found->value == marker && server->moment_of(ends) > kernel_.now) {
-        votes[fence].push_back(server->moment_of(ends));
+      } else if (found->value == marker &&
+                 server->moment_of(static_cast<std::int64_t>(ends)) > kernel_.now) {
+        votes[fence].push_back(server->moment_of(static_cast<std::int64_t>(ends)));
       }
     }
   }
-  std::map<std::uint64_t, Time> leases;
+  Leases leases;
   const auto majority = servers_.size() / 2 + 1;
   for (auto& [fence, ends] : votes) {
     if (ends.size() < majority) continue;
@@ -116,12 +116,12 @@ void World::command_ended(Run& run, bool by_itself) {
 }
 
 void World::executed(RedisServer& /*server*/, const Process& by, const Words& words) {
-  look_at_leases();
+  const auto held = leases();
+  look_at(held);
   const auto sender = std::find_if(runs_.begin(), runs_.end(),
                                    [&](const auto& run) { return &run->process == &by; });
   if (sender == runs_.end()) return;
   auto& run = **sender;
-  const auto held = leases();
   const auto before = granted_;
   if (!held.empty()) granted_ = std::max(granted_, held.rbegin()->first);
   if (calls(words, redis::release_script)) {
@@ -134,8 +134,7 @@ void World::executed(RedisServer& /*server*/, const Process& by, const Words& wo
   }
 }
 
-void World::look_at_leases() {
-  const auto held = leases();
+void World::look_at(const Leases& held) {
   for (const auto& run : runs_) {
     if (!run->guardian->is_alive || is_excused(*run)) continue;
     const auto lease = held.find(run->fence);

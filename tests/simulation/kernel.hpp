@@ -128,6 +128,7 @@ class Kernel {
   Random random;
   Network network;
   Process* running = nullptr;          // whose code runs
+  int looks = 0;                       // for events, at this moment
   std::map<std::string, Peer*> peers;  // by address
   std::vector<std::string> asks;  // what marks a request for the lock in what is sent
 

@@ -50,6 +50,9 @@ class RedisServer final : public Peer {
 
   redis::Reply execute(const Words& words);  // one command, also of a script
 
+  // Whether scripts run as they are written, and not in the form that is quicker.
+  static inline bool runs_scripts_literally = false;
+
  private:
   struct SortedSet {
     std::map<std::string, double> scores;

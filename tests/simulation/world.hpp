@@ -90,13 +90,14 @@ class World {
   void command_started(Run& run);
   void command_ended(Run& run, bool by_itself);
   void executed(RedisServer& server, const Process& by, const Words& words);
-  void look_at_leases();
+  // Those that most servers have: their fences, and when they end.
+  using Leases = std::map<std::uint64_t, Time>;
+  Leases leases();
+  void look_at(const Leases& held);
   bool is_excused(const Run& run) const;
   void look_for_idleness();
   Time longest_idleness() const;
   void judge_end(const Run& run);
-  // Those that most servers have: their fences, and when they end.
-  std::map<std::uint64_t, Time> leases();
   std::optional<Time> lease_of(const Run& run);
 
   StoreKind kind_;
