@@ -80,6 +80,16 @@ struct Kernel::File {
   }
 };
 
+std::int64_t Peer::clock() const {
+  const auto now = static_cast<double>(the_kernel->now);
+  return (epoch + clock_offset + static_cast<Time>(now * (1 + rate))) / microsecond;
+}
+
+Time Peer::moment_of(std::int64_t shown) const {
+  const auto left = static_cast<double>(shown - clock()) * microsecond / (1 + rate);
+  return the_kernel->now + static_cast<Time>(left);
+}
+
 Kernel::Kernel(std::uint64_t seed) : random(seed) { the_kernel = this; }
 Kernel::~Kernel() { the_kernel = nullptr; }
 Kernel* Kernel::current() { return the_kernel; }

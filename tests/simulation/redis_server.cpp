@@ -264,6 +264,15 @@ const std::map<std::string_view, const redis::Script*>& scripts() {
   return all;
 }
 
+Peer::Act act_of(const Words& words) {
+  const auto calls = [&](const redis::Script& script) {
+    return words[1] == script.sha1 || words[1] == script.text;
+  };
+  return calls(redis::ask_script)       ? Peer::Act::ask
+         : calls(redis::release_script) ? Peer::Act::release
+                                        : Peer::Act::other;
+}
+
 std::int64_t count_of(std::size_t size) { return static_cast<std::int64_t>(size); }
 
 // An index as LRANGE takes it, within a sequence of that size.
@@ -301,12 +310,6 @@ void RedisServer::crash() {
   }
 }
 
-std::int64_t RedisServer::clock() const {
-  const auto now = static_cast<double>(Kernel::current()->now);
-  constexpr Time epoch = 1'700'000'000 * second;
-  return (epoch + clock_offset + static_cast<Time>(now * (1 + rate))) / microsecond;
-}
-
 RedisServer::Value* RedisServer::value_at(const std::string& key) {
   const auto found = values_.find(key);
   if (found == values_.end()) return nullptr;
@@ -338,22 +341,26 @@ void RedisServer::drop_if_empty(const std::string& key) {
   }
 }
 
-std::optional<RedisServer::Found> RedisServer::find(const std::string& key) {
+RedisServer::Leases RedisServer::leases() {
+  static const std::string lock = "dlock:{job}", records = lock + ":h";
+  Leases leases;
   moment_ = clock();
-  const auto* text = find_as<std::string>(key);
-  if (text == nullptr) return std::nullopt;
-  return Found{*text, moment_of(*value_at(key)->expires * 1000)};
-}
-
-RedisServer::Hash RedisServer::hash(const std::string& key) {
-  moment_ = clock();
-  const auto* found = find_as<Hash>(key);
-  return found == nullptr ? Hash{} : *found;
-}
-
-Time RedisServer::moment_of(std::int64_t shown) const {
-  const auto left = static_cast<double>(shown - clock()) * microsecond / (1 + rate);
-  return Kernel::current()->now + static_cast<Time>(left);
+  const auto* holder = find_as<std::string>(lock);
+  const auto* hash = find_as<Hash>(records);
+  if (holder == nullptr || hash == nullptr) return leases;
+  for (const auto& [token, text] : *hash) {
+    unsigned long long fence = 0;
+    long long ends = 0;
+    char kind = 0;
+    std::sscanf(text.c_str(), "%*c %*u %llu %*u %lld %c", &fence, &ends, &kind);
+    if (kind != 'h' && kind != 'b') continue;
+    if (*holder == token) {
+      leases[fence] = moment_of(*value_at(lock)->expires * 1000);
+    } else if (*holder == "dlock:shared" && ends > moment_) {  // of several
+      leases[fence] = moment_of(ends);
+    }
+  }
+  return leases;
 }
 
 void RedisServer::closed(const std::shared_ptr<Connection>& by) {
@@ -382,7 +389,7 @@ void RedisServer::proceed(Client& client) {
     has_run_script_ = false;
     const auto reply = top_level(client, *words);
     if (!reply.empty()) client.connection->send_down(reply);
-    if (has_run_script_) executed_(*this, *client.connection->process, *words);
+    if (has_run_script_) executed_(*client.connection->process, act_of(*words));
     serve_waiting();
   }
 }

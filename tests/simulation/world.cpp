@@ -7,6 +7,8 @@
 #include <map>
 
 #include "store/redis/node.hpp"
+#include "tests/simulation/pg_server.hpp"
+#include "tests/simulation/redis_server.hpp"
 #include "util/text.hpp"
 
 namespace dlock::simulation {
@@ -53,13 +55,17 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
     : kind_(kind), kernel_(seed) {
   kernel_.traces = traces;
   kernel_.asks = {redis::ask_script.sha1, redis::ask_script.text};
+  if (kind == StoreKind::postgres) kernel_.asks = {" SET version", "INSERT INTO"};
   auto& random = kernel_.random;
-  const std::size_t count = kind == StoreKind::redis ? 1 : 3;
+  const std::size_t count = kind == StoreKind::quorum ? 3 : 1;
+  const auto executes = [this](const Process& by, Peer::Act act) { executed(by, act); };
   for (std::size_t i = 0; i < count; ++i) {
-    auto& server = servers_.emplace_back(std::make_unique<RedisServer>(
-        [this](RedisServer& by, const Process& process, const Words& words) {
-          executed(by, process, words);
-        }));
+    auto& server = servers_.emplace_back();
+    if (kind == StoreKind::postgres) {
+      server = std::make_unique<PgServer>(executes);
+    } else {
+      server = std::make_unique<RedisServer>(executes);
+    }
     server->rate = random.chance(0.5) ? 0 : (random.chance(0.5) ? 0.004 : -0.004);
     server->clock_offset = random.chance(0.7) ? 0 : random.between(-3600, 3600) * second;
     kernel_.peers[address_of(i)] = server.get();
@@ -68,7 +74,7 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
   kernel_.now += 100 * second;
   const Time ttls[] = {2 * second, 3 * second, 5 * second};
   ttl_ = ttls[random.below(3)];
-  if (kind == StoreKind::redis && random.chance(0.3)) {
+  if (kind != StoreKind::quorum && random.chance(0.3)) {
     has_readers_ = random.chance(0.5);
     slots_ = has_readers_ ? 1 : 2;
   }
@@ -95,6 +101,9 @@ World::~World() {
 
 std::string World::url() const {
   if (kind_ == StoreKind::redis) return "redis://" + address_of(0);
+  if (kind_ == StoreKind::postgres) {
+    return "postgres://dlock@" + address_of(0) + "/dlock?sslmode=disable";
+  }
   std::string url = "redis+quorum://";
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     url += (i > 0 ? "," : "") + address_of(i);
@@ -327,8 +336,8 @@ void World::inject_fault() {
     default: break;
   }
   if (!restarts_ || !server.is_up) return hit(run);
-  kernel_.trace("a server loses its data");
-  forgot_ = kernel_.now;
+  kernel_.trace("a server is killed");
+  if (kind_ != StoreKind::postgres) forgot_ = kernel_.now;  // it has its data in memory
   server.crash();
   // A server of a quorum has no vote until it is up for --max-ttl.
   const auto absent = kind_ == StoreKind::quorum ? 65 * second : 5 * second;
