@@ -446,8 +446,8 @@ ssize_t send(int fd, const void* bytes, size_t size, int flags) {
   if (file == nullptr) {
     return ::syscall(SYS_sendto, fd, bytes, size, flags, nullptr, 0);
   }
-  if (!file->is_connected) return errno = EAGAIN, -1;
   if (file->error != 0) return errno = file->error, -1;
+  if (!file->is_connected) throw std::logic_error("it sends before it is connected");
   const std::string text(static_cast<const char*>(bytes), size);
   const auto& marks = the_kernel->asks;
   const bool asks = std::any_of(marks.begin(), marks.end(), [&](const auto& mark) {
