@@ -177,6 +177,13 @@ void World::judge_end(const Run& run) {
       run.guardian->end.signal != SIGKILL) {
     broken("P12", name(run) + " reports success without having held the lock to the end");
   }
+  const bool counts = std::any_of(runs_.begin(), runs_.end(), [&](const auto& other) {
+    const bool is_known = other.get() != &run && other->result;
+    return is_known ? other->result->outcome == RunOutcome::ran : other.get() != &run;
+  });
+  if (result.outcome == RunOutcome::deduplicated && !counts) {
+    broken("P12", name(run) + " is skipped, and no other run counts");
+  }
   const auto& wait = run.options.wait;
   const bool gave_up = result.outcome == RunOutcome::busy;
   if (!gave_up || run.last_fault > 0 || wait == milliseconds::max()) return;

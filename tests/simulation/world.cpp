@@ -122,6 +122,13 @@ const Invocation& World::invocation(std::optional<Time> wait) {
   if (has_readers_ && random.chance(0.6)) words.emplace_back("--shared");
   if (kind_ == StoreKind::redis && random.chance(0.2)) words.emplace_back("--reclaim");
   if (random.chance(0.1)) words.emplace_back("--priority=-5");
+  // The first is for locks with one holder, and the others need --wait.
+  constexpr const char* wishes[] = {"--dedupe=1m", "--supersede", "--replace"};
+  if (kind_ != StoreKind::quorum && random.chance(0.15)) {
+    const bool is_single = slots_ == 1 && !has_readers_;
+    const auto wish = random.below(3);
+    if (wish == 0 ? is_single : wait.has_value()) words.emplace_back(wishes[wish]);
+  }
   for (const char* word : {"job", "--", "true"}) words.emplace_back(word);
   static std::map<std::vector<std::string>, Invocation> known;
   const auto found = known.find(words);
@@ -177,6 +184,9 @@ void World::start_run() {
                             : "") +
                 (slots_ > 1 ? ", two slots" : "") +
                 (run.options.shared ? ", shared" : "") +
+                (run.options.supersede ? ", supersedes" : "") +
+                (run.options.replace ? ", replaces" : "") +
+                (run.options.dedupe ? ", may be skipped" : "") +
                 (run.options.reclaim ? ", may reclaim" : ""));
   kernel_.running = &run.process;
   run.context = std::make_unique<Run::Context>();
