@@ -291,7 +291,7 @@ assert_runs() {
   assert_reported ".message | endswith(\"$wanted\")" true
 }
 
-@test "history and its JSON show the calendar period that a run was of, also while it is in progress" {
+@test "history and its JSON show the calendar period of a run, even while it runs" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock run --dedupe 12h plain -- true
