@@ -109,9 +109,9 @@ assert_locks() {
       grep -qi "$name" "$BATS_TEST_TMPDIR/licences" || { echo "lacks $name" >&2; return 1; }
     done
     # Each has the name of its package, by which the list of what is linked in has it.
-    for name in $(sed -n 's/^==== \(.*-dev\)$/\1/p' "$BATS_TEST_TMPDIR/licences"); do
+    while IFS= read -r name; do
       [[ -e /usr/share/doc/$name/copyright ]] || { echo "no package: $name" >&2; return 1; }
-    done
+    done < <(sed -n 's/^==== \(.*-dev\)$/\1/p' "$BATS_TEST_TMPDIR/licences")
   done
 }
 
