@@ -52,12 +52,11 @@ void fields_in_state(T& holder, Visit&& visit) {
   visit("granted_at", holder.granted_at), visit("ends_at", holder.ends_at);
   visit("lives_until", holder.lives_until), visit("lease_ms", holder.lease);
   visit("ttl_ms", holder.ttl), visit("label", as<if_set>(holder.label));
-  visit("period", as<if_set>(holder.period));
   visit("command", as<if_set>(holder.argv)), visit("counts", as<if_set>(holder.counts));
   visit("min_hold_ms", as<if_set>(holder.min_hold)),
       visit("for_pid", as<if_set>(holder.for_pid));
   visit("ended", as<if_set>(holder.ended)), visit("broken", as<if_set>(holder.broken));
-  visit("taken_by", holder.taken_by);
+  visit("taken_by", holder.taken_by), visit("period", as<if_set>(holder.period));
 }
 
 template <Of<Dedupe> T, typename Visit>
@@ -82,9 +81,8 @@ void fields_in_state(T& waiter, Visit&& visit) {
 }
 
 template <Of<rules::AnsweredWaiter> T, typename Visit>
-void fields_in_state(T& answered, Visit&& visit) {
-  visit("waiter", answered.waiter), visit("by", answered.by);
-  visit("newer", answered.newer);
+void fields_in_state(T& left, Visit&& visit) {
+  visit("waiter", left.waiter), visit("by", left.by), visit("newer", left.newer);
 }
 
 template <Of<rules::Restored> T, typename Visit>
