@@ -127,7 +127,9 @@ class Dialling {
   // Checks the attempts that have an event. Returns true if one succeeded.
   bool look() {
     for (auto attempt = attempts_.begin(); attempt != attempts_.end();) {
-      if (!attempt->is_ready()) {
+      // Asio may report an event of a closed socket whose record this one has taken over.
+      if (!attempt->is_ready() ||
+          !is_ready_soon(attempt->fd.get(), Readiness::For::writing)) {
         ++attempt;
         continue;
       }

@@ -20,6 +20,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 
 namespace dlock::simulation {
@@ -79,6 +80,16 @@ struct Kernel::File {
   }
 };
 
+std::int64_t Peer::clock() const {
+  const auto now = static_cast<double>(the_kernel->now);
+  return (epoch + clock_offset + static_cast<Time>(now * (1 + rate))) / microsecond;
+}
+
+Time Peer::moment_of(std::int64_t shown) const {
+  const auto left = static_cast<double>(shown - clock()) * microsecond / (1 + rate);
+  return the_kernel->now + static_cast<Time>(left);
+}
+
 Kernel::Kernel(std::uint64_t seed) : random(seed) { the_kernel = this; }
 Kernel::~Kernel() { the_kernel = nullptr; }
 Kernel* Kernel::current() { return the_kernel; }
@@ -89,8 +100,10 @@ void Kernel::at(Time moment, std::function<void()> happens) {
 
 bool Kernel::step(Time end) {
   if (events_.empty() || events_.top().at > end) return false;
-  const auto event = events_.top();
+  const auto event =
+      std::move(const_cast<Event&>(events_.top()));  // NOLINT: it is popped
   events_.pop();
+  looks = 0;
   now = event.at;
   note(static_cast<std::uint64_t>(now) ^ event.number << 48);
   event.happens();
@@ -338,12 +351,14 @@ int epoll_ctl(int poll, int operation, int fd, epoll_event* event) noexcept {
 }
 
 // Never waits: the simulation runs each event loop only when there may be an event.
+// Throws if a process has something to do without end.
 int epoll_wait(int poll, epoll_event* events, int most, int timeout) {
   auto* watcher = simulation::simulated(poll);
   if (watcher == nullptr) {
     return static_cast<int>(
         ::syscall(SYS_epoll_pwait, poll, events, most, timeout, nullptr, 0));
   }
+  if (++the_kernel->looks > 100'000) throw std::runtime_error("it never sleeps");
   int found = 0;
   for (auto& [fd, watch] : watcher->watched) {
     if (found == most) break;
@@ -431,8 +446,8 @@ ssize_t send(int fd, const void* bytes, size_t size, int flags) {
   if (file == nullptr) {
     return ::syscall(SYS_sendto, fd, bytes, size, flags, nullptr, 0);
   }
-  if (!file->is_connected) return errno = EAGAIN, -1;
   if (file->error != 0) return errno = file->error, -1;
+  if (!file->is_connected) throw std::logic_error("it sends before it is connected");
   const std::string text(static_cast<const char*>(bytes), size);
   const auto& marks = the_kernel->asks;
   const bool asks = std::any_of(marks.begin(), marks.end(), [&](const auto& mark) {

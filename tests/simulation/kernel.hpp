@@ -54,13 +54,30 @@ struct Process {
 
 class Connection;
 
-// A server, as the network knows it.
+// A server, as the network and the judge know it.
 class Peer {
  public:
+  // What a request of a process was; called once it was executed.
+  enum class Act { ask, release, other };
+  using Executed = std::function<void(const Process&, Act)>;
+  using Leases = std::map<std::uint64_t, Time>;
+
   virtual ~Peer() = default;
   virtual void received(const std::shared_ptr<Connection>& from,
                         std::string_view bytes) = 0;
   virtual void closed(const std::shared_ptr<Connection>& by) = 0;
+
+  // It is killed, and comes back later.
+  virtual void crash() = 0;
+  virtual void start() = 0;
+  // Those that it keeps: their fences, and when they end.
+  virtual Leases leases() = 0;
+
+  std::int64_t clock() const;  // the time of day in microseconds
+  // When its clock shows that.
+  Time moment_of(std::int64_t shown) const;
+  double rate = 0;        // how much faster than others its clock is
+  Time clock_offset = 0;  // of its clock
 
   bool is_up = true;
   Time paused_until = 0;
@@ -128,6 +145,7 @@ class Kernel {
   Random random;
   Network network;
   Process* running = nullptr;          // whose code runs
+  int looks = 0;                       // for events, at this moment
   std::map<std::string, Peer*> peers;  // by address
   std::vector<std::string> asks;  // what marks a request for the lock in what is sent
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <lua.hpp>
+#include <regex>
+#include <sstream>
 #include <stdexcept>
 
 #include "store/redis/node.hpp"
@@ -45,6 +47,42 @@ std::string number_text(double number) {
   return text;
 }
 
+// A script as its top-level functions, which are made once, and the rest: to make them
+// anew takes more than half of the time of a script. The variables at the top level
+// become globals of the script, and each run sets them; a function that has the name of
+// one gets another name. No functions if that would not be the same.
+std::pair<std::string, std::string> parts_of(std::string script) {
+  constexpr std::string_view local = "local ", function = "local function ";
+  std::string functions, rest;
+  std::map<std::string, std::string> known;  // the lines that declare a variable
+  bool is_in_function = false;
+  std::istringstream lines(script);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind(local, 0) != 0 || line.rfind(function, 0) == 0) continue;
+    std::istringstream names(line.substr(local.size(), line.find(" =") - local.size()));
+    for (std::string name; std::getline(names >> std::ws, name, ',');) {
+      if (known.emplace(name, line).first->second != line) return {"", script};
+      if (script.find(std::string(function) + name + '(') == std::string::npos) continue;
+      script =
+          std::regex_replace(script, std::regex("\\b" + name + "\\("), name + "_of(");
+    }
+  }
+  lines = std::istringstream(script);
+  for (std::string line; std::getline(lines, line);) {
+    const auto code = line.substr(0, line.find(" --"));
+    const bool is_function = line.rfind(function, 0) == 0;
+    is_in_function = is_in_function || is_function;
+    if (line.rfind(local, 0) == 0) {
+      const bool is_set = is_function || code.find('=') != std::string::npos;
+      line = (is_set ? line : code + " = nil").substr(local.size());
+    }
+    (is_in_function ? functions : rest) += line + '\n';
+    const bool is_short = is_function && code.ends_with(" end");
+    if (is_short || line.rfind("end", 0) == 0) is_in_function = false;
+  }
+  return {functions, rest};
+}
+
 // One interpreter for all servers: a script keeps no state.
 class Interpreter {
  public:
@@ -67,16 +105,13 @@ class Interpreter {
   Reply run(const std::string& id, const std::string& text, const Words& keys,
             const Words& arguments, RedisServer& server) {
     server_ = &server;
-    auto& function = functions_[id];
-    if (function == 0) {
-      if (luaL_loadbuffer(lua_, text.data(), text.size(), "@script") != 0) {
-        throw std::runtime_error(lua_tostring(lua_, -1));
-      }
-      function = luaL_ref(lua_, LUA_REGISTRYINDEX);
-    }
-    set_global("KEYS", keys);
-    set_global("ARGV", arguments);
-    lua_rawgeti(lua_, LUA_REGISTRYINDEX, function);
+    auto& script = scripts_[{id, RedisServer::runs_scripts_literally}];
+    if (script == 0) script = loaded(text);
+    lua_rawgeti(lua_, LUA_REGISTRYINDEX, script);
+    lua_getfenv(lua_, -1);
+    set_field("KEYS", keys);
+    set_field("ARGV", arguments);
+    lua_pop(lua_, 1);
     Reply reply;
     if (lua_pcall(lua_, 0, 1, 0) != 0) {
       const char* why = lua_tostring(lua_, -1);
@@ -89,13 +124,38 @@ class Interpreter {
   }
 
  private:
-  void set_global(const char* name, const Words& words) {
+  // Returns a reference to its function, which has globals to itself.
+  int loaded(const std::string& text) {
+    const auto& [functions, rest] = RedisServer::runs_scripts_literally
+                                        ? std::pair(std::string(), text)
+                                        : parts_of(text);
+    lua_newtable(lua_);
+    lua_pushnil(lua_);
+    while (lua_next(lua_, LUA_GLOBALSINDEX) != 0) {
+      lua_pushvalue(lua_, -2);
+      lua_insert(lua_, -2);
+      lua_settable(lua_, -4);
+    }
+    for (const auto& part : {functions, rest}) {
+      if (luaL_loadbuffer(lua_, part.data(), part.size(), "@script") != 0) {
+        throw std::runtime_error(lua_tostring(lua_, -1));
+      }
+      lua_pushvalue(lua_, 1);
+      lua_setfenv(lua_, -2);
+    }
+    const int script = luaL_ref(lua_, LUA_REGISTRYINDEX);
+    lua_call(lua_, 0, 0);
+    lua_settop(lua_, 0);
+    return script;
+  }
+
+  void set_field(const char* name, const Words& words) {
     lua_createtable(lua_, static_cast<int>(words.size()), 0);
     for (std::size_t i = 0; i < words.size(); ++i) {
       lua_pushlstring(lua_, words[i].data(), words[i].size());
       lua_rawseti(lua_, -2, static_cast<int>(i) + 1);
     }
-    lua_setglobal(lua_, name);
+    lua_setfield(lua_, -2, name);
   }
 
   static std::string string_at(lua_State* lua, int index) {
@@ -184,7 +244,7 @@ class Interpreter {
 
   static RedisServer* server_;
   lua_State* lua_;
-  std::map<std::string, int> functions_;
+  std::map<std::pair<std::string, bool>, int> scripts_;
 };
 
 RedisServer* Interpreter::server_ = nullptr;
@@ -202,6 +262,15 @@ const std::map<std::string_view, const redis::Script*>& scripts() {
     return by_id;
   }();
   return all;
+}
+
+Peer::Act act_of(const Words& words) {
+  const auto calls = [&](const redis::Script& script) {
+    return words[1] == script.sha1 || words[1] == script.text;
+  };
+  return calls(redis::ask_script)       ? Peer::Act::ask
+         : calls(redis::release_script) ? Peer::Act::release
+                                        : Peer::Act::other;
 }
 
 std::int64_t count_of(std::size_t size) { return static_cast<std::int64_t>(size); }
@@ -241,12 +310,6 @@ void RedisServer::crash() {
   }
 }
 
-std::int64_t RedisServer::clock() const {
-  const auto now = static_cast<double>(Kernel::current()->now);
-  constexpr Time epoch = 1'700'000'000 * second;
-  return (epoch + clock_offset + static_cast<Time>(now * (1 + rate))) / microsecond;
-}
-
 RedisServer::Value* RedisServer::value_at(const std::string& key) {
   const auto found = values_.find(key);
   if (found == values_.end()) return nullptr;
@@ -278,22 +341,26 @@ void RedisServer::drop_if_empty(const std::string& key) {
   }
 }
 
-std::optional<RedisServer::Found> RedisServer::find(const std::string& key) {
+RedisServer::Leases RedisServer::leases() {
+  static const std::string lock = "dlock:{job}", records = lock + ":h";
+  Leases leases;
   moment_ = clock();
-  const auto* text = find_as<std::string>(key);
-  if (text == nullptr) return std::nullopt;
-  return Found{*text, moment_of(*value_at(key)->expires * 1000)};
-}
-
-RedisServer::Hash RedisServer::hash(const std::string& key) {
-  moment_ = clock();
-  const auto* found = find_as<Hash>(key);
-  return found == nullptr ? Hash{} : *found;
-}
-
-Time RedisServer::moment_of(std::int64_t shown) const {
-  const auto left = static_cast<double>(shown - clock()) * microsecond / (1 + rate);
-  return Kernel::current()->now + static_cast<Time>(left);
+  const auto* holder = find_as<std::string>(lock);
+  const auto* hash = find_as<Hash>(records);
+  if (holder == nullptr || hash == nullptr) return leases;
+  for (const auto& [token, text] : *hash) {
+    unsigned long long fence = 0;
+    long long ends = 0;
+    char kind = 0;
+    std::sscanf(text.c_str(), "%*c %*u %llu %*u %lld %c", &fence, &ends, &kind);
+    if (kind != 'h' && kind != 'b') continue;
+    if (*holder == token) {
+      leases[fence] = moment_of(*value_at(lock)->expires * 1000);
+    } else if (*holder == "dlock:shared" && ends > moment_) {  // of several
+      leases[fence] = moment_of(ends);
+    }
+  }
+  return leases;
 }
 
 void RedisServer::closed(const std::shared_ptr<Connection>& by) {
@@ -322,7 +389,7 @@ void RedisServer::proceed(Client& client) {
     has_run_script_ = false;
     const auto reply = top_level(client, *words);
     if (!reply.empty()) client.connection->send_down(reply);
-    if (has_run_script_) executed_(*this, *client.connection->process, *words);
+    if (has_run_script_) executed_(*client.connection->process, act_of(*words));
     serve_waiting();
   }
 }

@@ -23,32 +23,19 @@ using Words = std::vector<std::string>;
 
 class RedisServer final : public Peer {
  public:
-  // Called after each script, with the process that has sent it and its request.
-  using Executed = std::function<void(RedisServer&, const Process&, const Words&)>;
   explicit RedisServer(Executed executed);
 
   void received(const std::shared_ptr<Connection>& from, std::string_view bytes) override;
   void closed(const std::shared_ptr<Connection>& by) override;
 
-  // It is killed, and comes back later, without its data.
-  void crash();
-  void start();
-
-  // The value of a string that has not expired, and when it will.
-  struct Found {
-    std::string value;
-    Time expires = 0;
-  };
-  std::optional<Found> find(const std::string& key);
-  using Hash = std::map<std::string, std::string>;
-  Hash hash(const std::string& key);
-  // When its clock shows that many microseconds.
-  Time moment_of(std::int64_t shown) const;
-
-  double rate = 0;        // how much faster than others its clock is
-  Time clock_offset = 0;  // of its clock
+  void crash() override;  // and loses its data
+  void start() override;
+  Leases leases() override;
 
   redis::Reply execute(const Words& words);  // one command, also of a script
+
+  // Whether scripts run as they are written, and not in the form that is quicker.
+  static inline bool runs_scripts_literally = false;
 
  private:
   struct SortedSet {
@@ -56,6 +43,7 @@ class RedisServer final : public Peer {
     std::set<std::pair<double, std::string>> order;
   };
   using List = std::deque<std::string>;
+  using Hash = std::map<std::string, std::string>;
   struct Value {
     std::variant<std::string, List, Hash, SortedSet> of;
     std::optional<std::int64_t> expires{};  // ms by its clock
@@ -67,7 +55,6 @@ class RedisServer final : public Peer {
     std::uint64_t waiting = 0;  // the number of that wait
   };
 
-  std::int64_t clock() const;  // in microseconds
   Value* value_at(const std::string& key);
   template <typename Kind>
   Kind* find_as(const std::string& key);

@@ -4,8 +4,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <string>
 
+#include "tests/simulation/redis_server.hpp"
 #include "tests/simulation/world.hpp"
 
 namespace {
@@ -14,7 +16,7 @@ using dlock::simulation::StoreKind;
 using dlock::simulation::World;
 
 constexpr const char* usage =
-    "usage: dlock_simulation [--store redis|quorum] [--seed S] [--schedules N]\n"
+    "usage: dlock_simulation [--store redis|quorum|postgres] [--seed S] [--schedules N]\n"
     "                        [--seconds N] [--resume FILE] [--trace]\n"
     "\n"
     "Runs N schedules (1000 by default), with the seeds S (1), S + 1, ..., for at most\n"
@@ -54,8 +56,11 @@ bool parse(int count, char** words, Options& options) {
       std::ifstream(options.resume) >> options.seed;
     } else if (name == "--store") {
       options.store_name = value;
-      if (options.store_name == "quorum") options.store = StoreKind::quorum;
-      if (options.store_name != "quorum" && options.store_name != "redis") return false;
+      const std::map<std::string, StoreKind> kinds{{"redis", StoreKind::redis},
+                                                   {"quorum", StoreKind::quorum},
+                                                   {"postgres", StoreKind::postgres}};
+      if (kinds.count(options.store_name) == 0) return false;
+      options.store = kinds.at(options.store_name);
     } else {
       return false;
     }
@@ -69,7 +74,8 @@ struct Totals {
   std::uint64_t losses = 0;
 };
 
-// Every thousandth schedule runs twice, because a seed has to replay exactly.
+// Every thousandth schedule runs twice, because a seed has to replay exactly: the second
+// time with the scripts as they are written.
 std::string run(const Options& options, std::uint64_t seed, Totals& totals) {
   std::uint64_t digest = 0;
   {
@@ -81,8 +87,10 @@ std::string run(const Options& options, std::uint64_t seed, Totals& totals) {
     if (!complaint.empty() || seed % 1000 != 0) return complaint;
     digest = world.digest();
   }
+  dlock::simulation::RedisServer::runs_scripts_literally = true;
   World again(seed, options.store, false);
   again.run();
+  dlock::simulation::RedisServer::runs_scripts_literally = false;
   return again.digest() == digest ? "" : "the seed does not replay exactly";
 }
 

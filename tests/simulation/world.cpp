@@ -7,6 +7,8 @@
 #include <map>
 
 #include "store/redis/node.hpp"
+#include "tests/simulation/pg_server.hpp"
+#include "tests/simulation/redis_server.hpp"
 #include "util/text.hpp"
 
 namespace dlock::simulation {
@@ -53,13 +55,17 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
     : kind_(kind), kernel_(seed) {
   kernel_.traces = traces;
   kernel_.asks = {redis::ask_script.sha1, redis::ask_script.text};
+  if (kind == StoreKind::postgres) kernel_.asks = {" SET version", "INSERT INTO"};
   auto& random = kernel_.random;
-  const std::size_t count = kind == StoreKind::redis ? 1 : 3;
+  const std::size_t count = kind == StoreKind::quorum ? 3 : 1;
+  const auto executes = [this](const Process& by, Peer::Act act) { executed(by, act); };
   for (std::size_t i = 0; i < count; ++i) {
-    auto& server = servers_.emplace_back(std::make_unique<RedisServer>(
-        [this](RedisServer& by, const Process& process, const Words& words) {
-          executed(by, process, words);
-        }));
+    auto& server = servers_.emplace_back();
+    if (kind == StoreKind::postgres) {
+      server = std::make_unique<PgServer>(executes);
+    } else {
+      server = std::make_unique<RedisServer>(executes);
+    }
     server->rate = random.chance(0.5) ? 0 : (random.chance(0.5) ? 0.004 : -0.004);
     server->clock_offset = random.chance(0.7) ? 0 : random.between(-3600, 3600) * second;
     kernel_.peers[address_of(i)] = server.get();
@@ -68,7 +74,7 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
   kernel_.now += 100 * second;
   const Time ttls[] = {2 * second, 3 * second, 5 * second};
   ttl_ = ttls[random.below(3)];
-  if (kind == StoreKind::redis && random.chance(0.3)) {
+  if (kind != StoreKind::quorum && random.chance(0.3)) {
     has_readers_ = random.chance(0.5);
     slots_ = has_readers_ ? 1 : 2;
   }
@@ -78,8 +84,10 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
     kernel_.network.latest = random.spread(50 * millisecond, 3 * second);
   }
   kernel_.network.split = random.chance(0.3) ? 0.2 : 0;
-  const auto contenders = 2 + random.below(4);
-  runs_left_ = static_cast<int>(random.below(2 * contenders));
+  // Few runs show most faults; some need a third waiter.
+  const bool is_crowded = random.chance(0.25);
+  const auto contenders = 2 + random.below(is_crowded ? 4 : 2);
+  runs_left_ = static_cast<int>(random.below(is_crowded ? 2 * contenders : 2));
   for (std::uint64_t i = 0; i < contenders; ++i) {
     start_later(kernel_.now + (random.chance(0.5) ? random.between(0, 50 * millisecond)
                                                   : random.between(0, ttl_)));
@@ -93,6 +101,9 @@ World::~World() {
 
 std::string World::url() const {
   if (kind_ == StoreKind::redis) return "redis://" + address_of(0);
+  if (kind_ == StoreKind::postgres) {
+    return "postgres://dlock@" + address_of(0) + "/dlock?sslmode=disable";
+  }
   std::string url = "redis+quorum://";
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     url += (i > 0 ? "," : "") + address_of(i);
@@ -111,6 +122,13 @@ const Invocation& World::invocation(std::optional<Time> wait) {
   if (has_readers_ && random.chance(0.6)) words.emplace_back("--shared");
   if (kind_ == StoreKind::redis && random.chance(0.2)) words.emplace_back("--reclaim");
   if (random.chance(0.1)) words.emplace_back("--priority=-5");
+  // The first is for locks with one holder, and the others need --wait.
+  constexpr const char* wishes[] = {"--dedupe=1m", "--supersede", "--replace"};
+  if (kind_ != StoreKind::quorum && random.chance(0.15)) {
+    const bool is_single = slots_ == 1 && !has_readers_;
+    const auto wish = random.below(3);
+    if (wish == 0 ? is_single : wait.has_value()) words.emplace_back(wishes[wish]);
+  }
   for (const char* word : {"job", "--", "true"}) words.emplace_back(word);
   static std::map<std::vector<std::string>, Invocation> known;
   const auto found = known.find(words);
@@ -166,6 +184,9 @@ void World::start_run() {
                             : "") +
                 (slots_ > 1 ? ", two slots" : "") +
                 (run.options.shared ? ", shared" : "") +
+                (run.options.supersede ? ", supersedes" : "") +
+                (run.options.replace ? ", replaces" : "") +
+                (run.options.dedupe ? ", may be skipped" : "") +
                 (run.options.reclaim ? ", may reclaim" : ""));
   kernel_.running = &run.process;
   run.context = std::make_unique<Run::Context>();
@@ -186,10 +207,17 @@ void World::start_run() {
   kernel_.running = nullptr;
 }
 
-// Runs one handler of the event loop of the process.
+// Runs what the event loop of the process has to do, or one handler of it if the process
+// is to be stopped or killed between two.
 void World::step(Run& run) {
   kernel_.running = &run.process;
-  if (run.context->poll_one() == 0) run.process.is_ready = false;
+  auto& loop = *run.context;
+  try {
+    const auto handled = run.steps_to_fault > 0 ? loop.poll_one() : loop.poll();
+    if (handled == 0) run.process.is_ready = false;
+  } catch (const std::exception& error) {
+    broken("P7", "run " + std::to_string(run.number) + ": " + error.what());
+  }
   kernel_.running = nullptr;
   if (run.result) return finish(run);
   if (run.steps_to_fault > 0 && --run.steps_to_fault == 0) hit(run);
@@ -197,18 +225,14 @@ void World::step(Run& run) {
 
 void World::run_ready() {
   bool found = true;
-  int steps = 0;
   while (found && complaint_.empty()) {
     found = false;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       auto& run = *runs_[i];
-      while (run.context && run.process.is_ready &&
+      while (complaint_.empty() && run.context && run.process.is_ready &&
              run.process.stopped_until <= kernel_.now) {
         found = true;
         step(run);
-        if (++steps > 100'000) {
-          return broken("P7", "run " + std::to_string(run.number) + " never sleeps");
-        }
       }
     }
   }
@@ -322,8 +346,8 @@ void World::inject_fault() {
     default: break;
   }
   if (!restarts_ || !server.is_up) return hit(run);
-  kernel_.trace("a server loses its data");
-  forgot_ = kernel_.now;
+  kernel_.trace("a server is killed");
+  if (kind_ != StoreKind::postgres) forgot_ = kernel_.now;  // it has its data in memory
   server.crash();
   // A server of a quorum has no vote until it is up for --max-ttl.
   const auto absent = kind_ == StoreKind::quorum ? 65 * second : 5 * second;

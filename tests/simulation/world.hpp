@@ -13,11 +13,10 @@
 #include "cli/run/locked_run.hpp"
 #include "tests/simulation/command.hpp"
 #include "tests/simulation/kernel.hpp"
-#include "tests/simulation/redis_server.hpp"
 
 namespace dlock::simulation {
 
-enum class StoreKind { redis, quorum };
+enum class StoreKind { redis, quorum, postgres };
 
 // One process of dlock, with its guardian and command.
 struct Run {
@@ -89,19 +88,20 @@ class World {
   void broken(const std::string& promise, const std::string& how);
   void command_started(Run& run);
   void command_ended(Run& run, bool by_itself);
-  void executed(RedisServer& server, const Process& by, const Words& words);
-  void look_at_leases();
+  void executed(const Process& by, Peer::Act act);
+  // Those that most servers have: their fences, and when they end.
+  using Leases = Peer::Leases;
+  Leases leases();
+  void look_at(const Leases& held);
   bool is_excused(const Run& run) const;
   void look_for_idleness();
   Time longest_idleness() const;
   void judge_end(const Run& run);
-  // Those that most servers have: their fences, and when they end.
-  std::map<std::uint64_t, Time> leases();
   std::optional<Time> lease_of(const Run& run);
 
   StoreKind kind_;
   Kernel kernel_;
-  std::vector<std::unique_ptr<RedisServer>> servers_;
+  std::vector<std::unique_ptr<Peer>> servers_;
   std::vector<std::unique_ptr<Run>> runs_;
   int starting_ = 0;   // runs that will start
   int runs_left_ = 0;  // runs that will follow others

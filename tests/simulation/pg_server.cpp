@@ -1,0 +1,354 @@
+#include "tests/simulation/pg_server.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <stdexcept>
+#include <utility>
+
+#include "record/state_json.hpp"
+
+namespace dlock::simulation {
+namespace {
+
+using postgres::encoded_message;
+
+std::uint32_t number_in(std::string_view bytes, std::size_t at, std::size_t size = 4) {
+  std::uint32_t number = 0;
+  for (const char byte : bytes.substr(at, size)) {
+    number = number << 8 | static_cast<unsigned char>(byte);
+  }
+  return number;
+}
+
+std::string big_endian(std::size_t number, int size = 4) {
+  std::string bytes;
+  while (--size >= 0) bytes += static_cast<char>(number >> 8 * size);
+  return bytes;
+}
+
+bool has(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+Time span_in(const std::optional<std::string>& milliseconds) {
+  return std::strtoll(milliseconds.value().c_str(), nullptr, 10) * millisecond;
+}
+
+}  // namespace
+
+void PgServer::start() { is_up = true; }
+
+void PgServer::crash() {
+  is_up = false;
+  owner_ = nullptr;
+  wait_for_.clear();
+  row_ = durable_;
+  for (auto& session : std::exchange(sessions_, {})) {
+    session.connection->close_server(true);
+  }
+  connections.clear();
+}
+
+PgServer::Leases PgServer::leases() {
+  Leases leases;
+  const auto& row = committed();
+  if (!row) return leases;
+  if (row->state != parsed_) {
+    parsed_ = row->state;
+    ends_.clear();
+    const auto state = record::state_from_json(parsed_).value();
+    for (const auto& holder : state.holders) {
+      if (!holder.lives_until || holder.ended) continue;
+      ends_[holder.fence.number] = holder.lives_until->time_since_epoch().count() / 1000;
+    }
+  }
+  for (const auto& [fence, end] : ends_) {
+    if (moment_of(end) > Kernel::current()->now) leases[fence] = moment_of(end);
+  }
+  return leases;
+}
+
+PgServer::Session* PgServer::session_of(const Connection& connection) {
+  for (auto& session : sessions_) {
+    if (session.connection.get() == &connection) return &session;
+  }
+  return nullptr;
+}
+
+void PgServer::received(const std::shared_ptr<Connection>& from, std::string_view bytes) {
+  auto* session = session_of(*from);
+  if (session == nullptr) {
+    session = &sessions_.emplace_back();
+    session->connection = from;
+  }
+  session->bytes += bytes;
+  proceed(*session);
+}
+
+// A session that waits for a lock notices it only afterwards.
+void PgServer::closed(const std::shared_ptr<Connection>& by) {
+  auto* session = session_of(*by);
+  by->close_server(false);
+  if (session == nullptr) return;
+  session->is_closed = true;
+  proceed(*session);
+}
+
+void PgServer::remove(Session& session) {
+  end_transaction(session, false);
+  sessions_.remove_if([&](const auto& one) { return &one == &session; });
+}
+
+void PgServer::proceed(Session& session) {
+  while (session.waits == 0) {
+    if (session.pid == 0) {
+      if (!take_startup(session)) break;
+      continue;
+    }
+    const auto& bytes = session.bytes;
+    if (bytes.size() < 5 || bytes.size() <= number_in(bytes, 1)) break;
+    const auto size = number_in(bytes, 1);
+    const auto type = bytes[0];
+    const auto body = bytes.substr(5, size - 4);
+    session.bytes.erase(0, size + 1);
+    take(session, type, body);
+  }
+  if (session.is_closed && session.waits == 0) remove(session);
+}
+
+// False if it has to wait for more of it, or has ended.
+bool PgServer::take_startup(Session& session) {
+  const auto& bytes = session.bytes;
+  if (bytes.size() < 8 || bytes.size() < number_in(bytes, 0)) return false;
+  constexpr std::uint32_t cancels = 80877102;
+  if (number_in(bytes, 4) == cancels) {
+    for (auto& other : sessions_) {
+      const bool is_meant = other.pid == static_cast<int>(number_in(bytes, 8));
+      if (is_meant && other.waits != 0) fail(other, "57014");
+    }
+    session.connection->close_server(false);
+    session.is_closed = true;
+    return false;
+  }
+  session.bytes.erase(0, number_in(bytes, 0));
+  session.pid = ++pids_;
+  const auto pid = big_endian(static_cast<std::size_t>(session.pid));
+  session.connection->send_down(
+      encoded_message('R', big_endian(0)) +
+      encoded_message('S', std::string("server_version\00015.5\0", 20)) +
+      encoded_message('S', std::string("in_hot_standby\0off\0", 19)) +
+      encoded_message('K', pid + pid) + encoded_message('Z', "I"));
+  return true;
+}
+
+void PgServer::take(Session& session, char type, std::string_view body) {
+  if (type == 'S') return sync(session);
+  if (session.skips) return;
+  if (type == 'P') {
+    session.sql = body.substr(1, body.find('\0', 1) - 1);
+    session.unsent += encoded_message('1', "");
+  } else if (type == 'B') {
+    session.params.clear();
+    std::size_t at = 6;
+    for (auto left = number_in(body, 4, 2); left > 0; --left) {
+      const auto size = number_in(body, at);
+      at += 4;
+      auto& param = session.params.emplace_back();
+      if (size == UINT32_MAX) continue;
+      param = body.substr(at, size);
+      at += size;
+    }
+    session.unsent += encoded_message('2', "");
+  } else if (type == 'E') {
+    execute(session);
+  }
+}
+
+void PgServer::execute(Session& session) {
+  if (session.transaction == 'I' && !std::exchange(session.is_implicit, true)) {
+    session.began_at = clock();
+  }
+  if (session.transaction == 'E' && session.sql != "ROLLBACK") {
+    return fail(session, "25P02");
+  }
+  if (perform(session) == Progress::done) {
+    session.waits = 0;
+    session.unsent += encoded_message('C', std::string("DONE\0", 5));
+    return;
+  }
+  session.waits = ++waits_;
+  wait_for_.push_back(&session);
+  if (session.lock_timeout == 0) return;
+  auto& kernel = *Kernel::current();
+  kernel.at(kernel.now + session.lock_timeout, [this, wait = session.waits] {
+    for (auto& one : sessions_) {
+      if (one.waits != wait) continue;
+      fail(one, "55P03");
+      return proceed(one);
+    }
+  });
+}
+
+PgServer::Progress PgServer::perform(Session& session) {
+  const auto& sql = session.sql;
+  if (sql.starts_with("BEGIN")) {
+    session.transaction = 'T';
+  } else if (sql == "COMMIT" || sql == "ROLLBACK") {
+    end_transaction(session, sql == "COMMIT");
+  } else if (has(sql, "set_config(")) {
+    set(session);
+  } else if (sql.starts_with("LISTEN ")) {
+    session.channels.insert(sql.substr(7));
+  } else if (has(sql, "pg_notify(c")) {
+    notify(session.params[0].value());
+  } else if (has(sql, "pg_is_in_recovery")) {
+    row(session, {"f", "00000001", "1", std::to_string(session.pid), "off"});
+  } else if (sql.starts_with("SELECT 1 FROM") && has(sql, "FOR UPDATE")) {
+    return may_change(session) ? Progress::done : Progress::waits;
+  } else if (sql.starts_with("SELECT l.version")) {
+    read(session);
+  } else if (has(sql, " SET version") || sql.starts_with("INSERT INTO")) {
+    return change(session);
+  } else if (has(sql, " SET refused")) {
+    if (row_ && may_change(session)) ++row_->refused;
+  } else if (sql.starts_with("SELECT EXISTS")) {
+    row(session, {"f"});
+  } else if (!sql.starts_with("DELETE FROM")) {  // of rows that are out of use
+    throw std::runtime_error("the simulation has no statement " + sql);
+  }
+  return Progress::done;
+}
+
+void PgServer::set(Session& session) {
+  const auto& sql = session.sql;
+  if (has(sql, "'synchronous_commit'")) {
+    session.is_durable = !has(sql, "'synchronous_commit', 'off'");
+  }
+  if (has(sql, "'lock_timeout'")) session.lock_timeout = span_in(session.params[0]);
+  if (has(sql, "'idle_in_")) session.idle_timeout = span_in(session.params[1]);
+  row(session, {""});
+}
+
+// Takes the lock of the row. It lasts until the end of the transaction.
+bool PgServer::may_change(Session& session) {
+  if (owner_ == &session) return true;
+  if (owner_ != nullptr) return false;
+  owner_ = &session;
+  before_ = row_;
+  return true;
+}
+
+PgServer::Progress PgServer::change(Session& session) {
+  if (!may_change(session)) return Progress::waits;
+  const auto& params = session.params;
+  const bool is_new = session.sql.starts_with("INSERT");
+  const bool compares = has(session.sql, "OPERATOR(pg_catalog.=) $9");
+  const auto version = is_new ? 0 : std::strtoll(params[8]->c_str(), nullptr, 10);
+  const bool fits = is_new ? !row_ : row_ && (!compares || row_->version == version);
+  if (!fits) return Progress::done;
+  if (is_new) row_.emplace().version = has(session.sql, "$2, 1,") ? 1 : clock();
+  if (!is_new) ++row_->version;
+  row_->format = params[2].value();
+  row_->state = params[3].value();
+  row_->runs = params[4].value_or(row_->runs);
+  row_->refused += std::strtoll(params[5]->c_str(), nullptr, 10);
+  row(session, {"1"});
+  return Progress::done;
+}
+
+void PgServer::read(Session& session) {
+  const bool is_own = owner_ == &session;
+  const auto& seen = is_own ? row_ : committed();
+  const bool is_late = has(session.sql, "now()");
+  const auto now = std::to_string(is_late ? session.began_at : clock());
+  if (!seen) return row(session, {{}, {}, {}, {}, {}, now, "f"});
+  row(session, {std::to_string(seen->version), seen->format, seen->state, seen->runs,
+                std::to_string(seen->refused), now, "f"});
+}
+
+void PgServer::notify(std::string_view channels) {
+  for (auto& session : sessions_) {
+    for (const auto& channel : session.channels) {
+      if (session.is_closed || channels.find(channel) == std::string_view::npos) continue;
+      session.connection->send_down(
+          encoded_message('A', big_endian(1) + channel + std::string(2, '\0')));
+    }
+  }
+}
+
+void PgServer::row(Session& session, const postgres::Row& columns) {
+  auto body = big_endian(columns.size(), 2);
+  for (const auto& column : columns) {
+    body += big_endian(column ? column->size() : UINT32_MAX) + column.value_or("");
+  }
+  session.unsent += encoded_message('D', body);
+}
+
+void PgServer::fail(Session& session, const char* code) {
+  std::erase(wait_for_, &session);
+  session.waits = 0;
+  session.skips = true;
+  const std::string end(1, '\0');
+  session.unsent += encoded_message(
+      'E', "SERROR" + end + "VERROR" + end + "C" + code + end + "Mno" + end + end);
+  if (session.transaction == 'T') session.transaction = 'E';
+}
+
+void PgServer::sync(Session& session) {
+  if (session.transaction == 'I') end_transaction(session, !session.skips);
+  session.skips = false;
+  const auto state = std::string(1, session.transaction);
+  session.connection->send_down(std::exchange(session.unsent, "") +
+                                encoded_message('Z', state));
+  ++session.syncs;
+  if (session.transaction == 'I' || session.idle_timeout == 0) return;
+  auto& kernel = *Kernel::current();
+  kernel.at(kernel.now + session.idle_timeout,
+            [this, pid = session.pid, syncs = session.syncs] {
+              for (auto& one : sessions_) {
+                if (one.pid != pid || one.syncs != syncs || one.waits != 0) continue;
+                one.connection->close_server(false);
+                return remove(one);
+              }
+            });
+}
+
+// A commit that is not durable is lost if the server crashes soon.
+void PgServer::end_transaction(Session& session, bool commits) {
+  auto& kernel = *Kernel::current();
+  const bool is_durable = std::exchange(session.is_durable, true);
+  session.transaction = 'I';
+  session.is_implicit = false;
+  session.lock_timeout = session.idle_timeout = 0;
+  std::erase(wait_for_, &session);
+  if (owner_ != &session) return;
+  const auto before = leases();
+  owner_ = nullptr;
+  if (!commits) row_ = before_;
+  if (commits && is_durable) durable_ = row_;
+  if (commits && !is_durable) {
+    kernel.at(kernel.now + 600 * millisecond, [this] {
+      if (is_up) durable_ = committed();
+    });
+  }
+  const auto after = leases();
+  const bool is_grant = !after.empty() && after.rbegin()->first > greatest_;
+  if (is_grant) greatest_ = after.rbegin()->first;
+  const bool is_release = std::any_of(before.begin(), before.end(), [&](const auto& one) {
+    return after.count(one.first) == 0;
+  });
+  const auto act = is_grant ? Act::ask : is_release ? Act::release : Act::other;
+  if (commits) executed_(*session.connection->process, act);
+  if (wait_for_.empty()) return;
+  auto& next = *wait_for_.front();
+  wait_for_.erase(wait_for_.begin());
+  kernel.at(kernel.now, [this, wait = next.waits] {
+    for (auto& one : sessions_) {
+      if (one.waits != wait) continue;
+      execute(one);
+      return proceed(one);
+    }
+  });
+}
+
+}  // namespace dlock::simulation

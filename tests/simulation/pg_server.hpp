@@ -1,0 +1,89 @@
+// A PostgreSQL server in memory: its protocol, and the statements with which dlock keeps
+// the row of a lock, with transactions, row locks and notifications.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/postgres/pg_wire.hpp"
+#include "tests/simulation/kernel.hpp"
+
+namespace dlock::simulation {
+
+class PgServer final : public Peer {
+ public:
+  explicit PgServer(Executed executed) : executed_(std::move(executed)) { start(); }
+
+  void received(const std::shared_ptr<Connection>& from, std::string_view bytes) override;
+  void closed(const std::shared_ptr<Connection>& by) override;
+  void crash() override;  // and loses what was not committed durably
+  void start() override;
+  Leases leases() override;
+
+ private:
+  struct LockRow {
+    std::int64_t version = 0;
+    std::string format, state, runs;
+    std::int64_t refused = 0;
+  };
+  struct Session {
+    std::shared_ptr<Connection> connection;
+    int pid = 0;
+    std::string bytes;   // that were not read
+    std::string unsent;  // replies before the next Sync
+    std::string sql;
+    postgres::Row params;
+    char transaction = 'I';     // as in ReadyForQuery
+    bool is_implicit = false;   // a transaction up to the next Sync
+    bool skips = false;         // after an error, up to the next Sync
+    bool is_durable = true;     // synchronous_commit
+    bool is_closed = false;     // by the client
+    std::int64_t began_at = 0;  // the transaction, by the clock of the server
+    Time lock_timeout = 0;      // 0: none
+    Time idle_timeout = 0;      // the same, within a transaction
+    std::uint64_t waits = 0;    // for the row: the number of the wait; 0 if it does not
+    std::uint64_t syncs = 0;
+    std::set<std::string> channels;
+  };
+  // As a statement is executed: whether it has to wait for the row first.
+  enum class Progress { done, waits };
+
+  Session* session_of(const Connection& connection);
+  void proceed(Session& session);
+  bool take_startup(Session& session);
+  void take(Session& session, char type, std::string_view body);
+  void execute(Session& session);
+  Progress perform(Session& session);
+  void set(Session& session);
+  bool may_change(Session& session);
+  Progress change(Session& session);
+  void read(Session& session);
+  void notify(std::string_view channels);
+  void row(Session& session, const postgres::Row& columns);
+  void fail(Session& session, const char* code);
+  void sync(Session& session);
+  void end_transaction(Session& session, bool commits);
+  void remove(Session& session);
+  const std::optional<LockRow>& committed() const { return owner_ ? before_ : row_; }
+
+  Executed executed_;
+  std::list<Session> sessions_;
+  std::optional<LockRow> row_, before_;  // `before_`: what the others see meanwhile
+  std::optional<LockRow> durable_;
+  Session* owner_ = nullptr;        // of the row lock
+  std::vector<Session*> wait_for_;  // the row, in order
+  int pids_ = 0;
+  std::uint64_t waits_ = 0;
+  std::uint64_t greatest_ = 0;  // fence
+  std::string parsed_;          // the state of which these are the leases
+  std::map<std::uint64_t, std::int64_t> ends_;
+};
+
+}  // namespace dlock::simulation
