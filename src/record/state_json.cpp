@@ -77,7 +77,7 @@ void fields_in_state(T& waiter, Visit&& visit) {
   visit("replaces", as<if_set>(waiter.replaces));
   visit("on_behalf_of", as<if_set>(waiter.on_behalf_of));
   visit("label", as<if_set>(waiter.label)), visit("spread", as<if_set>(waiter.spreads));
-  visit("priority", as<if_set>(waiter.priority));
+  visit("priority", as<if_set>(waiter.priority)), visit("parked_to", waiter.parked_until);
 }
 
 template <Of<rules::AnsweredWaiter> T, typename Visit>

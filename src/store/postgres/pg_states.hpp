@@ -90,8 +90,8 @@ class PgStates final : public stepped::StateStore {
   Statement durably(Clock::time_point until) const;
   // Removes some rows of a table whose `keep_until` is past, as post().
   asio::awaitable<void> sweep(std::string name, Wakeup& wakeup);
-  // The failure of a row that this version cannot read. `what`: "lock".
-  Failure unreadable(const std::string& what, const LockName& name, bool is_newer) const;
+  // The failure of a row of this table ("lock", "rate") that this version cannot read.
+  Failure unreadable(std::string_view table, const LockName& name, bool is_newer) const;
   // The server, for messages.
   const std::string& shown() const { return shown_; }
 

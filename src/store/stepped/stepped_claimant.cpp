@@ -100,9 +100,11 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
         states_.parks() ? rules::parked_for(state, kept_.token, now) : std::nullopt;
     if (!parked_for) {
       change.sleeper = party_.session;
-    } else if (const auto lasts = 2 * *parked_for; lasts > rules::place_lasts) {
-      own->lives_until = later(now.boot, lasts);
+      return answer;
     }
+    own->parked_until = later(now.boot, *parked_for);
+    own->lives_until =
+        later(now.boot, std::max<milliseconds>(2 * *parked_for, rules::place_lasts));
     return answer;
   };
   may_be_known_ = true;
