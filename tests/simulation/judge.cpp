@@ -99,6 +99,7 @@ void World::executed(const Process& by, Peer::Act act) {
                                    [&](const auto& run) { return &run->process == &by; });
   if (sender == runs_.end()) return;
   auto& run = **sender;
+  delay_reply(run);
   const auto before = granted_;
   if (!held.empty()) granted_ = std::max(granted_, held.rbegin()->first);
   if (act == Peer::Act::release) {
@@ -178,8 +179,9 @@ void World::judge_end(const Run& run) {
     broken("P12", name(run) + " reports success without having held the lock to the end");
   }
   const bool counts = std::any_of(runs_.begin(), runs_.end(), [&](const auto& other) {
-    const bool is_known = other.get() != &run && other->result;
-    return is_known ? other->result->outcome == RunOutcome::ran : other.get() != &run;
+    if (other.get() == &run) return false;
+    return !other->result ||
+           (other->result->ran && other->result->outcome != RunOutcome::lost);
   });
   if (result.outcome == RunOutcome::deduplicated && !counts) {
     broken("P12", name(run) + " is skipped, and no other run counts");

@@ -82,7 +82,7 @@ class PgServer final : public Peer {
   int pids_ = 0;
   std::uint64_t waits_ = 0;
   std::uint64_t greatest_ = 0;  // fence
-  std::string parsed_;  // the state of which these are the leases
+  std::string parsed_;          // the state of which these are the leases
   std::map<std::uint64_t, std::int64_t> ends_;
 };
 
