@@ -166,9 +166,10 @@ void World::judge_end(const Run& run) {
   if (result.outcome == RunOutcome::lost) ++losses_;
   const bool says_held = (result.outcome == RunOutcome::ran && result.exit_code == 0) ||
                          (result.is_protected == true && result.ran);
-  // That the server has forgotten it can only be learned from the server. In a quorum,
+  // That the server has forgotten it can only be learned from its reply. In a quorum,
   // the others keep the lock from being granted.
-  const bool is_asked = kind_ == StoreKind::redis && run.released > run.command_ended;
+  const bool is_asked = kind_ == StoreKind::redis && run.released > run.command_ended &&
+                        run.last_fault < run.released && kernel_.network.late == 0;
   // A lease that is restored before another run was granted the lock was never free.
   const bool may_be_restored =
       run.options.reclaim &&
