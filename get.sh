@@ -38,6 +38,11 @@ usage_error() {
   exit 64
 }
 
+# Without sha256sum, for one, each installed file would look like one that was changed.
+need() {  # <program>...
+  for tool; do command -v "$tool" > /dev/null || fail "this needs $tool, which is not installed"; done
+}
+
 # --- Getting the files ---
 
 # Copies a file of the release into $work. Fails if there is none.
@@ -69,6 +74,7 @@ architecture() {
 # Sets `archive` to the name of the archive for this machine, and `sum` to what its sum must be.
 choose_archive() {
   arch=$(architecture)
+  need tar gzip sha256sum
   case $from in
     *.tar.gz)
       archive=${from##*/}
@@ -236,6 +242,7 @@ remove_files() {  # <manifest> [<list>]
 }
 
 uninstall() {
+  need sha256sum
   [ -f "$prefix/$manifest" ] || fail "nothing to remove: there is no $prefix/$manifest (--prefix says where dlock is)"
   cp "$prefix/$manifest" "$work/installed"
   remove_files "$work/installed"

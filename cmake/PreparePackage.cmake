@@ -44,20 +44,24 @@ function(write_changelog)
 endfunction()
 
 # Libraries linked into a static program have their own licences, which must be shipped
-# with it. These are the copyright files of the distribution that it is built on.
+# with it. These are the copyright files of the distribution that it is built on, under the
+# names of its packages, of which several versions may be installed.
 function(write_licences)
   set(text "")
   foreach(package libxxhash-dev libutf8proc-dev libhiredis-dev libc-ares-dev libnghttp2-dev
           libprotozero-dev libssl-dev zlib1g-dev libzstd-dev libcli11-dev libtoml11-dev
-          nlohmann-json3-dev libboost*-dev libc6-dev libstdc++-*-dev)
+          nlohmann-json3-dev libboost[0-9].*[0-9]-dev libc6-dev libstdc++-[0-9]*-dev)
     file(GLOB found /usr/share/doc/${package}/copyright)
     if(NOT found)
       message(WARNING "the package lacks the licence of ${package}: no copyright file")
       continue()
     endif()
-    list(GET found 0 file)
-    file(READ ${file} licence)
-    string(APPEND text "==== ${package}\n\n${licence}\n")
+    foreach(file IN LISTS found)
+      file(READ ${file} licence)
+      get_filename_component(directory ${file} DIRECTORY)
+      get_filename_component(name ${directory} NAME)
+      string(APPEND text "==== ${name}\n\n${licence}\n")
+    endforeach()
   endforeach()
   if(EXISTS /usr/share/common-licenses/Apache-2.0)
     file(READ /usr/share/common-licenses/Apache-2.0 licence)

@@ -1,12 +1,12 @@
-# For Homebrew on Linux: installs the released program. Put the files of a release where `base` says, set the
-# version and the sums (of SHA256SUMS), and run `brew install --formula ./dlock.rb`.
+# For Homebrew on Linux: installs the released program. Take this file from a release, where packaging/release has set
+# the version and the sums, put the archives where `base` says, and run `brew install --formula ./dlock.rb`.
 #
-# Only checked with `ruby -c`. Not run: that needs Homebrew.
+# Evaluated with a stand-in for Homebrew (tests/long/release.bats). Not run: the installation, which needs Homebrew.
 class Dlock < Formula
   base = ENV.fetch("HOMEBREW_DLOCK_RELEASE", "file:///srv/dlock")
 
   desc "Hold a named lock while a command runs"
-  version "0.3.0"
+  version "0"
   license "MIT"
   depends_on :linux
 

@@ -190,7 +190,7 @@ install_test_packages() {
 }
 
 # Those that the examples and the recipes of other distributions are for.
-install_night_packages() { install_missing ansible-core prometheus makepkg libarchive-tools fakeroot nix-bin; }
+install_night_packages() { install_missing ansible-core prometheus makepkg libarchive-tools fakeroot nix-bin ruby; }
 
 # To be called after install_build_packages: the choice depends on the installed Boost.
 install_clang_tidy() {

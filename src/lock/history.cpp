@@ -76,6 +76,7 @@ std::optional<RunInfo> run_of(const HolderInfo& holder) {
   run.host = holder.host;
   run.user = holder.user;
   run.label = holder.label;
+  run.period = holder.period;
   run.outcome = holder.attached ? "running" : by_hand;
   return run;
 }

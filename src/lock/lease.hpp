@@ -98,6 +98,7 @@ struct Claim {
   std::vector<Fence> outer_fences;  // grants of this lock that outer runs rely on
   Fence fence_floor;                // the grant has a greater fence than this
   std::optional<Dedupe> dedupe;     // for an exclusive claim without further slots
+  std::string period;               // RunInfo::period
   milliseconds min_hold{0};         // counted from the grant, even if the run ends sooner
   // How it competes with other claims; see Claimant::ask.
   std::optional<unsigned> max_queue;  // do not wait if this many are waiting
@@ -151,6 +152,7 @@ struct PartyInfo {
 // The same with what it runs.
 struct CommandInfo : PartyInfo {
   std::string label;
+  std::string period;  // RunInfo::period
   std::vector<std::string> command;
 };
 
@@ -196,6 +198,9 @@ struct RunInfo {
   std::string outcome;  // as in the report, "vanished", "running", or "by hand"
   std::string reason;   // why its lease was lost, as in the report
   std::string label;
+  // The calendar period for which the run was requested (--dedupe day@UTC), a blank, and
+  // when that began; empty without one.
+  std::string period;
 
   // Whether it can count for deduplication (Claim::dedupe): it held the lock alone.
   bool counts = false;

@@ -28,6 +28,7 @@ inline CommandInfo own_party(const Claim& claim) {
   party.pid = claim.on_behalf_of != 0 ? claim.on_behalf_of : ::getpid();
   party.user = own_user();
   party.label = claim.label;
+  party.period = claim.period;
   party.command = shortened_command(claim.command);
   return party;
 }
@@ -91,6 +92,7 @@ void fields_in_log(Holder& holder, Visit&& visit) {
   visit("pid", holder.party.pid);
   visit("uid", as<uid>(holder.party.user));
   visit("label", holder.label);
+  visit("period", as<if_set>(holder.period));
   visit("counts", holder.counts);
 }
 
@@ -129,6 +131,7 @@ void fields_on_redis(Party& party, Visit&& visit) {
   visit("user", party.user);
   visit("command", party.command);
   visit("label", as<if_set>(party.label));
+  visit("period", as<if_set>(party.period));
 }
 
 // The key of this object says how.
@@ -145,6 +148,7 @@ void fields_in_etcd(Party& party, Visit&& visit) {
   visit("pid", party.pid);
   visit("user", party.user);
   visit("label", as<if_set>(party.label));
+  visit("period", as<if_set>(party.period));
   visit("command", party.command);
 }
 
@@ -193,6 +197,7 @@ void fields_in_log(Run& run, Visit&& visit) {
   visit("outcome", run.outcome);
   visit("reason", as<if_set>(run.reason));
   visit("label", as<if_set>(run.label));
+  visit("period", as<if_set>(run.period));
   visit("counts", run.counts);
 }
 
@@ -212,6 +217,7 @@ void fields_on_redis(Run& run, Visit&& visit) {
   visit("host", run.host);
   visit("user", run.user);
   visit("label", as<if_set>(run.label));
+  visit("period", as<if_set>(run.period));
   fields_in_event(run, visit);
 }
 
@@ -223,6 +229,7 @@ void fields_of_start_in_etcd(Run& run, Visit&& visit) {
   visit("host", run.host);
   visit("user", run.user);
   visit("label", as<if_set>(run.label));
+  visit("period", as<if_set>(run.period));
   visit("counts", as<if_set>(run.counts));
 }
 

@@ -168,7 +168,9 @@ History history_of(std::string_view log, WallTime now) {
     if (was_by_hand || line["event"] == "start") {
       begun[lock].insert_or_assign(run.fence, std::move(run));
     } else {
-      begun[lock].erase(run.fence);
+      // The end of a run that vanished was recorded without it.
+      const auto start = begun[lock].extract(run.fence);
+      if (run.period.empty() && start) run.period = start.mapped().period;
       if (run.outcome != was_no_run) note(lock, std::move(run));
     }
   }
@@ -184,16 +186,22 @@ History history_of(std::string_view log, WallTime now) {
   return history;
 }
 
-void add_labels(std::vector<RunInfo>& runs, std::string_view log, const LockName& lock) {
+void add_labels_and_periods(std::vector<RunInfo>& runs, std::string_view log,
+                            const LockName& lock) {
+  // Most have neither, or an empty label.
+  const auto has_text = [](std::string_view line, const std::string& key) {
+    const auto at = line.find(key + "\"");
+    return at != std::string_view::npos && line.substr(at + key.size(), 2) != "\"\"";
+  };
   for (const auto text : lines_of(log)) {
-    // Most have an empty one, or none.
-    const auto at = text.find("\"label\":\"");
-    if (at == std::string_view::npos || text.find("\"label\":\"\"") == at) continue;
+    if (!has_text(text, "\"label\":") && !has_text(text, "\"period\":")) continue;
     const auto line = parsed(text);
     if (line.is_null() || lock_of(line) != lock) continue;
     const auto logged = run_of(line);
     for (auto& run : runs) {
-      if (run.fence == logged.fence) run.label = logged.label;
+      if (run.fence != logged.fence) continue;
+      if (!logged.label.empty()) run.label = logged.label;
+      if (!logged.period.empty()) run.period = logged.period;
     }
   }
 }

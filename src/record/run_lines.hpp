@@ -56,9 +56,10 @@ std::optional<LoggedCommand> command_of(std::string_view log, const LockName& lo
 // The end of the run under a grant, if `log` contains it.
 std::optional<RunInfo> end_of(std::string_view log, const LockName& lock, Fence fence);
 
-// Adds the labels that `log` has for runs of the lock: the state of a lock on disk does
-// not keep them, because earlier versions would not read it then.
-void add_labels(std::vector<RunInfo>& runs, std::string_view log, const LockName& lock);
+// Adds the labels and calendar periods that `log` has for runs of the lock: the state of
+// a lock on disk does not keep them, because earlier versions would not read it then.
+void add_labels_and_periods(std::vector<RunInfo>& runs, std::string_view log,
+                            const LockName& lock);
 
 // Whether `log` contains a detached grant of the lock without its end.
 bool has_lease_by_hand(std::string_view log, const LockName& lock);

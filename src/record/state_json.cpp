@@ -29,7 +29,8 @@ void fields_in_state(T& run, Visit&& visit) {
   visit("duration_ms", run.duration), visit("exit_code", run.exit_code);
   visit("signal", run.signal), visit("host", run.host), visit("user", run.user);
   visit("outcome", run.outcome), visit("reason", as<if_set>(run.reason));
-  visit("label", as<if_set>(run.label)), visit("counts", as<if_set>(run.counts));
+  visit("label", as<if_set>(run.label)), visit("period", as<if_set>(run.period));
+  visit("counts", as<if_set>(run.counts));
 }
 
 template <Of<PastRuns> T, typename Visit>
@@ -49,13 +50,13 @@ void fields_in_state(T& holder, Visit&& visit) {
   visit("mode", as<if_set>(holder.mode)), visit("slot", as<if_set>(holder.slot));
   visit("fence", holder.fence), visit("since", holder.since);
   visit("granted_at", holder.granted_at), visit("ends_at", holder.ends_at);
-  visit("lives_until", holder.lives_until), visit("lease_ms", holder.lease);
-  visit("ttl_ms", holder.ttl), visit("label", as<if_set>(holder.label));
+  visit("lives_until", holder.lives_until);
+  visit("lease_ms", holder.lease), visit("ttl_ms", holder.ttl);
+  visit("label", as<if_set>(holder.label)), visit("period", as<if_set>(holder.period));
   visit("command", as<if_set>(holder.argv)), visit("counts", as<if_set>(holder.counts));
-  visit("min_hold_ms", as<if_set>(holder.min_hold)),
-      visit("for_pid", as<if_set>(holder.for_pid));
-  visit("ended", as<if_set>(holder.ended)), visit("broken", as<if_set>(holder.broken));
-  visit("taken_by", holder.taken_by);
+  visit("min_hold_ms", as<if_set>(holder.min_hold));
+  visit("for_pid", as<if_set>(holder.for_pid)), visit("ended", as<if_set>(holder.ended));
+  visit("broken", as<if_set>(holder.broken)), visit("taken_by", holder.taken_by);
 }
 
 template <Of<Dedupe> T, typename Visit>
@@ -117,8 +118,7 @@ template <typename T>
 constexpr bool is_text =
     std::is_same_v<T, std::string> || std::is_same_v<T, Token> || std::is_same_v<T, Mode>;
 
-// Writes an object without a document of it.
-class StateWriter {
+class StateWriter {  // writes an object without a document of it
  public:
   explicit StateWriter(std::string& text) : text_(text) {}
 

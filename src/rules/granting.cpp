@@ -61,6 +61,7 @@ Holder& grant_to(State& state, const Ask& ask, Moment now) {
   holder.since = now.wall;
   holder.granted_at = now.boot;
   holder.label = ask.claim.label;
+  holder.period = ask.claim.period;
   holder.argv = ask.claim.command;
   holder.counts =
       ask.claim.attached && ask.claim.mode == Mode::exclusive && ask.claim.slots == 1;

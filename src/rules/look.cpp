@@ -68,6 +68,7 @@ HolderInfo info_of(const Holder& holder, Moment now) {
   info.fence = holder.fence;
   info.slot = holder.slot;
   info.CommandInfo::operator=(shown_party(holder));
+  info.period = holder.period;
   info.since = holder.since;
   info.held = whole_milliseconds(now.boot - holder.granted_at);
   info.attached = holder.party.session != 0;

@@ -65,6 +65,7 @@ RunInfo vanished_run(const Holder& holder) {
   run.user = holder.party.user;
   run.outcome = "vanished";
   run.label = holder.label;
+  run.period = holder.period;
   run.counts = holder.counts;
   return run;
 }

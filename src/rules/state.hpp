@@ -71,6 +71,7 @@ struct Holder {
   milliseconds lease{};
   milliseconds ttl = usual_ttl;  // that a detached lease was acquired with
   std::string label;
+  std::string period;  // RunInfo::period; an embedded store has it in its log
   std::vector<std::string> argv;
   bool counts = false;  // whether its run counts for Claim::dedupe
   milliseconds min_hold{};

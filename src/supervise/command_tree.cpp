@@ -15,7 +15,10 @@ namespace dlock {
 
 CommandTree::CommandTree(const SupervisionPlan& plan, Strangers strangers)
     : plan_(plan), ladder_(plan, {}) {
-  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) orphans_error_ = errno;
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) {
+    // EINVAL: it lacks this function of the call, as emulators do.
+    orphans_error_ = errno == EINVAL ? ENOSYS : errno;
+  }
   if (strangers == Strangers::none) return;
   siginfo_t info{};
   // There are almost never any, and then nothing has to be listed.

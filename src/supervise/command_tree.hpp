@@ -73,7 +73,7 @@ class CommandTree {
   void forward(int signal, bool reached_group, JobPlace own_place);
 
   struct Survivors {
-    int refused = 0;     // how many we have no permission to kill
+    int refused = 0;     // how many we are not allowed to kill
     bool stuck = false;  // others were killed report_stuck_after ago and have not exited
   };
   // Those of the last KILL.

@@ -152,7 +152,10 @@ void SignalInbox::drain() {
       // dlock handles a write to a closed pipe or beyond a limit as an ordinary error.
       const bool own = info[i].ssi_pid == static_cast<std::uint32_t>(::getpid());
       if (own && (number == SIGPIPE || number == SIGXFSZ)) continue;
-      if (asks_to_end(number)) told_to_end_ = true;
+      if (asks_to_end(number)) {
+        told_to_end_ = true;
+        if (told_) told_(number);
+      }
       if (number == SIGCONT) was_continued_ = true;
       const bool from_kernel = info[i].ssi_code == SI_KERNEL;
       const bool leads_session = from_kernel && ::getsid(0) == ::getpid();

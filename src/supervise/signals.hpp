@@ -6,8 +6,10 @@
 
 #include <csignal>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "loop/readable.hpp"
@@ -139,6 +141,9 @@ class SignalInbox {
   // Whether any signal has arrived for which asks_to_end() holds.
   bool was_told_to_end() const { return told_to_end_; }
 
+  // From now on, `told` is called with each such signal when it arrives.
+  void on_request_to_end(std::function<void(int)> told) { told_ = std::move(told); }
+
   // Whether a SIGCONT has arrived.
   bool was_continued() const { return was_continued_; }
 
@@ -152,6 +157,7 @@ class SignalInbox {
   Wakeup& wakeup_;
   bool gives_up_ = false;
   bool told_to_end_ = false;
+  std::function<void(int)> told_;
   bool was_continued_ = false;
   SignalState inherited_;
   std::deque<Signal> queue_;

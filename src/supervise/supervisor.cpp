@@ -15,9 +15,10 @@ void Supervisor::report(const CommandTree::Survivors& survivors) {
   if ((survivors.refused == 0 && !survivors.stuck) || said_survivors_) return;
   said_survivors_ = true;
   say_(survivors.refused > 0
-           ? "cannot end " + std::to_string(survivors.refused) +
-                 " of the command's processes (no permission); keeping the lock until "
-                 "they exit"
+           ? "cannot kill " + std::to_string(survivors.refused) +
+                 " of the command's processes (they belong to another user, or a filter "
+                 "(seccomp) refuses kill); keeping the lock until they exit: kill them "
+                 "as root"
            : "the command's processes were killed but have not exited, or keep starting "
              "others; keeping the lock until they exit");
 }

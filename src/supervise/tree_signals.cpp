@@ -216,12 +216,15 @@ class KillSweep {
     return count_ > known;
   }
 
+  // By permissions, or with any error by a filter of system calls.
+  static bool is_refusal(int error) { return error != 0 && error != ESRCH; }
+
   int kill_found(const ProcessScan::Processes& found) const {
     int refused = 0;
     for (std::size_t i = 0; i < found.count; ++i) {
       const auto& process = found.first[i];
       if (!process.is_ours || process.parent == self_) continue;
-      if (scan_.send(process, SIGKILL) == EPERM) ++refused;
+      if (is_refusal(scan_.send(process, SIGKILL))) ++refused;
     }
     return refused;
   }
@@ -231,7 +234,7 @@ class KillSweep {
     last_group_ = 0;
     const auto children = scan_.children();
     for (std::size_t i = 0; i < children.count; ++i) {
-      if (signal_child(children.first[i], SIGKILL) == EPERM) ++refused;
+      if (is_refusal(signal_child(children.first[i], SIGKILL))) ++refused;
     }
     return refused;
   }

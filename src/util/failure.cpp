@@ -62,7 +62,8 @@ Failure failure_of_named(int error_number, const std::string& what) {
 std::string why_failed(int error_number, const std::string& call) {
   if (error_number != ENOSYS && error_number != EPERM) return std::strerror(error_number);
   return "the system call " + call +
-         " is missing: Linux is older than 5.3, or a filter (seccomp) refuses the call";
+         " is missing: Linux is older than 5.3, or a filter (seccomp) or an emulator "
+         "refuses the call";
 }
 
 Failure failure_of_call(int error_number, const std::string& what,

@@ -353,7 +353,7 @@ filtered() {  # <error> <command>...
     run filtered "$error" dlock acquire --for-pid 1 watched
     assert_status 125
     assert_one_line
-    assert_output_contains 'the system call pidfd_open is missing: Linux is older than 5.3, or a filter (seccomp) refuses the call'
+    assert_output_contains 'the system call pidfd_open is missing: Linux is older than 5.3, or a filter (seccomp) or an emulator refuses the call'
   done
 }
 
@@ -368,6 +368,20 @@ filtered() {  # <error> <command>...
         assert_one_line
         assert_output_contains "the system call ${newer[0]}"
       done
+    done
+  done
+}
+
+@test "a run that a filter keeps from killing says so and what to do, and keeps the lock" {
+  newer=(kill pidfd_send_signal tgkill)
+  for store in "${stores[@]}"; do
+    "$store"
+    for error in "$eperm" "$enosys"; do
+      run filtered "$error" timeout -s KILL 20 dlock run --timeout 100ms -k 100ms job -- sleep 0.5
+      assert_status 124
+      assert_equal "${#lines[@]}" 2
+      assert_output_contains "cannot kill 1 of the command's processes"
+      assert_output_contains 'keeping the lock until they exit: kill them as root'
     done
   done
 }

@@ -291,6 +291,26 @@ assert_runs() {
   assert_reported ".message | endswith(\"$wanted\")" true
 }
 
+@test "history and its JSON show the calendar period of a run, even while it runs" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    dlock run --dedupe 12h plain -- true
+    dlock run --dedupe month@UTC job -- true
+    hold busy --dedupe month@UTC
+
+    for name in job busy; do
+      run dlock history --json "$name"
+      assert_equal "$(json '.[0] | "\(.period) \(.period_began == (.started[0:7] + "-01T00:00:00.000Z"))"')" 'month@UTC true'
+      run dlock history "$name"
+      assert_output_contains '  PERIOD  '
+      assert_output_contains '  month@UTC  '
+    done
+    assert_equal "$(dlock history --json plain | jq -c '.[0] | has("period")')" false
+    assert_equal "$(dlock history plain | grep -c PERIOD)" 0
+    let_go
+  done
+}
+
 @test "a run of an earlier calendar period does not count" {
   dlock run job -- true
   started=$(redis HGET 'dlock:{job}:s' run)
@@ -300,6 +320,27 @@ assert_runs() {
     run dlock run --dedupe "$period" job -- echo started
     assert_equal "$status $output" '0 started'
     redis HSET 'dlock:{job}:s' run "${started%% *} $(($(cut -d ' ' -f 2 <<< "$started") - 32 * 86400 * 1000000)) ${started#* * }"
+  done
+}
+
+@test "a run before midnight in the zone of the caller does not count, and one after it does" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    dlock run job -- true
+    midnight=$(date +%s)
+    next_second() { (($(date +%s) > midnight)); }
+    eventually next_second
+    # Midnight is now, or was two hours ago.
+    midnight=$(date +%s)
+    midnight_at() { local west=$((($1 + 43200) % 86400 - 43200)); printf '<own>%s%d:%02d:%02d' "${west%%[0-9]*}" $((${west#-} / 3600)) $((${west#-} % 3600 / 60)) $((${west#-} % 60)); }
+
+    TZ=$(midnight_at $((midnight - 7200))) run dlock run --dedupe day job -- echo started
+    assert_equal "$status $output" '0 '
+    for expected in '0 started' '0 '; do
+      TZ=$(midnight_at "$midnight") run dlock run --dedupe day job -- echo started
+      assert_equal "$status $output" "$expected"
+    done
+    assert_equal "$(dlock history --json job | jq -r '.[0].period_began')" "$(date -ud "@$midnight" +%FT%T.000Z)"
   done
 }
 

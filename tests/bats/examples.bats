@@ -283,12 +283,12 @@ assert all(panel["datasource"]["uid"] == "${datasource}" for panel in panels)' \
   # Runs their command lines in order; the second one fails.
   run python3 -c 'import os, subprocess, sys, yaml
 play = yaml.safe_load(open(sys.argv[1]))[0]
-acquire, deploy = play["tasks"]
+acquire, stop, deploy = play["tasks"]
 def argv(task):
     values = dict(play["vars"], lock_store=sys.argv[2], inventory_hostname="web1")
     words = task["ansible.builtin.command"]["argv"]
     return [next((str(values[name]) for name in values if name in word), word) if "{{" in word else str(word) for word in words]
-assert acquire["run_once"] and acquire["no_log"] and acquire["register"] == "lock_lease"
+assert acquire["run_once"] and stop["run_once"] and acquire["no_log"] and acquire["register"] == "lock_lease"
 token = subprocess.run(argv(acquire), check=True, capture_output=True, text=True).stdout.strip()
 work, release = deploy["block"][0], deploy["always"][0]
 assert argv(work) == ["/usr/local/bin/deploy", "web1"]

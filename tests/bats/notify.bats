@@ -89,6 +89,38 @@ order_of() { grep -oE "$1" "$log" | tr '\n' ' '; }
   assert_equal "$(order_of 'READY=1|STOPPING=1')" 'READY=1 STOPPING=1 '
 }
 
+@test "a signal that stops the command stops the unit at once, and one that reloads it does not" {
+  listen
+  dlock run job --notify dlock -- sh -c 'trap "touch \"$1\"" HUP; trap "read -r _ < \"$2\"; exit 3" TERM
+    while :; do sleep 0.02; done' - "$BATS_TEST_TMPDIR/reloaded" \
+    <(eventually told '^STOPPING=1;STATUS=waiting for the command, which got SIGTERM$'; echo) 3>&- &
+  local run=$!
+  eventually told READY
+  kill -HUP "$run"
+  eventually test -e "$BATS_TEST_TMPDIR/reloaded"
+  run -1 told STOPPING
+
+  kill -TERM "$run"
+
+  assert_exits 3 "$run"
+  eventually told '^STATUS=$'
+  assert_told '^STATUS=releasing the lock$'
+  assert_equal "$(order_of 'READY=1|STOPPING=1')" 'READY=1 STOPPING=1 '
+}
+
+@test "a signal while it waits is no shutdown of a unit that was not ready" {
+  listen
+  hold job
+  dlock run job --notify dlock --wait 1m -- true 3>&- &
+  local waiter=$!
+  eventually told '^STATUS=waiting: held by '
+
+  kill -TERM "$waiter"
+
+  assert_exits 143 "$waiter"
+  run ! told 'READY|STOPPING'
+}
+
 prints_variables='echo "$NOTIFY_SOCKET,$WATCHDOG_USEC,$WATCHDOG_PID"'
 
 @test "with --notify dlock, the command does not see the protocol" {
@@ -165,7 +197,7 @@ answers_after() { [[ $(sed -n "/$1/,\$p" "$log" | grep -c 'WATCHDOG=1') -ge 3 ]]
 
   local address
   for address in /nowhere/notify no-address "/$(printf '%0120d' 0)" vsock:1; do
-    NOTIFY_SOCKET=$address run --separate-stderr dlock run job --notify dlock -- echo ran
+    NOTIFY_SOCKET=$address run --separate-stderr dlock run job --notify dlock -- sh -c 'echo "ran$NOTIFY_SOCKET"'
     assert_equal "$status $output" '0 ran'
     # shellcheck disable=SC2154
     [[ $stderr == 'dlock: job: warning: cannot notify the service manager: '* && $stderr != *$'\n'* ]]

@@ -163,6 +163,24 @@ tail_of() { jq -r .output_tail "$report"; }
   done
 }
 
+@test "if a renamed log cannot be opened again, a warning says so, and the renamed one gets the output" {
+  dlock run job -- sh -c 'until [ -e ended ]; do sleep 0.01; done' 3>&- &
+  eventually dlock status job
+  mkdir logs
+  dlock run --wait 30s --output logs/log job -- sh -c 'echo new; exit 3' 2> "$err" 3>&- &
+  waiter=$!
+  eventually has_waiter
+  mv logs old
+
+  touch ended
+
+  assert_exits 3 "$waiter"
+  assert_equal "$(< old/log)" new
+  output=$(< "$err")
+  assert_one_line
+  assert_equal "$output" 'dlock: job: cannot write the output to logs/log: No such file or directory; the output goes to the file of that name that was opened first, before it was renamed or removed'
+}
+
 has_waiter() { dlock status --json job | grep -q '"waiters":\[{'; }
 
 @test "what a command leaves behind gets SIGPIPE after the run, even while a hook runs" {

@@ -108,6 +108,10 @@ assert_locks() {
       'GNU C Library' 'Apache License'; do
       grep -qi "$name" "$BATS_TEST_TMPDIR/licences" || { echo "lacks $name" >&2; return 1; }
     done
+    # Each has the name of its package, by which the list of what is linked in has it.
+    while IFS= read -r name; do
+      [[ -e /usr/share/doc/$name/copyright ]] || { echo "no package: $name" >&2; return 1; }
+    done < <(sed -n 's/^==== \(.*-dev\)$/\1/p' "$BATS_TEST_TMPDIR/licences")
   done
 }
 

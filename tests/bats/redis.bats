@@ -564,6 +564,12 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   [[ $'\n'$output$'\n' == *$'\n'"redis://dlock@127.0.0.1:$redis_port"$'\n'* ]]
   refute_output_contains only
   assert_equal "$(jq -r .store "$report")" "redis://dlock@127.0.0.1:$redis_port"
+
+  # The user of the URL may be a password for all that a nested dlock knows.
+  run dlock run job -- dlock check
+  assert_refused 77 'if it is the user, the password is missing (USER:PASSWORD@, --password-file or DLOCK_PASSWORD)'
+  run dlock run job -- env DLOCK_PASSWORD='only (us) %$' dlock check
+  assert_equal "$status $output" '0 '
 }
 
 # Makes the server reachable for other users, and /mnt/secrets in a mount namespace, where the

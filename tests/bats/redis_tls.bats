@@ -237,6 +237,52 @@ use_foreign_certificates() {  # <file below /etc/ssl>
     --tls-cert "$client.crt" --tls-key pkcs8.key --tls-key-password-file none
 }
 
+@test "a pass phrase is read from a file of one line, and appears in no output" {
+  use_tls_server server --tls-auth-clients yes
+  cd "$BATS_TEST_TMPDIR" || return
+  local client=$BATS_FILE_TMPDIR/client form file key why refused=0
+  umask 077
+  echo 'open sesame' > phrase
+  quietly openssl pkey -in "$client.key" -aes256 -passout file:phrase -out client.key
+  mkfifo unfed
+  printf '' > empty
+  printf 'open sesame\nand more\n' > two
+  mkdir folder
+  head -c 2000 /dev/zero | tr '\0' x > long
+  printf 'open sesame ' > blank
+
+  for form in 'open sesame' 'open sesame\r\n' 'open sesame\n\n' '\xef\xbb\xbfopen sesame\n'; do
+    # shellcheck disable=SC2059
+    printf "$form" > form
+    assert_works_with_key client.key --tls-key-password-file form
+  done
+  quietly openssl req -new -newkey rsa:2048 -nodes -subj /CN=rsa -keyout rsa.key -out rsa.csr
+  quietly openssl x509 -req -in rsa.csr -CA "$BATS_FILE_TMPDIR/ours.crt" -CAkey "$BATS_FILE_TMPDIR/ours.key" -days 2 -out rsa.crt
+  quietly openssl rsa -in rsa.key -traditional -aes256 -passout file:phrase -out old-form.key
+  quietly openssl pkey -in rsa.key -aes256 -passout file:phrase -out new-form.key
+  for key in old-form.key new-form.key; do
+    assert_works_with_key "$key" --tls-cert rsa.crt --tls-key-password-file phrase
+  done
+  assert_works_with_key client.key --tls-key-password-file <(cat phrase)
+  run dlock --tls-cert "$client.crt" --tls-key client.key --tls-key-password-file <(cat phrase) \
+    run job --also other --also third -- echo started
+  assert_equal "$status $output" '0 started'
+
+  while read -r file why; do
+    assert_refused_file "$PWD/$file" "$why" --tls-cert "$client.crt" --tls-key client.key --tls-key-password-file "$file"
+    [[ $output != *sesame* ]]
+    refused=$((refused + 1))
+  done <<< 'empty
+two
+folder
+unfed'
+  for file in long blank; do
+    assert_refused_file "$PWD/client.key" 'the pass phrase in the file of --tls-key-password-file is not that of the key' \
+      --tls-cert "$client.crt" --tls-key client.key --tls-key-password-file "$file"
+  done
+  assert_equal "$refused" 4
+}
+
 @test "an inner run gets the pass phrase of the key by its file" {
   use_tls_server server --tls-auth-clients yes
   cd "$BATS_TEST_TMPDIR" || return

@@ -249,6 +249,29 @@ share/man/man1/dlock.other'
   assert_refused 'dlock runs on Linux, not on Darwin'
 }
 
+@test "a machine that lacks a program of get.sh is told which, and nothing is installed or removed" {
+  local tools=$BATS_TEST_TMPDIR/tools tool
+  use_tmpdir
+  mkdir "$tools"
+  ln -s /usr/bin/* "$tools"
+  for tool in tar gzip sha256sum; do
+    rm "$tools/$tool"
+    PATH=$tools get "$from"
+    assert_refused "this needs $tool, which is not installed"
+    ln -s "/usr/bin/$tool" "$tools"
+  done
+  rm "$tools/curl" "$tools/wget"
+  PATH=$tools get https://example.org/release
+  assert_refused 'this needs curl or wget'
+
+  get "$from"
+  rm "$tools/sha256sum"
+  PATH=$tools get --uninstall
+  assert_status 1
+  assert_equal "$output" 'get.sh: this needs sha256sum, which is not installed'
+  diff "$prefix/bin/dlock" "$BATS_FILE_TMPDIR/dlock-1.2.3-linux-$arch/bin/dlock"
+}
+
 @test "the archive of another architecture, none for this one, and two of them are refused" {
   use_tmpdir
   mv "$archive" "$from/dlock-1.2.3-linux-other.tar.gz"

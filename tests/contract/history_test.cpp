@@ -101,9 +101,10 @@ TEST_P(Histories, a_run_that_a_signal_ended_is_listed_with_the_signal) {
   EXPECT_EQ(runs[0].exit_code, std::nullopt);
 }
 
-TEST_P(Histories, a_run_keeps_its_label) {
+TEST_P(Histories, a_run_keeps_its_label_and_calendar_period) {
   auto& runner = contender();
   runner.claim.label = "nightly";
+  runner.claim.period = "day@UTC 2026-11-27T00:00:00.000Z";
   runner.granted();
   auto& waiter = contender();
   waiter.claim.label = "next";
@@ -111,11 +112,17 @@ TEST_P(Histories, a_run_keeps_its_label) {
 
   const auto waiters = contender().inspect().waiters;
   EXPECT_EQ(history().at(0).label, "nightly");
+  // The local store has it from the line that a run writes at its start.
+  if (runner.store->leases_expire()) {
+    EXPECT_EQ(history().at(0).period, runner.claim.period);
+  }
   runner.release(exit_with(0));
   EXPECT_EQ(history().back().label, "nightly");
+  EXPECT_EQ(history().back().period, runner.claim.period);
   waiter.granted();
   const auto runs = history();
   EXPECT_EQ(runs.at(0).label, "next");
+  EXPECT_EQ(runs.at(0).period, "");
   EXPECT_EQ(runs.at(1).label, "nightly");
   ASSERT_EQ(waiters.size(), 1u);
   EXPECT_EQ(waiters[0].label, "next");

@@ -203,6 +203,19 @@ lacking() {  # <call>[,<call>...] <error> <command>...
   done
 }
 
+@test "an emulator that lacks what keeps track of orphans is named, on this machine and on a server" {
+  local store
+  for store in true use_server_as_store; do
+    "$store"
+    lacking prctl EINVAL dlock run --stragglers kill job -- echo started
+
+    assert_status 125
+    assert_one_line
+    assert_output_contains 'the system call prctl is missing'
+    assert_output_contains 'an emulator refuses the call'
+  done
+}
+
 @test "an option that needs a system call which is missing names it" {
   for command in 'run --output on-failure job' 'cache key'; do
     # shellcheck disable=SC2086

@@ -326,7 +326,7 @@ is_gone() { (($(left_of job) == -2)); }
   holder=$!
   eventually test -s "$began"
   stuck=$(< "$began")
-  eventually grep -q 'cannot end 1 of' "$said"
+  eventually grep -q 'cannot kill 1 of' "$said"
 
   await_renewal job
   await_renewal job

@@ -36,10 +36,11 @@ play() {  # <exit code of the command>
   [[ $(dlock status deploy --json | jq -r .state) == free ]]
 
   rm "$here/calls"
-  hold deploy
+  hold deploy --label 'the nightly deploy'
   sed -i 's/10m/0/' "$here/play.yml"
   run ansible-playbook -i web1, -c local -e "lock_store=$DLOCK_STORE" "$here/play.yml"
   assert_status 2
+  assert_output_contains 'the nightly deploy'
   [[ ! -e $here/calls ]]
 }
 

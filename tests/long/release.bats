@@ -118,7 +118,7 @@ release_from() {  # <tree> <directory>
   mkdir "$directory/bin"
   printf '#!/bin/sh\n' > "$directory/bin/pacman"
   chmod 755 "$directory/bin/pacman"
-  cp "$DLOCK_SOURCE/packaging/PKGBUILD" "$(find "$out_one" -name '*.tar.gz' ! -name '*-linux-*')" "$directory"
+  cp "$out_one/PKGBUILD" "$(find "$out_one" -name '*.tar.gz' ! -name '*-linux-*')" "$directory"
   chown -R nobody "$directory"
 
   run env -C "$directory" HOME="$directory" PATH="$directory/bin:$PATH" setpriv --reuid nobody --clear-groups \
@@ -127,7 +127,27 @@ release_from() {  # <tree> <directory>
   rm -r "$directory"
   assert_status 0
   assert_output_contains "pkgver = $version"
+  assert_output_contains 'dlock-'"$version"'.tar.gz ... Passed'
   [[ $'\n'$output$'\n' == *$'\n'"dlock-$version"$'\n'* ]]
+}
+
+@test "the formula for Homebrew, evaluated with a stand-in for it, names the archives and their sums" {
+  run ruby -e 'class Formula
+    class << self
+      def version(set = nil) = @version = set || @version
+      def url(url) = print(url, " ")
+      def sha256(sum) = puts(sum)
+      def on_intel = yield
+      def on_arm = yield
+      def test = nil
+      def method_missing(*) = nil
+    end
+  end
+  load ARGV[0]' "$out_one/dlock.rb"
+
+  assert_equal "$status $output" "0 $(cd "$out_one" && for arch in amd64 arm64; do
+    echo "file:///srv/dlock/dlock-$version-linux-$arch.tar.gz $(sha256sum < "dlock-$version-linux-$arch.tar.gz" | cut -d ' ' -f 1)"
+  done)"
 }
 
 @test "Nix parses the flake, and evaluates it with stand-ins for its packages" {

@@ -124,7 +124,7 @@ class Interpreter {
   }
 
  private:
-  // Returns a reference to its function, which has globals of its own.
+  // Returns a reference to its function, which has globals to itself.
   int loaded(const std::string& text) {
     const auto& [functions, rest] = RedisServer::runs_scripts_literally
                                         ? std::pair(std::string(), text)

@@ -65,6 +65,16 @@ TEST(HistoryText, has_a_heading_and_a_line_for_each_run) {
       "2023-11-14T21:13:20Z  1h0m  -      web1           vanished (does not count)\n");
 }
 
+TEST(HistoryText, has_the_calendar_periods_of_runs_if_any_has_one) {
+  auto daily = run_with(0, 2000ms);
+  daily.period = "day@Europe/Berlin 2023-11-13T23:00:00.000Z";
+
+  EXPECT_EQ(text_of({daily, run_with(0, 2000ms)}, pipe),
+            "STARTED               AGO   TOOK  HOST  PERIOD             OUTCOME\n"
+            "2023-11-14T21:13:20Z  1h0m  2.0s  web1  day@Europe/Berlin  exit 0\n"
+            "2023-11-14T21:13:20Z  1h0m  2.0s  web1                     exit 0\n");
+}
+
 TEST(HistoryText, has_bars_that_compare_durations_on_a_terminal) {
   EXPECT_EQ(text_of({run_with(0, 10s), run_with(0, 5500ms), run_with(0, 1ms)}, terminal),
             "STARTED               AGO   TOOK              HOST  OUTCOME\n"

@@ -79,6 +79,22 @@ TEST(RunsLogLines, an_end_is_one_line_of_json) {
             R"("uid":33,"outcome":"ran","counts":true})");
 }
 
+TEST(RunsHistory, a_run_keeps_the_calendar_period_of_its_start) {
+  auto holder = holder_with_fence(7);
+  holder.period = "day@UTC 2023-11-14T00:00:00.000Z";
+  const auto log = start_of(job, holder) + end_of(job, 7);
+
+  std::vector<RunInfo> runs{run_with_fence(7), run_with_fence(8)};
+  add_labels_and_periods(runs, log, job);
+
+  EXPECT_EQ(runs[0].period, holder.period);
+  EXPECT_EQ(runs[0].label, "blue");
+  EXPECT_EQ(runs[1].period, "");
+  // After a reboot, the log is all that there is.
+  EXPECT_EQ(history_of(log).runs.at(job).at(0).period, holder.period);
+  EXPECT_EQ(history_of(start_of(job, holder)).runs.at(job).at(0).period, holder.period);
+}
+
 TEST(RunsLogLines, text_with_line_breaks_is_still_one_line) {
   auto holder = holder_with_fence(7);
   holder.argv = {"echo", "a\nb"};

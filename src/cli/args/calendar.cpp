@@ -204,6 +204,10 @@ UnixTime begin_of(Period period, UnixTime now, const UtcOffset& offset) {
   return is_as_now(begin) ? begin : first_in(begin, now, is_as_now);
 }
 
+std::string recorded_period(const DedupeWindow& window) {
+  return window.period.empty() ? "" : window.period + " " + rfc3339(window.began_at);
+}
+
 bool is_period(const std::string& text) { return period_named(text).has_value(); }
 
 DedupeWindow parsed_dedupe_window(const std::string& text) {

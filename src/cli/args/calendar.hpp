@@ -31,6 +31,9 @@ struct DedupeWindow {
   WallTime began_at{};                     // the same for text
 };
 
+// As RunInfo::period; empty for a span.
+std::string recorded_period(const DedupeWindow& window);
+
 // Whether the text begins with the name of a period, as "day" and "day@Nowhere" do.
 bool is_period(const std::string& text);
 

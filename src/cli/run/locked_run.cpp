@@ -30,7 +30,7 @@ LockedRun::LockedRun(const RunParts& parts)
       additions_(parts.additions),
       extension_(additions_.extension),
       conclusion_(options_, plan_, locks_),
-      notice_(context_, options_.notify, speaker_) {}
+      notice_(context_, options_.notify, signals_, speaker_) {}
 
 asio::awaitable<RunResult> LockedRun::execute() {
   std::optional<Failure> failure;

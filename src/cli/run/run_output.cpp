@@ -32,7 +32,7 @@ constexpr std::size_t read_at_once = 16 * CommandPipe::block;
 // --output FILE: the command writes to the file itself.
 class OutputFile final : public RunOutput {
  public:
-  explicit OutputFile(const std::string& path);
+  OutputFile(const std::string& path, const Speaker& speaker);
 
   CommandStreams streams() const override {
     return {file_.get(), file_.get(), {-1, -1}, size() < 0 ? nullptr : own_.c_str()};
@@ -47,6 +47,7 @@ class OutputFile final : public RunOutput {
   off_t size() const;
 
   std::string path_;
+  Speaker speaker_;
   Fd file_;
   std::string own_;  // how other processes open the same file
   off_t begin_ = 0;  // what others have written before
@@ -60,8 +61,9 @@ Fd opened_output(const std::string& path) {
   return file;
 }
 
-OutputFile::OutputFile(const std::string& path)
+OutputFile::OutputFile(const std::string& path, const Speaker& speaker)
     : path_(path),
+      speaker_(speaker),
       file_(opened_output(path)),
       own_("/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file_.get())) {
 }
@@ -78,8 +80,10 @@ void OutputFile::command_starts(asio::io_context&) {
     if (is_file && !is_there) {
       ::dup3(opened_output(path_).get(), file_.get(), O_CLOEXEC);
     }
-  } catch (const Failure&) {
-    // It stays the old one.
+  } catch (const Failure& failure) {
+    speaker_.warning(std::string(failure.what()) +
+                     "; the output goes to the file of that name that was opened first, "
+                     "before it was renamed or removed");
   }
   begin_ = std::max<off_t>(size(), 0);
 }
@@ -220,10 +224,10 @@ void KeptOutput::print(const Speaker& speaker) const {
 
 }  // namespace
 
-std::unique_ptr<RunOutput> output_for(const RunOptions& options) {
+std::unique_ptr<RunOutput> output_for(const RunOptions& options, const Speaker& speaker) {
   const auto& choice = options.output;
   if (choice.on_failure) return std::make_unique<KeptOutput>(options.keep_output);
-  if (!choice.file.empty()) return std::make_unique<OutputFile>(choice.file);
+  if (!choice.file.empty()) return std::make_unique<OutputFile>(choice.file, speaker);
   return nullptr;
 }
 

@@ -23,7 +23,8 @@ class RunOutput : public OutputCapture {
 };
 
 // Null for --output pass: the command then has dlock's own descriptors. Throws Failure if
-// the file cannot be opened, or a pipe not be created.
-std::unique_ptr<RunOutput> output_for(const RunOptions& options);
+// the file cannot be opened, or a pipe not be created. The speaker warns if the file is
+// another one when the command starts, and cannot be opened.
+std::unique_ptr<RunOutput> output_for(const RunOptions& options, const Speaker& speaker);
 
 }  // namespace dlock

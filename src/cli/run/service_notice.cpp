@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -60,11 +61,6 @@ class ServiceNotice::Service {
         watchdog_(watchdog_interval()),
         beats_(context),
         ended_(context) {
-    if (notify_ == Notify::dlock) {
-      for (const auto* name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) {
-        ::unsetenv(name);
-      }
-    }
     tell_status("asking for the lock");
     asio::co_spawn(context, beat(), [this](const std::exception_ptr&) {
       is_beating_ = false;
@@ -95,10 +91,15 @@ class ServiceNotice::Service {
     beats_.notify();
   }
 
-  // A command that speaks for the unit may be a nested run of many in it.
-  void command_ended() {
-    if (notify_ == Notify::dlock) tell_surely("STOPPING=1\nSTATUS=releasing the lock");
+  // Not HUP and QUIT, which make many services reload or print what they do. While the
+  // run waits, any of them ends it at once.
+  void got_signal(int signal) {
+    const bool stops = signal == SIGTERM || signal == SIGINT;
+    if (!stops || is_waiting_) return;
+    tell_stopping("waiting for the command, which got SIG" + signal_name(signal));
   }
+
+  void command_ended() { tell_stopping("releasing the lock"); }
 
   asio::awaitable<void> end() {
     beats_.give_up(true);
@@ -106,6 +107,13 @@ class ServiceNotice::Service {
   }
 
  private:
+  // A command that speaks for the unit may be a nested run of many in it.
+  void tell_stopping(const std::string& status) {
+    if (notify_ != Notify::dlock) return;
+    tell_surely((is_stopping_ ? "STATUS=" : "STOPPING=1\nSTATUS=") + status);
+    is_stopping_ = true;
+  }
+
   // Returns whether the receiver has no room for it now. Complains of other errors, once.
   bool send(const std::string& message) {
     const int error = send_notification(address_, message);
@@ -155,6 +163,7 @@ class ServiceNotice::Service {
   const Speaker& speaker_;
   std::optional<milliseconds> watchdog_;
   bool is_waiting_ = true;
+  bool is_stopping_ = false;
   bool has_complained_ = false;
   std::string unsent_;
   bool is_beating_ = true;
@@ -163,18 +172,22 @@ class ServiceNotice::Service {
 };
 
 ServiceNotice::ServiceNotice(asio::io_context& context, Notify notify,
-                             const Speaker& speaker) {
+                             SignalInbox& signals, const Speaker& speaker) {
   if (notify == Notify::off) return;
-  const char* socket = std::getenv("NOTIFY_SOCKET");
-  if (socket == nullptr || *socket == '\0') {
-    speaker.step("NOTIFY_SOCKET is not set: no service manager to notify");
-    return;
-  }
+  const char* variable = std::getenv("NOTIFY_SOCKET");
+  const std::string socket = variable == nullptr ? "" : variable;
   if (const auto address = notify_address(socket)) {
     service_ = std::make_unique<Service>(context, notify, *address, speaker);
+    signals.on_request_to_end([this](int signal) { service_->got_signal(signal); });
+  } else if (socket.empty()) {
+    speaker.step("NOTIFY_SOCKET is not set: no service manager to notify");
   } else {
     speaker.warning(
         complaint_about("NOTIFY_SOCKET is no address: " + printable(socket, 200)));
+  }
+  if (notify != Notify::dlock) return;
+  for (const auto* name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) {
+    ::unsetenv(name);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "cli/run/run_result.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "loop/wakeup.hpp"
+#include "supervise/signals.hpp"
 
 namespace dlock {
 
@@ -19,10 +20,12 @@ namespace dlock {
 // released the lock, and would take the exit code of the command for that of the run.
 class ServiceNotice {
  public:
-  // Begins to say that the start takes longer, and to answer the watchdog. With
+  // Begins to say that the start takes longer, to answer the watchdog, and to say that
+  // the unit stops when one of `signals`, which must outlive this, asks for it. With
   // Notify::dlock, the variables of the protocol are removed from this process's
   // environment, so that the command does not speak for the unit as well.
-  ServiceNotice(asio::io_context& context, Notify notify, const Speaker& speaker);
+  ServiceNotice(asio::io_context& context, Notify notify, SignalInbox& signals,
+                const Speaker& speaker);
   ~ServiceNotice();
   ServiceNotice(const ServiceNotice&) = delete;
   ServiceNotice& operator=(const ServiceNotice&) = delete;

@@ -98,6 +98,7 @@ Claim new_claim(const CommonOptions& common, const RunOptions& options) {
   claim.reclaim = options.reclaim;
   claim.command = options.command;
   claim.dedupe = options.dedupe;
+  if (claim.dedupe) claim.period = recorded_period(options.dedupe_window);
   claim.min_hold = options.min_hold;
   claim.max_queue = options.max_queue;
   claim.supersedes = options.supersede;

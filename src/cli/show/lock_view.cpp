@@ -34,6 +34,12 @@ Json json_of(const HolderInfo& holder) {
   };
 }
 
+CalendarPeriod period_of(const RunInfo& run) {
+  const auto blank = std::min(run.period.find(' '), run.period.size());
+  return {run.period.substr(0, blank),
+          run.period.substr(std::min(blank + 1, run.period.size()))};
+}
+
 Json json_of(const RunInfo& run) {
   Json json{
       {"started", rfc3339(run.started)},
@@ -47,6 +53,11 @@ Json json_of(const RunInfo& run) {
   };
   if (!run.reason.empty()) json["reason"] = run.reason;
   if (!run.label.empty()) json["label"] = run.label;
+  if (!run.period.empty()) {
+    const auto period = period_of(run);
+    json["period"] = period.name;
+    json["period_began"] = period.began;
+  }
   return json;
 }
 

@@ -13,6 +13,14 @@ namespace dlock {
 
 Json json_of(const HolderInfo& holder);
 Json json_of(const RunInfo& run);
+
+// RunInfo::period, as its two parts.
+struct CalendarPeriod {
+  std::string name;
+  std::string began;
+};
+CalendarPeriod period_of(const RunInfo& run);
+
 Json json_of(const LockInfo& lock);
 
 // A line of `dlock watch --json`.

@@ -71,6 +71,7 @@ struct Columns {
   bool moments = false;
   bool bars = false;
   bool users = false;
+  bool periods = false;  // of --dedupe
 };
 
 Columns columns_for(const std::vector<RunOfLock>& runs, Detail detail, Names names) {
@@ -78,9 +79,13 @@ Columns columns_for(const std::vector<RunOfLock>& runs, Detail detail, Names nam
   columns.names = names == Names::shown;
   columns.moments = detail != Detail::least;
   columns.bars = detail == Detail::bars;
-  columns.users = columns.moments &&
-                  std::any_of(runs.begin(), runs.end(),
-                              [](const RunOfLock& one) { return !one.run.user.empty(); });
+  const auto any_has = [&](std::string RunInfo::*text) {
+    return columns.moments && std::any_of(runs.begin(), runs.end(), [&](const auto& one) {
+             return !(one.run.*text).empty();
+           });
+  };
+  columns.users = any_has(&RunInfo::user);
+  columns.periods = any_has(&RunInfo::period);
   return columns;
 }
 
@@ -93,6 +98,7 @@ std::vector<std::string> titles_of(const Columns& columns) {
   if (columns.bars) titles.emplace_back("");
   titles.emplace_back("HOST");
   if (columns.users) titles.emplace_back("USER");
+  if (columns.periods) titles.emplace_back("PERIOD");
   titles.emplace_back("OUTCOME");
   return titles;
 }
@@ -113,6 +119,7 @@ std::string table_of(const std::vector<RunOfLock>& runs, WallTime now,
     }
     cells.push_back(printable(run.host, 64));
     if (columns.users) cells.push_back(printable(run.user, 64));
+    if (columns.periods) cells.push_back(printable(period_of(run).name, 64));
     cells.push_back(colored(outcome_of(run), paint_of(run), format.color));
     table.add(std::move(cells));
   }

@@ -38,10 +38,11 @@ void refuse_own_name(const RunOptions& options, const Settings& settings) {
 // not possible.
 std::optional<FinishedRun> open_files(const RunOptions& options,
                                       std::optional<ReportFile>& report,
-                                      std::unique_ptr<RunOutput>& output) {
+                                      std::unique_ptr<RunOutput>& output,
+                                      const Speaker& speaker) {
   try {
     report.emplace(options.report);
-    output = output_for(options);
+    output = output_for(options, speaker);
   } catch (const Failure& failure) {
     return run_ended_by(failure, "");
   }
@@ -134,7 +135,7 @@ Exit run_verb(const Invocation& invocation) {
   std::optional<ReportFile> report;
   // Before signals are held, because opening a file can block.
   std::unique_ptr<RunOutput> output;
-  const auto refused = open_files(options, report, output);
+  const auto refused = open_files(options, report, output, speaker);
   const HeldSignals held;
   std::optional<StartHook> start_hook;
   RunAdditions additions;

@@ -309,6 +309,7 @@ rules::Holder as_holder(const QueueEntry& entry) {
       entry.foreign ? Clock::time_point::max() : as_boot_time(entry.since);
   holder.ends_unknown = entry.lease != 0;  // only another request would tell
   holder.label = entry.label;
+  holder.period = entry.period;
   holder.argv = entry.command;
   holder.counts = entry.counts();
   holder.for_pid = entry.for_pid;

@@ -262,7 +262,10 @@ asio::awaitable<Release> LocalClaimant::release_once(const std::optional<RunEnd>
     const bool was_ours = outcome == Release::released;
     if (is_lost && !was_ours) rules::record_loss(state, *holder_, *end, moment);
     ended = std::move(consequences.vanished);
-    if (end && (was_ours || is_lost)) ended.push_back(*state.last_run);
+    if (end && (was_ours || is_lost)) {
+      ended.push_back(*state.last_run);
+      ended.back().period = claim().period;  // the state does not keep it
+    }
     for (const auto& run : ended) record_past_run(state, run);
     files_.commit(change, claim().lock, {claim().token, end, {}, {}});
     if (is_lost && !was_ours && change.before) {

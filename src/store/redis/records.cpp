@@ -191,6 +191,7 @@ std::optional<RunInfo> run_from(std::string_view record) {
   run.host = party.host;
   run.user = party.user;
   run.label = party.label;
+  run.period = party.period;
   run.outcome = was_by_hand ? by_hand : "vanished";
   if (run.ended) run.duration = between(run.started, *run.ended);
   return run;

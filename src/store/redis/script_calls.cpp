@@ -173,11 +173,12 @@ std::string party_text(const Claim& claim) {
 std::string taker_text() { return json_of(record::own_taker(false)); }
 
 std::string run_end_text(const RunEnd& end, const std::string& host,
-                         const std::string& user, const std::string& label) {
+                         const std::string& user, const Claim& claim) {
   RunInfo run;
   run.host = host;
   run.user = user;
-  run.label = label;
+  run.label = claim.label;
+  run.period = claim.period;
   set_end(run, end);
   return json_of(run);
 }
@@ -209,7 +210,7 @@ std::vector<std::string> release_arguments(const Claim& claim,
   std::vector<std::string> arguments{
       text_of(claim.token),
       waiter_id,
-      end ? run_end_text(*end, host_name(), record::own_user(), claim.label) : "",
+      end ? run_end_text(*end, host_name(), record::own_user(), claim) : "",
       may_come_late ? std::to_string(comes_late_by.count()) : "0",
       verdict_text(end && !end->lost ? verdict_on(end->exit_code) : Verdict::no_run),
       std::to_string(claim.min_hold.count()),

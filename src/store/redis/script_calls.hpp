@@ -26,7 +26,7 @@ std::string taker_text();
 
 // How a run ended, in the JSON that the server keeps.
 std::string run_end_text(const RunEnd& end, const std::string& host,
-                         const std::string& user, const std::string& label = "");
+                         const std::string& user, const Claim& claim = {});
 
 struct Ballot {
   // The fence for a grant, whatever the server's clock says; if the server has granted

@@ -25,13 +25,16 @@ void require_ok(const Target& target, const Reply& reply, Failure::Kind kind,
   if (code == "NOPERM" || code == "DENIED") {
     throw Failure(Failure::Kind::rejected, target.shown() + ": login refused: " + text);
   }
-  // Another reader of the URL may take it for the user.
-  const bool is_about_login =
-      kind == Failure::Kind::rejected && target.login.alone == Login::Alone::password;
-  throw Failure(kind, target.shown() + ": " + what + ": " + text +
-                          (is_about_login ? "; what the store's URL has before the @ is "
-                                            "the password (USER:PASSWORD@)"
-                                          : ""));
+  auto why = target.shown() + ": " + what + ": " + text;
+  // Another reader of the URL may take it for the user, which it is in the URL that the
+  // command of a run gets.
+  if (kind == Failure::Kind::rejected && target.login.alone == Login::Alone::password) {
+    why +=
+        "; what the store's URL has before the @ was taken for the password; if it is "
+        "the user, the password is missing (USER:PASSWORD@, " +
+        std::string(target.password_options) + ")";
+  }
+  throw Failure(kind, why);
 }
 
 }  // namespace
