@@ -292,7 +292,7 @@ hold_both() {  # [<option>...]
 
   dlock run --slots 4 --spread --also cfg:shared gpu2 -- true
 
-  # Also if only another lock than the first has several.
+  # Even if only another lock than the first has several.
   run dlock run --spread --also gpu:slots=4 first -- true
   assert_status 75
   assert_output_contains 'gpu: held by '
