@@ -201,6 +201,8 @@ PgServer::Progress PgServer::perform(Session& session) {
     session.channels.insert(sql.substr(7));
   } else if (has(sql, "pg_notify(c")) {
     notify(session.params[0].value());
+  } else if (sql.starts_with("NOTIFY ")) {
+    notify(sql);
   } else if (has(sql, "pg_is_in_recovery")) {
     row(session, {"f", "00000001", "1", std::to_string(session.pid), "off"});
   } else if (sql.starts_with("SELECT 1 FROM") && has(sql, "FOR UPDATE")) {
