@@ -262,8 +262,8 @@ bool is_sound(const Holder& holder) {
 bool is_sound(const Waiter& waiter) {
   return is_sound(waiter.party) && is_sound(waiter.since) && is_sound(waiter.queued_at) &&
          is_sound(waiter.lives_until) && is_sound(waiter.promised_until) &&
-         is_sound(waiter.dedupe) && waiter.on_behalf_of >= 0 && waiter.priority >= -20 &&
-         waiter.priority <= 20;
+         is_sound(waiter.parked_until) && is_sound(waiter.dedupe) &&
+         waiter.on_behalf_of >= 0 && waiter.priority >= -20 && waiter.priority <= 20;
 }
 
 bool is_sound(const AnsweredWaiter& answered) {

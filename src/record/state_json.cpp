@@ -50,13 +50,13 @@ void fields_in_state(T& holder, Visit&& visit) {
   visit("mode", as<if_set>(holder.mode)), visit("slot", as<if_set>(holder.slot));
   visit("fence", holder.fence), visit("since", holder.since);
   visit("granted_at", holder.granted_at), visit("ends_at", holder.ends_at);
-  visit("lives_until", holder.lives_until);
-  visit("lease_ms", holder.lease), visit("ttl_ms", holder.ttl);
-  visit("label", as<if_set>(holder.label)), visit("period", as<if_set>(holder.period));
+  visit("lives_until", holder.lives_until), visit("lease_ms", holder.lease);
+  visit("ttl_ms", holder.ttl), visit("label", as<if_set>(holder.label));
   visit("command", as<if_set>(holder.argv)), visit("counts", as<if_set>(holder.counts));
-  visit("min_hold_ms", as<if_set>(holder.min_hold));
-  visit("for_pid", as<if_set>(holder.for_pid)), visit("ended", as<if_set>(holder.ended));
-  visit("broken", as<if_set>(holder.broken)), visit("taken_by", holder.taken_by);
+  visit("min_hold_ms", as<if_set>(holder.min_hold)),
+      visit("for_pid", as<if_set>(holder.for_pid));
+  visit("ended", as<if_set>(holder.ended)), visit("broken", as<if_set>(holder.broken));
+  visit("taken_by", holder.taken_by), visit("period", as<if_set>(holder.period));
 }
 
 template <Of<Dedupe> T, typename Visit>
@@ -77,13 +77,12 @@ void fields_in_state(T& waiter, Visit&& visit) {
   visit("replaces", as<if_set>(waiter.replaces));
   visit("on_behalf_of", as<if_set>(waiter.on_behalf_of));
   visit("label", as<if_set>(waiter.label)), visit("spread", as<if_set>(waiter.spreads));
-  visit("priority", as<if_set>(waiter.priority));
+  visit("priority", as<if_set>(waiter.priority)), visit("parked_to", waiter.parked_until);
 }
 
 template <Of<rules::AnsweredWaiter> T, typename Visit>
-void fields_in_state(T& answered, Visit&& visit) {
-  visit("waiter", answered.waiter), visit("by", answered.by);
-  visit("newer", answered.newer);
+void fields_in_state(T& left, Visit&& visit) {
+  visit("waiter", left.waiter), visit("by", left.by), visit("newer", left.newer);
 }
 
 template <Of<rules::Restored> T, typename Visit>
@@ -118,7 +117,8 @@ template <typename T>
 constexpr bool is_text =
     std::is_same_v<T, std::string> || std::is_same_v<T, Token> || std::is_same_v<T, Mode>;
 
-class StateWriter {  // writes an object without a document of it
+// Writes an object without a document of it.
+class StateWriter {
  public:
   explicit StateWriter(std::string& text) : text_(text) {}
 

@@ -242,6 +242,7 @@ Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
     const bool gives_back = own->spreads && has_slot(state, own->party.host);
     if (gives_back || !is_promised(*own, now)) own->promised_until.reset();
     own->passed_over = false;
+    own->parked_until.reset();
     set_place(*own, ask, now);
     remove_dead_predecessors(state, own, liveness, consequences);
   }

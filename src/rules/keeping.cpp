@@ -248,7 +248,10 @@ void limit_to_lengths(State& state, Moment now) {
     limit(holder.ends_at, holder.lease);
     limit(holder.lives_until, holder.lease);
   }
-  for (auto& waiter : state.waiters) limit(waiter.lives_until, longest_place);
+  for (auto& waiter : state.waiters) {
+    limit(waiter.lives_until, longest_place);
+    limit(waiter.parked_until, place_lasts);
+  }
   for (auto& answered : state.answered) {
     limit(answered.waiter.lives_until, longest_place);
   }

@@ -48,6 +48,32 @@ bool joins_outer_reader(const State& state, const Claim& claim) {
                      });
 }
 
+// The waiters in front that always stay connected, besides as many as there are slots.
+constexpr std::size_t never_parked = 3;
+// A waiter whose turn can come within this time also stays connected, unless so many do.
+constexpr milliseconds soon{4000};
+constexpr std::size_t most_connected = 40;
+// The queue may drain more quickly than the last runs suggest: then the lock is free
+// until one that is parked is back.
+constexpr milliseconds longest_parking{90'000};
+// How quickly a queue of so many drains at the best, for each waiter.
+constexpr milliseconds quickest_turn{200};
+constexpr milliseconds usual_hold{30'000};
+
+bool is_parked(const Waiter& waiter, Moment now) {
+  return waiter.parked_until && *waiter.parked_until > now.boot;
+}
+
+// For how long the lock is held already, by the last one that has got it.
+milliseconds held_for(const State& state, Moment now) {
+  std::optional<milliseconds> least;
+  for (const auto& holder : state.holders) {
+    const auto held = std::chrono::floor<milliseconds>(now.boot - holder.granted_at);
+    least = std::min(least.value_or(held), held);
+  }
+  return std::max(least.value_or(milliseconds(0)), milliseconds(0));
+}
+
 // How quickly one run follows another: the quickest of the last ones counts. If there is
 // none, those who hold the lock have at least held it until now.
 constexpr std::ptrdiff_t runs_of_pace = 5;
@@ -59,23 +85,14 @@ milliseconds pace_of(const State& state, Moment now) {
     if (run.duration) least = std::min(least.value_or(*run.duration), *run.duration);
   }
   if (least) return std::max(*least, milliseconds(1));
-  for (const auto& holder : state.holders) {
-    const auto held = std::chrono::floor<milliseconds>(now.boot - holder.granted_at);
-    least = std::min(least.value_or(held), held);
-  }
-  return std::max(least.value_or(unknown_pace), unknown_pace);
+  return std::max(held_for(state, now), unknown_pace);
 }
-
-// The waiters in front that always stay connected, besides as many as there are slots.
-constexpr std::size_t never_parked = 3;
-// A waiter whose turn can come within this time also stays connected.
-constexpr milliseconds soon{4000};
-constexpr milliseconds longest_parking{10 * 60'000};
 
 // When a waiter checks although nothing woke it. That its turn can come soon, so that it
 // is not parked, may only seem so as long as no run has ended.
 milliseconds checks_after(const SafetyNet& net, const State& state, std::size_t place) {
   if (place <= 2) return net.of_first_two;
+  if (place <= net.doubles_to) return net.of_first_two * (1 << (place - 2));
   const auto count = static_cast<int>(std::min<std::size_t>(place, 20) + 1);
   const auto after = std::min(net.per_place * count, net.longest);
   const bool may_be_parked = place > state.slots + never_parked && state.runs.empty();
@@ -225,6 +242,9 @@ void promise_to_the_next(State& state, Moment now, const Liveness& liveness,
       ++waiter;
     } else if (!fits(state, occupancy, *waiter)) {
       return;
+    } else if (is_parked(*waiter, now)) {
+      waiter->passed_over = true;
+      ++waiter;
     } else {
       const bool is_last = std::next(waiter) == state.waiters.end();
       if (!is_last && liveness.is_stopped(*waiter)) {
@@ -269,22 +289,31 @@ void wake_first_waiter(const State& state, Consequences& consequences) {
 
 std::optional<milliseconds> parked_for(const State& state, const Token& token,
                                        Moment now) {
-  std::size_t place = 0;  // readers that enter together count as one
+  std::size_t place = 0;    // readers that enter together count as one
+  std::size_t present = 0;  // of them those that are not parked
   bool is_after_reader = false;
   for (const auto& waiter : state.waiters) {
     if (waiter.spreads) return std::nullopt;  // many of these can be passed over at once
     const bool is_reader = waiter.mode == Mode::shared;
-    if (!is_reader || !is_after_reader) ++place;
+    const bool counts = !is_reader || !is_after_reader;
+    if (counts) ++place;
+    if (counts && !is_parked(waiter, now)) ++present;
     is_after_reader = is_reader;
     if (waiter.party.token == token) break;
   }
   const auto connected = state.slots + never_parked;
-  if (place <= connected) return std::nullopt;
+  if (present <= connected) return std::nullopt;
   const auto turns = static_cast<std::int64_t>((place + state.slots - 1) / state.slots);
-  const auto pace = pace_of(state, now);
-  if (pace * turns <= soon) return std::nullopt;
+  auto pace = pace_of(state, now);
+  if (pace * turns <= soon) {
+    if (present <= state.slots + most_connected) return std::nullopt;
+    pace = std::max(pace, quickest_turn);
+  }
   const auto behind = static_cast<std::int64_t>((place - connected) / state.slots);
-  return std::clamp<milliseconds>(pace * behind / 2, soon, longest_parking);
+  // A run that takes long already may take much longer than those before it.
+  const auto unusual = (held_for(state, now) - usual_hold) / 8;
+  const auto span = std::max<milliseconds>(pace * behind / 2, unusual);
+  return std::clamp(span, soon, longest_parking);
 }
 
 WaitsFor waits_for(const State& state, const Token& token, Moment now,

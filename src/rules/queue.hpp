@@ -131,11 +131,14 @@ struct SafetyNet {
   milliseconds per_place{1000};  // behind them
   milliseconds longest{20'000};
   milliseconds until_pace_is_known{20'000};  // of those that could be parked
+  // Each up to this place waits twice as long as the one before it: it may be the next
+  // one without having heard of it, if those before it die together with the holder.
+  std::size_t doubles_to = 2;
 };
 
 // Where a check is dear to the store.
 constexpr SafetyNet wide_safety_net{milliseconds(2500), milliseconds(7500),
-                                    place_lasts / 2, milliseconds(5000)};
+                                    place_lasts / 2, milliseconds(5000), 4};
 
 // For the waiter `token` of `state`. If it is not in the queue, there is nothing to watch
 // and it has to ask again at once.

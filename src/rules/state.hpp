@@ -97,6 +97,8 @@ struct Waiter {
   // It let a promise lapse, for example because it is stopped: others go first until it
   // asks again.
   bool passed_over = false;
+  // It has left its connection, and asks again by then: others go first until it does.
+  std::optional<Clock::time_point> parked_until = std::nullopt;
   std::optional<Dedupe> dedupe;
   bool supersedes = false;
   bool replaces = false;

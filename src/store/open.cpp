@@ -123,13 +123,7 @@ Failure bad(const std::string& url, const std::string& why) {
 
 StoreUrl parsed_store_url(const std::string& url) {
   const auto colon = url.find(':');
-  if (colon == std::string::npos) {
-    const auto why = "not a store URL (" + all_kinds() + ")";
-    const bool is_path =
-        url.starts_with('/') && url.find_first_of("@?#=") == std::string::npos;
-    throw bad(url,
-              is_path ? why + ": did you mean local:" + printable(url, 200) + "?" : why);
-  }
+  if (colon == std::string::npos) throw bad(url, advice_on_text(url, all_kinds()));
   const auto scheme = canonical_scheme(std::string_view(url).substr(0, colon));
   const auto rest = url.substr(colon + 1);
   for (const auto& kind : kinds) {

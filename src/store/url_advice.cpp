@@ -233,6 +233,8 @@ void hide_login(char* word) {
 
 std::string advice_on(const std::string& scheme, std::string_view rest,
                       const std::string& all_kinds) {
+  const std::string of_postgres = "write postgresql://user@host/database";
+  if (scheme == "jdbc" && rest.starts_with("postgresql:")) return of_postgres;
   if (!rest.starts_with("//") &&
       (rest.find_first_of("@,=") != std::string_view::npos || is_port(rest))) {
     return "not a store URL: write redis://host:port, with a password "
@@ -244,7 +246,6 @@ std::string advice_on(const std::string& scheme, std::string_view rest,
            server_in(rest, "host:2379") + " for etcd, or redis" + tls +
            "://host:6379 for Redis";
   }
-  const std::string of_postgres = "write postgresql://user@host/database";
   const auto plain = scheme.substr(0, scheme.find_first_of("+:"));
   if (plain == "postgres" || plain == "postgresql") {
     return of_postgres + ", without the driver behind the +";
@@ -263,6 +264,20 @@ std::string advice_on(const std::string& scheme, std::string_view rest,
            (has_sentinels ? "host:port/MASTER" : server_in(rest, "host:port"));
   }
   return "unknown kind of store (" + all_kinds + ")";
+}
+
+std::string advice_on_text(std::string_view text, const std::string& all_kinds) {
+  // As libpq and its relatives take it.
+  for (const std::string_view word : {"dbname=", "host=", "service="}) {
+    const auto at = text.find(word);
+    if (at == 0 || (at != std::string_view::npos && text[at - 1] == ' ')) {
+      return "not a store URL: write postgresql://user@host/database";
+    }
+  }
+  const auto why = "not a store URL (" + all_kinds + ")";
+  const bool is_path =
+      text.starts_with('/') && text.find_first_of("@?#=") == std::string_view::npos;
+  return is_path ? why + ": did you mean local:" + printable(text, 200) + "?" : why;
 }
 
 std::string advice_on_query(std::string_view query, const std::string& path) {

@@ -28,6 +28,9 @@ std::string canonical_scheme(std::string_view scheme);
 std::string advice_on(const std::string& scheme, std::string_view rest,
                       const std::string& all_kinds);
 
+// The same for a text that has no scheme.
+std::string advice_on_text(std::string_view text, const std::string& all_kinds);
+
 // The same for a query, or a fragment, that is not supported. `path` is what may be
 // there instead: "only /db may follow the host".
 std::string advice_on_query(std::string_view query, const std::string& path);

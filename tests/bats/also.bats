@@ -291,6 +291,13 @@ hold_both() {  # [<option>...]
   eventually dlock status gpu
 
   dlock run --slots 4 --spread --also cfg:shared gpu2 -- true
+
+  # Even if only another lock than the first has several.
+  run dlock run --spread --also gpu:slots=4 first -- true
+  assert_status 75
+  assert_output_contains 'gpu: held by '
+  run dlock run --spread --also other first -- true
+  assert_status 64
 }
 
 @test "shared locks may be named again in a nested run" {

@@ -114,6 +114,24 @@ waits_for_absent() { [[ $(sql 'SHOW synchronous_standby_names') == absent ]]; }
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost broken'
 }
 
+# Prints in how many parts dlock sends what it has to tell the server: each is a round trip. It has
+# a separate unix socket, to its guardian.
+round_trips() {  # <URL>
+  local socket
+  ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -f -qq -yy -e signal=none -e trace=connect,write,writev,sendto,sendmsg -o "$said" dlock run --store "$1" job -- true
+  socket=$(sed -n 's/.*connect(.*UNIX-STREAM:\[\([0-9]*\)\]>.*PGSQL.*/\1/p' "$said")
+  grep -v ' connect(' "$said" | grep -c -e 'TCP:\[' -e "UNIX-STREAM:\[${socket:-none}"
+}
+
+@test "a run makes four round trips, and its login with SCRAM two more" {
+  dlock run job -- true
+
+  assert_equal "$(round_trips "$DLOCK_STORE")" 4
+
+  export PGPASSWORD=$postgres_password
+  assert_equal "$(round_trips "$(postgres_tcp_url 1)?sslmode=disable")" 6
+}
+
 # --- Notifications ---
 
 is_told() { jq -r .event "$said" | grep -qx "$1"; }

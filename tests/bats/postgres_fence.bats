@@ -155,6 +155,7 @@ is_blocked() { [[ $(sql "SELECT count(*) FROM pg_stat_activity WHERE usename = '
   run dlock limit api 2/1h
   assert_status 78
   assert_output_contains 'the limit api is damaged'
+  assert_output_contains 'dlock limit --reset'
 
   sql 'UPDATE dlock.rate SET format = 99'
   run dlock limit api 2/1h

@@ -282,12 +282,26 @@ assert_store_is_refused() {  # <pattern of exit codes> <part of what it says>
   assert_store_is_refused 69 ''
 }
 
+@test "other databases that speak the protocol are named" {
+  while IFS='|' read -r status_message product; do
+    rm -f "$BATS_TEST_TMPDIR/port"
+    "$DLOCK_SOURCE/tests/faults/fake_server" "$BATS_TEST_TMPDIR/port" \
+      "R\\0\\0\\0"$'\x08'"\\0\\0\\0\\0S\\0\\0\\0${status_message}Z\\0\\0\\0"$'\x05I' 3>&- &
+    eventually test -s "$BATS_TEST_TMPDIR/port"
+    DLOCK_STORE="postgres://app@127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")/app?sslmode=disable"
+    assert_store_is_refused 78 "$product; dlock needs PostgreSQL"
+  done << 'END'
+!crdb_version\0CockroachDB v23\0|is CockroachDB
+%padb_version\0PostgreSQL 8.0.2 on\0|is Amazon Redshift
+END
+}
+
 @test "the admin console of a pooler is no database" {
   use_pgbouncer
 
   DLOCK_STORE=postgres://app@127.0.0.1:$pgbouncer_port/pgbouncer
 
-  assert_store_is_refused '@(69|77|78)' ''
+  assert_store_is_refused 78 'is PgBouncer, and the database '\''pgbouncer'\'' is its console: name one of'
 }
 
 @test "a lock that a newer dlock has written is refused" {
@@ -313,6 +327,7 @@ assert_store_is_refused() {  # <pattern of exit codes> <part of what it says>
       run dlock $verb
       assert_equal "$verb '${state:0:20}': $status" "$verb '${state:0:20}': 78"
       assert_one_line
+      assert_output_contains 'delete the row from dlock.lock'
     done
     sql 'DELETE FROM dlock.lock'
     dlock run job -- true

@@ -90,8 +90,10 @@ assert_refused() {  # <exit code> <part of what it says>
   chmod 600 "$HOME/.pgpass"
   assert_runs -
   chmod 644 "$HOME/.pgpass"
-  run dlock run job -- echo started
-  assert_status 77
+  assert_refused 77 "password file $HOME/.pgpass: its group or others can use it (chmod 600)"
+  PGPASSFILE=$HOME/missing assert_refused 77 "password file $HOME/missing: No such file or directory"
+  PGPASSFILE=$HOME assert_refused 77 "password file $HOME: not a regular file"
+  PGPASSFILE=/dev/null assert_refused 77 'use --password-file, DLOCK_PASSWORD or ~/.pgpass'
 }
 
 @test "a wrong password is refused, and no output has it" {

@@ -96,7 +96,7 @@ postgres:///app?target_session_attrs=standby locks_need_the_primary
 postgres://a/b/c write_/_in_the_name_of_the_database_as_%2F
 postgres:app expected_//
 postgresql+asyncpg://h/d write_postgresql://user@host/database
-jdbc:postgresql://h/d write_postgresql://user@host/database
+jdbc:postgresql://h/d?user=u&password=p write_postgresql://user@host/database
 postgres://h:p/d the_port_must_be_a_number
 postgres://h/d?sslnegotiation=direct sslnegotiation=direct_needs_sslmode=require
 END

@@ -53,16 +53,14 @@ stop_postgres() {
   rm -rf "$postgres_root"
 }
 
-# Prints how many transactions the sessions of the database have ended so far.
-transactions() {
-  ask_postgres "SELECT pg_stat_clear_snapshot(); SELECT xact_commit + xact_rollback FROM pg_stat_database
-    WHERE datname = 'app'" | tail -n 1
-}
-
-# Prints in how many parts dlock sends a run's requests; each of them is a round trip.
+# Prints in how many parts dlock sends a run's requests to the server; each is a round trip.
 round_trips() {  # <store>
-  strace -f -qq -yy -e trace=write,writev,sendto,sendmsg -o "$work/trace" "$dlock" run --store "$1" trips -- /bin/true
-  grep -c -e 'TCP:\[' -e 'UNIX-STREAM:\[' "$work/trace" || true
+  local socket
+  strace -f -qq -yy -e trace=connect,write,writev,sendto,sendmsg -o "$work/trace" \
+    "$dlock" run --store "$1" trips -- /bin/true
+  # dlock and its guardian share a separate unix socket.
+  socket=$(sed -n 's/.*connect(.*UNIX-STREAM:\[\([0-9]*\)\]>.*PGSQL.*/\1/p' "$work/trace")
+  grep -v ' connect(' "$work/trace" | grep -c -e 'TCP:\[' -e "UNIX-STREAM:\[${socket:-none}" || true
 }
 
 # Adds a row: how long a grant takes on an open connection, and a function of the server that
@@ -87,37 +85,47 @@ grant_row() {
   add_ratio 'grant on an open connection; a function' ' ms' 1000 < "$work/samples"
 }
 
-# Adds a row: how many transactions a minute a waiter behind five others begins; with a length of
-# the runs before, one that is parked.
-idle_transactions_row() {  # <seconds> [<milliseconds>]
-  local i before waiters=() what='idle waiters'
-  say "postgres, idle: $1 s"
+# Adds rows: how many transactions a minute a waiter begins, as the server logs them, from the fifth
+# place on and before; with a length of the run before, those from the fifth place on are parked.
+idle_transactions_rows() {  # <seconds> [<milliseconds>]
+  local i waiters=() what=idle first others name
+  [[ -z ${2:-} ]] || what=parked
+  say "postgres, $what: $1 s"
   lock=idle
+  "$dlock" run "$lock" -- /bin/true
   if [[ -n ${2:-} ]]; then
-    what='parked waiters'
-    "$dlock" run "$lock" -- /bin/true
     ask_postgres "UPDATE dlock.lock SET runs = regexp_replace(runs, '\"duration_ms\":[0-9]+', '\"duration_ms\":$2', 'g')"
   fi
+  ask_postgres "ALTER SYSTEM SET log_line_prefix = '%a %v '"
+  ask_postgres "ALTER ROLE app SET log_statement = 'all'"
+  ask_postgres 'SELECT pg_reload_conf()' > "$work/log"
   hold_for postgres
   for ((i = 1; i <= 12; i++)); do
-    "$dlock" run -w forever "$lock" -- /bin/true &
+    name=front
+    ((i < 5)) || name=back
+    "$dlock" run --store "$DLOCK_STORE&application_name=$name" -w forever "$lock" -- /bin/true &
     waiters+=($!)
+    eventually dlock_waiters_are "$i"
   done
-  eventually dlock_waiters_are 12
-  before=$(transactions)
+  first=$(logged_transactions front) others=$(logged_transactions back)
   sleep "$1"
-  add_row "transactions a minute of each of 12 $what" \
-    "$(awk -v n=$(($(transactions) - before)) -v s="$1" 'BEGIN { printf "%.1f", n * 60 / s / 12 }')"
+  first=$(($(logged_transactions front) - first)) others=$(($(logged_transactions back) - others))
+  ask_postgres 'ALTER ROLE app RESET log_statement'
+  add_row "transactions a minute of each of 8 $what waiters" \
+    "$(awk -v n="$others" -v s="$1" 'BEGIN { printf "%.1f", n * 60 / s / 8 }')"
+  [[ -n ${2:-} ]] || add_row 'transactions a minute of each of the 4 before them' \
+    "$(awk -v n="$first" -v s="$1" 'BEGIN { printf "%.1f", n * 60 / s / 4 }')"
   # Those that are parked come back after minutes.
-  [[ -z ${2:-} ]] || kill "${waiters[@]}"
+  kill "${waiters[@]}"
   let_go "$holder"
   wait "${waiters[@]}" || true
 }
+logged_transactions() { grep -ao "^$1 [0-9]*/[0-9]*" "$work/postgres.log" | sort -u | wc -l; }  # <name>
 
 bench_postgres() {
-  local under seconds=60
+  local under seconds=180
   [[ -n $pgbouncer ]] || return 0
-  ((runs >= 200)) || seconds=20
+  ((runs >= 200)) || seconds=60
   start_postgres
   start_pooler
   DLOCK_STORE=$postgres_store
@@ -142,8 +150,8 @@ bench_postgres() {
   add_row 'round trips of a run' "$(round_trips "$postgres_store")"
   add_row 'round trips of a run, SCRAM' "$(round_trips "$postgres_over_tcp")"
   grant_row
-  idle_transactions_row "$seconds"
-  idle_transactions_row "$seconds" 60000
+  idle_transactions_rows "$seconds"
+  idle_transactions_rows "$seconds" 60000
   stop_postgres
   DLOCK_STORE=$local_store
 }

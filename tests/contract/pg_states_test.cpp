@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 
+#include "store/postgres/pg_news.hpp"
 #include "store/postgres/pg_schema.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/run_end.hpp"
@@ -157,6 +158,38 @@ TEST_F(PgRows, of_a_right_are_on_disk_before_the_answer_and_others_are_not_waite
   EXPECT_EQ(sql("SELECT string_agg(how, ' ' ORDER BY id) FROM noted"), "on off on off");
 
   sql("DROP FUNCTION note() CASCADE; DROP TABLE noted");
+}
+
+TEST_F(PgRows, of_a_grant_are_written_before_it_is_known_who_watches_and_are_told_then) {
+  Client client(context_);
+  ASSERT_TRUE(count(client));
+  PgPrimary watcher(
+      context_, hosts_of(parsed_store_url(Database::server().url()), milliseconds(5000)));
+  Wakeup wakeup(context_);
+  const Batch listen{{"LISTEN " + events_channel("dlock", lock_.name_space), {}}};
+  result_of(context_, watcher.exchange(std::vector<Batch>{listen}, soon(), wakeup));
+  const auto snapshot = read(client);
+  auto change = counted(snapshot);
+  change.gives_a_right = true;
+  change.state.last_fence = {7};
+  auto& holder = change.state.holders.emplace_back();
+  holder.party.token.bytes = random_bytes();
+  holder.fence = {7};
+  holder.lives_until = snapshot.now.boot + hours(1);
+  holder.lease = hours(1);
+  auto other = Database::server().session();
+  other.command(
+      "BEGIN; LOCK TABLE dlock.watcher; INSERT INTO dlock.watcher VALUES ('dlock', 'w', "
+      "now() + interval '1 min')");
+
+  EXPECT_TRUE(write(client, snapshot, change));
+
+  other.command("COMMIT");
+  read(client);
+  const auto told = result_of(context_, watcher.notification(soon(), wakeup));
+  sql("DELETE FROM dlock.watcher");
+  ASSERT_TRUE(told);
+  EXPECT_NE(told->payload.find("granted"), std::string::npos) << told->payload;
 }
 
 TEST_F(PgRows, wake_a_party_that_joined_and_does_not_sleep_yet) {

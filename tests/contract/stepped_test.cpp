@@ -79,6 +79,38 @@ TEST_F(Stepped, a_step_that_changes_nothing_writes_nothing) {
   EXPECT_EQ(world_.writes, 0);
 }
 
+TEST_F(Stepped, a_waiter_in_front_writes_its_place_again_once_it_is_no_longer_fresh) {
+  contender().granted();
+  auto& waiter = contender();
+  waiter.claim.label = "nightly";
+  waiter.queued();
+  const auto place = [&]() -> auto& {
+    return world_.service.locks[{"dlock", "job"}].state.waiters.at(0).lives_until;
+  };
+  world_.writes = 0;
+
+  waiter.queued();
+  EXPECT_EQ(world_.writes, 0);
+
+  place() = Clock::now() + rules::place_lasts - milliseconds(15'001);
+  waiter.queued();
+  EXPECT_EQ(world_.writes, 1);
+  EXPECT_GT(*place(), Clock::now() + rules::place_lasts - milliseconds(5000));
+}
+
+TEST_F(Stepped, a_waiter_that_seldom_asks_writes_its_place_each_time) {
+  contender().granted();
+  contender().queued();
+  contender().queued();
+  auto& third = contender();
+  third.queued();
+  world_.writes = 0;
+
+  third.queued();
+
+  EXPECT_EQ(world_.writes, 1);
+}
+
 TEST_F(Stepped, a_refusal_is_counted_once_and_not_again_if_that_loses) {
   contender().granted();
   world_.writes = 0;

@@ -587,6 +587,7 @@ nobody_waits_for_standby() { ! waits_for_standby; }
 
   assert_status 69
   assert_one_line
+  assert_output_contains 'due to statement timeout: raise it for this role'
   exec {other}>&-
   run dlock run job -- echo started
   assert_equal "$status $output" '0 started'

@@ -23,8 +23,16 @@ std::string described(const postgres::Notice& notice) {
 // What the store reads of a result is there, or a failure.
 std::string described(const postgres::Result& result) {
   std::string text;
-  const auto standing = postgres::standing_from(result);
-  if (standing) text = std::to_string(standing->timeline);
+  if (const auto standing = postgres::standing_from(result)) {
+    text = std::to_string(standing->timeline) + "/" + std::to_string(standing->pid) +
+           "/" + standing->started + (standing->is_standby ? " standby" : "") +
+           (standing->is_read_only ? " read-only" : "");
+    for (const bool all : {false, true}) {
+      const auto why = postgres::too_few_standbys({all, 2}, standing->standby_names,
+                                                  standing->standbys);
+      text += why.value_or(" enough");
+    }
+  }
   for (std::size_t i = 0; i < 3; ++i) {
     try {
       const auto& row = postgres::row_at(result, i, "host:1");

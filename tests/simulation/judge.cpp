@@ -99,6 +99,7 @@ void World::executed(const Process& by, Peer::Act act) {
                                    [&](const auto& run) { return &run->process == &by; });
   if (sender == runs_.end()) return;
   auto& run = **sender;
+  delay_reply(run);
   const auto before = granted_;
   if (!held.empty()) granted_ = std::max(granted_, held.rbegin()->first);
   if (act == Peer::Act::release) {
@@ -165,9 +166,10 @@ void World::judge_end(const Run& run) {
   if (result.outcome == RunOutcome::lost) ++losses_;
   const bool says_held = (result.outcome == RunOutcome::ran && result.exit_code == 0) ||
                          (result.is_protected == true && result.ran);
-  // That the server has forgotten it can only be learned from the server. In a quorum,
+  // That the server has forgotten it can only be learned from its reply. In a quorum,
   // the others keep the lock from being granted.
-  const bool is_asked = kind_ == StoreKind::redis && run.released > run.command_ended;
+  const bool is_asked = kind_ == StoreKind::redis && run.released > run.command_ended &&
+                        run.last_fault < run.released && kernel_.network.late == 0;
   // A lease that is restored before another run was granted the lock was never free.
   const bool may_be_restored =
       run.options.reclaim &&
@@ -178,8 +180,9 @@ void World::judge_end(const Run& run) {
     broken("P12", name(run) + " reports success without having held the lock to the end");
   }
   const bool counts = std::any_of(runs_.begin(), runs_.end(), [&](const auto& other) {
-    const bool is_known = other.get() != &run && other->result;
-    return is_known ? other->result->outcome == RunOutcome::ran : other.get() != &run;
+    if (other.get() == &run) return false;
+    return !other->result ||
+           (other->result->ran && other->result->outcome != RunOutcome::lost);
   });
   if (result.outcome == RunOutcome::deduplicated && !counts) {
     broken("P12", name(run) + " is skipped, and no other run counts");

@@ -292,6 +292,7 @@ void World::plan_faults() {
   faults_end_ = kernel_.now + length;
   if (random.chance(0.1)) return;  // nothing goes wrong
   fault_at_step_ = random.chance(0.7) ? 0.3 : 0;
+  late_replies_ = random.chance(0.3) ? 0.1 : 0;
   restarts_ = random.chance(0.3);
   const auto faults = random.below(12);
   for (std::uint64_t i = 0; i < faults; ++i) {
@@ -359,6 +360,22 @@ void World::hit(Run& run) {
   if (kernel_.now > faults_end_ || run.guardian_suffers) return;
   if (kernel_.random.chance(0.4)) return kill(run);
   stop(run, kernel_.random.spread(20 * millisecond, 3 * ttl_));
+}
+
+// A reply is late, and then nothing comes for longer than a lease: whoever counts a lease
+// from the reply believes in it for too long.
+void World::delay_reply(Run& run) {
+  auto& random = kernel_.random;
+  if (kernel_.now > faults_end_ || !random.chance(late_replies_)) return;
+  const auto cut = [this, &run](Time until) {
+    for (const auto& server : servers_) kernel_.cut(&run.process, server.get()) = until;
+    run.last_fault = until;
+  };
+  const auto late = kernel_.now + random.spread(20 * millisecond, ttl_ / 8);
+  kernel_.trace("a reply to run " + std::to_string(run.number) + " is late");
+  cut(late);
+  kernel_.at(late + random.spread(5 * millisecond, 300 * millisecond),
+             [this, cut] { cut(kernel_.now + 2 * ttl_); });
 }
 
 void World::stop(Run& run, Time span) {

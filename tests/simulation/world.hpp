@@ -82,6 +82,7 @@ class World {
   void plan_faults();
   void inject_fault();
   void hit(Run& run);
+  void delay_reply(Run& run);
   void stop(Run& run, Time span);
   void kill(Run& run);
 
@@ -111,6 +112,7 @@ class World {
   Time faults_end_ = 0;
   Time end_ = 0;
   double fault_at_step_ = 0;  // the part of runs that are stopped or killed at a step
+  double late_replies_ = 0;   // the part of replies after which nothing comes
   bool restarts_ = false;
 
   std::string complaint_;

@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::seconds;
 
-const LockName job{"dlock", "job"};
+const LockName recorded{"dlock", "job"};
 
 KeyValue pair_of(const std::string& key, const std::string& value,
                  std::int64_t revision = 5) {
@@ -30,12 +30,12 @@ KeyValue pair_of(const std::string& key, const std::string& value,
 }
 
 QueueEntry read_back(const QueueEntry& entry) {
-  return entry_from(pair_of("dlock/job/1f", text_of(entry)), queue_prefix(job));
+  return entry_from(pair_of("dlock/job/1f", text_of(entry)), queue_prefix(recorded));
 }
 
 Claim a_claim() {
   Claim claim;
-  claim.lock = job;
+  claim.lock = recorded;
   claim.label = "nightly \"run\"";
   claim.command = {"sh", "-c", "echo ü"};
   return claim;
@@ -91,7 +91,7 @@ TEST(EtcdEntry, is_foreign_if_its_value_is_nested_too_deeply) {
   const auto value = R"({"mode":"exclusive","standing":"waits","since":1,"detached":)" +
                      std::string(depth, '[') + std::string(depth, ']') + "}";
 
-  EXPECT_TRUE(entry_from(pair_of("dlock/job/1f", value), queue_prefix(job)).foreign);
+  EXPECT_TRUE(entry_from(pair_of("dlock/job/1f", value), queue_prefix(recorded)).foreign);
 }
 
 TEST(EtcdEntry, takes_its_fence_from_the_revision_of_its_creation) {
@@ -107,7 +107,7 @@ TEST(EtcdEntry, is_a_foreign_holder_unless_dlock_wrote_it) {
         std::string(R"({"standing":"holds","mode":"exclusive","since":1,"slots":0})"),
         std::string(R"({"standing":"holds","mode":"exclusive","since":1,"slot":1})"),
         std::string(R"({"standing":"holds","mode":"exclusive","since":-1})")}) {
-    const auto entry = entry_from(pair_of("dlock/job/1f", value), queue_prefix(job));
+    const auto entry = entry_from(pair_of("dlock/job/1f", value), queue_prefix(recorded));
     EXPECT_TRUE(entry.foreign) << value;
     EXPECT_EQ(entry.mode, Mode::exclusive);
     EXPECT_EQ(entry.fence(), Fence{0});
@@ -120,7 +120,7 @@ TEST(EtcdEntry, is_sorted_by_its_creation) {
   const auto entries =
       entries_from({pair_of("dlock/job/a", text, 9), pair_of("dlock/job/b", "", 3),
                     pair_of("dlock/job/c", text, 5)},
-                   queue_prefix(job));
+                   queue_prefix(recorded));
 
   ASSERT_EQ(entries.size(), 3u);
   EXPECT_EQ(entries[0].id, "b");
@@ -140,8 +140,9 @@ TEST(EtcdRuns, a_past_run_reads_back_as_written) {
   auto end = exit_with(3);
   end.lost = Loss::broken;
   const auto run = rules::ended_run(as_holder(a_holder(7)), end, moment_of(seconds(103)));
-  const auto runs = runs_from(
-      {pair_of(past_key(job, Fence{7}), past_run_text(run, true), 12)}, runs_prefix(job));
+  const auto runs =
+      runs_from({pair_of(past_key(recorded, Fence{7}), past_run_text(run, true), 12)},
+                runs_prefix(recorded));
 
   ASSERT_EQ(runs.past.size(), 1u);
   EXPECT_EQ(runs.past[0].revision, 12);
@@ -159,9 +160,9 @@ TEST(EtcdRuns, a_past_run_reads_back_as_written) {
 
 TEST(EtcdRuns, the_taker_of_a_lock_reads_back_as_written) {
   const Taker taker{"ann", "host", true, true};
-  const auto runs = runs_from({pair_of(taken_key(job, "1f"), taken_text(taker), 12),
-                               pair_of(taken_key(job, "2f"), "not JSON", 13)},
-                              runs_prefix(job));
+  const auto runs = runs_from({pair_of(taken_key(recorded, "1f"), taken_text(taker), 12),
+                               pair_of(taken_key(recorded, "2f"), "not JSON", 13)},
+                              runs_prefix(recorded));
 
   ASSERT_EQ(runs.taken.size(), 1u);
   EXPECT_EQ(runs.taken[0].first, "1f");
@@ -170,8 +171,9 @@ TEST(EtcdRuns, the_taker_of_a_lock_reads_back_as_written) {
 
 TEST(EtcdRuns, a_run_without_an_entry_has_vanished) {
   const auto holder = a_holder(7);
-  const auto runs = runs_from({pair_of(now_key(job, "1f"), open_run_text(holder, {}))},
-                              runs_prefix(job));
+  const auto runs =
+      runs_from({pair_of(now_key(recorded, "1f"), open_run_text(holder, {}))},
+                runs_prefix(recorded));
 
   EXPECT_TRUE(vanished(runs, {holder}, WallTime(seconds(200))).empty());
   const auto gone = vanished(runs, {}, WallTime(seconds(200)));
@@ -183,8 +185,8 @@ TEST(EtcdRuns, a_run_without_an_entry_has_vanished) {
 
 TEST(EtcdRuns, a_run_that_was_granted_at_once_has_its_revision_as_fence) {
   const auto runs =
-      runs_from({pair_of(now_key(job, "1f"), open_run_text(a_holder(0), {}), 31)},
-                runs_prefix(job));
+      runs_from({pair_of(now_key(recorded, "1f"), open_run_text(a_holder(0), {}), 31)},
+                runs_prefix(recorded));
 
   ASSERT_EQ(runs.open.size(), 1u);
   EXPECT_EQ(runs.open[0].info.fence, Fence{31});
@@ -194,8 +196,8 @@ TEST(EtcdRuns, a_lease_by_hand_ended_when_it_expired) {
   auto holder = a_holder(7);
   holder.attached = false;
   const auto runs = runs_from(
-      {pair_of(now_key(job, "1f"), open_run_text(holder, WallTime(seconds(130))))},
-      runs_prefix(job));
+      {pair_of(now_key(recorded, "1f"), open_run_text(holder, WallTime(seconds(130))))},
+      runs_prefix(recorded));
   const auto gone = vanished(runs, {}, WallTime(seconds(200)));
 
   ASSERT_EQ(gone.size(), 1u);
@@ -205,9 +207,9 @@ TEST(EtcdRuns, a_lease_by_hand_ended_when_it_expired) {
 }
 
 TEST(EtcdRuns, counters_are_the_versions_of_their_keys) {
-  auto refused = pair_of(refused_key(job), "");
+  auto refused = pair_of(refused_key(recorded), "");
   refused.version = 4;
-  const auto runs = runs_from({refused}, runs_prefix(job));
+  const auto runs = runs_from({refused}, runs_prefix(recorded));
 
   EXPECT_EQ(runs.refused, 4u);
   EXPECT_EQ(runs.superseded, 0u);
@@ -216,12 +218,12 @@ TEST(EtcdRuns, counters_are_the_versions_of_their_keys) {
 TEST(EtcdRuns, unreadable_records_are_ignored) {
   std::vector<KeyValue> pairs;
   for (const std::string value : {"", "[]", "{}", "{\"fence\":-1,\"started\":1}", "x"}) {
-    pairs.push_back(pair_of(past_key(job, Fence{1}), value));
-    pairs.push_back(pair_of(now_key(job, "1"), value));
-    pairs.push_back(pair_of(runs_prefix(job) + "else", value));
+    pairs.push_back(pair_of(past_key(recorded, Fence{1}), value));
+    pairs.push_back(pair_of(now_key(recorded, "1"), value));
+    pairs.push_back(pair_of(runs_prefix(recorded) + "else", value));
     pairs.push_back(pair_of("other", value));
   }
-  const auto runs = runs_from(pairs, runs_prefix(job));
+  const auto runs = runs_from(pairs, runs_prefix(recorded));
 
   EXPECT_TRUE(runs.past.empty());
   EXPECT_TRUE(runs.open.empty());
@@ -234,12 +236,12 @@ TEST(EtcdRuns, a_past_run_that_says_that_it_runs_is_ignored) {
       false);
   auto forged = value;
   forged.replace(forged.find("\"ran\""), 5, "\"running\"");
-  const auto runs = runs_from(
-      {pair_of(past_key(job, Fence{6}), value), pair_of(past_key(job, Fence{7}), forged)},
-      runs_prefix(job));
+  const auto runs = runs_from({pair_of(past_key(recorded, Fence{6}), value),
+                               pair_of(past_key(recorded, Fence{7}), forged)},
+                              runs_prefix(recorded));
 
   ASSERT_EQ(runs.past.size(), 1u);
-  EXPECT_EQ(runs.past[0].key, past_key(job, Fence{6}));
+  EXPECT_EQ(runs.past[0].key, past_key(recorded, Fence{6}));
 }
 
 // `count` runs, one after the other. Those up to `last_success` exit with 0.
@@ -250,7 +252,7 @@ Runs runs_with(unsigned count, unsigned last_success) {
     PastRun past;
     past.info = rules::ended_run(as_holder(a_holder(i)),
                                  exit_with(i <= last_success ? 0 : 1), moment_of(ended));
-    past.key = past_key(job, past.info.fence);
+    past.key = past_key(recorded, past.info.fence);
     past.revision = i;
     runs.past.push_back(past);
   }
@@ -273,7 +275,7 @@ TEST(EtcdRuns, older_runs_are_deleted_except_the_last_success) {
   const auto keys = to_forget(runs_with(31, 3), {}, WallTime(seconds(2000)));
 
   EXPECT_EQ(keys.size(), 31 - runs_kept - 1);
-  for (const auto& key : keys) EXPECT_NE(key, past_key(job, Fence{3}));
+  for (const auto& key : keys) EXPECT_NE(key, past_key(recorded, Fence{3}));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@
 namespace dlock::etcd {
 namespace {
 
-struct Kind {
+struct LockKind {
   const char* name;
   unsigned slots = 1;
   bool readers = false;
@@ -28,7 +28,7 @@ struct Kind {
   bool reclaim = false;
   bool foreigners = false;
 };
-constexpr Kind kinds[] = {
+constexpr LockKind kinds[] = {
     {.name = "mutex", .foreigners = true},
     {.name = "semaphore", .slots = 3},
     {.name = "readers_and_writers", .readers = true, .foreigners = true},
@@ -43,11 +43,11 @@ constexpr Kind kinds[] = {
     {.name = "reclaimers_in_slots", .slots = 3, .reclaim = true},
     {.name = "readers_who_reclaim", .readers = true, .nested = true, .reclaim = true}};
 
-std::string name_of(const ::testing::TestParamInfo<Kind>& info) {
+std::string name_of(const ::testing::TestParamInfo<LockKind>& info) {
   return info.param.name;
 }
 
-class EtcdRules : public ::testing::TestWithParam<Kind> {
+class EtcdRules : public ::testing::TestWithParam<LockKind> {
  protected:
   Claim random_claim(Dice& dice) const {
     Claim claim;

@@ -9,7 +9,6 @@ namespace dlock::etcd {
 namespace {
 
 using Remedy = CallFailure::Remedy;
-using Kind = Failure::Kind;
 using namespace std::chrono_literals;
 
 CallFailure failed_call(grpc::Code code, const std::string& message) {
@@ -74,7 +73,7 @@ TEST(EtcdVerdict, a_missing_permission_and_a_missing_login_differ_from_other_ref
       failed_call(grpc::Code::permission_denied, "etcdserver: permission denied").failure;
   const auto anonymous =
       failed_call(grpc::Code::invalid_argument, "etcdserver: user name is empty").failure;
-  const Failure certificate(Kind::rejected, "host:1: certificate has expired");
+  const Failure certificate(Failure::Kind::rejected, "host:1: certificate has expired");
 
   EXPECT_TRUE(is_permission_denied(denied));
   EXPECT_FALSE(is_login_required(denied));
@@ -103,7 +102,7 @@ TEST(EtcdVerdict, an_expired_token_needs_a_new_login) {
 
     EXPECT_EQ(one.remedy, Remedy::login) << message;
     EXPECT_FALSE(one.may_be_executed) << message;
-    EXPECT_EQ(one.failure.kind(), Kind::rejected) << message;
+    EXPECT_EQ(one.failure.kind(), Failure::Kind::rejected) << message;
   }
 }
 
@@ -111,12 +110,12 @@ TEST(EtcdVerdict, missing_permissions_and_a_full_database_have_no_remedy) {
   const auto permissions =
       failed_call(grpc::Code::permission_denied, "etcdserver: permission denied");
   EXPECT_EQ(permissions.remedy, Remedy::none);
-  EXPECT_EQ(permissions.failure.kind(), Kind::rejected);
+  EXPECT_EQ(permissions.failure.kind(), Failure::Kind::rejected);
 
   const auto room = failed_call(grpc::Code::resource_exhausted,
                                 "etcdserver: mvcc: database space exceeded");
   EXPECT_EQ(room.remedy, Remedy::none);
-  EXPECT_EQ(room.failure.kind(), Kind::unreachable);
+  EXPECT_EQ(room.failure.kind(), Failure::Kind::unreachable);
 }
 
 TEST(EtcdVerdict, a_refused_login_is_not_retried) {
@@ -131,7 +130,7 @@ TEST(EtcdVerdict, a_refused_login_is_not_retried) {
     const auto refused = login_failure(outcome, "host:1");
 
     EXPECT_EQ(refused.remedy, Remedy::none);
-    EXPECT_EQ(refused.failure.kind(), Kind::rejected);
+    EXPECT_EQ(refused.failure.kind(), Failure::Kind::rejected);
   }
 }
 

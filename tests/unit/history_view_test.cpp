@@ -9,11 +9,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr WallTime now = 1'700'000'000s;
+constexpr WallTime viewed_at = 1'700'000'000s;
 
 RunInfo run_with(std::optional<int> exit_code, milliseconds duration) {
   RunInfo run;
-  run.started = now - 1h;
+  run.started = viewed_at - 1h;
   run.ended = run.started + duration;
   run.duration = duration;
   run.exit_code = exit_code;
@@ -40,7 +40,7 @@ std::string text_of(const std::vector<RunInfo>& runs, const HistoryFormat& forma
                     Names names = Names::left_out) {
   std::vector<RunOfLock> of_lock;
   for (const auto& run : runs) of_lock.push_back({"job", run});
-  return history_text(of_lock, now, format, names);
+  return history_text(of_lock, viewed_at, format, names);
 }
 
 const HistoryFormat pipe{};
@@ -125,7 +125,7 @@ TEST(HistoryText, a_lease_by_hand_is_shown_as_one) {
 
 LockInfo with_success() {
   LockInfo lock;
-  lock.now = now;
+  lock.now = viewed_at;
   lock.last_success = run_with(0, 2000ms);
   return lock;
 }
@@ -172,7 +172,7 @@ TEST(HistoryText, color_does_not_count_as_width) {
 
 TEST(HistoryText, a_start_in_the_future_is_shown_as_now) {
   auto run = run_with(0, 1s);
-  run.started = now + 1h;
+  run.started = viewed_at + 1h;
 
   EXPECT_NE(text_of({run}, pipe).find("  0ms  "), std::string::npos);
 }

@@ -185,33 +185,33 @@ Event event(Event::Kind kind, std::uint64_t fence) {
   return one;
 }
 
-const auto start = Clock::time_point(seconds(100));
+const auto merge_start = Clock::time_point(seconds(100));
 
 TEST(QuorumEvents, are_reported_once_when_a_majority_has_reported_them) {
   EventCount count(3);
   const auto granted = event(Event::Kind::granted, 5);
 
-  EXPECT_FALSE(count.take(0, granted, start));
-  EXPECT_TRUE(count.take(2, granted, start));
-  EXPECT_FALSE(count.take(1, granted, start));
+  EXPECT_FALSE(count.take(0, granted, merge_start));
+  EXPECT_TRUE(count.take(2, granted, merge_start));
+  EXPECT_FALSE(count.take(1, granted, merge_start));
 }
 
 TEST(QuorumEvents, of_a_single_server_are_not_reported) {
   EventCount count(3);
 
-  EXPECT_FALSE(count.take(0, event(Event::Kind::granted, 5), start));
-  EXPECT_FALSE(count.take(1, event(Event::Kind::granted, 6), start));
-  EXPECT_FALSE(count.take(0, event(Event::Kind::released, 5), start));
+  EXPECT_FALSE(count.take(0, event(Event::Kind::granted, 5), merge_start));
+  EXPECT_FALSE(count.take(1, event(Event::Kind::granted, 6), merge_start));
+  EXPECT_FALSE(count.take(0, event(Event::Kind::released, 5), merge_start));
 }
 
 TEST(QuorumEvents, that_happen_again_are_reported_again) {
   EventCount count(3);
   const auto queued = event(Event::Kind::queued, 0);
-  count.take(0, queued, start);
-  count.take(1, queued, start);
+  count.take(0, queued, merge_start);
+  count.take(1, queued, merge_start);
 
-  EXPECT_FALSE(count.take(0, queued, start));
-  EXPECT_TRUE(count.take(1, queued, start));
+  EXPECT_FALSE(count.take(0, queued, merge_start));
+  EXPECT_TRUE(count.take(1, queued, merge_start));
 }
 
 }  // namespace

@@ -7,22 +7,22 @@ namespace {
 
 using std::chrono::seconds;
 
-const auto now = Clock::time_point(seconds(1'000'000));
+const auto read_at = Clock::time_point(seconds(1'000'000));
 
 TEST(RedisLife, began_no_later_than_the_uptime_proves) {
   const auto life =
-      life_from("# Server\r\nrun_id:abc\r\nuptime_in_seconds:61\r\nhz:10\r\n", now);
+      life_from("# Server\r\nrun_id:abc\r\nuptime_in_seconds:61\r\nhz:10\r\n", read_at);
 
   ASSERT_TRUE(life);
   EXPECT_EQ(life->run_id, "abc");
-  EXPECT_EQ(life->began, now - seconds(60));
+  EXPECT_EQ(life->began, read_at - seconds(60));
 }
 
 TEST(RedisLife, began_now_if_the_server_has_just_started) {
   for (const auto* uptime : {"0", "1"}) {
     const auto life =
-        life_from("run_id:abc\r\nuptime_in_seconds:" + std::string(uptime), now);
-    EXPECT_EQ(life.value().began, now) << uptime;
+        life_from("run_id:abc\r\nuptime_in_seconds:" + std::string(uptime), read_at);
+    EXPECT_EQ(life.value().began, read_at) << uptime;
   }
 }
 
@@ -32,7 +32,7 @@ TEST(RedisLife, is_unknown_if_the_reply_is_invalid) {
         "run_id:\r\nuptime_in_seconds:5", "run_id:abc\r\nuptime_in_seconds:",
         "run_id:abc\r\nuptime_in_seconds:-5", "run_id:abc\r\nuptime_in_seconds:5x",
         "run_id:abc\r\nuptime_in_seconds:99999999999999999999"}) {
-    EXPECT_FALSE(life_from(info, now)) << info;
+    EXPECT_FALSE(life_from(info, read_at)) << info;
   }
 }
 
@@ -40,14 +40,15 @@ TEST(RedisLife, has_an_id_of_bounded_length) {
   const auto with_id = [](std::size_t length) {
     return "run_id:" + std::string(length, 'a') + "\r\nuptime_in_seconds:5";
   };
-  EXPECT_TRUE(life_from(with_id(64), now));
-  EXPECT_FALSE(life_from(with_id(65), now));
+  EXPECT_TRUE(life_from(with_id(64), read_at));
+  EXPECT_FALSE(life_from(with_id(65), read_at));
 }
 
 TEST(RedisLife, does_not_overflow_with_a_huge_uptime) {
-  const auto life = life_from("run_id:a\r\nuptime_in_seconds:9223372036854775807", now);
+  const auto life =
+      life_from("run_id:a\r\nuptime_in_seconds:9223372036854775807", read_at);
 
-  EXPECT_LT(life.value().began, now);
+  EXPECT_LT(life.value().began, read_at);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ Reply list(std::vector<Reply> elements) {
   return reply;
 }
 
-RateClaim claim() {
+RateClaim rate_claim() {
   RateClaim made;
   made.token.bytes[0] = 7;
   made.host = "web 1";
@@ -43,7 +43,7 @@ Reply limit_with(std::vector<Reply> stamps, std::vector<Reply> line) {
 
 TEST(RedisLimitRecord, says_who_waits_and_until_when) {
   const auto kept = kept_limit_from(
-      limit_with({text("4000000")}, {text(member_of(claim())), text("5500000")}));
+      limit_with({text("4000000")}, {text(member_of(rate_claim())), text("5500000")}));
 
   ASSERT_TRUE(kept);
   EXPECT_EQ(kept->state.rate, (Rate{2, milliseconds(1000)}));
@@ -54,15 +54,15 @@ TEST(RedisLimitRecord, says_who_waits_and_until_when) {
 }
 
 TEST(RedisLimitRecord, a_waiter_that_an_older_dlock_queued_has_no_host) {
-  const auto kept =
-      kept_limit_from(limit_with({}, {text(text_of(claim().token)), text("5500000")}));
+  const auto kept = kept_limit_from(
+      limit_with({}, {text(text_of(rate_claim().token)), text("5500000")}));
 
   ASSERT_TRUE(kept);
   EXPECT_EQ(kept->state.turns[0].host, "");
 }
 
 TEST(RedisLimitRecord, is_invalid_if_no_dlock_can_have_written_it) {
-  const auto member = member_of(claim());
+  const auto member = member_of(rate_claim());
   EXPECT_FALSE(kept_limit_from(text("nonsense")));
   EXPECT_FALSE(kept_limit_from(list({})));
   EXPECT_FALSE(kept_limit_from(limit_with({text("x")}, {})));

@@ -263,6 +263,33 @@ TEST_F(Rules, a_waiter_that_was_passed_over_gets_no_promise_until_it_asks_again)
   EXPECT_EQ(promised(), (Sessions{4}));
 }
 
+TEST_F(Rules, a_parked_waiter_is_passed_over_until_it_is_back_and_keeps_its_place) {
+  granted(exclusive(1));
+  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
+  waiter(2).parked_until = now.boot + seconds(60);
+
+  released(1);
+  EXPECT_EQ(promised(), (Sessions{3}));
+  granted(exclusive(3));
+  EXPECT_EQ(queued(exclusive(2)).place, 1u);
+  released(3);
+
+  EXPECT_EQ(promised(), (Sessions{2}));
+}
+
+TEST_F(Rules, a_lock_is_free_for_the_first_to_ask_if_all_waiters_are_parked) {
+  granted(exclusive(1));
+  for (const Session who : {2u, 3u}) {
+    queued(exclusive(who));
+    waiter(who).parked_until = now.boot + seconds(60);
+  }
+
+  released(1);
+
+  EXPECT_EQ(promised(), (Sessions{}));
+  EXPECT_TRUE(is_granted(exclusive(3)));
+}
+
 TEST_F(Rules, a_newcomer_is_granted_a_lock_whose_promises_all_lapsed) {
   granted(exclusive(1));
   queued(exclusive(2));
@@ -1067,7 +1094,7 @@ TEST_F(Rules, a_promised_lock_is_never_out_of_use) {
 // A queue of exclusive waiters behind a holder, whose last runs took this long.
 State long_queue(std::size_t waiters, milliseconds took) {
   State state;
-  state.holders.emplace_back();
+  state.holders.emplace_back().granted_at = Clock::time_point(seconds(1000));
   for (std::size_t i = 1; i <= waiters; ++i) {
     state.waiters.emplace_back().party.token.bytes[0] = static_cast<std::uint8_t>(i);
   }
@@ -1098,6 +1125,8 @@ TEST(SafetyNets, are_wide_where_a_check_is_dear) {
   EXPECT_EQ(checks_after(100, {}), seconds(20));
   EXPECT_EQ(checks_after(1, wide_safety_net), milliseconds(2500));
   EXPECT_EQ(checks_after(2, wide_safety_net), milliseconds(2500));
+  EXPECT_EQ(checks_after(3, wide_safety_net), seconds(5));
+  EXPECT_EQ(checks_after(4, wide_safety_net), seconds(10));
   for (const int place : {5, 6, 100}) {
     EXPECT_EQ(checks_after(place, wide_safety_net), seconds(45));
   }
@@ -1105,24 +1134,55 @@ TEST(SafetyNets, are_wide_where_a_check_is_dear) {
   // Then it can be parked.
   state.runs.clear();
   EXPECT_EQ(checks_after(5, wide_safety_net), seconds(5));
-  EXPECT_EQ(checks_after(4, wide_safety_net), milliseconds(37'500));
+  EXPECT_EQ(checks_after(4, wide_safety_net), seconds(10));
 }
 
 TEST(Parking, is_for_those_whose_turn_cannot_come_soon) {
-  auto state = long_queue(100, seconds(60));
+  auto state = long_queue(100, seconds(20));
   EXPECT_EQ(parked_at(state, 4), std::nullopt);
-  EXPECT_EQ(parked_at(state, 5), seconds(30));
-  EXPECT_EQ(parked_at(state, 8), seconds(120));
-  EXPECT_EQ(parked_at(state, 100), seconds(600));
+  EXPECT_EQ(parked_at(state, 5), seconds(10));
+  EXPECT_EQ(parked_at(state, 8), seconds(40));
+  EXPECT_EQ(parked_at(state, 100), seconds(90));
 
   state.slots = 3;
   EXPECT_EQ(parked_at(state, 6), std::nullopt);
-  EXPECT_EQ(parked_at(state, 12), seconds(60));
+  EXPECT_EQ(parked_at(state, 12), seconds(20));
 }
 
 TEST(Parking, is_not_for_a_queue_that_drains_quickly) {
-  EXPECT_EQ(parked_at(long_queue(100, milliseconds(40)), 100), std::nullopt);
+  EXPECT_EQ(parked_at(long_queue(40, milliseconds(100)), 40), std::nullopt);
   EXPECT_EQ(parked_at(long_queue(100, milliseconds(50)), 100), seconds(4));
+}
+
+TEST(Parking,
+     is_for_those_for_whom_a_server_has_no_room_even_if_the_queue_drains_quickly) {
+  const auto state = long_queue(100, milliseconds(1));
+  EXPECT_EQ(parked_at(state, 41), std::nullopt);
+  EXPECT_EQ(parked_at(state, 42), seconds(4));
+  EXPECT_EQ(parked_at(state, 100), milliseconds(9600));
+}
+
+TEST(Parking, lasts_longer_the_longer_the_lock_is_held_by_one) {
+  auto state = long_queue(100, seconds(1));
+  state.holders[0].granted_at = Clock::time_point(seconds(1000 - 60));
+  EXPECT_EQ(parked_at(state, 5), seconds(4));
+  state.holders[0].granted_at = Clock::time_point(seconds(1000 - 110));
+  EXPECT_EQ(parked_at(state, 5), seconds(10));
+  state.holders[0].granted_at = Clock::time_point(seconds(0));
+  EXPECT_EQ(parked_at(state, 5), seconds(90));
+}
+
+TEST(Parking, is_not_for_one_that_has_only_parked_ones_before_it) {
+  auto state = long_queue(20, seconds(20));
+  for (std::size_t i = 0; i < 15; ++i) {
+    state.waiters[i].parked_until = Clock::time_point(seconds(1001));
+  }
+  EXPECT_EQ(parked_at(state, 19), std::nullopt);
+  EXPECT_EQ(parked_at(state, 20), seconds(90));
+
+  state.waiters[0].parked_until = Clock::time_point(seconds(1000));  // that has asked
+  EXPECT_EQ(parked_at(state, 18), std::nullopt);
+  EXPECT_EQ(parked_at(state, 19), seconds(90));
 }
 
 TEST(Parking, counts_readers_that_enter_together_as_one) {

@@ -65,8 +65,12 @@ void require_wait(const Settings& settings, const RunOptions& options) {
 }
 
 // Throws if it means nothing with so few slots.
-void require_slots(const Settings& settings, const ClaimOptions& options) {
-  if (!options.spread || options.slots > 1) return;
+void require_slots(const Settings& settings, const ClaimOptions& options,
+                   const std::vector<AlsoLock>& also = {}) {
+  const auto has_slots = [](const auto& lock) { return lock.slots > 1; };
+  if (!options.spread || has_slots(options) || std::ranges::any_of(also, has_slots)) {
+    return;
+  }
   throw NeedsAnother("--spread needs --slots of 2 or more",
                      is_from_file(settings, "spread"));
 }
@@ -163,7 +167,7 @@ RunOptions run_options(const Settings& settings, const std::string& name,
     throw NeedsAnother("--keep-output needs --output on-failure", false);
   }
   require_wait(chosen, options);
-  require_slots(chosen, options);
+  require_slots(chosen, options, options.also);
   options.supervision.kill_after_forwarded = chosen.count("kill-after") > 0;
   return options;
 }

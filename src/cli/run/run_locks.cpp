@@ -17,7 +17,6 @@ RunOptions options_for(const AlsoLock& lock, RunOptions options) {
   options.slots = lock.slots;
   options.shared = lock.shared;
   options.dedupe.reset();
-  options.spread = options.spread && lock.slots > 1;
   return options;
 }
 

@@ -111,11 +111,14 @@ class PgConnection::Talk {
     abandon();
   }
 
-  // The replies to what was sent.
+  // The replies to what was sent, perhaps without those to the last `deferred` batches.
   asio::awaitable<std::vector<Result>> results(const std::vector<Batch>& batches,
-                                               net::Budget& budget) {
+                                               net::Budget& budget,
+                                               std::size_t deferred = 0) {
+    if (batches.empty()) co_return replies_.take_results();
     replies_.expect(batches);
-    co_await read_replies(budget);
+    co_await read_replies(budget, deferred);
+    if (replies_.fault()) co_await read_replies(budget);
     if (const auto& fault = replies_.fault()) {
       throw SqlError(*fault, shown_, replies_.faulty_batch());
     }
@@ -169,11 +172,11 @@ class PgConnection::Talk {
     return replies_.is_complete() && replies_.transaction() != 'I';
   }
 
-  asio::awaitable<void> read_replies(net::Budget& budget) {
+  asio::awaitable<void> read_replies(net::Budget& budget, std::size_t but = 0) {
     for (;;) {
       take_messages();
       throw_if_ended();
-      if (replies_.is_complete()) co_return;
+      if (replies_.unanswered() <= but) co_return;
       co_await link_->read(budget);
     }
   }
@@ -309,7 +312,6 @@ bool PgConnection::is_still_open() {
   talk_->catch_up();
   return talk_->is_open();
 }
-
 std::uint64_t PgConnection::times_opened() const { return talk_->times_opened(); }
 const PgSession& PgConnection::session() const { return talk_->session(); }
 const PgTarget& PgConnection::target() const { return talk_->target(); }
@@ -321,7 +323,8 @@ asio::awaitable<void> PgConnection::open(Clock::time_point until, Wakeup& wakeup
 
 asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> batches,
                                                             Clock::time_point until,
-                                                            Wakeup& wakeup) {
+                                                            Wakeup& wakeup,
+                                                            std::size_t deferred) {
   net::Budget budget(until, wakeup, talk_->shown());
   std::exception_ptr failure;
   std::optional<SqlError> refused;
@@ -337,7 +340,7 @@ asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> b
     } else if (!request.empty()) {
       co_await talk_->send(request, budget);
     }
-    found = co_await talk_->results(batches, budget);
+    found = co_await talk_->results(batches, budget, deferred);
   } catch (const SqlError& error) {
     refused = error;
   } catch (const Failure&) {

@@ -9,11 +9,15 @@ namespace {
 constexpr std::size_t longest_text = 200;
 
 // What the user can do, where the text of the server does not say it.
-const char* remedy_for(std::string_view code) {
+const char* remedy_for(std::string_view code, std::string_view text) {
   if (code.starts_with("3D")) return ": create it, or name another in the store URL";
   if (code == "28P01") return ": check the user and the password";
   if (code.starts_with("28")) {
     return ": check the user in the store URL, and pg_hba.conf on the server";
+  }
+  // Also a user can cancel a statement.
+  if (code == "57014" && text.find("timeout") != std::string_view::npos) {
+    return ": raise it for this role (ALTER ROLE)";
   }
   if (code == "22P05") return ": use another name, or a database with the encoding UTF8";
   return "";
@@ -121,7 +125,7 @@ std::optional<net::Refusal::Reason> refusal_of(const Notice& error) {
 
 std::string error_text(const Notice& error, const std::string& server) {
   return server + ": " + net::lower_first(printable(error.message, longest_text)) +
-         remedy_for(error.code) +
+         remedy_for(error.code, error.message) +
          detail("SQLSTATE " + printable(error.code, longest_text));
 }
 

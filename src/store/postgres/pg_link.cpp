@@ -93,7 +93,9 @@ asio::awaitable<bool> PgLink::agree_on_tls(net::Budget& budget) {
   if (reply == "N" && target_.ssl == SslMode::prefer) co_return false;
   if (reply == "N") {
     throw Failure(Failure::Kind::unreachable,
-                  shown_ + " does not use TLS, which the sslmode demands");
+                  shown_ +
+                      " does not use TLS, which the sslmode demands: turn on ssl on the "
+                      "server, or change the sslmode");
   }
   // A server that has no room answers with an error, which nothing vouches for.
   if (reply[0] == 'E') {

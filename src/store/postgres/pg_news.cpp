@@ -30,7 +30,6 @@ constexpr milliseconds longest_silence{60'000};
 constexpr milliseconds poll_quickly{250};
 constexpr milliseconds quickly_for{5'000};
 constexpr milliseconds poll_slowly{1000};
-
 constexpr milliseconds pause_after_error{300};
 
 // Longer ones, which are rare, lose what they can do without.
@@ -60,6 +59,10 @@ std::string events_channel(const std::string& schema, const std::string& name_sp
 }
 
 Batch to_wake(const std::vector<rules::Session>& parties) {
+  // Without a function, which a new session would have to look up.
+  if (parties.size() == 1 && parties[0] != 0) {
+    return {{"NOTIFY " + channel_of(parties[0]), {}, true}};
+  }
   std::string channels;
   for (const auto party : parties) {
     if (party != 0) channels += (channels.empty() ? "{" : ",") + channel_of(party);
@@ -84,6 +87,18 @@ std::string payloads_of(const std::vector<Event>& events) {
     array += '"';
   }
   return array + "}";
+}
+
+Batch to_tell(const std::string& schema, const LockName& lock,
+              const std::vector<Event>& events) {
+  return {
+      {"SELECT pg_catalog.pg_notify($1, e) FROM "
+       "pg_catalog.unnest($2::pg_catalog.text[]) e",
+       {events_channel(schema, lock.name_space), payloads_of(events)}}};
+}
+
+bool says_yes(const Result& reply) {
+  return !reply.rows.empty() && !reply.rows[0].empty() && reply.rows[0][0] == "t";
 }
 
 Statement for_listeners(std::string_view version) {
@@ -177,31 +192,35 @@ void PgStates::end_turn() {
 
 asio::awaitable<std::vector<Result>> PgStates::exchange(std::vector<Batch> batches,
                                                         Clock::time_point until,
-                                                        Wakeup& wakeup) {
+                                                        Wakeup& wakeup,
+                                                        std::size_t deferred) {
   Turn turn(*this);
   co_await turn.take(until, wakeup);
+  co_await tell_late(until, wakeup);
   const auto connection = connection_;
   // A step that failed half-way: what is written now must not be a part of it.
   if (connection->is_in_transaction()) {
     connection->close();
     is_exclusive_ = false;
   }
-  auto results =
-      co_await exchange_in_schema(*connection, std::move(batches), until, wakeup);
+  auto results = co_await exchange_in_schema(*connection, std::move(batches), until,
+                                             wakeup, deferred);
   turn.has_ended_well();
   co_return results;
 }
 
 asio::awaitable<std::vector<Result>> PgStates::go_on(std::vector<Batch> batches,
                                                      Clock::time_point until,
-                                                     Wakeup& wakeup) {
+                                                     Wakeup& wakeup,
+                                                     std::size_t deferred) {
   Turn turn(*this);
   co_await turn.take(until, wakeup);
   const auto connection = connection_;
   if (!connection->is_in_transaction()) {
     throw Failure(Failure::Kind::unreachable, shown_ + " has ended the transaction");
   }
-  auto results = co_await connection->exchange(std::move(batches), until, wakeup);
+  auto results =
+      co_await connection->exchange(std::move(batches), until, wakeup, deferred);
   turn.has_ended_well();
   co_return results;
 }
@@ -343,6 +362,8 @@ asio::awaitable<void> PgStates::listen_once(std::shared_ptr<Listener> listener) 
   auto& states = *listener->states;
   const auto connection = states.connection_;
   const auto told = listener->told;
+  co_await states.tell_late(later(Clock::now(), states.timeout_), listener->wakeup);
+  if (listener->states == nullptr) co_return;
   for (const auto& [party, on_news] : told) {
     if (states.listens(party)) continue;
     std::vector<Batch> batches(1, states.to_listen(party));
@@ -363,15 +384,17 @@ asio::awaitable<void> PgStates::listen_once(std::shared_ptr<Listener> listener) 
   }
 }
 
-asio::awaitable<void> PgStates::tell(LockName lock, std::vector<Event> events,
-                                     Wakeup& wakeup) {
-  Batch batch;
-  batch.push_back(
-      {"SELECT pg_catalog.pg_notify($1, e) FROM "
-       "pg_catalog.unnest($2::pg_catalog.text[]) e",
-       {events_channel(connection_->target().schema, lock.name_space),
-        payloads_of(events)}});
-  co_await post(std::move(batch), wakeup);
+// After the wait the object may be destroyed.
+asio::awaitable<void> PgStates::tell_late(Clock::time_point until, Wakeup& wakeup) {
+  if (!untold_) co_return;
+  const auto told = *std::exchange(untold_, std::nullopt);
+  const auto connection = connection_;
+  if (!connection->is_open()) co_return;
+  std::vector<Batch> none;
+  const auto late = co_await connection->exchange(std::move(none), until, wakeup);
+  if (late.empty() || !says_yes(late.back())) co_return;
+  const auto& schema = connection->target().schema;
+  connection->post({to_tell(schema, told.first, told.second)});
 }
 
 }  // namespace dlock::postgres

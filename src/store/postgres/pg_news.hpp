@@ -25,6 +25,13 @@ Batch to_wake(const std::vector<rules::Session>& parties);
 // because the database may have another encoding.
 std::string payloads_of(const std::vector<Event>& events);
 
+// Tells those who watch the namespace.
+Batch to_tell(const std::string& schema, const LockName& lock,
+              const std::vector<Event>& events);
+
+// The reply to a question: false if it was refused.
+bool says_yes(const Result& reply);
+
 // For a session that listens: its server notices within a minute that its client has
 // vanished, and does not end it for being idle. `version`: of the server.
 Statement for_listeners(std::string_view version);

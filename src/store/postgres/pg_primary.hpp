@@ -61,7 +61,8 @@ class PgPrimary {
   // have been executed there.
   asio::awaitable<void> open(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
-                                                Clock::time_point until, Wakeup& wakeup);
+                                                Clock::time_point until, Wakeup& wakeup,
+                                                std::size_t deferred = 0);
   void post(const std::vector<Batch>& batches) { connection_->post(batches); }
   asio::awaitable<std::optional<Notification>> notification(Clock::time_point until,
                                                             Wakeup& wakeup) {
@@ -90,7 +91,8 @@ class PgPrimary {
   asio::awaitable<void> find(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<void> find_once(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::vector<Result>> asked(std::vector<Batch> batches,
-                                             Clock::time_point until, Wakeup& wakeup);
+                                             Clock::time_point until, Wakeup& wakeup,
+                                             std::size_t deferred);
   void take(const std::optional<PgStanding>& standing);
   void use(std::shared_ptr<PgConnection> connection);
   Failure no_primary(

@@ -47,12 +47,19 @@ std::string PgStates::is_watched() const {
          "OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())";
 }
 
-Failure PgStates::unreadable(const std::string& what, const LockName& name,
+Failure PgStates::unreadable(std::string_view table, const LockName& name,
                              bool is_newer) const {
-  return Failure(Failure::Kind::misconfigured,
-                 shown_ + ": the " + what + " " + printable_name(name.name) +
-                     (is_newer ? " was written by a newer dlock: upgrade this one"
-                               : " is damaged: another program has written to its row"));
+  const bool is_lock = table == "lock";
+  auto text =
+      shown_ + (is_lock ? ": the lock " : ": the limit ") + printable_name(name.name);
+  if (is_newer) {
+    text += " was written by a newer dlock: upgrade this one";
+  } else {
+    text += " is damaged: another program has written to its row: ";
+    text += is_lock ? "delete the row from " + connection_->target().schema + ".lock"
+                    : "remove it with `dlock limit --reset`";
+  }
+  return Failure(Failure::Kind::misconfigured, std::move(text));
 }
 
 Statement PgStates::durably(Clock::time_point until) const {

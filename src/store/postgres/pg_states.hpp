@@ -65,11 +65,13 @@ class PgStates final : public stepped::StateStore {
   // One at a time; makes the schema if it is missing. Throws as exchange_in_schema(). A
   // transaction that is still open, of a step that failed, is given up.
   asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
-                                                Clock::time_point until, Wakeup& wakeup);
+                                                Clock::time_point until, Wakeup& wakeup,
+                                                std::size_t deferred = 0);
   // The same within the transaction of begin_exclusive(). Also throws Failure if it has
   // ended.
   asio::awaitable<std::vector<Result>> go_on(std::vector<Batch> batches,
-                                             Clock::time_point until, Wakeup& wakeup);
+                                             Clock::time_point until, Wakeup& wakeup,
+                                             std::size_t deferred = 0);
   // Ends the transaction of begin_exclusive() with this statement, as transact().
   asio::awaitable<Result> commit(Statement statement, Clock::time_point until,
                                  Wakeup& wakeup);
@@ -90,8 +92,8 @@ class PgStates final : public stepped::StateStore {
   Statement durably(Clock::time_point until) const;
   // Removes some rows of a table whose `keep_until` is past, as post().
   asio::awaitable<void> sweep(std::string name, Wakeup& wakeup);
-  // The failure of a row that this version cannot read. `what`: "lock".
-  Failure unreadable(const std::string& what, const LockName& name, bool is_newer) const;
+  // The failure of a row of this table ("lock", "rate") that this version cannot read.
+  Failure unreadable(std::string_view table, const LockName& name, bool is_newer) const;
   // The server, for messages.
   const std::string& shown() const { return shown_; }
 
@@ -113,7 +115,7 @@ class PgStates final : public stepped::StateStore {
   Writing writing_of(const LockName& lock, const Snapshot& read, const Change& change,
                      const std::vector<Event>& events, Clock::time_point until) const;
   Snapshot snapshot_from(const LockName& lock, const Row& row, Clock::time_point sent_at);
-  asio::awaitable<void> tell(LockName lock, std::vector<Event> events, Wakeup& wakeup);
+  asio::awaitable<void> tell_late(Clock::time_point until, Wakeup& wakeup);
   void end_wait_after(const Failure& failure);
 
   Batch to_listen(rules::Session party) const;
@@ -138,6 +140,8 @@ class PgStates final : public stepped::StateStore {
   std::uint64_t listening_since_ = 0;
   bool is_pooled_ = false;
   bool is_read_only_ = false;  // as a write has found since the session began
+  // What the last write has asked whether to tell it, without waiting for the answer.
+  std::optional<std::pair<LockName, std::vector<Event>>> untold_;
   std::vector<Failure> left_out_;
   std::optional<Clock::time_point> polls_since_;
 };

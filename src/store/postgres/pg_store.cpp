@@ -47,7 +47,7 @@ asio::awaitable<PgRates::Kept> PgRates::read(const LockName& limit, bool is_excl
   kept.version = *row[0];
   const auto format = number_at(row, 1).value_or(0);
   auto found = format > limit_format ? std::nullopt : PgLimit::from(row[2].value_or(""));
-  if (!found) throw states_.unreadable("limit", limit, format > limit_format);
+  if (!found) throw states_.unreadable("rate", limit, format > limit_format);
   kept.limit = std::move(*found);
   co_return kept;
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <iterator>
 #include <memory>
@@ -63,20 +64,21 @@ std::string password_file_of(const StoreUrl& url, const PgSurroundings& surround
   return !surroundings.home.empty() && surroundings.is_there(usual) ? usual : "";
 }
 
-// What psql would say before it ignores the file: others can use it. Empty if not.
-std::string exposure_of_pgpass(const std::string& file) {
+// What psql would say before it ignores the file: others can use it, or it is no file.
+// Empty if not. PGPASSFILE=/dev/null means that there is none.
+std::string fault_of_pgpass(const std::string& file) {
   struct stat status {};
-  const bool is_exposed = !file.empty() && ::stat(file.c_str(), &status) == 0 &&
-                          S_ISREG(status.st_mode) &&
-                          (status.st_mode & (S_IRWXG | S_IRWXO)) != 0;
-  return is_exposed ? "password file " + printable(file, 200) +
-                          ": its group or others can use it (chmod 600)"
-                    : "";
+  if (file.empty() || file == "/dev/null") return "";
+  const auto name = "password file " + printable(file, 200);
+  if (::stat(file.c_str(), &status) != 0) return failure_of(errno, name).what();
+  if (!S_ISREG(status.st_mode)) return name + ": not a regular file";
+  const bool is_exposed = (status.st_mode & (S_IRWXG | S_IRWXO)) != 0;
+  return is_exposed ? name + ": its group or others can use it (chmod 600)" : "";
 }
 
 std::optional<std::string> password_in_pgpass(const std::string& file,
                                               const PgPassEntry& wanted) {
-  // As in psql: PGPASSFILE=/dev/null means that there is none.
+  // As psql does, go without one that is no file.
   struct stat status {};
   if (::stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   constexpr std::size_t longest = 1u << 20;
@@ -138,7 +140,7 @@ std::vector<PgTarget> targets_of(const StoreUrl& url, milliseconds timeout,
 
   const auto addresses = addresses_of(complete);
   const auto pgpass = password_file_of(complete, surroundings);
-  if (!complete.login.has_password()) target.why_no_password = exposure_of_pgpass(pgpass);
+  if (!complete.login.has_password()) target.why_no_password = fault_of_pgpass(pgpass);
   std::vector<PgTarget> targets;
   for (std::size_t i = 0; i < complete.servers.size(); ++i) {
     const auto& server = complete.servers[i];
@@ -166,8 +168,8 @@ std::vector<OutsideSetting> outside_settings(const StoreUrl& url) {
   const auto complete = completed(url, surroundings, &found);
   const auto file = password_file_of(complete, surroundings);
   if (complete.login.has_password() || file.empty()) return found;
-  if (auto exposure = exposure_of_pgpass(file); !exposure.empty()) {
-    found.push_back({"password", "", std::move(exposure), false});
+  if (auto fault = fault_of_pgpass(file); !fault.empty()) {
+    found.push_back({"password", "", std::move(fault), false});
     return found;
   }
   const auto& server = complete.servers.front();

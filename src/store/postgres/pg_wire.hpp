@@ -128,6 +128,7 @@ class BatchReplies {
   bool take(const WireMessage& message);
 
   bool is_complete() const { return batch_ == sizes_.size(); }
+  std::size_t unanswered() const { return sizes_.size() - batch_; }  // batches
   // Of the statements that succeeded, in order.
   std::vector<Result> take_results() { return std::exchange(results_, {}); }
   // The first error since expect(), and in which batch; a fatal one comes first.

@@ -1,5 +1,6 @@
 // PgStates: what it writes: a step, and what is counted and removed beside it.
 
+#include <algorithm>
 #include <utility>
 
 #include "record/state_json.hpp"
@@ -21,6 +22,15 @@ std::string moment_text(Clock::time_point moment) {
 }
 
 bool is_read_only(const SqlError& error) { return error.code() == "25006"; }
+
+// Whether the step grants a lease to a client that will release it.
+bool is_attached_grant(const stepped::StateStore::Change& change) {
+  const auto& holders = change.state.holders;
+  return change.gives_a_right &&
+         std::any_of(holders.begin(), holders.end(), [&](const rules::Holder& holder) {
+           return holder.fence == change.state.last_fence && holder.lives_until;
+         });
+}
 
 }  // namespace
 
@@ -80,8 +90,9 @@ Statement PgStates::to_write(const LockName& lock, const Snapshot& read,
 // Statements of a step that writes, and where the result of its change is.
 struct PgStates::Writing {
   std::vector<Batch> batches;
-  std::size_t batch = 0;    // the one with the change
-  std::size_t change = 0;   // its number among all statements
+  std::size_t batch = 0;   // the one with the change
+  std::size_t change = 0;  // its number among all statements
+  std::size_t statements = 0;
   bool asks_later = false;  // whether there is a watcher: the last statement
 };
 
@@ -117,6 +128,7 @@ PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& rea
   if (writing.asks_later) {
     batches.push_back({{"SELECT " + is_watched(), {lock.name_space}, true}});
   }
+  for (const auto& batch : batches) writing.statements += batch.size();
   return writing;
 }
 
@@ -135,12 +147,15 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
   if (change.gives_a_right) connection_->require_replicas();
   const auto events = stepped::events_of(lock, read, change);
   auto writing = writing_of(lock, read, change, events, until);
+  // The command need not wait for it. A pooler takes a session back after each batch.
+  const std::size_t deferred =
+      writing.asks_later && is_attached_grant(change) && !polls() ? 1 : 0;
   std::optional<std::vector<Result>> results;
   try {
     if (was_exclusive) {
-      results = co_await go_on(std::move(writing.batches), until, wakeup);
+      results = co_await go_on(std::move(writing.batches), until, wakeup, deferred);
     } else {
-      results = co_await exchange(std::move(writing.batches), until, wakeup);
+      results = co_await exchange(std::move(writing.batches), until, wakeup, deferred);
     }
   } catch (const SqlError& error) {
     // Under exclusive access another isolation level and a right to write are set.
@@ -163,9 +178,12 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
     require_confirmation(*results);
   }
   if (writing.asks_later) {
-    const auto& rows = results->back().rows;
-    const bool is_watched = !rows.empty() && column_at(rows[0], 0, shown_) == "t";
-    if (is_watched) co_await tell(lock, events, wakeup);
+    if (results->size() < writing.statements) {
+      untold_.emplace(lock, events);
+    } else if (says_yes(results->back())) {
+      auto telling = to_tell(connection_->target().schema, lock, events);
+      co_await post(std::move(telling), wakeup);
+    }
   }
   if (change.cause.released_by && random_up_to(releases_per_sweep - 1) == 0) {
     co_await sweep("lock", wakeup);

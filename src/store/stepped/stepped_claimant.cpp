@@ -29,6 +29,11 @@ using Change = StateStore::Change;
 constexpr std::size_t longest_queue = 1000;
 constexpr milliseconds ask_again_when_full{5000};
 
+// The first two waiters ask so often (rules::SafetyNet) that an idle queue would write
+// nothing but places. Such a place is only written again once it is older than this.
+constexpr std::size_t in_front = 2;
+constexpr milliseconds place_is_fresh{15'000};
+
 // A shorter time between renewals is not worth a new session each time.
 constexpr milliseconds worth_a_rest{5000};
 
@@ -40,6 +45,17 @@ Claim as_kept(Claim claim) {
   claim.token = kept_token(claim.token);
   claim.command = shortened_command(claim.command);
   return claim;
+}
+
+// Sets how long the place of a waiter lasts. If it `may_stay`, and the waiter has been in
+// the queue `before` with a place that is fresh, what is kept of it does not change.
+void set_place(rules::Waiter& own, const std::optional<rules::Waiter>& before,
+               milliseconds lasts, bool may_stay, Moment now) {
+  const auto fresh_until = later(now.boot, lasts - place_is_fresh);
+  const bool stays =
+      may_stay && before && before->lives_until.value_or(now.boot) >= fresh_until;
+  own.lives_until = stays ? *before->lives_until : later(now.boot, lasts);
+  if (stays) own.label = before->label;
 }
 
 bool has_room(const State& state, const Claim& claim) {
@@ -87,22 +103,32 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
       throw Failure(Failure::Kind::misconfigured, "no fences are left for this lock");
     }
     const bool may_join = queue != Queue::join || has_room(state, kept_);
+    std::optional<rules::Waiter> before;
+    const auto found = rules::waiter_of(state, kept_.token);
+    if (found != state.waiters.end()) before = *found;
     const rules::Ask asked{kept_, party_, may_join ? queue : Queue::stay_out,
                            rules::place_lasts};
     auto answer = rules::ask(state, asked, now, liveness, then);
     change.gives_a_right = std::holds_alternative<Grant>(answer);
     const auto own = rules::waiter_of(state, kept_.token);
     if (own == state.waiters.end()) return answer;
-    // For the event that it waits; the state need not keep it.
-    own->label = kept_.label;
-    own->argv = kept_.command;
+    if (!before) {
+      // For the event that it waits; the state need not keep it.
+      own->label = kept_.label;
+      own->argv = kept_.command;
+    }
     parked_for =
         states_.parks() ? rules::parked_for(state, kept_.token, now) : std::nullopt;
-    if (!parked_for) {
+    if (parked_for) {
+      own->parked_until = later(now.boot, *parked_for);
+    } else {
       change.sleeper = party_.session;
-    } else if (const auto lasts = 2 * *parked_for; lasts > rules::place_lasts) {
-      own->lives_until = later(now.boot, lasts);
     }
+    const auto* busy = std::get_if<Busy>(&answer);
+    const bool is_in_front = busy != nullptr && busy->place <= in_front;
+    const auto lasts =
+        std::max(rules::place_lasts, 2 * parked_for.value_or(milliseconds(0)));
+    set_place(*own, before, lasts, is_in_front && !parked_for, now);
     return answer;
   };
   may_be_known_ = true;
