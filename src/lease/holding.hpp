@@ -10,7 +10,6 @@
 #include <string>
 
 #include "lease/keeper.hpp"
-#include "lease/lease_watcher.hpp"
 #include "lock/claimant.hpp"
 #include "lock/lease.hpp"
 #include "lock/store.hpp"
