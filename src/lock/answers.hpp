@@ -17,7 +17,18 @@ namespace dlock {
 // Why a lease is certainly, or possibly, no longer ours. `failed_over`: a server that
 // took over did not know the lease, and it was too late to restore it there.
 enum class Loss { taken_over, gone, broken, unconfirmed, failed_over };
-std::string loss_name(Loss loss);  // as in the report: "taken over"
+
+// As in the report: "taken over".
+inline std::string loss_name(Loss loss) {
+  switch (loss) {
+    case Loss::taken_over: return "taken over";
+    case Loss::failed_over: return "failed over";
+    case Loss::gone: return "gone";
+    case Loss::broken: return "broken";
+    case Loss::unconfirmed: break;
+  }
+  return "unconfirmed";
+}
 
 // The result of a renewal. A broken lease is renewed, but its holder has to end. If the
 // store cannot be reached, that is a Failure.
@@ -66,10 +77,31 @@ using Answer =
 // caller that did not know of the loss; nothing else has been done then.
 enum class Release { released, not_ours, left, taken_over, gone, broken, failed_over };
 
-Release release_reporting(Loss loss);  // except `unconfirmed`, which no store reports
+// Except for `unconfirmed`, which no store reports.
+inline Release release_reporting(Loss loss) {
+  switch (loss) {
+    case Loss::taken_over: return Release::taken_over;
+    case Loss::failed_over: return Release::failed_over;
+    case Loss::broken: return Release::broken;
+    case Loss::gone:
+    case Loss::unconfirmed: break;
+  }
+  return Release::gone;
+}
 
 // Why the lease was lost, if the release found that it was.
-std::optional<Loss> loss_found_by(Release answer);
+inline std::optional<Loss> loss_found_by(Release answer) {
+  switch (answer) {
+    case Release::taken_over: return Loss::taken_over;
+    case Release::failed_over: return Loss::failed_over;
+    case Release::gone: return Loss::gone;
+    case Release::broken: return Loss::broken;
+    case Release::released:
+    case Release::not_ours:
+    case Release::left: break;
+  }
+  return std::nullopt;
+}
 
 // How a run ended, to be recorded.
 struct RunEnd {

@@ -1,17 +1,51 @@
-// The one place where dlock sleeps, and how long it pauses between attempts.
+// The event loop: the one place where dlock sleeps, how long it pauses between attempts,
+// and descriptors that become readable.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/execution_context.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
-#include "loop/readable.hpp"
 #include "util/clock.hpp"
+#include "util/fd.hpp"
 
 namespace dlock {
+
+// How long not to listen after a call; see Readable.
+using PauseAfterCall = std::function<std::chrono::milliseconds()>;
+
+// Owns a descriptor and calls `happened` each time it becomes readable, until this object
+// is destroyed; never after that, not even for an event that was already queued.
+// `happened` has to read the data, and may destroy this object.
+class Readable {
+ public:
+  // Where others decide how often the descriptor is readable, `pause` keeps them from
+  // keeping us busy: it is asked after each call. Throws Failure (exhausted) if it cannot
+  // be watched.
+  Readable(boost::asio::io_context& context, Fd fd, std::function<void()> happened,
+           PauseAfterCall pause = nullptr);
+  ~Readable();
+  Readable(const Readable&) = delete;
+  Readable& operator=(const Readable&) = delete;
+
+  int fd() const;
+
+ private:
+  struct Watch;
+  static void listen(const std::shared_ptr<Watch>& watch);
+  static void listen_again(const std::shared_ptr<Watch>& watch);
+
+  std::shared_ptr<Watch> watch_;
+};
 
 namespace asio = boost::asio;
 
@@ -146,5 +180,24 @@ class Restraint {
   milliseconds allowance_;
   Clock::time_point used_until_{};  // each wake-up uses up an interval
 };
+
+// Runs `work` to completion. Returns what it returns, or throws what it throws.
+template <typename Work>
+auto run_blocking(asio::io_context& context, Work work) {
+  using Result = typename decltype(work())::value_type;
+  std::optional<Result> result;
+  std::exception_ptr error;
+  asio::co_spawn(context, std::move(work), [&](std::exception_ptr thrown, Result value) {
+    error = thrown;
+    result = std::move(value);
+    // A timer of the store may still be armed.
+    context.stop();
+  });
+  context.run();
+  // The caller may run the context again.
+  context.restart();
+  if (error) std::rethrow_exception(error);
+  return std::move(*result);
+}
 
 }  // namespace dlock

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lock/history.hpp"
-#include "record/json_fields.hpp"
+#include "record/record_fields.hpp"
 #include "rules/state.hpp"
 #include "util/users.hpp"
 

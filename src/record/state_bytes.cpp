@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "record/byte_fields.hpp"
 #include "record/party_fields.hpp"
+#include "record/record_fields.hpp"
 
 namespace dlock::record {
 using rules::AnsweredWaiter;

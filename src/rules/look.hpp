@@ -1,10 +1,12 @@
-// Describes the state of a lock.
+// Describes the state of a lock, and for `dlock watch` what has changed in it.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lock/answers.hpp"
+#include "lock/history.hpp"
 #include "lock/lease.hpp"
 #include "rules/state.hpp"
 
@@ -48,5 +50,21 @@ std::optional<Answer> foregone_answer(const LockInfo& lock, const Claim& claim,
 // Whether the state no longer matters and can be removed. There may be dead entries that
 // are never removed.
 bool is_out_of_use(const State& state, Moment now, const Liveness& liveness);
+
+// Why a holder no longer holds the lock, if it did not just release it.
+struct Cause {
+  std::optional<Token> released_by;
+  std::optional<RunEnd> end;  // of its run
+  std::vector<Fence> broken;
+  std::optional<Taker> taken_by;  // who broke them
+};
+
+// The events between two states of a lock, in order.
+std::vector<Event> events_between(const State& before, const State& after,
+                                  const LockName& lock, const Cause& cause, Moment now);
+
+// The event of a run that was stopped because its lease was taken or had vanished.
+Event lost_event(const Holder& holder, const LockName& lock, const State& state,
+                 Moment now);
 
 }  // namespace dlock::rules

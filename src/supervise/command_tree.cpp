@@ -2,16 +2,279 @@
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <utility>
 
-#include "supervise/tree_signals.hpp"
+#include "supervise/signals.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {
+namespace {
+
+// Processes beyond this number get no signal; KILL, which comes later, needs no list.
+constexpr std::size_t most_told = 32'768;
+
+// The most scans: a process that ignores TERM may keep starting others.
+constexpr int most_looks = 10;
+
+struct ToldProcess {
+  pid_t pid;
+  std::int64_t started;
+
+  bool operator<(const ToldProcess& other) const {
+    return pid != other.pid ? pid < other.pid : started < other.started;
+  }
+};
+
+// Untouched memory costs nothing.
+ToldProcess told[most_told];
+
+// The clock ticks of /proc.
+std::int64_t ticks(Clock::time_point moment) {
+  const nanoseconds tick(1'000'000'000 / ::sysconf(_SC_CLK_TCK));
+  return moment.time_since_epoch() / tick;
+}
+
+class SignalRound {
+ public:
+  SignalRound(ProcessScan& scan, int signal, const TreeRoot& root)
+      : scan_(scan), signal_(signal), root_(root) {}
+
+  void go(Clock::time_point until) {
+    const auto there = scan_.all();
+    begin_ = ticks(Clock::now());
+    // The group as a whole, so that no shell in it sees its children die first and
+    // continues with the next command; parents before their children for the same reason.
+    say([&](int signal) {
+      return ::kill(root_.own_group ? -root_.command : root_.command, signal);
+    });
+    send_to(there, [](const ScannedProcess&) { return true; });
+    tell_hidden_children();
+    // Processes that were started since, or missed because a parent ended during the
+    // scan.
+    const auto is_meant = [this](const ScannedProcess& process) {
+      return process.started < begin_ || !is_caught(process.caught_above);
+    };
+    for (int looks = 0; looks < most_looks && Clock::now() < until; ++looks) {
+      const auto found = scan_.all();
+      if (!send_to(found, is_meant) && found.is_complete) break;
+    }
+  }
+
+ private:
+  // Takes the result of `send`.
+  template <typename Send>
+  int say(Send send) const {
+    const int error = send(signal_);
+    if (signal_ == SIGTERM) send(SIGCONT);  // otherwise a stopped process would not react
+    return error;
+  }
+
+  bool was_told_first(pid_t pid) const {
+    return root_.own_group ? ::getpgid(pid) == root_.command : pid == root_.command;
+  }
+
+  bool is_caught(unsigned long long caught) const {
+    constexpr int last_known = 31;
+    return signal_ > last_known || (caught >> (signal_ - 1) & 1) != 0;
+  }
+
+  // Signals the selected processes that have not been signalled yet; true if there were
+  // any, or may be more.
+  template <typename IsMeant>
+  bool send_to(const ProcessScan::Processes& found, IsMeant is_meant) {
+    const auto known = count_;
+    bool was_missed = false;
+    for (std::size_t i = 0; i < found.count && count_ < most_told; ++i) {
+      const auto& process = found.first[i];
+      const ToldProcess as_told{process.pid, process.started};
+      if (!process.is_ours || !is_meant(process) ||
+          std::binary_search(told, told + known, as_told)) {
+        continue;
+      }
+      told[count_++] = as_told;
+      if (was_told_first(process.pid) || process.group == root_.told_group) continue;
+      const int error = say([&](int signal) { return scan_.send(process, signal); });
+      // It has another parent by now, or has exited: the next scan shows.
+      if (error == ESRCH) {
+        --count_;
+        was_missed = true;
+      }
+    }
+    std::sort(told, told + count_);
+    return was_missed || count_ > known;
+  }
+
+  // Children that /proc does not show (hidepid, for example). They are not reaped
+  // meanwhile, so their pids are not reused.
+  void tell_hidden_children() const {
+    const auto children = scan_.children();
+    for (std::size_t i = 0; i < children.count; ++i) {
+      const auto child = children.first[i];
+      if (was_told_first(child) || ::getpgid(child) == root_.told_group ||
+          state_of_child(child) == ChildState::none || scan_.is_shown(child)) {
+        continue;
+      }
+      say([&](int signal) { return ::kill(child, signal); });
+    }
+  }
+
+  ProcessScan& scan_;
+  int signal_;
+  TreeRoot root_;
+  std::size_t count_ = 0;
+  std::int64_t begin_ = 0;  // in ticks
+};
+
+// Untouched memory costs nothing. The next sweep stops the processes beyond these.
+constexpr std::size_t most_frozen = 32'768;
+pid_t frozen[most_frozen];
+
+class KillSweep {
+ public:
+  KillSweep(ProcessScan& scan, const TreeRoot& root, bool had_strangers)
+      : scan_(scan),
+        root_(root),
+        had_strangers_(had_strangers),
+        self_(::getpid()),
+        session_(::getsid(0)),
+        end_(later(Clock::now(), longest_sweep)) {}
+
+  int go() {
+    // The group as a whole, so that no shell in it sees its children die first and
+    // continues with the next command.
+    if (root_.command > 0) {
+      ::kill(root_.own_group ? -root_.command : root_.command, SIGKILL);
+    }
+    freeze_children();
+    // Before the long scan for all others, for which the time may not suffice.
+    kill_children();
+    auto found = scan_.all();
+    while (freeze(found) && Clock::now() < end_) {
+      freeze_children();
+      found = scan_.all();
+    }
+    const int refused_deep = kill_found(found);
+    return kill_children() + refused_deep;
+  }
+
+ private:
+  // Until no new child has appeared since the last scan.
+  void freeze_children() {
+    pid_t newest = 0;
+    do {
+      const auto children = scan_.children();
+      const auto* end = children.first + children.count;
+      const auto* known = std::find(children.first, end, newest);
+      const auto* fresh = known == end ? children.first : known + 1;
+      if (fresh == end) return;
+      newest = *(end - 1);
+      last_group_ = 0;
+      for (; fresh != end; ++fresh) signal_child(*fresh, SIGSTOP);
+    } while (Clock::now() < end_);
+  }
+
+  // Returns 0 or an errno; a process that has ended is not an error.
+  int signal_child(pid_t child, int signal) {
+    const auto state = state_of_child(child);
+    if (state == ChildState::none) return ESRCH;
+    signal_group(child, signal);
+    if (state == ChildState::ended) {
+      if (child != root_.command) ::waitpid(child, nullptr, WNOHANG);
+      return 0;
+    }
+    return ::kill(child, signal) == 0 ? 0 : errno;
+  }
+
+  // Signals the group of a child in one step, which no fork can interleave. Without
+  // strangers, every process of a session other than ours was started by our descendants.
+  // The child is not reaped, so its pid and group are still its own, even if it is dead.
+  void signal_group(pid_t child, int signal) {
+    if (had_strangers_) return;
+    const auto session = ::getsid(child);
+    const auto group = ::getpgid(child);
+    if (session <= 0 || session == session_ || group <= 1 || group == last_group_) return;
+    last_group_ = group;
+    ::kill(-group, signal);
+  }
+
+  // Stops descendants that are not children; true if any was not stopped before.
+  bool freeze(const ProcessScan::Processes& found) {
+    const auto known = count_;
+    for (std::size_t i = 0; i < found.count && count_ < most_frozen; ++i) {
+      const auto& process = found.first[i];
+      if (!process.is_ours || process.parent == self_ ||
+          std::binary_search(frozen, frozen + known, process.pid)) {
+        continue;
+      }
+      frozen[count_++] = process.pid;
+      scan_.send(process, SIGSTOP);
+    }
+    std::sort(frozen, frozen + count_);
+    return count_ > known;
+  }
+
+  // By permissions, or with any error by a filter of system calls.
+  static bool is_refusal(int error) { return error != 0 && error != ESRCH; }
+
+  int kill_found(const ProcessScan::Processes& found) const {
+    int refused = 0;
+    for (std::size_t i = 0; i < found.count; ++i) {
+      const auto& process = found.first[i];
+      if (!process.is_ours || process.parent == self_) continue;
+      if (is_refusal(scan_.send(process, SIGKILL))) ++refused;
+    }
+    return refused;
+  }
+
+  int kill_children() {
+    int refused = 0;
+    last_group_ = 0;
+    const auto children = scan_.children();
+    for (std::size_t i = 0; i < children.count; ++i) {
+      if (is_refusal(signal_child(children.first[i], SIGKILL))) ++refused;
+    }
+    return refused;
+  }
+
+  ProcessScan& scan_;
+  TreeRoot root_;
+  bool had_strangers_;
+  pid_t self_;
+  pid_t session_;
+  Clock::time_point end_;
+  pid_t last_group_ =
+      0;  // the last group signalled; most often the next process is also in it
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
+void forward(int signal, const TreeRoot& root) {
+  const bool leads_group = ::getpgid(root.command) == root.command;
+  const auto say = [&](int what) {
+    if (root.own_group || leads_group) ::kill(-root.command, what);
+    if (!leads_group) ::kill(root.command, what);
+  };
+  say(signal);
+  if (asks_to_end(signal) && state_of_child(root.command) == ChildState::stopped) {
+    say(SIGCONT);
+  }
+}
+
+void signal_tree(ProcessScan& scan, int signal, const TreeRoot& root,
+                 Clock::time_point until) {
+  SignalRound(scan, signal, root).go(until);
+}
+
+int kill_tree(ProcessScan& scan, const TreeRoot& root, bool had_strangers) {
+  return KillSweep(scan, root, had_strangers).go();
+}
 
 CommandTree::CommandTree(const SupervisionPlan& plan, Strangers strangers)
     : plan_(plan), ladder_(plan, {}) {

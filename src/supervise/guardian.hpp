@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "loop/readable.hpp"
+#include "loop/wakeup.hpp"
 #include "supervise/command_tree.hpp"
 #include "supervise/guardian_process.hpp"
 #include "supervise/supervisor.hpp"

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "loop/readable.hpp"
 #include "loop/wakeup.hpp"
 
 namespace dlock {

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "lease/lease_watcher.hpp"
+#include "lease/keeper.hpp"
 #include "lock/lease.hpp"
 #include "loop/wakeup.hpp"
 #include "supervise/command_tree.hpp"

@@ -13,7 +13,7 @@
 
 #include "lock/claimant.hpp"
 #include "lock/store.hpp"
-#include "loop/run_blocking.hpp"
+#include "loop/wakeup.hpp"
 #include "store/open.hpp"
 #include "util/bits.hpp"
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "lease/patience.hpp"
+#include "lease/holding.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/faulty_store.hpp"
 #include "tests/contract/memory_store.hpp"

@@ -4,7 +4,7 @@
 
 #include <list>
 
-#include "lease/patience.hpp"
+#include "lease/holding.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/run_end.hpp"
 

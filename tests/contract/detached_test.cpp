@@ -5,7 +5,7 @@
 #include <list>
 #include <string>
 
-#include "lease/patience.hpp"
+#include "lease/holding.hpp"
 #include "tests/contract/contender.hpp"
 
 namespace dlock {

@@ -14,7 +14,7 @@
 #include <memory>
 #include <vector>
 
-#include "lease/patience.hpp"
+#include "lease/holding.hpp"
 #include "tests/contract/contender.hpp"
 
 namespace dlock {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "lease/patience.hpp"
+#include "lease/holding.hpp"
 #include "record/state_bytes.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/state_folder.hpp"

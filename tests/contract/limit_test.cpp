@@ -6,7 +6,7 @@
 #include <list>
 #include <string>
 
-#include "lease/patience.hpp"
+#include "lease/holding.hpp"
 #include "store/local/record_file.hpp"
 #include "store/none/none_store.hpp"
 #include "tests/contract/await.hpp"

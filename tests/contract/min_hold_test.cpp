@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lease/patience.hpp"
+#include "lease/holding.hpp"
 #include "tests/contract/contender.hpp"
 
 namespace dlock {

@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "rules/events.hpp"
+#include "rules/look.hpp"
 #include "tests/contract/history_step.hpp"
 
 namespace dlock::against {

@@ -2,8 +2,8 @@
 // may be a grant.
 
 #include "fuzz.hpp"
-#include "store/redis/limit_record.hpp"
 #include "store/redis/records.hpp"
+#include "store/redis/redis_store.hpp"
 #include "store/redis/reply.hpp"
 #include "store/redis/script_calls.hpp"
 

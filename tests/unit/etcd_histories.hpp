@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "lock/history.hpp"
-#include "rules/events.hpp"
+#include "rules/look.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/etcd_steps.hpp"

@@ -1,7 +1,5 @@
 // The address of a service manager, as NOTIFY_SOCKET names it.
 
-#include "util/notify_socket.hpp"
-
 #include <gtest/gtest.h>
 #include <linux/vm_sockets.h>
 #include <sys/un.h>
@@ -9,6 +7,8 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
+
+#include "cli/run/service_notice.hpp"
 
 namespace dlock {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "lease/lease_watcher.hpp"
+#include "lease/keeper.hpp"
 
 namespace dlock {
 namespace {

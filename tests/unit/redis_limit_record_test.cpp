@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "store/redis/limit_record.hpp"
+#include "store/redis/redis_store.hpp"
 
 namespace dlock::redis {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "rules/events.hpp"
+#include "rules/look.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 
 namespace dlock::rules {

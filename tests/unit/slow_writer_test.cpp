@@ -1,7 +1,5 @@
 // Writes to pipes and sockets, which can be full, and to files, which cannot.
 
-#include "util/slow_writer.hpp"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <limits.h>
@@ -13,6 +11,7 @@
 #include <future>
 #include <string>
 
+#include "cli/terminal/slow_output.hpp"
 #include "util/fd.hpp"
 
 namespace dlock {

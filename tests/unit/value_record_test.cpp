@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "store/redis/limit_record.hpp"
+#include "store/redis/redis_store.hpp"
 
 namespace dlock::redis {
 namespace {

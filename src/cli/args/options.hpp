@@ -8,7 +8,7 @@
 #include "cli/args/calendar.hpp"
 #include "cli/args/option_table.hpp"
 #include "cli/args/settings.hpp"
-#include "lease/lease_watcher.hpp"
+#include "lease/keeper.hpp"
 #include "lock/lease.hpp"
 #include "lock/store.hpp"
 #include "store/open.hpp"

@@ -16,7 +16,7 @@
 
 #include "cli/args/options.hpp"
 #include "lease/holding.hpp"
-#include "loop/run_blocking.hpp"
+#include "loop/wakeup.hpp"
 #include "util/process.hpp"
 
 namespace dlock {

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "lock/store.hpp"
-#include "loop/readable.hpp"
+#include "loop/wakeup.hpp"
 #include "store/open.hpp"
 
 namespace dlock {

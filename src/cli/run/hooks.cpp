@@ -17,7 +17,7 @@
 #include <system_error>
 #include <utility>
 
-#include "loop/run_blocking.hpp"
+#include "loop/wakeup.hpp"
 #include "util/clock.hpp"
 #include "util/failure.hpp"
 #include "util/process.hpp"

@@ -14,7 +14,7 @@
 #include "cli/run/verb_store.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "lease/holding.hpp"
-#include "lease/lease_watcher.hpp"
+#include "lease/keeper.hpp"
 
 namespace dlock {
 

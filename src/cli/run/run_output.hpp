@@ -1,4 +1,5 @@
-// --output of run: where the command's output goes, and its last lines.
+// What a run writes besides messages: --output, where the command's output goes, with its
+// last lines; and --report, a line about the run.
 #pragma once
 
 #include <memory>
@@ -8,6 +9,7 @@
 #include "cli/args/options.hpp"
 #include "cli/run/locked_run.hpp"
 #include "cli/terminal/speaker.hpp"
+#include "util/fd.hpp"
 
 namespace dlock {
 
@@ -26,5 +28,21 @@ class RunOutput : public OutputCapture {
 // the file cannot be opened, or a pipe not be created. The speaker warns if the file is
 // another one when the command starts, and cannot be opened.
 std::unique_ptr<RunOutput> output_for(const RunOptions& options, const Speaker& speaker);
+
+// It is opened before anything else happens, so that a file that cannot be written is an
+// error before the command runs.
+class ReportFile {
+ public:
+  // Opens the file. Throws Failure (misconfigured). An empty path means no report; "-" is
+  // standard error.
+  explicit ReportFile(const std::string& path);
+
+  // Returns false if the line could not be written.
+  bool write(const std::string& line);
+
+ private:
+  Fd file_;
+  bool is_standard_error_ = false;
+};
 
 }  // namespace dlock

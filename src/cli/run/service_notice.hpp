@@ -1,9 +1,14 @@
-// What a run tells the service manager (systemd) that has started it: --notify.
+// What a run tells the service manager (systemd) that has started it: --notify. The
+// messages are those of sd_notify(3).
 #pragma once
+
+#include <sys/socket.h>
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <memory>
+#include <optional>
+#include <string_view>
 
 #include "cli/args/options.hpp"
 #include "cli/run/run_result.hpp"
@@ -12,6 +17,21 @@
 #include "supervise/signals.hpp"
 
 namespace dlock {
+
+struct NotifyAddress {
+  sockaddr_storage address{};
+  socklen_t size = 0;
+  int type = SOCK_DGRAM;
+};
+
+// The address in a NOTIFY_SOCKET: an absolute path, `@` and the name of an abstract
+// socket, or vsock:CID:PORT (also vsock-dgram:, vsock-stream:, vsock-seqpacket:). Nothing
+// if it is none of these, or too long.
+std::optional<NotifyAddress> notify_address(std::string_view text);
+
+// Sends one message. Returns 0 or an errno; EAGAIN if the receiver is too busy now.
+// Never waits for it, but for up to 100 ms for the connection of a stream.
+int send_notification(const NotifyAddress& to, std::string_view message);
 
 // Does nothing, and costs nothing, without --notify or without a service manager.
 //

@@ -7,7 +7,7 @@
 
 #include "cli/args/nesting.hpp"
 #include "cli/show/lock_view.hpp"
-#include "loop/run_blocking.hpp"
+#include "loop/wakeup.hpp"
 #include "store/open.hpp"
 #include "util/bits.hpp"
 #include "util/failure.hpp"

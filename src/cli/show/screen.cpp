@@ -11,9 +11,9 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/terminal/slow_output.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "util/failure.hpp"
-#include "util/slow_writer.hpp"
 #include "util/utf8.hpp"
 
 namespace dlock {

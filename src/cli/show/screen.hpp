@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cli/terminal/slow_output.hpp"
-#include "loop/readable.hpp"
+#include "loop/wakeup.hpp"
 
 namespace dlock {
 

@@ -9,10 +9,10 @@
 #include <cstring>
 #include <string_view>
 
+#include "cli/terminal/slow_output.hpp"
 #include "util/clock.hpp"
 #include "util/failure.hpp"
 #include "util/fd.hpp"
-#include "util/slow_writer.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
 

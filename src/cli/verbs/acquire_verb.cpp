@@ -11,7 +11,7 @@
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "lease/holding.hpp"
-#include "loop/run_blocking.hpp"
+#include "loop/wakeup.hpp"
 #include "supervise/signals.hpp"
 #include "util/text.hpp"
 

@@ -12,7 +12,6 @@
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/breaking.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "loop/run_blocking.hpp"
 #include "loop/wakeup.hpp"
 #include "store/open.hpp"
 #include "util/text.hpp"

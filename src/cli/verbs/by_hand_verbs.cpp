@@ -4,7 +4,7 @@
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "loop/run_blocking.hpp"
+#include "loop/wakeup.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

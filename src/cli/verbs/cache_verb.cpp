@@ -13,7 +13,7 @@
 #include "cli/terminal/slow_output.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "loop/run_blocking.hpp"
+#include "loop/wakeup.hpp"
 #include "util/bits.hpp"
 #include "util/text.hpp"
 

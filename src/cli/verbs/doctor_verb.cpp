@@ -3,7 +3,7 @@
 #include "cli/show/table.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "loop/run_blocking.hpp"
+#include "loop/wakeup.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
 

@@ -9,7 +9,7 @@
 #include "cli/verbs/verbs.hpp"
 #include "lock/history.hpp"
 #include "lock/lease.hpp"
-#include "loop/run_blocking.hpp"
+#include "loop/wakeup.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
 

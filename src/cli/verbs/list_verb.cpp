@@ -9,7 +9,7 @@
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "lock/history.hpp"
-#include "loop/run_blocking.hpp"
+#include "loop/wakeup.hpp"
 #include "supervise/signals.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"

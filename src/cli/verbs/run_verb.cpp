@@ -8,7 +8,6 @@
 #include "cli/args/nesting.hpp"
 #include "cli/run/execute_run.hpp"
 #include "cli/run/hooks.hpp"
-#include "cli/run/report_file.hpp"
 #include "cli/run/run_output.hpp"
 #include "cli/run/run_result.hpp"
 #include "cli/terminal/speaker.hpp"

@@ -7,8 +7,8 @@
 #include <charconv>
 #include <cstring>
 
-#include "record/json_fields.hpp"
 #include "record/party_fields.hpp"
+#include "record/record_fields.hpp"
 #include "util/bits.hpp"
 #include "util/json.hpp"
 

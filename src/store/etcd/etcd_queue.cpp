@@ -6,7 +6,6 @@
 
 #include "lock/history.hpp"
 #include "lock/lease.hpp"
-#include "rules/events.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"

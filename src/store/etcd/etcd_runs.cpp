@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "record/json_fields.hpp"
 #include "record/party_fields.hpp"
+#include "record/record_fields.hpp"
 #include "rules/state.hpp"
 #include "util/json.hpp"
 

@@ -18,7 +18,7 @@
 #include "lock/store.hpp"
 #include "store/directory.hpp"
 #include "store/local/files.hpp"
-#include "store/local/kept_file.hpp"
+#include "store/local/record_file.hpp"
 
 namespace dlock::local {
 

@@ -13,7 +13,6 @@
 #include <string>
 
 #include "lock/claimant.hpp"
-#include "loop/readable.hpp"
 #include "loop/wakeup.hpp"
 #include "rules/queue.hpp"
 #include "store/directory.hpp"

@@ -17,8 +17,8 @@
 
 #include "record/party_fields.hpp"
 #include "record/state_bytes.hpp"
-#include "rules/events.hpp"
 #include "rules/limit.hpp"
+#include "rules/look.hpp"
 #include "rules/state.hpp"
 #include "store/directory.hpp"
 #include "util/failure.hpp"

@@ -11,7 +11,7 @@
 #include "lock/store.hpp"
 #include "record/run_lines.hpp"
 #include "store/directory.hpp"
-#include "store/local/kept_file.hpp"
+#include "store/local/record_file.hpp"
 #include "store/local/sessions.hpp"
 #include "util/fd.hpp"
 

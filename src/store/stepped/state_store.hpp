@@ -15,7 +15,7 @@
 #include "lock/lease.hpp"
 #include "lock/store.hpp"
 #include "loop/wakeup.hpp"
-#include "rules/events.hpp"
+#include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/state.hpp"
 #include "util/failure.hpp"
