@@ -47,10 +47,11 @@ Claim as_kept(Claim claim) {
   return claim;
 }
 
-// Sets how long the place of a waiter lasts. If it `may_stay`, and the waiter has been in
-// the queue `before` with a place that is fresh, what is kept of it does not change.
-void set_place(rules::Waiter& own, const std::optional<rules::Waiter>& before,
-               milliseconds lasts, bool may_stay, Moment now) {
+// Sets how long the place of a waiter lasts; the rules have begun it anew. If it
+// `may_stay`, and the waiter has been in the queue `before` with a place that is fresh,
+// what is kept of it does not change.
+void extend_place(rules::Waiter& own, const std::optional<rules::Waiter>& before,
+                  milliseconds lasts, bool may_stay, Moment now) {
   const auto fresh_until = later(now.boot, lasts - place_is_fresh);
   const bool stays =
       may_stay && before && before->lives_until.value_or(now.boot) >= fresh_until;
@@ -128,7 +129,7 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
     const bool is_in_front = busy != nullptr && busy->place <= in_front;
     const auto lasts =
         std::max(rules::place_lasts, 2 * parked_for.value_or(milliseconds(0)));
-    set_place(*own, before, lasts, is_in_front && !parked_for, now);
+    extend_place(*own, before, lasts, is_in_front && !parked_for, now);
     return answer;
   };
   may_be_known_ = true;
