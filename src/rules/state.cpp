@@ -61,10 +61,9 @@ RunInfo vanished_run(const Holder& holder) {
   RunInfo run;
   run.fence = holder.fence;
   run.started = holder.since;
-  run.host = holder.party.host;
-  run.user = holder.party.user;
+  run.Owner::operator=(holder.party);
+  run.Description::operator=(holder);
   run.outcome = "vanished";
-  run.label = holder.label;
   run.period = holder.period;
   run.counts = holder.counts;
   return run;

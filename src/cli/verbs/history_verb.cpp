@@ -251,7 +251,7 @@ bool is_wanted(const RunInfo& run, const HistoryOptions& options, WallTime now) 
   if (options.failed && (is_running(run) || is_by_hand(run) || is_success(run))) {
     return false;
   }
-  if (!options.means(run.host, run.user, run.label)) return false;
+  if (!options.means(run, run)) return false;
   return !options.since || is_recent(run.started, *options.since, now);
 }
 

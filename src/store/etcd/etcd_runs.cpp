@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "record/party_fields.hpp"
+#include "record/encoders.hpp"
 #include "record/record_fields.hpp"
 #include "rules/state.hpp"
 #include "util/json.hpp"

@@ -183,7 +183,7 @@ std::vector<RunInfo> LocalInspector::runs_of_lock(const LockName& lock,
     return found;
   });
   runs = as_history(std::move(runs), wall_now());
-  record::add_labels_and_periods(runs, log, lock);
+  record::add_descriptions(runs, log, lock);
   name_users(runs);
   return runs;
 }

@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "record/party_fields.hpp"
 #include "record/state_bytes.hpp"
 #include "rules/limit.hpp"
 #include "rules/look.hpp"

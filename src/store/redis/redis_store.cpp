@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "record/record_words.hpp"
+#include "record/encoders.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/redis_claimant.hpp"
 #include "store/redis/redis_health.hpp"

@@ -56,7 +56,7 @@ void extend_place(rules::Waiter& own, const std::optional<rules::Waiter>& before
   const bool stays =
       may_stay && before && before->lives_until.value_or(now.boot) >= fresh_until;
   own.lives_until = stays ? *before->lives_until : later(now.boot, lasts);
-  if (stays) own.label = before->label;
+  if (stays) own.Description::operator=(*before);
 }
 
 bool has_room(const State& state, const Claim& claim) {
@@ -115,7 +115,7 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
     if (own == state.waiters.end()) return answer;
     if (!before) {
       // For the event that it waits; the state need not keep it.
-      own->label = kept_.label;
+      own->Description::operator=(kept_);
       own->argv = kept_.command;
     }
     parked_for =
