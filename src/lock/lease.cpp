@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "util/text.hpp"
 #include "util/users.hpp"
 

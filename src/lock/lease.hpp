@@ -256,6 +256,9 @@ struct LockInfo {
   std::uint64_t superseded = 0;
   WallTime now{};                              // when it was read, by the store's clock
   std::optional<int> strength = std::nullopt;  // Grant::strength of the holder
+
+  // Whether it is in use, or was: only such locks are listed.
+  bool is_listed() const { return !holders.empty() || !waiters.empty() || last_run; }
 };
 
 // Whether the grant `fence` holds `lock`, and will for at least `at_least` from when

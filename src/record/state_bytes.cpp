@@ -3,7 +3,7 @@
 
 #include "record/encoders.hpp"
 #include "record/record_fields.hpp"
-#include "record/state_bytes.hpp"
+#include "record/states.hpp"
 
 namespace dlock::record {
 using rules::AnsweredWaiter;

@@ -1,11 +1,9 @@
-#include "record/state_json.hpp"
-
 #include <charconv>
 #include <type_traits>
 #include <utility>
 
 #include "record/record_fields.hpp"
-#include "record/state_bytes.hpp"
+#include "record/states.hpp"
 #include "util/json.hpp"
 #include "util/text.hpp"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "lock/history.hpp"
 #include "rules/queue.hpp"
 
 namespace dlock::rules {

@@ -1,7 +1,6 @@
 #include "rules/queue.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <span>
 #include <utility>
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "record/state_json.hpp"
+#include "record/states.hpp"
 
 namespace dlock::simulation {
 namespace {

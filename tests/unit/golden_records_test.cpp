@@ -9,9 +9,8 @@
 
 #include "record/record_fields.hpp"
 #include "record/run_lines.hpp"
-#include "record/state_bytes.hpp"
+#include "record/states.hpp"
 #include "store/etcd/etcd_entry.hpp"
-#include "store/etcd/etcd_runs.hpp"
 #include "store/local/local_values.hpp"
 #include "store/local/text_files.hpp"
 #include "store/redis/records.hpp"

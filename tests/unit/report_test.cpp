@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/run/run_output.hpp"
+#include "cli/run/locked_run.hpp"
 #include "cli/run/run_result.hpp"
 #include "tests/unit/temporary_directory.hpp"
 #include "util/failure.hpp"

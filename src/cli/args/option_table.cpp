@@ -1,7 +1,6 @@
 #include "cli/args/option_table.hpp"
 
 #include <algorithm>
-#include <span>
 
 #include "cli/args/option_setters.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "cli/args/nesting.hpp"
 #include "util/bits.hpp"
-#include "util/small_file.hpp"
+#include "util/path_trust.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 #include "util/utf8.hpp"

@@ -191,7 +191,7 @@ struct LimitOptions : VerbOptions {
 CommonOptions common_options(const Settings& settings);
 
 // A warning for each file with a secret for the store that every user of this machine can
-// read, and that the caller cannot change (util/small_file.hpp).
+// read, and that the caller cannot change (util/path_trust.hpp).
 std::vector<std::string> exposed_secrets(const CommonOptions& common,
                                          const Settings& settings);
 

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "cli/show/holder_text.hpp"
-#include "cli/show/table.hpp"
+#include "cli/show/screen.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

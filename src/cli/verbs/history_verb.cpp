@@ -4,7 +4,7 @@
 
 #include "cli/run/verb_store.hpp"
 #include "cli/show/lock_view.hpp"
-#include "cli/show/table.hpp"
+#include "cli/show/screen.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "lock/history.hpp"

@@ -1,11 +1,8 @@
 #include "store/etcd/etcd_claimant.hpp"
 
-#include <algorithm>
 #include <utility>
 
-#include "lock/lease.hpp"
 #include "store/etcd/etcd_entry.hpp"
-#include "store/etcd/etcd_lease.hpp"
 
 namespace dlock::etcd {
 

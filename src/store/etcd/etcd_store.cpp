@@ -4,13 +4,10 @@
 #include <utility>
 
 #include "store/checks.hpp"
-#include "store/etcd/etcd_calls.hpp"
 #include "store/etcd/etcd_claimant.hpp"
 #include "store/etcd/etcd_cluster.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_health.hpp"
-#include "store/etcd/etcd_lease.hpp"
-#include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/etcd_steps.hpp"
 #include "store/fan_out.hpp"
 #include "util/bits.hpp"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "lock/history.hpp"
 #include "record/encoders.hpp"
 #include "record/record_fields.hpp"
 #include "rules/look.hpp"

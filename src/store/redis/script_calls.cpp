@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "lock/lease.hpp"
 #include "record/record_fields.hpp"
 #include "store/redis/records.hpp"
 #include "util/text.hpp"
