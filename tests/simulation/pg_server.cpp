@@ -266,6 +266,7 @@ void PgServer::read(Session& session) {
   if (!seen) return row(session, {{}, {}, {}, {}, {}, now, "f"});
   row(session, {std::to_string(seen->version), seen->format, seen->state, seen->runs,
                 std::to_string(seen->refused), now, "f"});
+  executed_(*session.connection->process, Act::other);
 }
 
 void PgServer::notify(std::string_view channels) {
