@@ -199,6 +199,15 @@ struct Consequences {
 // Whether the lease of `holder` has ended, by its expiry or with its processes.
 bool is_over(const Holder& holder, Moment now, const Liveness& liveness);
 
+// Removes holders whose lease has ended, and records their runs as vanished, except
+// `self`, which is about to report its end.
+void remove_dead_holders(State& state, Moment now, const Liveness& liveness,
+                         Consequences& consequences, const Token* self = nullptr);
+
+// Removes answered waiters that died before they read their answer.
+void remove_dead_answered(State& state, const Liveness& liveness,
+                          Consequences& consequences);
+
 // The run of `holder` that ended with `end`.
 RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now);
 

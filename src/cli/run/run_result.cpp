@@ -200,6 +200,19 @@ void RunConclusion::unprotected(const std::string& message) {
   speaker_.warning("warning: " + message);
 }
 
+std::string RunConclusion::why_stopped(std::optional<Loss> loss, milliseconds ran) {
+  if (loss) {
+    ended_at_ = Clock::now();  // for now
+    const auto& lock = locks_.lost_by(*loss);
+    return lock.about + loss_text(*loss, CommandFate::is_ending,
+                                  lock.store->leases_expire(), failed_renewals(lock),
+                                  lock.holding.claimant().taken_by());
+  }
+  const bool timed_out = plan_.timeout && ran >= *plan_.timeout;
+  return timed_out ? "stopping the command: --timeout is over"
+                   : "stopping the processes that the command left";
+}
+
 void RunConclusion::ended(const Ended& end) {
   RunLock* outlived = nullptr;
   for (auto& lock : locks_.all()) {

@@ -202,6 +202,7 @@ std::string loss_text(Loss loss, CommandFate command, bool on_server,
                       const std::optional<Taker>& taker) {
   const auto cause = cause_of(loss, on_server, failed, taker);
   switch (command) {
+    case CommandFate::is_ending: return "stopping the command: " + cause;
     case CommandFate::ended_in_time:
       return "lost the lock: " + cause +
              ", so the command was stopped before the lease expired";

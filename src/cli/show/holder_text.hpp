@@ -62,6 +62,7 @@ std::string waiting_text(const Busy& busy, std::size_t columns);
 
 // What happened to the command.
 enum class CommandFate {
+  is_ending,      // because of the loss
   ended_in_time,  // before the lease expired
   was_ended,
   had_ended,         // by itself, before the loss was discovered
