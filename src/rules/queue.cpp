@@ -1,7 +1,6 @@
 #include "rules/queue.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -88,16 +87,60 @@ milliseconds pace_of(const State& state, Moment now) {
   return std::max(held_for(state, now), unknown_pace);
 }
 
+// When the lease of a holder ends, those further back check a little later, so that not
+// all do so at once; from the fifth one on also so much later that a holder that renews
+// three times in a lease has just done so.
+constexpr milliseconds lease_end_step{20};
+constexpr milliseconds lease_end_pause{1000};
+constexpr std::size_t far_back = 9;
+
 // When a waiter checks although nothing woke it. That its turn can come soon, so that it
 // is not parked, may only seem so as long as no run has ended.
-milliseconds checks_after(const SafetyNet& net, const State& state, std::size_t place) {
-  if (place <= 2) return net.of_first_two;
+milliseconds checks_at_last_after(const SafetyNet& net, const State& state,
+                                  std::size_t place) {
+  if (place <= in_front) return net.of_first_two;
   if (place <= net.doubles_to) return net.of_first_two * (1 << (place - 2));
   const auto count = static_cast<int>(std::min<std::size_t>(place, 20) + 1);
   const auto after = std::min(net.per_place * count, net.longest);
   const bool may_be_parked = place > state.slots + never_parked && state.runs.empty();
   return may_be_parked ? std::min(after, net.until_pace_is_known) : after;
 }
+
+milliseconds checks_after(const SafetyNet& net, const State& state, std::size_t place,
+                          Moment now) {
+  auto after = checks_at_last_after(net, state, place);
+  if (!net.at_lease_end_after) return after;
+  const auto least = place < far_back ? net.of_first_two : *net.at_lease_end_after;
+  auto step = lease_end_step * static_cast<int>(std::min<std::size_t>(place, 100));
+  if (place > net.doubles_to) step += lease_end_pause;
+  for (const auto& holder : state.holders) {
+    const auto end = end_of(holder);
+    if (!end) continue;
+    const auto left = std::chrono::ceil<milliseconds>(*end - now.boot) + step;
+    after = std::min(after, std::max(left, least));
+  }
+  return after;
+}
+
+// Whether it is one that the next free slot may be promised to.
+bool is_in_line(const State& state, const Waiter& waiter, Moment now) {
+  return !waiter.passed_over && !waiter.promised_until && !is_parked(waiter, now) &&
+         !(waiter.spreads && is_crowded(state, waiter.party.host, now));
+}
+
+std::vector<Session> front_of(const State& state, Moment now) {
+  std::vector<Session> front;
+  for (const auto& waiter : state.waiters) {
+    if (front.size() == in_front) break;
+    if (is_in_line(state, waiter, now)) front.push_back(waiter.party.session);
+  }
+  return front;
+}
+
+// A place is written again once it is older than this. The first ones ask so often that
+// an idle queue would write nothing but places; the others lose theirs no sooner.
+constexpr milliseconds fresh_in_front{15'000};
+constexpr milliseconds fresh_behind{33'000};
 
 }  // namespace
 
@@ -186,37 +229,6 @@ bool is_full(const State& state, const Claim& claim, const Liveness& liveness) {
          static_cast<std::ptrdiff_t>(*claim.max_queue);
 }
 
-bool is_over(const Holder& holder, Moment now, const Liveness& liveness) {
-  if (holder.ends_at) return *holder.ends_at <= now.boot;
-  return !liveness.is_alive(holder);
-}
-
-void remove_dead_holders(State& state, Moment now, const Liveness& liveness,
-                         Consequences& consequences, const Token* self) {
-  std::erase_if(state.holders, [&](const Holder& holder) {
-    if (self != nullptr && holder.party.token == *self) return false;
-    if (!is_over(holder, now, liveness)) return false;
-    // It may have died before it removed the socket on which it waited.
-    if (holder.party.session != 0) consequences.dead.push_back(holder.party.session);
-    if (may_have_run(holder)) {
-      record_run(state, run_of_gone(holder));
-      consequences.vanished.push_back(*state.last_run);
-    } else if (is_by_hand(holder)) {
-      consequences.vanished.push_back(lease_by_hand(holder, now));
-    }
-    return true;
-  });
-}
-
-void remove_dead_answered(State& state, const Liveness& liveness,
-                          Consequences& consequences) {
-  std::erase_if(state.answered, [&](const AnsweredWaiter& answered) {
-    if (liveness.is_alive(answered.waiter)) return false;
-    consequences.dead.push_back(answered.waiter.party.session);
-    return true;
-  });
-}
-
 void remove_dead_predecessors(State& state, std::vector<Waiter>::iterator own,
                               const Liveness& liveness, Consequences& consequences) {
   auto first_dead = own;
@@ -287,6 +299,22 @@ void wake_first_waiter(const State& state, Consequences& consequences) {
   }
 }
 
+std::vector<Session> come_to_front(const State& before, const State& after, Moment now) {
+  auto front = front_of(after, now);
+  const auto former = front_of(before, now);
+  std::erase_if(front, [&](Session session) {
+    return std::find(former.begin(), former.end(), session) != former.end();
+  });
+  return front;
+}
+
+Clock::time_point place_until(const std::optional<Clock::time_point>& before,
+                              std::size_t place, milliseconds lasts, Moment now) {
+  const auto fresh_for = place <= in_front ? fresh_in_front : fresh_behind;
+  const bool is_fresh = before && *before >= later(now.boot, lasts - fresh_for);
+  return is_fresh ? *before : later(now.boot, lasts);
+}
+
 std::optional<milliseconds> parked_for(const State& state, const Token& token,
                                        Moment now) {
   std::size_t place = 0;    // readers that enter together count as one
@@ -320,7 +348,9 @@ WaitsFor waits_for(const State& state, const Token& token, Moment now,
                    const SafetyNet& net) {
   WaitsFor watch;
   watch.ask_again = now.boot;
-  std::size_t place = 1;  // not counting those passed over, which block no other
+  // Not counting those passed over, which block no other, and those that either get the
+  // lock or are passed over soon.
+  std::size_t place = 1;
   const Waiter* before = nullptr;
   // When promises in front lapse. The next waiter asks first, the others soon after it,
   // because it may be stopped as well.
@@ -335,7 +365,7 @@ WaitsFor waits_for(const State& state, const Token& token, Moment now,
   const bool passes = own != state.waiters.end() && !lets_pass(*own);
   for (const auto& waiter : state.waiters) {
     if (waiter.party.token == token) {
-      watch.ask_again = std::min(now.boot + checks_after(net, state, place), lapses);
+      watch.ask_again = std::min(now.boot + checks_after(net, state, place, now), lapses);
       if (before != nullptr) {
         watch.predecessor = &before->party;
         const auto dies = before->lives_until.value_or(watch.ask_again);
@@ -347,7 +377,7 @@ WaitsFor waits_for(const State& state, const Token& token, Moment now,
     if (lapses != Clock::time_point::max()) lapses += look_after_each_other;
     if (is_promised(waiter, now)) lapses = std::min(lapses, *waiter.promised_until);
     before = &waiter;
-    ++place;
+    if (!waiter.promised_until && !is_parked(waiter, now)) ++place;
   }
   if (watch.predecessor == nullptr) {
     for (const auto& holder : state.holders) {

@@ -73,15 +73,6 @@ std::optional<Fence> blocking_outer_run(const State& state, const Claim& claim);
 // supersede do not count, nor do dead ones.
 bool is_full(const State& state, const Claim& claim, const Liveness& liveness);
 
-// Removes holders whose lease has ended, and records their runs as vanished, except
-// `self`, which is about to report its end.
-void remove_dead_holders(State& state, Moment now, const Liveness& liveness,
-                         Consequences& consequences, const Token* self = nullptr);
-
-// Removes answered waiters that died before they read their answer.
-void remove_dead_answered(State& state, const Liveness& liveness,
-                          Consequences& consequences);
-
 // Removes dead waiters right before `own`. A waiter wakes when the one before it dies;
 // then it has to watch the next living one, or it would wake again at once.
 void remove_dead_predecessors(State& state, std::vector<Waiter>::iterator own,
@@ -104,6 +95,14 @@ void deduplicate_joined(State& state, const RunInfo& run, Consequences& conseque
 // Wakes the first waiter, because the holders it watches have changed.
 void wake_first_waiter(const State& state, Consequences& consequences);
 
+// So many waiters in front check often, so that one is left if another dies together with
+// the holder.
+constexpr std::size_t in_front = 2;
+
+// Those that are among the first to be promised the lock (`in_front`), and were not
+// before the step. They have to be told: until then they check seldom.
+std::vector<Session> come_to_front(const State& before, const State& after, Moment now);
+
 // What a waiter must watch, because it is not notified of that. Waiters further back
 // sleep until they are woken.
 struct WaitsFor {
@@ -122,6 +121,12 @@ struct WaitsFor {
 std::optional<milliseconds> parked_for(const State& state, const Token& token,
                                        Moment now);
 
+// Where writing is dear to the store: until when the place of a waiter that asks now has
+// to last, `lasts` from now. It is `before` as long as that is fresh, so that nothing is
+// written.
+Clock::time_point place_until(const std::optional<Clock::time_point>& before,
+                              std::size_t place, milliseconds lasts, Moment now);
+
 // How often waiters check although nothing woke them. Everything that they wait for wakes
 // them; this covers events that get lost (a datagram). Those behind the first two rely on
 // those in front: the further back a waiter is, the less often it checks, so that the
@@ -134,11 +139,16 @@ struct SafetyNet {
   // Each up to this place waits twice as long as the one before it: it may be the next
   // one without having heard of it, if those before it die together with the holder.
   std::size_t doubles_to = 2;
+  // If set, they also check when the lease of a holder ends, as far as they know, because
+  // all before them may have died together with it. Those in front do so no sooner than
+  // the first two, and those far back no sooner than after this time.
+  std::optional<milliseconds> at_lease_end_after{};
 };
 
 // Where a check is dear to the store.
-constexpr SafetyNet wide_safety_net{milliseconds(2500), milliseconds(7500),
-                                    place_lasts / 2, milliseconds(5000), 4};
+constexpr SafetyNet wide_safety_net{
+    milliseconds(2500),  milliseconds(7500), place_lasts / 2, milliseconds(5000), 4,
+    milliseconds(25'000)};
 
 // For the waiter `token` of `state`. If it is not in the queue, there is nothing to watch
 // and it has to ask again at once.

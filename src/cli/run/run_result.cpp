@@ -4,7 +4,6 @@
 #include <csignal>
 
 #include "cli/show/lock_view.hpp"
-#include "cli/terminal/speaker.hpp"
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
 #include "util/json.hpp"
@@ -86,7 +85,7 @@ std::string report_line(const RunIdentity& run, const RunResult& result) {
              {"host", run.host},
              {"user", run.user},
              {"command", run.options.command},
-             {"label", text_or_null(run.options.label)},
+             {"label", text_or_null(run.options.description.label)},
              {"started", has_started ? Json(rfc3339(*result.started)) : Json(nullptr)},
              {"ended",
               has_run ? Json(rfc3339(*result.started + *result.ran)) : Json(nullptr)},
@@ -199,6 +198,19 @@ void RunConclusion::not_started(const SpawnFailure& failure) {
 void RunConclusion::unprotected(const std::string& message) {
   result_.message = message;
   speaker_.warning("warning: " + message);
+}
+
+std::string RunConclusion::why_stopped(std::optional<Loss> loss, milliseconds ran) {
+  if (loss) {
+    ended_at_ = Clock::now();  // for now
+    const auto& lock = locks_.lost_by(*loss);
+    return lock.about + loss_text(*loss, CommandFate::is_ending,
+                                  lock.store->leases_expire(), failed_renewals(lock),
+                                  lock.holding.claimant().taken_by());
+  }
+  const bool timed_out = plan_.timeout && ran >= *plan_.timeout;
+  return timed_out ? "stopping the command: --timeout is over"
+                   : "stopping the processes that the command left";
 }
 
 void RunConclusion::ended(const Ended& end) {
