@@ -187,8 +187,9 @@ install_test_packages() {
     chosen+=("$(first_installable "clang-format-$clang_format_version" clang-format)")
   fi
   install_missing "${test_packages[@]}" "${chosen[@]}" || return
-  # Tests use it if it is there: it starts faster than this version of jq.
-  [[ $(jq --version) != jq-1.6* ]] || install_missing gojq || true
+  # Tests use these if they are there, because they take less time: gojq for this version of jq, and
+  # tcc for gcc.
+  [[ $(jq --version) != jq-1.6* ]] || install_missing gojq tcc || true
 }
 
 # Those that the examples and the recipes of other distributions are for.

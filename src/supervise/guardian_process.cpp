@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "supervise/command_tree.hpp"
-#include "supervise/spawn.hpp"
 #include "util/process.hpp"
 
 namespace dlock {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "record/state_json.hpp"
+#include "record/states.hpp"
 #include "store/postgres/pg_news.hpp"
 
 namespace dlock::simulation {

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "store/postgres/pg_target.hpp"
-#include "store/url_advice.hpp"
+#include "store/store_url.hpp"
 #include "tests/unit/url_lists.hpp"
 
 namespace dlock::postgres {

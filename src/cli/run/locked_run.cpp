@@ -10,7 +10,6 @@
 
 #include "cli/args/nesting.hpp"
 #include "util/bits.hpp"
-#include "util/fd.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"

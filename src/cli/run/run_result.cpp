@@ -4,7 +4,6 @@
 #include <csignal>
 
 #include "cli/show/lock_view.hpp"
-#include "cli/terminal/speaker.hpp"
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
 #include "util/json.hpp"
@@ -87,7 +86,7 @@ std::string report_line(const RunIdentity& run, const RunResult& result) {
              {"host", run.host},
              {"user", run.user},
              {"command", run.options.command},
-             {"label", text_or_null(run.options.label)},
+             {"label", text_or_null(run.options.description.label)},
              {"started", has_started ? Json(rfc3339(*result.started)) : Json(nullptr)},
              {"ended",
               has_run ? Json(rfc3339(*result.started + *result.ran)) : Json(nullptr)},

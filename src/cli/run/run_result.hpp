@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/args/exit_status.hpp"
 #include "cli/args/options.hpp"
+#include "cli/args/verb_table.hpp"
 #include "cli/run/run_locks.hpp"
 #include "cli/show/holder_text.hpp"
 #include "cli/terminal/speaker.hpp"

@@ -14,7 +14,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <optional>
 
 #include "util/fd.hpp"
 #include "util/text.hpp"

@@ -1,6 +1,6 @@
 #include "store/postgres/pg_errors.hpp"
 
-#include "net/net_failures.hpp"
+#include "net/budget.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lock/lease.hpp"
-#include "record/state_json.hpp"
+#include "record/states.hpp"
 #include "store/checks.hpp"
 #include "store/postgres/pg_login.hpp"
 #include "util/text.hpp"
