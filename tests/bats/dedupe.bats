@@ -144,7 +144,7 @@ assert_runs() {
 @test "a run that was killed with its dlock does not count, and the history says so" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
-    hold job --ttl 1s --store-timeout 300ms
+    hold job --ttl 2s --store-timeout 400ms
     kill -KILL "$holder" "$command"
     eventually is_free job
 

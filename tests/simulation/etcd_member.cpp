@@ -42,8 +42,8 @@ void EtcdMember::pause(Time span) {
   cluster_->elect_later(*this);
 }
 
-// The leader is cut off from the others, or hands over; watches end; what is old is
-// removed.
+// The leader is cut off from the others, or another becomes leader; watches end; what is
+// old is removed.
 void EtcdMember::disturb(Time span) {
   auto& random = kernel().random;
   switch (random.below(4)) {

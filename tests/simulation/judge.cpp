@@ -175,7 +175,7 @@ void World::judge_end(const Run& run) {
   // That the server has forgotten it can only be learned from its reply. In a quorum,
   // the others keep the lock from being granted.
   const bool is_asked = kind_ == StoreKind::redis && run.released > run.command_ended &&
-                        run.last_fault < run.released && !has_late_packets_;
+                        run.last_fault + second < run.released && !has_late_packets_;
   // A lease that is restored before another run was granted the lock was never free.
   const bool may_be_restored =
       run.options.reclaim &&

@@ -388,10 +388,20 @@ void RedisServer::proceed(Client& client) {
     moment_ = clock();
     has_run_script_ = false;
     const auto reply = top_level(client, *words);
+    if (Kernel::current()->traces) trace(*client.connection->process, *words, reply);
     if (!reply.empty()) client.connection->send_down(reply);
     if (has_run_script_) executed_(*client.connection->process, act_of(*words));
     serve_waiting();
   }
+}
+
+void RedisServer::trace(const Process& by, const Words& words, const std::string& reply) {
+  auto line = "process " + std::to_string(by.pid) + " sent " + words[0];
+  if (words[0].starts_with("EVAL")) {
+    const auto act = act_of(words);
+    line += act == Act::ask ? " to ask" : act == Act::release ? " to release" : "";
+  }
+  Kernel::current()->trace(line + ": " + printable(reply, 60));
 }
 
 // Nothing if it is not complete yet.

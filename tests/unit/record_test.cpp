@@ -9,8 +9,8 @@
 #include "record/states.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "rules/queue.hpp"
 #include "rules/state.hpp"
+#include "rules/watches.hpp"
 #include "store/local/record_file.hpp"
 #include "tests/unit/setting.hpp"
 

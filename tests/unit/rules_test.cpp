@@ -10,8 +10,8 @@
 #include "record/states.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "rules/queue.hpp"
 #include "rules/state.hpp"
+#include "rules/watches.hpp"
 #include "tests/run_end.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 

@@ -8,6 +8,7 @@
 #include "util/failure.hpp"
 #include "util/json.hpp"
 #include "util/text.hpp"
+#include "util/users.hpp"
 
 namespace dlock {
 namespace {
@@ -142,6 +143,12 @@ void RunConclusion::not_obtained(const Answer& answer) {
     if (options_.wait && options_.max_queue && !has_place &&
         busy->queued >= *options_.max_queue) {
       message += "; " + std::to_string(busy->queued) + " already waiting (--max-queue)";
+    }
+    const auto& holders = busy->holders;
+    const auto is_here = [](const HolderInfo& one) { return one.host == host_name(); };
+    if (lock.holding.claim().spreads && holders.size() < lock.holding.claim().slots &&
+        std::any_of(holders.begin(), holders.end(), is_here)) {
+      message += "; this host has a slot already (--spread)";
     }
   }
   conclude(superseded ? RunOutcome::superseded : RunOutcome::busy,

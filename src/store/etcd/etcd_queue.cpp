@@ -6,7 +6,7 @@
 #include "lock/lease.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "rules/queue.hpp"
+#include "rules/watches.hpp"
 
 namespace dlock::etcd {
 

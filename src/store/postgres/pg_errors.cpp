@@ -30,6 +30,7 @@ const char* remedy_for(std::string_view code, std::string_view text) {
     return ": leave out the options in the store URL, or PGOPTIONS, or let the pooler "
            "ignore them (ignore_startup_parameters)";
   }
+  if (code.starts_with("P0")) return ": a trigger of the database raised this";
   if (code == "22P05") return ": use another name, or a database with the encoding UTF8";
   return "";
 }
@@ -64,6 +65,7 @@ Failure::Kind kind_of_error(std::string_view code) {
       {"42", Kind::misconfigured},   // no such table or column
       {"54", Kind::misconfigured},   // beyond a limit of the server
       {"F0", Kind::misconfigured},   // its configuration
+      {"P0", Kind::misconfigured},   // raised by a trigger that is none of ours
   };
   for (const auto& [prefix, kind] : meanings) {
     if (code.starts_with(prefix)) return kind;

@@ -4,7 +4,7 @@
 
 #include "lock/history.hpp"
 #include "rules/keeping.hpp"
-#include "rules/queue.hpp"
+#include "rules/watches.hpp"
 
 namespace dlock::stepped {
 

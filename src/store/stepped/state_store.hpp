@@ -16,8 +16,8 @@
 #include "lock/store.hpp"
 #include "loop/wakeup.hpp"
 #include "rules/look.hpp"
-#include "rules/queue.hpp"
 #include "rules/state.hpp"
+#include "rules/watches.hpp"
 #include "util/failure.hpp"
 
 namespace dlock::stepped {

@@ -10,7 +10,7 @@
 #include "lock/lease.hpp"
 #include "rules/granting.hpp"
 #include "rules/keeping.hpp"
-#include "rules/queue.hpp"
+#include "rules/watches.hpp"
 #include "store/stepped/state_store.hpp"
 #include "util/bits.hpp"
 #include "util/users.hpp"
