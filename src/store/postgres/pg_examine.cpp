@@ -1,5 +1,3 @@
-#include "store/postgres/pg_examine.hpp"
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -12,6 +10,7 @@
 #include "store/postgres/pg_health.hpp"
 #include "store/postgres/pg_schema.hpp"
 #include "store/postgres/pg_standing.hpp"
+#include "store/postgres/pg_store.hpp"
 #include "store/postgres/pg_target.hpp"
 #include "util/bits.hpp"
 #include "util/text.hpp"
