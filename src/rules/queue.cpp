@@ -8,10 +8,6 @@
 namespace dlock::rules {
 namespace {
 
-// The interval between the checks of two waiters whether a promise in front of them has
-// lapsed.
-constexpr milliseconds look_after_each_other{10};
-
 // Withdraws promises from dead waiters and from those that let them lapse. Returns
 // whether any lapsed.
 bool end_promises(State& state, Moment now, const Liveness& liveness,
@@ -48,57 +44,6 @@ bool joins_outer_reader(const State& state, const Claim& claim) {
                      });
 }
 
-// The waiters in front that always stay connected, besides as many as there are slots.
-constexpr std::size_t never_parked = 3;
-// A waiter whose turn can come within this time also stays connected, unless so many do.
-constexpr milliseconds soon{4000};
-constexpr std::size_t most_connected = 40;
-// The queue may drain more quickly than the last runs suggest: then the lock is free
-// until one that is parked is back.
-constexpr milliseconds longest_parking{90'000};
-// How quickly a queue of so many drains at the best, for each waiter.
-constexpr milliseconds quickest_turn{200};
-constexpr milliseconds usual_hold{30'000};
-
-bool is_parked(const Waiter& waiter, Moment now) {
-  return waiter.parked_until && *waiter.parked_until > now.boot;
-}
-
-// For how long the lock is held already, by the last one that has got it.
-milliseconds held_for(const State& state, Moment now) {
-  std::optional<milliseconds> least;
-  for (const auto& holder : state.holders) {
-    const auto held = std::chrono::floor<milliseconds>(now.boot - holder.granted_at);
-    least = std::min(least.value_or(held), held);
-  }
-  return std::max(least.value_or(milliseconds(0)), milliseconds(0));
-}
-
-// How quickly one run follows another: the quickest of the last ones counts. If there is
-// none, those who hold the lock have at least held it until now.
-constexpr std::ptrdiff_t runs_of_pace = 5;
-constexpr milliseconds unknown_pace{12};
-milliseconds pace_of(const State& state, Moment now) {
-  std::optional<milliseconds> least;
-  const auto last = std::min(runs_of_pace, std::ssize(state.runs));
-  for (const auto& run : std::span(state.runs).first(static_cast<std::size_t>(last))) {
-    if (run.duration) least = std::min(least.value_or(*run.duration), *run.duration);
-  }
-  if (least) return std::max(*least, milliseconds(1));
-  return std::max(held_for(state, now), unknown_pace);
-}
-
-// When a waiter checks although nothing woke it. That its turn can come soon, so that it
-// is not parked, may only seem so as long as no run has ended.
-milliseconds checks_after(const SafetyNet& net, const State& state, std::size_t place) {
-  if (place <= 2) return net.of_first_two;
-  if (place <= net.doubles_to) return net.of_first_two * (1 << (place - 2));
-  const auto count = static_cast<int>(std::min<std::size_t>(place, 20) + 1);
-  const auto after = std::min(net.per_place * count, net.longest);
-  const bool may_be_parked = place > state.slots + never_parked && state.runs.empty();
-  return may_be_parked ? std::min(after, net.until_pace_is_known) : after;
-}
-
 }  // namespace
 
 Occupancy occupancy_of(const State& state, Moment now) {
@@ -120,6 +65,10 @@ bool fits(const State& state, const Occupancy& occupancy, const Waiter& waiter) 
 bool is_promised(const Waiter& waiter, Moment now) {
   return waiter.promised_until && *waiter.promised_until > now.boot &&
          *waiter.promised_until <= now.boot + promise_holds;
+}
+
+bool is_parked(const Waiter& waiter, Moment now) {
+  return waiter.parked_until && *waiter.parked_until > now.boot;
 }
 
 bool is_outer_run(const Claim& claim, const Holder& holder) {
@@ -184,37 +133,6 @@ bool is_full(const State& state, const Claim& claim, const Liveness& liveness) {
   };
   return std::count_if(state.waiters.begin(), state.waiters.end(), counted) >=
          static_cast<std::ptrdiff_t>(*claim.max_queue);
-}
-
-bool is_over(const Holder& holder, Moment now, const Liveness& liveness) {
-  if (holder.ends_at) return *holder.ends_at <= now.boot;
-  return !liveness.is_alive(holder);
-}
-
-void remove_dead_holders(State& state, Moment now, const Liveness& liveness,
-                         Consequences& consequences, const Token* self) {
-  std::erase_if(state.holders, [&](const Holder& holder) {
-    if (self != nullptr && holder.party.token == *self) return false;
-    if (!is_over(holder, now, liveness)) return false;
-    // It may have died before it removed the socket on which it waited.
-    if (holder.party.session != 0) consequences.dead.push_back(holder.party.session);
-    if (may_have_run(holder)) {
-      record_run(state, run_of_gone(holder));
-      consequences.vanished.push_back(*state.last_run);
-    } else if (is_by_hand(holder)) {
-      consequences.vanished.push_back(lease_by_hand(holder, now));
-    }
-    return true;
-  });
-}
-
-void remove_dead_answered(State& state, const Liveness& liveness,
-                          Consequences& consequences) {
-  std::erase_if(state.answered, [&](const AnsweredWaiter& answered) {
-    if (liveness.is_alive(answered.waiter)) return false;
-    consequences.dead.push_back(answered.waiter.party.session);
-    return true;
-  });
 }
 
 void remove_dead_predecessors(State& state, std::vector<Waiter>::iterator own,
@@ -285,78 +203,6 @@ void wake_first_waiter(const State& state, Consequences& consequences) {
     consequences.wake.push_back(waiter.party.session);
     return;
   }
-}
-
-std::optional<milliseconds> parked_for(const State& state, const Token& token,
-                                       Moment now) {
-  std::size_t place = 0;    // readers that enter together count as one
-  std::size_t present = 0;  // of them those that are not parked
-  bool is_after_reader = false;
-  for (const auto& waiter : state.waiters) {
-    if (waiter.spreads) return std::nullopt;  // many of these can be passed over at once
-    const bool is_reader = waiter.mode == Mode::shared;
-    const bool counts = !is_reader || !is_after_reader;
-    if (counts) ++place;
-    if (counts && !is_parked(waiter, now)) ++present;
-    is_after_reader = is_reader;
-    if (waiter.party.token == token) break;
-  }
-  const auto connected = state.slots + never_parked;
-  if (present <= connected) return std::nullopt;
-  const auto turns = static_cast<std::int64_t>((place + state.slots - 1) / state.slots);
-  auto pace = pace_of(state, now);
-  if (pace * turns <= soon) {
-    if (present <= state.slots + most_connected) return std::nullopt;
-    pace = std::max(pace, quickest_turn);
-  }
-  const auto behind = static_cast<std::int64_t>((place - connected) / state.slots);
-  // A run that takes long already may take much longer than those before it.
-  const auto unusual = (held_for(state, now) - usual_hold) / 8;
-  const auto span = std::max<milliseconds>(pace * behind / 2, unusual);
-  return std::clamp(span, soon, longest_parking);
-}
-
-WaitsFor waits_for(const State& state, const Token& token, Moment now,
-                   const SafetyNet& net) {
-  WaitsFor watch;
-  watch.ask_again = now.boot;
-  std::size_t place = 1;  // not counting those passed over, which block no other
-  const Waiter* before = nullptr;
-  // When promises in front lapse. The next waiter asks first, the others soon after it,
-  // because it may be stopped as well.
-  auto lapses = Clock::time_point::max();
-  const auto lets_pass = [&](const Waiter& waiter) {
-    return waiter.spreads && is_crowded(state, waiter.party.host, now);
-  };
-  const auto own = std::find_if(state.waiters.begin(), state.waiters.end(),
-                                [&](const Waiter& w) { return w.party.token == token; });
-  // The first that can be granted the lock watches as if it was in front: those before
-  // it, on the hosts of holders, may die together with these.
-  const bool passes = own != state.waiters.end() && !lets_pass(*own);
-  for (const auto& waiter : state.waiters) {
-    if (waiter.party.token == token) {
-      watch.ask_again = std::min(now.boot + checks_after(net, state, place), lapses);
-      if (before != nullptr) {
-        watch.predecessor = &before->party;
-        const auto dies = before->lives_until.value_or(watch.ask_again);
-        watch.ask_again = std::min(watch.ask_again, dies);
-      }
-      break;
-    }
-    if (waiter.passed_over || (passes && lets_pass(waiter))) continue;
-    if (lapses != Clock::time_point::max()) lapses += look_after_each_other;
-    if (is_promised(waiter, now)) lapses = std::min(lapses, *waiter.promised_until);
-    before = &waiter;
-    ++place;
-  }
-  if (watch.predecessor == nullptr) {
-    for (const auto& holder : state.holders) {
-      watch.holders.push_back(&holder);
-      const auto ends_at = end_of(holder).value_or(watch.ask_again);
-      watch.ask_again = std::min(watch.ask_again, ends_at);
-    }
-  }
-  return watch;
 }
 
 }  // namespace dlock::rules

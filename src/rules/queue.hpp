@@ -1,5 +1,4 @@
-// Who may enter a lock and its queue, and the queue: promises to waiters, departures, and
-// what a waiter has to watch.
+// Who may enter a lock and its queue, and the queue: promises to waiters, and departures.
 #pragma once
 
 #include <optional>
@@ -48,6 +47,9 @@ bool fits(const State& state, const Occupancy& occupancy, const Waiter& waiter);
 // another clock (another time namespace) and does not count.
 bool is_promised(const Waiter& waiter, Moment now);
 
+// Whether the waiter is away, and comes back by itself.
+bool is_parked(const Waiter& waiter, Moment now);
+
 // Whether a run on this host holds a slot. One that spreads and was promised another
 // one before that has to give the promise back.
 bool has_slot(const State& state, const std::string& host);
@@ -73,15 +75,6 @@ std::optional<Fence> blocking_outer_run(const State& state, const Claim& claim);
 // supersede do not count, nor do dead ones.
 bool is_full(const State& state, const Claim& claim, const Liveness& liveness);
 
-// Removes holders whose lease has ended, and records their runs as vanished, except
-// `self`, which is about to report its end.
-void remove_dead_holders(State& state, Moment now, const Liveness& liveness,
-                         Consequences& consequences, const Token* self = nullptr);
-
-// Removes answered waiters that died before they read their answer.
-void remove_dead_answered(State& state, const Liveness& liveness,
-                          Consequences& consequences);
-
 // Removes dead waiters right before `own`. A waiter wakes when the one before it dies;
 // then it has to watch the next living one, or it would wake again at once.
 void remove_dead_predecessors(State& state, std::vector<Waiter>::iterator own,
@@ -103,46 +96,5 @@ void deduplicate_joined(State& state, const RunInfo& run, Consequences& conseque
 
 // Wakes the first waiter, because the holders it watches have changed.
 void wake_first_waiter(const State& state, Consequences& consequences);
-
-// What a waiter must watch, because it is not notified of that. Waiters further back
-// sleep until they are woken.
-struct WaitsFor {
-  // The waiter right before it. Only the death or departure of that one can leave this
-  // waiter in front without a notification.
-  const Party* predecessor = nullptr;
-  // If it is in front: all holders, because any of them may vanish.
-  std::vector<const Holder*> holders;
-  // When to ask again at the latest.
-  Clock::time_point ask_again;
-};
-
-// Where a waiter that sleeps is dear to the store: for how long this one can do without
-// the store, because its turn cannot come before; nothing if it has to listen. Its place
-// has to last longer.
-std::optional<milliseconds> parked_for(const State& state, const Token& token,
-                                       Moment now);
-
-// How often waiters check although nothing woke them. Everything that they wait for wakes
-// them; this covers events that get lost (a datagram). Those behind the first two rely on
-// those in front: the further back a waiter is, the less often it checks, so that the
-// total number of checks stays small.
-struct SafetyNet {
-  milliseconds of_first_two{1000};
-  milliseconds per_place{1000};  // behind them
-  milliseconds longest{20'000};
-  milliseconds until_pace_is_known{20'000};  // of those that could be parked
-  // Each up to this place waits twice as long as the one before it: it may be the next
-  // one without having heard of it, if those before it die together with the holder.
-  std::size_t doubles_to = 2;
-};
-
-// Where a check is dear to the store.
-constexpr SafetyNet wide_safety_net{milliseconds(2500), milliseconds(7500),
-                                    place_lasts / 2, milliseconds(5000), 4};
-
-// For the waiter `token` of `state`. If it is not in the queue, there is nothing to watch
-// and it has to ask again at once.
-WaitsFor waits_for(const State& state, const Token& token, Moment now,
-                   const SafetyNet& net = {});
 
 }  // namespace dlock::rules

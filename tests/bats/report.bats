@@ -383,6 +383,7 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
 
   assert_status 78
   assert_one_line
+  assert_output_contains 'a FIFO that no one reads?'
 }
 
 @test "a report may go to a FIFO with a reader" {

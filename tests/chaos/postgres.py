@@ -155,18 +155,20 @@ class Postgres:
     def way_to(self, primary: Postgres) -> str:
         return f"host={primary.root} port={primary.port} user=postgres application_name={self.name}"
 
-    def follow(self, primary: Postgres) -> None:
-        """Makes a running standby follow another one."""
+    def follow(self, primary: Postgres | None) -> None:
+        """Makes a running standby follow another server, or none."""
         with Session(self.path) as session:
-            session.query(f"ALTER SYSTEM SET primary_conninfo = '{self.way_to(primary)}'")
+            session.query(f"ALTER SYSTEM SET primary_conninfo = '{self.way_to(primary) if primary else ''}'")
             session.query("SELECT pg_reload_conf()")
+        if primary is None:
+            await_until(lambda: self.ask("SELECT count(*) FROM pg_stat_wal_receiver") == [["0"]], 20, f"{self.name} to be alone")
 
     def start(self) -> None:
         environment = dict(os.environ)
         if self.clock:
             environment |= {"LD_PRELOAD": str(self.clock.library), "CHAOS_CLOCK": str(self.clock.file)}
         command = [*AS_POSTGRES, str(programs() / "postgres"), "-D", str(self.data), "-k", str(self.root), "-p", str(self.port),
-                   "-c", "listen_addresses=", "-c", "shared_buffers=16MB", "-c", "max_wal_size=32MB",
+                   "-c", "listen_addresses=", "-c", "shared_buffers=16MB", "-c", "max_wal_size=32MB", "-c", "wal_keep_size=64MB",
                    "-c", "dynamic_shared_memory_type=mmap", "-c", "wal_retrieve_retry_interval=200ms"]
 
         def serves() -> bool:

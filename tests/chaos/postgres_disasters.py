@@ -91,8 +91,13 @@ class PostgresDisasters(Disasters):
     # --- Standbys ---
 
     def _promote_instead_of(self, old: Postgres) -> None:
-        """Promotes the standby that has received most, and makes the other one follow it."""
+        """Promotes the standby that has received most, and makes the other one follow it. Neither
+        must receive more meanwhile: it could not follow then."""
         standbys = [one for one in self._store.members if one is not old]
+        if any(one.ask("SELECT 1") is None for one in standbys):
+            raise CannotStart("a standby does not reply")
+        for standby in standbys:
+            standby.follow(None)
         received = [one.ask("SELECT (pg_last_wal_receive_lsn() - '0/0')::text") for one in standbys]
         if None in received:
             raise CannotStart("a standby does not reply")

@@ -45,7 +45,11 @@ class MemoryStates final : public StateStore {
   MemoryStates(asio::io_context& context, MemoryService& service, milliseconds timeout)
       : context_(context), service_(service), timeout_(timeout) {}
   ~MemoryStates() override {
-    for (const auto party : parties_) service_.sleepers.erase(party);
+    for (const auto party : parties_) {
+      service_.sleepers.erase(party);
+      service_.woken.erase(party);
+      service_.in_front.erase(party);
+    }
   }
 
   milliseconds timeout() const override { return timeout_; }
@@ -103,11 +107,13 @@ class MemoryStates final : public StateStore {
     co_return all;
   }
 
-  asio::awaitable<void> sleep(rules::Session party, std::size_t /*place*/,
+  asio::awaitable<bool> sleep(rules::Session party, std::size_t /*place*/,
                               Clock::time_point until, Wakeup& wakeup) override {
     parties_.insert(party);
     const bool listens = !service_.sleepers.insert_or_assign(party, &wakeup).second;
     if (listens) co_await wakeup.wait_until(until);
+    const bool is_in_front = service_.in_front.erase(party) > 0;
+    co_return service_.woken.erase(party) == 0 && is_in_front;
   }
 
   std::unique_ptr<LeaseNews> listen(rules::Session party,
@@ -134,12 +140,21 @@ bool MemoryService::write(const LockName& lock, const std::string& version,
   if ((found == locks.end() ? "" : found->second.version) != version) return false;
   locks[lock] = {change.state, next_version()};
   for (const auto session : change.wake) wake(session);
+  for (const auto session : change.in_front) {
+    const auto sleeper = sleepers.find(session);
+    if (sleeper == sleepers.end()) continue;
+    in_front.insert(session);
+    sleeper->second->notify();
+  }
   return true;
 }
 
 void MemoryService::wake(rules::Session session) {
   const auto sleeper = sleepers.find(session);
-  if (sleeper != sleepers.end()) sleeper->second->notify();
+  if (sleeper != sleepers.end()) {
+    woken.insert(session);
+    sleeper->second->notify();
+  }
   tell(session);
 }
 

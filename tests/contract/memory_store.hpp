@@ -51,6 +51,8 @@ struct MemoryService {
 
   std::map<LockName, Kept> locks;
   std::map<rules::Session, Wakeup*> sleepers;
+  std::set<rules::Session> woken;     // of them, since they began to sleep
+  std::set<rules::Session> in_front;  // those that were told so
   std::map<rules::Session, std::function<void()>> listeners;
   std::map<LockName, rules::LimitState> limits;
   std::map<LockName, Fence> registers;

@@ -98,17 +98,26 @@ TEST_F(Stepped, a_waiter_in_front_writes_its_place_again_once_it_is_no_longer_fr
   EXPECT_GT(*place(), Clock::now() + rules::place_lasts - milliseconds(5000));
 }
 
-TEST_F(Stepped, a_waiter_that_seldom_asks_writes_its_place_each_time) {
-  contender().granted();
+TEST_F(Stepped, a_waiter_that_has_come_to_the_front_asks_soon_though_nothing_wakes_it) {
+  auto& holder = contender();
+  holder.granted();
   contender().queued();
   contender().queued();
   auto& third = contender();
   third.queued();
-  world_.writes = 0;
+  const auto waiting = [&]() -> asio::awaitable<milliseconds> {
+    const auto began = Clock::now();
+    co_await third.claimant().await_turn(third.wakeup, later(began, milliseconds(5000)));
+    co_return std::chrono::ceil<milliseconds>(Clock::now() - began);
+  };
+  result_of(context_, waiting());  // which only begins to listen
+  Task<milliseconds> waits(context_, waiting());
 
-  third.queued();
+  holder.release();
 
-  EXPECT_EQ(world_.writes, 1);
+  const auto waited = waits.result();
+  EXPECT_GE(waited, rules::SafetyNet().of_first_two - milliseconds(100));
+  EXPECT_LT(waited, 2 * rules::SafetyNet().of_first_two);
 }
 
 TEST_F(Stepped, a_refusal_is_counted_once_and_not_again_if_that_loses) {

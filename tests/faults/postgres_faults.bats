@@ -224,6 +224,33 @@ lose_a_race() {
   assert_equal "$(of_report .outcome)" ran
 }
 
+# Once the pace of a lock is known, a waiter from the fifth place on asks seldom.
+@test "a holder that is killed together with those before a waiter costs the lease and a few seconds" {
+  use_postgres_store
+  for name in quick many; do dlock run "$name" -- true; done
+  # One that becomes the first by releases, which do not wake it.
+  hold quick "${brief[@]}"
+  first=$holder
+  for _ in 1 2 3; do queue quick -- true; done
+  queue quick "${brief[@]}" -- sh -c 'echo > "$1"; exec sleep 60' - "$report"
+  killed=("$waiter")
+  queue quick "${brief[@]}" -- touch "$ran"
+  # One behind so many that none of them is left to notice anything.
+  hold many "${brief[@]}"
+  killed+=("$holder")
+  for _ in 1 2 3 4 5 6; do queue many "${brief[@]}" -- true && killed+=("$waiter"); done
+  for number in 1 2; do queue many "${brief[@]}" -- "${noting[@]}" "$order" "$number"; done
+  let_go "$first"
+  eventually test -e "$report"
+
+  kill -KILL "${killed[@]}"
+
+  # The lease, and promises to those that are dead.
+  EVENTUALLY_MS=12000 eventually test -e "$ran"
+  EVENTUALLY_MS=12000 eventually grep -qsx 2 "$order"
+  assert_equal "$(paste -sd ' ' "$order")" '1 2'
+}
+
 @test "a server without free connections is unavailable to new runs, and holders renew on their own" {
   use_postgres_store -c max_connections=10 -c superuser_reserved_connections=3 -c max_wal_senders=0
   hold job "${brief[@]}" --report "$report"

@@ -1,11 +1,12 @@
 #include "tests/simulation/pg_server.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
-#include <stdexcept>
 #include <utility>
 
-#include "record/state_json.hpp"
+#include "record/states.hpp"
+#include "store/postgres/pg_news.hpp"
 
 namespace dlock::simulation {
 namespace {
@@ -200,9 +201,9 @@ PgServer::Progress PgServer::perform(Session& session) {
   } else if (sql.starts_with("LISTEN ")) {
     session.channels.insert(sql.substr(7));
   } else if (has(sql, "pg_notify(c")) {
-    notify(session.params[0].value());
+    notify(session.params[0].value(), "");
   } else if (sql.starts_with("NOTIFY ")) {
-    notify(sql);
+    notify(sql, has(sql, ", '") ? postgres::in_front_payload : "");
   } else if (has(sql, "pg_is_in_recovery")) {
     row(session, {"f", "00000001", "1", std::to_string(session.pid), "off"});
   } else if (sql.starts_with("SELECT 1 FROM") && has(sql, "FOR UPDATE")) {
@@ -216,7 +217,8 @@ PgServer::Progress PgServer::perform(Session& session) {
   } else if (sql.starts_with("SELECT EXISTS")) {
     row(session, {"f"});
   } else if (!sql.starts_with("DELETE FROM")) {  // of rows that are out of use
-    throw std::runtime_error("the simulation has no statement " + sql);
+    std::fprintf(stderr, "the simulation has no statement %s\n", sql.c_str());
+    std::abort();
   }
   return Progress::done;
 }
@@ -266,14 +268,15 @@ void PgServer::read(Session& session) {
   if (!seen) return row(session, {{}, {}, {}, {}, {}, now, "f"});
   row(session, {std::to_string(seen->version), seen->format, seen->state, seen->runs,
                 std::to_string(seen->refused), now, "f"});
+  executed_(*session.connection->process, Act::other);
 }
 
-void PgServer::notify(std::string_view channels) {
+void PgServer::notify(std::string_view channels, std::string_view payload) {
   for (auto& session : sessions_) {
     for (const auto& channel : session.channels) {
       if (session.is_closed || channels.find(channel) == std::string_view::npos) continue;
-      session.connection->send_down(
-          encoded_message('A', big_endian(1) + channel + std::string(2, '\0')));
+      session.connection->send_down(encoded_message(
+          'A', big_endian(1) + channel + '\0' + std::string(payload) + '\0'));
     }
   }
 }

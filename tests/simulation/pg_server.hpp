@@ -65,7 +65,7 @@ class PgServer final : public Peer {
   bool may_change(Session& session);
   Progress change(Session& session);
   void read(Session& session);
-  void notify(std::string_view channels);
+  void notify(std::string_view channels, std::string_view payload);
   void row(Session& session, const postgres::Row& columns);
   void fail(Session& session, const char* code);
   void sync(Session& session);

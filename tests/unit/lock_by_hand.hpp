@@ -9,8 +9,8 @@
 
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "rules/queue.hpp"
 #include "rules/state.hpp"
+#include "rules/watches.hpp"
 
 namespace dlock::rules {
 

@@ -6,11 +6,11 @@
 #include <string>
 
 #include "lock/store.hpp"
-#include "record/state_bytes.hpp"
+#include "record/states.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "rules/queue.hpp"
 #include "rules/state.hpp"
+#include "rules/watches.hpp"
 #include "store/local/record_file.hpp"
 #include "tests/unit/setting.hpp"
 

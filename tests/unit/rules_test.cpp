@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "record/state_bytes.hpp"
+#include "record/states.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "rules/queue.hpp"
 #include "rules/state.hpp"
+#include "rules/watches.hpp"
 #include "tests/run_end.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 
@@ -948,6 +948,7 @@ TEST_F(Rules, waiters_further_behind_a_promise_ask_again_soon_after_it_lapses) {
   for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
   released(1);
   const auto lapses = now.boot + seconds(3);
+  pass(milliseconds(2500));
 
   EXPECT_EQ(watch(4).ask_again, lapses + milliseconds(10));
   EXPECT_EQ(watch(5).ask_again, lapses + milliseconds(20));
@@ -965,6 +966,74 @@ TEST_F(Rules, a_claim_that_does_not_queue_asks_again_at_once) {
   granted(exclusive(1));
 
   EXPECT_EQ(watch(2).ask_again, now.boot);
+}
+
+// What those in front are told
+
+TEST_F(Rules, a_step_that_promises_the_lock_tells_the_one_that_is_among_the_next_two) {
+  granted(exclusive(1));
+  for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
+  auto before = state;
+
+  released(1);
+
+  EXPECT_EQ(promised(), Sessions{2});
+  EXPECT_EQ(come_to_front(before, state, now), Sessions{4});
+
+  // It knows that already.
+  before = state;
+  granted(exclusive(2));
+  EXPECT_EQ(come_to_front(before, state, now), Sessions{});
+}
+
+TEST_F(Rules, a_step_of_a_waiter_that_leaves_tells_the_one_that_is_among_the_first_two) {
+  granted(exclusive(1));
+  for (const Session who : {2u, 3u, 4u, 5u, 6u}) queued(exclusive(who));
+  auto before = state;
+  release(3);
+  EXPECT_EQ(come_to_front(before, state, now), Sessions{4});
+
+  before = state;
+  release(6);
+  EXPECT_EQ(come_to_front(before, state, now), Sessions{});
+}
+
+TEST_F(Rules, a_step_behind_a_promise_that_lapses_tells_the_next) {
+  granted(exclusive(1));
+  for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
+  released(1);
+  pass(seconds(3));
+  const auto before = state;
+
+  granted(exclusive(3));
+
+  EXPECT_EQ(come_to_front(before, state, now), Sessions{5});
+}
+
+TEST_F(Rules, who_is_parked_is_not_in_front) {
+  granted(exclusive(1));
+  for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
+  const auto before = state;
+
+  waiter(3).parked_until = now.boot + seconds(10);
+
+  EXPECT_EQ(come_to_front(before, state, now), Sessions{4});
+  EXPECT_EQ(watch(4).ask_again, now.boot + seconds(1));
+}
+
+TEST(Places, are_written_again_once_they_are_not_fresh) {
+  const Moment now{Clock::time_point(hours(1)), seconds(1'700'000'000)};
+  const milliseconds lasts(90'000);
+  const auto age_after = [&](std::size_t place, milliseconds age) {
+    const auto until = place_until(now.boot + lasts - age, place, lasts, now);
+    return lasts - std::chrono::duration_cast<milliseconds>(until - now.boot);
+  };
+
+  EXPECT_EQ(place_until({}, 1, lasts, now), now.boot + lasts);
+  EXPECT_EQ(age_after(2, milliseconds(15'000)), milliseconds(15'000));
+  EXPECT_EQ(age_after(2, milliseconds(15'001)), milliseconds(0));
+  EXPECT_EQ(age_after(3, milliseconds(33'000)), milliseconds(33'000));
+  EXPECT_EQ(age_after(3, milliseconds(33'001)), milliseconds(0));
 }
 
 // What `status` shows
@@ -1130,6 +1199,20 @@ TEST(SafetyNets, are_wide_where_a_check_is_dear) {
   for (const int place : {5, 6, 100}) {
     EXPECT_EQ(checks_after(place, wide_safety_net), seconds(45));
   }
+
+  // All before it may die together with the holder.
+  const auto checks_at_end_in = [&](milliseconds left, int place) {
+    state.holders[0].lives_until = now.boot + left;
+    return checks_after(place, wide_safety_net);
+  };
+  EXPECT_EQ(checks_at_end_in(milliseconds(1000), 3), milliseconds(2500));
+  EXPECT_EQ(checks_at_end_in(milliseconds(4000), 3), milliseconds(4060));
+  EXPECT_EQ(checks_at_end_in(milliseconds(9000), 3), seconds(5));
+  EXPECT_EQ(checks_at_end_in(milliseconds(4000), 5), milliseconds(5100));
+  EXPECT_EQ(checks_at_end_in(seconds(30), 8), milliseconds(31'160));
+  EXPECT_EQ(checks_at_end_in(seconds(4), 9), seconds(25));
+  EXPECT_EQ(checks_at_end_in(seconds(60), 9), seconds(45));
+  state.holders[0].lives_until.reset();
 
   // Then it can be parked.
   state.runs.clear();

@@ -1,14 +1,12 @@
 #include "store/etcd/etcd_queue.hpp"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
-#include "lock/history.hpp"
 #include "lock/lease.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "rules/queue.hpp"
+#include "rules/watches.hpp"
 
 namespace dlock::etcd {
 

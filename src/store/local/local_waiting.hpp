@@ -14,7 +14,7 @@
 
 #include "lock/claimant.hpp"
 #include "loop/wakeup.hpp"
-#include "rules/queue.hpp"
+#include "rules/watches.hpp"
 #include "store/directory.hpp"
 #include "store/local/sessions.hpp"
 

@@ -1,12 +1,8 @@
 #include "store/postgres/pg_news.hpp"
 
-#include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <map>
+#include <array>
 #include <utility>
 
-#include "loop/wakeup.hpp"
-#include "net/budget.hpp"
 #include "record/run_lines.hpp"
 #include "store/postgres/pg_schema.hpp"
 #include "store/postgres/pg_states.hpp"
@@ -20,18 +16,6 @@ namespace {
 // A notification of 8,000 bytes is refused.
 constexpr std::size_t longest_payload = 7'900;
 
-// A listener that has to wait for an exchange is notified at its end, or looks again.
-constexpr milliseconds look_again_after{1000};
-
-// A holder that waits for a notification looks at its connection after this time.
-constexpr milliseconds longest_silence{60'000};
-
-// Without notifications.
-constexpr milliseconds poll_quickly{250};
-constexpr milliseconds quickly_for{5'000};
-constexpr milliseconds poll_slowly{1000};
-constexpr milliseconds pause_after_error{300};
-
 // Longer ones, which are rare, lose what they can do without.
 std::string payload_of(Event event) {
   for (bool is_shortened = false;; is_shortened = true) {
@@ -39,7 +23,7 @@ std::string payload_of(Event event) {
     auto text = line ? line->dump(-1, ' ', true, Json::error_handler_t::replace) : "";
     if (text.size() <= longest_payload || is_shortened) return text;
     event.command.clear();
-    event.label.clear();
+    event.Description::operator=(Description());
   }
 }
 
@@ -58,21 +42,28 @@ std::string events_channel(const std::string& schema, const std::string& name_sp
   return "dlock_ev_" + checksum_text(checksum(schema + '\0' + name_space));
 }
 
-Batch to_wake(const std::vector<rules::Session>& parties) {
-  // Without a function, which a new session would have to look up.
-  if (parties.size() == 1 && parties[0] != 0) {
-    return {{"NOTIFY " + channel_of(parties[0]), {}, true}};
-  }
+Batch to_wake(const std::vector<rules::Session>& wake,
+              const std::vector<rules::Session>& in_front) {
+  Batch batch;
   std::string channels;
-  for (const auto party : parties) {
+  for (const auto party : wake) {
     if (party != 0) channels += (channels.empty() ? "{" : ",") + channel_of(party);
   }
-  if (channels.empty()) channels = "{";
-  return {
-      {"SELECT pg_catalog.pg_notify(c, '') FROM "
-       "pg_catalog.unnest($1::pg_catalog.text[]) c",
-       {channels + "}"},
-       true}};
+  if (wake.size() == 1 && !channels.empty()) {
+    // Without a function, which a new session would have to look up.
+    batch.push_back({"NOTIFY " + channel_of(wake[0]), {}, true});
+  } else if (!channels.empty()) {
+    batch.push_back(
+        {"SELECT pg_catalog.pg_notify(c, '') FROM "
+         "pg_catalog.unnest($1::pg_catalog.text[]) c",
+         {channels + "}"},
+         true});
+  }
+  for (const auto party : in_front) {
+    const auto payload = ", '" + std::string(in_front_payload) + "'";
+    batch.push_back({"NOTIFY " + channel_of(party) + payload, {}, true});
+  }
+  return batch;
 }
 
 std::string payloads_of(const std::vector<Event>& events) {
@@ -109,292 +100,118 @@ Statement for_listeners(std::string_view version) {
   return {std::move(sql), {}};
 }
 
-// Has the connection for one exchange. A listener that waits on it gives way.
-class PgStates::Turn {
- public:
-  explicit Turn(PgStates& states) : states_(states) {}
-  ~Turn() {
-    if (!is_mine_) return;
-    // A transaction ends with an error.
-    if (!is_well_) states_.is_exclusive_ = false;
-    states_.end_turn();
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+namespace {
 
-  asio::awaitable<void> take(Clock::time_point until, Wakeup& wakeup);
-  void has_ended_well() { is_well_ = true; }
+// A step tells its events while a row says that there is a watcher. It is renewed in
+// time.
+constexpr std::string_view watcher_lasts = "60";
+constexpr milliseconds renew_every{20'000};
+
+constexpr milliseconds look_every{1000};
+
+class Watching final : public WatchSession {
+ public:
+  Watching(asio::io_context& context, std::shared_ptr<PgHosts> hosts,
+           milliseconds timeout, const Watched& watched, Wakeup& wakeup)
+      : connection_(context, std::move(hosts)),
+        timeout_(timeout),
+        watched_(watched),
+        wakeup_(wakeup) {
+    connection_.introduce("dlock watch");
+    const auto bytes = random_bytes();
+    id_ = hex(bytes.data(), bytes.size());
+  }
+
+  // Listens in the transaction that makes the row: a step that is written after it is
+  // told to this session, see PgStates::write().
+  asio::awaitable<void> begin() override {
+    const auto until = later(Clock::now(), timeout_);
+    co_await connection_.open(until, wakeup_);
+    const auto& target = connection_.target();
+    if (!can_listen(target.listening, connection_.is_pooled())) {
+      throw Failure(Failure::Kind::unsupported,
+                    target.shown() +
+                        ": watch has to listen, which a pooler does not allow: name the "
+                        "server itself, or add ?listen=on if sessions are not shared");
+    }
+    auto statements = to_be_known();
+    statements.push_back(for_listeners(connection_.session().server_version));
+    const auto channel = events_channel(target.schema, watched_.name_space);
+    statements.push_back({"LISTEN " + channel, {}});
+    std::vector<Batch> batches(1, in_transaction(std::move(statements)));
+    co_await exchange_in_schema(connection_, std::move(batches), until, wakeup_);
+    listens_since_ = connection_.times_opened();
+    renew_at_ = later(Clock::now(), renew_every);
+  }
+
+  asio::awaitable<void> go_on(EventSink& sink) override {
+    const auto end = later(Clock::now(), look_every);
+    const auto told = co_await connection_.notification(end, wakeup_);
+    if (told) {
+      const auto event = record::event_from(told->payload);
+      if (event && watched_.covers(event->lock)) sink.happened(*event);
+    }
+    if (Clock::now() < renew_at_) co_return;
+    renew_at_ = later(Clock::now(), renew_every);
+    std::vector<Batch> batches(1, in_transaction(to_be_known()));
+    const auto until = later(Clock::now(), timeout_);
+    co_await connection_.exchange(std::move(batches), until, wakeup_);
+    if (connection_.times_opened() == listens_since_) co_return;
+    throw Failure(Failure::Kind::unreachable,
+                  connection_.target().shown() + " closed the connection");
+  }
 
  private:
-  PgStates& states_;
-  bool is_mine_ = false;
-  bool is_well_ = false;
+  // The row of this watcher; those of others that have ended are removed.
+  Batch to_be_known() const {
+    const auto table = in_schema(connection_.target().schema, "watcher");
+    Batch batch;
+    batch.push_back({"DELETE FROM " + table +
+                         " w WHERE w.until OPERATOR(pg_catalog.<) "
+                         "pg_catalog.clock_timestamp()",
+                     {}});
+    batch.push_back({"INSERT INTO " + table +
+                         " AS w (namespace, id, until) VALUES ($1, $2, "
+                         "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) "
+                         "pg_catalog.make_interval(secs => $3::pg_catalog.float8)) ON "
+                         "CONFLICT (namespace, id) DO UPDATE SET until = excluded.until",
+                     {watched_.name_space, id_, std::string(watcher_lasts)}});
+    return batch;
+  }
+
+  PgPrimary connection_;
+  milliseconds timeout_;
+  const Watched& watched_;
+  Wakeup& wakeup_;
+  std::string id_;
+  std::uint64_t listens_since_ = 0;  // the session
+  Clock::time_point renew_at_;
 };
 
-// Tells holders when their lease was broken, or the connection ended.
-struct PgStates::Listener {
-  Listener(asio::io_context& context, PgStates& of) : states(&of), wakeup(context) {}
+}  // namespace
 
-  PgStates* states;  // null once it is destroyed
-  std::map<rules::Session, std::function<void()>> told;
-  Wakeup wakeup;
-  bool is_waiting = false;  // on the connection, for a notification
-};
+NewWatchSession PgStates::watch(const Watched& watched, Wakeup& wakeup) {
+  return [&, this] {
+    return std::make_unique<Watching>(context_, connection_->hosts(), timeout_, watched,
+                                      wakeup);
+  };
+}
 
-class PgStates::News final : public LeaseNews {
- public:
-  News(std::shared_ptr<Listener> listener, rules::Session party)
-      : listener_(std::move(listener)), party_(party) {}
-  ~News() override { News::stop(); }
-
-  void stop() override {
-    listener_->told.erase(party_);
-    if (listener_->told.empty()) listener_->wakeup.give_up(true);
+asio::awaitable<std::vector<LockName>> PgStates::overdue(std::string name_space,
+                                                         Clock::time_point until,
+                                                         Wakeup& wakeup) {
+  Statement select{"SELECT l.name FROM " + table("lock") +
+                       " l WHERE l.namespace OPERATOR(pg_catalog.=) $1 AND l.due "
+                       "OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() ORDER BY "
+                       "l.due LIMIT 100",
+                   {name_space}};
+  std::vector<Batch> batches(1, Batch(1, std::move(select)));
+  const auto results = co_await exchange(std::move(batches), until, wakeup);
+  std::vector<LockName> locks;
+  for (const auto& row : results.at(0).rows) {
+    locks.push_back({name_space, column_at(row, 0, shown_).value_or("")});
   }
-
- private:
-  std::shared_ptr<Listener> listener_;
-  rules::Session party_;
-};
-
-PgStates::~PgStates() {
-  if (!listener_) return;
-  listener_->states = nullptr;
-  listener_->wakeup.give_up(true);
-}
-
-asio::awaitable<void> PgStates::Turn::take(Clock::time_point until, Wakeup& wakeup) {
-  if (states_.is_taken_) {
-    if (states_.listener_ && states_.listener_->is_waiting) {
-      states_.listener_->wakeup.give_up(true);
-    }
-    net::Budget budget(until, wakeup, states_.shown_);
-    states_.next_.push_back(&wakeup);
-    std::exception_ptr failure;
-    try {
-      co_await budget.wait([this] { return !states_.is_taken_; });
-      budget.check();
-    } catch (const Failure&) {
-      failure = std::current_exception();
-    }
-    states_.next_.erase(std::find(states_.next_.begin(), states_.next_.end(), &wakeup));
-    budget.hand_on();
-    if (failure) std::rethrow_exception(failure);
-  }
-  states_.is_taken_ = is_mine_ = true;
-}
-
-void PgStates::end_turn() {
-  is_taken_ = false;
-  for (auto* waiting : next_) waiting->notify();
-  if (listener_ && !listener_->is_waiting) listener_->wakeup.notify();
-}
-
-asio::awaitable<std::vector<Result>> PgStates::exchange(std::vector<Batch> batches,
-                                                        Clock::time_point until,
-                                                        Wakeup& wakeup,
-                                                        std::size_t deferred) {
-  Turn turn(*this);
-  co_await turn.take(until, wakeup);
-  co_await tell_late(until, wakeup);
-  const auto connection = connection_;
-  // A step that failed half-way: what is written now must not be a part of it.
-  if (connection->is_in_transaction()) {
-    connection->close();
-    is_exclusive_ = false;
-  }
-  auto results = co_await exchange_in_schema(*connection, std::move(batches), until,
-                                             wakeup, deferred);
-  turn.has_ended_well();
-  co_return results;
-}
-
-asio::awaitable<std::vector<Result>> PgStates::go_on(std::vector<Batch> batches,
-                                                     Clock::time_point until,
-                                                     Wakeup& wakeup,
-                                                     std::size_t deferred) {
-  Turn turn(*this);
-  co_await turn.take(until, wakeup);
-  const auto connection = connection_;
-  if (!connection->is_in_transaction()) {
-    throw Failure(Failure::Kind::unreachable, shown_ + " has ended the transaction");
-  }
-  auto results =
-      co_await connection->exchange(std::move(batches), until, wakeup, deferred);
-  turn.has_ended_well();
-  co_return results;
-}
-
-asio::awaitable<void> PgStates::post(Batch batch, Wakeup& wakeup) {
-  std::vector<Batch> batches(1, std::move(batch));
-  const auto connection = connection_;
-  if (!connection->is_pooled()) co_return connection->post(batches);
-  // A pooler gives up the session of a client that leaves in the middle of something.
-  if (!connection->is_open()) co_return;
-  const auto until = later(Clock::now(), bookkeeping_patience);
-  try {
-    Turn turn(*this);
-    co_await turn.take(until, wakeup);
-    co_await connection->exchange(std::move(batches), until, wakeup);
-    turn.has_ended_well();
-  } catch (const Failure&) {
-    // It is as if it had not been sent.
-  }
-}
-
-bool PgStates::polls() const {
-  return !can_listen(connection_->target().listening, is_pooled_);
-}
-
-Batch PgStates::to_listen(rules::Session party) const {
-  Batch batch;
-  batch.push_back(for_listeners(connection_->session().server_version));
-  batch.push_back({"LISTEN " + channel_of(party), {}});
-  return batch;
-}
-
-bool PgStates::listens(rules::Session party) const {
-  return connection_->is_open() && connection_->times_opened() == listening_since_ &&
-         listening_.count(party) > 0;
-}
-
-void PgStates::note_listening(rules::Session party) {
-  if (connection_->times_opened() != listening_since_) listening_.clear();
-  listening_since_ = connection_->times_opened();
-  listening_.insert(party);
-}
-
-// A notification is a hint, and so is the end of the connection: the claim asks then.
-asio::awaitable<void> PgStates::sleep(rules::Session party, std::size_t place,
-                                      Clock::time_point until, Wakeup& wakeup) {
-  if (polls()) co_return co_await poll(place, until, wakeup);
-  bool has_failed = false;
-  try {
-    if (listens(party)) {
-      Turn turn(*this);
-      co_await turn.take(until, wakeup);
-      turn.has_ended_well();
-      co_await connection_->notification(until, wakeup);
-    } else {
-      std::vector<Batch> batches(1, to_listen(party));
-      co_await exchange(std::move(batches), later(Clock::now(), timeout_), wakeup);
-      note_listening(party);
-    }
-  } catch (const Failure& failure) {
-    if (failure.kind() == Failure::Kind::interrupted) throw;
-    has_failed = true;
-  }
-  if (!has_failed) co_return;
-  const auto end = std::min(until, later(Clock::now(), pause_after_error));
-  co_await wakeup.sleep_until(end);
-}
-
-// Whoever is next looks often, but not for long.
-asio::awaitable<void> PgStates::poll(std::size_t place, Clock::time_point until,
-                                     Wakeup& wakeup) {
-  const auto now = Clock::now();
-  if (place != 1) polls_since_.reset();
-  if (place == 1 && !polls_since_) polls_since_ = now;
-  const bool is_quick = polls_since_ && now < later(*polls_since_, quickly_for);
-  auto end = until;
-  if (place <= 2) end = std::min(end, later(now, is_quick ? poll_quickly : poll_slowly));
-  co_await wakeup.sleep_until(end);
-}
-
-void PgStates::park() {
-  if (!is_taken_ && !listener_) connection_->close();
-}
-
-// Behind a pooler a session that waits costs the server nothing.
-void PgStates::rest() {
-  if (connection_->target().listening == Listening::off) park();
-}
-
-std::unique_ptr<LeaseNews> PgStates::listen(rules::Session party,
-                                            std::function<void()> on_news) {
-  if (polls()) return nullptr;
-  const bool is_first = !listener_ || listener_->told.empty();
-  if (is_first) {
-    if (listener_) listener_->states = nullptr;
-    listener_ = std::make_shared<Listener>(context_, *this);
-  }
-  // Before the coroutine, which may begin at once, and ends if there is no party to tell.
-  listener_->told[party] = std::move(on_news);
-  if (is_first) {
-    asio::co_spawn(context_, keep_listening(listener_), [](const std::exception_ptr&) {});
-  }
-  return std::make_unique<News>(listener_, party);
-}
-
-asio::awaitable<void> PgStates::keep_listening(std::shared_ptr<Listener> listener) {
-  auto& wakeup = listener->wakeup;
-  GrowingPause pause;
-  auto begin = Clock::now();
-  for (;;) {
-    if (Clock::now() < begin) co_await wakeup.sleep_until(begin);
-    wakeup.give_up(false);
-    auto* states = listener->states;
-    if (states == nullptr || listener->told.empty()) co_return;
-    if (states->polls()) co_return;
-    if (states->is_taken_ || states->is_exclusive_ || !states->next_.empty()) {
-      co_await wakeup.wait_until(later(Clock::now(), look_again_after));
-      continue;
-    }
-    bool has_failed = false;
-    states->is_taken_ = true;
-    try {
-      co_await listen_once(listener);
-      pause.reset();
-    } catch (const Failure& failure) {
-      has_failed = failure.kind() != Failure::Kind::interrupted;
-    }
-    listener->is_waiting = false;
-    if (listener->states != nullptr) listener->states->end_turn();
-    if (!has_failed) continue;
-    // The next renewal connects again, and finds out whether the lease holds.
-    const auto told = listener->told;
-    for (const auto& [party, on_news] : told) on_news();
-    begin = later(Clock::now(), pause.next());
-  }
-}
-
-asio::awaitable<void> PgStates::listen_once(std::shared_ptr<Listener> listener) {
-  auto& states = *listener->states;
-  const auto connection = states.connection_;
-  const auto told = listener->told;
-  co_await states.tell_late(later(Clock::now(), states.timeout_), listener->wakeup);
-  if (listener->states == nullptr) co_return;
-  for (const auto& [party, on_news] : told) {
-    if (states.listens(party)) continue;
-    std::vector<Batch> batches(1, states.to_listen(party));
-    const auto until = later(Clock::now(), states.timeout_);
-    co_await connection->exchange(std::move(batches), until, listener->wakeup);
-    if (listener->states == nullptr) co_return;
-    states.note_listening(party);
-    on_news();  // it may have been told before
-  }
-  if (!states.next_.empty()) co_return;
-  listener->is_waiting = true;
-  const auto until = later(Clock::now(), longest_silence);
-  const auto found = co_await connection->notification(until, listener->wakeup);
-  if (!found) co_return;
-  for (const auto& [party, on_news] : told) {
-    const bool is_there = listener->told.count(party) > 0;
-    if (is_there && found->channel == channel_of(party)) on_news();
-  }
-}
-
-// After the wait the object may be destroyed.
-asio::awaitable<void> PgStates::tell_late(Clock::time_point until, Wakeup& wakeup) {
-  if (!untold_) co_return;
-  const auto told = *std::exchange(untold_, std::nullopt);
-  const auto connection = connection_;
-  if (!connection->is_open()) co_return;
-  std::vector<Batch> none;
-  const auto late = co_await connection->exchange(std::move(none), until, wakeup);
-  if (late.empty() || !says_yes(late.back())) co_return;
-  const auto& schema = connection->target().schema;
-  connection->post({to_tell(schema, told.first, told.second)});
+  co_return locks;
 }
 
 }  // namespace dlock::postgres

@@ -18,8 +18,11 @@ std::string channel_of(rules::Session party);
 // Of the events in a namespace.
 std::string events_channel(const std::string& schema, const std::string& name_space);
 
-// Wakes these parties; an empty notification is a hint to ask.
-Batch to_wake(const std::vector<rules::Session>& parties);
+// Wakes the parties of `wake`: an empty notification is a hint to ask. Those of
+// `in_front` learn that they are among the first waiters now.
+Batch to_wake(const std::vector<rules::Session>& wake,
+              const std::vector<rules::Session>& in_front);
+inline constexpr std::string_view in_front_payload = "in front";
 
 // The events as an array of texts, each short enough for a notification; in ASCII,
 // because the database may have another encoding.

@@ -44,7 +44,7 @@ class PgStates final : public stepped::StateStore {
       const std::string& name_space, bool with_runs, Clock::time_point until,
       Wakeup& wakeup) override;
   std::vector<Failure> left_out() const override { return left_out_; }
-  asio::awaitable<void> sleep(rules::Session party, std::size_t place,
+  asio::awaitable<bool> sleep(rules::Session party, std::size_t place,
                               Clock::time_point until, Wakeup& wakeup) override;
   // Who is not woken must ask to notice that it is near the front.
   rules::SafetyNet safety_net() const override {

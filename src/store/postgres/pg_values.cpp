@@ -270,7 +270,7 @@ asio::awaitable<std::optional<Storing>> PgValues::store(const Claim& claim,
     rules::Consequences then;
     const auto renewal = rules::renew(change.state, token, claim.ttl + claim.lock_delay,
                                       read.now, rules::ClockLiveness(read.now), then);
-    stepped::complete(change, then);
+    stepped::complete(change, read, then);
     if (renewal != Renewal::confirmed) {
       co_await states_.leave(wakeup);
       co_return std::optional(Storing::not_ours);

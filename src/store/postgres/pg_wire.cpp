@@ -232,7 +232,10 @@ void BatchReplies::expect(const std::vector<Batch>& batches) {
 void BatchReplies::expect_also(const std::vector<Batch>& batches) {
   for (const auto& batch : batches) {
     sizes_.push_back(batch.size());
-    may_fail_.push_back(batch.size() == 1 && batch.front().may_fail);
+    may_fail_.push_back(!batch.empty() && std::all_of(batch.begin(), batch.end(),
+                                                      [](const auto& statement) {
+                                                        return statement.may_fail;
+                                                      }));
   }
 }
 

@@ -16,7 +16,8 @@ namespace dlock::postgres {
 struct Statement {
   std::string sql;
   std::vector<std::optional<std::string>> params;
-  // Of the only one of a batch: an error is a result without a tag, and no failure.
+  // If it is so of all of a batch: an error is a result without a tag, and no failure;
+  // the statements behind it have no result.
   bool may_fail = false;
 };
 

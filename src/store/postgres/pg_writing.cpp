@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "record/state_json.hpp"
+#include "record/states.hpp"
 #include "store/postgres/pg_errors.hpp"
 #include "store/postgres/pg_news.hpp"
 #include "store/postgres/pg_schema.hpp"
@@ -122,7 +122,8 @@ PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& rea
   batches.push_back(std::move(step));
   // In a separate transaction: a commit with notifications holds a lock of the whole
   // server, even while it waits for a standby.
-  if (!change.wake.empty()) batches.push_back(to_wake(change.wake));
+  auto waking = to_wake(change.wake, change.in_front);
+  if (!waking.empty()) batches.push_back(std::move(waking));
   // Behind the commit: whoever begins to watch before it has a row by then.
   writing.asks_later = !events.empty() && !read.is_watched;
   if (writing.asks_later) {

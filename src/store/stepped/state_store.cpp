@@ -4,6 +4,7 @@
 
 #include "lock/history.hpp"
 #include "rules/keeping.hpp"
+#include "rules/watches.hpp"
 
 namespace dlock::stepped {
 
@@ -54,10 +55,17 @@ void prepare(StateStore::Change& change, const StateStore::Snapshot& read) {
   rules::limit_to_lengths(change.state, read.now);
 }
 
-void complete(StateStore::Change& change, const rules::Consequences& then) {
+void complete(StateStore::Change& change, const StateStore::Snapshot& read,
+              const rules::Consequences& then) {
   for (const auto& run : then.vanished) record_past_run(change.state, run);
   change.wake.insert(change.wake.end(), then.wake.begin(), then.wake.end());
   for (const auto& holder : then.broken) change.wake.push_back(holder.party.session);
+  change.in_front = rules::come_to_front(read.state, change.state, read.now);
+  std::erase_if(change.in_front, [&](rules::Session session) {
+    const auto& wake = change.wake;
+    return session == change.sleeper ||
+           std::find(wake.begin(), wake.end(), session) != wake.end();
+  });
 }
 
 }  // namespace dlock::stepped

@@ -16,8 +16,8 @@
 #include "lock/store.hpp"
 #include "loop/wakeup.hpp"
 #include "rules/look.hpp"
-#include "rules/queue.hpp"
 #include "rules/state.hpp"
+#include "rules/watches.hpp"
 #include "util/failure.hpp"
 
 namespace dlock::stepped {
@@ -46,8 +46,11 @@ class StateStore {
   // What a step has made of it.
   struct Change {
     rules::State state;
-    bool gives_a_right = false;        // a grant or a renewal: durable before the answer
-    std::vector<rules::Session> wake;  // woken once the state is written
+    bool gives_a_right = false;  // a grant or a renewal: durable before the answer
+    // Told once the state is written: to ask; and to ask more often, because they are
+    // among the first waiters now.
+    std::vector<rules::Session> wake;
+    std::vector<rules::Session> in_front;
     std::optional<rules::Session> sleeper;  // the party of the step, if it will sleep()
     // For events_of(): why, and the run that was lost without its holder being there.
     rules::Cause cause;
@@ -88,8 +91,9 @@ class StateStore {
 
   // Sleeps until a step wakes the party, which waits at this place in the queue, or until
   // `until`; may return early. If the party does not listen yet, the call only begins
-  // that, so that its claim asks once more.
-  virtual asio::awaitable<void> sleep(rules::Session party, std::size_t place,
+  // that, so that its claim asks once more. Returns true if a step has told it that it is
+  // among the first now, and nothing else has happened.
+  virtual asio::awaitable<bool> sleep(rules::Session party, std::size_t place,
                                       Clock::time_point until, Wakeup& wakeup) = 0;
 
   // How often waiters ask without having been woken.
@@ -148,9 +152,10 @@ std::optional<Clock::time_point> due_of(const rules::State& state);
 Clock::time_point keep_until(const rules::State& state, rules::Moment now);
 
 // For take(): prepares a state for a rule, and completes a change by what follows from
-// it: the history, and whom to wake.
+// it: the history, and whom to tell.
 void prepare(StateStore::Change& change, const StateStore::Snapshot& read);
-void complete(StateStore::Change& change, const rules::Consequences& then);
+void complete(StateStore::Change& change, const StateStore::Snapshot& read,
+              const rules::Consequences& then);
 
 // Applies `rule` and writes the result. If another step is faster, the rule is applied
 // again to the new state, which no other step can change meanwhile: so a distant client
@@ -171,7 +176,7 @@ asio::awaitable<StepResult<Answer>> take(StateStore& states, LockName lock,
     rules::Consequences then;
     const rules::ClockLiveness liveness(step.read.now);
     step.answer = rule(step.change.state, step.read.now, liveness, then, step.change);
-    complete(step.change, then);
+    complete(step.change, step.read, then);
     const bool only_counts = differs_only_in_count(step.read.state, step.change.state);
     if (!unanswered && (only_counts || step.change.state == step.read.state)) {
       if (access == Access::exclusive) co_await states.leave(wakeup);

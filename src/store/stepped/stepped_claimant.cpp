@@ -10,7 +10,7 @@
 #include "lock/lease.hpp"
 #include "rules/granting.hpp"
 #include "rules/keeping.hpp"
-#include "rules/queue.hpp"
+#include "rules/watches.hpp"
 #include "store/stepped/state_store.hpp"
 #include "util/bits.hpp"
 #include "util/users.hpp"
@@ -29,11 +29,6 @@ using Change = StateStore::Change;
 constexpr std::size_t longest_queue = 1000;
 constexpr milliseconds ask_again_when_full{5000};
 
-// The first two waiters ask so often (rules::SafetyNet) that an idle queue would write
-// nothing but places. Such a place is only written again once it is older than this.
-constexpr std::size_t in_front = 2;
-constexpr milliseconds place_is_fresh{15'000};
-
 // A shorter time between renewals is not worth a new session each time.
 constexpr milliseconds worth_a_rest{5000};
 
@@ -45,18 +40,6 @@ Claim as_kept(Claim claim) {
   claim.token = kept_token(claim.token);
   claim.command = shortened_command(claim.command);
   return claim;
-}
-
-// Sets how long the place of a waiter lasts; the rules have begun it anew. If it
-// `may_stay`, and the waiter has been in the queue `before` with a place that is fresh,
-// what is kept of it does not change.
-void extend_place(rules::Waiter& own, const std::optional<rules::Waiter>& before,
-                  milliseconds lasts, bool may_stay, Moment now) {
-  const auto fresh_until = later(now.boot, lasts - place_is_fresh);
-  const bool stays =
-      may_stay && before && before->lives_until.value_or(now.boot) >= fresh_until;
-  own.lives_until = stays ? *before->lives_until : later(now.boot, lasts);
-  if (stays) own.label = before->label;
 }
 
 bool has_room(const State& state, const Claim& claim) {
@@ -115,7 +98,7 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
     if (own == state.waiters.end()) return answer;
     if (!before) {
       // For the event that it waits; the state need not keep it.
-      own->label = kept_.label;
+      own->Description::operator=(kept_);
       own->argv = kept_.command;
     }
     parked_for =
@@ -125,11 +108,17 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
     } else {
       change.sleeper = party_.session;
     }
-    const auto* busy = std::get_if<Busy>(&answer);
-    const bool is_in_front = busy != nullptr && busy->place <= in_front;
-    const auto lasts =
-        std::max(rules::place_lasts, 2 * parked_for.value_or(milliseconds(0)));
-    extend_place(*own, before, lasts, is_in_front && !parked_for, now);
+    if (parked_for || !before) {
+      const auto lasts =
+          std::max(rules::place_lasts, 2 * parked_for.value_or(milliseconds(0)));
+      own->lives_until = later(now.boot, lasts);
+      return answer;
+    }
+    const auto place = static_cast<std::size_t>(own - state.waiters.begin()) + 1;
+    own->lives_until =
+        rules::place_until(before->lives_until, place, rules::place_lasts, now);
+    // If nothing else of the waiter changes, nothing is written.
+    if (own->lives_until == before->lives_until) own->Description::operator=(*before);
     return answer;
   };
   may_be_known_ = true;
@@ -180,7 +169,13 @@ asio::awaitable<void> SteppedClaimant::await_turn(Wakeup& wakeup,
                                                   Clock::time_point until) {
   const auto end = std::min(until, ask_again_);
   if (place_ == 0 || is_parked_) co_return co_await wakeup.sleep_until(end);
-  co_await states_.sleep(party_.session, place_, end, wakeup);
+  for (auto wakes_at = end;
+       co_await states_.sleep(party_.session, place_, wakes_at, wakeup);) {
+    place_ = std::min(place_, rules::in_front);
+    ask_again_ =
+        std::min(ask_again_, later(Clock::now(), states_.safety_net().of_first_two));
+    wakes_at = std::min(end, ask_again_);
+  }
   const auto pause = restraint_.pause(Clock::now());
   const auto soon = std::min(end, later(Clock::now(), pause));
   if (pause > milliseconds(0)) co_await wakeup.sleep_until(soon);
