@@ -59,6 +59,7 @@ eventually() {  # <command>...
     pause "$span"
     # What takes longer is not so urgent, and the other tests need the processors.
     ((++attempts < 10)) || span=0.06
+    ((attempts < 30)) || span=0.12
   done
 }
 
