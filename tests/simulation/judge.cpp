@@ -29,7 +29,7 @@ World::Leases World::leases() {
     for (const auto& [fence, ends] : server->leases()) votes[fence].push_back(ends);
   }
   Leases leases;
-  const auto majority = servers_.size() / 2 + 1;
+  const auto majority = kind_ == StoreKind::sentinel ? 1 : servers_.size() / 2 + 1;
   for (auto& [fence, ends] : votes) {
     if (ends.size() < majority) continue;
     std::sort(ends.begin(), ends.end());
@@ -48,7 +48,8 @@ std::optional<Time> World::lease_of(const Run& run) {
 // repairs leases by such requests.)
 bool World::is_excused(const Run& run) const {
   if (forced_.count(run.fence) > 0) return true;
-  return forgot_ >= (kind_ == StoreKind::redis ? run.process.last_request : run.began);
+  const bool repairs = kind_ == StoreKind::quorum;
+  return forgot_ >= (repairs ? run.began : run.process.last_request);
 }
 
 void World::command_started(Run& run) {
@@ -69,7 +70,7 @@ void World::command_started(Run& run) {
     const bool excused = is_excused(*other) || is_excused(run);
     const bool is_forced =
         forced_.count(other->fence) > 0 || forced_.count(run.fence) > 0;
-    if (is_forced || (kind_ == StoreKind::redis && excused)) continue;
+    if (is_forced || (kind_ != StoreKind::quorum && excused)) continue;
     broken("P1",
            "the commands of " + name(*other) + " and " + name(run) + " run at once");
   }

@@ -289,7 +289,20 @@ double score_in(const std::string& text) {
 
 }  // namespace
 
-RedisServer::RedisServer(Executed executed) : executed_(std::move(executed)) { start(); }
+RedisServer::RedisServer(Executed executed, std::shared_ptr<SentinelGroup> group)
+    : executed_(std::move(executed)), group_(std::move(group)) {
+  start();
+}
+
+void RedisServer::pause(Time span) {
+  Peer::pause(span);
+  if (group_) group_->is_absent(*this);
+}
+
+void RedisServer::disturb(Time span) {
+  if (!group_) return pause(span);
+  group_->fail_over();
+}
 
 void RedisServer::start() {
   is_up = true;
@@ -302,8 +315,13 @@ void RedisServer::start() {
 
 void RedisServer::crash() {
   is_up = false;
-  values_.clear();
+  if (!group_) values_.clear();
   loaded_.clear();
+  drop_clients();
+  if (group_) group_->is_absent(*this);
+}
+
+void RedisServer::drop_clients() {
   clients_.clear();
   for (const auto& one : std::exchange(connections, {})) {
     if (const auto connection = one.lock()) connection->close_server(true);
@@ -344,6 +362,7 @@ void RedisServer::drop_if_empty(const std::string& key) {
 RedisServer::Leases RedisServer::leases() {
   static const std::string lock = "dlock:{job}", records = lock + ":h";
   Leases leases;
+  if (group_ && !group_->is_primary(*this)) return leases;
   moment_ = clock();
   const auto* holder = find_as<std::string>(lock);
   const auto* hash = find_as<Hash>(records);
@@ -390,6 +409,7 @@ void RedisServer::proceed(Client& client) {
     const auto reply = top_level(client, *words);
     if (Kernel::current()->traces) trace(*client.connection->process, *words, reply);
     if (!reply.empty()) client.connection->send_down(reply);
+    if (has_run_script_ && group_) group_->has_written(*this);
     if (has_run_script_) executed_(*client.connection->process, act_of(*words));
     serve_waiting();
   }
@@ -429,6 +449,8 @@ std::optional<Words> RedisServer::next_command(Client& client) {
 
 std::string RedisServer::top_level(Client& client, const Words& words) {
   const std::string_view name = words.front();
+  const auto reply = group_ ? group_->reply(*this, words) : std::nullopt;
+  if (reply) return encoded(*reply);
   if (name == "BLPOP") {
     wait_for_element(client, words);
     return "";

@@ -16,6 +16,7 @@
 
 #include "store/redis/reply.hpp"
 #include "tests/simulation/kernel.hpp"
+#include "tests/simulation/sentinel_group.hpp"
 
 namespace dlock::simulation {
 
@@ -23,21 +24,6 @@ using Words = std::vector<std::string>;
 
 class RedisServer final : public Peer {
  public:
-  explicit RedisServer(Executed executed);
-
-  void received(const std::shared_ptr<Connection>& from, std::string_view bytes) override;
-  void closed(const std::shared_ptr<Connection>& by) override;
-
-  void crash() override;  // and loses its data
-  void start() override;
-  Leases leases() override;
-
-  redis::Reply execute(const Words& words);  // one command, also of a script
-
-  // Whether scripts run as they are written, and not in the form that is quicker.
-  static inline bool runs_scripts_literally = false;
-
- private:
   struct SortedSet {
     std::map<std::string, double> scores;
     std::set<std::pair<double, std::string>> order;
@@ -48,6 +34,30 @@ class RedisServer final : public Peer {
     std::variant<std::string, List, Hash, SortedSet> of;
     std::optional<std::int64_t> expires{};  // ms by its clock
   };
+  using Data = std::map<std::string, Value>;
+
+  // `group`: where a replica takes over.
+  explicit RedisServer(Executed executed, std::shared_ptr<SentinelGroup> group = nullptr);
+
+  void received(const std::shared_ptr<Connection>& from, std::string_view bytes) override;
+  void closed(const std::shared_ptr<Connection>& by) override;
+
+  void crash() override;  // and loses its data, unless it has a replica
+  void start() override;
+  void pause(Time span) override;
+  void disturb(Time span) override;
+  Leases leases() override;
+
+  redis::Reply execute(const Words& words);  // one command, also of a script
+
+  const Data& data() const { return values_; }
+  void take(Data data) { values_ = std::move(data); }
+  void drop_clients();
+
+  // Whether scripts run as they are written, and not in the form that is quicker.
+  static inline bool runs_scripts_literally = false;
+
+ private:
   struct Client {
     std::shared_ptr<Connection> connection;
     std::string bytes;
@@ -75,7 +85,8 @@ class RedisServer final : public Peer {
   redis::Reply on_set(const Words& words);
 
   Executed executed_;
-  std::map<std::string, Value> values_;
+  std::shared_ptr<SentinelGroup> group_;
+  Data values_;
   std::set<std::string> loaded_;  // the ids of scripts
   std::vector<std::unique_ptr<Client>> clients_;
   std::uint64_t waits_ = 0;

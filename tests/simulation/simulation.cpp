@@ -18,7 +18,7 @@ using dlock::simulation::StoreKind;
 using dlock::simulation::World;
 
 constexpr const char* usage =
-    "usage: dlock_simulation [--store redis|quorum|postgres|etcd] [--seed S] "
+    "usage: dlock_simulation [--store redis|quorum|sentinel|postgres|etcd] [--seed S] "
     "[--schedules N]\n"
     "                        [--seconds N] [--resume FILE] [--trace]\n"
     "\n"
@@ -61,6 +61,7 @@ bool parse(int count, char** words, Options& options) {
       options.store_name = value;
       const std::map<std::string, StoreKind> kinds{{"redis", StoreKind::redis},
                                                    {"quorum", StoreKind::quorum},
+                                                   {"sentinel", StoreKind::sentinel},
                                                    {"postgres", StoreKind::postgres},
                                                    {"etcd", StoreKind::etcd}};
       if (kinds.count(options.store_name) == 0) return false;

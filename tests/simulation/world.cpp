@@ -58,7 +58,9 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
   if (kind == StoreKind::etcd) kernel_.asks = {"/now/"};
   auto& random = kernel_.random;
   const bool is_one = kind == StoreKind::redis || kind == StoreKind::postgres;
-  const std::size_t count = is_one ? 1 : 3;
+  const bool is_group = kind == StoreKind::sentinel;
+  const std::size_t count = is_one ? 1 : is_group ? 5 : 3;
+  const auto group = is_group ? made_group() : nullptr;
   const auto etcd = std::make_shared<EtcdCluster>();
   const auto executes = [this](const Process& by, Peer::Act act) { executed(by, act); };
   for (std::size_t i = 0; i < count; ++i) {
@@ -68,9 +70,17 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
     } else if (kind == StoreKind::etcd) {
       server = std::make_unique<EtcdMember>(etcd, executes);
     } else {
-      server = std::make_unique<RedisServer>(executes);
+      auto redis = std::make_unique<RedisServer>(executes, group);
+      if (group) group->add(*redis, address_of(i));
+      server = std::move(redis);
     }
     server->rate = random.chance(0.5) ? 0 : (random.chance(0.5) ? 0.004 : -0.004);
+    if (is_group && i > 0) {  // clocks that agree: fences are made of them
+      server->rate = servers_.front()->rate;
+      server->clock_offset = servers_.front()->clock_offset;
+      kernel_.peers[address_of(i)] = server.get();
+      continue;
+    }
     server->clock_offset = random.chance(0.7) ? 0 : random.between(-3600, 3600) * second;
     kernel_.peers[address_of(i)] = server.get();
   }
@@ -105,10 +115,23 @@ World::~World() {
   for (auto& run : runs_) free(*run);
 }
 
+// Leases that were granted before the sentinels agree may be lost with the former
+// primary.
+std::shared_ptr<SentinelGroup> World::made_group() {
+  return std::make_shared<SentinelGroup>([this](Time agreed) {
+    forgot_ = std::max(forgot_, agreed + kernel_.network.most + kernel_.network.latest);
+    in_use_ = std::max(in_use_, agreed + 25 * second);
+  });
+}
+
 std::string World::url() const {
   if (kind_ == StoreKind::redis) return "redis://" + address_of(0);
   if (kind_ == StoreKind::postgres) {
     return "postgres://dlock@" + address_of(0) + "/dlock?sslmode=disable";
+  }
+  if (kind_ == StoreKind::sentinel) {
+    return "redis+sentinel://" + address_of(2) + ',' + address_of(3) + ',' +
+           address_of(4) + "/primary";
   }
   std::string url = kind_ == StoreKind::etcd ? "etcd://" : "redis+quorum://";
   for (std::size_t i = 0; i < servers_.size(); ++i) {

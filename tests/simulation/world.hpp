@@ -18,7 +18,9 @@
 
 namespace dlock::simulation {
 
-enum class StoreKind { redis, quorum, postgres, etcd };
+class SentinelGroup;
+
+enum class StoreKind { redis, quorum, sentinel, postgres, etcd };
 
 // One process of dlock, with its guardian and command.
 struct Run {
@@ -84,6 +86,7 @@ class World {
 
  private:
   std::string judged();
+  std::shared_ptr<SentinelGroup> made_group();
   std::string url() const;
   const Invocation& invocation(std::optional<Time> wait);
   void start_run();
