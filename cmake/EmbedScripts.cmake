@@ -1,5 +1,7 @@
 # Generates scripts.cpp from the Lua scripts of the Redis store: cmake -DFROM=… -DTO=… -P …
 #
+# A file is one script, or several, each of which begins behind a line "-- script: NAME".
+#
 # A line "-- uses: NAME…" names files of shared/ that are needed from there on. They are inserted at
 # that line, each once; if it is indented, for that block only. A server runs the whole text for each
 # request, and thereby makes all functions anew: that takes a good part of the time. A script
@@ -25,11 +27,8 @@ function(append_part part)
   set(text "${text}" PARENT_SCOPE)
 endfunction()
 
-# Appends `file`, and where it says so the files that it uses and that are not there yet.
-function(append_file file)
-  get_filename_component(name ${file} NAME_WE)
-  list(APPEND used ${name})
-  file(READ ${file} rest)
+# Appends `rest`, and where it says so the files that it uses and that are not there yet.
+function(append_lua rest)
   while(rest MATCHES "\n( *)-- uses: ([a-z_ ]+)\n")
     set(line "${CMAKE_MATCH_0}")
     set(indentation "${CMAKE_MATCH_1}")
@@ -42,7 +41,9 @@ function(append_file file)
     set(used_outside ${used})
     foreach(name ${names})
       if(NOT name IN_LIST used)
-        append_file(${FROM}/shared/${name}.lua)
+        list(APPEND used ${name})
+        file(READ ${FROM}/shared/${name}.lua lua)
+        append_lua("${lua}")
       endif()
     endforeach()
     if(indentation)
@@ -55,13 +56,34 @@ function(append_file file)
 endfunction()
 
 set(source "// Made from ${FROM}/*.lua by cmake/EmbedScripts.cmake.\n#include \"store/redis/node.hpp\"\n\nnamespace dlock::redis {\n")
-foreach(script ask renew reclaim release break inspect history remove_expired put_piece put_value
-               set_lease admit_fence limit look_at_limit withdraw)
+function(add_script script lua)
   set(text "")
   set(used "")
-  append_file(${FROM}/${script}.lua)
+  string(REGEX REPLACE "\n+$" "\n" lua "${lua}")
+  append_lua("${lua}")
   string(SHA1 sha "${text}")
-  string(APPEND source "\nconst Script ${script}_script{R\"lua(${text})lua\",\n                           \"${sha}\"};\n")
+  set(source "${source}\nconst Script ${script}_script{R\"lua(${text})lua\",\n                           \"${sha}\"};\n" PARENT_SCOPE)
+endfunction()
+
+file(GLOB script_files ${FROM}/*.lua)
+foreach(file ${script_files})
+  get_filename_component(script ${file} NAME_WE)
+  file(READ ${file} lua)
+  while(lua MATCHES "\n-- script: ([a-z_]+)\n")
+    set(mark "${CMAKE_MATCH_0}")
+    set(next "${CMAKE_MATCH_1}")
+    string(FIND "${lua}" "${mark}" at)
+    string(SUBSTRING "${lua}" 0 ${at} part)
+    string(LENGTH "${part}${mark}" at)
+    string(SUBSTRING "${lua}" ${at} -1 lua)
+    if(is_several)
+      add_script(${script} "${part}")
+    endif()
+    set(script ${next})
+    set(is_several TRUE)
+  endwhile()
+  add_script(${script} "${lua}")
+  unset(is_several)
 endforeach()
 string(APPEND source "\n}  // namespace dlock::redis\n")
 file(WRITE ${TO} "${source}")

@@ -17,7 +17,7 @@
 #include "cli/args/app.hpp"
 #include "cli/args/verb_table.hpp"
 #include "cli/terminal/speaker.hpp"
-#include "store/url_advice.hpp"
+#include "store/store_url.hpp"
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
 #include "util/json.hpp"

@@ -73,9 +73,8 @@ std::optional<RunInfo> run_of(const HolderInfo& holder) {
   run.fence = holder.fence;
   run.started = holder.since;
   run.duration = holder.held;
-  run.host = holder.host;
-  run.user = holder.user;
-  run.label = holder.label;
+  run.Owner::operator=(holder);
+  run.Description::operator=(holder);
   run.period = holder.period;
   run.outcome = holder.attached ? "running" : by_hand;
   return run;

@@ -1,8 +1,9 @@
 #include "lock/lease.hpp"
 
-#include <algorithm>
+#include <unistd.h>
 
 #include "util/text.hpp"
+#include "util/users.hpp"
 
 namespace dlock {
 
@@ -55,6 +56,18 @@ std::vector<std::string> shortened_command(const std::vector<std::string>& comma
   }
   return kept;
 }
+
+CommandInfo own_party(const Claim& claim) {
+  CommandInfo party;
+  party.Owner::operator=({host_name(), own_user()});
+  party.Description::operator=(claim);
+  party.pid = claim.on_behalf_of != 0 ? claim.on_behalf_of : ::getpid();
+  party.period = claim.period;
+  party.command = shortened_command(claim.command);
+  return party;
+}
+
+Taker own_taker(bool replaces) { return {own_user(), host_name(), replaces}; }
 
 Verdict verdict_on(std::optional<int> exit_code) {
   if (!exit_code) return Verdict::failed;

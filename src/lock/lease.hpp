@@ -82,8 +82,16 @@ struct Dedupe {
   bool operator==(const Dedupe&) const = default;
 };
 
+// What the user says about a claim and its run, for those who look at the lock. A new
+// field is listed in record/encoders.hpp, and shown in cli/show/lock_view.cpp.
+struct Description {
+  std::string label;
+
+  bool operator==(const Description&) const = default;
+};
+
 // A request for a lock. The same claim may be sent repeatedly.
-struct Claim {
+struct Claim : Description {
   LockName lock;
   Token token;
   Mode mode = Mode::exclusive;
@@ -93,7 +101,6 @@ struct Claim {
   milliseconds lock_delay{0};
   // Whether a lease that vanished is restored while no other claim was granted the lock.
   bool reclaim = false;
-  std::string label;
   std::vector<std::string> command;
   std::vector<Fence> outer_fences;  // grants of this lock that outer runs rely on
   Fence fence_floor;                // the grant has a greater fence than this
@@ -142,16 +149,21 @@ struct Taker {
   auto operator<=>(const Taker&) const = default;
 };
 
-// Who holds a lock or waits for it, as it is shown.
-struct PartyInfo {
+// On whose behalf a lock is held or waited for, and where.
+struct Owner {
   std::string host;
+  std::string user;  // the name, or the number where looking up names would take time
+
+  bool operator==(const Owner&) const = default;
+};
+
+// Who holds a lock or waits for it, as it is shown.
+struct PartyInfo : Owner, Description {
   pid_t pid = 0;  // of dlock, or of the command if its dlock has exited
-  std::string user;
 };
 
 // The same with what it runs.
 struct CommandInfo : PartyInfo {
-  std::string label;
   std::string period;  // RunInfo::period
   std::vector<std::string> command;
 };
@@ -174,7 +186,6 @@ struct HolderInfo : CommandInfo {
 };
 
 struct WaiterInfo : PartyInfo {
-  std::string label;
   int priority = 0;
   WallTime since{};
   milliseconds waiting{};
@@ -183,21 +194,23 @@ struct WaiterInfo : PartyInfo {
 // The part of a command that is kept for `status`: whole words up to 4 KiB, then "...".
 std::vector<std::string> shortened_command(const std::vector<std::string>& command);
 
+// This process as the one that makes a claim, with the part of its command that is kept;
+// and as the one that takes a lock from its holder.
+CommandInfo own_party(const Claim& claim);
+Taker own_taker(bool replaces);
+
 // A run of a lock. A run in progress has no end, nor has one whose dlock vanished. A
 // lease of acquire is also listed as one, but it is not a run: it has no exit code, it
 // does not count for deduplication, and it is never the last run.
-struct RunInfo {
+struct RunInfo : Owner, Description {
   Fence fence;
   WallTime started{};
   std::optional<WallTime> ended;
   std::optional<milliseconds> duration;
   std::optional<int> exit_code;
   std::optional<std::string> signal;  // "TERM"
-  std::string host;
-  std::string user;
   std::string outcome;  // as in the report, "vanished", "running", or "by hand"
   std::string reason;   // why its lease was lost, as in the report
-  std::string label;
   // The calendar period for which the run was requested (--dedupe day@UTC), a blank, and
   // when that began; empty without one.
   std::string period;
@@ -243,6 +256,9 @@ struct LockInfo {
   std::uint64_t superseded = 0;
   WallTime now{};                              // when it was read, by the store's clock
   std::optional<int> strength = std::nullopt;  // Grant::strength of the holder
+
+  // Whether it is in use, or was: only such locks are listed.
+  bool is_listed() const { return !holders.empty() || !waiters.empty() || last_run; }
 };
 
 // Whether the grant `fence` holds `lock`, and will for at least `at_least` from when

@@ -1,10 +1,6 @@
 #include "lock/store.hpp"
 
 #include <algorithm>
-#include <optional>
-#include <string>
-
-#include "util/failure.hpp"
 
 namespace dlock {
 namespace {
@@ -33,8 +29,7 @@ FenceRegisters& registers_of(Store& store) {
 }
 
 asio::awaitable<std::vector<LockHistory>> LockInspector::histories(
-    const std::string& name_space, std::function<bool(const std::string&)> matches,
-    Wakeup& wakeup) {
+    const std::string& name_space, NameFilter matches, Wakeup& wakeup) {
   std::vector<LockHistory> found;
   const auto locks = co_await list(name_space, std::move(matches), wakeup);
   for (const auto& info : locks) {

@@ -106,6 +106,9 @@ struct LockHistory {
   WallTime now{};  // by the store's clock
 };
 
+// Whether a lock of this name is meant.
+using NameFilter = std::function<bool(const std::string&)>;
+
 // None of these calls changes a lock.
 class LockInspector {
  public:
@@ -123,9 +126,9 @@ class LockInspector {
 
   // Every lock of the namespace that is held, waited for or has a last run, and whose
   // name `matches`, sorted by name.
-  virtual asio::awaitable<std::vector<LockInfo>> list(
-      const std::string& name_space, std::function<bool(const std::string&)> matches,
-      Wakeup& wakeup) = 0;
+  virtual asio::awaitable<std::vector<LockInfo>> list(const std::string& name_space,
+                                                      NameFilter matches,
+                                                      Wakeup& wakeup) = 0;
 
   // The runs of the lock that are in progress (outcome "running", with their duration so
   // far) and the finished ones that are kept (see lock/history.hpp), the last started
@@ -136,8 +139,7 @@ class LockInspector {
 
   // The same for every lock of the namespace that has runs and whose name `matches`.
   virtual asio::awaitable<std::vector<LockHistory>> histories(
-      const std::string& name_space, std::function<bool(const std::string&)> matches,
-      Wakeup& wakeup);
+      const std::string& name_space, NameFilter matches, Wakeup& wakeup);
 
   // Why the last list() or histories() has left out locks that it could not read; empty
   // if it is complete. The messages name what cannot be read.

@@ -6,12 +6,9 @@
 #include <algorithm>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <cstdint>
-#include <optional>
-#include <utility>
 
 #include "util/failure.hpp"
 

@@ -4,17 +4,14 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <list>
-#include <optional>
 #include <utility>
 
-#include "net/net_failures.hpp"
 #include "net/resolver.hpp"
 #include "util/failure.hpp"
 #include "util/text.hpp"

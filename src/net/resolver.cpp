@@ -1,18 +1,14 @@
 #include "net/resolver.hpp"
 
-#include <ares.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
-
-#include "net/net_failures.hpp"
 
 namespace dlock::net {
 namespace {

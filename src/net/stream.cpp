@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "net/dial.hpp"
-#include "net/net_failures.hpp"
 #include "net/tls.hpp"
 
 namespace dlock::net {

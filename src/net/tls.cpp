@@ -12,8 +12,6 @@
 #include <vector>
 
 #include "net/dial.hpp"
-#include "net/net_failures.hpp"
-#include "net/tls_context.hpp"
 #include "util/failure.hpp"
 #include "util/text.hpp"
 

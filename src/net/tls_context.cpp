@@ -12,10 +12,10 @@
 #include <map>
 #include <new>
 
-#include "net/net_failures.hpp"
+#include "net/budget.hpp"
 #include "util/failure.hpp"
 #include "util/fd.hpp"
-#include "util/small_file.hpp"
+#include "util/path_trust.hpp"
 #include "util/text.hpp"
 
 namespace dlock::net {

@@ -1,295 +1,377 @@
-// The encoders of records: as JSON objects, and as bytes in the order of this machine,
-// for files that do not leave it.
-//
-// The fields of a record are listed once for each place that keeps it, in the order of
-// the text or of the bytes: a function that calls `visit(key, value)` for each of them,
-// or `visit(value)` for bytes. With a writer as `visit` that list writes the record, with
-// a reader it reads one.
+// The fields of each record, listed once for each place that keeps it. encoders.hpp says
+// how such a list writes and reads.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
-#include <concepts>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <type_traits>
-#include <vector>
 
-#include "lock/lease.hpp"
+#include "lock/history.hpp"
+#include "record/encoders.hpp"
 #include "rules/state.hpp"
-#include "util/json.hpp"
-#include "util/text.hpp"
 
 namespace dlock::record {
 
-// Whether a function that takes a reference to `T` is one for this record, const or not.
-template <typename T, typename Record>
-concept Of = std::same_as<std::remove_const_t<T>, Record>;
+// What the user says, in all records that are JSON. The log and the events of an embedded
+// store have a label even if it is empty. In bytes a new field follows the others: see
+// newest_fields() and later_fields().
+enum class Label { if_any, always };
+template <Label label = Label::if_any, typename Described, typename Visit>
+void fields_of_description(Described& it, Visit&& visit) {
+  if constexpr (label == Label::always) {
+    visit("label", it.label);
+  } else {
+    visit("label", as<if_set>(it.label));
+  }
+}
 
-// How a value is written that has a special form.
-enum Form {
-  if_set,  // left out if it is what a record without it has: no text, 0, false. Other
-           // missing values are null
-  small,   // a number from -99 to 99, left out if it is 0
-  date,    // a moment as RFC 3339, for people
-  uid,     // a user's number in text, as a number; left out if the text is none
+template <Of<rules::Party> Party, typename Visit>
+void fields_in_bytes(Party& party, Visit&& visit) {
+  visit(party.token), visit(party.session), visit(party.pid);
+  visit(party.pid_namespace), visit(as<uid>(party.user)), visit(party.host);
+}
+
+// Fields that were added later are in the file of a lock behind all others: see
+// later_fields().
+template <Of<rules::Holder> Holder, typename Visit>
+void fields_in_bytes(Holder& holder, Visit&& visit) {
+  visit(holder.party), visit(holder.command), visit(holder.command_after);
+  visit(holder.command_before), visit(holder.mode), visit(holder.slot);
+  visit(holder.fence), visit(holder.since), visit(holder.granted_at);
+  visit(holder.ends_at), visit(holder.label), visit(holder.argv);
+  visit(holder.counts), visit(holder.min_hold), visit(holder.for_pid);
+  visit(holder.ended), visit(holder.broken);
+}
+
+template <Of<Dedupe> Dedupe, typename Visit>
+void fields_in_bytes(Dedupe& dedupe, Visit&& visit) {
+  visit(dedupe.window), visit(dedupe.retry_failed), visit(dedupe.joins);
+}
+
+template <Of<rules::Waiter> Waiter, typename Visit>
+void fields_in_bytes(Waiter& waiter, Visit&& visit) {
+  visit(waiter.party), visit(waiter.mode), visit(waiter.since);
+  visit(waiter.queued_at), visit(waiter.promised_until), visit(waiter.passed_over);
+  visit(waiter.dedupe);
+}
+
+template <Of<Superseded> Superseded, typename Visit>
+void fields_in_bytes(Superseded& newer, Visit&& visit) {
+  visit(newer.host), visit(newer.pid);
+}
+
+template <Of<Taker> Taker, typename Visit>
+void fields_in_bytes(Taker& taker, Visit&& visit) {
+  visit(as<uid>(taker.user)), visit(taker.host), visit(taker.replaces);
+}
+
+template <Of<RunInfo> Run, typename Visit>
+void fields_in_bytes(Run& run, Visit&& visit) {
+  visit(run.fence), visit(run.started), visit(run.ended);
+  visit(run.duration), visit(run.exit_code), visit(run.signal);
+  visit(run.host), visit(run.outcome), visit(run.reason);
+  visit(run.user), visit(run.counts);
+}
+
+template <Of<rules::AnsweredWaiter> T, typename Visit>
+void fields_in_bytes(T& answered, Visit&& visit) {
+  visit(answered.waiter), visit(answered.by);
+}
+
+template <Of<PastRuns> T, typename Visit>
+void fields_in_bytes(T& past, Visit&& visit) {
+  visit(past.last), visit(past.last_success);
+}
+
+template <Of<rules::State> T, typename Visit>
+void fields_in_bytes(T& state, Visit&& visit) {
+  visit(state.last_fence), visit(state.slots), visit(state.used);
+  visit(state.holders), visit(state.waiters), visit(state.last_run);
+  visit(state.past), visit(state.answered), visit(state.runs);
+}
+
+// One field of the elements of a list, for those in which it is not what `usual` has: the
+// position of each, and the value; only the position if the value is a bool.
+template <typename T, typename Element, typename Value>
+struct Column {
+  T& list;
+  Value Element::*field;
+  Value usual;
 };
 
-template <Form form, typename T>
-struct As {
-  T& value;
-};
-template <Form form, typename T>
-As<form, T> as(T& value) {
-  return {value};
+// Fields of a waiter that earlier versions do not know: they refuse bytes behind those
+// that they know, but accept several values of an element in a column, of which the last
+// one counts. These bytes therefore stand in the column of on_behalf_of in front of its
+// value, as numbers of four bytes. Later versions may add fields at the end.
+template <Of<rules::Waiter> T, typename Visit>
+void newest_fields(T& waiter, Visit&& visit) {
+  visit(waiter.label), visit(waiter.priority), visit(waiter.spreads);
 }
 
-class JsonWriter {
- public:
-  explicit JsonWriter(JsonLine& line) : line_(line) {}
-
-  void operator()(const char* key, const std::string& text) { line_.add_text(key, text); }
-  void operator()(const char* key, const std::vector<std::string>& texts) {
-    line_.add_texts(key, texts);
-  }
-  void operator()(const char* key, std::same_as<bool> auto flag) {
-    line_.add_flag(key, flag);
-  }
-  template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  void operator()(const char* key, T number) { line_.add_number(key, number); }
-  void operator()(const char* key, Fence fence) { line_.add_number(key, fence.number); }
-  void operator()(const char* key, Mode mode) {
-    line_.add_text(key, mode == Mode::shared ? "shared" : "exclusive");
-  }
-  template <typename Rep, typename Period>
-  void operator()(const char* key, std::chrono::duration<Rep, Period> span) {
-    line_.add_number(key, span.count());
-  }
-  template <typename T>
-  void operator()(const char* key, const std::optional<T>& value) {
-    value ? (*this)(key, *value) : line_.add_null(key);
-  }
-  template <typename T>
-  void operator()(const char* key, As<if_set, T> field) {
-    if (field.value != std::remove_const_t<T>{}) (*this)(key, field.value);
-  }
-  void operator()(const char* key, As<small, const int> field) {
-    if (field.value != 0) line_.add_number(key, field.value);
-  }
-  void operator()(const char* key, As<date, const WallTime> field);
-  void operator()(const char* key, As<date, const std::optional<WallTime>> field) {
-    field.value ? (*this)(key, as<date>(*field.value)) : line_.add_null(key);
-  }
-  void operator()(const char* key, As<uid, const std::string> field);
-
- private:
-  JsonLine& line_;
+template <typename T>
+struct WaitersColumn {
+  T& list;
 };
 
-// What the text lacks, or has in another type or out of range, gets no value: anyone may
-// have written it.
-class JsonReader {
- public:
-  explicit JsonReader(const Json& json) : json_(json) {}
+// The lists of fields that were added after the first version, in groups that were added
+// together. They follow all other fields. A group is written only if it or a later one is
+// not empty: this version reads what earlier ones wrote, and those can mostly read what
+// this one writes.
+template <Of<rules::State> T, typename Group>
+void later_fields(T& state, Group&& group) {
+  group(
+      Column{state.waiters, &rules::Waiter::supersedes, false},
+      Column{state.waiters, &rules::Waiter::replaces, false},
+      Column{state.answered, &rules::AnsweredWaiter::newer, std::optional<Superseded>()});
+  group(Column{state.holders, &rules::Holder::taken_by, std::optional<Taker>()});
+  group(state.refused, state.superseded);
+  group(WaitersColumn{state.waiters});
+  group(Column{state.holders, &rules::Holder::ttl, rules::usual_ttl});
+}
 
-  void operator()(const char* key, std::string& text) { text = text_at(json_, key); }
-  void operator()(const char* key, std::vector<std::string>& texts) {
-    texts = words_at(json_, key);
-  }
-  void operator()(const char* key, bool& flag) { flag = flag_at(json_, key); }
-  template <std::integral T>
-  void operator()(const char* key, T& number) {
-    const auto count = count_at(json_, key).value_or(0);
-    number = std::cmp_less_equal(count, std::numeric_limits<T>::max())
-                 ? static_cast<T>(count)
-                 : T{};
-  }
-  void operator()(const char* key, Fence& fence) { (*this)(key, fence.number); }
-  template <typename Rep, typename Period>
-  void operator()(const char* key, std::chrono::duration<Rep, Period>& span) {
-    span = std::chrono::duration<Rep, Period>(count_at(json_, key).value_or(0));
-  }
-  template <typename Rep, typename Period>
-  void operator()(const char* key,
-                  std::optional<std::chrono::duration<Rep, Period>>& span) {
-    span.reset();
-    if (const auto count = count_at(json_, key)) span.emplace(*count);
-  }
-  void operator()(const char* key, std::optional<int>& exit_code) {
-    exit_code = exit_code_at(json_, key);
-  }
-  void operator()(const char* key, std::optional<std::string>& text) {
-    text = text_at(json_, key);
-    if (text->empty()) text.reset();
-  }
-  template <typename T>
-  void operator()(const char* key, As<if_set, T> field) {
-    (*this)(key, field.value);
-  }
-  void operator()(const char* key, As<small, int> field);
-  void operator()(const char* key, As<date, WallTime> field);
-  void operator()(const char* key, As<date, std::optional<WallTime>> field);
-  void operator()(const char* key, As<uid, std::string> field);
+// The grant of a lock, in the log of an embedded store.
+template <Of<rules::Holder> Holder, typename Visit>
+void fields_in_log(Holder& holder, Visit&& visit) {
+  visit("fence", holder.fence);
+  visit("slot", holder.slot);
+  visit("mode", holder.mode);
+  visit("started", as<date>(holder.since));
+  visit("host", holder.party.host);
+  visit("pid", holder.party.pid);
+  visit("uid", as<uid>(holder.party.user));
+  fields_of_description<Label::always>(holder, visit);
+  visit("period", as<if_set>(holder.period));
+  visit("counts", holder.counts);
+}
 
- private:
-  const Json& json_;
+template <Of<CommandInfo> Party, typename Visit>
+void fields_in_event(Party& party, Visit&& visit) {
+  visit("host", party.host);
+  visit("pid", party.pid);
+  visit("user", party.user);
+  fields_of_description<Label::always>(party, visit);
+  visit("command", party.command);
+}
+
+template <Of<Taker> Taker, typename Visit>
+void fields_in_event(Taker& taker, Visit&& visit) {
+  visit("user", taker.user);
+  visit("host", taker.host);
+  visit("replaces", taker.replaces);
+}
+
+// A party as the scripts of Redis keep it.
+struct RedisParty : CommandInfo {
+  int priority = 0;
+  bool spreads = false;
+  bool for_pid = false;
+  std::optional<milliseconds> ttl;  // of a detached lease
 };
 
-inline void JsonWriter::operator()(const char* key, As<date, const WallTime> field) {
-  line_.add_text(key, rfc3339(field.value));
+template <Of<RedisParty> Party, typename Visit>
+void fields_on_redis(Party& party, Visit&& visit) {
+  visit("host", party.host);
+  visit("pid", party.pid);
+  visit("priority", as<small>(party.priority));  // queue.lua reads this one, and
+  visit("spread", as<if_set>(party.spreads));    // holders.lua the host and this one
+  visit("for_pid", as<if_set>(party.for_pid));
+  visit("ttl_ms", as<if_set>(party.ttl));
+  visit("user", party.user);
+  visit("command", party.command);
+  fields_of_description(party, visit);
+  visit("period", as<if_set>(party.period));
 }
 
-inline void JsonWriter::operator()(const char* key, As<uid, const std::string> field) {
-  const auto number = number_in<std::uint32_t>(field.value);
-  if (number) line_.add_number(key, *number);
+// The key of this object says how.
+template <Of<Taker> Taker, typename Visit>
+void fields_on_redis(Taker& taker, Visit&& visit) {
+  visit("host", taker.host);
+  visit("user", taker.user);
 }
 
-inline void JsonReader::operator()(const char* key, As<small, int> field) {
-  const auto found = json_.find(key);
-  const bool is_number = found != json_.end() && found->is_number_integer();
-  const auto number = is_number ? found->get<std::int64_t>() : 0;
-  field.value = number >= -99 && number <= 99 ? static_cast<int>(number) : 0;
+// In the entry of a holder or a waiter in etcd.
+template <Of<CommandInfo> Party, typename Visit>
+void fields_in_etcd(Party& party, Visit&& visit) {
+  visit("host", party.host);
+  visit("pid", party.pid);
+  visit("user", party.user);
+  fields_of_description(party, visit);
+  visit("period", as<if_set>(party.period));
+  visit("command", party.command);
 }
 
-inline void JsonReader::operator()(const char* key,
-                                   As<date, std::optional<WallTime>> field) {
-  field.value = from_rfc3339(text_at(json_, key));
-  if (field.value && !rules::is_possible(*field.value)) field.value.reset();
+template <Of<Superseded> Superseded, typename Visit>
+void fields_in_etcd(Superseded& newer, Visit&& visit) {
+  visit("host", newer.host);
+  visit("pid", newer.pid);
 }
 
-inline void JsonReader::operator()(const char* key, As<date, WallTime> field) {
-  std::optional<WallTime> time;
-  (*this)(key, as<date>(time));
-  field.value = time.value_or(WallTime{});
+// In the entry of the holder; there is none if it has no user.
+template <Of<Taker> Taker, typename Visit>
+void fields_of_taker_in_entry(Taker& taker, Visit&& visit) {
+  visit("taken_by", taker.user);
+  visit("taken_on", taker.host);
+  visit("replaced", as<if_set>(taker.replaces));
 }
 
-inline void JsonReader::operator()(const char* key, As<uid, std::string> field) {
-  const auto number = count_at(json_, key);
-  field.value = number ? std::to_string(*number) : "";
+// In a separate record.
+template <Of<Taker> Taker, typename Visit>
+void fields_in_etcd(Taker& taker, Visit&& visit) {
+  visit("user", taker.user);
+  visit("host", taker.host);
+  visit("replaced", as<if_set>(taker.replaces));
+  visit("forced", as<if_set>(taker.forced));
 }
 
-class ByteWriter {
- public:
-  template <typename T>
-    requires std::is_integral_v<T>
-  void operator()(T value) {
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
-  void operator()(const std::string& text) {
-    (*this)(static_cast<std::uint32_t>(text.size()));
-    bytes += text;
-  }
-  void operator()(const Token& token) {
-    bytes.append(reinterpret_cast<const char*>(token.bytes.data()), token.bytes.size());
-  }
-  void operator()(As<uid, const std::string> user) {
-    (*this)(number_in<std::uint32_t>(user.value).value_or(0));
-  }
-  void operator()(Fence fence) { (*this)(fence.number); }
-  void operator()(Mode mode) { (*this)(static_cast<std::uint8_t>(mode)); }
-  template <typename Rep, typename Period>
-  void operator()(std::chrono::duration<Rep, Period> span) {
-    (*this)(static_cast<std::int64_t>(span.count()));
-  }
-  void operator()(Clock::time_point moment) { (*this)(moment.time_since_epoch()); }
-  template <typename T>
-  void operator()(const std::optional<T>& value) {
-    (*this)(static_cast<std::uint8_t>(value.has_value()));
-    if (value) (*this)(*value);
-  }
-  template <typename T>
-  void operator()(const std::vector<T>& values) {
-    (*this)(static_cast<std::uint32_t>(values.size()));
-    for (const auto& value : values) (*this)(value);
-  }
-  template <typename T>
-    requires std::is_class_v<T>
-  void operator()(const T& value) { fields_in_bytes(value, *this); }
+// In the log of an embedded store, `runs.jsonl`. Its runs have the user's number.
+template <Of<RunInfo> Run, typename Visit>
+void fields_in_log(Run& run, Visit&& visit) {
+  visit("fence", run.fence);
+  visit("started", as<date>(run.started));
+  visit("ended", as<date>(run.ended));
+  visit("duration_ms", run.duration);
+  visit("exit_code", run.exit_code);
+  visit("signal", run.signal);
+  visit("host", run.host);
+  visit("uid", as<uid>(run.user));
+  visit("outcome", run.outcome);
+  visit("reason", as<if_set>(run.reason));
+  fields_of_description(run, visit);
+  visit("period", as<if_set>(run.period));
+  visit("counts", run.counts);
+}
 
-  std::string bytes;
-};
+// How it ended, in an event.
+template <Of<RunInfo> Run, typename Visit>
+void fields_in_event(Run& run, Visit&& visit) {
+  visit("outcome", run.outcome);
+  visit("duration_ms", run.duration);
+  visit("exit_code", as<if_set>(run.exit_code));
+  visit("signal", as<if_set>(run.signal));
+  visit("reason", as<if_set>(run.reason));
+}
 
-// Thrown by a ByteReader for bytes that no ByteWriter has written.
-struct Malformed {};
+// How it ended, on a Redis server.
+template <Of<RunInfo> Run, typename Visit>
+void fields_on_redis(Run& run, Visit&& visit) {
+  visit("host", run.host);
+  visit("user", run.user);
+  fields_of_description(run, visit);
+  visit("period", as<if_set>(run.period));
+  fields_in_event(run, visit);
+}
 
-class ByteReader {
- public:
-  explicit ByteReader(std::string_view bytes) : left_(bytes) {}
+// In etcd, while it runs.
+template <Of<RunInfo> Run, typename Visit>
+void fields_of_start_in_etcd(Run& run, Visit&& visit) {
+  visit("fence", run.fence);
+  visit("started", run.started);
+  visit("host", run.host);
+  visit("user", run.user);
+  fields_of_description(run, visit);
+  visit("period", as<if_set>(run.period));
+  visit("counts", as<if_set>(run.counts));
+}
 
-  template <typename T>
-    requires std::is_integral_v<T>
-  void operator()(T& value) {
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
-  }
-  void operator()(bool& value) { value = number<std::uint8_t>() != 0; }
-  void operator()(std::string& text) { text = take(number<std::uint32_t>()); }
-  void operator()(Token& token) {
-    std::memcpy(token.bytes.data(), take(token.bytes.size()).data(), token.bytes.size());
-  }
-  void operator()(As<uid, std::string> user) {
-    user.value = std::to_string(number<std::uint32_t>());
-  }
-  void operator()(Fence& fence) { (*this)(fence.number); }
-  void operator()(Mode& mode) {
-    const auto value = number<std::uint8_t>();
-    if (value > 1) throw Malformed{};
-    mode = static_cast<Mode>(value);
-  }
-  template <typename Rep, typename Period>
-  void operator()(std::chrono::duration<Rep, Period>& span) {
-    span = std::chrono::duration<Rep, Period>(number<std::int64_t>());
-  }
-  void operator()(Clock::time_point& moment) {
-    moment = Clock::time_point(nanoseconds(number<std::int64_t>()));
-  }
-  template <typename T>
-  void operator()(std::optional<T>& value) {
-    value.reset();
-    if (number<std::uint8_t>() != 0) (*this)(value.emplace());
-  }
-  template <typename T>
-  void operator()(std::vector<T>& values) {
-    // A file is mostly small; a list in it that is long grows as it is read.
-    constexpr std::uint32_t usual = 20;
-    const auto count = number<std::uint32_t>();
-    check_count(count);
-    values.clear();
-    values.reserve(std::min(count, usual));
-    for (std::uint32_t i = 0; i < count; ++i) (*this)(values.emplace_back());
-  }
-  template <typename T>
-    requires std::is_class_v<T>
-  void operator()(T& value) { fields_in_bytes(value, *this); }
+// In etcd, once it has ended; after the fields of its start.
+template <Of<RunInfo> Run, typename Visit>
+void fields_of_end_in_etcd(Run& run, Visit&& visit) {
+  visit("ended", as<if_set>(run.ended));
+  visit("duration_ms", as<if_set>(run.duration));
+  visit("exit_code", as<if_set>(run.exit_code));
+  visit("signal", as<if_set>(run.signal));
+  visit("outcome", run.outcome);
+  visit("reason", as<if_set>(run.reason));
+}
 
-  template <typename T>
-  T number() {
-    T value{};
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
-    return value;
-  }
+// The state of a lock as JSON (state_json.cpp).
 
-  // Throws unless so many elements, of at least so many bytes each, can follow: a forged
-  // count must not exhaust memory.
-  void check_count(std::uint64_t count, std::size_t least = 1) const {
-    if (count > left_.size() / least) throw Malformed{};
-  }
+template <Of<Superseded> T, typename Visit>
+void fields_in_state(T& newer, Visit&& visit) {
+  visit("host", newer.host), visit("pid", newer.pid);
+}
 
-  bool at_end() const { return left_.empty(); }
+template <Of<Taker> T, typename Visit>
+void fields_in_state(T& taker, Visit&& visit) {
+  visit("user", taker.user), visit("host", taker.host);
+  visit("replaces", as<if_set>(taker.replaces)),
+      visit("forced", as<if_set>(taker.forced));
+}
 
- private:
-  std::string_view take(std::size_t size) {
-    if (size > left_.size()) throw Malformed{};
-    const auto taken = left_.substr(0, size);
-    left_.remove_prefix(size);
-    return taken;
-  }
+template <Of<RunInfo> T, typename Visit>
+void fields_in_state(T& run, Visit&& visit) {
+  visit("fence", run.fence), visit("started", run.started), visit("ended", run.ended);
+  visit("duration_ms", run.duration), visit("exit_code", run.exit_code);
+  visit("signal", run.signal), visit("host", run.host), visit("user", run.user);
+  visit("outcome", run.outcome), visit("reason", as<if_set>(run.reason));
+  fields_of_description(run, visit), visit("period", as<if_set>(run.period));
+  visit("counts", as<if_set>(run.counts));
+}
 
-  std::string_view left_;
-};
+template <Of<PastRuns> T, typename Visit>
+void fields_in_state(T& past, Visit&& visit) {
+  visit("last", past.last), visit("last_success", past.last_success);
+}
+
+template <Of<rules::Party> T, typename Visit>
+void fields_in_state(T& party, Visit&& visit) {
+  visit("token", as<if_set>(party.token)), visit("host", party.host);
+  visit("pid", party.pid), visit("user", party.user);
+}
+
+template <Of<rules::Holder> T, typename Visit>
+void fields_in_state(T& holder, Visit&& visit) {
+  fields_in_state(holder.party, visit);
+  visit("mode", as<if_set>(holder.mode)), visit("slot", as<if_set>(holder.slot));
+  visit("fence", holder.fence), visit("since", holder.since);
+  visit("granted_at", holder.granted_at), visit("ends_at", holder.ends_at);
+  visit("lives_until", holder.lives_until), visit("lease_ms", holder.lease);
+  visit("ttl_ms", holder.ttl), fields_of_description(holder, visit);
+  visit("command", as<if_set>(holder.argv)), visit("counts", as<if_set>(holder.counts));
+  visit("min_hold_ms", as<if_set>(holder.min_hold)),
+      visit("for_pid", as<if_set>(holder.for_pid));
+  visit("ended", as<if_set>(holder.ended)), visit("broken", as<if_set>(holder.broken));
+  visit("taken_by", holder.taken_by), visit("period", as<if_set>(holder.period));
+}
+
+template <Of<Dedupe> T, typename Visit>
+void fields_in_state(T& dedupe, Visit&& visit) {
+  visit("window_ms", dedupe.window),
+      visit("retry_failed", as<if_set>(dedupe.retry_failed));
+  visit("joins", as<if_set>(dedupe.joins));
+}
+
+template <Of<rules::Waiter> T, typename Visit>
+void fields_in_state(T& waiter, Visit&& visit) {
+  fields_in_state(waiter.party, visit);
+  visit("mode", as<if_set>(waiter.mode)), visit("since", waiter.since);
+  visit("queued_at", waiter.queued_at), visit("lives_until", waiter.lives_until);
+  visit("promised_until", waiter.promised_until);
+  visit("passed_over", as<if_set>(waiter.passed_over)), visit("dedupe", waiter.dedupe);
+  visit("supersedes", as<if_set>(waiter.supersedes));
+  visit("replaces", as<if_set>(waiter.replaces));
+  visit("on_behalf_of", as<if_set>(waiter.on_behalf_of));
+  fields_of_description(waiter, visit), visit("spread", as<if_set>(waiter.spreads));
+  visit("priority", as<if_set>(waiter.priority)), visit("parked_to", waiter.parked_until);
+}
+
+template <Of<rules::AnsweredWaiter> T, typename Visit>
+void fields_in_state(T& left, Visit&& visit) {
+  visit("waiter", left.waiter), visit("by", left.by), visit("newer", left.newer);
+}
+
+template <Of<rules::Restored> T, typename Visit>
+void fields_in_state(T& restored, Visit&& visit) {
+  visit("granted", restored.granted), visit("vanished", as<if_set>(restored.vanished));
+}
+
+template <Of<rules::State> T, typename Visit>
+void fields_in_state(T& state, Visit&& visit) {
+  visit("fence", state.last_fence), visit("slots", state.slots);
+  visit("used", state.used), visit("holders", as<if_set>(state.holders));
+  visit("waiters", as<if_set>(state.waiters)), visit("last_run", state.last_run);
+  visit("past", as<if_set>(state.past)), visit("answered", as<if_set>(state.answered));
+  visit("superseded", as<if_set>(state.superseded)), visit("restored", state.restored);
+}
 
 }  // namespace dlock::record

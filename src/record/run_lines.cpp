@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "lock/history.hpp"
-#include "record/party_fields.hpp"
+#include "record/record_fields.hpp"
 #include "util/text.hpp"
 
 namespace dlock::record {
@@ -103,8 +102,7 @@ RunInfo never_started_run(const Holder& holder) {
   RunInfo run;
   run.fence = holder.fence;
   run.started = holder.since;
-  run.host = holder.party.host;
-  run.user = holder.party.user;
+  run.Owner::operator=(holder.party);
   run.outcome = was_no_run;
   return run;
 }
@@ -186,21 +184,30 @@ History history_of(std::string_view log, WallTime now) {
   return history;
 }
 
-void add_labels_and_periods(std::vector<RunInfo>& runs, std::string_view log,
-                            const LockName& lock) {
-  // Most have neither, or an empty label.
-  const auto has_text = [](std::string_view line, const std::string& key) {
-    const auto at = line.find(key + "\"");
-    return at != std::string_view::npos && line.substr(at + key.size(), 2) != "\"\"";
+void add_descriptions(std::vector<RunInfo>& runs, std::string_view log,
+                      const LockName& lock) {
+  // Most have nothing, or empty texts.
+  const auto has_any = [](std::string_view line) {
+    bool has = false;
+    const auto look = [&](const std::string& key, const auto&) {
+      const auto mark = '"' + key + "\":\"";
+      const auto at = line.find(mark);
+      has = has ||
+            (at != std::string_view::npos && line.substr(at + mark.size(), 1) != "\"");
+    };
+    const RunInfo any{};
+    fields_of_description(any, look), look("period", any.period);
+    return has;
   };
   for (const auto text : lines_of(log)) {
-    if (!has_text(text, "\"label\":") && !has_text(text, "\"period\":")) continue;
+    if (!has_any(text)) continue;
     const auto line = parsed(text);
     if (line.is_null() || lock_of(line) != lock) continue;
     const auto logged = run_of(line);
+    const bool has_description = static_cast<const Description&>(logged) != Description();
     for (auto& run : runs) {
       if (run.fence != logged.fence) continue;
-      if (!logged.label.empty()) run.label = logged.label;
+      if (has_description) run.Description::operator=(logged);
       if (!logged.period.empty()) run.period = logged.period;
     }
   }

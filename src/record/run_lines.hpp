@@ -58,8 +58,8 @@ std::optional<RunInfo> end_of(std::string_view log, const LockName& lock, Fence 
 
 // Adds the labels and calendar periods that `log` has for runs of the lock: the state of
 // a lock on disk does not keep them, because earlier versions would not read it then.
-void add_labels_and_periods(std::vector<RunInfo>& runs, std::string_view log,
-                            const LockName& lock);
+void add_descriptions(std::vector<RunInfo>& runs, std::string_view log,
+                      const LockName& lock);
 
 // Whether `log` contains a detached grant of the lock without its end.
 bool has_lease_by_hand(std::string_view log, const LockName& lock);

@@ -1,10 +1,9 @@
-#include "record/state_bytes.hpp"
-
 #include <algorithm>
 #include <utility>
 
-#include "record/party_fields.hpp"
+#include "record/encoders.hpp"
 #include "record/record_fields.hpp"
+#include "record/states.hpp"
 
 namespace dlock::record {
 using rules::AnsweredWaiter;
@@ -15,70 +14,21 @@ using rules::State;
 using rules::Turn;
 using rules::Waiter;
 
-template <Of<AnsweredWaiter> T, typename Visit>
-void fields_in_bytes(T& answered, Visit&& visit) {
-  visit(answered.waiter), visit(answered.by);
-}
-
-template <Of<PastRuns> T, typename Visit>
-void fields_in_bytes(T& past, Visit&& visit) {
-  visit(past.last), visit(past.last_success);
-}
-
-template <Of<State> T, typename Visit>
-void fields_in_bytes(T& state, Visit&& visit) {
-  visit(state.last_fence), visit(state.slots), visit(state.used);
-  visit(state.holders), visit(state.waiters), visit(state.last_run);
-  visit(state.past), visit(state.answered), visit(state.runs);
-}
-
 namespace {
-
-// One field of the elements of a list, for those in which it is not what `usual` has: the
-// position of each, and the value; only the position if the value is a bool.
-template <typename T, typename Element, typename Value>
-struct Column {
-  T& list;
-  Value Element::*field;
-  Value usual;
-};
-
-// Fields of a waiter that earlier versions do not know: they refuse bytes behind those
-// that they know, but accept several values of an element in a column, of which the last
-// one counts. These bytes therefore stand in the column of on_behalf_of in front of its
-// value, as numbers of four bytes. Later versions may add fields at the end.
-template <Of<Waiter> T, typename Visit>
-void newest_fields(T& waiter, Visit&& visit) {
-  visit(waiter.label), visit(waiter.priority), visit(waiter.spreads);
-}
 
 // The bytes of these fields; none if all have their defaults.
 std::string newest_bytes(const Waiter& waiter) {
-  if (waiter.label.empty() && waiter.priority == 0 && !waiter.spreads) return {};
+  static const auto usual = [] {
+    const Waiter none{};
+    ByteWriter writer;
+    newest_fields(none, writer);
+    return writer.bytes;
+  }();
   ByteWriter writer;
   newest_fields(waiter, writer);
+  if (writer.bytes == usual) return {};
   writer.bytes.resize((writer.bytes.size() + 3) / 4 * 4);
   return std::move(writer.bytes);
-}
-
-template <typename T>
-struct WaitersColumn {
-  T& list;
-};
-
-// The lists of fields that were added after the first version, in groups that were added
-// together. They follow all other fields. A group is written only if it or a later one is
-// not empty: this version reads what earlier ones wrote, and those can mostly read what
-// this one writes.
-template <Of<State> T, typename Group>
-void later_fields(T& state, Group&& group) {
-  group(Column{state.waiters, &Waiter::supersedes, false},
-        Column{state.waiters, &Waiter::replaces, false},
-        Column{state.answered, &AnsweredWaiter::newer, std::optional<Superseded>()});
-  group(Column{state.holders, &Holder::taken_by, std::optional<Taker>()});
-  group(state.refused, state.superseded);
-  group(WaitersColumn{state.waiters});
-  group(Column{state.holders, &Holder::ttl, rules::usual_ttl});
 }
 
 // Writes the groups up to the last one that is not empty.
@@ -197,7 +147,9 @@ class LaterReader {
       std::memcpy(&waiter.on_behalf_of, bytes[at].data() + own,
                   sizeof waiter.on_behalf_of);
       if (own == 0) continue;
-      ByteReader reader(std::string_view(bytes[at]).substr(0, own));
+      // A field that an earlier version did not write has its default, which is zeros.
+      const auto written = bytes[at].substr(0, own) + std::string(16, '\0');
+      ByteReader reader(written);
       newest_fields(waiter, reader);
     }
   }

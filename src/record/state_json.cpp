@@ -1,103 +1,13 @@
-#include "record/state_json.hpp"
-
 #include <charconv>
 #include <type_traits>
 #include <utility>
 
-#include "record/party_fields.hpp"
-#include "record/state_bytes.hpp"
+#include "record/record_fields.hpp"
+#include "record/states.hpp"
 #include "util/json.hpp"
 #include "util/text.hpp"
 
 namespace dlock::record {
-
-template <Of<Superseded> T, typename Visit>
-void fields_in_state(T& newer, Visit&& visit) {
-  visit("host", newer.host), visit("pid", newer.pid);
-}
-
-template <Of<Taker> T, typename Visit>
-void fields_in_state(T& taker, Visit&& visit) {
-  visit("user", taker.user), visit("host", taker.host);
-  visit("replaces", as<if_set>(taker.replaces)),
-      visit("forced", as<if_set>(taker.forced));
-}
-
-template <Of<RunInfo> T, typename Visit>
-void fields_in_state(T& run, Visit&& visit) {
-  visit("fence", run.fence), visit("started", run.started), visit("ended", run.ended);
-  visit("duration_ms", run.duration), visit("exit_code", run.exit_code);
-  visit("signal", run.signal), visit("host", run.host), visit("user", run.user);
-  visit("outcome", run.outcome), visit("reason", as<if_set>(run.reason));
-  visit("label", as<if_set>(run.label)), visit("period", as<if_set>(run.period));
-  visit("counts", as<if_set>(run.counts));
-}
-
-template <Of<PastRuns> T, typename Visit>
-void fields_in_state(T& past, Visit&& visit) {
-  visit("last", past.last), visit("last_success", past.last_success);
-}
-
-template <Of<rules::Party> T, typename Visit>
-void fields_in_state(T& party, Visit&& visit) {
-  visit("token", as<if_set>(party.token)), visit("host", party.host);
-  visit("pid", party.pid), visit("user", party.user);
-}
-
-template <Of<rules::Holder> T, typename Visit>
-void fields_in_state(T& holder, Visit&& visit) {
-  fields_in_state(holder.party, visit);
-  visit("mode", as<if_set>(holder.mode)), visit("slot", as<if_set>(holder.slot));
-  visit("fence", holder.fence), visit("since", holder.since);
-  visit("granted_at", holder.granted_at), visit("ends_at", holder.ends_at);
-  visit("lives_until", holder.lives_until), visit("lease_ms", holder.lease);
-  visit("ttl_ms", holder.ttl), visit("label", as<if_set>(holder.label));
-  visit("command", as<if_set>(holder.argv)), visit("counts", as<if_set>(holder.counts));
-  visit("min_hold_ms", as<if_set>(holder.min_hold)),
-      visit("for_pid", as<if_set>(holder.for_pid));
-  visit("ended", as<if_set>(holder.ended)), visit("broken", as<if_set>(holder.broken));
-  visit("taken_by", holder.taken_by), visit("period", as<if_set>(holder.period));
-}
-
-template <Of<Dedupe> T, typename Visit>
-void fields_in_state(T& dedupe, Visit&& visit) {
-  visit("window_ms", dedupe.window),
-      visit("retry_failed", as<if_set>(dedupe.retry_failed));
-  visit("joins", as<if_set>(dedupe.joins));
-}
-
-template <Of<rules::Waiter> T, typename Visit>
-void fields_in_state(T& waiter, Visit&& visit) {
-  fields_in_state(waiter.party, visit);
-  visit("mode", as<if_set>(waiter.mode)), visit("since", waiter.since);
-  visit("queued_at", waiter.queued_at), visit("lives_until", waiter.lives_until);
-  visit("promised_until", waiter.promised_until);
-  visit("passed_over", as<if_set>(waiter.passed_over)), visit("dedupe", waiter.dedupe);
-  visit("supersedes", as<if_set>(waiter.supersedes));
-  visit("replaces", as<if_set>(waiter.replaces));
-  visit("on_behalf_of", as<if_set>(waiter.on_behalf_of));
-  visit("label", as<if_set>(waiter.label)), visit("spread", as<if_set>(waiter.spreads));
-  visit("priority", as<if_set>(waiter.priority)), visit("parked_to", waiter.parked_until);
-}
-
-template <Of<rules::AnsweredWaiter> T, typename Visit>
-void fields_in_state(T& left, Visit&& visit) {
-  visit("waiter", left.waiter), visit("by", left.by), visit("newer", left.newer);
-}
-
-template <Of<rules::Restored> T, typename Visit>
-void fields_in_state(T& restored, Visit&& visit) {
-  visit("granted", restored.granted), visit("vanished", as<if_set>(restored.vanished));
-}
-
-template <Of<rules::State> T, typename Visit>
-void fields_in_state(T& state, Visit&& visit) {
-  visit("fence", state.last_fence), visit("slots", state.slots);
-  visit("used", state.used), visit("holders", as<if_set>(state.holders));
-  visit("waiters", as<if_set>(state.waiters)), visit("last_run", state.last_run);
-  visit("past", as<if_set>(state.past)), visit("answered", as<if_set>(state.answered));
-  visit("superseded", as<if_set>(state.superseded)), visit("restored", state.restored);
-}
 
 namespace {
 
@@ -354,9 +264,11 @@ std::string written(const rules::State& state) {
   return text;
 }
 
+void forget(Description& description) { description = Description(); }
+
 rules::State without_commands(rules::State state) {
-  for (auto& holder : state.holders) holder.argv.clear(), holder.label.clear();
-  for (auto& waiter : state.waiters) waiter.label.clear();
+  for (auto& holder : state.holders) holder.argv.clear(), forget(holder);
+  for (auto& waiter : state.waiters) forget(waiter);
   return state;
 }
 

@@ -43,7 +43,7 @@ void set_place(Waiter& waiter, const Ask& ask, Moment now) {
 void set_newest_fields(Waiter& waiter, const Claim& claim) {
   waiter.priority = claim.priority;
   waiter.spreads = claim.spreads;
-  waiter.label = claim.label;
+  waiter.Description::operator=(claim);
 }
 
 Holder& grant_to(State& state, const Ask& ask, Moment now) {
@@ -60,7 +60,7 @@ Holder& grant_to(State& state, const Ask& ask, Moment now) {
   holder.fence = state.last_fence;
   holder.since = now.wall;
   holder.granted_at = now.boot;
-  holder.label = ask.claim.label;
+  holder.Description::operator=(ask.claim);
   holder.period = ask.claim.period;
   holder.argv = ask.claim.command;
   holder.counts =

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "lock/history.hpp"
 #include "rules/queue.hpp"
 
 namespace dlock::rules {
@@ -44,10 +43,9 @@ namespace {
 template <typename Entry>
 CommandInfo party_with(const Entry& entry, std::int32_t pid) {
   CommandInfo party;
-  party.host = entry.party.host;
+  party.Owner::operator=(entry.party);
+  party.Description::operator=(entry);
   party.pid = pid;
-  party.user = entry.party.user;
-  party.label = entry.label;
   party.command = entry.argv;
   return party;
 }
@@ -103,10 +101,9 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
   for (const auto& waiter : state.waiters) {
     if (!liveness.is_alive(waiter)) continue;
     WaiterInfo shown;
-    shown.host = waiter.party.host;
+    shown.Owner::operator=(waiter.party);
+    shown.Description::operator=(waiter);
     shown.pid = shown_pid(waiter);
-    shown.user = waiter.party.user;
-    shown.label = waiter.label;
     shown.priority = waiter.priority;
     shown.since = waiter.since;
     shown.waiting = whole_milliseconds(now.boot - waiter.queued_at);
@@ -131,13 +128,12 @@ State state_in(const LockInfo& lock) {
   state.past = lock.past;
   for (const auto& shown : lock.holders) {
     Holder holder;
-    holder.party.host = shown.host;
-    holder.party.user = shown.user;
+    holder.party.Owner::operator=(shown);
+    holder.Description::operator=(shown);
     holder.party.foreign = shown.foreign;
     holder.mode = lock.mode;
     holder.fence = shown.fence;
     holder.since = shown.since;
-    holder.label = shown.label;
     holder.counts = shown.attached && !shown.foreign && lock.slots == 1 &&
                     lock.mode == Mode::exclusive;
     holder.ended = shown.run_ended;

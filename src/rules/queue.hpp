@@ -75,15 +75,6 @@ std::optional<Fence> blocking_outer_run(const State& state, const Claim& claim);
 // supersede do not count, nor do dead ones.
 bool is_full(const State& state, const Claim& claim, const Liveness& liveness);
 
-// Removes holders whose lease has ended, and records their runs as vanished, except
-// `self`, which is about to report its end.
-void remove_dead_holders(State& state, Moment now, const Liveness& liveness,
-                         Consequences& consequences, const Token* self = nullptr);
-
-// Removes answered waiters that died before they read their answer.
-void remove_dead_answered(State& state, const Liveness& liveness,
-                          Consequences& consequences);
-
 // Removes dead waiters right before `own`. A waiter wakes when the one before it dies;
 // then it has to watch the next living one, or it would wake again at once.
 void remove_dead_predecessors(State& state, std::vector<Waiter>::iterator own,

@@ -36,14 +36,11 @@ using Session = std::uint64_t;
 Session session_of(const Token& token);
 
 // The owner of a lease or a place in the queue, and how to tell whether it is alive.
-struct Party {
+struct Party : Owner {
   Token token;
   Session session = 0;
   std::int32_t pid = 0;             // of its dlock
   std::uint64_t pid_namespace = 0;  // in which that pid is valid
-  // The name, or the number where all clients are on one host and names would take time.
-  std::string user;
-  std::string host;
   // Not dlock's: it has the whole lock, or waits for it, and nothing else is known of it.
   bool foreign = false;
 
@@ -53,7 +50,7 @@ struct Party {
 // The ttl of a detached lease of which no other is recorded.
 constexpr milliseconds usual_ttl{30'000};
 
-struct Holder {
+struct Holder : Description {
   Party party;
   std::int32_t command = 0;        // its pid, once known
   std::int64_t command_after = 0;  // boot time in ns: it started between these two
@@ -70,8 +67,7 @@ struct Holder {
   std::optional<Clock::time_point> lives_until;
   milliseconds lease{};
   milliseconds ttl = usual_ttl;  // that a detached lease was acquired with
-  std::string label;
-  std::string period;  // RunInfo::period; an embedded store has it in its log
+  std::string period;            // RunInfo::period; an embedded store has it in its log
   std::vector<std::string> argv;
   bool counts = false;  // whether its run counts for Claim::dedupe
   milliseconds min_hold{};
@@ -85,7 +81,7 @@ struct Holder {
   bool operator==(const Holder&) const = default;
 };
 
-struct Waiter {
+struct Waiter : Description {
   Party party;
   Mode mode = Mode::exclusive;
   WallTime since{};
@@ -107,7 +103,6 @@ struct Waiter {
   std::int32_t on_behalf_of = 0;  // Claim::on_behalf_of
   // It asks for another number of slots than those before it. Most stores refuse that.
   bool differs_in_slots = false;
-  std::string label = {};
   std::vector<std::string> argv = {};  // what it waits to run, where a store keeps that
 
   bool operator==(const Waiter&) const = default;
@@ -203,6 +198,15 @@ struct Consequences {
 
 // Whether the lease of `holder` has ended, by its expiry or with its processes.
 bool is_over(const Holder& holder, Moment now, const Liveness& liveness);
+
+// Removes holders whose lease has ended, and records their runs as vanished, except
+// `self`, which is about to report its end.
+void remove_dead_holders(State& state, Moment now, const Liveness& liveness,
+                         Consequences& consequences, const Token* self = nullptr);
+
+// Removes answered waiters that died before they read their answer.
+void remove_dead_answered(State& state, const Liveness& liveness,
+                          Consequences& consequences);
 
 // The run of `holder` that ended with `end`.
 RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now);

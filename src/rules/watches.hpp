@@ -9,8 +9,8 @@
 
 namespace dlock::rules {
 
-// So many waiters in front check often, so that one is left if another dies together with
-// the holder.
+// This many waiters in front check often, because one is left then if another dies
+// together with the holder.
 constexpr std::size_t in_front = 2;
 
 // Those that are among the first to be promised the lock (`in_front`), and were not

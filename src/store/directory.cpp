@@ -2,13 +2,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <string_view>
 
 #include "util/process.hpp"
 #include "util/text.hpp"

@@ -5,7 +5,6 @@
 #include "store/etcd/etcd_store.hpp"
 #include "store/local/local_store.hpp"
 #include "store/none/none_store.hpp"
-#include "store/postgres/pg_examine.hpp"
 #include "store/postgres/pg_store.hpp"
 #include "store/postgres/pg_target.hpp"
 #include "store/postgres/pg_url.hpp"
@@ -13,7 +12,6 @@
 #include "store/redis_cluster/cluster_route.hpp"
 #include "store/redis_quorum/quorum_store.hpp"
 #include "store/redis_sentinel/sentinel_route.hpp"
-#include "store/url_advice.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "store/url_advice.hpp"
 #include "util/failure.hpp"
-#include "util/small_file.hpp"
+#include "util/path_trust.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

@@ -1,8 +1,7 @@
-#include "store/url_advice.hpp"
-
 #include <algorithm>
 #include <iterator>
 
+#include "store/store_url.hpp"
 #include "store/url_parts.hpp"
 #include "util/text.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "store/url_advice.hpp"
+#include "store/store_url.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "supervise/signals.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {

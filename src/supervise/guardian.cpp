@@ -255,6 +255,7 @@ asio::awaitable<Ended> GuardedSupervisor::ended() {
     if (page_.phase.load(std::memory_order_acquire) == Phase::over) break;
     if (Clock::now() >= overdue_at()) guardian_is_gone_ = true;
     if (guardian_is_gone_) co_return co_await end_without_guardian();
+    if (page_.is_stopping.load()) tell_stopped(known_loss());
     report({page_.refused.load(), page_.stuck.load()});
     co_await wakeup_.wait_until(overdue_at());
   }
@@ -278,16 +279,19 @@ Clock::time_point GuardedSupervisor::overdue_at() const {
   return deadline_ - margin - grace + std::max(grace, margin) / 4;
 }
 
+// While the guardian has not said how the run ended.
+std::optional<Loss> GuardedSupervisor::known_loss() const {
+  const bool in_doubt = page_.deadline.load() == GuardianPage::ending;
+  return !lost_ && in_doubt ? Loss::unconfirmed : lost_;
+}
+
 // The guardian's children are ours now, and the command died with it, unless it has
 // another user id (setuid).
 asio::awaitable<Ended> GuardedSupervisor::end_without_guardian() {
   guardian_.kill();
   Ended ended;
   ended.guardian_died = true;
-  ended.lost = lost_;
-  if (!lost_ && page_.deadline.load() == GuardianPage::ending) {
-    ended.lost = Loss::unconfirmed;
-  }
+  ended.lost = known_loss();
   if (Clock::now() >= overdue_at()) ended.lost = Loss::unconfirmed;
   auto& tree = guardian_.inherited_tree();
   for (;;) {

@@ -106,6 +106,7 @@ class GuardedSupervisor final : public Supervisor {
   void pass_on_signals();
   void send(int signal, bool reached_group);
   Clock::time_point overdue_at() const;
+  std::optional<Loss> known_loss() const;
   asio::awaitable<Ended> end_without_guardian();
 
   asio::io_context& context_;

@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "supervise/command_tree.hpp"
-#include "supervise/spawn.hpp"
 #include "util/process.hpp"
 
 namespace dlock {
@@ -190,7 +189,8 @@ class GuardianProcess {
   int launching_ = -1;
   int launching_end_ = -1;  // the child's end
   bool is_ending_ = false;
-  bool has_news_ = false;  // the command runs, and dlock was not notified yet
+  bool has_news_ =
+      false;  // the command runs or is stopped, and dlock was not notified yet
   Clock::time_point next_check_ = Clock::time_point::max();
 };
 
@@ -291,7 +291,7 @@ bool GuardianProcess::is_over() {
     finish();
     return true;
   }
-  if (action == Ladder::Action::send_term) owner_.notify();
+  has_news_ |= tree_.ladder().has_sent_term() && !page_.is_stopping.exchange(true);
   if (action == Ladder::Action::send_kill) note_survivors();
   // Not earlier, so that a start and an end are reported together. Two messages would
   // wake dlock twice between the command's end and the release.

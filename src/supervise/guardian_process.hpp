@@ -71,6 +71,9 @@ struct GuardianPage {
   // How many processes we have no permission to kill; known while they are being killed.
   std::atomic<int> refused{0};
 
+  // Whether they were sent TERM, or the first KILL, on the Ladder's decision.
+  std::atomic<bool> is_stopping{false};
+
   // Whether they were killed more than report_stuck_after ago and have still not exited.
   std::atomic<bool> stuck{false};
 

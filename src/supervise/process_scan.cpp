@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "util/fd.hpp"
 #include "util/process.hpp"
 
 namespace dlock {

@@ -81,6 +81,7 @@ asio::awaitable<Ended> DirectSupervisor::ended() {
     tree_.look();
     const auto now = Clock::now();
     if (tree_.act(now) == Ladder::Action::done) break;
+    if (tree_.ladder().has_sent_term()) tell_stopped(tree_.ladder().lost());
     report(tree_.survivors());
     co_await wakeup_.wait_until(tree_.next_check(now));
   }

@@ -3,6 +3,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -42,6 +43,10 @@ class Supervisor : public LeaseWatcher {
   // process group are not reused meanwhile. Call it after start() has succeeded.
   virtual asio::awaitable<Ended> ended() = 0;
 
+  // From now on, `told` is called once when the command's processes were sent TERM on the
+  // Ladder's decision: with the loss because of which that is, if it is one.
+  void on_stop(std::function<void(std::optional<Loss>)> told) { told_ = std::move(told); }
+
   // After ended(): lets the guardian, if any, exit.
   virtual void let_go() {}
 
@@ -56,7 +61,13 @@ class Supervisor : public LeaseWatcher {
   // Says once that the lock is kept because of processes that cannot be killed.
   void report(const CommandTree::Survivors& survivors);
 
+  // Calls `told` of on_stop().
+  void tell_stopped(std::optional<Loss> loss) {
+    if (const auto told = std::exchange(told_, {})) told(loss);
+  }
+
  private:
+  std::function<void(std::optional<Loss>)> told_;
   std::function<void(const std::string&)> say_;
   bool said_survivors_ = false;
 };

@@ -48,6 +48,7 @@ Failure failure_of(int error_number, const std::string& what) {
   }();
   std::string why = std::strerror(error_number);
   if (error_number == EFBIG) why += " (see ulimit -f)";
+  if (error_number == ENXIO) why += " (a FIFO that no one reads?)";
   return Failure(kind, what + ": " + why);
 }
 

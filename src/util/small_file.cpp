@@ -1,5 +1,3 @@
-#include "util/small_file.hpp"
-
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/statvfs.h>
@@ -13,6 +11,8 @@
 #include <chrono>
 #include <map>
 #include <optional>
+
+#include "util/path_trust.hpp"
 
 namespace dlock {
 namespace {

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
-#include <chrono>
-#include <cstdint>
 #include <cstdio>
 
 #include "util/utf8.hpp"

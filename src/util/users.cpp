@@ -102,12 +102,15 @@ std::optional<Account> account_in(std::string_view line) {
   return Account{*uid, gid, (*fields)[0], (*fields)[5]};
 }
 
-std::optional<uid_t> uid_from(std::string_view text) { return number_in<uid_t>(text); }
-
 std::string user_name(uid_t uid) {
   std::string name;
   find_account(uid, [&](const Account& account) { name = account.name; });
   return name.empty() ? std::to_string(uid) : name;
+}
+
+const std::string& own_user() {
+  static const std::string user = user_name(::geteuid());
+  return user;
 }
 
 std::string home_directory(uid_t uid) {

@@ -17,6 +17,10 @@ namespace dlock {
 // The name of the account, or its number as text.
 std::string user_name(uid_t uid);
 
+// The account name of this process. Looked up once, so that it does not delay a waiter
+// when its turn comes.
+const std::string& own_user();
+
 // The account's home directory; empty if it is not listed.
 std::string home_directory(uid_t uid);
 

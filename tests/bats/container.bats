@@ -377,7 +377,7 @@ filtered() {  # <error> <command>...
   for store in "${stores[@]}"; do
     "$store"
     for error in "$eperm" "$enosys"; do
-      run filtered "$error" timeout -s KILL 20 dlock run --timeout 100ms -k 100ms job -- sleep 0.5
+      run filtered "$error" timeout -s KILL 20 dlock run --timeout 100ms -k 100ms job -- sleep 2
       assert_status 124
       assert_equal "${#lines[@]}" 2
       assert_output_contains "cannot kill 1 of the command's processes"
@@ -436,7 +436,7 @@ without_pidfd() {  # <error> <command>...
     esac
     use_directory_in_volume
 
-    run contained dlock run --timeout 200ms -k 100ms job -- sh -c '
+    run contained dlock run --timeout 1500ms -k 100ms job -- sh -c '
       grep ^0:: /proc/self/cgroup
       trap "" TERM; (setsid sh -c "trap \"\" TERM; sleep 60" &); sleep 60; sleep 60'
 

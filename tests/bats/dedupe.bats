@@ -144,7 +144,7 @@ assert_runs() {
 @test "a run that was killed with its dlock does not count, and the history says so" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
-    hold job --ttl 1s --store-timeout 300ms
+    hold job --ttl 2s --store-timeout 400ms
     kill -KILL "$holder" "$command"
     eventually is_free job
 
@@ -323,6 +323,12 @@ assert_runs() {
   done
 }
 
+# Prints a time zone in which midnight was, or is, at this second.
+midnight_at() {
+  local west=$((($1 + 43200) % 86400 - 43200))
+  printf '<own>%s%d:%02d:%02d' "${west%%[0-9]*}" $((${west#-} / 3600)) $((${west#-} % 3600 / 60)) $((${west#-} % 60))
+}
+
 @test "a run before midnight in the zone of the caller does not count, and one after it does" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
@@ -332,7 +338,6 @@ assert_runs() {
     eventually next_second
     # Midnight is now, or was two hours ago.
     midnight=$(date +%s)
-    midnight_at() { local west=$((($1 + 43200) % 86400 - 43200)); printf '<own>%s%d:%02d:%02d' "${west%%[0-9]*}" $((${west#-} / 3600)) $((${west#-} % 3600 / 60)) $((${west#-} % 60)); }
 
     TZ=$(midnight_at $((midnight - 7200))) run dlock run --dedupe day job -- echo started
     assert_equal "$status $output" '0 '
@@ -341,6 +346,30 @@ assert_runs() {
       assert_equal "$status $output" "$expected"
     done
     assert_equal "$(dlock history --json job | jq -r '.[0].period_began')" "$(date -ud "@$midnight" +%FT%T.000Z)"
+  done
+}
+
+# To a host whose clock is ahead, midnight comes as early as in a time zone that is as far east.
+@test "with clocks that differ by seconds, a job that starts at midnight can run twice, and one a minute later runs once" {
+  local second
+  run_at() { TZ=$(midnight_at "$2") run dlock run --dedupe day "$1" -- echo started; }  # <lock> <midnight of the host>
+  next_second() { (($(date +%s) > second)); }
+  second=$(date +%s)
+  run_at hasty $((second - 1))
+  assert_equal "$status $output" '0 started'
+  run_at later $((second - 63))
+  assert_equal "$status $output" '0 started'
+  second=$(date +%s)
+  eventually next_second
+  second=$(date +%s)
+
+  run_at hasty "$second"
+  assert_equal "$status $output" '0 started'
+  run_at hasty $((second + 10))
+  assert_equal "$status $output" '0 '
+  for behind in 60 57; do
+    run_at later $((second - behind))
+    assert_equal "$status $output" '0 '
   done
 }
 

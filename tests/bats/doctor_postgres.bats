@@ -113,6 +113,14 @@ setup() {
   run dlock doctor
   assert_status 2
   assert_found error permissions 'user worker lacks UPDATE, DELETE on lock, INSERT on rate' 'dlock doctor --schema'
+
+  sql 'GRANT ALL ON ALL TABLES IN SCHEMA dlock TO worker; ALTER TABLE dlock.lock ENABLE ROW LEVEL SECURITY'
+  run dlock doctor
+  assert_status 2
+  assert_found error permissions 'row-level security hides rows of lock from user worker' 'ALTER TABLE "dlock".lock DISABLE ROW LEVEL SECURITY'
+  run dlock run other -- true
+  assert_status 77
+  assert_output_contains 'the owner has to disable it'
 }
 
 @test "a schema that is not dlock's, and locks of a newer dlock, are errors" {

@@ -95,7 +95,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 }
 
 @test "a run whose lease expired on a server has vanished" {
-  hold job --ttl 1s --store-timeout 300ms
+  hold job --ttl 2s --store-timeout 400ms
   kill -KILL "$holder"
 
   eventually run_is vanished

@@ -74,7 +74,7 @@ all_options_of() { cat "$BATS_FILE_TMPDIR/all-options-of-$1"; }  # <verb>
 
 statuses() {
   sed -n '/^enum class ExitStatus/,/^};/s/^ *[a-z_]* = \([0-9]*\),.*/\1/p' \
-    "$DLOCK_SOURCE/src/cli/args/exit_status.hpp" | sort -n
+    "$DLOCK_SOURCE/src/cli/args/verb_table.hpp" | sort -n
 }
 
 # Prints the words that an option accepts, in their order.
@@ -302,7 +302,7 @@ wait w D'
     tr -d '()' | while read -r kind code; do echo "$code $kind"; done)" \
     "$(table src/main.cpp failure_kinds | grep -oE '::[a-z_]+, ?"[a-z]+"' |
       tr -d ':,"' | while read -r status kind; do
-        echo "$(sed -nE "s/^ *$status = ([0-9]+),.*/\1/p" "$DLOCK_SOURCE/src/cli/args/exit_status.hpp") $kind"
+        echo "$(sed -nE "s/^ *$status = ([0-9]+),.*/\1/p" "$DLOCK_SOURCE/src/cli/args/verb_table.hpp") $kind"
       done)"
 }
 

@@ -52,7 +52,7 @@ refute() { ! "$@"; }
 @test "a run that was killed with its dlock does not keep the lock" {
   for DLOCK_STORE in "${stores[@]}"; do
     echo "on $DLOCK_STORE"
-    hold job --min-hold 1h --ttl 1s --store-timeout 300ms
+    hold job --min-hold 1h --ttl 2s --store-timeout 400ms
     kill -KILL "$holder" "$command"
 
     eventually is_free job

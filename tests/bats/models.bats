@@ -10,10 +10,7 @@ setup() {
 # What has to hold, and within which bounds.
 kept=(
   "lease"
-  "lease -DRUNS=3 -DFAULTS=1"
   "quorum -DFAULTS=1"
-  "quorum -DFAULTS=1 -DHELD=1 -DREQUESTS=1"
-  "quorum -DFAULTS=1 -DSERVERS=5 -DREQUESTS=1"
   "etcd -DSTALE_READS"
   "etcd -DCONFIRMED_BY_READ"
   "row -DFAULTS=1 -DSTEPS=2"

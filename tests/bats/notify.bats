@@ -108,6 +108,26 @@ order_of() { grep -oE "$1" "$log" | tr '\n' ' '; }
   assert_equal "$(order_of 'READY=1|STOPPING=1')" 'READY=1 STOPPING=1 '
 }
 
+# Runs a command that gets SIGTERM from dlock, and waits for what the service manager is then told.
+stopped_because() {  # <why> <how: a function> [<option of dlock>...]
+  local why="^STOPPING=1;STATUS=stopping the command: $1\$" started=$BATS_TEST_TMPDIR/started.$2
+  dlock run job --notify dlock "${@:3}" -- sh -c 'trap "read -r _ < \"$1\"; exit" TERM; touch "$2"
+    while :; do sleep 0.02; done' - <(eventually told "$why"; echo) "$started" 3>&- &
+  local run=$!
+  eventually test -e "$started"
+  "$2"
+  wait "$run" || true
+  assert_told "$why"
+}
+
+@test "a command that dlock stops stops the unit at once, and the status says why" {
+  listen
+  stopped_because '--timeout is over' true --timeout 200ms
+  use_server_as_store
+  break_job() { dlock break job --yes; }
+  stopped_because "$(id -un)@$(hostname) took the lock with dlock break" break_job
+}
+
 @test "a signal while it waits is no shutdown of a unit that was not ready" {
   listen
   hold job

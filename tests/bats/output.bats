@@ -48,7 +48,7 @@ tail_of() { jq -r .output_tail "$report"; }
 }
 
 @test "the output of a command that was lost, timed out or killed is printed" {
-  run dlock run "${kept[@]}" --timeout 100ms job -- sh -c 'echo said; exec sleep 600'
+  run dlock run "${kept[@]}" --timeout 2s job -- sh -c 'echo said; exec sleep 600'
   assert_status 124
   assert_output_contains said
   run dlock run "${kept[@]}" job -- sh -c 'echo said; kill -KILL $$'

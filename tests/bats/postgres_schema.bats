@@ -352,6 +352,7 @@ END
     run dlock run job -- echo started
     [[ $status == @(0|69|77|78) ]] || { echo "$change: $status $output" >&2; return 1; }
     ((status == 0)) || assert_one_line
+    [[ $change != *TRIGGER* || $status == 78 && $output == *'no more: a trigger of the database raised this' ]]
     sql 'DROP SCHEMA IF EXISTS dlock CASCADE' 2> /dev/null
     dlock run job -- true
   done << 'END'
@@ -362,5 +363,6 @@ DELETE FROM dlock.lock; DROP VIEW dlock.locks; ALTER TABLE dlock.lock ALTER runs
 REVOKE ALL ON dlock.lock FROM app
 ALTER SCHEMA dlock RENAME TO block
 ALTER TABLE dlock.lock ADD CHECK (name OPERATOR(pg_catalog.<>) 'job') NOT VALID
+CREATE FUNCTION dlock.no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$no more$$; END'; CREATE TRIGGER no BEFORE INSERT OR UPDATE ON dlock.lock EXECUTE FUNCTION dlock.no()
 END
 }

@@ -194,14 +194,14 @@ has_waited() { [[ $(look "$1" ".waiters[0].waiting_ms >= $2") == true ]]; } # <n
 }
 
 @test "timeout: --kill-after killed a command that ignored SIGTERM" {
-  dlock run --timeout 50ms -k 50ms --report "$report" job -- \
+  dlock run --timeout 2s -k 50ms --report "$report" job -- \
     sh -c 'trap "" TERM; while :; do sleep 0.1; done' || true
 
   assert_outcome timeout null KILL
 }
 
 @test "timeout: the command exited by itself after SIGTERM" {
-  dlock run --timeout 50ms --report "$report" job -- \
+  dlock run --timeout 2s --report "$report" job -- \
     sh -c 'trap "exit 3" TERM; while :; do sleep 0.01; done' || true
 
   assert_outcome timeout 3 null
@@ -383,6 +383,7 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
 
   assert_status 78
   assert_one_line
+  assert_output_contains 'a FIFO that no one reads?'
 }
 
 @test "a report may go to a FIFO with a reader" {

@@ -227,13 +227,15 @@ secret_variables=(DLOCK_PASSWORD DLOCK_SENTINEL_PASSWORD)
   refute grep -qE '[0-9A-Fa-f]{32}' output report
 }
 
-# Asserts that the output, and what dlock has written, has no three letters of the secret.
+# Asserts that the output, and what dlock has written, has no three letters of the secret. One grep
+# for all of them: this is called a thousand times.
 assert_tells_nothing() {
-  local i
+  local i parts=()
   for ((i = 0; i + 3 <= ${#secret}; ++i)); do
     refute_output_contains "${secret:i:3}" || return
-    if grep -rlF "${secret:i:3}" report* hook* 2> /dev/null; then return 1; fi >&2
+    parts+=(-e "${secret:i:3}")
   done
+  if grep -rlF "${parts[@]}" report* hook* 2> /dev/null; then return 1; fi >&2
 }
 
 # Where a secret can stand in what should be a store's URL.

@@ -16,6 +16,7 @@ use_fake_ctest() {
   for name in cmake apt-get sudo; do
     printf '#!/bin/sh\nexit 0\n' > "$BATS_TEST_TMPDIR/bin/$name"
   done
+  printf '#!/bin/sh\necho installed\n' > "$BATS_TEST_TMPDIR/bin/dpkg-query"
   cat > "$BATS_TEST_TMPDIR/bin/ctest" << 'END'
 #!/bin/bash
 sleep "100.$$" &
@@ -64,6 +65,8 @@ use_project_of_parts() {
       "$BATS_TEST_TMPDIR/called" "$BATS_TEST_TMPDIR/fails" > "$name"
     chmod +x "$name"
   done
+  printf '#!/bin/sh\necho installed\n' > "$BATS_TEST_TMPDIR/bin/dpkg-query"
+  chmod +x "$BATS_TEST_TMPDIR/bin/dpkg-query"
 }
 
 # Prints the parts in the table, each with its result.

@@ -310,6 +310,7 @@ disturb() {
   hold job --slots 3 --spread
   run dlock run --slots 3 --spread job -- true
   assert_status 75
+  assert_output_contains '; this host has a slot already (--spread)'
   queue job --slots 3 --spread -- true
   run unshare --uts sh -c 'echo elsewhere > /proc/sys/kernel/hostname; exec dlock run --slots 3 --spread job -- echo started'
   assert_equal "$status $output" '0 started'

@@ -15,7 +15,7 @@ teardown() {
   kill_leftovers
 }
 
-short=(--ttl 1s --store-timeout 100ms)
+short=(--ttl 2s --store-timeout 400ms)
 
 @test "a run whose lease is renewed is not reported as expired" {
   watch

@@ -5,7 +5,8 @@
 
 bats_require_minimum_version 1.5.0
 
-# A release with the program of these tests.
+# A release with the program of these tests, and the documents of the YAML files as JSON: Python takes
+# long to start.
 setup_file() {
   load support
   export release=$BATS_FILE_TMPDIR/release
@@ -15,6 +16,11 @@ setup_file() {
   cp "$DLOCK_BIN" "$BATS_FILE_TMPDIR/$name/bin/dlock"
   tar -C "$BATS_FILE_TMPDIR" -czf "$release/$name.tar.gz" "$name"
   (cd "$release" && sha256sum "$name.tar.gz" > SHA256SUMS)
+  python3 -c 'import json, os, sys, yaml
+for file in sys.argv[2:]:
+    for number, document in enumerate(yaml.safe_load_all(open(file))):
+        with open(f"{sys.argv[1]}/{os.path.basename(file)}.{number}", "w") as made:
+            json.dump(document, made)' "$BATS_FILE_TMPDIR" "$DLOCK_SOURCE"/{action,templates/dlock}.yml
 }
 
 setup() {
@@ -27,10 +33,7 @@ setup() {
 teardown() { kill_leftovers; }
 
 # Prints the value of a jq filter on a YAML file; of a later document with its number.
-yaml() {  # <file> <filter> [<document>]
-  python3 -c 'import json, sys, yaml
-print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))[int(sys.argv[2])]))' "$1" "${3:-0}" | jq -r "$2"
-}
+yaml() { jq -r "$2" < "$BATS_FILE_TMPDIR/${1##*/}.${3:-0}"; }  # <file> <filter> [<document>]
 
 # --- GitHub ---
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lease/holding.hpp"
-#include "record/state_bytes.hpp"
+#include "record/states.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/state_folder.hpp"
 #include "tests/contract/await.hpp"

@@ -8,7 +8,7 @@
 
 #include "lease/holding.hpp"
 #include "store/local/record_file.hpp"
-#include "store/none/none_store.hpp"
+#include "store/open.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/faulty_store.hpp"
 #include "tests/contract/worlds.hpp"
@@ -399,16 +399,16 @@ TEST(LocalLimit, an_unused_limit_is_removed_from_the_store_once_a_day) {
 }
 
 TEST(NoLimit, admits_everyone) {
-  none::NoneStore store;
   asio::io_context context;
+  const auto store = open_store(parsed_store_url("none:"), milliseconds(1000), context);
   Wakeup wakeup(context);
   RateClaim claim;
 
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(std::holds_alternative<Admitted>(
-        result_of(context, rates_of(store).admit(claim, wakeup))));
+        result_of(context, rates_of(*store).admit(claim, wakeup))));
   }
-  result_of(context, rates_of(store).withdraw(claim, wakeup));
+  result_of(context, rates_of(*store).withdraw(claim, wakeup));
 }
 
 }  // namespace

@@ -1,12 +1,11 @@
 // The store `none:` grants everything and remembers nothing.
 
-#include "store/none/none_store.hpp"
-
 #include <gtest/gtest.h>
 
+#include "store/open.hpp"
 #include "tests/contract/await.hpp"
 
-namespace dlock::none {
+namespace dlock {
 namespace {
 
 class NoStore : public ::testing::Test {
@@ -15,12 +14,16 @@ class NoStore : public ::testing::Test {
     return result_of(context_, claimant.ask(Queue::stay_out, wakeup_));
   }
   Answer ask() { return ask(*claimant_); }
-  Answer ask_as_another() { return ask(*NoneStore().claimant(claim_)); }
+  Answer ask_as_another() { return ask(*opened()->claimant(claim_)); }
+  std::unique_ptr<Store> opened() {
+    return open_store(parsed_store_url("none:"), milliseconds(1000), context_);
+  }
 
   asio::io_context context_;
   Wakeup wakeup_{context_};
   Claim claim_;
-  NoneStore store_;
+  std::unique_ptr<Store> opened_ = opened();
+  Store& store_ = *opened_;
   std::unique_ptr<Claimant> claimant_ = store_.claimant(claim_);
 };
 
@@ -120,4 +123,4 @@ TEST_F(NoStore, keeps_no_lock_after_a_run) {
 }
 
 }  // namespace
-}  // namespace dlock::none
+}  // namespace dlock

@@ -7,7 +7,7 @@
 
 #include <atomic>
 
-#include "net/net_failures.hpp"
+#include "net/budget.hpp"
 #include "store/open.hpp"
 #include "store/postgres/pg_states.hpp"
 #include "store/postgres/pg_store.hpp"

@@ -320,7 +320,7 @@ is_gone() { (($(left_of job) == -2)); }
   inside chown 1001 /mnt/password
   inside setpriv --reuid 1001 --regid 1001 --clear-groups env HOME=/mnt \
     DLOCK_STORE="redis://127.0.0.1:$redis_port" DLOCK_PASSWORD_FILE=/mnt/password \
-    /mnt/dlock run --ttl 2s --store-timeout 200ms --timeout 200ms --kill-after 100ms job -- \
+    /mnt/dlock run --ttl 2s --store-timeout 200ms --timeout 2s --kill-after 100ms job -- \
     /mnt/setpriv --reuid 0 --regid 0 --clear-groups sh -c 'echo $$ > "$0"; exec sleep 60' \
     "$began" 2> "$said" 3>&- &
   holder=$!
@@ -501,7 +501,7 @@ has_no_zombies() { [[ $(ps -o stat= --ppid "$1") != *Z* ]]; }
   SHELL=/bin/sh TERM=dumb env --default-signal script -qec \
     'PS1="ready> " exec bash --norc --noprofile -i' /dev/null <> keys > screen 3>&- &
   eventually grep -qF 'ready> ' screen
-  echo 'dlock run --ttl 1s --store-timeout 100ms job -- sh -c "echo \$\$ > began; exec sleep 60"' 1<> keys
+  echo 'dlock run --ttl 2s --store-timeout 400ms job -- sh -c "echo \$\$ > began; exec sleep 60"' 1<> keys
   eventually test -s began
   end=$(lease_end job)
   branches=("$(< began)")

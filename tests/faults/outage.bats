@@ -17,7 +17,7 @@ teardown() {
   kill_leftovers
 }
 
-lease=(--ttl 1s --store-timeout 100ms)
+lease=(--ttl 2s --store-timeout 400ms)
 
 # Holds `job` with --on-outage run. Writes the messages of dlock to a file.
 hold_on() {

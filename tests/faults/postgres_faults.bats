@@ -228,7 +228,7 @@ lose_a_race() {
 @test "a holder that is killed together with those before a waiter costs the lease and a few seconds" {
   use_postgres_store
   for name in quick many; do dlock run "$name" -- true; done
-  # One that becomes the first by hand-overs, which do not wake it.
+  # One that becomes the first by releases, which do not wake it.
   hold quick "${brief[@]}"
   first=$holder
   for _ in 1 2 3; do queue quick -- true; done

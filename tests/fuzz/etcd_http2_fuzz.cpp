@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fuzz.hpp"
-#include "grpc/http2.hpp"
+#include "grpc/grpc.hpp"
 #include "store/etcd/etcd_cluster.hpp"
 
 using namespace dlock;

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "fuzz.hpp"
-#include "record/state_bytes.hpp"
+#include "record/states.hpp"
 #include "rules/limit.hpp"
 #include "store/local/record_file.hpp"
 

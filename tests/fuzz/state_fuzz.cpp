@@ -2,7 +2,7 @@
 // bytes.
 
 #include "fuzz.hpp"
-#include "record/state_bytes.hpp"
+#include "record/states.hpp"
 #include "rules/limit.hpp"
 
 using namespace dlock;

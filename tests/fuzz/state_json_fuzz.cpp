@@ -1,7 +1,7 @@
 // States of locks in the rows of a database, to which others may have written.
 
 #include "fuzz.hpp"
-#include "record/state_json.hpp"
+#include "record/states.hpp"
 
 using namespace dlock;
 using fuzz::require;

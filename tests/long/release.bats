@@ -58,6 +58,17 @@ release_from() {  # <tree> <directory>
   (cd "$out_one" && sha256sum --check --quiet SHA256SUMS)
 }
 
+@test "the packages of a release are at most 10% larger than docs/performance.md says" {
+  local ending size file
+  for ending in deb rpm; do
+    size=$(sed -nE "s/^\\| the \`\\.$ending\` \\| ([0-9.]+) MB \\|\$/\\1/p" "$DLOCK_SOURCE/docs/performance.md")
+    for file in "$out_one"/*"$ending"; do
+      awk -v is="$(stat -c %s "$file")" -v says="$size" 'BEGIN { exit !(says > 0 && is <= says * 1.1e6) }' ||
+        { echo "$file: $(stat -c %s "$file") bytes, not $size MB" >&2; return 1; }
+    done
+  done
+}
+
 @test "a release from the source archive has the same files" {
   mkdir "$BATS_TEST_TMPDIR/unpacked"
   tar -C "$BATS_TEST_TMPDIR/unpacked" -xzf "$(find "$out_one" -name '*.tar.gz' ! -name '*-linux-*')"

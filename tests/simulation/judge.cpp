@@ -47,6 +47,7 @@ std::optional<Time> World::lease_of(const Run& run) {
 // Whatever was granted since the last request is known to a server that runs. (A quorum
 // repairs leases by such requests.)
 bool World::is_excused(const Run& run) const {
+  if (forced_.count(run.fence) > 0) return true;
   return forgot_ >= (kind_ == StoreKind::redis ? run.process.last_request : run.began);
 }
 
@@ -66,7 +67,9 @@ void World::command_started(Run& run) {
     if (run.options.shared && other->options.shared) continue;
     if (slots_ > 1 && run.slot != other->slot && run.slot < slots_) continue;
     const bool excused = is_excused(*other) || is_excused(run);
-    if (kind_ == StoreKind::redis && excused) continue;
+    const bool is_forced =
+        forced_.count(other->fence) > 0 || forced_.count(run.fence) > 0;
+    if (is_forced || (kind_ == StoreKind::redis && excused)) continue;
     broken("P1",
            "the commands of " + name(*other) + " and " + name(run) + " run at once");
   }
@@ -86,7 +89,7 @@ void World::command_ended(Run& run, bool by_itself) {
   if (!is_excused(run)) {
     broken("P2", "the command of " + name(run) + " outlives its lease");
   } else if (kind_ == StoreKind::redis && kernel_.now > forgot_ + ttl_ &&
-             run.command_began < forgot_) {
+             forced_.count(run.fence) == 0 && run.command_began < forgot_) {
     broken("P3", "the command of " + name(run) +
                      " runs for longer than a ttl after its lease was forgotten");
   }
@@ -141,6 +144,9 @@ Time World::longest_idleness() const {
 
 void World::look_for_idleness() {
   const auto now = kernel_.now;
+  if (is_over()) return;
+  // A claim on etcd takes several requests, each of which has to be answered in time.
+  if (kind_ == StoreKind::etcd && now < faults_end_) in_use_ = now;
   const bool waits = std::any_of(runs_.begin(), runs_.end(), [&](const auto& run) {
     return run->context && run->fence == 0 && run->process.stopped_until < now &&
            std::max(run->began, run->last_fault) + 3 * second < now;
@@ -169,7 +175,7 @@ void World::judge_end(const Run& run) {
   // That the server has forgotten it can only be learned from its reply. In a quorum,
   // the others keep the lock from being granted.
   const bool is_asked = kind_ == StoreKind::redis && run.released > run.command_ended &&
-                        run.last_fault < run.released && kernel_.network.late == 0;
+                        run.last_fault + second < run.released && !has_late_packets_;
   // A lease that is restored before another run was granted the lock was never free.
   const bool may_be_restored =
       run.options.reclaim &&
@@ -181,8 +187,10 @@ void World::judge_end(const Run& run) {
   }
   const bool counts = std::any_of(runs_.begin(), runs_.end(), [&](const auto& other) {
     if (other.get() == &run) return false;
-    return !other->result ||
-           (other->result->ran && other->result->outcome != RunOutcome::lost);
+    // One that could not withdraw its request may be granted the lock once it has ended.
+    const bool may_hold =
+        !other->result || other->result->outcome == RunOutcome::unavailable;
+    return may_hold || (other->result->ran && other->result->outcome != RunOutcome::lost);
   });
   if (result.outcome == RunOutcome::deduplicated && !counts) {
     broken("P12", name(run) + " is skipped, and no other run counts");

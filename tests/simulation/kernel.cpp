@@ -90,6 +90,8 @@ Time Peer::moment_of(std::int64_t shown) const {
   return the_kernel->now + static_cast<Time>(left);
 }
 
+void Peer::pause(Time span) { paused_until = the_kernel->now + span; }
+
 Kernel::Kernel(std::uint64_t seed) : random(seed) { the_kernel = this; }
 Kernel::~Kernel() { the_kernel = nullptr; }
 Kernel* Kernel::current() { return the_kernel; }
@@ -180,6 +182,10 @@ void Connection::send(Direction& direction, std::string bytes, bool is_end) {
     kernel.at(direction.free_at,
               [self = shared_from_this(), &direction] { self->deliver(direction); });
   }
+}
+
+void Connection::hold_up(Time span) {
+  up_.free_at = std::max(up_.free_at, the_kernel->now + span);
 }
 
 void Connection::deliver(Direction& direction) {
@@ -454,6 +460,11 @@ ssize_t send(int fd, const void* bytes, size_t size, int flags) {
     return text.find(mark) != std::string::npos;
   });
   if (asks && file->owner != nullptr) file->owner->last_request = the_kernel->now;
+  const auto& network = the_kernel->network;
+  if (asks && the_kernel->random.chance(network.late_asks)) {
+    file->connection->hold_up(
+        the_kernel->random.spread(100 * simulation::millisecond, network.latest_ask));
+  }
   file->connection->send_up(text);
   return static_cast<ssize_t>(size);
 }

@@ -23,6 +23,10 @@ using Time = std::int64_t;  // nanoseconds since the machines were started
 constexpr Time microsecond = 1000, millisecond = 1000 * microsecond,
                second = 1000 * millisecond;
 
+inline std::string text_of_span(Time span) {
+  return std::to_string(span / millisecond) + "ms";
+}
+
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -67,6 +71,10 @@ class Peer {
                         std::string_view bytes) = 0;
   virtual void closed(const std::shared_ptr<Connection>& by) = 0;
 
+  // It is stopped, or suffers what only a server of its kind can.
+  virtual void pause(Time span);
+  virtual void disturb(Time span) { pause(span); }
+
   // It is killed, and comes back later.
   virtual void crash() = 0;
   virtual void start() = 0;
@@ -94,6 +102,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void send_up(std::string bytes) { send(up_, std::move(bytes), false); }
   void send_down(std::string bytes) { send(down_, std::move(bytes), false); }
+  // What is sent next arrives that much later.
+  void hold_up(Time span);
   // A side closes it. `discards`: what was not delivered is lost.
   void close_client(bool discards);
   void close_server(bool discards);
@@ -129,7 +139,9 @@ struct Network {
   Time most = 300 * microsecond;
   double late = 0;  // the part of packets that take up to `latest`
   Time latest = 0;
-  double split = 0;  // the part of messages that arrive in two pieces
+  double split = 0;      // the part of messages that arrive in two pieces
+  double late_asks = 0;  // the part of requests for the lock that take up to `latest_ask`
+  Time latest_ask = 0;
 };
 
 class Kernel {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "record/state_json.hpp"
+#include "record/states.hpp"
 #include "store/postgres/pg_news.hpp"
 
 namespace dlock::simulation {
@@ -268,6 +268,7 @@ void PgServer::read(Session& session) {
   if (!seen) return row(session, {{}, {}, {}, {}, {}, now, "f"});
   row(session, {std::to_string(seen->version), seen->format, seen->state, seen->runs,
                 std::to_string(seen->refused), now, "f"});
+  executed_(*session.connection->process, Act::other);
 }
 
 void PgServer::notify(std::string_view channels, std::string_view payload) {

@@ -388,10 +388,20 @@ void RedisServer::proceed(Client& client) {
     moment_ = clock();
     has_run_script_ = false;
     const auto reply = top_level(client, *words);
+    if (Kernel::current()->traces) trace(*client.connection->process, *words, reply);
     if (!reply.empty()) client.connection->send_down(reply);
     if (has_run_script_) executed_(*client.connection->process, act_of(*words));
     serve_waiting();
   }
+}
+
+void RedisServer::trace(const Process& by, const Words& words, const std::string& reply) {
+  auto line = "process " + std::to_string(by.pid) + " sent " + words[0];
+  if (words[0].starts_with("EVAL")) {
+    const auto act = act_of(words);
+    line += act == Act::ask ? " to ask" : act == Act::release ? " to release" : "";
+  }
+  Kernel::current()->trace(line + ": " + printable(reply, 60));
 }
 
 // Nothing if it is not complete yet.
@@ -418,7 +428,7 @@ std::optional<Words> RedisServer::next_command(Client& client) {
 }
 
 std::string RedisServer::top_level(Client& client, const Words& words) {
-  const auto& name = words.front();
+  const std::string_view name = words.front();
   if (name == "BLPOP") {
     wait_for_element(client, words);
     return "";
@@ -508,7 +518,7 @@ void RedisServer::serve_waiting() {
 }
 
 Reply RedisServer::execute(const Words& words) {
-  const auto& name = words.front();
+  const std::string_view name = words.front();
   if (name == "TIME") {
     return array({bulk(std::to_string(moment_ / 1'000'000)),
                   bulk(std::to_string(moment_ % 1'000'000))});
@@ -551,11 +561,11 @@ Reply RedisServer::execute(const Words& words) {
     }
     return status("OK");
   }
-  throw std::runtime_error("the simulation has no command " + name);
+  throw std::runtime_error("the simulation has no command " + words[0]);
 }
 
 Reply RedisServer::on_list(const Words& words) {
-  const auto& name = words[0];
+  const std::string_view name = words[0];
   const auto& key = words[1];
   if (name == "LPUSH" || name == "RPUSH") {
     auto& list = made_as<List>(key);
@@ -589,7 +599,8 @@ Reply RedisServer::on_list(const Words& words) {
     drop_if_empty(key);
     return status("OK");
   }
-  if (name != "LREM") throw std::runtime_error("the simulation has no command " + name);
+  if (name != "LREM")
+    throw std::runtime_error("the simulation has no command " + words[0]);
   const bool from_end = words[2][0] == '-';  // one element
   const auto found = std::find(list->begin(), list->end(), words[3]);
   if (found == list->end()) return integer(0);
@@ -603,7 +614,7 @@ Reply RedisServer::on_list(const Words& words) {
 }
 
 Reply RedisServer::on_hash(const Words& words) {
-  const auto& name = words[0];
+  const std::string_view name = words[0];
   const auto& key = words[1];
   if (name == "HSET") {
     auto& hash = made_as<Hash>(key);
@@ -631,7 +642,8 @@ Reply RedisServer::on_hash(const Words& words) {
     }
     return all;
   }
-  if (name != "HDEL") throw std::runtime_error("the simulation has no command " + name);
+  if (name != "HDEL")
+    throw std::runtime_error("the simulation has no command " + words[0]);
   std::int64_t deleted = 0;
   for (std::size_t i = 2; i < words.size() && hash != nullptr; ++i) {
     deleted += count_of(hash->erase(words[i]));
@@ -641,7 +653,7 @@ Reply RedisServer::on_hash(const Words& words) {
 }
 
 Reply RedisServer::on_set(const Words& words) {
-  const auto& name = words[0];
+  const std::string_view name = words[0];
   const auto& key = words[1];
   if (name == "ZADD") {
     auto& set = made_as<SortedSet>(key);
@@ -700,7 +712,8 @@ Reply RedisServer::on_set(const Words& words) {
   if (name == "ZRANK") {
     return integer(std::distance(set->order.begin(), set->order.find(entry)));
   }
-  if (name != "ZREM") throw std::runtime_error("the simulation has no command " + name);
+  if (name != "ZREM")
+    throw std::runtime_error("the simulation has no command " + words[0]);
   set->order.erase(entry);
   set->scores.erase(found);
   drop_if_empty(key);

@@ -63,6 +63,7 @@ class RedisServer final : public Peer {
   void drop_if_empty(const std::string& key);
 
   void proceed(Client& client);
+  static void trace(const Process& by, const Words& words, const std::string& reply);
   std::optional<Words> next_command(Client& client);
   std::string top_level(Client& client, const Words& words);
   redis::Reply evaluate(const Words& words, bool by_text);

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "store/redis/node.hpp"
+#include "tests/simulation/etcd_member.hpp"
 #include "tests/simulation/pg_server.hpp"
 #include "tests/simulation/redis_server.hpp"
 #include "util/text.hpp"
@@ -17,8 +18,6 @@ namespace {
 std::string address_of(std::size_t server) {
   return "10.0.0." + std::to_string(server + 1);
 }
-
-std::string spans(Time span) { return std::to_string(span / millisecond) + "ms"; }
 
 // Signals stay as they are: the simulation is to be interrupted as any program.
 const HeldSignals& held_signals() {
@@ -56,13 +55,18 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
   kernel_.traces = traces;
   kernel_.asks = {redis::ask_script.sha1, redis::ask_script.text};
   if (kind == StoreKind::postgres) kernel_.asks = {" SET version", "INSERT INTO"};
+  if (kind == StoreKind::etcd) kernel_.asks = {"/now/"};
   auto& random = kernel_.random;
-  const std::size_t count = kind == StoreKind::quorum ? 3 : 1;
+  const bool is_one = kind == StoreKind::redis || kind == StoreKind::postgres;
+  const std::size_t count = is_one ? 1 : 3;
+  const auto etcd = std::make_shared<EtcdCluster>();
   const auto executes = [this](const Process& by, Peer::Act act) { executed(by, act); };
   for (std::size_t i = 0; i < count; ++i) {
     auto& server = servers_.emplace_back();
     if (kind == StoreKind::postgres) {
       server = std::make_unique<PgServer>(executes);
+    } else if (kind == StoreKind::etcd) {
+      server = std::make_unique<EtcdMember>(etcd, executes);
     } else {
       server = std::make_unique<RedisServer>(executes);
     }
@@ -82,6 +86,7 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
   if (random.chance(0.6)) {
     kernel_.network.late = static_cast<double>(random.spread(2, 300)) / 1000;
     kernel_.network.latest = random.spread(50 * millisecond, 3 * second);
+    has_late_packets_ = true;
   }
   kernel_.network.split = random.chance(0.3) ? 0.2 : 0;
   // Few runs show most faults; some need a third waiter.
@@ -96,6 +101,7 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
 }
 
 World::~World() {
+  for (auto& breaker : breakers_) free(*breaker);
   for (auto& run : runs_) free(*run);
 }
 
@@ -104,7 +110,7 @@ std::string World::url() const {
   if (kind_ == StoreKind::postgres) {
     return "postgres://dlock@" + address_of(0) + "/dlock?sslmode=disable";
   }
-  std::string url = "redis+quorum://";
+  std::string url = kind_ == StoreKind::etcd ? "etcd://" : "redis+quorum://";
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     url += (i > 0 ? "," : "") + address_of(i);
   }
@@ -113,15 +119,16 @@ std::string World::url() const {
 
 // Parsing takes longer than a schedule, so each command line is parsed once.
 const Invocation& World::invocation(std::optional<Time> wait) {
-  std::vector<std::string> words{"run",       "--quiet", "--ttl",
-                                 spans(ttl_), "--store", url()};
+  std::vector<std::string> words{"run",     "--quiet", "--ttl", text_of_span(ttl_),
+                                 "--store", url()};
   if (kernel_.traces) words[1] = "--verbose";
-  if (wait) words.push_back("--wait=" + (*wait < 0 ? "forever" : spans(*wait)));
+  if (wait) words.push_back("--wait=" + (*wait < 0 ? "forever" : text_of_span(*wait)));
   auto& random = kernel_.random;
   if (slots_ > 1) words.push_back("--slots=" + std::to_string(slots_));
   if (has_readers_ && random.chance(0.6)) words.emplace_back("--shared");
   if (kind_ == StoreKind::redis && random.chance(0.2)) words.emplace_back("--reclaim");
-  if (random.chance(0.1)) words.emplace_back("--priority=-5");
+  const bool has_priorities = kind_ != StoreKind::etcd;
+  if (has_priorities && random.chance(0.1)) words.emplace_back("--priority=-5");
   // The first is for locks with one holder, and the others need --wait.
   constexpr const char* wishes[] = {"--dedupe=1m", "--supersede", "--replace"};
   if (kind_ != StoreKind::quorum && random.chance(0.15)) {
@@ -157,9 +164,9 @@ void World::start_run() {
   run.timing.emplace(run.options.ttl, run.options.supervision.kill_after,
                      store_timeout(run.invocation->common, run.options.ttl));
   CommandPlan command;
-  const auto length = random.below(3);
-  command.runs_for = length == 0   ? random.spread(microsecond * 500, 50 * millisecond)
-                     : length == 1 ? random.between(50 * millisecond, ttl_)
+  const auto length = random.below(4);
+  command.runs_for = length <= 1   ? random.spread(microsecond * 500, 50 * millisecond)
+                     : length == 2 ? random.between(50 * millisecond, ttl_)
                                    : random.between(ttl_, 3 * ttl_);
   command.obeys_term = random.chance(0.7);
   command.starts_after = random.chance(0.9) ? random.between(20, 2000) * microsecond
@@ -180,7 +187,7 @@ void World::start_run() {
   };
   kernel_.trace("run " + std::to_string(run.number) + " starts" +
                 (wait < 0   ? ", waits"
-                 : wait > 0 ? ", waits for " + spans(wait)
+                 : wait > 0 ? ", waits for " + text_of_span(wait)
                             : "") +
                 (slots_ > 1 ? ", two slots" : "") +
                 (run.options.shared ? ", shared" : "") +
@@ -223,32 +230,53 @@ void World::step(Run& run) {
   if (run.steps_to_fault > 0 && --run.steps_to_fault == 0) hit(run);
 }
 
-void World::run_ready() {
-  bool found = true;
-  while (found && complaint_.empty()) {
-    found = false;
-    for (std::size_t i = 0; i < runs_.size(); ++i) {
-      auto& run = *runs_[i];
-      while (complaint_.empty() && run.context && run.process.is_ready &&
-             run.process.stopped_until <= kernel_.now) {
-        found = true;
-        step(run);
-      }
+// Returns whether something was done.
+bool World::run_ready_once() {
+  bool found = false;
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    auto& run = *runs_[i];
+    while (complaint_.empty() && run.context && run.process.is_ready &&
+           run.process.stopped_until <= kernel_.now) {
+      found = true;
+      step(run);
     }
+  }
+  for (const auto& breaker : breakers_) {
+    while (complaint_.empty() && breaker->context && breaker->process.is_ready) {
+      found = true;
+      step(*breaker);
+    }
+  }
+  return found;
+}
+
+void World::run_ready() {
+  while (complaint_.empty() && run_ready_once()) {
   }
 }
 
+bool World::is_over() const {
+  const auto has_ended = [](const auto& one) { return one->context == nullptr; };
+  return starting_ == 0 && std::all_of(runs_.begin(), runs_.end(), has_ended) &&
+         std::all_of(breakers_.begin(), breakers_.end(), has_ended);
+}
+
+// A server of the simulation throws if it does not know a request.
 std::string World::run() {
+  try {
+    return judged();
+  } catch (const std::exception& error) {
+    return std::string("the simulation has failed: ") + error.what();
+  }
+}
+
+std::string World::judged() {
   // A dead holder costs a lease, and each run takes as long as its command.
   end_ = faults_end_ + 400 * second;
   look_for_idleness();
   for (;;) {
     run_ready();
-    const bool is_over =
-        starting_ == 0 && std::none_of(runs_.begin(), runs_.end(), [](const auto& run) {
-          return run->context != nullptr;
-        });
-    if (is_over || !complaint_.empty()) break;
+    if (is_over() || !complaint_.empty()) break;
     if (!kernel_.step(end_)) {
       broken("P6", "a run has not ended long after the last fault");
       break;
@@ -256,6 +284,7 @@ std::string World::run() {
   }
   // What was left by the dead expires, and what is late arrives.
   const auto quiet = kernel_.now + ttl_ + 15 * second;
+  kernel_.at(quiet, [] {});
   while (complaint_.empty() && kernel_.step(quiet)) {
   }
   if (complaint_.empty() && !leases().empty())
@@ -284,119 +313,6 @@ void World::free(Run& run) {
   run.locked_run.reset();
   run.context.reset();
   kernel_.running = nullptr;
-}
-
-void World::plan_faults() {
-  auto& random = kernel_.random;
-  const auto length = random.between(ttl_, 6 * ttl_);
-  faults_end_ = kernel_.now + length;
-  if (random.chance(0.1)) return;  // nothing goes wrong
-  fault_at_step_ = random.chance(0.7) ? 0.3 : 0;
-  late_replies_ = random.chance(0.3) ? 0.1 : 0;
-  restarts_ = random.chance(0.3);
-  const auto faults = random.below(12);
-  for (std::uint64_t i = 0; i < faults; ++i) {
-    kernel_.at(kernel_.now + random.between(0, length), [this] { inject_fault(); });
-  }
-}
-
-void World::inject_fault() {
-  auto& random = kernel_.random;
-  auto& server = *servers_[random.below(servers_.size())];
-  std::vector<Run*> alive;
-  for (auto& run : runs_) {
-    if (run->context) alive.push_back(run.get());
-  }
-  if (alive.empty()) return;
-  auto& run = *alive[random.below(alive.size())];
-  const auto span = random.spread(20 * millisecond, 2 * ttl_);
-  switch (random.below(8)) {
-    case 0:
-    case 1: return hit(run);
-    case 2:
-    case 3: {
-      kernel_.trace("cut of run " + std::to_string(run.number) + " for " + spans(span));
-      kernel_.cut(&run.process, &server) = kernel_.now + span;
-      run.last_fault = kernel_.now + span;
-      return;
-    }
-    case 4: {
-      kernel_.trace("resets");
-      for (auto& connection : std::vector(server.connections)) {
-        const auto open = connection.lock();
-        if (open && random.chance(0.5)) open->reset();
-      }
-      in_use_ = std::max(in_use_, kernel_.now + 2 * second);
-      return;
-    }
-    case 5: {
-      kernel_.trace("a server pauses for " + spans(span));
-      server.paused_until = kernel_.now + span;
-      in_use_ = std::max(in_use_, kernel_.now + span + 2 * second);
-      return;
-    }
-    case 6: {
-      if (!run.guardian_suffers || !run.guardian->is_alive) return;
-      kernel_.trace("guardian of run " + std::to_string(run.number));
-      if (random.chance(0.5)) return run.guardian->stop(span);
-      run.guardian->kill();
-      run.process.is_ready = true;
-      run.guardian->notify();
-      return;
-    }
-    default: break;
-  }
-  if (!restarts_ || !server.is_up) return hit(run);
-  kernel_.trace("a server is killed");
-  if (kind_ != StoreKind::postgres) forgot_ = kernel_.now;  // it has its data in memory
-  server.crash();
-  // A server of a quorum has no vote until it is up for --max-ttl.
-  const auto absent = kind_ == StoreKind::quorum ? 65 * second : 5 * second;
-  in_use_ = std::max(in_use_, kernel_.now + span + absent);
-  kernel_.at(kernel_.now + span / 2, [&server] { server.start(); });
-}
-
-void World::hit(Run& run) {
-  if (kernel_.now > faults_end_ || run.guardian_suffers) return;
-  if (kernel_.random.chance(0.4)) return kill(run);
-  stop(run, kernel_.random.spread(20 * millisecond, 3 * ttl_));
-}
-
-// A reply is late, and then nothing comes for longer than a lease: whoever counts a lease
-// from the reply believes in it for too long.
-void World::delay_reply(Run& run) {
-  auto& random = kernel_.random;
-  if (kernel_.now > faults_end_ || !random.chance(late_replies_)) return;
-  const auto cut = [this, &run](Time until) {
-    for (const auto& server : servers_) kernel_.cut(&run.process, server.get()) = until;
-    run.last_fault = until;
-  };
-  const auto late = kernel_.now + random.spread(20 * millisecond, ttl_ / 8);
-  kernel_.trace("a reply to run " + std::to_string(run.number) + " is late");
-  cut(late);
-  kernel_.at(late + random.spread(5 * millisecond, 300 * millisecond),
-             [this, cut] { cut(kernel_.now + 2 * ttl_); });
-}
-
-void World::stop(Run& run, Time span) {
-  kernel_.trace("run " + std::to_string(run.number) + " is stopped for " + spans(span));
-  run.process.stopped_until = kernel_.now + span;
-  run.last_fault = kernel_.now + span;
-  kernel_.at(run.process.stopped_until, [] {});
-}
-
-void World::kill(Run& run) {
-  if (!run.context) return;
-  kernel_.trace("run " + std::to_string(run.number) + " is killed");
-  kernel_.kill(run.process);
-  run.last_fault = kernel_.now;
-  kernel_.at(kernel_.now, [&run] {
-    if (run.guardian->phase == SimulatedGuardian::Phase::idle) {
-      run.guardian->is_dead = true;
-    }
-    run.guardian->look();
-  });
-  finish(run);
 }
 
 }  // namespace dlock::simulation

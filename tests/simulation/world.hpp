@@ -7,16 +7,18 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "cli/run/locked_run.hpp"
+#include "lock/store.hpp"
 #include "tests/simulation/command.hpp"
 #include "tests/simulation/kernel.hpp"
 
 namespace dlock::simulation {
 
-enum class StoreKind { redis, quorum, postgres };
+enum class StoreKind { redis, quorum, postgres, etcd };
 
 // One process of dlock, with its guardian and command.
 struct Run {
@@ -55,6 +57,17 @@ struct Run {
   bool guardian_suffers = false;
 };
 
+// A `dlock break`.
+struct Breaker {
+  int number = 0;
+  bool by_force = false;
+  Process process;
+  std::unique_ptr<Run::Context> context;
+  std::unique_ptr<Store> store;
+  std::optional<Wakeup> wakeup;
+  bool is_over = false;
+};
+
 class World {
  public:
   World(std::uint64_t seed, StoreKind kind, bool traces);
@@ -70,6 +83,7 @@ class World {
   int losses() const { return losses_; }
 
  private:
+  std::string judged();
   std::string url() const;
   const Invocation& invocation(std::optional<Time> wait);
   void start_run();
@@ -77,10 +91,18 @@ class World {
   void step(Run& run);
   void finish(Run& run);  // it has exited, or was killed
   void free(Run& run);
+  void start_break();
+  asio::awaitable<void> break_lock(Breaker& breaker);
+  void step(Breaker& breaker);
+  void free(Breaker& breaker);
+  bool run_ready_once();
   void run_ready();
+  bool is_over() const;
 
   void plan_faults();
+  enum class Fault { hit, cut, reset, pause, disturb, guardian, crash, order };
   void inject_fault();
+  Time span();  // of a fault
   void hit(Run& run);
   void delay_reply(Run& run);
   void stop(Run& run, Time span);
@@ -104,16 +126,19 @@ class World {
   Kernel kernel_;
   std::vector<std::unique_ptr<Peer>> servers_;
   std::vector<std::unique_ptr<Run>> runs_;
-  int starting_ = 0;   // runs that will start
-  int runs_left_ = 0;  // runs that will follow others
+  std::vector<std::unique_ptr<Breaker>> breakers_;
+  std::vector<Fault> faults_;       // the kinds that this schedule has
+  std::set<std::uint64_t> forced_;  // the fences of holders that are not waited for
+  int starting_ = 0;                // runs that will start
+  int runs_left_ = 0;               // runs that will follow others
   Time ttl_ = 0;
   unsigned slots_ = 1;
   bool has_readers_ = false;  // some runs share the lock
   Time faults_end_ = 0;
   Time end_ = 0;
   double fault_at_step_ = 0;  // the part of runs that are stopped or killed at a step
-  double late_replies_ = 0;   // the part of replies after which nothing comes
-  bool restarts_ = false;
+  bool has_late_packets_ = false;
+  double late_replies_ = 0;  // the part of replies after which nothing comes
 
   std::string complaint_;
   std::uint64_t greatest_fence_ = 0;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "grpc/http2.hpp"
+#include "grpc/grpc.hpp"
 
 namespace dlock::grpc {
 namespace {

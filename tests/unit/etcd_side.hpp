@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "record/party_fields.hpp"
+#include "record/record_fields.hpp"
 #include "tests/unit/etcd_histories.hpp"
 #include "tests/unit/etcd_model.hpp"
 
@@ -212,7 +212,7 @@ class EtcdSide final : public Side {
           break;
         case Decision::Kind::wait:
           if (!decision.lose.empty()) {
-            write(etcd::take_away(context(), decision.lose, record::own_taker(true)));
+            write(etcd::take_away(context(), decision.lose, own_taker(true)));
             break;
           }
           if (decision.counts_as_refused) write(count_refused(context()));
@@ -280,7 +280,7 @@ class EtcdSide final : public Side {
   std::string take_away(const Step& step) {
     const Break order{fences_of(step.meant), step.by_force};
     const auto decision = decide_on_break(known_, order, now_);
-    auto self = record::own_taker(false);
+    auto self = own_taker(false);
     self.forced = step.by_force;
     if (!decision.lose.empty()) {
       write(etcd::take_away(context(), decision.lose, self));

@@ -1,12 +1,10 @@
 // Exit codes: their numbers, and which failure leads to which code.
 
-#include "cli/args/exit_status.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cerrno>
 
-#include "cli/args/exit_status.hpp"
+#include "cli/args/verb_table.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {

@@ -7,11 +7,10 @@
 
 #include <string>
 
-#include "record/party_fields.hpp"
+#include "record/record_fields.hpp"
 #include "record/run_lines.hpp"
-#include "record/state_bytes.hpp"
+#include "record/states.hpp"
 #include "store/etcd/etcd_entry.hpp"
-#include "store/etcd/etcd_runs.hpp"
 #include "store/local/local_values.hpp"
 #include "store/local/text_files.hpp"
 #include "store/redis/records.hpp"
@@ -48,7 +47,7 @@ std::string neutral(std::string text) {
     return "\"" + std::string(name) + "\":" + value;
   };
   const auto host = to_line(Json(host_name()));
-  const auto user = to_line(Json(record::own_user()));
+  const auto user = to_line(Json(own_user()));
   replace(key("host", host), key("host", "HOST"));
   replace(key("taken_on", host), key("taken_on", "HOST"));
   replace(key("user", user), key("user", "USER"));
@@ -209,7 +208,7 @@ etcd::QueueEntry golden_entry() {
   entry.set_up_again = Fence{18};
   entry.ttl = 45;
   entry.acquired_ttl = 46;
-  entry.taken_by = record::own_taker(true);
+  entry.taken_by = own_taker(true);
   return entry;
 }
 

@@ -450,7 +450,7 @@ TEST(RunOptions, have_the_defaults_of_the_manual) {
   EXPECT_EQ(options.jitter, milliseconds(0));
   EXPECT_FALSE(options.reclaim);
   EXPECT_EQ(options.lock_delay, milliseconds(0));
-  EXPECT_EQ(options.label, "");
+  EXPECT_EQ(options.description.label, "");
   EXPECT_EQ(options.report, "");
   EXPECT_FALSE(options.supervision.timeout);
   EXPECT_EQ(options.supervision.kill_after, seconds(5));
@@ -471,7 +471,7 @@ TEST(RunOptions, take_each_setting) {
   EXPECT_EQ(run_with("jitter", "1m").jitter, minutes(1));
   EXPECT_TRUE(run_with("reclaim", "true").reclaim);
   EXPECT_EQ(run_with("lock-delay", "10s").lock_delay, seconds(10));
-  EXPECT_EQ(run_with("label", "blue").label, "blue");
+  EXPECT_EQ(run_with("label", "blue").description.label, "blue");
   EXPECT_EQ(run_with("report", "out.json").report, "out.json");
   EXPECT_EQ(run_with("timeout", "2h").supervision.timeout, hours(2));
   EXPECT_EQ(run_with("kill-after", "0").supervision.kill_after, milliseconds(0));

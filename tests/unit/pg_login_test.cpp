@@ -462,6 +462,24 @@ TEST(PgErrors, of_poolers_mean_what_their_text_says) {
   EXPECT_EQ(session_error({"FATAL", "XX000", "no such database"}).code, "XX000");
 }
 
+TEST(PgErrors, say_where_options_that_are_refused_come_from) {
+  const std::pair<const char*, const char*> all[] = {
+      {"08P01", "unsupported startup parameter: options"},
+      {"42601", "invalid command-line argument for server process: x"},
+      {"42704", "unrecognized configuration parameter \"x\""},
+      {"22023", "invalid value for parameter \"DateStyle\": \"x\""},
+      {"42501", "permission denied to set role \"postgres\""},
+      {"42501", "permission denied to set parameter \"log_statement\""},
+  };
+  for (const auto& [code, text] : all) {
+    const auto told = session_error({"FATAL", code, text});
+    EXPECT_NE(error_text(told, "db").find(" in the store URL, or PGOPTIONS"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(told.code, "42501") << text;  // it is not about the schema
+  }
+}
+
 TEST(PgErrors, are_told_in_one_printable_line) {
   const Notice error{"ERROR", "XX000", "Some\ntext\x1B[1m" + std::string(1000, 'x')};
 

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "store/postgres/pg_target.hpp"
-#include "store/url_advice.hpp"
+#include "store/store_url.hpp"
 #include "tests/unit/url_lists.hpp"
 
 namespace dlock::postgres {
@@ -201,6 +201,29 @@ TEST(PgUrl, a_variable_that_cannot_be_used_is_named) {
   EXPECT_NE(refusal("PGSERVICE", "x").find("PGSERVICE is set"), std::string::npos);
   EXPECT_NE(refusal("PGHOSTADDR", "name").find("PGHOSTADDR: hostaddr must be an address"),
             std::string::npos);
+}
+
+TEST(PgUrl, a_variable_that_demands_what_is_not_checked_is_refused) {
+  const std::pair<const char*, const char*> refused[] = {
+      {"PGREQUIREAUTH", "scram-sha-256"},
+      {"PGREQUIREPEER", "postgres"},
+      {"PGSSLCRL", "/revoked"},
+      {"PGSSLCRLDIR", "/revoked"},
+      {"PGREQUIRESSL", "1"},
+      {"PGGSSENCMODE", "require"},
+      {"PGSSLMINPROTOCOLVERSION", "TLSv1.3"},
+      {"PGSSLCERTMODE", "require"}};
+  for (const auto& [name, value] : refused) {
+    EXPECT_EQ(
+        (Surroundings{{{name, value}}, {}}.refusal("postgres:")),
+        std::string(name) + " demands what dlock does not check: unset it for dlock");
+  }
+  const std::map<std::string, std::string> harmless = {
+      {"PGREQUIRESSL", "0"},
+      {"PGGSSENCMODE", "prefer"},
+      {"PGSSLCERTMODE", "allow"},
+      {"PGSSLMINPROTOCOLVERSION", "TLSv1.2"}};
+  EXPECT_EQ((Surroundings{harmless, {}}.refusal("postgres:")), "");
 }
 
 TEST(PgUrl, sockets_and_sslmode_disable_use_no_tls) {

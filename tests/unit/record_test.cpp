@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lock/store.hpp"
-#include "record/state_bytes.hpp"
+#include "record/states.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/state.hpp"

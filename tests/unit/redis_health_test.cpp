@@ -1,7 +1,5 @@
 // The findings about a server, from the facts about it.
 
-#include "store/redis/redis_health.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>

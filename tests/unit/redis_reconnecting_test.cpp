@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "net/net_failures.hpp"
+#include "net/budget.hpp"
 
 namespace dlock::redis {
 namespace {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/run/run_output.hpp"
+#include "cli/run/locked_run.hpp"
 #include "cli/run/run_result.hpp"
 #include "tests/unit/temporary_directory.hpp"
 #include "util/failure.hpp"
@@ -21,7 +21,7 @@ RunOptions job() {
   options.name = "job";
   options.run_id = "id";
   options.command = {"backup.sh", "-v"};
-  options.label = "nightly";
+  options.description.label = "nightly";
   return options;
 }
 
@@ -99,7 +99,7 @@ TEST(Report, is_one_line_whatever_the_names_contain) {
 
 TEST(Report, unknown_values_are_null) {
   auto options = job();
-  options.label.clear();
+  options.description.label.clear();
 
   const auto line = report_line({options, "", "web2", "alice"}, RunResult{});
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "record/state_bytes.hpp"
+#include "record/states.hpp"
 #include "tests/run_end.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 

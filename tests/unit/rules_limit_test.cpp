@@ -6,7 +6,7 @@
 #include <map>
 #include <random>
 
-#include "record/state_bytes.hpp"
+#include "record/states.hpp"
 
 namespace dlock::rules {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "record/state_bytes.hpp"
+#include "record/states.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/state.hpp"

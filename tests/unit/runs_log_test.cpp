@@ -85,7 +85,7 @@ TEST(RunsHistory, a_run_keeps_the_calendar_period_of_its_start) {
   const auto log = start_of(job, holder) + end_of(job, 7);
 
   std::vector<RunInfo> runs{run_with_fence(7), run_with_fence(8)};
-  add_labels_and_periods(runs, log, job);
+  add_descriptions(runs, log, job);
 
   EXPECT_EQ(runs[0].period, holder.period);
   EXPECT_EQ(runs[0].label, "blue");

@@ -1,6 +1,6 @@
-#include "store/redis_sentinel/sentinel_votes.hpp"
-
 #include <gtest/gtest.h>
+
+#include "store/redis_sentinel/sentinel_route.hpp"
 
 namespace dlock::redis_sentinel {
 namespace {

@@ -1,7 +1,5 @@
 // The states of locks as JSON.
 
-#include "record/state_json.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <string>
 
 #include "lock/history.hpp"
+#include "record/states.hpp"
 #include "rules/granting.hpp"
 #include "rules/keeping.hpp"
 #include "rules/queue.hpp"

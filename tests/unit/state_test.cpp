@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "record/state_bytes.hpp"
+#include "record/states.hpp"
 
 namespace dlock::record {
 namespace {

@@ -1,8 +1,8 @@
 // Tables on terminals that are wide enough, and on narrower ones.
 
-#include "cli/show/table.hpp"
-
 #include <gtest/gtest.h>
+
+#include "cli/show/screen.hpp"
 
 namespace dlock {
 namespace {

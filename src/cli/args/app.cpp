@@ -9,7 +9,7 @@
 
 #include "cli/args/option_table.hpp"
 #include "cli/args/usage_hint.hpp"
-#include "store/url_advice.hpp"
+#include "store/store_url.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

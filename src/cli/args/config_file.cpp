@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "cli/args/values.hpp"
-#include "util/failure.hpp"
-#include "util/small_file.hpp"
+#include "util/path_trust.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

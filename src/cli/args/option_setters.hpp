@@ -2,6 +2,8 @@
 // the table of options (option_table.cpp) name.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <iterator>
 #include <optional>
@@ -71,14 +73,15 @@ inline AddressMap addresses(const std::string& value) {
   }
 }
 
-inline std::string label_in(const std::string& value) {
-  return parsed_text(value, "label");
-}
-inline std::string host_in(const std::string& value) {
-  return parsed_text(value, "host");
-}
-inline std::string owner_in(const std::string& value) {
-  return parsed_text(value, "user");
+// What the user calls it, for messages.
+template <std::size_t size>
+struct What {
+  constexpr What(const char (&name)[size]) { std::copy_n(name, size, text); }
+  char text[size] = {};
+};
+template <What what>
+std::string text(const std::string& value) {
+  return parsed_text(value, what.text);
 }
 
 // A word without a dot or slash is more likely a mistake than the name of a file.

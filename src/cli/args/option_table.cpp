@@ -1,7 +1,6 @@
 #include "cli/args/option_table.hpp"
 
 #include <algorithm>
-#include <span>
 
 #include "cli/args/option_setters.hpp"
 
@@ -151,7 +150,7 @@ constexpr OptionSpec own_rows[] = {
      "leave, wait for or kill child processes",
      into<choice<straggler_policies>, plan, &SupervisionPlan::stragglers>},
     {"label", 0, "TEXT", "", of(run, acquire), "", "text shown by status",
-     into<label_in, &ClaimOptions::label>},
+     into<text<"label">, &ClaimOptions::description, &Description::label>},
     {"notify", 0, "WHO", "", of(run), "off",
      "who notifies systemd: dlock, command or off",
      into<choice<notify_modes>, &RunOptions::notify>},
@@ -186,13 +185,13 @@ constexpr OptionSpec own_rows[] = {
     {"held", 0, "", "", of(list), "", "only locks that are held",
      flag<&ListOptions::held>},
     {"host", 0, "H", "", of(list, history), "", "only those on the host H",
-     into<host_in, &PartyOptions::host>},
+     into<text<"host">, &PartyOptions::host>},
     {"owner", 0, "U", "", of(list, history), "", "only those of the user U",
-     into<owner_in, &PartyOptions::owner>},
+     into<text<"user">, &PartyOptions::owner>},
     {"mine", 0, "", "", of(list, history), "", "only those of this user on this host",
      flag<&PartyOptions::mine>},
     {"label", 0, "GLOB", "", of(list, history), "", "only those with a label like GLOB",
-     into<label_in, &PartyOptions::label>},
+     into<text<"label">, &PartyOptions::label>},
     {"sort", 0, "ORDER", "", of(list), "name", "% (default), or age: longest held first",
      into<choice<orders>, &ListOptions::order>},
     {"live", 0, "", "", of(list), "", "keep the list up to date until interrupted",

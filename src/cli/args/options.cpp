@@ -5,9 +5,8 @@
 #include <utility>
 
 #include "cli/args/nesting.hpp"
-#include "record/party_fields.hpp"
 #include "util/bits.hpp"
-#include "util/small_file.hpp"
+#include "util/path_trust.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 #include "util/utf8.hpp"
@@ -270,12 +269,11 @@ LimitOptions limit_options(const Settings& settings,
   return options;
 }
 
-bool PartyOptions::means(const std::string& host_of_it, const std::string& user,
-                         const std::string& label_of_it) const {
-  if (mine && (host_of_it != host_name() || user != record::own_user())) return false;
-  if (!label.empty() && (label_of_it.empty() || !matches_glob(label, label_of_it))) {
-    return false;
-  }
+bool PartyOptions::means(const Owner& owner_of_it, const Description& description) const {
+  const auto& [host_of_it, user] = owner_of_it;
+  const auto& text = description.label;
+  if (mine && (host_of_it != host_name() || user != own_user())) return false;
+  if (!label.empty() && (text.empty() || !matches_glob(label, text))) return false;
   return (host.empty() || host == host_of_it) && (owner.empty() || owner == user);
 }
 

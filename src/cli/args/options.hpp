@@ -39,7 +39,7 @@ struct ClaimOptions : VerbOptions {
   bool shared = false;
   int priority = 0;
   bool spread = false;
-  std::string label;
+  Description description;
 };
 
 // Who speaks systemd's readiness protocol.
@@ -129,9 +129,8 @@ struct PartyOptions : VerbOptions {
   bool means_all() const {
     return host.empty() && owner.empty() && !mine && label.empty();
   }
-  // Whether it means one of `user` on `host_of_it` with that label.
-  bool means(const std::string& host_of_it, const std::string& user,
-             const std::string& label_of_it) const;
+  // Whether it means one of this owner that is described so.
+  bool means(const Owner& owner_of_it, const Description& description) const;
 };
 
 struct ListOptions : PartyOptions {
@@ -192,7 +191,7 @@ struct LimitOptions : VerbOptions {
 CommonOptions common_options(const Settings& settings);
 
 // A warning for each file with a secret for the store that every user of this machine can
-// read, and that the caller cannot change (util/small_file.hpp).
+// read, and that the caller cannot change (util/path_trust.hpp).
 std::vector<std::string> exposed_secrets(const CommonOptions& common,
                                          const Settings& settings);
 

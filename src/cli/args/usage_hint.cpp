@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
-#include <vector>
 
 #include "cli/args/option_table.hpp"
-#include "store/url_advice.hpp"
+#include "store/store_url.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

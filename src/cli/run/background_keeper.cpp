@@ -16,7 +16,6 @@
 
 #include "cli/args/options.hpp"
 #include "lease/holding.hpp"
-#include "loop/wakeup.hpp"
 #include "util/process.hpp"
 
 namespace dlock {

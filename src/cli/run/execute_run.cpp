@@ -1,5 +1,3 @@
-#include "cli/run/execute_run.hpp"
-
 #include <unistd.h>
 
 #include <boost/asio/co_spawn.hpp>

@@ -10,7 +10,6 @@
 
 #include "cli/args/nesting.hpp"
 #include "util/bits.hpp"
-#include "util/fd.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
@@ -127,8 +126,7 @@ asio::awaitable<bool> LockedRun::needs_command(const Answer& answer) {
 }
 
 void LockedRun::fail(const Failure& failure) {
-  if (failure.kind() == Failure::Kind::interrupted)
-    return;  // a signal ends dlock; no message
+  if (failure.kind() == Failure::Kind::interrupted) return;  // a signal ends dlock
   conclusion_.failed(failure);
   wakeup_.give_up(true);  // the store timeout is used up
 }
@@ -152,6 +150,9 @@ asio::awaitable<void> LockedRun::run_command() {
   }
   if (locks_.first().is_held) result.grant = locks_.first().holding.grant();
   command_ = new_supervisor();
+  command_->on_stop([this](std::optional<Loss> loss) {
+    notice_.command_is_stopped(conclusion_.why_stopped(loss, elapsed_since(started_at_)));
+  });
   locks_.rely_on(*command_, [this](const std::string& message) {
     conclusion_.unprotected(message);
   });
@@ -206,9 +207,8 @@ bool LockedRun::may_start() {
     return false;
   }
   if (locks_.last()) return true;
-  conclusion_.not_started(
-      SpawnFailure{SpawnFailure::Kind::too_late,
-                   "too little of the lease was left to start the command"});
+  conclusion_.not_started({SpawnFailure::Kind::too_late,
+                           "too little of the lease was left to start the command"});
   return false;
 }
 
@@ -224,8 +224,7 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
     if (keeps_first) locks_.keep();
   } catch (const Failure& failure) {
     output_has_ended();
-    conclusion_.not_started(
-        SpawnFailure{SpawnFailure::Kind::no_resources, failure.what()});
+    conclusion_.not_started({SpawnFailure::Kind::no_resources, failure.what()});
     co_return std::nullopt;
   }
   notice_.command_starts();

@@ -1,4 +1,7 @@
-// A command under a lock, from the request for the lock to its release.
+// A command under a lock, from the request for the lock to its release, and what it
+// writes besides messages: --output, where the command's output goes, with its last
+// lines; and
+// --report, a line about the run.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -11,12 +14,16 @@
 #include <vector>
 
 #include "cli/args/app.hpp"
+#include "cli/args/options.hpp"
 #include "cli/run/run_locks.hpp"
 #include "cli/run/run_result.hpp"
 #include "cli/run/service_notice.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "supervise/guardian.hpp"
+#include "supervise/signals.hpp"
 #include "supervise/supervisor.hpp"
+#include "util/failure.hpp"
+#include "util/fd.hpp"
 
 namespace dlock {
 
@@ -154,6 +161,55 @@ class LockedRun {
   bool is_shared_ = false;  // RunEnd::is_shared
   RunConclusion conclusion_;
   ServiceNotice notice_;
+};
+
+struct FinishedRun {
+  RunResult result;
+  std::string store;  // its URL; empty if the run failed before the store was opened
+  std::exception_ptr
+      error;  // the error that ended the run, if the result does not contain it
+};
+
+// The result of a run that failed with the exception being handled, `failure`.
+FinishedRun run_ended_by(const Failure& failure, const std::string& store);
+
+// Acquires the lock, runs the command and releases the lock, printing messages on
+// standard error. The store must not be open yet, because the guardian has to be forked
+// first. `additions` has to outlive the process. Throws UsageError if the ttl is too
+// short.
+FinishedRun execute_run(const Invocation& invocation, const RunOptions& options,
+                        const HeldSignals& held, const RunAdditions& additions);
+
+// The output of one run.
+class RunOutput : public OutputCapture {
+ public:
+  // The last lines, printable; nothing if they are not known.
+  virtual std::optional<std::string> last_lines() const = 0;
+
+  // Prints what was kept, each stream on its own, for a run that has failed. Waits for a
+  // slow reader, but no more than a minute for one that accepts nothing.
+  virtual void print(const Speaker& speaker) const = 0;
+};
+
+// Null for --output pass: the command then has dlock's own descriptors. Throws Failure if
+// the file cannot be opened, or a pipe not be created. The speaker warns if the file is
+// another one when the command starts, and cannot be opened.
+std::unique_ptr<RunOutput> output_for(const RunOptions& options, const Speaker& speaker);
+
+// It is opened before anything else happens, so that a file that cannot be written is an
+// error before the command runs.
+class ReportFile {
+ public:
+  // Opens the file. Throws Failure (misconfigured). An empty path means no report; "-" is
+  // standard error.
+  explicit ReportFile(const std::string& path);
+
+  // Returns false if the line could not be written.
+  bool write(const std::string& line);
+
+ private:
+  Fd file_;
+  bool is_standard_error_ = false;
 };
 
 }  // namespace dlock

@@ -1,5 +1,3 @@
-#include "cli/run/run_output.hpp"
-
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
@@ -10,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "cli/run/locked_run.hpp"
 #include "cli/terminal/bounded_output.hpp"
 #include "cli/terminal/slow_output.hpp"
 #include "util/clock.hpp"

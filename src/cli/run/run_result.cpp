@@ -4,11 +4,11 @@
 #include <csignal>
 
 #include "cli/show/lock_view.hpp"
-#include "cli/terminal/speaker.hpp"
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
 #include "util/json.hpp"
 #include "util/text.hpp"
+#include "util/users.hpp"
 
 namespace dlock {
 namespace {
@@ -86,7 +86,7 @@ std::string report_line(const RunIdentity& run, const RunResult& result) {
              {"host", run.host},
              {"user", run.user},
              {"command", run.options.command},
-             {"label", text_or_null(run.options.label)},
+             {"label", text_or_null(run.options.description.label)},
              {"started", has_started ? Json(rfc3339(*result.started)) : Json(nullptr)},
              {"ended",
               has_run ? Json(rfc3339(*result.started + *result.ran)) : Json(nullptr)},
@@ -144,6 +144,12 @@ void RunConclusion::not_obtained(const Answer& answer) {
         busy->queued >= *options_.max_queue) {
       message += "; " + std::to_string(busy->queued) + " already waiting (--max-queue)";
     }
+    const auto& holders = busy->holders;
+    const auto is_here = [](const HolderInfo& one) { return one.host == host_name(); };
+    if (lock.holding.claim().spreads && holders.size() < lock.holding.claim().slots &&
+        std::any_of(holders.begin(), holders.end(), is_here)) {
+      message += "; this host has a slot already (--spread)";
+    }
   }
   conclude(superseded ? RunOutcome::superseded : RunOutcome::busy,
            ExitStatus::not_obtained, message);
@@ -199,6 +205,19 @@ void RunConclusion::not_started(const SpawnFailure& failure) {
 void RunConclusion::unprotected(const std::string& message) {
   result_.message = message;
   speaker_.warning("warning: " + message);
+}
+
+std::string RunConclusion::why_stopped(std::optional<Loss> loss, milliseconds ran) {
+  if (loss) {
+    ended_at_ = Clock::now();  // for now
+    const auto& lock = locks_.lost_by(*loss);
+    return lock.about + loss_text(*loss, CommandFate::is_ending,
+                                  lock.store->leases_expire(), failed_renewals(lock),
+                                  lock.holding.claimant().taken_by());
+  }
+  const bool timed_out = plan_.timeout && ran >= *plan_.timeout;
+  return timed_out ? "stopping the command: --timeout is over"
+                   : "stopping the processes that the command left";
 }
 
 void RunConclusion::ended(const Ended& end) {

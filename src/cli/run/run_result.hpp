@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/args/exit_status.hpp"
 #include "cli/args/options.hpp"
+#include "cli/args/verb_table.hpp"
 #include "cli/run/run_locks.hpp"
 #include "cli/show/holder_text.hpp"
 #include "cli/terminal/speaker.hpp"
@@ -109,6 +109,10 @@ class RunConclusion {
 
   // The command runs, or may be running, without the lock, as the user requested.
   void unprotected(const std::string& message);
+
+  // What is happening to a command that has run for `ran`, whose processes were sent TERM
+  // because of this loss, or another reason: "stopping the command: ...".
+  std::string why_stopped(std::optional<Loss> loss, milliseconds ran);
 
   // The command has ended. The policies of the locks know whether their leases held.
   void ended(const Ended& end);

@@ -14,7 +14,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <optional>
 
 #include "util/fd.hpp"
 #include "util/text.hpp"
@@ -179,12 +178,6 @@ class ServiceNotice::Service {
 
   void command_ended() { tell_stopping("releasing the lock"); }
 
-  asio::awaitable<void> end() {
-    beats_.give_up(true);
-    while (is_beating_) co_await ended_.wait_until(Clock::time_point::max());
-  }
-
- private:
   // A command that speaks for the unit may be a nested run of many in it.
   void tell_stopping(const std::string& status) {
     if (notify_ != Notify::dlock) return;
@@ -192,6 +185,12 @@ class ServiceNotice::Service {
     is_stopping_ = true;
   }
 
+  asio::awaitable<void> end() {
+    beats_.give_up(true);
+    while (is_beating_) co_await ended_.wait_until(Clock::time_point::max());
+  }
+
+ private:
   // Returns whether the receiver has no room for it now. Complains of other errors, once.
   bool send(const std::string& message) {
     const int error = send_notification(address_, message);
@@ -282,6 +281,10 @@ void ServiceNotice::command_starts() {
 
 void ServiceNotice::command_runs() {
   if (service_) service_->command_runs();
+}
+
+void ServiceNotice::command_is_stopped(const std::string& why) {
+  if (service_) service_->tell_stopping(why);
 }
 
 void ServiceNotice::command_ended() {

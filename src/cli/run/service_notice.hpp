@@ -8,6 +8,7 @@
 #include <boost/asio/io_context.hpp>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "cli/args/options.hpp"
@@ -53,9 +54,10 @@ class ServiceNotice {
   // Passes on what the run waits for. Empty if systemd is not to be told.
   WaitListener listener();
 
-  // Before the command starts, once it runs, and once it has ended.
+  // Before the command starts, once it runs, when dlock stops it, and once it has ended.
   void command_starts();
   void command_runs();
+  void command_is_stopped(const std::string& why);
   void command_ended();
 
   // The run is over. Also says why, if its command did not run or was stopped.

@@ -85,7 +85,7 @@ Claim new_claim(const CommonOptions& common, const ClaimOptions& options) {
   claim.ttl = options.ttl;
   claim.priority = options.priority;
   claim.spreads = options.spread && options.slots > 1;
-  claim.label = options.label;
+  claim.Description::operator=(options.description);
   const char* held = std::getenv("DLOCK_HELD");
   if (held != nullptr) claim.outer_fences = outer_fences_of(held, options.name);
   return claim;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/args/exit_status.hpp"
 #include "cli/args/options.hpp"
+#include "cli/args/verb_table.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "lease/holding.hpp"
 #include "lock/store.hpp"

@@ -15,9 +15,9 @@ std::string use_of(const HolderInfo& holder, const std::string& label,
   const auto state = holder.run_ended ? "ended"
                      : holder.for_pid ? renewed_for(holder)
                                       : "pid " + std::to_string(holder.pid);
-  const auto shown = is_detached(holder) ? "" : command;
-  if (label.empty()) return state + (shown.empty() ? "" : ", " + shown);
-  return state + ", " + label + (shown.empty() ? "" : ": " + shown);
+  const auto runs = is_detached(holder) ? "" : command;
+  if (label.empty()) return state + (runs.empty() ? "" : ", " + runs);
+  return state + ", " + label + (runs.empty() ? "" : ": " + runs);
 }
 
 std::string expiry_note(const HolderInfo& holder) {
@@ -57,10 +57,12 @@ std::string renewed_for(const HolderInfo& holder) {
   return "renewed for pid " + std::to_string(holder.pid);
 }
 
-std::string shown_label(const HolderInfo& holder) { return printable(holder.label, 60); }
+std::string shown(const Description& description, std::size_t most) {
+  return printable(description.label, most);
+}
 
 std::string described(const HolderInfo& holder) {
-  return described(holder, shown_label(holder), printable_command(holder.command));
+  return described(holder, shown(holder), printable_command(holder.command));
 }
 
 std::string outcome_of(const RunInfo& run) {
@@ -134,7 +136,7 @@ std::string waiting_text(const Busy& busy, std::size_t columns) {
       "; position " + std::to_string(busy.place) + " of " + std::to_string(busy.queued);
   if (busy.holders.empty()) return "waiting" + place;
   const auto& holder = busy.holders.front();
-  const auto label = shown_label(holder);
+  const auto label = shown(holder);
   const auto held_by = [&](const std::string& command) {
     return "held by " + described(holder, label, command) + place;
   };
@@ -200,6 +202,7 @@ std::string loss_text(Loss loss, CommandFate command, bool on_server,
                       const std::optional<Taker>& taker) {
   const auto cause = cause_of(loss, on_server, failed, taker);
   switch (command) {
+    case CommandFate::is_ending: return "stopping the command: " + cause;
     case CommandFate::ended_in_time:
       return "lost the lock: " + cause +
              ", so the command was stopped before the lease expired";

@@ -20,8 +20,8 @@ std::string owner_text(const std::string& user, const std::string& host);
 // is renewed.
 bool is_detached(const HolderInfo& holder);
 
-// What the user says of it, shortened for messages.
-std::string shown_label(const HolderInfo& holder);
+// What the user says of it, shortened for messages or tables; empty for nothing.
+std::string shown(const Description& description, std::size_t most = 60);
 
 // "12s": the time until the lease expires.
 std::string time_left(const HolderInfo& holder);
@@ -62,6 +62,7 @@ std::string waiting_text(const Busy& busy, std::size_t columns);
 
 // What happened to the command.
 enum class CommandFate {
+  is_ending,      // because of the loss
   ended_in_time,  // before the lease expired
   was_ended,
   had_ended,         // by itself, before the loss was discovered

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "cli/show/holder_text.hpp"
-#include "cli/show/table.hpp"
+#include "cli/show/screen.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -148,7 +147,7 @@ Table holders_of(const LockInfo& lock) {
                                    for_people(holder.held),
                                    std::to_string(holder.fence.number)};
     if (lock.slots > 1) cells.push_back(std::to_string(holder.slot));
-    if (labels) cells.push_back(printable(holder.label, 40));
+    if (labels) cells.push_back(shown(holder, 40));
     cells.push_back(use_of(holder));
     table.add(std::move(cells));
   }
@@ -169,7 +168,7 @@ Table waiters_of(const LockInfo& lock) {
                                    std::to_string(waiter.pid),
                                    for_people(waiter.waiting)};
     if (priorities) cells.push_back(std::to_string(waiter.priority));
-    if (labels) cells.push_back(printable(waiter.label, 40));
+    if (labels) cells.push_back(shown(waiter, 40));
     table.add(std::move(cells));
   }
   return table;
@@ -239,7 +238,7 @@ std::string message_of(const Event& event) {
   std::string text =
       event.priority == 0 ? "" : "priority " + std::to_string(event.priority);
   if (!event.label.empty()) {
-    text += (text.empty() ? "" : ", ") + printable(event.label, 60);
+    text += (text.empty() ? "" : ", ") + shown(event);
   }
   if (!event.command.empty()) {
     text += (text.empty() ? "" : ": ") + printable_command(event.command, 200);

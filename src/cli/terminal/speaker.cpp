@@ -7,11 +7,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
 
 #include "cli/terminal/slow_output.hpp"
-#include "util/clock.hpp"
-#include "util/failure.hpp"
 #include "util/fd.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"

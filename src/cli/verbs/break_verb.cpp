@@ -8,9 +8,8 @@
 #include "cli/run/verb_store.hpp"
 #include "cli/show/holder_text.hpp"
 #include "cli/show/lock_view.hpp"
-#include "cli/show/table.hpp"
+#include "cli/show/screen.hpp"
 #include "cli/terminal/speaker.hpp"
-#include "cli/verbs/breaking.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "loop/wakeup.hpp"
 #include "store/open.hpp"
@@ -77,12 +76,13 @@ std::string table_of(const std::vector<LockInfo>& locks) {
         table.add({name, foreign_holder, "-", "-", "-", "-", "-"});
         continue;
       }
-      const auto command = printable_command(holder.command);
+      const auto or_dash = [](const std::string& text) {
+        return text.empty() ? "-" : text;
+      };
       table.add({name, owner_text(holder.user, holder.host),
                  holder.run_ended ? "-" : std::to_string(holder.pid),
                  for_people(holder.held), std::to_string(holder.fence.number),
-                 holder.label.empty() ? "-" : printable(holder.label, 40),
-                 command.empty() ? "-" : command});
+                 or_dash(shown(holder, 40)), or_dash(printable_command(holder.command))});
     }
   }
   return table.text("", false);

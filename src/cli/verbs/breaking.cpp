@@ -1,9 +1,8 @@
-#include "cli/verbs/breaking.hpp"
-
 #include <algorithm>
 #include <utility>
 
 #include "cli/show/holder_text.hpp"
+#include "cli/verbs/verbs.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

@@ -2,7 +2,7 @@
 #include <iterator>
 
 #include "cli/args/option_table.hpp"
-#include "cli/show/table.hpp"
+#include "cli/show/screen.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "util/json.hpp"

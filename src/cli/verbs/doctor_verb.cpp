@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "cli/show/table.hpp"
+#include "cli/show/screen.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "loop/wakeup.hpp"

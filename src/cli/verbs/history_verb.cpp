@@ -4,7 +4,7 @@
 
 #include "cli/run/verb_store.hpp"
 #include "cli/show/lock_view.hpp"
-#include "cli/show/table.hpp"
+#include "cli/show/screen.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "lock/history.hpp"
@@ -251,7 +251,7 @@ bool is_wanted(const RunInfo& run, const HistoryOptions& options, WallTime now) 
   if (options.failed && (is_running(run) || is_by_hand(run) || is_success(run))) {
     return false;
   }
-  if (!options.means(run.host, run.user, run.label)) return false;
+  if (!options.means(run, run)) return false;
   return !options.since || is_recent(run.started, *options.since, now);
 }
 

@@ -170,7 +170,7 @@ std::string metric_text(const std::string& name, const char* help,
 // job of a day.
 struct DurationClass {
   milliseconds most;
-  const char* label;
+  const char* text;
 };
 constexpr DurationClass duration_classes[] = {
     {milliseconds(100), "0.1"},          {milliseconds(1'000), "1"},
@@ -198,11 +198,11 @@ std::string histogram_text(const std::vector<LockHistory>& histories) {
     const auto durations = durations_in(history);
     if (durations.empty()) continue;
     const auto labels = labels_of(history.lock);
-    for (const auto& [most, label] : duration_classes) {
+    for (const auto& [most, text] : duration_classes) {
       const auto count =
           std::count_if(durations.begin(), durations.end(),
                         [most = most](milliseconds one) { return one <= most; });
-      samples += name + "_bucket{" + labels + ",le=\"" + label + "\"} " +
+      samples += name + "_bucket{" + labels + ",le=\"" + text + "\"} " +
                  std::to_string(count) + "\n";
     }
     const auto sum = std::accumulate(durations.begin(), durations.end(), milliseconds(0));
@@ -268,9 +268,7 @@ std::vector<LockInfo> selected(std::vector<LockInfo> locks, const ListOptions& o
     std::erase_if(locks, [](const LockInfo& lock) { return lock.holders.empty(); });
   }
   if (!options.means_all()) {
-    const auto is_meant = [&](const auto& party) {
-      return options.means(party.host, party.user, party.label);
-    };
+    const auto is_meant = [&](const auto& party) { return options.means(party, party); };
     std::erase_if(locks, [&](LockInfo& lock) {
       // The table names the first holder.
       const auto others =

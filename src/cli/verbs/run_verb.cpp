@@ -6,9 +6,8 @@
 #include <memory>
 
 #include "cli/args/nesting.hpp"
-#include "cli/run/execute_run.hpp"
 #include "cli/run/hooks.hpp"
-#include "cli/run/run_output.hpp"
+#include "cli/run/locked_run.hpp"
 #include "cli/run/run_result.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"

@@ -1,8 +1,5 @@
 #include "cli/verbs/verbs.hpp"
 
-#include "cli/args/options.hpp"
-#include "cli/args/verb_table.hpp"
-
 namespace dlock {
 
 // A separate namespace, because statuses have names that functions have elsewhere.

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "store/etcd/etcd_cluster.hpp"
-#include "store/etcd/etcd_messages.hpp"
 
 namespace dlock::etcd {
 

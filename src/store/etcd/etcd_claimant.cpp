@@ -1,12 +1,8 @@
 #include "store/etcd/etcd_claimant.hpp"
 
-#include <algorithm>
 #include <utility>
 
-#include "lock/lease.hpp"
-#include "record/party_fields.hpp"
 #include "store/etcd/etcd_entry.hpp"
-#include "store/etcd/etcd_lease.hpp"
 
 namespace dlock::etcd {
 
@@ -184,7 +180,7 @@ asio::awaitable<void> EtcdClaimant::join_as(const Decision& decision, CallContex
 asio::awaitable<std::optional<Answer>> EtcdClaimant::wait_as(const Decision& decision,
                                                              CallContext& call) {
   if (!decision.lose.empty()) {
-    auto request = take_away(step_context(), decision.lose, record::own_taker(true));
+    auto request = take_away(step_context(), decision.lose, own_taker(true));
     const auto result = co_await write(std::move(request), call);
     if (result.lease_gone) {
       co_await look(call);

@@ -1,13 +1,9 @@
 #include "store/etcd/etcd_cluster.hpp"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "loop/wakeup.hpp"
-#include "store/etcd/etcd_calls.hpp"
-#include "store/etcd/etcd_messages.hpp"
-#include "util/failure.hpp"
 #include "util/text.hpp"
 
 namespace dlock::etcd {

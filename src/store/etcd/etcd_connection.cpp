@@ -4,7 +4,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <utility>
 
-#include "net/net_failures.hpp"
 #include "net/stream.hpp"
 #include "util/failure.hpp"
 

@@ -7,7 +7,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "record/party_fields.hpp"
+#include "record/encoders.hpp"
 #include "record/record_fields.hpp"
 #include "util/bits.hpp"
 #include "util/json.hpp"
@@ -204,8 +204,7 @@ rules::Party party_of(const QueueEntry& entry) {
   party.token = token_of(entry.id);
   party.session = static_cast<rules::Session>(entry.created);
   party.pid = entry.pid;
-  party.host = entry.host;
-  party.user = entry.user;
+  party.Owner::operator=(entry);
   party.foreign = entry.foreign;
   return party;
 }
@@ -220,7 +219,7 @@ Fence QueueEntry::fence() const {
 
 QueueEntry entry_for(const Claim& claim, WallTime now) {
   QueueEntry entry;
-  entry.CommandInfo::operator=(record::own_party(claim));
+  entry.CommandInfo::operator=(own_party(claim));
   entry.mode = claim.mode;
   entry.slots = claim.slots;
   entry.since = now;
@@ -308,7 +307,7 @@ rules::Holder as_holder(const QueueEntry& entry) {
   holder.granted_at =
       entry.foreign ? Clock::time_point::max() : as_boot_time(entry.since);
   holder.ends_unknown = entry.lease != 0;  // only another request would tell
-  holder.label = entry.label;
+  holder.Description::operator=(entry);
   holder.period = entry.period;
   holder.argv = entry.command;
   holder.counts = entry.counts();
@@ -327,7 +326,7 @@ rules::Waiter as_waiter(const QueueEntry& entry) {
   waiter.dedupe = entry.dedupe;
   waiter.supersedes = entry.supersedes;
   waiter.replaces = entry.replaces;
-  waiter.label = entry.label;
+  waiter.Description::operator=(entry);
   waiter.argv = entry.command;
   return waiter;
 }

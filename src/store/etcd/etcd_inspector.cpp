@@ -1,5 +1,3 @@
-#include "store/etcd/etcd_inspector.hpp"
-
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -8,6 +6,7 @@
 #include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/etcd_steps.hpp"
+#include "store/etcd/etcd_store.hpp"
 #include "util/failure.hpp"
 #include "util/text.hpp"
 
@@ -143,9 +142,9 @@ asio::awaitable<LockInfo> EtcdInspector::inspect_for_sure(const LockName& lock,
   return info_from(lock, written_look_at(lock), wakeup);
 }
 
-asio::awaitable<std::vector<LockInfo>> EtcdInspector::list(
-    const std::string& name_space, std::function<bool(const std::string&)> matches,
-    Wakeup& wakeup) {
+asio::awaitable<std::vector<LockInfo>> EtcdInspector::list(const std::string& name_space,
+                                                           NameFilter matches,
+                                                           Wakeup& wakeup) {
   const auto until = calls_.budget_end();
   auto found = co_await read_name_space(calls_, name_space, until, wakeup);
   std::vector<LockInfo> locks;
@@ -153,7 +152,7 @@ asio::awaitable<std::vector<LockInfo>> EtcdInspector::list(
   for (auto& [name, snapshot] : found.snapshots) {
     if (!matches(name)) continue;
     auto info = info_of(snapshot, {name_space, name}, wall_now());
-    if (info.holders.empty() && info.waiters.empty() && !info.last_run) continue;
+    if (!info.is_listed()) continue;
     locks.push_back(std::move(info));
     snapshots.push_back(std::move(snapshot));
   }
@@ -171,8 +170,7 @@ asio::awaitable<std::vector<RunInfo>> EtcdInspector::history(const LockName& loc
 }
 
 asio::awaitable<std::vector<LockHistory>> EtcdInspector::histories(
-    const std::string& name_space, std::function<bool(const std::string&)> matches,
-    Wakeup& wakeup) {
+    const std::string& name_space, NameFilter matches, Wakeup& wakeup) {
   const auto until = calls_.budget_end();
   const auto found = co_await read_name_space(calls_, name_space, until, wakeup);
   std::vector<LockHistory> histories;

@@ -6,7 +6,6 @@
 #include "rules/look.hpp"
 #include "store/etcd/etcd_claimant.hpp"
 #include "store/etcd/etcd_entry.hpp"
-#include "store/etcd/etcd_lease.hpp"
 #include "util/bits.hpp"
 
 namespace dlock::etcd {

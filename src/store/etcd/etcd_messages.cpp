@@ -1,7 +1,6 @@
 #include "store/etcd/etcd_messages.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <type_traits>
 #include <utility>
 

@@ -1,10 +1,8 @@
 #include "store/etcd/etcd_queue.hpp"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
-#include "lock/history.hpp"
 #include "lock/lease.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "lock/history.hpp"
-#include "record/party_fields.hpp"
 #include "rules/state.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "util/failure.hpp"
@@ -139,7 +138,7 @@ void add_rivals(TxnRequest& txn, const StepContext& step_context, const QueueEnt
         put(superseded_key(step_context.lock), "", step_context.day_lease));
   }
   for (const auto& holder : decision.lose) {
-    add_loser(txn, step_context, holder, record::own_taker(true));
+    add_loser(txn, step_context, holder, own_taker(true));
   }
 }
 

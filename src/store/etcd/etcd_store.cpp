@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "record/party_fields.hpp"
 #include "store/checks.hpp"
-#include "store/etcd/etcd_calls.hpp"
 #include "store/etcd/etcd_claimant.hpp"
 #include "store/etcd/etcd_cluster.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_health.hpp"
-#include "store/etcd/etcd_lease.hpp"
-#include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/etcd_steps.hpp"
 #include "store/fan_out.hpp"
 #include "util/bits.hpp"
@@ -81,7 +77,7 @@ asio::awaitable<std::vector<Broken>> EtcdStore::break_leases(const LockName& loc
   auto request = look_at(lock);
   auto result = co_await calls_->txn(std::move(request), Repeat::freely, until, wakeup);
   auto snapshot = snapshot_from(lock, result);
-  auto self = record::own_taker(false);
+  auto self = own_taker(false);
   self.forced = order.by_force;
   auto decision = decide_on_break(snapshot, order, wall_now());
   const auto meant = std::move(decision.meant);

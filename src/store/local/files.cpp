@@ -3,10 +3,8 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <utility>
 
-#include "store/local/record_file.hpp"
 #include "store/local/text_files.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"

@@ -1,5 +1,3 @@
-#include "store/local/local_claimant.hpp"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,7 +6,7 @@
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/state.hpp"
-#include "store/local/local_inspector.hpp"
+#include "store/local/local_store.hpp"
 #include "store/local/sessions.hpp"
 #include "store/local/text_files.hpp"
 #include "util/text.hpp"

@@ -1,5 +1,3 @@
-#include "store/local/local_inspector.hpp"
-
 #include <sys/inotify.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/state.hpp"
+#include "store/local/local_store.hpp"
 #include "store/local/local_waiting.hpp"
 #include "store/local/text_files.hpp"
 #include "util/text.hpp"
@@ -53,7 +52,7 @@ std::optional<LockName> lock_in(const RecordFile& record) {
 }
 
 LocksFound locks_in(const Directory& folder, const std::string& name_space,
-                    const std::function<bool(const std::string&)>& matches) {
+                    const NameFilter& matches) {
   LocksFound found;
   for (const auto& file : folder.names()) {
     if (kind_of(file) != StateKind::lock) continue;
@@ -121,9 +120,9 @@ LockInfo LocalInspector::info_of_lock(const LockName& lock) const {
   });
 }
 
-asio::awaitable<std::vector<LockInfo>> LocalInspector::list(
-    const std::string& name_space, std::function<bool(const std::string&)> matches,
-    Wakeup& wakeup) {
+asio::awaitable<std::vector<LockInfo>> LocalInspector::list(const std::string& name_space,
+                                                            NameFilter matches,
+                                                            Wakeup& wakeup) {
   return files_.repeated(
       wakeup, [this, name_space, matches]() -> asio::awaitable<std::vector<LockInfo>> {
         std::vector<LockInfo> locks;
@@ -139,16 +138,14 @@ asio::awaitable<std::vector<LockInfo>> LocalInspector::list(
         }
         read_each(name_space, matches, [&](const LockName& lock) {
           auto info = info_of_lock(lock);
-          if (info.holders.empty() && info.waiters.empty() && !info.last_run) return;
-          locks.push_back(std::move(info));
+          if (info.is_listed()) locks.push_back(std::move(info));
         });
         co_return locks;
       });
 }
 
 // Leaves out the locks that cannot be read.
-void LocalInspector::read_each(const std::string& name_space,
-                               const std::function<bool(const std::string&)>& matches,
+void LocalInspector::read_each(const std::string& name_space, const NameFilter& matches,
                                const std::function<void(const LockName&)>& read) {
   auto found = locks_in(files_.folder(), name_space, matches);
   left_out_ = std::move(found.unreadable);
@@ -183,14 +180,13 @@ std::vector<RunInfo> LocalInspector::runs_of_lock(const LockName& lock,
     return found;
   });
   runs = as_history(std::move(runs), wall_now());
-  record::add_labels_and_periods(runs, log, lock);
+  record::add_descriptions(runs, log, lock);
   name_users(runs);
   return runs;
 }
 
 asio::awaitable<std::vector<LockHistory>> LocalInspector::histories(
-    const std::string& name_space, std::function<bool(const std::string&)> matches,
-    Wakeup& wakeup) {
+    const std::string& name_space, NameFilter matches, Wakeup& wakeup) {
   return files_.repeated(
       wakeup, [this, name_space, matches]() -> asio::awaitable<std::vector<LockHistory>> {
         std::vector<LockHistory> found;

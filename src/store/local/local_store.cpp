@@ -4,11 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <utility>
-
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "store/local/local_claimant.hpp"
 #include "store/local/local_health.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/text_files.hpp"

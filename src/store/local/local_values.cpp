@@ -7,10 +7,8 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
-#include <utility>
 
 #include "rules/look.hpp"
-#include "store/local/record_file.hpp"
 #include "store/local/sessions.hpp"
 #include "util/bits.hpp"
 #include "util/failure.hpp"

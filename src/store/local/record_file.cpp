@@ -12,10 +12,8 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
-#include <utility>
 
 #include "util/bits.hpp"
-#include "util/failure.hpp"
 #include "util/text.hpp"
 
 namespace dlock::local {

@@ -15,7 +15,6 @@
 #include <string_view>
 
 #include "util/bits.hpp"
-#include "util/failure.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 

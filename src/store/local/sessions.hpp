@@ -15,8 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "record/party_fields.hpp"
-#include "record/state_bytes.hpp"
+#include "record/states.hpp"
 #include "rules/limit.hpp"
 #include "rules/look.hpp"
 #include "rules/state.hpp"

@@ -1,5 +1,7 @@
 #include "store/none/none_store.hpp"
 
+#include "lock/store.hpp"
+
 namespace dlock::none {
 
 namespace {
@@ -14,78 +16,81 @@ class NoneClaimant final : public Claimant {
     }
     co_return grant_;
   }
-
   asio::awaitable<void> await_turn(Wakeup&, Clock::time_point) override { co_return; }
-
   asio::awaitable<Release> release(const std::optional<RunEnd>&, Wakeup&) override {
     grant_ = {};
     co_return Release::released;
   }
-
   asio::awaitable<Renewal> renew(Wakeup&) override { co_return Renewal::confirmed; }
 
  private:
   Grant grant_;
 };
 
+class NoneStore final : public Store,
+                        private LockInspector,
+                        private ValueStore,
+                        private RateLimits,
+                        private FenceRegisters {
+ public:
+  std::string url() const override { return "none:"; }
+  bool protects() const override { return false; }
+  bool leases_expire() const override { return false; }
+  std::unique_ptr<Claimant> claimant(const Claim& claim) override {
+    return std::make_unique<NoneClaimant>(claim);
+  }
+  asio::awaitable<std::vector<Broken>> break_leases(const LockName&, const Break&,
+                                                    Wakeup&) override {
+    co_return std::vector<Broken>{};
+  }
+  LockInspector& inspector() override { return *this; }
+  ValueStore* values() override { return this; }
+  RateLimits* rates() override { return this; }
+  FenceRegisters* registers() override { return this; }
+
+ private:
+  asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup&) override {
+    LockInfo info;
+    info.lock = lock;
+    info.known = true;  // it remembers no run, so it cannot say that there was none
+    info.now = wall_now();
+    co_return info;
+  }
+  asio::awaitable<std::vector<LockInfo>> list(const std::string&, NameFilter,
+                                              Wakeup&) override {
+    co_return std::vector<LockInfo>{};
+  }
+  asio::awaitable<std::vector<RunInfo>> history(const LockName&, Wakeup&) override {
+    co_return std::vector<RunInfo>{};
+  }
+
+  asio::awaitable<ValueLookup> get(const LockName&, std::size_t, Wakeup&) override {
+    co_return ValueLookup{};
+  }
+  asio::awaitable<ValueLook> describe(const LockName&, Wakeup&) override {
+    co_return ValueLook{};
+  }
+  asio::awaitable<Storing> put(const Claim&, const std::string&, Lifetime,
+                               Wakeup&) override {
+    co_return Storing::stored;
+  }
+  asio::awaitable<void> forget(const LockName&, Wakeup&) override { co_return; }
+
+  asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup&) override {
+    co_return Admitted{claim.rate.most, milliseconds(0)};
+  }
+  asio::awaitable<void> withdraw(const RateClaim&, Wakeup&) override { co_return; }
+  asio::awaitable<LimitInfo> look(const LockName&, Wakeup&) override {
+    co_return LimitInfo{};
+  }
+  asio::awaitable<void> reset(const LockName&, Wakeup&) override { co_return; }
+
+  asio::awaitable<Admission> admit_fence(const LockName&, Fence, Wakeup&) override {
+    co_return Admission::admitted;
+  }
+};
+
 }  // namespace
-
-std::unique_ptr<Claimant> NoneStore::claimant(const Claim& claim) {
-  return std::make_unique<NoneClaimant>(claim);
-}
-
-asio::awaitable<ValueLookup> NoneStore::get(const LockName&, std::size_t, Wakeup&) {
-  co_return ValueLookup{};
-}
-
-asio::awaitable<ValueLook> NoneStore::describe(const LockName&, Wakeup&) {
-  co_return ValueLook{};
-}
-
-asio::awaitable<Storing> NoneStore::put(const Claim&, const std::string&, Lifetime,
-                                        Wakeup&) {
-  co_return Storing::stored;
-}
-
-asio::awaitable<void> NoneStore::forget(const LockName&, Wakeup&) { co_return; }
-
-asio::awaitable<std::vector<Broken>> NoneStore::break_leases(const LockName&,
-                                                             const Break&, Wakeup&) {
-  co_return std::vector<Broken>{};
-}
-
-asio::awaitable<LockInfo> NoneStore::inspect(const LockName& lock, Wakeup&) {
-  LockInfo info;
-  info.lock = lock;
-  info.known = true;  // it remembers no run, so it cannot say that there was none
-  info.now = wall_now();
-  co_return info;
-}
-
-asio::awaitable<std::vector<LockInfo>> NoneStore::list(
-    const std::string&, std::function<bool(const std::string&)>, Wakeup&) {
-  co_return std::vector<LockInfo>{};
-}
-
-asio::awaitable<std::vector<RunInfo>> NoneStore::history(const LockName&, Wakeup&) {
-  co_return std::vector<RunInfo>{};
-}
-
-asio::awaitable<Admission> NoneStore::admit_fence(const LockName&, Fence, Wakeup&) {
-  co_return Admission::admitted;
-}
-
-asio::awaitable<RateAnswer> NoneStore::admit(const RateClaim& claim, Wakeup&) {
-  co_return Admitted{claim.rate.most, milliseconds(0)};
-}
-
-asio::awaitable<void> NoneStore::withdraw(const RateClaim&, Wakeup&) { co_return; }
-
-asio::awaitable<LimitInfo> NoneStore::look(const LockName&, Wakeup&) {
-  co_return LimitInfo{};
-}
-
-asio::awaitable<void> NoneStore::reset(const LockName&, Wakeup&) { co_return; }
 
 std::unique_ptr<Store> open(const StoreUrl&, milliseconds, asio::io_context&) {
   return std::make_unique<NoneStore>();

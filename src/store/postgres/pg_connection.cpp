@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "net/budget.hpp"
-#include "net/net_failures.hpp"
 #include "store/postgres/pg_link.hpp"
 #include "store/postgres/pg_login.hpp"
 #include "util/failure.hpp"

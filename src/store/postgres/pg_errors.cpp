@@ -1,6 +1,6 @@
 #include "store/postgres/pg_errors.hpp"
 
-#include "net/net_failures.hpp"
+#include "net/budget.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {
@@ -19,6 +19,18 @@ const char* remedy_for(std::string_view code, std::string_view text) {
   if (code == "57014" && text.find("timeout") != std::string_view::npos) {
     return ": raise it for this role (ALTER ROLE)";
   }
+  // All of these end a login; a step of dlock sets nothing that they can be about.
+  for (const auto* part : {"command-line argument", "configuration parameter",
+                           "for parameter", "denied to set"}) {
+    if (text.find(part) != text.npos) {
+      return ": correct the options in the store URL, or PGOPTIONS";
+    }
+  }
+  if (text.find("startup parameter") != text.npos) {
+    return ": leave out the options in the store URL, or PGOPTIONS, or let the pooler "
+           "ignore them (ignore_startup_parameters)";
+  }
+  if (code.starts_with("P0")) return ": a trigger of the database raised this";
   if (code == "22P05") return ": use another name, or a database with the encoding UTF8";
   return "";
 }
@@ -53,6 +65,7 @@ Failure::Kind kind_of_error(std::string_view code) {
       {"42", Kind::misconfigured},   // no such table or column
       {"54", Kind::misconfigured},   // beyond a limit of the server
       {"F0", Kind::misconfigured},   // its configuration
+      {"P0", Kind::misconfigured},   // raised by a trigger that is none of ours
   };
   for (const auto& [prefix, kind] : meanings) {
     if (code.starts_with(prefix)) return kind;
@@ -102,6 +115,7 @@ Notice session_error(Notice error) {
       {any, "permission denied", "42501"},
       {any, "startup parameter", "0A000"},
       {any, "config error", "F0000"},
+      {"42501", "denied to set", "0L000"},  // a role, a parameter
       {"XX000", "Tenant or user not found", "28000"},
       {"XX000", "Max client connections reached", "53300"},
   };

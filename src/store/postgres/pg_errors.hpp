@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "net/net_failures.hpp"
+#include "net/budget.hpp"
 #include "store/postgres/pg_wire.hpp"
 #include "util/failure.hpp"
 

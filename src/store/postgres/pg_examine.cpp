@@ -1,5 +1,3 @@
-#include "store/postgres/pg_examine.hpp"
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -12,6 +10,7 @@
 #include "store/postgres/pg_health.hpp"
 #include "store/postgres/pg_schema.hpp"
 #include "store/postgres/pg_standing.hpp"
+#include "store/postgres/pg_store.hpp"
 #include "store/postgres/pg_target.hpp"
 #include "util/bits.hpp"
 #include "util/text.hpp"
@@ -208,7 +207,8 @@ class PrimaryExaminer {
         "pg_catalog.has_table_privilege(c.oid, 'SELECT'), "
         "pg_catalog.has_table_privilege(c.oid, 'INSERT'), "
         "pg_catalog.has_table_privilege(c.oid, 'UPDATE'), "
-        "pg_catalog.has_table_privilege(c.oid, 'DELETE') "
+        "pg_catalog.has_table_privilege(c.oid, 'DELETE'), "
+        "pg_catalog.row_security_active(c.oid) "
         "FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c "
         "ON c.relnamespace OPERATOR(pg_catalog.=) n.oid "
         "JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) c.oid "
@@ -230,6 +230,7 @@ class PrimaryExaminer {
         for (std::size_t i = 0; i < std::size(rights); ++i) {
           if (!flag_at(rows, 2 + i, row)) table.missing_rights.emplace_back(rights[i]);
         }
+        table.hides_rows = flag_at(rows, 2 + std::size(rights), row);
       }
       if (!table.exists) table.missing_columns.clear();
       facts_.tables.push_back(std::move(table));

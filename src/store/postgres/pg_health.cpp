@@ -5,9 +5,10 @@
 #include <utility>
 
 #include "lock/lease.hpp"
-#include "record/state_json.hpp"
+#include "record/states.hpp"
 #include "store/checks.hpp"
 #include "store/postgres/pg_login.hpp"
+#include "store/postgres/pg_schema.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {
@@ -184,6 +185,13 @@ Finding permissions(const PgFacts& facts) {
   }
   if (!missing.empty()) {
     return {"permissions", Level::error, user + " lacks " + listed(missing), advice};
+  }
+  for (const auto& table : facts.tables) {
+    if (!table.hides_rows) continue;
+    return {"permissions", Level::error,
+            "row-level security hides rows of " + table.name + " from " + user,
+            "ALTER TABLE " + in_schema(facts.schema, table.name) +
+                " DISABLE ROW LEVEL SECURITY, as the owner"};
   }
   return {"permissions", Level::ok, user + " has all permissions that locks need", ""};
 }

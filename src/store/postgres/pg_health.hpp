@@ -36,6 +36,7 @@ struct TableFacts {
   bool exists = false;
   std::vector<std::string> missing_columns;
   std::vector<std::string> missing_rights;  // "INSERT"
+  bool hides_rows = false;                  // row-level security applies to the user
 };
 
 // Sessions, and how many are allowed; nothing: no limit, or not reported.

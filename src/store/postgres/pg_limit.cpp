@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "record/record_words.hpp"
+#include "record/encoders.hpp"
 #include "util/json.hpp"
 #include "util/text.hpp"
 

@@ -5,7 +5,7 @@
 #include <exception>
 #include <utility>
 
-#include "net/net_failures.hpp"
+#include "net/budget.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {

@@ -23,7 +23,7 @@ std::string payload_of(Event event) {
     auto text = line ? line->dump(-1, ' ', true, Json::error_handler_t::replace) : "";
     if (text.size() <= longest_payload || is_shortened) return text;
     event.command.clear();
-    event.label.clear();
+    event.Description::operator=(Description());
   }
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "net/net_failures.hpp"
+#include "net/budget.hpp"
 #include "store/fan_out.hpp"
 #include "store/postgres/pg_url.hpp"
 

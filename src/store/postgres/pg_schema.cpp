@@ -90,11 +90,12 @@ bool is_missing(const SqlError& error) {
 }
 
 Failure not_allowed(const SqlError& error) {
-  return Failure(
-      Failure::Kind::rejected,
-      std::string(error.what()) +
-          ": `dlock doctor --schema` prints what the owner of the database has "
-          "to execute");
+  const std::string what = error.what();
+  const bool is_of_rows = what.find("row-level security") != std::string::npos;
+  return Failure(Failure::Kind::rejected,
+                 what + (is_of_rows ? ": the owner has to disable it for dlock's tables"
+                                    : ": `dlock doctor --schema` prints what the owner "
+                                      "of the database has to execute"));
 }
 
 // The schema, or a table in it, belongs to something else.

@@ -4,7 +4,7 @@
 #include <boost/asio/co_spawn.hpp>
 
 #include "net/budget.hpp"
-#include "record/state_json.hpp"
+#include "record/states.hpp"
 #include "store/postgres/pg_errors.hpp"
 #include "store/postgres/pg_news.hpp"
 #include "store/postgres/pg_schema.hpp"

@@ -83,8 +83,10 @@ class PgStore final : public stepped::SteppedStore {
   PgRegisters registers_;
 };
 
-// As open_store().
+// As open_store() and examine_store(). All servers of the URL are examined at the same
+// time, and nothing is changed there.
 OpenStore open;
+ExamineStore examine;
 
 // The SQL that makes the schema, and grants the user of the URL what locks need.
 SchemaText schema;

@@ -44,26 +44,36 @@ constexpr Parameter taken[] = {
     {"listen", nullptr, "on, off"},
 };
 
+// Variables by which libpq demands what is not checked here, and the values with which
+// they demand nothing.
+constexpr std::pair<const char*, std::string_view> demands[] = {
+    {"PGREQUIREAUTH", ""},
+    {"PGREQUIREPEER", ""},
+    {"PGREQUIRESSL", "0"},
+    {"PGSSLCRL", ""},
+    {"PGSSLCRLDIR", ""},
+    {"PGSSLCERTMODE", "disable, allow"},
+    {"PGSSLMINPROTOCOLVERSION", "TLSv1, TLSv1.1, TLSv1.2"},
+    {"PGGSSENCMODE", "disable, prefer"}};
+
 // Without a meaning here: dlock has its own time limits and keepalives, and these
 // settings of other programs do not change what a lock is.
-constexpr std::string_view ignored[] = {
-    "connect_timeout",  "keepalives",
-    "keepalives_idle",  "keepalives_interval",
-    "keepalives_count", "tcp_user_timeout",
-    "gssencmode",       "load_balance_hosts",
-    "client_encoding",  "schema",
-    "pgbouncer",        "connection_limit",
-    "pool_timeout",     "fallback_application_name",
-};
+constexpr std::string_view ignored =
+    "connect_timeout, keepalives, keepalives_idle, keepalives_interval, "
+    "keepalives_count, tcp_user_timeout, gssencmode, load_balance_hosts, "
+    "client_encoding, schema, pgbouncer, connection_limit, pool_timeout, "
+    "fallback_application_name";
+
+bool is_one_of(std::string_view words, const std::string& value) {
+  return value.find_first_of(", ") == std::string::npos &&
+         (", " + std::string(words) + ", ").find(", " + value + ", ") !=
+             std::string::npos;
+}
 
 const Parameter* parameter_named(std::string_view name) {
   const auto* found = std::find_if(std::begin(taken), std::end(taken),
                                    [&](const auto& one) { return one.name == name; });
   return found == std::end(taken) ? nullptr : found;
-}
-
-bool is_ignored(std::string_view name) {
-  return std::find(std::begin(ignored), std::end(ignored), name) != std::end(ignored);
 }
 
 // The name can be shown if it looks like one, and not like a part of a password.
@@ -108,12 +118,7 @@ void check(const Parameter& parameter, const std::string& value) {
   const auto name = std::string(parameter.name);
   if (value.empty()) throw bad_url(name + " is empty");
   if (name == "dlock_schema") check_schema(value);
-  if (parameter.words.empty()) return;
-  const auto padded = ", " + std::string(parameter.words) + ", ";
-  if (value.find_first_of(", ") == std::string::npos &&
-      padded.find(", " + value + ", ") != std::string::npos) {
-    return;
-  }
+  if (parameter.words.empty() || is_one_of(parameter.words, value)) return;
   throw bad_url(name + " must be one of " + std::string(parameter.words) +
                 (name == "target_session_attrs" ? ": locks need the primary" : ""));
 }
@@ -324,11 +329,23 @@ void make_absolute(StoreUrl& url, const std::string& directory) {
   }
 }
 
+void refuse_unsupported(const PgSurroundings& surroundings) {
+  if (!surroundings.variable("PGSERVICE").empty()) {
+    throw bad_url("PGSERVICE is set: write what it names into the store URL instead");
+  }
+  for (const auto& [name, harmless] : demands) {
+    const auto value = surroundings.variable(name);
+    if (value.empty() || is_one_of(harmless, value)) continue;
+    throw bad_url(std::string(name) +
+                  " demands what dlock does not check: unset it for dlock");
+  }
+}
+
 }  // namespace
 
 void take_parameters(StoreUrl& url, const Parameters& parameters) {
   for (const auto& [name, value] : parameters) {
-    if (is_ignored(name)) {
+    if (is_one_of(ignored, name)) {
       if (name == "gssencmode" && value == "require") {
         throw bad_url("gssencmode=require: GSSAPI is not supported");
       }
@@ -351,11 +368,7 @@ void take_parameters(StoreUrl& url, const Parameters& parameters) {
 
 StoreUrl completed(StoreUrl url, const PgSurroundings& surroundings,
                    std::vector<OutsideSetting>* found) {
-  if (!surroundings.variable("PGSERVICE").empty()) {
-    throw bad_url(
-        "PGSERVICE is set, which is not supported: write the host and the database of "
-        "the service into the store URL, and unset it");
-  }
+  refuse_unsupported(surroundings);
   take_variables(url, surroundings, found);
   place(url);
   if (url.servers.empty()) {

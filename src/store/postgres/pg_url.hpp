@@ -33,7 +33,8 @@ TakeParameters take_parameters;
 // The URL with everything that it leaves open: from the variables of libpq, else as psql
 // has it: the socket of this machine, the user's name, a database of that name. Paths are
 // absolute. Appends what it has found in variables to `found`. Throws Failure
-// (misconfigured) for a variable that has an invalid value, and for PGSERVICE.
+// (misconfigured) for a variable that has an invalid value, for PGSERVICE, and
+// for variables that demand a check that is not made here.
 StoreUrl completed(StoreUrl url, const PgSurroundings& surroundings,
                    std::vector<OutsideSetting>* found = nullptr);
 

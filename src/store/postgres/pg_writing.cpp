@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "record/state_json.hpp"
+#include "record/states.hpp"
 #include "store/postgres/pg_errors.hpp"
 #include "store/postgres/pg_news.hpp"
 #include "store/postgres/pg_schema.hpp"

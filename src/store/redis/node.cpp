@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <string_view>
 #include <utility>
 
-#include "net/net_failures.hpp"
+#include "net/budget.hpp"
 #include "store/redis/permissions.hpp"
 #include "store/redis/reply.hpp"
 #include "util/text.hpp"

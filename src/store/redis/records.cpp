@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "lock/history.hpp"
-#include "record/party_fields.hpp"
-#include "record/record_words.hpp"
+#include "record/encoders.hpp"
+#include "record/record_fields.hpp"
 #include "rules/look.hpp"
 #include "util/text.hpp"
 
@@ -156,7 +155,6 @@ std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now) {
   if (!words.is_usable()) return std::nullopt;
   const auto party = party_in(json_in(words.rest()));
   info.PartyInfo::operator=(party);
-  info.label = party.label;
   info.priority = party.priority;
   info.waiting = between(info.since, now);
   return info;
@@ -188,9 +186,8 @@ std::optional<RunInfo> run_from(std::string_view record) {
     return run;
   }
   const auto party = party_in(end);
-  run.host = party.host;
-  run.user = party.user;
-  run.label = party.label;
+  run.Owner::operator=(party);
+  run.Description::operator=(party);
   run.period = party.period;
   run.outcome = was_by_hand ? by_hand : "vanished";
   if (run.ended) run.duration = between(run.started, *run.ended);

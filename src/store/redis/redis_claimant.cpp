@@ -5,7 +5,6 @@
 
 #include "store/redis/records.hpp"
 #include "store/redis/redis_news.hpp"
-#include "store/redis/script_calls.hpp"
 #include "util/bits.hpp"
 #include "util/text.hpp"
 

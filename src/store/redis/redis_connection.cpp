@@ -1,12 +1,9 @@
 #include "store/redis/redis_connection.hpp"
 
-#include <optional>
 #include <utility>
 
 #include "net/budget.hpp"
-#include "net/net_failures.hpp"
 #include "net/stream.hpp"
-#include "store/redis/reply.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

@@ -7,9 +7,7 @@
 #include "lock/lease.hpp"
 #include "store/checks.hpp"
 #include "store/fan_out.hpp"
-#include "store/redis/permissions.hpp"
 #include "store/redis/redis_connection.hpp"
-#include "store/redis/reply.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

@@ -1,4 +1,5 @@
-// Collects the facts about a server that matter to locks. It changes nothing there.
+// Collects the facts about a server that matter to locks, and judges it by them. It
+// changes nothing there.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lock/store.hpp"
 #include "loop/wakeup.hpp"
 #include "store/redis/permissions.hpp"
 #include "store/redis/reply.hpp"
@@ -87,5 +89,16 @@ std::optional<ServerVersion> version_of(const RedisFacts& facts);
 // By how much the clocks of the servers differ; nothing if none reports its time.
 std::optional<std::chrono::microseconds> clock_spread(
     std::span<const RedisFacts> servers);
+
+// One finding for each check; a check that depends on another follows it.
+std::vector<Finding> findings_of(const RedisFacts& facts);
+
+// For a store of several servers: adds the findings of each of them. Of those of one
+// check the most severe stays, with the name of the server if it is a problem.
+void add_findings_of(std::span<const RedisFacts> servers, std::vector<Finding>& findings);
+
+// With the round trip of the slowest of these servers, and the shortest lease for it.
+Examination examination_of(std::vector<Finding> findings,
+                           std::span<const RedisFacts> servers);
 
 }  // namespace dlock::redis

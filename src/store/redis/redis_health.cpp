@@ -1,10 +1,9 @@
-#include "store/redis/redis_health.hpp"
-
 #include <algorithm>
 #include <charconv>
 #include <utility>
 
 #include "store/checks.hpp"
+#include "store/redis/redis_facts.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

@@ -1,11 +1,10 @@
-#include "store/redis/redis_inspector.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <limits>
 #include <utility>
 
 #include "store/redis/records.hpp"
+#include "store/redis/redis_store.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -50,8 +49,7 @@ bool is_cursor(const std::string& text) {
 // memory.
 class RedisInspector::NameSearch {
  public:
-  NameSearch(Node& node, std::string name_space,
-             const std::function<bool(const std::string&)>& matches,
+  NameSearch(Node& node, std::string name_space, const NameFilter& matches,
              Clock::time_point until, Wakeup& wakeup)
       : node_(node),
         name_space_(std::move(name_space)),
@@ -152,7 +150,7 @@ class RedisInspector::NameSearch {
 
   Node& node_;
   std::string name_space_;
-  const std::function<bool(const std::string&)>& matches_;
+  const NameFilter& matches_;
   Clock::time_point until_;
   Wakeup& wakeup_;
   std::set<LockName> names_;
@@ -211,9 +209,8 @@ asio::awaitable<void> RedisInspector::look_at(
 
 // The same for each lock of a namespace, on all servers.
 asio::awaitable<void> RedisInspector::look_at_all(
-    const std::string& name_space, const std::function<bool(const std::string&)>& matches,
-    const Script& script, const std::function<bool(const LockName&, const Reply&)>& take,
-    Wakeup& wakeup) {
+    const std::string& name_space, const NameFilter& matches, const Script& script,
+    const std::function<bool(const LockName&, const Reply&)>& take, Wakeup& wakeup) {
   std::set<LockName> told;
   const auto until = later(Clock::now(), route_.timeout() * timeouts_for_all);
   const auto nodes = co_await route_.all(route_.budget_end(), wakeup);
@@ -226,9 +223,9 @@ asio::awaitable<void> RedisInspector::look_at_all(
   }
 }
 
-asio::awaitable<std::vector<LockInfo>> RedisInspector::list(
-    const std::string& name_space, std::function<bool(const std::string&)> matches,
-    Wakeup& wakeup) {
+asio::awaitable<std::vector<LockInfo>> RedisInspector::list(const std::string& name_space,
+                                                            NameFilter matches,
+                                                            Wakeup& wakeup) {
   std::vector<LockInfo> locks;
   const std::function<bool(const LockName&, const Reply&)> take =
       [&](const LockName& lock, const Reply& reply) {
@@ -237,9 +234,7 @@ asio::awaitable<std::vector<LockInfo>> RedisInspector::list(
         return info.has_value();
       };
   co_await look_at_all(name_space, matches, inspect_script, take, wakeup);
-  std::erase_if(locks, [](const LockInfo& lock) {
-    return lock.holders.empty() && lock.waiters.empty() && !lock.last_run;
-  });
+  std::erase_if(locks, [](const LockInfo& lock) { return !lock.is_listed(); });
   std::sort(locks.begin(), locks.end(), [](const LockInfo& one, const LockInfo& other) {
     return one.lock < other.lock;
   });
@@ -257,8 +252,7 @@ asio::awaitable<std::vector<RunInfo>> RedisInspector::history(const LockName& lo
 }
 
 asio::awaitable<std::vector<LockHistory>> RedisInspector::histories(
-    const std::string& name_space, std::function<bool(const std::string&)> matches,
-    Wakeup& wakeup) {
+    const std::string& name_space, NameFilter matches, Wakeup& wakeup) {
   std::vector<LockHistory> found;
   const std::function<bool(const LockName&, const Reply&)> take =
       [&](const LockName& lock, const Reply& reply) {

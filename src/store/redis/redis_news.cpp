@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include "lock/store.hpp"
-#include "store/redis/redis_inspector.hpp"
+#include "store/redis/redis_store.hpp"
 #include "store/redis/reply.hpp"
 #include "store/redis/script_calls.hpp"
 #include "util/text.hpp"

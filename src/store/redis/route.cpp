@@ -1,11 +1,9 @@
 #include "store/redis/route.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "net/budget.hpp"
-#include "net/net_failures.hpp"
 #include "store/redis/records.hpp"
 
 namespace dlock::redis {

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "lock/lease.hpp"
-#include "record/party_fields.hpp"
+#include "record/record_fields.hpp"
 #include "store/redis/records.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
@@ -164,20 +163,20 @@ bool is_broken(const Reply& reply) { return is_answer(reply, "broken", {Kind::st
 }  // namespace
 
 std::string party_text(const Claim& claim) {
-  record::RedisParty party{record::own_party(claim), claim.priority, claim.spreads,
-                           claim.for_pid, std::nullopt};
+  record::RedisParty party{own_party(claim), claim.priority, claim.spreads, claim.for_pid,
+                           std::nullopt};
   if (!claim.attached) party.ttl = claim.ttl;
   return json_of(party);
 }
 
-std::string taker_text() { return json_of(record::own_taker(false)); }
+std::string taker_text() { return json_of(own_taker(false)); }
 
 std::string run_end_text(const RunEnd& end, const std::string& host,
                          const std::string& user, const Claim& claim) {
   RunInfo run;
   run.host = host;
   run.user = user;
-  run.label = claim.label;
+  run.Description::operator=(claim);
   run.period = claim.period;
   set_end(run, end);
   return json_of(run);
@@ -210,7 +209,7 @@ std::vector<std::string> release_arguments(const Claim& claim,
   std::vector<std::string> arguments{
       text_of(claim.token),
       waiter_id,
-      end ? run_end_text(*end, host_name(), record::own_user(), claim) : "",
+      end ? run_end_text(*end, host_name(), own_user(), claim) : "",
       may_come_late ? std::to_string(comes_late_by.count()) : "0",
       verdict_text(end && !end->lost ? verdict_on(end->exit_code) : Verdict::no_run),
       std::to_string(claim.min_hold.count()),

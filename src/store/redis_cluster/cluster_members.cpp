@@ -1,5 +1,3 @@
-#include "store/redis_cluster/cluster_members.hpp"
-
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -11,6 +9,7 @@
 
 #include "store/directory.hpp"
 #include "store/redis/records.hpp"
+#include "store/redis_cluster/cluster_route.hpp"
 #include "store/url_parts.hpp"
 #include "util/bits.hpp"
 #include "util/failure.hpp"

@@ -6,7 +6,7 @@
 #include "store/checks.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/redis_connection.hpp"
-#include "store/redis/redis_health.hpp"
+#include "store/redis/redis_facts.hpp"
 #include "store/redis/redis_store.hpp"
 #include "util/text.hpp"
 

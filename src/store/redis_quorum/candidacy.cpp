@@ -1,10 +1,7 @@
 #include "store/redis_quorum/candidacy.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <map>
-
-#include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {
 namespace {

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 
-#include "lock/history.hpp"
 #include "rules/look.hpp"
 #include "store/redis_quorum/tally.hpp"
 

@@ -1,7 +1,6 @@
-#include "store/redis_quorum/quorum_claimant.hpp"
-
 #include <algorithm>
 
+#include "store/redis_quorum/quorum_store.hpp"
 #include "store/redis_quorum/tally.hpp"
 #include "util/bits.hpp"
 #include "util/text.hpp"

@@ -4,7 +4,7 @@
 
 #include "store/checks.hpp"
 #include "store/redis/node.hpp"
-#include "store/redis/redis_health.hpp"
+#include "store/redis/redis_facts.hpp"
 #include "store/redis_quorum/quorum_store.hpp"
 #include "store/redis_quorum/tally.hpp"
 #include "util/text.hpp"

@@ -1,7 +1,7 @@
 // QuorumClaimant: keeping a lease, and releasing it.
 #include <algorithm>
 
-#include "store/redis_quorum/quorum_claimant.hpp"
+#include "store/redis_quorum/quorum_store.hpp"
 #include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {

@@ -3,12 +3,8 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <map>
-#include <set>
-#include <utility>
 
 #include "store/redis_quorum/merge.hpp"
-#include "store/redis_quorum/quorum_claimant.hpp"
-#include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {
 namespace {
@@ -232,8 +228,7 @@ asio::awaitable<LockInfo> QuorumInspector::inspect(const LockName& lock, Wakeup&
 }
 
 asio::awaitable<std::vector<LockInfo>> QuorumInspector::list(
-    const std::string& name_space, std::function<bool(const std::string&)> matches,
-    Wakeup& wakeup) {
+    const std::string& name_space, NameFilter matches, Wakeup& wakeup) {
   using Locks = std::vector<LockInfo>;
   const auto voters = voters_;
   const auto look = [voters, name_space, matches](std::size_t number, Wakeup& own) {
@@ -252,8 +247,7 @@ asio::awaitable<std::vector<LockInfo>> QuorumInspector::list(
     free.lock = name;
     locks.resize(told.size(), free);
     auto lock = merged(locks, voters_.size());
-    const bool is_shown = !lock.holders.empty() || !lock.waiters.empty() || lock.last_run;
-    if (is_shown) all.push_back(std::move(lock));
+    if (lock.is_listed()) all.push_back(std::move(lock));
   }
   co_return all;
 }
@@ -271,8 +265,7 @@ asio::awaitable<std::vector<RunInfo>> QuorumInspector::history(const LockName& l
 }
 
 asio::awaitable<std::vector<LockHistory>> QuorumInspector::histories(
-    const std::string& name_space, std::function<bool(const std::string&)> matches,
-    Wakeup& wakeup) {
+    const std::string& name_space, NameFilter matches, Wakeup& wakeup) {
   using Histories = std::vector<LockHistory>;
   const auto voters = voters_;
   const auto look = [voters, name_space, matches](std::size_t number, Wakeup& own) {

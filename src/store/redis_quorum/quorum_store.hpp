@@ -14,10 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "lock/claimant.hpp"
 #include "lock/store.hpp"
 #include "store/fan_out.hpp"
-#include "store/redis/redis_health.hpp"
+#include "store/redis/redis_claimant.hpp"
+#include "store/redis/redis_facts.hpp"
 #include "store/redis/redis_store.hpp"
+#include "store/redis_quorum/candidacy.hpp"
 #include "store/redis_quorum/tally.hpp"
 #include "store/store_url.hpp"
 
@@ -139,14 +142,14 @@ class QuorumInspector final : public LockInspector {
       : voters_(voters), timeout_(timeout), complaints_(std::move(complaints)) {}
 
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
-  asio::awaitable<std::vector<LockInfo>> list(
-      const std::string& name_space, std::function<bool(const std::string&)> matches,
-      Wakeup& wakeup) override;
+  asio::awaitable<std::vector<LockInfo>> list(const std::string& name_space,
+                                              NameFilter matches,
+                                              Wakeup& wakeup) override;
   asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
                                                 Wakeup& wakeup) override;
-  asio::awaitable<std::vector<LockHistory>> histories(
-      const std::string& name_space, std::function<bool(const std::string&)> matches,
-      Wakeup& wakeup) override;
+  asio::awaitable<std::vector<LockHistory>> histories(const std::string& name_space,
+                                                      NameFilter matches,
+                                                      Wakeup& wakeup) override;
   // Reports the events that a majority of servers reports.
   asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
                               Wakeup& wakeup) override;
@@ -211,5 +214,82 @@ ExamineStore examine;
 // servers: the most severe, with the server's name.
 std::vector<Finding> findings_of(const std::vector<redis::RedisFacts>& servers,
                                  const QuorumTerms& terms);
+
+// It carries out the decisions of Candidacy and tally(): it asks all servers at once,
+// counts the votes, and releases them if they are too few.
+class QuorumClaimant final : public Claimant {
+ public:
+  QuorumClaimant(asio::io_context& context, const Voters& voters,
+                 const QuorumTerms& terms, milliseconds timeout, const Claim& claim,
+                 std::shared_ptr<Complaints> complaints);
+  ~QuorumClaimant() override;
+
+  bool queues_at_once() const override { return true; }
+  asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) override;
+  asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) override;
+  asio::awaitable<Release> release(const std::optional<RunEnd>& end,
+                                   Wakeup& wakeup) override;
+  asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
+  std::optional<Taker> taken_by() const override { return taken_by_; }
+  std::unique_ptr<LeaseNews> listen(std::function<void()> on_news) override;
+
+ private:
+  // The claim on one server. It lives as long as a request is in progress there.
+  struct Seat {
+    Seat(std::shared_ptr<Voter> of, const Claim& claim)
+        : voter(std::move(of)), claimant(voter->context(), voter->route(), claim) {}
+
+    std::shared_ptr<Voter> voter;
+    redis::RedisClaimant claimant;
+  };
+  using Seats = std::vector<std::shared_ptr<Seat>>;
+
+  // Throws Failure if a restarted server could vote before the lease ends.
+  void require_short_lease() const;
+  Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
+  // Until when a request that ends at `until` waits for votes. The rest of its budget is
+  // for releasing those that were of no use.
+  Clock::time_point votes_end(Clock::time_point until) const;
+  static Vote vote_of(const Seat& seat, const MaybeReply<Answer>& said);
+  Votes votes_of(const FanOut<Answer>::Answers& answers) const;
+  FanOut<Answer>::Answers failures_of_busy_voters() const;
+  asio::awaitable<Votes> vote(Queue queue, Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> give_back_votes(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<Grant> completed(Grant grant, std::size_t servers,
+                                   Clock::time_point until, Wakeup& wakeup);
+  bool is_enough(std::size_t servers) const;  // for --min-strength
+  std::size_t count_repaired(const std::vector<bool>& has_it,
+                             const FanOut<Answer>::Answers& answers) const;
+  std::unique_ptr<FanOut<Answer>> repair(const std::vector<bool>& has_it);
+  asio::awaitable<void> leave_lines(const ReleaseReplies& returns,
+                                    Clock::time_point until);
+  asio::awaitable<Release> release_until(Clock::time_point until,
+                                         const std::optional<RunEnd>& end);
+  asio::awaitable<void> undo(Clock::time_point until, Wakeup& wakeup);
+  template <typename T>
+  void note_silent(const std::vector<MaybeReply<T>>& answers) {
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      is_silent_[i] = !answers[i] || std::holds_alternative<Failure>(*answers[i]);
+    }
+  }
+  milliseconds least_ttl(const FanOut<Renewal>::Answers& answers) const;
+  asio::awaitable<RenewalReplies> renew_everywhere(Clock::time_point until,
+                                                   Wakeup& wakeup);
+  std::vector<std::size_t> where_to_listen() const;
+  Clock::time_point ask_again_at() const;
+
+  asio::io_context& context_;
+  Voters voters_;
+  QuorumTerms terms_;
+  milliseconds timeout_;
+  std::shared_ptr<Complaints> complaints_;
+  Seats seats_;
+  Candidacy candidacy_;
+  Votes votes_;                  // of the last round
+  std::vector<bool> is_silent_;  // did not reply to the last request
+  bool has_joined_ = false;      // a queue on some server
+  std::optional<Grant> grant_;
+  std::optional<Taker> taken_by_;
+};
 
 }  // namespace dlock::redis_quorum

@@ -7,8 +7,6 @@
 
 #include "store/redis/redis_connection.hpp"
 #include "store/redis/redis_store.hpp"
-#include "store/redis/reply.hpp"
-#include "store/store_url.hpp"
 
 namespace dlock::redis_sentinel {
 namespace {

@@ -98,7 +98,7 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
     if (own == state.waiters.end()) return answer;
     if (!before) {
       // For the event that it waits; the state need not keep it.
-      own->label = kept_.label;
+      own->Description::operator=(kept_);
       own->argv = kept_.command;
     }
     parked_for =
@@ -118,7 +118,7 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
     own->lives_until =
         rules::place_until(before->lives_until, place, rules::place_lasts, now);
     // If nothing else of the waiter changes, nothing is written.
-    if (own->lives_until == before->lives_until) own->label = before->label;
+    if (own->lives_until == before->lives_until) own->Description::operator=(*before);
     return answer;
   };
   may_be_known_ = true;
