@@ -271,6 +271,10 @@ class Store {
   // contradict, or fails in a way that lasts, and the request succeeds without it.
   virtual void report_complaints(std::function<void(const std::string&)> /*warn*/) {}
 
+  // For a process that exits without destroying the store: says so to a server that would
+  // count the session as abandoned. Does not wait.
+  virtual void part() {}
+
   virtual LockInspector& inspector() = 0;
 
   // Optional features; null if the store does not support them. See values_of() and the

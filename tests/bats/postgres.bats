@@ -26,6 +26,8 @@ there_are() { (($(sessions "${2:-}") == $1)); }  # <number> [<which>]
 # --- Locks ---
 
 @test "a command runs under the lock, dlock exits with its exit code, and leaves no session" {
+  local before
+  before=$(abandoned)
   run dlock run job -- sh -c 'echo "$DLOCK_STORE"; dlock check && dlock status job > /dev/null && echo held; exit 3'
 
   assert_equal "$status $output" "3 $DLOCK_STORE
@@ -33,7 +35,12 @@ held"
   run dlock status job
   assert_status 1
   eventually there_are 0
+  dlock run --also other job -- sh -c '! dlock run --wait 0.1 job -- true'
+  eventually there_are 0
+  assert_equal "$(abandoned)" "$before"
 }
+# How many sessions the server believes to have lost.
+abandoned() { sql "SELECT sessions_abandoned FROM pg_stat_database WHERE datname = 'app'"; }
 
 @test "a lock that is held is busy; its session says whose it is, and has no transaction open" {
   hold job
@@ -120,7 +127,8 @@ round_trips() {  # <URL>
   local socket
   ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -f -qq -yy -e signal=none -e trace=connect,write,writev,sendto,sendmsg -o "$said" dlock run --store "$1" job -- true
   socket=$(sed -n 's/.*connect(.*UNIX-STREAM:\[\([0-9]*\)\]>.*PGSQL.*/\1/p' "$said")
-  grep -v ' connect(' "$said" | grep -c -e 'TCP:\[' -e "UNIX-STREAM:\[${socket:-none}"
+  # To say goodbye is none.
+  grep -v -e ' connect(' -e '"X\\0\\0\\0\\4"' "$said" | grep -c -e 'TCP:\[' -e "UNIX-STREAM:\[${socket:-none}"
 }
 
 @test "a run makes four round trips, and its login with SCRAM two more" {

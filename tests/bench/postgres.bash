@@ -60,7 +60,8 @@ round_trips() {  # <store>
     "$dlock" run --store "$1" trips -- /bin/true
   # dlock and its guardian share a separate unix socket.
   socket=$(sed -n 's/.*connect(.*UNIX-STREAM:\[\([0-9]*\)\]>.*PGSQL.*/\1/p' "$work/trace")
-  grep -v ' connect(' "$work/trace" | grep -c -e 'TCP:\[' -e "UNIX-STREAM:\[${socket:-none}" || true
+  # To say goodbye is none.
+  grep -v -e ' connect(' -e '"X\\0\\0\\0\\4"' "$work/trace" | grep -c -e 'TCP:\[' -e "UNIX-STREAM:\[${socket:-none}" || true
 }
 
 # Adds a row: how long a grant takes on an open connection, and a function of the server that

@@ -646,8 +646,8 @@ std::pair<std::string, std::string> step_replies(const std::string& standbys_at_
     return standing_reply({"f", "00000001", "1", "4711", "off", "s1", standbys});
   };
   const auto write = accepted + row({"on", "1"}) + done("SELECT 1") + accepted +
-                     row({"1"}) + done("UPDATE 1") + ready() + accepted + row({"f"}) +
-                     done("SELECT 1") + ready() + standing(standbys_at_write);
+                     row({"1"}) + done("UPDATE 1") + ready() +
+                     standing(standbys_at_write);
   return {greeting() + read_reply + standing("1"), write};
 }
 

@@ -76,6 +76,7 @@ class PgRows : public ::testing::Test {
     const auto snapshot = read(client);
     auto change = counted(snapshot);
     change.wake = {party};
+    change.in_front = {party + 1000};
     ASSERT_TRUE(write(client, snapshot, change));
   }
 
@@ -196,31 +197,73 @@ TEST_F(PgRows, wake_a_party_that_joined_and_does_not_sleep_yet) {
   Client sleeper(context_);
   Client waker(context_);
   ASSERT_TRUE(count(sleeper));
-  const auto snapshot = read(sleeper);
-  auto joining = counted(snapshot);
-  joining.sleeper = party;
-  ASSERT_TRUE(write(sleeper, snapshot, joining));
+  const std::array<Access, 2> accesses{Access::optimistic, Access::exclusive};
+  for (rules::Session each = 0; each < accesses.size(); ++each) {
+    const auto snapshot = read(sleeper, accesses[each]);
+    auto joining = counted(snapshot);
+    joining.sleeper = party + each;
+    ASSERT_TRUE(write(sleeper, snapshot, joining));
 
-  wake(waker, party);
+    wake(waker, party + each);
 
-  EXPECT_LT(slept(sleeper, party), a_moment);
+    EXPECT_LT(slept(sleeper, party + each), a_moment);
+  }
 }
 
-// It did not listen while it had the row for itself, so it has to ask once more.
-TEST_F(PgRows, let_a_party_ask_again_that_begins_to_listen_after_it_joined) {
+// A session that has ended took with it what the party would have been told.
+TEST_F(PgRows, let_a_party_ask_again_that_begins_to_listen) {
   Client sleeper(context_);
   Client waker(context_);
   ASSERT_TRUE(count(sleeper));
-  const auto snapshot = read(sleeper, Access::exclusive);
-  auto joining = counted(snapshot);
-  joining.sleeper = party;
-  ASSERT_TRUE(write(sleeper, snapshot, joining));
-  wake(waker, party);
 
   EXPECT_LT(slept(sleeper, party), a_moment);
 
   wake(waker, party);
   EXPECT_LT(slept(sleeper, party), a_moment);
+}
+
+TEST_F(PgRows, tell_who_is_in_front_without_waking_it) {
+  Client sleeper(context_);
+  Client waker(context_);
+  ASSERT_TRUE(count(sleeper));
+  slept(sleeper, party + 1000);
+
+  wake(waker, party);
+  wake(waker, party + 1000);
+
+  const auto sleep = [&] {
+    const auto end = later(Clock::now(), seconds(5));
+    return result_of(context_,
+                     sleeper.states.sleep(party + 1000, 1, end, sleeper.wakeup));
+  };
+  EXPECT_TRUE(sleep());
+  EXPECT_FALSE(sleep());
+}
+
+// Waiters that nothing wakes for a second tell what they have joined.
+TEST_F(PgRows, of_one_that_joined_are_told_to_who_began_to_watch_meanwhile) {
+  Client client(context_);
+  ASSERT_TRUE(count(client));
+  PgPrimary watcher(
+      context_, hosts_of(parsed_store_url(Database::server().url()), milliseconds(5000)));
+  Wakeup wakeup(context_);
+  const Batch listen{{"LISTEN " + events_channel("dlock", lock_.name_space), {}}};
+  result_of(context_, watcher.exchange(std::vector<Batch>{listen}, soon(), wakeup));
+  const auto snapshot = read(client);
+  sql("INSERT INTO dlock.watcher VALUES ('dlock', 'w', now() + interval '1 min')");
+  auto change = counted(snapshot);
+  change.sleeper = party;
+  auto& waiter = change.state.waiters.emplace_back();
+  waiter.party.token.bytes = random_bytes();
+  waiter.lives_until = snapshot.now.boot + hours(1);
+
+  ASSERT_TRUE(write(client, snapshot, change));
+
+  slept(client, party);
+  const auto told = result_of(context_, watcher.notification(soon(), wakeup));
+  sql("DELETE FROM dlock.watcher");
+  ASSERT_TRUE(told);
+  EXPECT_NE(told->payload.find("queued"), std::string::npos) << told->payload;
 }
 
 TEST_F(PgRows, of_a_long_queue_are_waited_for_without_a_session) {

@@ -121,6 +121,7 @@ FinishedRun execute_run(const Invocation& invocation, const RunOptions& options,
         });
     parts->context.run();
     if (ends_at_once && extension == nullptr) {
+      run.part();
       left_to_the_kernel = parts.release();
       if (guardian) guardian->dismiss();
       guardian_left = guardian.release();

@@ -100,6 +100,11 @@ class LockedRun {
 
   asio::awaitable<RunResult> execute();
 
+  // As Store::part(), of all stores.
+  void part() const {
+    for (const auto& lock : locks_.all()) lock.store->part();
+  }
+
  private:
   asio::awaitable<bool> sleep_first();
   asio::awaitable<bool> obtain_locks();

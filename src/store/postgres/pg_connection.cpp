@@ -32,8 +32,12 @@ class PgConnection::Talk {
       link_->post("");
       if (link_->has_input_soon()) catch_up();
     }
-    if (is_ready_ && !in_use_) link_->post(terminate_message());
+    part();
     drop();
+  }
+
+  void part() {
+    if (is_ready_ && !in_use_) link_->post(terminate_message());
   }
 
   void begin() { in_use_ = true; }
@@ -110,14 +114,10 @@ class PgConnection::Talk {
     abandon();
   }
 
-  // The replies to what was sent, perhaps without those to the last `deferred` batches.
   asio::awaitable<std::vector<Result>> results(const std::vector<Batch>& batches,
-                                               net::Budget& budget,
-                                               std::size_t deferred = 0) {
-    if (batches.empty()) co_return replies_.take_results();
+                                               net::Budget& budget) {
     replies_.expect(batches);
-    co_await read_replies(budget, deferred);
-    if (replies_.fault()) co_await read_replies(budget);
+    co_await read_replies(budget);
     if (const auto& fault = replies_.fault()) {
       throw SqlError(*fault, shown_, replies_.faulty_batch());
     }
@@ -171,11 +171,11 @@ class PgConnection::Talk {
     return replies_.is_complete() && replies_.transaction() != 'I';
   }
 
-  asio::awaitable<void> read_replies(net::Budget& budget, std::size_t but = 0) {
+  asio::awaitable<void> read_replies(net::Budget& budget) {
     for (;;) {
       take_messages();
       throw_if_ended();
-      if (replies_.unanswered() <= but) co_return;
+      if (replies_.is_complete()) co_return;
       co_await link_->read(budget);
     }
   }
@@ -315,6 +315,7 @@ std::uint64_t PgConnection::times_opened() const { return talk_->times_opened();
 const PgSession& PgConnection::session() const { return talk_->session(); }
 const PgTarget& PgConnection::target() const { return talk_->target(); }
 void PgConnection::close() { talk_->close(); }
+void PgConnection::part() { talk_->part(); }
 
 asio::awaitable<void> PgConnection::open(Clock::time_point until, Wakeup& wakeup) {
   if (!is_open()) co_await exchange({}, until, wakeup);
@@ -322,8 +323,7 @@ asio::awaitable<void> PgConnection::open(Clock::time_point until, Wakeup& wakeup
 
 asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> batches,
                                                             Clock::time_point until,
-                                                            Wakeup& wakeup,
-                                                            std::size_t deferred) {
+                                                            Wakeup& wakeup) {
   net::Budget budget(until, wakeup, talk_->shown());
   std::exception_ptr failure;
   std::optional<SqlError> refused;
@@ -339,7 +339,7 @@ asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> b
     } else if (!request.empty()) {
       co_await talk_->send(request, budget);
     }
-    found = co_await talk_->results(batches, budget, deferred);
+    found = co_await talk_->results(batches, budget);
   } catch (const SqlError& error) {
     refused = error;
   } catch (const Failure&) {

@@ -54,13 +54,8 @@ class PgConnection {
   // transaction that it leaves behind is rolled back. Throws Failure like open(); except
   // for a SqlError, a net::Refusal and a refused login, the outcome is unknown then.
   // Opens no other connection in the middle of a transaction.
-  //
-  // If no statement was refused, the results of the last `deferred` batches are missing
-  // unless their replies have come with the others. An exchange of no batches right
-  // after it returns them, or none if the connection has ended.
   asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
-                                                Clock::time_point until, Wakeup& wakeup,
-                                                std::size_t deferred = 0);
+                                                Clock::time_point until, Wakeup& wakeup);
 
   // Sends batches whose outcome is not needed, if that is possible at once; their replies
   // are read before the next exchange begins. No effect if the connection is not open.
@@ -84,6 +79,9 @@ class PgConnection {
 
   // Ends the session in good order unless an exchange was abandoned.
   void close();
+  // Begins that for a process that exits now: does not wait for replies to what was
+  // posted.
+  void part();
 
  private:
   class Talk;

@@ -107,8 +107,7 @@ void PgPrimary::take(const std::optional<PgStanding>& standing) {
 // of a standby, or of an old primary, is not passed on.
 asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches,
                                                       Clock::time_point until,
-                                                      Wakeup& wakeup,
-                                                      std::size_t deferred) {
+                                                      Wakeup& wakeup) {
   const bool asks_standbys = hosts_->replicas.all || hosts_->replicas.count > 0;
   // A pooler may have changed the server behind the session.
   const bool asks =
@@ -117,8 +116,7 @@ asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches
   std::optional<SqlError> error;
   std::vector<Result> results;
   try {
-    results = co_await connection_->exchange(std::move(batches), until, wakeup,
-                                             asks ? 0 : deferred);
+    results = co_await connection_->exchange(std::move(batches), until, wakeup);
   } catch (const SqlError& refused) {
     // A standby says so here, if the login did not.
     if (session().in_hot_standby.value_or(false)) {
@@ -147,8 +145,7 @@ asio::awaitable<void> PgPrimary::open(Clock::time_point until, Wakeup& wakeup) {
 
 asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batches,
                                                          Clock::time_point until,
-                                                         Wakeup& wakeup,
-                                                         std::size_t deferred) {
+                                                         Wakeup& wakeup) {
   const auto began = Clock::now();
   for (net::Backoff backoff;;) {
     std::optional<milliseconds> pause;
@@ -158,7 +155,7 @@ asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batc
       const bool searches = hosts_->are_several() && !connection_->is_still_open();
       if (searches) co_await find(until, wakeup);
       auto sent = batches;
-      co_return co_await asked(std::move(sent), until, wakeup, deferred);
+      co_return co_await asked(std::move(sent), until, wakeup);
     } catch (const net::Refusal& refusal) {
       // Nothing was executed.
       const auto patience = net::patience_with(refusal, hosts_->timeout);

@@ -51,6 +51,7 @@ class PgPrimary {
   const PgTarget& target() const { return connection_->target(); }
   const std::shared_ptr<PgHosts>& hosts() const { return hosts_; }
   void close() { connection_->close(); }
+  void part() { connection_->part(); }
 
   // Names sessions that begin later, for those who look at what a server does, unless
   // they have a name.
@@ -61,8 +62,7 @@ class PgPrimary {
   // have been executed there.
   asio::awaitable<void> open(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
-                                                Clock::time_point until, Wakeup& wakeup,
-                                                std::size_t deferred = 0);
+                                                Clock::time_point until, Wakeup& wakeup);
   void post(const std::vector<Batch>& batches) { connection_->post(batches); }
   asio::awaitable<std::optional<Notification>> notification(Clock::time_point until,
                                                             Wakeup& wakeup) {
@@ -91,8 +91,7 @@ class PgPrimary {
   asio::awaitable<void> find(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<void> find_once(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::vector<Result>> asked(std::vector<Batch> batches,
-                                             Clock::time_point until, Wakeup& wakeup,
-                                             std::size_t deferred);
+                                             Clock::time_point until, Wakeup& wakeup);
   void take(const std::optional<PgStanding>& standing);
   void use(std::shared_ptr<PgConnection> connection);
   Failure no_primary(

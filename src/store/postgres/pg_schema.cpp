@@ -224,13 +224,12 @@ std::string schema_script(const std::string& schema, const std::string& role) {
 asio::awaitable<std::vector<Result>> exchange_in_schema(PgPrimary& connection,
                                                         std::vector<Batch> batches,
                                                         Clock::time_point until,
-                                                        Wakeup& wakeup,
-                                                        std::size_t deferred) {
+                                                        Wakeup& wakeup) {
   for (bool is_made = false;; is_made = true) {
     std::optional<SqlError> error;
     try {
       auto copy = batches;
-      co_return co_await connection.exchange(std::move(copy), until, wakeup, deferred);
+      co_return co_await connection.exchange(std::move(copy), until, wakeup);
     } catch (const SqlError& failure) {
       error = failure;
     }

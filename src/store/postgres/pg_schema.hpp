@@ -75,7 +75,6 @@ std::string schema_script(const std::string& schema, const std::string& role);
 asio::awaitable<std::vector<Result>> exchange_in_schema(PgPrimary& connection,
                                                         std::vector<Batch> batches,
                                                         Clock::time_point until,
-                                                        Wakeup& wakeup,
-                                                        std::size_t deferred = 0);
+                                                        Wakeup& wakeup);
 
 }  // namespace dlock::postgres

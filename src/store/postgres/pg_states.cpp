@@ -47,6 +47,10 @@ std::string PgStates::is_watched() const {
          "OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())";
 }
 
+Statement PgStates::watcher_question(const std::string& name_space) const {
+  return {"SELECT " + is_watched(), {name_space}, true};
+}
+
 Failure PgStates::unreadable(std::string_view table, const LockName& name,
                              bool is_newer) const {
   const bool is_lock = table == "lock";
@@ -141,12 +145,21 @@ asio::awaitable<PgStates::Snapshot> PgStates::read(const LockName& lock, Access 
                    key});
   std::vector<Batch> batches(1, std::move(batch));
   is_exclusive_ = false;
+  // The reading tells whether somebody watches.
+  const bool tells =
+      !is_exclusive && untold_ && untold_->first.name_space == lock.name_space;
+  const auto untold = tells ? std::exchange(untold_, std::nullopt) : std::nullopt;
   const auto sent_at = Clock::now();
   const auto results = co_await exchange(std::move(batches), until, wakeup);
   is_exclusive_ = is_exclusive;
   std::optional<Failure> failure;
   try {
-    co_return snapshot_from(lock, row_at(results.back(), 0, shown_), sent_at);
+    auto read = snapshot_from(lock, row_at(results.back(), 0, shown_), sent_at);
+    if (untold && read.is_watched) {
+      auto telling = to_tell(connection_->target().schema, untold->first, untold->second);
+      co_await post(std::move(telling), wakeup);
+    }
+    co_return read;
   } catch (const Failure& error) {
     failure = error;
   }

@@ -65,13 +65,11 @@ class PgStates final : public stepped::StateStore {
   // One at a time; makes the schema if it is missing. Throws as exchange_in_schema(). A
   // transaction that is still open, of a step that failed, is given up.
   asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
-                                                Clock::time_point until, Wakeup& wakeup,
-                                                std::size_t deferred = 0);
+                                                Clock::time_point until, Wakeup& wakeup);
   // The same within the transaction of begin_exclusive(). Also throws Failure if it has
   // ended.
   asio::awaitable<std::vector<Result>> go_on(std::vector<Batch> batches,
-                                             Clock::time_point until, Wakeup& wakeup,
-                                             std::size_t deferred = 0);
+                                             Clock::time_point until, Wakeup& wakeup);
   // Ends the transaction of begin_exclusive() with this statement, as transact().
   asio::awaitable<Result> commit(Statement statement, Clock::time_point until,
                                  Wakeup& wakeup);
@@ -79,6 +77,8 @@ class PgStates final : public stepped::StateStore {
   // defaults are. Throws Failure as exchange(), and if the commit is not confirmed.
   asio::awaitable<Result> transact(Statement statement, Clock::time_point until,
                                    Wakeup& wakeup);
+  // As Store::part().
+  void part() { connection_->part(); }
   // Calls `warn` as Store::report_complaints().
   void report_complaints(std::function<void(const std::string&)> warn) {
     connection_->hosts()->warn = std::move(warn);
@@ -108,6 +108,7 @@ class PgStates final : public stepped::StateStore {
   void require_confirmation(const std::vector<Result>& results) const;
   std::string columns(bool with_runs) const;
   std::string is_watched() const;
+  Statement watcher_question(const std::string& name_space) const;
   // As durably(), for what may be lost with a crash of the server.
   Statement unimportantly(Clock::time_point until) const;
   Statement to_write(const LockName& lock, const Snapshot& read, const Change& change,
@@ -123,6 +124,8 @@ class PgStates final : public stepped::StateStore {
   void note_listening(rules::Session party);
   Batch writable(Batch batch) const;
   bool polls() const;
+  asio::awaitable<std::optional<Notification>> notified(Clock::time_point until,
+                                                        Wakeup& wakeup);
   asio::awaitable<void> poll(std::size_t place, Clock::time_point until, Wakeup& wakeup);
   void end_turn();
   static asio::awaitable<void> keep_listening(std::shared_ptr<Listener> listener);
@@ -140,7 +143,8 @@ class PgStates final : public stepped::StateStore {
   std::uint64_t listening_since_ = 0;
   bool is_pooled_ = false;
   bool is_read_only_ = false;  // as a write has found since the session began
-  // What the last write has asked whether to tell it, without waiting for the answer.
+  // Of the last write: it is not known yet whether there was a watcher when it had been
+  // written.
   std::optional<std::pair<LockName, std::vector<Event>>> untold_;
   std::vector<Failure> left_out_;
   std::optional<Clock::time_point> polls_since_;

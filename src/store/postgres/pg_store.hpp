@@ -69,6 +69,7 @@ class PgStore final : public stepped::SteppedStore {
   void report_complaints(std::function<void(const std::string&)> warn) override {
     states_.report_complaints(std::move(warn));
   }
+  void part() override { states_.part(); }
   ValueStore* values() override { return &values_; }
   RateLimits* rates() override { return &rates_; }
   FenceRegisters* registers() override { return &registers_; }

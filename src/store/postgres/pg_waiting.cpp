@@ -18,6 +18,9 @@ namespace {
 // A listener that has to wait for an exchange is notified at its end, or looks again.
 constexpr milliseconds look_again_after{1000};
 
+// What a waiter has not told, because it did not know of a watcher, is told by then.
+constexpr milliseconds tell_after{1000};
+
 // A holder that waits for a notification looks at its connection after this time.
 constexpr milliseconds longest_silence{60'000};
 
@@ -112,8 +115,7 @@ void PgStates::end_turn() {
 
 asio::awaitable<std::vector<Result>> PgStates::exchange(std::vector<Batch> batches,
                                                         Clock::time_point until,
-                                                        Wakeup& wakeup,
-                                                        std::size_t deferred) {
+                                                        Wakeup& wakeup) {
   Turn turn(*this);
   co_await turn.take(until, wakeup);
   co_await tell_late(until, wakeup);
@@ -123,24 +125,22 @@ asio::awaitable<std::vector<Result>> PgStates::exchange(std::vector<Batch> batch
     connection->close();
     is_exclusive_ = false;
   }
-  auto results = co_await exchange_in_schema(*connection, std::move(batches), until,
-                                             wakeup, deferred);
+  auto results =
+      co_await exchange_in_schema(*connection, std::move(batches), until, wakeup);
   turn.has_ended_well();
   co_return results;
 }
 
 asio::awaitable<std::vector<Result>> PgStates::go_on(std::vector<Batch> batches,
                                                      Clock::time_point until,
-                                                     Wakeup& wakeup,
-                                                     std::size_t deferred) {
+                                                     Wakeup& wakeup) {
   Turn turn(*this);
   co_await turn.take(until, wakeup);
   const auto connection = connection_;
   if (!connection->is_in_transaction()) {
     throw Failure(Failure::Kind::unreachable, shown_ + " has ended the transaction");
   }
-  auto results =
-      co_await connection->exchange(std::move(batches), until, wakeup, deferred);
+  auto results = co_await connection->exchange(std::move(batches), until, wakeup);
   turn.has_ended_well();
   co_return results;
 }
@@ -184,6 +184,17 @@ void PgStates::note_listening(rules::Session party) {
   listening_.insert(party);
 }
 
+// Those who are woken soon ask then whether somebody watches.
+asio::awaitable<std::optional<Notification>> PgStates::notified(Clock::time_point until,
+                                                                Wakeup& wakeup) {
+  if (untold_) {
+    const auto soon = std::min(until, later(Clock::now(), tell_after));
+    if (auto told = co_await connection_->notification(soon, wakeup)) co_return told;
+    co_await tell_late(later(Clock::now(), timeout_), wakeup);
+  }
+  co_return co_await connection_->notification(until, wakeup);
+}
+
 // A notification is a hint, and so is the end of the connection: the claim asks then.
 asio::awaitable<bool> PgStates::sleep(rules::Session party, std::size_t place,
                                       Clock::time_point until, Wakeup& wakeup) {
@@ -198,7 +209,7 @@ asio::awaitable<bool> PgStates::sleep(rules::Session party, std::size_t place,
       Turn turn(*this);
       co_await turn.take(until, wakeup);
       turn.has_ended_well();
-      const auto told = co_await connection_->notification(until, wakeup);
+      auto told = co_await notified(until, wakeup);
       is_in_front = told && told->payload == in_front_payload;
     } else {
       std::vector<Batch> batches(1, to_listen(party));
@@ -316,9 +327,10 @@ asio::awaitable<void> PgStates::tell_late(Clock::time_point until, Wakeup& wakeu
   const auto told = *std::exchange(untold_, std::nullopt);
   const auto connection = connection_;
   if (!connection->is_open()) co_return;
-  std::vector<Batch> none;
-  const auto late = co_await connection->exchange(std::move(none), until, wakeup);
-  if (late.empty() || !says_yes(late.back())) co_return;
+  std::vector<Batch> question(1);
+  question.front().push_back(watcher_question(told.first.name_space));
+  const auto reply = co_await connection->exchange(std::move(question), until, wakeup);
+  if (!says_yes(reply.back())) co_return;
   const auto& schema = connection->target().schema;
   connection->post({to_tell(schema, told.first, told.second)});
 }

@@ -219,7 +219,7 @@ std::optional<std::pair<std::string, std::string>> parameter_from(std::string_vi
 
 void BatchReplies::expect(const std::vector<Batch>& batches) {
   sizes_.clear();
-  may_fail_.clear();
+  may_fail_from_.clear();
   expect_also(batches);
   batch_ = statement_ = bytes_ = notices_ = 0;
   stage_ = Stage::parsed;
@@ -232,10 +232,9 @@ void BatchReplies::expect(const std::vector<Batch>& batches) {
 void BatchReplies::expect_also(const std::vector<Batch>& batches) {
   for (const auto& batch : batches) {
     sizes_.push_back(batch.size());
-    may_fail_.push_back(!batch.empty() && std::all_of(batch.begin(), batch.end(),
-                                                      [](const auto& statement) {
-                                                        return statement.may_fail;
-                                                      }));
+    auto from = batch.size();
+    while (from > 0 && batch[from - 1].may_fail) --from;
+    may_fail_from_.push_back(from);
   }
 }
 
@@ -329,9 +328,11 @@ bool BatchReplies::take_fault(std::string_view body) {
   }
   has_failed_ = true;
   result_ = {};
-  if (!is_fatal && may_fail_[batch_]) {
-    // The error of a commit comes behind the result of the statement.
-    if (statement_ == sizes_[batch_]) results_.pop_back();
+  // The error of a commit comes behind the result of the last statement.
+  const bool is_of_commit = !is_complete() && statement_ == sizes_[batch_];
+  const auto failed = is_of_commit ? 0 : statement_;
+  if (!is_fatal && failed >= may_fail_from_[batch_]) {
+    if (is_of_commit) results_.pop_back();
     results_.emplace_back();
   } else if (!fault_ || (is_fatal && !fault_->is_fatal())) {
     fault_ = std::move(*fault);

@@ -16,8 +16,8 @@ namespace dlock::postgres {
 struct Statement {
   std::string sql;
   std::vector<std::optional<std::string>> params;
-  // If it is so of all of a batch: an error is a result without a tag, and no failure;
-  // the statements behind it have no result.
+  // If so are all behind it in the batch: an error is a result without a tag, and no
+  // failure; the others have no result then.
   bool may_fail = false;
 };
 
@@ -129,7 +129,6 @@ class BatchReplies {
   bool take(const WireMessage& message);
 
   bool is_complete() const { return batch_ == sizes_.size(); }
-  std::size_t unanswered() const { return sizes_.size() - batch_; }  // batches
   // Of the statements that succeeded, in order.
   std::vector<Result> take_results() { return std::exchange(results_, {}); }
   // The first error since expect(), and in which batch; a fatal one comes first.
@@ -159,8 +158,8 @@ class BatchReplies {
   bool take_ready(std::string_view body);
 
   WireLimits limits_;
-  std::vector<std::size_t> sizes_;  // of the batches
-  std::vector<bool> may_fail_;      //
+  std::vector<std::size_t> sizes_;          // of the batches
+  std::vector<std::size_t> may_fail_from_;  // the statement of each
   std::size_t batch_ = 0;
   std::size_t statement_ = 0;  // in the batch
   Stage stage_ = Stage::parsed;

@@ -89,11 +89,11 @@ Statement PgStates::to_write(const LockName& lock, const Snapshot& read,
 
 // Statements of a step that writes, and where the result of its change is.
 struct PgStates::Writing {
-  std::vector<Batch> batches;
-  std::size_t batch = 0;   // the one with the change
-  std::size_t change = 0;  // its number among all statements
-  std::size_t statements = 0;
-  bool asks_later = false;  // whether there is a watcher: the last statement
+  std::vector<Batch> batches;  // the first one with the change,
+  std::size_t change = 0;      // which is this statement of it
+  bool listens = false;        // from now on
+  bool asks = false;           // whether there is a watcher: the last statement
+  bool asks_later = false;     // with what is sent next
 };
 
 PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& read,
@@ -101,35 +101,37 @@ PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& rea
                                        const std::vector<Event>& events,
                                        Clock::time_point until) const {
   Writing writing;
-  auto& batches = writing.batches;
-  // It listens before it is in the queue, so that it cannot be woken before.
-  if (change.sleeper && !is_exclusive_ && !polls() && !listens(*change.sleeper)) {
-    batches.push_back(to_listen(*change.sleeper));
-    writing.batch = 1;
-    writing.change = batches.front().size();
-  }
   Batch step;
   step.push_back(change.gives_a_right ? durably(until) : unimportantly(until));
+  // The server registers who listens before others can see what the same transaction has
+  // written, so nobody wakes it before.
+  writing.listens = change.sleeper && !polls() && !listens(*change.sleeper);
+  if (writing.listens) {
+    for (auto& statement : to_listen(*change.sleeper))
+      step.push_back(std::move(statement));
+  }
+  writing.change = step.size();
   step.push_back(
       to_write(lock, read, change, read.is_watched ? events : std::vector<Event>()));
-  const auto size = step.size();
   if (is_exclusive_) {
     step.push_back({"COMMIT", {}});
   } else {
+    const auto size = step.size();
     step = writable(std::move(step));
+    if (step.size() != size) ++writing.change;  // behind BEGIN
   }
-  writing.change += is_exclusive_ || step.size() == size ? 1 : 2;  // behind BEGIN
-  batches.push_back(std::move(step));
+  writing.batches.push_back(std::move(step));
   // In a separate transaction: a commit with notifications holds a lock of the whole
   // server, even while it waits for a standby.
-  auto waking = to_wake(change.wake, change.in_front);
-  if (!waking.empty()) batches.push_back(std::move(waking));
-  // Behind the commit: whoever begins to watch before it has a row by then.
-  writing.asks_later = !events.empty() && !read.is_watched;
-  if (writing.asks_later) {
-    batches.push_back({{"SELECT " + is_watched(), {lock.name_space}, true}});
-  }
-  for (const auto& batch : batches) writing.statements += batch.size();
+  auto after = to_wake(change.wake, change.in_front);
+  // Behind the commit: whoever begins to watch before it has a row by then. Who holds or
+  // waits does something else soon, and the question can be a part of that.
+  const bool is_untold = !events.empty() && !read.is_watched;
+  writing.asks_later =
+      is_untold && !polls() && (change.sleeper || is_attached_grant(change));
+  writing.asks = is_untold && !writing.asks_later;
+  if (writing.asks) after.push_back(watcher_question(lock.name_space));
+  if (!after.empty()) writing.batches.push_back(std::move(after));
   return writing;
 }
 
@@ -148,22 +150,19 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
   if (change.gives_a_right) connection_->require_replicas();
   const auto events = stepped::events_of(lock, read, change);
   auto writing = writing_of(lock, read, change, events, until);
-  // The command need not wait for it. A pooler takes a session back after each batch.
-  const std::size_t deferred =
-      writing.asks_later && is_attached_grant(change) && !polls() ? 1 : 0;
   std::optional<std::vector<Result>> results;
   try {
     if (was_exclusive) {
-      results = co_await go_on(std::move(writing.batches), until, wakeup, deferred);
+      results = co_await go_on(std::move(writing.batches), until, wakeup);
     } else {
-      results = co_await exchange(std::move(writing.batches), until, wakeup, deferred);
+      results = co_await exchange(std::move(writing.batches), until, wakeup);
     }
   } catch (const SqlError& error) {
     // Under exclusive access another isolation level and a right to write are set.
     // What comes after the write says nothing about it.
     is_read_only_ = is_read_only_ || is_read_only(error);
     const bool can_repeat =
-        error.batch() <= writing.batch &&
+        error.batch() == 0 &&
         (is_conflict(error) || (is_read_only(error) && !was_exclusive));
     if (!can_repeat) throw;
   } catch (const Failure& failure) {
@@ -172,19 +171,16 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
   }
   is_exclusive_ = false;
   if (!results) co_return false;
-  if (writing.batch > 0) note_listening(*change.sleeper);
+  if (writing.listens) note_listening(*change.sleeper);
   if (results->at(writing.change).rows.empty()) co_return false;
   if (change.gives_a_right) {
     connection_->require_replicas();
     require_confirmation(*results);
   }
-  if (writing.asks_later) {
-    if (results->size() < writing.statements) {
-      untold_.emplace(lock, events);
-    } else if (says_yes(results->back())) {
-      auto telling = to_tell(connection_->target().schema, lock, events);
-      co_await post(std::move(telling), wakeup);
-    }
+  if (writing.asks_later) untold_.emplace(lock, events);
+  if (writing.asks && says_yes(results->back())) {
+    auto telling = to_tell(connection_->target().schema, lock, events);
+    co_await post(std::move(telling), wakeup);
   }
   if (change.cause.released_by && random_up_to(releases_per_sweep - 1) == 0) {
     co_await sweep("lock", wakeup);
