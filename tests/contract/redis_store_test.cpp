@@ -404,6 +404,24 @@ TEST_F(RedisStores, a_released_lease_is_not_set_up_again_by_a_late_request) {
   EXPECT_TRUE(contender().is_granted());
 }
 
+// Nothing else refuses it if the reply to the release is lost, as nothing follows then.
+TEST_F(RedisStores, a_release_after_the_end_of_the_lease_refuses_later_requests) {
+  auto& lost = holder(contender());
+  const auto& claim = lost.contender->claim;
+  delete_lock();
+  RedisWorld::command(std::string("EVALSHA ") + release_script.sha1 + " 1 dlock:{job} " +
+                      hex(claim.token) + " 0 {} 60000 s 0 0 " +
+                      std::to_string(lost.grant.fence.number));
+
+  EXPECT_EQ(RedisWorld::command("PTTL dlock:{job}:t:" + hex(claim.token)).size(), 8u);
+  Wakeup wakeup(context_);
+  const auto late = lost.contender->store->claimant(claim);
+  EXPECT_THROW(result_of(context_, late->ask(Queue::stay_out, wakeup)), Failure);
+  EXPECT_EQ(RedisWorld::command("EXISTS dlock:{job}"), ":0\r\n");
+  // Unless the release itself finds that no other claim was granted the lock.
+  EXPECT_TRUE(reclaims(lost));
+}
+
 TEST_F(RedisStores, a_release_after_an_unanswered_request_cancels_that_request) {
   const auto path = temporary_.file("socket");
   PeerServer server(

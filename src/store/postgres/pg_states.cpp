@@ -145,7 +145,7 @@ asio::awaitable<PgStates::Snapshot> PgStates::read(const LockName& lock, Access 
                    key});
   std::vector<Batch> batches(1, std::move(batch));
   is_exclusive_ = false;
-  // The reading tells whether somebody watches.
+  // The reading tells whether there is a watcher.
   const bool tells =
       !is_exclusive && untold_ && untold_->first.name_space == lock.name_space;
   const auto untold = tells ? std::exchange(untold_, std::nullopt) : std::nullopt;

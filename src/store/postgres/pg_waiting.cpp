@@ -184,7 +184,7 @@ void PgStates::note_listening(rules::Session party) {
   listening_.insert(party);
 }
 
-// Those who are woken soon ask then whether somebody watches.
+// Those who are woken soon ask then whether there is a watcher.
 asio::awaitable<std::optional<Notification>> PgStates::notified(Clock::time_point until,
                                                                 Wakeup& wakeup) {
   if (untold_) {

@@ -104,7 +104,7 @@ PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& rea
   Batch step;
   step.push_back(change.gives_a_right ? durably(until) : unimportantly(until));
   // The server registers who listens before others can see what the same transaction has
-  // written, so nobody wakes it before.
+  // written, so it is not woken before.
   writing.listens = change.sleeper && !polls() && !listens(*change.sleeper);
   if (writing.listens) {
     for (auto& statement : to_listen(*change.sleeper))

@@ -9,7 +9,7 @@
 -- there was no run, or no lease); if that lease is known to be lost, its holder as JSON; and 1 if
 -- the lease stays for as long as it lasts.
 -- Answers 'released' or 'not ours'; or, if the lease is lost and the caller did not know it, 'taken
--- over', 'gone' or 'broken': then nothing was done, and the caller releases again.
+-- over', 'gone' or 'broken': then only a late request is refused, and the caller releases again.
 --
 -- uses: holders runs events
 local token, id, ended, refuse = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -21,14 +21,26 @@ local lease_ends = own and own.ends -- in microseconds, of a lease that stays
 if leaves and value == token then lease_ends = now + redis.call('PTTL', key) * 1000 end
 local answer, left_watch = 'not ours', false
 
+local function refuse_late(why)
+  if refuse == 0 then return end
+  redis.call('DEL', key .. ':t:' .. token) -- a server whose memory is full accepts this first write
+  redis.call('SET', key .. ':t:' .. token, why, 'PX', refuse)
+  redis.call('HSET', S, 'late', int(math.max(late, now + refuse * 1000)))
+  keep_state()
+end
+
 if own_fence > 0 and not lost_info then
   local is_promise = own and own.promise
   local is_another = own and own.fence ~= own_fence -- as in renew.lua
   if is_promise or is_another or value ~= token and not (own and counts(token, own)) then
+    refuse_late('gone')
     local taken = value and value ~= MARKER and not is_promise or slots == 1 and granted > own_fence
     return forced_answer(own_fence) or taken and 'taken over' or 'gone'
   end
-  if own and own.broken and not is_unused then return { 'broken', own.info } end
+  if own and own.broken and not is_unused then
+    refuse_late('gone')
+    return { 'broken', own.info }
+  end
 end
 
 -- The usual run was the only holder, and had no options that matter here. If there is no waiter,
@@ -157,10 +169,7 @@ if answer == 'released' and dedupes then
   -- uses: dedupe
   remove_deduplicated(joined)
 end
-if refuse > 0 then
-  redis.call('SET', key .. ':t:' .. token, '1', 'PX', refuse)
-  redis.call('HSET', S, 'late', int(math.max(late, now + refuse * 1000)))
-end
+refuse_late('1')
 keep_state() -- what follows may lack a permission
 local was_quick = answer == 'released' and own and now - own.since < QUICK_MS * 1000
 promise_to_the_next(nil, kept, was_quick and not kept)

@@ -90,7 +90,7 @@ local token, own_fence, ttl, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]
 local wanted, slot, info = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
 -- The claim was released while this request was in flight.
-if redis.call('EXISTS', key .. ':t:' .. token) == 1 then return 'taken over' end
+if redis.call('GET', key .. ':t:' .. token) == '1' then return 'taken over' end
 
 -- Each grant first removes expired leases. The leases that remove_expired() finds here thus expired
 -- after the last grant. They are recorded, because their holders may reclaim them in turn.

@@ -38,7 +38,8 @@
 --             because of a promise; or that it has the lock: 'granted' and the fence
 -- KEYS[1]:a    a list with the same notifications for the waiter that listens first
 -- KEYS[1]:b:FENCE  a list that notifies the holder with that fence that its lease is broken
--- KEYS[1]:t:TOKEN  a claim that was abandoned before it was answered
+-- KEYS[1]:t:TOKEN  a string: '1' for a claim that was abandoned before it was answered; 'gone' for
+--             one that was released after its lease had ended, which may be set up again
 -- KEYS[1]:e   not a key, but the channel on which events are published
 -- NAMESPACE:locks  a sorted set of encoded names by the period in which the lock was last used for
 --             the first time: where list looks if the database is large. It need not be complete,
