@@ -2,6 +2,7 @@
 // and descriptors that become readable.
 #pragma once
 
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/execution_context.hpp>
@@ -97,6 +98,13 @@ class Wakeup {
   // it is cleared with false.
   void give_up(bool wanted);
   bool gives_up() const { return gives_up_; }
+
+  // When the last request of an operation has to end: one that is sent all the same, as a
+  // release is. Within `timeout`, or within `patience` if it is asked to stop.
+  Clock::time_point last_request_until(milliseconds timeout,
+                                       milliseconds patience) const {
+    return later(Clock::now(), gives_up_ ? std::min(timeout, patience) : timeout);
+  }
 
   // Creates the timer now if the context has none yet, and not when it is first needed,
   // so that it is certain to be there when a command must be stopped in time. Throws

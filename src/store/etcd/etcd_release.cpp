@@ -43,9 +43,8 @@ asio::awaitable<Release> EtcdClaimant::give_back(const std::optional<RunEnd>& en
   // Not `wakeup`, which may be interrupted: the lease is released nevertheless, within a
   // short time.
   Wakeup own(calls_.context());
-  const auto patience =
-      wakeup.gives_up() ? std::min(calls_.timeout(), last_patience) : calls_.timeout();
-  CallContext call{Queue::stay_out, later(Clock::now(), patience), own, {}};
+  const auto until = wakeup.last_request_until(calls_.timeout(), last_patience);
+  CallContext call{Queue::stay_out, until, own, {}};
   // No entry depends on a lease that was never confirmed. If it was granted all the same,
   // it expires when it cannot be revoked: not worth a second timeout.
   if (!own_ && !lasts_from_ && claim().attached) {

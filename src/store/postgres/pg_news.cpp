@@ -102,9 +102,6 @@ Statement for_listeners(std::string_view version) {
 
 namespace {
 
-// A step tells its events while a row says that there is a watcher. It is renewed in
-// time.
-constexpr std::string_view watcher_lasts = "60";
 constexpr milliseconds renew_every{20'000};
 
 constexpr milliseconds look_every{1000};
@@ -175,7 +172,7 @@ class Watching final : public WatchSession {
                          "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) "
                          "pg_catalog.make_interval(secs => $3::pg_catalog.float8)) ON "
                          "CONFLICT (namespace, id) DO UPDATE SET until = excluded.until",
-                     {watched_.name_space, id_, std::string(watcher_lasts)}});
+                     {watched_.name_space, id_, std::to_string(watcher_lasts.count())}});
     return batch;
   }
 

@@ -32,6 +32,10 @@ std::string payloads_of(const std::vector<Event>& events);
 Batch to_tell(const std::string& schema, const LockName& lock,
               const std::vector<Event>& events);
 
+// A step tells its events while a row says that there is a watcher: for this time from
+// when that began, or renewed the row.
+inline constexpr std::chrono::seconds watcher_lasts{60};
+
 // The reply to a question: false if it was refused.
 bool says_yes(const Result& reply);
 

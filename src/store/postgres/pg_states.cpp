@@ -47,8 +47,16 @@ std::string PgStates::is_watched() const {
          "OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())";
 }
 
-Statement PgStates::watcher_question(const std::string& name_space) const {
-  return {"SELECT " + is_watched(), {name_space}, true};
+// There was none when the lock was read. It does not renew its row within seconds, so the
+// row says when it began.
+Statement PgStates::watcher_question(const std::string& name_space,
+                                     std::optional<WallTime> until) const {
+  if (!until) return {"SELECT " + is_watched(), {name_space}, true};
+  return {"SELECT EXISTS (SELECT 1 FROM " + table("watcher") +
+              " w WHERE w.namespace OPERATOR(pg_catalog.=) $1 AND w.until "
+              "OPERATOR(pg_catalog.<) pg_catalog.to_timestamp($2::pg_catalog.float8))",
+          {name_space, seconds_text(*until + watcher_lasts)},
+          true};
 }
 
 Failure PgStates::unreadable(std::string_view table, const LockName& name,
@@ -99,6 +107,7 @@ PgStates::Snapshot PgStates::snapshot_from(const LockName& lock, const Row& row,
   const auto now = time_at(row, 5, shown_);
   Snapshot read;
   read.sent_at = sent_at;
+  read.read_at = Clock::now();
   read.epoch = connection_->timeline();
   read.now = {Clock::time_point(now), now};
   const auto column = [&](std::size_t i) -> const auto& {
@@ -145,10 +154,10 @@ asio::awaitable<PgStates::Snapshot> PgStates::read(const LockName& lock, Access 
                    key});
   std::vector<Batch> batches(1, std::move(batch));
   is_exclusive_ = false;
-  // The reading tells whether there is a watcher.
+  // The reading tells whether there is a watcher by now. If not, there was none.
   const bool tells =
-      !is_exclusive && untold_ && untold_->first.name_space == lock.name_space;
-  const auto untold = tells ? std::exchange(untold_, std::nullopt) : std::nullopt;
+      !is_exclusive && untold_ && untold_->lock.name_space == lock.name_space;
+  auto untold = tells ? std::exchange(untold_, std::nullopt) : std::nullopt;
   const auto sent_at = Clock::now();
   const auto results = co_await exchange(std::move(batches), until, wakeup);
   is_exclusive_ = is_exclusive;
@@ -156,8 +165,9 @@ asio::awaitable<PgStates::Snapshot> PgStates::read(const LockName& lock, Access 
   try {
     auto read = snapshot_from(lock, row_at(results.back(), 0, shown_), sent_at);
     if (untold && read.is_watched) {
-      auto telling = to_tell(connection_->target().schema, untold->first, untold->second);
-      co_await post(std::move(telling), wakeup);
+      untold_ = std::move(untold);
+      std::vector<Batch> nothing;  // but what is told
+      co_await exchange(std::move(nothing), until, wakeup);
     }
     co_return read;
   } catch (const Failure& error) {

@@ -108,7 +108,9 @@ class PgStates final : public stepped::StateStore {
   void require_confirmation(const std::vector<Result>& results) const;
   std::string columns(bool with_runs) const;
   std::string is_watched() const;
-  Statement watcher_question(const std::string& name_space) const;
+  // Whether there is a watcher: one that began before `until`, at most some seconds ago.
+  Statement watcher_question(const std::string& name_space,
+                             std::optional<WallTime> until = {}) const;
   // As durably(), for what may be lost with a crash of the server.
   Statement unimportantly(Clock::time_point until) const;
   Statement to_write(const LockName& lock, const Snapshot& read, const Change& change,
@@ -144,8 +146,13 @@ class PgStates final : public stepped::StateStore {
   bool is_pooled_ = false;
   bool is_read_only_ = false;  // as a write has found since the session began
   // Of the last write: it is not known yet whether there was a watcher when it had been
-  // written.
-  std::optional<std::pair<LockName, std::vector<Event>>> untold_;
+  // written, `at` the latest by the server's clock.
+  struct Untold {
+    LockName lock;
+    std::vector<Event> events;
+    WallTime at;
+  };
+  std::optional<Untold> untold_;
   std::vector<Failure> left_out_;
   std::optional<Clock::time_point> polls_since_;
 };

@@ -1,6 +1,5 @@
 #include "store/postgres/pg_store.hpp"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -123,10 +122,8 @@ asio::awaitable<void> PgRates::withdraw(const RateClaim& claim, Wakeup& wakeup) 
     return limit.withdraw(kept_token(claim.token));
   };
   Wakeup own(context_);
-  const auto budget = wakeup.gives_up()
-                          ? std::min(states_.timeout(), stepped::last_patience)
-                          : states_.timeout();
-  co_await step(claim.limit, change, later(Clock::now(), budget), own);
+  const auto until = wakeup.last_request_until(states_.timeout(), stepped::last_patience);
+  co_await step(claim.limit, change, until, own);
 }
 
 asio::awaitable<LimitInfo> PgRates::look(const LockName& limit, Wakeup& wakeup) {

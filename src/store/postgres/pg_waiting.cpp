@@ -328,11 +328,11 @@ asio::awaitable<void> PgStates::tell_late(Clock::time_point until, Wakeup& wakeu
   const auto connection = connection_;
   if (!connection->is_open()) co_return;
   std::vector<Batch> question(1);
-  question.front().push_back(watcher_question(told.first.name_space));
+  question.front().push_back(watcher_question(told.lock.name_space, told.at));
   const auto reply = co_await connection->exchange(std::move(question), until, wakeup);
   if (!says_yes(reply.back())) co_return;
   const auto& schema = connection->target().schema;
-  connection->post({to_tell(schema, told.first, told.second)});
+  connection->post({to_tell(schema, told.lock, told.events)});
 }
 
 }  // namespace dlock::postgres

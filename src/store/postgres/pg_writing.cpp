@@ -177,7 +177,10 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
     connection_->require_replicas();
     require_confirmation(*results);
   }
-  if (writing.asks_later) untold_.emplace(lock, events);
+  if (writing.asks_later) {
+    const auto passed = std::chrono::ceil<WallTime>(Clock::now() - read.read_at);
+    untold_ = Untold{lock, events, read.now.wall + passed};
+  }
   if (writing.asks && says_yes(results->back())) {
     auto telling = to_tell(connection_->target().schema, lock, events);
     co_await post(std::move(telling), wakeup);

@@ -226,9 +226,7 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
   // Not `wakeup`, which may be interrupted: the lease is released nevertheless, within a
   // short time.
   Wakeup own(context_);
-  const auto until =
-      later(Clock::now(), wakeup.gives_up() ? std::min(route_.timeout(), last_patience)
-                                            : route_.timeout());
+  const auto until = wakeup.last_request_until(route_.timeout(), last_patience);
   const bool may_come_late = may_come_late_ || known_ == Known::unanswered;
   auto args = release_arguments(claim(), end, waiter_id_, fence, may_come_late);
   Response response;

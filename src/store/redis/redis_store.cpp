@@ -320,10 +320,9 @@ asio::awaitable<RateAnswer> RedisRates::admit(const RateClaim& claim, Wakeup& wa
 asio::awaitable<void> RedisRates::withdraw(const RateClaim& claim, Wakeup& wakeup) {
   std::vector<std::string> args{member_of(claim)};
   Wakeup own(context_);
-  const auto budget =
-      wakeup.gives_up() ? std::min(route_.timeout(), last_patience) : route_.timeout();
-  const auto response = co_await route_.run(withdraw_script, claim.limit, std::move(args),
-                                            later(Clock::now(), budget), own);
+  const auto until = wakeup.last_request_until(route_.timeout(), last_patience);
+  const auto response =
+      co_await route_.run(withdraw_script, claim.limit, std::move(args), until, own);
   if (response.reply().is_error()) throw response.failure();
 }
 

@@ -42,9 +42,7 @@ class AllNews final : public LeaseNews {
 // Not interrupted by `wakeup`: the lease is released nevertheless, within a short time.
 asio::awaitable<Release> QuorumClaimant::release(const std::optional<RunEnd>& end,
                                                  Wakeup& wakeup) {
-  const auto patience =
-      wakeup.gives_up() ? std::min(timeout_, redis::last_patience) : timeout_;
-  return release_until(later(Clock::now(), patience), end);
+  return release_until(wakeup.last_request_until(timeout_, redis::last_patience), end);
 }
 
 asio::awaitable<Release> QuorumClaimant::release_until(Clock::time_point until,

@@ -41,6 +41,7 @@ class StateStore {
     // Of the server: greater after a failover, before which it may lack some steps; 0 if
     // the store has no failovers that it tells.
     std::uint64_t epoch = 0;
+    Clock::time_point read_at{};  // by ours, after the reply
   };
 
   // What a step has made of it.

@@ -195,9 +195,7 @@ asio::awaitable<Release> SteppedClaimant::release(const std::optional<RunEnd>& e
   // Not `wakeup`, which may be interrupted: the lease is released nevertheless, within a
   // short time.
   Wakeup own(context_);
-  const auto patience =
-      wakeup.gives_up() ? std::min(states_.timeout(), last_patience) : states_.timeout();
-  const auto until = later(Clock::now(), patience);
+  const auto until = wakeup.last_request_until(states_.timeout(), last_patience);
   auto step = co_await take(states_, claim().lock, rule, until, unanswered_, own);
   has_failed_over_ = step.read.epoch > epoch_;
   if (step.answer == Release::gone || step.answer == Release::taken_over) {
