@@ -65,18 +65,19 @@ asio::awaitable<void> EtcdClaimant::have_lease(CallContext& call) {
   }
 }
 
-// For one to which nothing is attached yet.
+// For one to which nothing is attached yet. Its id is not used again, also if no reply
+// comes: each repetition of the request, however late it arrives, ends that lease.
 asio::awaitable<void> EtcdClaimant::replace_lease(CallContext& call) {
   const auto fresh = any_lease();
   std::vector<Request> requests;
   requests.emplace_back(LeaseRevokeRequest{lease_});
   requests.emplace_back(LeaseGrantRequest{fresh, seconds_for(claim())});
-  const auto sent_at = Clock::now();
-  const auto results = co_await calls_.together(std::move(requests), Repeat::freely,
-                                                call.until, call.wakeup);
   has_replaced_lease_ = true;
   forget_lease();
   lease_ = fresh;
+  const auto sent_at = Clock::now();
+  const auto results = co_await calls_.together(std::move(requests), Repeat::freely,
+                                                call.until, call.wakeup);
   take_granted(std::get<LeaseGrantResult>(results.at(1)), sent_at);
 }
 
