@@ -65,7 +65,7 @@ asio::awaitable<void> EtcdClaimant::have_lease(CallContext& call) {
   }
 }
 
-// For one to which nothing is attached yet. Its id is not used again, also if no reply
+// For one to which nothing is attached yet. Its id is not used again, even if no reply
 // comes: each repetition of the request, however late it arrives, ends that lease.
 asio::awaitable<void> EtcdClaimant::replace_lease(CallContext& call) {
   const auto fresh = any_lease();
