@@ -83,7 +83,7 @@ struct Dedupe {
 };
 
 // What the user says about a claim and its run, for those who look at the lock. A new
-// field is listed in record/encoders.hpp, and shown in cli/show/lock_view.cpp.
+// field is listed in record/record_fields.hpp, and shown in cli/show/lock_view.cpp.
 struct Description {
   std::string label;
 

@@ -1,7 +1,6 @@
 // A command under a lock, from the request for the lock to its release, and what it
 // writes besides messages: --output, where the command's output goes, with its last
-// lines; and
-// --report, a line about the run.
+// lines; and --report, a line about the run.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
