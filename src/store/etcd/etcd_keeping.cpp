@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "rules/keeping.hpp"
 #include "rules/look.hpp"
 #include "store/etcd/etcd_claimant.hpp"
 #include "store/etcd/etcd_entry.hpp"
