@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "lock/claimant.hpp"
@@ -131,7 +132,9 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<Renewal> found_lost(CallContext& call);
   asio::awaitable<bool> set_up_again(CallContext& call);
   void use(const NewLease& fresh, std::int64_t lease);
-  void forget_lease();
+  void change_lease(std::int64_t to);
+  void forget_lease() { change_lease(0); }
+  asio::awaitable<void> end_former_leases(CallContext& call);
 
   // etcd_release.cpp
   asio::awaitable<Release> give_back(const std::optional<RunEnd>& end, Wakeup& wakeup);
@@ -144,7 +147,7 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<std::int64_t> lease_to_keep_on(const std::optional<RunEnd>& end,
                                                  CallContext& call);
   asio::awaitable<void> forget_runs(CallContext& call);
-  asio::awaitable<void> revoke(std::int64_t lease, CallContext& call);
+  asio::awaitable<bool> revoke(std::int64_t lease, CallContext& call);
 
   // etcd_keeping.cpp: the watch for its turn
   asio::awaitable<void> listen_for_turn(Wakeup& wakeup, Clock::time_point until);
@@ -157,10 +160,11 @@ class EtcdClaimant final : public Claimant {
   EtcdCalls& calls_;
   DayLease day_lease_;
 
-  unsigned times_ = 0;               // how often it was released
-  std::int64_t lease_ = 0;           // the requested lease; 0: none
-  std::uint64_t lease_term_ = 0;     // in which it was surely granted; 0: not known
-  bool has_replaced_lease_ = false;  // so its id may not be used again
+  unsigned times_ = 0;            // how often it was released
+  std::int64_t lease_ = 0;        // the requested lease; 0: none
+  std::uint64_t lease_term_ = 0;  // in which it was surely granted; 0: not known
+  // Leases that were its own before, and may still exist. They are not used again.
+  std::set<std::int64_t> former_leases_;
   // When the last confirmed grant or renewal was sent; nothing if none was confirmed.
   std::optional<Clock::time_point> lasts_from_;
   std::optional<QueueEntry> own_;  // in the queue, as far as is known

@@ -6,7 +6,6 @@
 #include "rules/look.hpp"
 #include "store/etcd/etcd_claimant.hpp"
 #include "store/etcd/etcd_entry.hpp"
-#include "util/bits.hpp"
 
 namespace dlock::etcd {
 
@@ -22,28 +21,39 @@ Failure too_short(std::int64_t seconds) {
       "etcd granted a lease of " + std::to_string(seconds) + " s, less than requested");
 }
 
-std::int64_t any_lease() {
-  Token any;
-  any.bytes = random_bytes();
-  return lease_for(any);
-}
-
 Failure always_changed() {
   return Failure(Failure::Kind::unreachable, "the entry changed during each renewal");
 }
 
 }  // namespace
 
-void EtcdClaimant::forget_lease() {
-  lease_ = 0;
+// What is known of the lease before is not true of this one.
+void EtcdClaimant::change_lease(std::int64_t to) {
+  if (lease_ == to) return;
+  if (lease_ != 0) former_leases_.insert(lease_);
+  former_leases_.erase(to);
+  lease_ = to;
   lease_term_ = 0;
   lasts_from_.reset();
 }
 
 void EtcdClaimant::use(const NewLease& fresh, std::int64_t lease) {
-  lease_ = lease;
+  change_lease(lease);
   lease_term_ = fresh.term;
   lasts_from_ = fresh.sent_at;
+}
+
+// Only after a write has shown that the entry has another lease or none: a read can be
+// older than a move. A request with a former lease could otherwise still set up an entry,
+// however late it arrives. What cannot be ended now is tried again at the next renewal or
+// release, and expires by itself.
+asio::awaitable<void> EtcdClaimant::end_former_leases(CallContext& call) {
+  while (!former_leases_.empty()) {
+    const auto lease = *former_leases_.begin();
+    const bool is_over = co_await revoke(lease, call);
+    if (!is_over) co_return;
+    former_leases_.erase(lease);
+  }
 }
 
 // Obtains or renews the lease, so that it counts from now.
@@ -56,8 +66,7 @@ asio::awaitable<void> EtcdClaimant::have_lease(CallContext& call) {
       co_await extend(call.until, call.wakeup);
       if (lasts_from_) break;
     }
-    // As far as is known, there is none.
-    lease_ = has_replaced_lease_ ? any_lease() : lease_for(claim().token, times_);
+    change_lease(any_lease());
     const auto sent_at = Clock::now();
     LeaseGrantRequest request{lease_, seconds_for(claim())};
     const auto granted = co_await calls_.lease_grant(request, call.until, call.wakeup);
@@ -65,19 +74,18 @@ asio::awaitable<void> EtcdClaimant::have_lease(CallContext& call) {
   }
 }
 
-// For one to which nothing is attached yet. Its id is not used again, even if no reply
-// comes: each repetition of the request, however late it arrives, ends that lease.
+// For one to which nothing is attached yet. It is not used again, even if no reply comes:
+// each repetition of the request, however late it arrives, ends that lease.
 asio::awaitable<void> EtcdClaimant::replace_lease(CallContext& call) {
-  const auto fresh = any_lease();
+  const auto former = lease_;
+  change_lease(any_lease());
   std::vector<Request> requests;
-  requests.emplace_back(LeaseRevokeRequest{lease_});
-  requests.emplace_back(LeaseGrantRequest{fresh, seconds_for(claim())});
-  has_replaced_lease_ = true;
-  forget_lease();
-  lease_ = fresh;
+  requests.emplace_back(LeaseRevokeRequest{former});
+  requests.emplace_back(LeaseGrantRequest{lease_, seconds_for(claim())});
   const auto sent_at = Clock::now();
   const auto results = co_await calls_.together(std::move(requests), Repeat::freely,
                                                 call.until, call.wakeup);
+  former_leases_.erase(former);
   take_granted(std::get<LeaseGrantResult>(results.at(1)), sent_at);
 }
 
@@ -130,21 +138,18 @@ asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::extend(Clock::time_poin
     const auto& written = std::get<TxnResult>(results.at(1));
     const auto entry = own_entry_from(claim().lock, written);
     if (entry && entry->lease != lease_ && entry->lease != 0) {
-      forget_lease();  // the reply about a new lease was lost
-      lease_ = entry->lease;
+      change_lease(entry->lease);  // the reply about a new lease was lost
       continue;
     }
     const bool is_attached = !entry || entry->lease == lease_;
     if (is_attached && is_renewed_by(alive, written)) {
       lasts_from_ = sent_at;
+      co_await end_former_leases(call);
       co_return entry;
     }
     if (!entry) {
-      if (alive.ttl != 0 || alive.is_unanswered) {
-        has_replaced_lease_ = true;
-        co_await revoke(lease_, call);
-      }
       forget_lease();
+      co_await end_former_leases(call);
       co_return std::nullopt;
     }
     if (auto moved = co_await move_to_new_lease(*entry, call)) co_return moved;
@@ -219,8 +224,9 @@ asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::move_to_new_lease(
     }
     moved = *done;
   }
+  change_lease(entry.lease);
   use(fresh, moved.lease);
-  co_await revoke(entry.lease, call);
+  co_await end_former_leases(call);
   co_return moved;
 }
 
