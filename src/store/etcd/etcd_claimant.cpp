@@ -300,14 +300,14 @@ asio::awaitable<void> EtcdClaimant::glance(CallContext& call) {
 // not be sent before its lease is granted: etcd would often refuse it, and if both
 // arrived after the claim was abandoned, they would hold the lock without a holder.
 asio::awaitable<void> EtcdClaimant::glance_with_lease(CallContext& call) {
-  change_lease(any_lease());
+  const auto seconds = seconds_for(claim());
   std::vector<Request> requests;
-  requests.emplace_back(LeaseGrantRequest{lease_, seconds_for(claim())});
+  requests.emplace_back(LeaseGrantRequest{0, seconds});
   requests.emplace_back(first_look());
   const auto sent_at = Clock::now();
   const auto results = co_await calls_.together(std::move(requests), Repeat::freely,
                                                 call.until, call.wakeup);
-  take_granted(std::get<LeaseGrantResult>(results.at(0)), sent_at);
+  use(new_lease(std::get<LeaseGrantResult>(results.at(0)), seconds, sent_at));
   co_await take_first_look(std::get<TxnResult>(results.at(1)), call);
 }
 

@@ -85,9 +85,10 @@ class EtcdClaimant final : public Claimant {
     LockSnapshot snapshot;  // as last read
   };
 
-  // When a lease was requested, and the term in which it was granted.
+  // When it was requested, and the term in which it was granted.
   struct NewLease {
     Clock::time_point sent_at;
+    std::int64_t id = 0;
     std::uint64_t term = 0;
   };
 
@@ -119,11 +120,12 @@ class EtcdClaimant final : public Claimant {
   // etcd_keeping.cpp: the lease to which the entry is attached
   asio::awaitable<void> have_lease(CallContext& call);
   asio::awaitable<void> replace_lease(CallContext& call);
-  bool take_granted(const LeaseGrantResult& granted, Clock::time_point sent_at);
+  static NewLease new_lease(const LeaseGrantResult& granted, std::int64_t seconds,
+                            Clock::time_point sent_at);
+  asio::awaitable<NewLease> grant_lease(std::int64_t seconds, CallContext& call);
   bool is_renewed_by(const LeaseKeepAliveResult& alive, const TxnResult& written) const;
   asio::awaitable<std::optional<QueueEntry>> extend(Clock::time_point until,
                                                     Wakeup& wakeup);
-  asio::awaitable<NewLease> attach_to_new_lease(QueueEntry& entry, CallContext& call);
   asio::awaitable<std::optional<QueueEntry>> move_to_new_lease(const QueueEntry& entry,
                                                                CallContext& call);
   asio::awaitable<Renewal> renew_detached(CallContext& call);
@@ -131,7 +133,7 @@ class EtcdClaimant final : public Claimant {
                                      CallContext& call);
   asio::awaitable<Renewal> found_lost(CallContext& call);
   asio::awaitable<bool> set_up_again(CallContext& call);
-  void use(const NewLease& fresh, std::int64_t lease);
+  void use(const NewLease& fresh);
   void change_lease(std::int64_t to);
   void forget_lease() { change_lease(0); }
   asio::awaitable<void> end_former_leases(CallContext& call);
@@ -161,7 +163,7 @@ class EtcdClaimant final : public Claimant {
   DayLease day_lease_;
 
   unsigned times_ = 0;            // how often it was released
-  std::int64_t lease_ = 0;        // the requested lease; 0: none
+  std::int64_t lease_ = 0;        // 0: none is known
   std::uint64_t lease_term_ = 0;  // in which it was surely granted; 0: not known
   // Leases that were its own before, and may still exist. They are not used again.
   std::set<std::int64_t> former_leases_;

@@ -118,12 +118,6 @@ std::int64_t number_for(const Token& token, unsigned times) {
   return positive(checksum(text_of(token), times));
 }
 
-std::int64_t any_lease() {
-  Token any;
-  any.bytes = random_bytes();
-  return number_for(any);
-}
-
 std::string id_of(std::int64_t number) {
   std::array<char, 16> text{};
   const auto end = std::to_chars(text.data(), text.data() + text.size(),

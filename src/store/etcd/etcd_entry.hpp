@@ -62,9 +62,6 @@ std::int64_t number_for(const Token& token, unsigned times = 0);
 // The number in the form that etcdctl uses.
 std::string id_of(std::int64_t number);
 
-// A random id for a new lease. Never 0.
-std::int64_t any_lease();
-
 // The id of the lease for the history of a day, shared by all locks of a namespace.
 std::int64_t lease_of_day(const std::string& name_space, WallTime now);
 

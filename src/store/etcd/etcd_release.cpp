@@ -175,10 +175,9 @@ asio::awaitable<std::int64_t> EtcdClaimant::lease_to_keep_on(
   if (end->leaves_lease) co_return own_->lease;
   const auto left = later(granted_at_, claim().min_hold) - Clock::now();
   if (own_->standing == Standing::broken || left <= nanoseconds(0)) co_return 0;
-  LeaseGrantRequest request{any_lease(),
-                            seconds_for(std::chrono::ceil<milliseconds>(left))};
-  co_await calls_.lease_grant(request, call.until, call.wakeup);
-  co_return request.id;
+  const auto seconds = seconds_for(std::chrono::ceil<milliseconds>(left));
+  const auto kept = co_await grant_lease(seconds, call);
+  co_return kept.id;
 }
 
 // Best effort.
