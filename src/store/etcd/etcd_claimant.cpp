@@ -207,7 +207,7 @@ asio::awaitable<Answer> EtcdClaimant::leave_with(const Decision& decision,
   own_.reset();
   forget_lease();
   ++times_;
-  co_await end_former_leases(call);
+  co_await revoke_former_leases(call);
   co_return answer;
 }
 

@@ -43,13 +43,13 @@ void EtcdClaimant::use(const NewLease& fresh) {
 
 // Only after a write has shown that the entry has another lease or none: a read can be
 // older than a move. A request with a former lease could otherwise still set up an entry,
-// however late it arrives. What cannot be ended now is tried again at the next renewal or
-// release, and expires by itself.
-asio::awaitable<void> EtcdClaimant::end_former_leases(CallContext& call) {
+// however late it arrives. What cannot be revoked now is tried again at the next renewal
+// or release, and expires by itself.
+asio::awaitable<void> EtcdClaimant::revoke_former_leases(CallContext& call) {
   while (!former_leases_.empty()) {
     const auto lease = *former_leases_.begin();
-    const bool is_over = co_await revoke(lease, call);
-    if (!is_over) co_return;
+    const bool is_gone = co_await revoke(lease, call);
+    if (!is_gone) co_return;
     former_leases_.erase(lease);
   }
 }
@@ -150,12 +150,12 @@ asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::extend(Clock::time_poin
     const bool is_attached = !entry || entry->lease == lease_;
     if (is_attached && is_renewed_by(alive, written)) {
       lasts_from_ = sent_at;
-      co_await end_former_leases(call);
+      co_await revoke_former_leases(call);
       co_return entry;
     }
     if (!entry) {
       forget_lease();
-      co_await end_former_leases(call);
+      co_await revoke_former_leases(call);
       co_return std::nullopt;
     }
     if (auto moved = co_await move_to_new_lease(*entry, call)) co_return moved;
@@ -222,7 +222,7 @@ asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::move_to_new_lease(
   }
   change_lease(entry.lease);
   use(fresh);
-  co_await end_former_leases(call);
+  co_await revoke_former_leases(call);
   co_return moved;
 }
 

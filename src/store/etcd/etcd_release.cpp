@@ -51,7 +51,7 @@ asio::awaitable<Release> EtcdClaimant::give_back(const std::optional<RunEnd>& en
     call.until = later(Clock::now(), std::min(calls_.timeout(), last_patience));
     forget_lease();
     ++times_;
-    co_await end_former_leases(call);
+    co_await revoke_former_leases(call);
     co_return Release::not_ours;
   }
   // A waiter may have been granted the lock since, and the state of a detached lease is
@@ -83,7 +83,7 @@ asio::awaitable<Release> EtcdClaimant::give_back(const std::optional<RunEnd>& en
   forget_lease();
   former_leases_.erase(left);
   ++times_;
-  co_await end_former_leases(call);
+  co_await revoke_former_leases(call);
   if (runs_kept_ > few_runs) co_await forget_runs(call);
   co_return *answer;
 }
