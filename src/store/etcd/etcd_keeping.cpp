@@ -67,9 +67,8 @@ asio::awaitable<void> EtcdClaimant::have_lease(CallContext& call) {
   use(co_await grant_lease(seconds_for(claim()), call));
 }
 
-// The cluster chooses the id. If the request is repeated, each has a lease of its own:
-// one that arrives late does not bring back the lease of another, which may have been
-// ended.
+// The cluster chooses the id, another one for each repetition of the request: one that
+// arrives late does not bring back the lease of an earlier one, which may be revoked.
 EtcdClaimant::NewLease EtcdClaimant::new_lease(const LeaseGrantResult& granted,
                                                std::int64_t seconds,
                                                Clock::time_point sent_at) {
