@@ -168,20 +168,19 @@ Connection* Kernel::connection(int fd) {
 
 void Connection::send(Direction& direction, std::string bytes, bool is_end) {
   auto& kernel = *the_kernel;
-  const auto size = bytes.size();
-  std::vector<std::string> parts;
-  if (size > 1 && kernel.random.chance(kernel.network.split)) {
-    const auto at = 1 + kernel.random.below(size - 1);
-    parts = {bytes.substr(0, at), bytes.substr(at)};
-  } else {
-    parts = {std::move(bytes)};
-  }
-  for (auto& part : parts) {
+  const auto send_part = [&](std::string part) {
     direction.packets.push_back({std::move(part), is_end});
     direction.free_at = std::max(direction.free_at, kernel.now + kernel.delay());
     kernel.at(direction.free_at,
               [self = shared_from_this(), &direction] { self->deliver(direction); });
+  };
+  const auto size = bytes.size();
+  if (size > 1 && kernel.random.chance(kernel.network.split)) {
+    const auto at = 1 + kernel.random.below(size - 1);
+    send_part(bytes.substr(0, at));
+    bytes.erase(0, at);
   }
+  send_part(std::move(bytes));
 }
 
 void Connection::hold_up(Time span) {
@@ -454,10 +453,9 @@ ssize_t send(int fd, const void* bytes, size_t size, int flags) {
   }
   if (file->error != 0) return errno = file->error, -1;
   if (!file->is_connected) throw std::logic_error("it sends before it is connected");
-  const std::string text(static_cast<const char*>(bytes), size);
   const auto& marks = the_kernel->asks;
-  const bool asks = std::any_of(marks.begin(), marks.end(), [&](const auto& mark) {
-    return text.find(mark) != std::string::npos;
+  const bool asks = std::any_of(marks.begin(), marks.end(), [&](std::string_view mark) {
+    return ::memmem(bytes, size, mark.data(), mark.size()) != nullptr;
   });
   if (asks && file->owner != nullptr) file->owner->last_request = the_kernel->now;
   const auto& network = the_kernel->network;
@@ -465,7 +463,7 @@ ssize_t send(int fd, const void* bytes, size_t size, int flags) {
     file->connection->hold_up(
         the_kernel->random.spread(100 * simulation::millisecond, network.latest_ask));
   }
-  file->connection->send_up(text);
+  file->connection->send_up({static_cast<const char*>(bytes), size});
   return static_cast<ssize_t>(size);
 }
 
@@ -534,6 +532,7 @@ int ioctl(int fd, unsigned long request, ...) noexcept {
   void* argument = va_arg(arguments, void*);
   va_end(arguments);
   if (simulation::simulated(fd) != nullptr) return 0;
+  if (the_kernel != nullptr && request == TIOCGWINSZ) return errno = ENOTTY, -1;
   return static_cast<int>(::syscall(SYS_ioctl, fd, request, argument));
 }
 

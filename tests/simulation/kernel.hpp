@@ -159,7 +159,8 @@ class Kernel {
   Process* running = nullptr;          // whose code runs
   int looks = 0;                       // for events, at this moment
   std::map<std::string, Peer*> peers;  // by address
-  std::vector<std::string> asks;  // what marks a request for the lock in what is sent
+  std::vector<std::string_view>
+      asks;  // what marks a request for the lock in what is sent
 
   void at(Time moment, std::function<void()> happens);
   // Lets the next event happen; false if there is none, or none until `end`.

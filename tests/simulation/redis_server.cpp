@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <lua.hpp>
 #include <regex>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 
-#include "store/redis/node.hpp"
 #include "util/bits.hpp"
 #include "util/text.hpp"
 
@@ -102,11 +102,12 @@ class Interpreter {
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
-  Reply run(const std::string& id, const std::string& text, const Words& keys,
-            const Words& arguments, RedisServer& server) {
+  using Part = std::span<const std::string>;  // of the words of a command
+
+  Reply run(const redis::Script& of, Part keys, Part arguments, RedisServer& server) {
     server_ = &server;
-    auto& script = scripts_[{id, RedisServer::runs_scripts_literally}];
-    if (script == 0) script = loaded(text);
+    auto& script = scripts_[{&of, RedisServer::runs_scripts_literally}];
+    if (script == 0) script = loaded(of.text);
     lua_rawgeti(lua_, LUA_REGISTRYINDEX, script);
     lua_getfenv(lua_, -1);
     set_field("KEYS", keys);
@@ -149,7 +150,7 @@ class Interpreter {
     return script;
   }
 
-  void set_field(const char* name, const Words& words) {
+  void set_field(const char* name, Part words) {
     lua_createtable(lua_, static_cast<int>(words.size()), 0);
     for (std::size_t i = 0; i < words.size(); ++i) {
       lua_pushlstring(lua_, words[i].data(), words[i].size());
@@ -244,33 +245,32 @@ class Interpreter {
 
   static RedisServer* server_;
   lua_State* lua_;
-  std::map<std::pair<std::string, bool>, int> scripts_;
+  std::map<std::pair<const redis::Script*, bool>, int> scripts_;
 };
 
 RedisServer* Interpreter::server_ = nullptr;
 
-// The scripts by their ids, and back.
-const std::map<std::string_view, const redis::Script*>& scripts() {
-  static const auto all = [] {
-    std::map<std::string_view, const redis::Script*> by_id;
+// That an EVALSHA or EVAL calls by this id or text; null if it is none of dlock's.
+const redis::Script* script_of(std::string_view id_or_text) {
+  static const auto known = [] {
+    std::map<std::string_view, const redis::Script*> all;
     for (const auto* script :
          {&redis::ask_script, &redis::renew_script, &redis::reclaim_script,
           &redis::release_script, &redis::break_script, &redis::inspect_script,
           &redis::remove_expired_script, &redis::withdraw_script}) {
-      by_id.emplace(script->sha1, script);
+      all.emplace(script->sha1, script);
+      all.emplace(script->text, script);
     }
-    return by_id;
+    return all;
   }();
-  return all;
+  const auto found = known.find(id_or_text);
+  return found == known.end() ? nullptr : found->second;
 }
 
-Peer::Act act_of(const Words& words) {
-  const auto calls = [&](const redis::Script& script) {
-    return words[1] == script.sha1 || words[1] == script.text;
-  };
-  return calls(redis::ask_script)       ? Peer::Act::ask
-         : calls(redis::release_script) ? Peer::Act::release
-                                        : Peer::Act::other;
+Peer::Act act_of(const redis::Script* script) {
+  return script == &redis::ask_script       ? Peer::Act::ask
+         : script == &redis::release_script ? Peer::Act::release
+                                            : Peer::Act::other;
 }
 
 std::int64_t count_of(std::size_t size) { return static_cast<std::int64_t>(size); }
@@ -405,12 +405,12 @@ void RedisServer::proceed(Client& client) {
     const auto words = next_command(client);
     if (!words) return;
     moment_ = clock();
-    has_run_script_ = false;
+    script_ = nullptr;
     const auto reply = top_level(client, *words);
     if (Kernel::current()->traces) trace(*client.connection->process, *words, reply);
     if (!reply.empty()) client.connection->send_down(reply);
-    if (has_run_script_ && group_) group_->has_written(*this);
-    if (has_run_script_) executed_(*client.connection->process, act_of(*words));
+    if (script_ != nullptr && group_) group_->has_written(*this);
+    if (script_ != nullptr) executed_(*client.connection->process, act_of(script_));
     serve_waiting();
   }
 }
@@ -418,7 +418,7 @@ void RedisServer::proceed(Client& client) {
 void RedisServer::trace(const Process& by, const Words& words, const std::string& reply) {
   auto line = "process " + std::to_string(by.pid) + " sent " + words[0];
   if (words[0].starts_with("EVAL")) {
-    const auto act = act_of(words);
+    const auto act = act_of(script_of(words[1]));
     line += act == Act::ask ? " to ask" : act == Act::release ? " to release" : "";
   }
   Kernel::current()->trace(line + ": " + printable(reply, 60));
@@ -470,19 +470,14 @@ std::string RedisServer::top_level(Client& client, const Words& words) {
 
 Reply RedisServer::evaluate(const Words& words, bool by_text) {
   static Interpreter interpreter;
-  const redis::Script* script = nullptr;
-  for (const auto& [id, one] : scripts()) {
-    if (words[1] == (by_text ? one->text : id)) script = one;
-  }
+  const auto* script = script_of(words[1]);
   if (script == nullptr) throw std::runtime_error("an unknown script: " + words[1]);
-  if (by_text) loaded_.insert(script->sha1);
-  if (loaded_.count(script->sha1) == 0) return error("NOSCRIPT No matching script.");
-  const auto keys =
-      static_cast<std::ptrdiff_t>(std::strtol(words[2].c_str(), nullptr, 10));
-  const auto first = words.begin() + 3;
-  has_run_script_ = true;
-  return interpreter.run(script->sha1, script->text, {first, first + keys},
-                         {first + keys, words.end()}, *this);
+  if (by_text) loaded_.insert(script);
+  if (loaded_.count(script) == 0) return error("NOSCRIPT No matching script.");
+  const auto keys = std::strtoul(words[2].c_str(), nullptr, 10);
+  const auto rest = std::span(words).subspan(3);
+  script_ = script;
+  return interpreter.run(*script, rest.first(keys), rest.subspan(keys), *this);
 }
 
 void RedisServer::wait_for_element(Client& client, const Words& words) {

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "store/redis/node.hpp"
 #include "store/redis/reply.hpp"
 #include "tests/simulation/kernel.hpp"
 #include "tests/simulation/sentinel_group.hpp"
@@ -87,13 +88,13 @@ class RedisServer final : public Peer {
   Executed executed_;
   std::shared_ptr<SentinelGroup> group_;
   Data values_;
-  std::set<std::string> loaded_;  // the ids of scripts
+  std::set<const redis::Script*> loaded_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::uint64_t waits_ = 0;
   Time started_ = 0;
   std::string run_id_;
-  bool has_run_script_ = false;  // in this command
-  std::int64_t moment_ = 0;      // of the command that is executed
+  const redis::Script* script_ = nullptr;  // that this command has run
+  std::int64_t moment_ = 0;                // of the command that is executed
 };
 
 }  // namespace dlock::simulation

@@ -110,7 +110,7 @@ PgSurroundings own_surroundings() {
   own.is_there = [](const std::string& path) {
     return ::access(path.c_str(), F_OK) == 0;
   };
-  own.user = user_name(::geteuid());
+  own.user = own_user();
   own.home = own.variable("HOME");
   if (own.home.empty()) own.home = home_directory(::geteuid());
   const std::unique_ptr<char, decltype(&std::free)> here(::getcwd(nullptr, 0),

@@ -72,7 +72,7 @@ SteppedClaimant::SteppedClaimant(asio::io_context& context, StateStore& states,
   party_.token = kept_.token;
   party_.session = rules::session_of(kept_.token);
   party_.pid = ::getpid();
-  party_.user = user_name(::geteuid());
+  party_.user = own_user();
   party_.host = host_name();
 }
 
