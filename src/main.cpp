@@ -54,7 +54,7 @@ void warn(const Invocation& invocation) {
 }
 
 Exit perform(const Invocation& invocation) {
-  quote_servers(invocation.common.verbose);
+  if (invocation.common.verbose) quote_servers();
   warn(invocation);
   std::optional<SizeLimitIgnored> ignored;
   // A verb that can start a command holds signals back itself.

@@ -13,6 +13,8 @@ constexpr const char* names[] = {"granted", "queued", "left",  "released",
 
 }  // namespace
 
+bool is_by_hand(const RunInfo& run) { return run.outcome == by_hand; }
+
 void set_end(RunInfo& run, const RunEnd& end) {
   run.duration = end.duration;
   run.exit_code = end.exit_code;

@@ -31,7 +31,7 @@ constexpr const char* by_hand = "by hand";
 // The outcome of a run that lost its lock.
 constexpr const char* lost_run = "lost";
 
-inline bool is_by_hand(const RunInfo& run) { return run.outcome == by_hand; }
+bool is_by_hand(const RunInfo& run);
 
 // Records how it ended, except when.
 void set_end(RunInfo& run, const RunEnd& end);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "util/process.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 

@@ -244,6 +244,10 @@ bool is_sound(const State& state) {
          are_sound(state.answered, most_waiters) && are_sound(state.runs, runs_kept);
 }
 
+bool is_session(rules::Session session) {
+  return session >= first_session && session < last_session;
+}
+
 std::string encoded(const State& state) {
   ByteWriter writer;
   writer(state);

@@ -17,9 +17,7 @@ namespace dlock::record {
 // The sessions of an embedded store: bytes of its file `sessions`.
 constexpr rules::Session first_session = 1u << 16;
 constexpr rules::Session last_session = (rules::Session{1} << 62u) - 1;
-constexpr bool is_session(rules::Session session) {
-  return session >= first_session && session < last_session;
-}
+bool is_session(rules::Session session);
 
 // The state of a lock as bytes.
 std::string encoded(const rules::State& state);

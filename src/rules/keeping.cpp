@@ -181,6 +181,18 @@ void record_command(State& state, const Token& token, const CommandProcess& comm
   own->command_before = command.not_after.time_since_epoch().count();
 }
 
+std::optional<Loss> loss_of(const State& state, const Token& token) {
+  bool is_taken = false;
+  for (const auto& holder : state.holders) {
+    if (!holder.ended && holder.party.token == token) {
+      return holder.broken ? std::optional(Loss::broken) : std::nullopt;
+    }
+    const bool is_alone = state.slots == 1 || holder.party.foreign;
+    is_taken = is_taken || (holder.mode == Mode::exclusive && is_alone);
+  }
+  return is_taken ? Loss::taken_over : Loss::gone;
+}
+
 std::optional<Loss> loss_of(const State& state, const Holder& granted, Moment now,
                             const Liveness& liveness) {
   bool is_taken = state.slots == 1 && last_granted(state) > granted.fence;

@@ -32,6 +32,9 @@ void tidy(State& state, Moment now, const Liveness& liveness, Consequences& cons
 // Records the command of the holder `token`; does nothing if it is not a holder.
 void record_command(State& state, const Token& token, const CommandProcess& command);
 
+// Why the lease of `token` is lost; nothing if it holds.
+std::optional<Loss> loss_of(const State& state, const Token& token);
+
 // The rest is for leases that the clock of the store ends (Ask::place_lasts). `granted`
 // is the holder as it was when the claim was granted the lock. All runs that these
 // functions record are in the consequences, for the history.

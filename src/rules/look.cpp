@@ -159,18 +159,6 @@ std::optional<Answer> foregone_answer(const LockInfo& lock, const Claim& claim,
   return run ? std::optional<Answer>(Deduplicated{std::move(*run)}) : std::nullopt;
 }
 
-std::optional<Loss> loss_of(const State& state, const Token& token) {
-  bool is_taken = false;
-  for (const auto& holder : state.holders) {
-    if (!holder.ended && holder.party.token == token) {
-      return holder.broken ? std::optional(Loss::broken) : std::nullopt;
-    }
-    const bool is_alone = state.slots == 1 || holder.party.foreign;
-    is_taken = is_taken || (holder.mode == Mode::exclusive && is_alone);
-  }
-  return is_taken ? Loss::taken_over : Loss::gone;
-}
-
 std::optional<Taker> forced_by(const State& state, Fence fence) {
   for (const auto& run : state.runs) {
     if (run.fence == fence) return dlock::forced_by(run);

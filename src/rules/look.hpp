@@ -36,9 +36,6 @@ std::int32_t shown_pid(const Waiter& waiter);
 // Whether there are dead or expired holders that are not yet removed.
 bool is_untidy(const State& state, Moment now, const Liveness& liveness);
 
-// Why the lease of `token` is lost; nothing if it holds.
-std::optional<Loss> loss_of(const State& state, const Token& token);
-
 // Who freed the lock of the run with this fence by force, if anyone did.
 std::optional<Taker> forced_by(const State& state, Fence fence);
 

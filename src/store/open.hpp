@@ -14,11 +14,6 @@ namespace dlock {
 // message says which, and does not repeat anything that may be a password.
 StoreUrl parsed_store_url(const std::string& url);
 
-// Whether a lease there expires unless it is renewed (Store::leases_expire).
-inline bool leases_expire(const StoreUrl& url) {
-  return url.kind->features.leases_expire;
-}
-
 // Examines the store for use with locks of the namespace (dlock doctor). It changes
 // nothing there. An unreachable store is also a finding; each request takes at most
 // `timeout`. Throws Failure (exhausted) if this machine lacks the resources to examine

@@ -3,6 +3,7 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "util/failure.hpp"
@@ -182,7 +183,46 @@ void take_path(UrlParts parts, const UrlForm& form, StoreUrl& url) {
   url.database = by_query;
 }
 
+// Whether the value of a parameter, whose name is as a URL has it, may be a secret.
+bool is_secret_parameter(std::string_view written) {
+  const auto name = lower_case(percent_unescaped(written).text);
+  constexpr std::string_view parts[] = {"pass", "pwd", "secret", "token", "auth"};
+  return name != "passfile" &&
+         std::any_of(std::begin(parts), std::end(parts), [&](std::string_view part) {
+           return name.find(part) != std::string::npos;
+         });
+}
+
 }  // namespace
+
+std::string canonical_scheme(std::string_view scheme) {
+  auto text = lower_case(scheme);
+  constexpr std::string_view other = "valkey";
+  if (text.starts_with(other)) text.replace(0, other.size(), "redis");
+  return text == "postgresql" ? "postgres" : text;
+}
+
+void hide_login(char* word) {
+  const std::string_view text(word);
+  const auto start = text.find("://");
+  if (start == std::string_view::npos) return;
+  const auto last = text.rfind('@');
+  const auto first = text.find('?', start);
+  for (auto equals = text.find('=', first); equals != std::string_view::npos;
+       equals = text.find('=', equals + 1)) {
+    const auto before = text.find_last_of("/?&;#=", equals - 1);
+    if (!is_secret_parameter(text.substr(before + 1, equals - before - 1))) continue;
+    const auto value = equals + 1;
+    std::fill(word + value, word + std::min(text.find('&', value), text.size()), 'x');
+  }
+  // An @ in such a value ends no login, unless it is the only one: then what looks like a
+  // parameter may be a login.
+  const auto left = text.rfind('@');
+  const auto end = left == std::string_view::npos ? last : left;
+  if (end != std::string_view::npos && end >= start + 3) {
+    std::fill(word + start + 3, word + end, 'x');
+  }
+}
 
 StoreUrl StoreUrl::parsed(const StoreKind& kind, std::string_view scheme,
                           const std::string& rest) {

@@ -191,6 +191,9 @@ struct StoreUrl {
   // effect on a store without a login.
   void set(const Credentials& credentials);
 
+  // Whether a lease there expires unless it is renewed (Store::leases_expire).
+  bool leases_expire() const { return kind->features.leases_expire; }
+
   // Whether the servers are used over TLS, and if so, without verification.
   bool uses_tls() const { return tls.has_value(); }
   bool is_insecure() const { return tls && tls->insecure; }
@@ -199,6 +202,15 @@ struct StoreUrl {
   // a directory.
   std::string text() const;
 };
+
+// Overwrites what `word`, a word of the command line, has between :// and @, and as
+// parameters whose names are those of passwords or tokens, by x, because every user can
+// read the arguments of a process.
+void hide_login(char* word);
+
+// The scheme as this program names it: in lower case, valkey as redis, and postgresql as
+// postgres.
+std::string canonical_scheme(std::string_view scheme);
 
 // The password in `file`, which may be a pipe: see small_file(). Throws Failure like
 // small_file(), as a secret, and like password_from().
@@ -218,15 +230,6 @@ std::string shown_url(std::string_view url);
 
 // A word of the command line for a message. It may be a URL in the wrong place.
 std::string shown_word(std::string_view word);
-
-// Overwrites what `word`, a word of the command line, has between :// and @, and as
-// parameters whose names are those of passwords or tokens, by x, because every user can
-// read the arguments of a process.
-void hide_login(char* word);
-
-// The scheme as this program names it: in lower case, valkey as redis, and postgresql as
-// postgres.
-std::string canonical_scheme(std::string_view scheme);
 
 // What to write instead of a URL with this (canonical) scheme, which is the one of no
 // store: a reason for a message. `all_kinds` lists the stores. Repeats of the URL only

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <span>
 
 #include "store/store_url.hpp"
 #include "store/url_parts.hpp"
@@ -58,117 +60,66 @@ std::string path_in(std::string_view rest, const std::string& usual) {
              : usual;
 }
 
-struct NearScheme {
-  std::string_view scheme;
-  std::string_view instead;  // a socket or a directory if it ends with a colon
-};
-
-// Schemes of other programs for what is a store here.
-constexpr NearScheme near_schemes[] = {
-    {"unix", "redis+unix:"},
-    {"redis-socket", "redis+unix:"},
-    {"redis+socket", "redis+unix:"},
-    {"redis-unix", "redis+unix:"},
-    {"redisunix", "redis+unix:"},
-    {"rediss+unix", "redis+unix:"},
-    {"socket", "redis+unix:"},
-    {"tcp", "redis://"},
-    {"redis+tcp", "redis://"},
-    {"redis-tcp", "redis://"},
-    {"keydb", "redis://"},
-    {"dragonfly", "redis://"},
-    {"garnet", "redis://"},
-    {"tls", "rediss://"},
-    {"ssl", "rediss://"},
-    {"redis+tls", "rediss://"},
-    {"redis+ssl", "rediss://"},
-    {"redis-tls", "rediss://"},
-    {"redis-ssl", "rediss://"},
-    {"rediss+tcp", "rediss://"},
-    {"sentinel", "redis+sentinel://"},
-    {"redis-sentinel", "redis+sentinel://"},
-    {"redissentinel", "redis+sentinel://"},
-    {"sentinels", "rediss+sentinel://"},
-    {"rediss-sentinel", "rediss+sentinel://"},
-    {"cluster", "redis+cluster://"},
-    {"redis-cluster", "redis+cluster://"},
-    {"rediss-cluster", "rediss+cluster://"},
-    {"quorum", "redis+quorum://"},
-    {"redlock", "redis+quorum://"},
-    {"redis+redlock", "redis+quorum://"},
-    {"etcd2", "etcd://"},
-    {"etcd3", "etcd://"},
-    {"etcdv3", "etcd://"},
-    {"etcd+http", "etcd://"},
-    {"etcd3+http", "etcd://"},
-    {"etcd+https", "etcds://"},
-    {"etcd3+https", "etcds://"},
-    {"etcd+tls", "etcds://"},
-    {"pgsql", "postgresql://"},
-    {"psql", "postgresql://"},
-    {"pg", "postgresql://"},
-    {"postgis", "postgresql://"},
-    {"timescaledb", "postgresql://"},
-    {"jdbc", "postgresql://"},
-    {"file", "local:"},
-    {"dir", "local:"},
-    {"path", "local:"},
-};
-
-struct NearParameter {
-  std::string_view part;  // of its name, in lower case
+// What to write instead of each of these words.
+struct Near {
   std::string_view instead;
+  std::string_view words[7];
 };
 
-// Parameters of other programs. The first match counts.
-constexpr NearParameter near_parameters[] = {
-    {"cert_reqs", "--tls-ca FILE, or --tls-insecure if it must not be verified"},
-    {"check_hostname", "--tls-name NAME, or --tls-insecure if it must not be verified"},
-    {"verify", "--tls-ca FILE, or --tls-insecure if it must not be verified"},
-    {"insecure", "--tls-ca FILE, or --tls-insecure if it must not be verified"},
-    {"reject", "--tls-ca FILE, or --tls-insecure if it must not be verified"},
-    {"sslmode", "rediss:// or etcds:// for TLS"},
-    {"keyfile", "--tls-key FILE"},
-    {"ssl_key", "--tls-key FILE"},
-    {"certfile", "--tls-cert FILE"},
-    {"ca_cert", "--tls-ca FILE"},
-    {"ca_path", "--tls-ca FILE"},
-    {"cafile", "--tls-ca FILE"},
-    {"cacert", "--tls-ca FILE"},
-    {"pass", "--password-file FILE or DLOCK_PASSWORD"},
-    {"auth", "--password-file FILE or DLOCK_PASSWORD"},
-    {"token", "--password-file FILE or DLOCK_PASSWORD"},
-    {"user", "--user NAME"},
-    {"timeout", "--store-timeout D"},
-    {"tls", "rediss:// or etcds:// for TLS"},
-    {"ssl", "rediss:// or etcds:// for TLS"},
-    {"namespace", "--namespace NS"},
-    {"prefix", "--namespace NS"},
-    {"family", "nothing: addresses of both families are tried"},
-};
-
-// Whether the value of a parameter, whose name is as a URL has it, may be a secret.
-bool is_secret_parameter(std::string_view written) {
-  const auto name = lower_case(percent_unescaped(written).text);
-  constexpr std::string_view parts[] = {"pass", "pwd", "secret", "token", "auth"};
-  return name != "passfile" &&
-         std::any_of(std::begin(parts), std::end(parts), [&](std::string_view part) {
-           return name.find(part) != std::string::npos;
-         });
+const Near* near_with(std::span<const Near> all,
+                      const std::function<bool(std::string_view word)>& is_meant) {
+  for (const auto& near : all) {
+    for (const auto word : near.words) {
+      if (!word.empty() && is_meant(word)) return &near;
+    }
+  }
+  return nullptr;
 }
+
+// Schemes of other programs for what is a store here: a socket or a directory if what to
+// write ends with a colon.
+constexpr Near near_schemes[] = {
+    {"redis+unix:",
+     {"unix", "redis-socket", "redis+socket", "redis-unix", "redisunix", "rediss+unix",
+      "socket"}},
+    {"redis://", {"tcp", "redis+tcp", "redis-tcp", "keydb", "dragonfly", "garnet"}},
+    {"rediss://",
+     {"tls", "ssl", "redis+tls", "redis+ssl", "redis-tls", "redis-ssl", "rediss+tcp"}},
+    {"redis+sentinel://", {"sentinel", "redis-sentinel", "redissentinel"}},
+    {"rediss+sentinel://", {"sentinels", "rediss-sentinel"}},
+    {"redis+cluster://", {"cluster", "redis-cluster"}},
+    {"rediss+cluster://", {"rediss-cluster"}},
+    {"redis+quorum://", {"quorum", "redlock", "redis+redlock"}},
+    {"etcd://", {"etcd2", "etcd3", "etcdv3", "etcd+http", "etcd3+http"}},
+    {"etcds://", {"etcd+https", "etcd3+https", "etcd+tls"}},
+    {"postgresql://", {"pgsql", "psql", "pg", "postgis", "timescaledb", "jdbc"}},
+    {"local:", {"file", "dir", "path"}},
+};
+
+// Parts of the names of parameters of other programs, in lower case. The first match
+// counts.
+constexpr Near near_parameters[] = {
+    {"--tls-ca FILE, or --tls-insecure if it must not be verified", {"cert_reqs"}},
+    {"--tls-name NAME, or --tls-insecure if it must not be verified", {"check_hostname"}},
+    {"--tls-ca FILE, or --tls-insecure if it must not be verified",
+     {"verify", "insecure", "reject"}},
+    {"rediss:// or etcds:// for TLS", {"sslmode"}},
+    {"--tls-key FILE", {"keyfile", "ssl_key"}},
+    {"--tls-cert FILE", {"certfile"}},
+    {"--tls-ca FILE", {"ca_cert", "ca_path", "cafile", "cacert"}},
+    {"--password-file FILE or DLOCK_PASSWORD", {"pass", "auth", "token"}},
+    {"--user NAME", {"user"}},
+    {"--store-timeout D", {"timeout"}},
+    {"rediss:// or etcds:// for TLS", {"tls", "ssl"}},
+    {"--namespace NS", {"namespace", "prefix"}},
+    {"nothing: addresses of both families are tried", {"family"}},
+};
 
 bool is_scheme(std::string_view text) {
   return !text.empty() && text.size() <= 30 && run_of(text, "+-.").size() == text.size();
 }
 
 }  // namespace
-
-std::string canonical_scheme(std::string_view scheme) {
-  auto text = lower_case(scheme);
-  constexpr std::string_view other = "valkey";
-  if (text.starts_with(other)) text.replace(0, other.size(), "redis");
-  return text == "postgresql" ? "postgres" : text;
-}
 
 std::string shown_url(std::string_view url) {
   const auto colon = url.find(':');
@@ -208,28 +159,6 @@ std::string shown_word(std::string_view word) {
   return printable(is_url ? shown_url(word) : std::string(word), 60);
 }
 
-void hide_login(char* word) {
-  const std::string_view text(word);
-  const auto start = text.find("://");
-  if (start == std::string_view::npos) return;
-  const auto last = text.rfind('@');
-  const auto first = text.find('?', start);
-  for (auto equals = text.find('=', first); equals != std::string_view::npos;
-       equals = text.find('=', equals + 1)) {
-    const auto before = text.find_last_of("/?&;#=", equals - 1);
-    if (!is_secret_parameter(text.substr(before + 1, equals - before - 1))) continue;
-    const auto value = equals + 1;
-    std::fill(word + value, word + std::min(text.find('&', value), text.size()), 'x');
-  }
-  // An @ in such a value ends no login, unless it is the only one: then what looks like a
-  // parameter may be a login.
-  const auto left = text.rfind('@');
-  const auto end = left == std::string_view::npos ? last : left;
-  if (end != std::string_view::npos && end >= start + 3) {
-    std::fill(word + start + 3, word + end, 'x');
-  }
-}
-
 std::string advice_on(const std::string& scheme, std::string_view rest,
                       const std::string& all_kinds) {
   const std::string of_postgres = "write postgresql://user@host/database";
@@ -249,20 +178,19 @@ std::string advice_on(const std::string& scheme, std::string_view rest,
   if (plain == "postgres" || plain == "postgresql") {
     return of_postgres + ", without the driver behind the +";
   }
-  for (const auto& near : near_schemes) {
-    if (near.scheme != scheme) continue;
-    const auto instead = std::string(near.instead);
-    if (instead == "local:") return "write local:" + path_in(rest, "/dir");
-    if (instead == "redis+unix:") {
-      return "write redis+unix:" + path_in(rest, "/path.sock") +
-             (scheme.starts_with("rediss") ? ": a socket is used without TLS" : "");
-    }
-    if (instead == "postgresql://") return of_postgres;
-    const bool has_sentinels = instead.ends_with("sentinel://");
-    return "write " + instead +
-           (has_sentinels ? "host:port/MASTER" : server_in(rest, "host:port"));
+  const auto* near =
+      near_with(near_schemes, [&](std::string_view word) { return word == scheme; });
+  if (near == nullptr) return "unknown kind of store (" + all_kinds + ")";
+  const auto instead = std::string(near->instead);
+  if (instead == "local:") return "write local:" + path_in(rest, "/dir");
+  if (instead == "redis+unix:") {
+    return "write redis+unix:" + path_in(rest, "/path.sock") +
+           (scheme.starts_with("rediss") ? ": a socket is used without TLS" : "");
   }
-  return "unknown kind of store (" + all_kinds + ")";
+  if (instead == "postgresql://") return of_postgres;
+  const bool has_sentinels = instead.ends_with("sentinel://");
+  return "write " + instead +
+         (has_sentinels ? "host:port/MASTER" : server_in(rest, "host:port"));
 }
 
 std::string advice_on_text(std::string_view text, const std::string& all_kinds) {
@@ -281,11 +209,12 @@ std::string advice_on_text(std::string_view text, const std::string& all_kinds) 
 
 std::string advice_on_query(std::string_view query, const std::string& path) {
   const auto name = lower_case(run_of(without_first(query, 1), "-_."));
-  for (const auto& near : near_parameters) {
-    if (name.find(near.part) == std::string_view::npos) continue;
-    return path + "; for that parameter, use " + std::string(near.instead);
-  }
-  return path;
+  const auto* near = near_with(near_parameters, [&](std::string_view word) {
+    return name.find(word) != std::string::npos;
+  });
+  return near == nullptr
+             ? path
+             : path + "; for that parameter, use " + std::string(near->instead);
 }
 
 }  // namespace dlock

@@ -347,7 +347,7 @@ Ladder::Action CommandTree::act(Clock::time_point now) {
     case Ladder::Action::send_kill: kill_all(now); break;
     case Ladder::Action::done:
       // The cgroup may contain processes that are not descendants of the command.
-      if (ladder_.has_sent_term()) cgroup_.kill_all();
+      if (cgroup_ && ladder_.has_sent_term()) cgroup_->kill_all();
       break;
     case Ladder::Action::wait: break;
   }
@@ -372,7 +372,7 @@ void CommandTree::forward(int signal, bool reached_group, JobPlace own_place) {
 
 const CommandTree::Survivors& CommandTree::kill_all(Clock::time_point now,
                                                     bool has_command) {
-  cgroup_.kill_all();
+  if (cgroup_) cgroup_->kill_all();
   const TreeRoot root{has_command ? command_ : 0, plan_.own_group};
   survivors_.refused = kill_tree(scan_, root, had_strangers_);
   kills_since_ = std::min(kills_since_, now);

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <set>
 
 #include "supervise/ladder.hpp"
@@ -77,7 +78,11 @@ class CommandTree {
 
   // Creates a cgroup for the command, if possible. It may be absent.
   void create_cgroup() { cgroup_ = OwnCgroup::create(); }
-  const OwnCgroup& cgroup() const { return cgroup_; }
+  bool has_cgroup() const { return cgroup_ && cgroup_->exists(); }
+
+  // As OwnCgroup::directory() and OwnCgroup::remove().
+  int cgroup() const { return cgroup_ ? cgroup_->directory() : -1; }
+  bool remove_cgroup() const { return !cgroup_ || cgroup_->remove(); }
 
   // The command's process, once it was forked: our child.
   void adopt(pid_t command) { command_ = command; }
@@ -132,7 +137,7 @@ class CommandTree {
   bool had_strangers_ =
       false;  // even if they have exited, their descendants may be alive
   ProcessScan scan_{&strangers_};
-  OwnCgroup cgroup_;
+  std::optional<OwnCgroup> cgroup_;
   pid_t command_ = 0;
   bool command_ended_ = false;
   Clock::time_point kills_since_ = Clock::time_point::max();

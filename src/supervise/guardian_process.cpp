@@ -158,7 +158,7 @@ class GuardianProcess {
       drop();
     }
     // Processes that are left in it move to the caller's.
-    if (tree_.cgroup().remove()) page_.has_cgroup.store(false);
+    if (tree_.remove_cgroup()) page_.has_cgroup.store(false);
     await_end();
     ::_exit(0);
   }
@@ -215,7 +215,7 @@ void GuardianProcess::settle() {
   if (const int error = tree_.open()) settle_error_ = error;
   page_.has_cgroup.store(true);  // first, so that no cgroup is left if we are killed now
   tree_.create_cgroup();
-  page_.has_cgroup.store(tree_.cgroup().exists());
+  page_.has_cgroup.store(tree_.has_cgroup());
 }
 
 // Forks the process of the command, which then waits to start; false on failure.
@@ -223,7 +223,7 @@ bool GuardianProcess::prepare() {
   if (settle_error_ != 0) return fail(Step::settle, settle_error_);
   page_.not_before = Clock::now();
   GuardianChild child{task_, pid_};
-  const int cgroup = tree_.cgroup().directory();
+  const int cgroup = tree_.cgroup();
   auto command = fork_into(cgroup, &page_.pid);
   if (command < 0 && cgroup >= 0) {
     child.cgroup_to_enter = cgroup;  // clone3 cannot create it there

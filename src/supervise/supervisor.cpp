@@ -37,7 +37,7 @@ DirectSupervisor::DirectSupervisor(std::vector<std::string> argv,
 // Not earlier: the next waiter would have to wait for it.
 DirectSupervisor::~DirectSupervisor() {
   if (is_over_) reap(tree_.command());
-  tree_.cgroup().remove();
+  tree_.remove_cgroup();
 }
 
 asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
@@ -57,7 +57,7 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
   spawn_plan.streams = plan.streams;
   spawn_plan.notes = plan.notes;
   if (plan_.needs_tree()) tree_.create_cgroup();
-  spawn_plan.cgroup = tree_.cgroup().directory();
+  spawn_plan.cgroup = tree_.cgroup();
   auto started = spawn(spawn_plan);
   if (const auto* spawned = std::get_if<Spawned>(&started)) {
     tree_.adopt(spawned->pid);

@@ -16,7 +16,7 @@ bool quotes_servers = false;
 
 }  // namespace
 
-void quote_servers(bool wanted) { quotes_servers = wanted; }
+void quote_servers() { quotes_servers = true; }
 
 std::string detail(const std::string& text) {
   return quotes_servers ? " (" + text + ")" : "";

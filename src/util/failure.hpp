@@ -30,9 +30,9 @@ class Failure : public std::runtime_error {
   Kind kind_;
 };
 
-// Whether messages quote what a server said in its own words, besides what that means.
-// Set once, by --verbose.
-void quote_servers(bool wanted);
+// From now on, messages quote what a server said in its own words, besides what that
+// means (--verbose).
+void quote_servers();
 
 // Such a quotation as the end of a message: " (TEXT)", or nothing. `text` is printable.
 std::string detail(const std::string& text);

@@ -138,4 +138,13 @@ std::optional<ProcessInfo> process_of(pid_t pid) {
   return info;
 }
 
+const std::string& host_name() {
+  static const std::string name = [] {
+    char text[256] = "";
+    ::gethostname(text, sizeof text - 1);
+    return std::string(text);
+  }();
+  return name;
+}
+
 }  // namespace dlock

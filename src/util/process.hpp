@@ -1,4 +1,4 @@
-// Information about processes from /proc, and signals to them.
+// This machine's name and processes, from /proc, and signals to them.
 #pragma once
 
 #include <sys/types.h>
@@ -9,6 +9,9 @@
 #include <vector>
 
 namespace dlock {
+
+// The name of this machine when it was first asked for; empty if it has no name.
+const std::string& host_name();
 
 struct ProcessInfo {
   pid_t pid = 0;

@@ -183,13 +183,4 @@ bool is_unmapped_user(uid_t uid) {
   return is_known && !is_mapped;
 }
 
-const std::string& host_name() {
-  static const std::string name = [] {
-    char text[256] = "";
-    ::gethostname(text, sizeof text - 1);
-    return std::string(text);
-  }();
-  return name;
-}
-
 }  // namespace dlock

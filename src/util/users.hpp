@@ -48,7 +48,4 @@ struct Account {
 // line has no account.
 std::optional<Account> account_in(std::string_view line);
 
-// The name of this machine when it was first asked for; empty if it has no name.
-const std::string& host_name();
-
 }  // namespace dlock

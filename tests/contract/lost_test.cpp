@@ -8,6 +8,7 @@
 
 #include "tests/contract/contender.hpp"
 #include "tests/run_end.hpp"
+#include "util/process.hpp"
 #include "util/users.hpp"
 
 namespace dlock {

@@ -7,7 +7,7 @@
 
 #include "lease/holding.hpp"
 #include "tests/contract/contender.hpp"
-#include "util/users.hpp"
+#include "util/process.hpp"
 
 namespace dlock {
 namespace {

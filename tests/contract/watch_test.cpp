@@ -9,7 +9,7 @@
 #include "tests/contract/contender.hpp"
 #include "tests/contract/ended_process.hpp"
 #include "tests/run_end.hpp"
-#include "util/users.hpp"
+#include "util/process.hpp"
 
 namespace dlock {
 namespace {

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cli/args/nesting.hpp"
+#include "cli/args/options.hpp"
+#include "cli/run/verb_store.hpp"
 #include "fuzz.hpp"
+#include "util/text.hpp"
 
 using namespace dlock;
 using fuzz::require;

@@ -17,6 +17,7 @@
 #include "store/redis/redis_store.hpp"
 #include "store/redis/script_calls.hpp"
 #include "util/json.hpp"
+#include "util/process.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 

@@ -1,10 +1,11 @@
 // What a run passes on to the runs nested in it, and how they read it.
 
-#include "cli/args/nesting.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
+
+#include "cli/args/options.hpp"
+#include "cli/run/verb_store.hpp"
 
 namespace dlock {
 namespace {

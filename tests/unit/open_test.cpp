@@ -97,8 +97,8 @@ TEST(StoreUrl, sentinels_or_the_nodes_of_a_cluster_may_be_named) {
 
   EXPECT_EQ(sentinel.servers.size(), 2u);
   EXPECT_EQ(cluster.servers.size(), 2u);
-  EXPECT_TRUE(leases_expire(sentinel));
-  EXPECT_TRUE(leases_expire(cluster));
+  EXPECT_TRUE(sentinel.leases_expire());
+  EXPECT_TRUE(cluster.leases_expire());
 }
 
 TEST(StoreUrl, the_refusal_of_a_redis_url_shows_its_host) {

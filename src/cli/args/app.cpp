@@ -209,6 +209,19 @@ std::string help_about(const std::vector<std::string>& operands) {
                    (meant.empty() ? " (see dlock --help)" : meant));
 }
 
+std::vector<std::string> unknown_variables() {
+  constexpr std::string_view ours = "DLOCK_";
+  std::vector<std::string> warnings;
+  for (auto* variable = environ; *variable != nullptr; ++variable) {
+    std::string_view entry(*variable);
+    if (!entry.starts_with(ours)) continue;
+    entry.remove_prefix(ours.size());
+    auto warning = unknown_variable(entry.substr(0, entry.find('=')));
+    if (!warning.empty()) warnings.push_back(std::move(warning));
+  }
+  return warnings;
+}
+
 Invocation invocation_of(const VerbSpec& verb, const Words& words,
                          const OptionValues& options) {
   Invocation invocation;
@@ -216,15 +229,15 @@ Invocation invocation_of(const VerbSpec& verb, const Words& words,
   invocation.operands = words.operands;
   invocation.command = words.command;
   const auto found = found_config(options);
-  if (found.is_named) invocation.config = found.config.path;
-  invocation.settings =
-      settings_from(options, verb.verb, lock_of(verb, words.operands), found.config);
+  if (found.is_named) invocation.config = found.config->path;
+  invocation.settings = settings_from(options, verb.verb, lock_of(verb, words.operands),
+                                      found.config ? &*found.config : nullptr);
   invocation.common = common_options(invocation.settings);
   if (verb.verb != Verb::config) {
     refuse_useless_options(invocation.settings, invocation.common.store);
   }
   invocation.passed_on = passed_on(invocation.settings);
-  invocation.warnings = unknown_variables(environ);
+  invocation.warnings = unknown_variables();
   for (auto& warning : exposed_secrets(invocation.common, invocation.settings)) {
     invocation.warnings.push_back(std::move(warning));
   }
@@ -319,8 +332,9 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
   }
   if (named == nullptr) throw UsageError("missing verb (see dlock --help)");
   const auto& options = std::get<OptionValues>(taken);
-  const auto hint =
-      words.operands.empty() ? "" : split_value(rest, words.first_operand, verb);
+  const bool may_be_unit =
+      !words.operands.empty() && !unit_meant_by(words.operands.front()).empty();
+  const auto hint = may_be_unit ? split_value(rest, words.first_operand, verb) : "";
   check_operands(verb, words, options, hint);
   if (verb.verb == Verb::help) return Print{help_about(words.operands)};
 

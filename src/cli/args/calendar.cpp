@@ -210,24 +210,18 @@ std::string recorded_period(const DedupeWindow& window) {
 
 bool is_period(const std::string& text) { return period_named(text).has_value(); }
 
-DedupeWindow parsed_dedupe_window(const std::string& text) {
+DedupeWindow current_period(const std::string& text) {
   const auto at = text.find('@');
-  if (const auto found = period_named(text)) {
-    if (at == std::string::npos) return current(*found, text, nullptr);
-    const auto zone = text.substr(at + 1);
-    return current(*found, text, &zone);
-  }
-  const auto name = text.substr(0, at);
-  const bool is_word = !name.empty() && std::isalpha(static_cast<unsigned char>(name[0]));
-  if (is_word || at != std::string::npos) {
+  const auto found = period_named(text);
+  if (!found) {
     throw UsageError(
         "expected a duration such as 12h, or hour, day, week or month, "
         "as in day@Europe/Berlin, not '" +
-        printable(text, 60) + "'" + did_you_mean(name, period_names));
+        printable(text, 60) + "'" + did_you_mean(text.substr(0, at), period_names));
   }
-  DedupeWindow window;
-  window.span = parsed_kept_time(text);
-  return window;
+  if (at == std::string::npos) return current(*found, text, nullptr);
+  const auto zone = text.substr(at + 1);
+  return current(*found, text, &zone);
 }
 
 }  // namespace dlock

@@ -1,12 +1,11 @@
-// Calendar periods in a time zone, and the window of --dedupe, which may be one.
+// Calendar periods in a time zone: the window of --dedupe may be one.
 #pragma once
 
 #include <chrono>
 #include <functional>
-#include <optional>
 #include <string>
 
-#include "util/clock.hpp"
+#include "cli/args/options.hpp"
 
 namespace dlock {
 
@@ -23,23 +22,15 @@ using UtcOffset = std::function<std::chrono::seconds(UnixTime)>;
 // two periods, and a change of the clock begins one.
 UnixTime begin_of(Period period, UnixTime now, const UtcOffset& offset);
 
-// What --dedupe asks for: a time span, or a calendar period.
-struct DedupeWindow {
-  milliseconds span{};  // 0: off
-  std::string period;   // as the user wrote it: "day@Europe/Berlin"; empty for a span
-  std::optional<Clock::time_point> began;  // the period
-  WallTime began_at{};                     // the same for text
-};
-
 // As RunInfo::period; empty for a span.
 std::string recorded_period(const DedupeWindow& window);
 
 // Whether the text begins with the name of a period, as "day" and "day@Nowhere" do.
 bool is_period(const std::string& text);
 
-// A duration of up to 30 days, or hour, day, week or month, with or without @ZONE: that
-// which is current now in the zone of the time zone database, or in that of the caller
-// (TZ, /etc/localtime). Throws UsageError.
-DedupeWindow parsed_dedupe_window(const std::string& text);
+// The window of hour, day, week or month, with or without @ZONE: that which is current
+// now in the zone of the time zone database, or in that of the caller (TZ,
+// /etc/localtime). Throws UsageError.
+DedupeWindow current_period(const std::string& text);
 
 }  // namespace dlock

@@ -1,12 +1,14 @@
 #include "cli/args/options.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <iterator>
 #include <utility>
 
-#include "cli/args/nesting.hpp"
+#include "cli/args/calendar.hpp"
 #include "util/bits.hpp"
 #include "util/path_trust.hpp"
+#include "util/process.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 #include "util/utf8.hpp"
@@ -106,7 +108,7 @@ CommonOptions common_options(const Settings& settings) {
 std::vector<std::string> exposed_secrets(const CommonOptions& common,
                                          const Settings& settings) {
   std::vector<std::string> warnings;
-  if (!leases_expire(common.store)) return warnings;  // not on a server: none is used
+  if (!common.store.leases_expire()) return warnings;  // not on a server: none is used
   for (const auto* name :
        {"password-file", "sentinel-password-file", "tls-key", "tls-key-password-file"}) {
     const auto file = settings.find(name);
@@ -138,6 +140,28 @@ milliseconds store_timeout(const CommonOptions& common, std::optional<millisecon
   if (common.store_timeout) return *common.store_timeout;
   const auto usual = parsed_duration(common_option("store-timeout")->usual);
   return ttl ? std::min(usual, *ttl / 10) : usual;
+}
+
+std::vector<Fence> outer_fences_of(std::string_view held, const std::string& name) {
+  std::vector<Fence> fences;
+  const auto wanted = percent_encoded(name);
+  while (!held.empty()) {
+    const auto entry = held.substr(0, held.find(' '));
+    held.remove_prefix(std::min(entry.size() + 1, held.size()));
+    const auto equals = entry.rfind('=');
+    if (equals == std::string_view::npos || entry.substr(0, equals) != wanted) continue;
+    const auto number = number_in<std::uint64_t>(entry.substr(equals + 1));
+    if (number) fences.push_back(Fence{*number});
+  }
+  return fences;
+}
+
+DedupeWindow parsed_dedupe_window(const std::string& text) {
+  const bool is_word = !text.empty() && std::isalpha(static_cast<unsigned char>(text[0]));
+  if (is_word || text.find('@') != std::string::npos) return current_period(text);
+  DedupeWindow window;
+  window.span = parsed_kept_time(text);
+  return window;
 }
 
 milliseconds splay_for(const std::string& host, const std::string& lock,

@@ -3,9 +3,9 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "cli/args/calendar.hpp"
 #include "cli/args/option_table.hpp"
 #include "cli/args/settings.hpp"
 #include "lease/keeper.hpp"
@@ -56,10 +56,20 @@ struct HookLines {
   }
 };
 
+// What --dedupe asks for: a time span, or a calendar period.
+struct DedupeWindow {
+  milliseconds span{};  // 0: off
+  std::string period;   // as the user wrote it: "day@Europe/Berlin"; empty for a span
+  std::optional<Clock::time_point> began;  // the period
+  WallTime began_at{};                     // the same for text
+};
+
 // Where the output of a command goes (--output): neither of these means to dlock's own.
 struct OutputChoice {
   bool on_failure = false;  // kept, and printed if the command fails
   std::string file;
+
+  bool is_own() const { return on_failure || !file.empty(); }
 };
 
 struct RunOptions : ClaimOptions {
@@ -232,6 +242,16 @@ DoctorOptions doctor_options(const Settings& settings);
 LimitOptions limit_options(const Settings& settings,
                            const std::vector<std::string>& operands,
                            std::vector<std::string> command);
+
+// The fences of the outer runs that hold the lock `name`. `held`: DLOCK_HELD, which has
+// "NAME=FENCE" for each lock that an outer run holds, outermost first, separated by
+// spaces, with percent-encoded names. Malformed entries are ignored, because the variable
+// may come from anywhere.
+std::vector<Fence> outer_fences_of(std::string_view held, const std::string& name);
+
+// A duration of up to 30 days, or a calendar period: see current_period(). Throws
+// UsageError.
+DedupeWindow parsed_dedupe_window(const std::string& text);
 
 // The part of `most` that a host sleeps before it asks for a lock (--splay): the same
 // each time for the same two names.

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <memory>
 
+#include "cli/args/calendar.hpp"
 #include "cli/args/option_table.hpp"
 #include "cli/args/options.hpp"
 #include "cli/args/usage_hint.hpp"
@@ -328,16 +329,16 @@ FoundConfig found_config(const OptionValues& options) {
   if (option != options.end() && named.empty()) {
     throw UsageError("--config: missing file name");
   }
-  FoundConfig found{{}, !named.empty()};
+  FoundConfig found{std::nullopt, !named.empty()};
   const auto path = config_path(settled(spec, named));
   if (path.empty()) return found;
   found.config = config_from(path);
-  check(found.config);
+  check(*found.config);
   return found;
 }
 
 Settings settings_from(const OptionValues& options, Verb verb, const std::string& lock,
-                       const Config& config) {
+                       const Config* config) {
   Settings settings;
   for (const auto& [name, value] : options) {
     // A file of the verb itself is used only by this process, in this directory.
@@ -353,7 +354,7 @@ Settings settings_from(const OptionValues& options, Verb verb, const std::string
     if (secret.empty()) continue;
     settings[std::string(name)] = {secret, Setting::Source::environment, variable};
   }
-  if (!config.path.empty()) add_from_file(settings, verb, lock, config);
+  if (config) add_from_file(settings, verb, lock, *config);
   return settings;
 }
 

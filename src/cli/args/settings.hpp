@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -92,19 +93,19 @@ Settings in_force(Settings settings, std::span<const Exclusion> exclusions);
 using OptionValues = std::map<std::string, std::string, std::less<>>;
 
 // The configuration file that `options` or the environment name, or the first default
-// file that exists. The whole file is validated. Throws UsageError, and Failure for a
-// file that cannot be used.
+// file that exists, if there is one. The whole file is validated. Throws UsageError, and
+// Failure for a file that cannot be used.
 struct FoundConfig {
-  Config config;
+  std::optional<Config> config;
   bool is_named = false;
 };
 FoundConfig found_config(const OptionValues& options);
 
 // The settings for `verb` from the options, the environment and the file, in order of
-// precedence. In the file the table of the lock precedes the verb's. `lock` is empty if
-// there is none.
+// precedence. In the file, which may be null, the table of the lock precedes the verb's.
+// `lock` is empty if there is none.
 Settings settings_from(const OptionValues& options, Verb verb, const std::string& lock,
-                       const Config& config);
+                       const Config* config);
 
 // Validates every key and value of every table of the file, whatever verb or lock it is
 // for, so that a mistake is found at once and not during a nightly run. Throws UsageError

@@ -85,33 +85,6 @@ std::string name_from_path(std::string_view path) {
   return name.empty() ? "NAME" : printable(name, 60);
 }
 
-struct UnitWord {
-  std::string_view unit;
-  std::string_view words[6];
-};
-constexpr UnitWord unit_words[] = {
-    {"ms", {"ms", "msec", "msecs", "millis", "millisecond", "milliseconds"}},
-    {"s", {"s", "sec", "secs", "second", "seconds"}},
-    {"m", {"m", "min", "mins", "minute", "minutes"}},
-    {"h", {"h", "hr", "hrs", "hour", "hours"}},
-    {"d", {"d", "day", "days"}},
-    {"KB", {"KB", "kB", "kb"}},
-    {"KiB", {"KiB", "K", "k"}},
-    {"MB", {"MB", "mb"}},
-    {"MiB", {"MiB", "M"}},
-    {"GB", {"GB", "gb"}},
-    {"GiB", {"GiB", "G"}},
-};
-
-std::string_view unit_of(std::string_view word) {
-  for (const auto& [unit, words] : unit_words) {
-    const bool found =
-        std::find(std::begin(words), std::end(words), word) != std::end(words);
-    if (found && !word.empty()) return unit;
-  }
-  return "";
-}
-
 // Variables that dlock sets for commands, or that its users set; without DLOCK_.
 constexpr std::string_view set_by_dlock[] = {"NAME", "FENCE", "FENCES", "SLOT", "HELD"};
 
@@ -138,24 +111,6 @@ std::vector<std::string_view> settable() {
     for (const auto* option : own_specs(verb.verb)) add(*option);
   }
   return names;
-}
-
-// The warning about DLOCK_`name`; empty if there is none.
-std::string unknown_variable(std::string_view name) {
-  if (std::find(std::begin(set_by_dlock), std::end(set_by_dlock), name) !=
-      std::end(set_by_dlock)) {
-    return "";
-  }
-  const auto names = settable();
-  if (std::find(names.begin(), names.end(), name) != names.end()) return "";
-  const auto start = "DLOCK_" + printable(name, 60) + " is not a variable of dlock";
-  const auto option = option_name(name);
-  const bool is_option = common_option(option) != nullptr || verb_with(option) != nullptr;
-  if (is_option && option.size() > 1) {
-    return start + "; use --" + option + " or the configuration file";
-  }
-  const auto meant = did_you_mean(name, names, "DLOCK_");
-  return meant.empty() ? "" : start + meant;
 }
 
 constexpr std::size_t most_edits = 2;
@@ -236,7 +191,7 @@ std::string unknown_option(const std::string& word, const VerbSpec* verb) {
 std::string split_value(const std::vector<std::string>& args, std::size_t place,
                         const VerbSpec& verb) {
   if (place == 0 || place >= args.size()) return "";
-  const auto unit = unit_of(args[place]);
+  const auto unit = unit_meant_by(args[place]);
   if (unit.empty()) return "";
   // The number is a separate word ("--wait 5") or part of the option ("--wait=5",
   // "-w5").
@@ -264,18 +219,21 @@ std::string split_value(const std::vector<std::string>& args, std::size_t place,
          std::string(spec->name) + " " + std::string(number) + std::string(unit);
 }
 
-std::vector<std::string> unknown_variables(const char* const* environment) {
-  constexpr std::string_view ours = "DLOCK_";
-  std::vector<std::string> warnings;
-  for (; *environment != nullptr; ++environment) {
-    std::string_view entry(*environment);
-    if (!entry.starts_with(ours)) continue;
-    entry.remove_prefix(ours.size());
-    const auto name = entry.substr(0, entry.find('='));
-    auto warning = unknown_variable(name);
-    if (!warning.empty()) warnings.push_back(std::move(warning));
+std::string unknown_variable(std::string_view name) {
+  if (std::find(std::begin(set_by_dlock), std::end(set_by_dlock), name) !=
+      std::end(set_by_dlock)) {
+    return "";
   }
-  return warnings;
+  const auto names = settable();
+  if (std::find(names.begin(), names.end(), name) != names.end()) return "";
+  const auto start = "DLOCK_" + printable(name, 60) + " is not a variable of dlock";
+  const auto option = option_name(name);
+  const bool is_option = common_option(option) != nullptr || verb_with(option) != nullptr;
+  if (is_option && option.size() > 1) {
+    return start + "; use --" + option + " or the configuration file";
+  }
+  const auto meant = did_you_mean(name, names, "DLOCK_");
+  return meant.empty() ? "" : start + meant;
 }
 
 std::size_t edits_between(std::string_view one, std::string_view other) {

@@ -26,11 +26,10 @@ std::string unknown_option(const std::string& word, const VerbSpec* verb);
 std::string split_value(const std::vector<std::string>& args, std::size_t place,
                         const VerbSpec& verb);
 
-// Warnings about variables that begin with DLOCK_, have no effect, and were probably
-// meant to set something: an option that has no variable, or a misspelled variable. Other
-// variables are ignored: Kubernetes sets DLOCK_PORT and the like if a service is called
-// dlock.
-std::vector<std::string> unknown_variables(const char* const* environment);
+// A warning about the variable DLOCK_`name` if it has no effect, and was probably meant
+// to set something: an option that has no variable, or a misspelled variable. Else empty:
+// Kubernetes sets DLOCK_PORT and the like if a service is called dlock.
+std::string unknown_variable(std::string_view name);
 
 // The number of letters that were omitted, added, changed, or swapped with the next one
 // (Damerau-Levenshtein distance, each letter edited at most once). Letters are bytes.

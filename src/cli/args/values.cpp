@@ -18,6 +18,25 @@ struct Unit {
 constexpr Unit units[] = {{"d", 86'400'000}, {"h", 3'600'000}, {"min", 60'000},
                           {"m", 60'000},     {"s", 1000},      {"ms", 1}};
 
+// What people write for units.
+struct UnitWord {
+  std::string_view unit;
+  std::string_view words[6];
+};
+constexpr UnitWord unit_words[] = {
+    {"ms", {"ms", "msec", "msecs", "millis", "millisecond", "milliseconds"}},
+    {"s", {"s", "sec", "secs", "second", "seconds"}},
+    {"m", {"m", "min", "mins", "minute", "minutes"}},
+    {"h", {"h", "hr", "hrs", "hour", "hours"}},
+    {"d", {"d", "day", "days"}},
+    {"KB", {"KB", "kB", "kb"}},
+    {"KiB", {"KiB", "K", "k"}},
+    {"MB", {"MB", "mb"}},
+    {"MiB", {"MiB", "M"}},
+    {"GB", {"GB", "gb"}},
+    {"GiB", {"GiB", "G"}},
+};
+
 // The possible error of a sum of decimal fractions.
 constexpr double rounding = 1e-6;
 
@@ -46,6 +65,15 @@ double take_decimal(std::string_view& text, std::string_view whole) {
 }
 
 }  // namespace
+
+std::string_view unit_meant_by(std::string_view word) {
+  for (const auto& [unit, words] : unit_words) {
+    const bool found =
+        std::find(std::begin(words), std::end(words), word) != std::end(words);
+    if (found && !word.empty()) return unit;
+  }
+  return "";
+}
 
 milliseconds parsed_duration(std::string_view text) {
   const auto whole = text;

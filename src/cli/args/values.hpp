@@ -29,6 +29,10 @@ class UsageError : public std::runtime_error {
 // than 100 years.
 milliseconds parsed_duration(std::string_view text);
 
+// The unit of durations or sizes that people mean by a word: "m" by "minutes". Empty if
+// it is none.
+std::string_view unit_meant_by(std::string_view word);
+
 // A duration, or "forever": max().
 milliseconds parsed_patience(std::string_view text);
 

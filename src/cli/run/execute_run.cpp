@@ -17,7 +17,7 @@ namespace {
 
 // The timing of this run's lease.
 LeaseTiming timing_of(const CommonOptions& common, const RunOptions& options) {
-  const bool can_expire = leases_expire(common.store);
+  const bool can_expire = common.store.leases_expire();
   const auto budget =
       store_timeout(common, can_expire ? std::optional(options.ttl) : std::nullopt);
   return LeaseTiming(options.ttl, options.supervision.kill_after, budget);
@@ -38,7 +38,7 @@ SupervisionPlan supervision_of(const CommonOptions& common, const RunOptions& op
                                const LeaseTiming& timing) {
   auto plan = options.supervision;
   plan.own_group = !has_terminal();
-  if (leases_expire(common.store)) plan.lease = timing;
+  if (common.store.leases_expire()) plan.lease = timing;
   return plan;
 }
 
@@ -88,7 +88,7 @@ FinishedRun execute_run(const Invocation& invocation, const RunOptions& options,
   auto* const extension = additions.extension;
   const auto& common = invocation.common;
   const auto timing = timing_of(common, options);
-  const bool needs_guardian = leases_expire(common.store);
+  const bool needs_guardian = common.store.leases_expire();
   if (needs_guardian) check(timing);
 
   FinishedRun finished;

@@ -8,11 +8,10 @@
 #include <cstdlib>
 #include <utility>
 
-#include "cli/args/nesting.hpp"
+#include "cli/run/verb_store.hpp"
 #include "util/bits.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
-#include "util/users.hpp"
 
 namespace dlock {
 
@@ -28,8 +27,10 @@ LockedRun::LockedRun(const RunParts& parts)
       guardian_(parts.guardian),
       additions_(parts.additions),
       extension_(additions_.extension),
-      conclusion_(options_, plan_, locks_),
-      notice_(context_, options_.notify, signals_, speaker_) {}
+      conclusion_(options_, plan_, locks_) {
+  if (options_.notify == Notify::off) return;
+  notice_.emplace(context_, options_.notify, signals_, speaker_);
+}
 
 asio::awaitable<RunResult> LockedRun::execute() {
   std::optional<Failure> failure;
@@ -44,7 +45,11 @@ asio::awaitable<RunResult> LockedRun::execute() {
   }
   const bool goes_without = failure && options_.on_outage == OnOutage::run &&
                             failure->kind() == Failure::Kind::unreachable;
-  if (failure && !goes_without) fail(*failure);
+  // If it is interrupted, a signal ends dlock.
+  if (failure && !goes_without && failure->kind() != Failure::Kind::interrupted) {
+    conclusion_.failed(*failure);
+    wakeup_.give_up(true);  // the store timeout is used up
+  }
   if (goes_without) {
     locks_.drop_lost();
     conclusion_.unprotected(locks_.asked().about + failure->what() +
@@ -61,7 +66,7 @@ asio::awaitable<RunResult> LockedRun::execute() {
   // a lock that is not ours does nothing.
   co_await give_back();
   command_.reset();  // which reaps it
-  co_await notice_.end(conclusion_.result());
+  if (notice_) co_await notice_->end(conclusion_.result());
   co_return conclusion_.whole_result();
 }
 
@@ -87,7 +92,8 @@ asio::awaitable<bool> LockedRun::obtain_locks() {
     const auto start = Clock::now();
     const OnExit note_wait([&] { conclusion_.result().waited = elapsed_since(start); });
     const SignalInbox::InterruptibleWait wait(signals_);
-    answer = co_await locks_.obtain(notice_.listener());
+    auto listener = notice_ ? notice_->listener() : WaitListener();
+    answer = co_await locks_.obtain(std::move(listener));
   }
   if (extension_ != nullptr && answer) {
     const bool is_needed = co_await needs_command(*answer);
@@ -125,12 +131,6 @@ asio::awaitable<bool> LockedRun::needs_command(const Answer& answer) {
   co_return is_needed;
 }
 
-void LockedRun::fail(const Failure& failure) {
-  if (failure.kind() == Failure::Kind::interrupted) return;  // a signal ends dlock
-  conclusion_.failed(failure);
-  wakeup_.give_up(true);  // the store timeout is used up
-}
-
 void LockedRun::interrupt(int signal) {
   wakeup_.give_up(true);  // do not wait for the store any longer
   conclusion_.interrupted(signal);
@@ -151,7 +151,8 @@ asio::awaitable<void> LockedRun::run_command() {
   if (locks_.first().is_held) result.grant = locks_.first().holding.grant();
   command_ = new_supervisor();
   command_->on_stop([this](std::optional<Loss> loss) {
-    notice_.command_is_stopped(conclusion_.why_stopped(loss, elapsed_since(started_at_)));
+    const auto why = conclusion_.why_stopped(loss, elapsed_since(started_at_));
+    if (notice_) notice_->command_is_stopped(why);
   });
   locks_.rely_on(*command_, [this](const std::string& message) {
     conclusion_.unprotected(message);
@@ -213,7 +214,6 @@ bool LockedRun::may_start() {
 }
 
 asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
-  auto& result = conclusion_.result();
   auto notes = locks_.start_notes();
   plan.notes = notes;
   if (!may_start()) co_return std::nullopt;
@@ -227,9 +227,9 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
     conclusion_.not_started({SpawnFailure::Kind::no_resources, failure.what()});
     co_return std::nullopt;
   }
-  notice_.command_starts();
+  if (notice_) notice_->command_starts();
   started_at_ = Clock::now();
-  result.started = wall_now();
+  conclusion_.result().started = wall_now();
   const auto started = co_await command_->start(std::move(plan));
   notes.clear();  // others can use their descriptors now
   if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
@@ -242,7 +242,7 @@ asio::awaitable<std::optional<Spawned>> LockedRun::start(StartPlan plan) {
   speaker_.step("started process " + std::to_string(spawned.pid) + ": " +
                 printable_command(options_.command, 200));
   if (additions_.capture != nullptr) additions_.capture->command_runs();
-  notice_.command_runs();
+  if (notice_) notice_->command_runs();
   if (additions_.has_started) {
     auto known = conclusion_.whole_result();
     known.outcome = RunOutcome::running;
@@ -269,7 +269,7 @@ asio::awaitable<Ended> LockedRun::await_end(const Spawned& spawned) {
   auto end = co_await command_->ended();
   conclusion_.command_ended_at(Clock::now());
   output_has_ended();
-  notice_.command_ended();
+  if (notice_) notice_->command_ended();
   conclusion_.result().ran = elapsed_since(started_at_);
   noting.give_up(true);
   while (!noted) co_await wakeup_.wait_until(Clock::time_point::max());

@@ -1,6 +1,4 @@
-// A command under a lock, from the request for the lock to its release, and what it
-// writes besides messages: --output, where the command's output goes, with its last
-// lines; and --report, a line about the run.
+// A command under a lock, from the request for the lock to its release.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -15,6 +13,7 @@
 #include "cli/args/app.hpp"
 #include "cli/args/options.hpp"
 #include "cli/run/run_locks.hpp"
+#include "cli/run/run_output.hpp"
 #include "cli/run/run_result.hpp"
 #include "cli/run/service_notice.hpp"
 #include "cli/terminal/speaker.hpp"
@@ -22,26 +21,8 @@
 #include "supervise/signals.hpp"
 #include "supervise/supervisor.hpp"
 #include "util/failure.hpp"
-#include "util/fd.hpp"
 
 namespace dlock {
-
-// Receives the command's output in dlock's place.
-class OutputCapture {
- public:
-  virtual ~OutputCapture() = default;
-
-  // All of them are close-on-exec.
-  virtual CommandStreams streams() const = 0;
-
-  // command_starts() is called before the command starts, command_runs() once it runs,
-  // and command_ended() once its process has ended or could not be started. Only
-  // command_starts() may fail, by throwing Failure, because a running command must not be
-  // abandoned. After command_ended() returns, nothing is watched any more.
-  virtual void command_starts(asio::io_context& context) = 0;
-  virtual void command_runs() = 0;
-  virtual void command_ended() = 0;
-};
 
 // What a verb adds to a run: `cache` stores the command's output. Called at each step of
 // a run. A Failure thrown by a function here makes the run fail like one of the run's own
@@ -109,7 +90,6 @@ class LockedRun {
   asio::awaitable<bool> obtain_locks();
   asio::awaitable<bool> needs_command(const Answer& answer);
   bool are_granted(const std::optional<Answer>& answer);
-  void fail(const Failure& failure);
   void interrupt(int signal);
 
   asio::awaitable<void> run_command();
@@ -159,7 +139,7 @@ class LockedRun {
   Clock::time_point started_at_;
   bool is_shared_ = false;  // RunEnd::is_shared
   RunConclusion conclusion_;
-  ServiceNotice notice_;
+  std::optional<ServiceNotice> notice_;  // with --notify
 };
 
 struct FinishedRun {
@@ -178,37 +158,5 @@ FinishedRun run_ended_by(const Failure& failure, const std::string& store);
 // short.
 FinishedRun execute_run(const Invocation& invocation, const RunOptions& options,
                         const HeldSignals& held, const RunAdditions& additions);
-
-// The output of one run.
-class RunOutput : public OutputCapture {
- public:
-  // The last lines, printable; nothing if they are not known.
-  virtual std::optional<std::string> last_lines() const = 0;
-
-  // Prints what was kept, each stream on its own, for a run that has failed. Waits for a
-  // slow reader, but no more than a minute for one that accepts nothing.
-  virtual void print(const Speaker& speaker) const = 0;
-};
-
-// Null for --output pass: the command then has dlock's own descriptors. Throws Failure if
-// the file cannot be opened, or a pipe not be created. The speaker warns if the file is
-// another one when the command starts, and cannot be opened.
-std::unique_ptr<RunOutput> output_for(const RunOptions& options, const Speaker& speaker);
-
-// It is opened before anything else happens, so that a file that cannot be written is an
-// error before the command runs.
-class ReportFile {
- public:
-  // Opens the file. Throws Failure (misconfigured). An empty path means no report; "-" is
-  // standard error.
-  explicit ReportFile(const std::string& path);
-
-  // Returns false if the line could not be written.
-  bool write(const std::string& line);
-
- private:
-  Fd file_;
-  bool is_standard_error_ = false;
-};
 
 }  // namespace dlock

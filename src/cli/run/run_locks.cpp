@@ -5,8 +5,8 @@
 
 #include "rules/look.hpp"
 #include "store/open.hpp"
+#include "util/process.hpp"
 #include "util/text.hpp"
-#include "util/users.hpp"
 
 namespace dlock {
 namespace {

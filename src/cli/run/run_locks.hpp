@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/args/nesting.hpp"
 #include "cli/run/verb_store.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "lease/holding.hpp"

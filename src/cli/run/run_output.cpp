@@ -1,3 +1,5 @@
+#include "cli/run/run_output.hpp"
+
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
@@ -8,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "cli/run/locked_run.hpp"
 #include "cli/terminal/bounded_output.hpp"
 #include "cli/terminal/slow_output.hpp"
 #include "util/clock.hpp"
@@ -226,8 +227,7 @@ void KeptOutput::print(const Speaker& speaker) const {
 std::unique_ptr<RunOutput> output_for(const RunOptions& options, const Speaker& speaker) {
   const auto& choice = options.output;
   if (choice.on_failure) return std::make_unique<KeptOutput>(options.keep_output);
-  if (!choice.file.empty()) return std::make_unique<OutputFile>(choice.file, speaker);
-  return nullptr;
+  return std::make_unique<OutputFile>(choice.file, speaker);
 }
 
 namespace {
@@ -245,7 +245,6 @@ constexpr milliseconds patience_for_reader{5000};
 }  // namespace
 
 ReportFile::ReportFile(const std::string& path) {
-  if (path.empty()) return;
   if (path == "-") {
     is_standard_error_ = true;
     return;
@@ -255,7 +254,6 @@ ReportFile::ReportFile(const std::string& path) {
 
 bool ReportFile::write(const std::string& line) {
   if (is_standard_error_) return write_within(STDERR_FILENO, line, patience_for_reader);
-  if (!file_) return true;
   struct stat status {};
   if (::fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode)) {
     // If the file is /dev/stdout, it already has the command's output.

@@ -7,8 +7,8 @@
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
 #include "util/json.hpp"
+#include "util/process.hpp"
 #include "util/text.hpp"
-#include "util/users.hpp"
 
 namespace dlock {
 namespace {

@@ -250,7 +250,6 @@ class ServiceNotice::Service {
 
 ServiceNotice::ServiceNotice(asio::io_context& context, Notify notify,
                              SignalInbox& signals, const Speaker& speaker) {
-  if (notify == Notify::off) return;
   const char* variable = std::getenv("NOTIFY_SOCKET");
   const std::string socket = variable == nullptr ? "" : variable;
   if (const auto address = notify_address(socket)) {

@@ -34,7 +34,7 @@ std::optional<NotifyAddress> notify_address(std::string_view text);
 // Never waits for it, but for up to 100 ms for the connection of a stream.
 int send_notification(const NotifyAddress& to, std::string_view message);
 
-// Does nothing, and costs nothing, without --notify or without a service manager.
+// Does nothing without a service manager.
 //
 // dlock stays the main process of the unit (it sends no MAINPID=): if the command were,
 // the service manager would kill dlock as soon as the command ends, before it has

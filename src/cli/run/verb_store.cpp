@@ -1,11 +1,13 @@
 #include "cli/run/verb_store.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
-#include "cli/args/nesting.hpp"
+#include "cli/args/calendar.hpp"
 #include "cli/show/lock_view.hpp"
 #include "loop/wakeup.hpp"
 #include "store/open.hpp"
@@ -22,6 +24,12 @@ constexpr milliseconds kill_after{5000};
 
 // How long a run may have no visible processes: it may just be ending.
 constexpr milliseconds found_within{1000};
+
+std::size_t count_of(const char* const* entries) {
+  std::size_t count = 0;
+  while (entries[count] != nullptr) ++count;
+  return count;
+}
 
 }  // namespace
 
@@ -128,6 +136,64 @@ void say_granted(const Holding& holding, const Speaker& speaker) {
   speaker.step("granted, fence " + std::to_string(grant.fence.number) + ", slot " +
                std::to_string(grant.slot) +
                (holding.store().protects() ? "" : " (none: does not exclude others)"));
+}
+
+std::string with_grant(const std::string& held, const std::string& name, Fence fence) {
+  return held + (held.empty() ? "" : " ") + percent_encoded(name) + "=" +
+         std::to_string(fence.number);
+}
+
+bool is_secret(std::string_view entry) {
+  return entry.starts_with("DLOCK_PASSWORD=") || entry.starts_with("DLOCK_TOKEN=") ||
+         entry.starts_with("DLOCK_SENTINEL_PASSWORD=");
+}
+
+std::vector<std::string> command_environment(const char* const* inherited,
+                                             const CommandSettings& settings) {
+  std::vector<std::string> own{
+      "DLOCK_NAME=" + settings.name,
+      "DLOCK_STORE=" + settings.store,
+      "DLOCK_NAMESPACE=" + settings.name_space,
+  };
+  bool has_lock = false;  // the one that the run is named after
+  std::string fences;
+  auto held = settings.held;
+  for (const auto& [name, grant] : settings.locks) {
+    fences = with_grant(fences, name, grant.fence);
+    held = with_grant(held, name, grant.fence);
+    if (name != settings.name) continue;
+    has_lock = true;
+    own.push_back("DLOCK_FENCE=" + std::to_string(grant.fence.number));
+    own.push_back("DLOCK_SLOT=" + std::to_string(grant.slot));
+  }
+  if (!fences.empty()) {
+    own.push_back("DLOCK_FENCES=" + fences);
+    own.push_back("DLOCK_HELD=" + held);
+  }
+  if (!settings.run_id.empty()) own.push_back("DLOCK_RUN_ID=" + settings.run_id);
+  if (!settings.config.empty()) own.push_back("DLOCK_CONFIG=" + settings.config);
+  own.insert(own.end(), settings.passed_on.begin(), settings.passed_on.end());
+
+  std::vector<std::string> environment;
+  environment.reserve(count_of(inherited) + own.size());
+  for (; *inherited != nullptr; ++inherited) {
+    const std::string_view entry(*inherited);
+    if (!entry.starts_with("DLOCK_")) {  // as most are
+      environment.emplace_back(entry);
+      continue;
+    }
+    const auto name = entry.substr(0, entry.find('=') + 1);
+    const bool replaced =
+        std::any_of(own.begin(), own.end(),
+                    [&](const std::string& set) { return set.starts_with(name); });
+    // A run without a lock must not look like the holder of an outer one.
+    const bool outer = name == "DLOCK_FENCES=" ||
+                       (!has_lock && (name == "DLOCK_FENCE=" || name == "DLOCK_SLOT="));
+    if (is_secret(entry) || outer || (replaced && !name.empty())) continue;
+    environment.emplace_back(entry);
+  }
+  std::move(own.begin(), own.end(), std::back_inserter(environment));
+  return environment;
 }
 
 void OrphanedRuns::end(const Broken& broken) {

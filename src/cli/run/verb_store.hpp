@@ -1,9 +1,11 @@
-// The store that a verb works on, and the lock that it requests there.
+// The store that a verb works on, the lock that it requests there, and what its command
+// gets to know of both.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/args/options.hpp"
@@ -53,6 +55,35 @@ asio::awaitable<Answer> obtain(Holding& holding, Patience patience, Speaker& spe
 
 // Prints the fence and the slot of the grant, with --verbose.
 void say_granted(const Holding& holding, const Speaker& speaker);
+
+// Whether a variable, "NAME=value", is a secret that dlock does not pass to commands.
+bool is_secret(std::string_view entry);
+
+// DLOCK_HELD with one more lock: see outer_fences_of().
+std::string with_grant(const std::string& held, const std::string& name, Fence fence);
+
+// A lock that a run holds.
+struct HeldLock {
+  std::string name;
+  Grant grant;
+};
+
+struct CommandSettings {
+  std::string name;
+  std::vector<HeldLock> locks;  // those that the command runs under
+  std::string store;
+  std::string name_space;
+  std::string run_id;
+  std::string config;  // absolute, or empty
+  std::string held;    // DLOCK_HELD as dlock found it
+  std::vector<std::string>
+      passed_on;  // "NAME=value": what a nested dlock needs to use the store
+};
+
+// The environment of the command: `inherited` plus the variables of this run, minus
+// secrets.
+std::vector<std::string> command_environment(const char* const* inherited,
+                                             const CommandSettings& settings);
 
 // Kills the remaining processes of broken runs whose dlock process has exited.
 class OrphanedRuns {

@@ -19,7 +19,7 @@ namespace dlock {
 namespace {
 
 milliseconds budget_of(const CommonOptions& common, const Claim& claim) {
-  const bool can_expire = leases_expire(common.store);
+  const bool can_expire = common.store.leases_expire();
   return store_timeout(common, can_expire ? std::optional(claim.ttl) : std::nullopt);
 }
 

@@ -103,7 +103,7 @@ std::vector<SettingRow> verb_rows(const std::string& name, const Config& config)
   for (const auto& verb : all_verbs()) {
     if (!name.empty() && !is_about_lock(verb, name)) continue;
     const auto settings =
-        in_force(settings_from({}, verb.verb, name, config), own_exclusions());
+        in_force(settings_from({}, verb.verb, name, &config), own_exclusions());
     for (const auto* option : own_specs(verb.verb)) {
       rows.push_back(row_of(&verb, *option, settings));
     }
@@ -127,7 +127,7 @@ void check_all_together(const Config& config, bool quiet) {
     for (const auto& verb : all_verbs()) {
       if (!name.empty() && !is_about_lock(verb, name)) continue;
       try {
-        const auto settings = settings_from({}, verb.verb, name, config);
+        const auto settings = settings_from({}, verb.verb, name, &config);
         common_options(settings);
         if (verb.check != nullptr) verb.check(settings);
       } catch (const NeedsAnother& error) {
@@ -172,7 +172,7 @@ Exit config_verb(const Invocation& invocation) {
       invocation.operands.empty() ? "" : parsed_name(invocation.operands.front());
   OptionValues options;
   if (!invocation.config.empty()) options["config"] = invocation.config;
-  const auto config = found_config(options).config;
+  const auto config = found_config(options).config.value_or(Config());
   check_all_together(config, common.quiet);
 
   auto rows = common_rows(invocation, config);

@@ -5,7 +5,6 @@
 #include <exception>
 #include <memory>
 
-#include "cli/args/nesting.hpp"
 #include "cli/args/options.hpp"
 #include "cli/run/verb_store.hpp"
 #include "cli/terminal/speaker.hpp"
@@ -16,8 +15,8 @@
 #include "supervise/supervisor.hpp"
 #include "util/bits.hpp"
 #include "util/json.hpp"
+#include "util/process.hpp"
 #include "util/text.hpp"
-#include "util/users.hpp"
 
 namespace dlock {
 namespace {

@@ -5,13 +5,14 @@
 #include <exception>
 #include <memory>
 
-#include "cli/args/nesting.hpp"
 #include "cli/run/hooks.hpp"
 #include "cli/run/locked_run.hpp"
 #include "cli/run/run_result.hpp"
+#include "cli/run/verb_store.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "util/bits.hpp"
+#include "util/process.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 
@@ -39,8 +40,8 @@ std::optional<FinishedRun> open_files(const RunOptions& options,
                                       std::unique_ptr<RunOutput>& output,
                                       const Speaker& speaker) {
   try {
-    report.emplace(options.report);
-    output = output_for(options, speaker);
+    if (!options.report.empty()) report.emplace(options.report);
+    if (options.output.is_own()) output = output_for(options, speaker);
   } catch (const Failure& failure) {
     return run_ended_by(failure, "");
   }
@@ -156,7 +157,7 @@ Exit run_verb(const Invocation& invocation) {
   // Written before the hook runs, because the hook can take long.
   const bool failed = run.error && result.exit_code;
   if (failed) speaker.error(result.message);
-  if (report && !options.report.empty()) {
+  if (report) {
     write_report(*report, options.report,
                  report_line(identity_of(options, run.store), result), held, speaker);
   }

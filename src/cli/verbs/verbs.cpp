@@ -1,5 +1,7 @@
 #include "cli/verbs/verbs.hpp"
 
+#include <algorithm>
+
 namespace dlock {
 
 // A separate namespace, because statuses have names that functions have elsewhere.
@@ -217,5 +219,30 @@ constexpr VerbSpec verbs[] = {
 }  // namespace verb_rows
 
 std::span<const VerbSpec> all_verbs() { return verb_rows::verbs; }
+
+const VerbSpec* verb_named(std::string_view name) {
+  for (const auto& verb : all_verbs()) {
+    if (verb.name == name) return &verb;
+  }
+  return nullptr;
+}
+
+std::string_view name_of(Verb verb) {
+  const auto verbs = all_verbs();
+  return std::find_if(verbs.begin(), verbs.end(),
+                      [&](const VerbSpec& spec) { return spec.verb == verb; })
+      ->name;
+}
+
+std::vector<std::string_view> verb_names() {
+  std::vector<std::string_view> names;
+  for (const auto& verb : all_verbs()) names.push_back(verb.name);
+  return names;
+}
+
+bool is_about_lock(const VerbSpec& verb, std::string_view name) {
+  if (verb.lock_table == LockTable::of_all) return true;
+  return verb.lock_table == LockTable::of_values && name.starts_with("cache:");
+}
 
 }  // namespace dlock

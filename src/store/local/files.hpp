@@ -134,7 +134,9 @@ class Files {
   // The folder's head, which is written anew if it is missing or damaged.
   asio::awaitable<FolderHead> sound_head(Wakeup& wakeup);
 
-  // See keep_fresh() of the state folder. `file`: of a lock in use, or null.
+  // Touches what dlock uses but seldom writes to, because programs that clean up
+  // temporary directories remove files that look unused for days. Once in half a day is
+  // enough. `file`: of a lock in use, or null.
   void keep_fresh(const RecordFile* file) const;
 
   // Wakes all waiters, so that they find out what became of the files.

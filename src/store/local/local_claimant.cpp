@@ -4,13 +4,12 @@
 #include <utility>
 
 #include "rules/granting.hpp"
-#include "rules/look.hpp"
 #include "rules/state.hpp"
 #include "store/local/local_store.hpp"
 #include "store/local/sessions.hpp"
 #include "store/local/text_files.hpp"
+#include "util/process.hpp"
 #include "util/text.hpp"
-#include "util/users.hpp"
 
 namespace dlock::local {
 namespace {

@@ -9,16 +9,12 @@
 #include "store/local/local_health.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/text_files.hpp"
-#include "util/users.hpp"
+#include "util/process.hpp"
 
 namespace dlock::local {
 
 LocalStore::LocalStore(asio::io_context& context, std::string path, milliseconds timeout)
-    : files_(context, std::move(path), timeout),
-      inspector_(files_),
-      values_(files_),
-      rates_(files_),
-      registers_(files_) {}
+    : files_(context, std::move(path), timeout), inspector_(files_) {}
 
 std::string LocalStore::url() const { return "local:" + files_.path(); }
 

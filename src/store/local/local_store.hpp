@@ -147,16 +147,23 @@ class LocalStore final : public Store {
                                                     const Break& order,
                                                     Wakeup& wakeup) override;
   LockInspector& inspector() override { return inspector_; }
-  ValueStore* values() override { return &values_; }
-  RateLimits* rates() override { return &rates_; }
-  FenceRegisters* registers() override { return &registers_; }
+  ValueStore* values() override { return made(values_); }
+  RateLimits* rates() override { return made(rates_); }
+  FenceRegisters* registers() override { return made(registers_); }
 
  private:
+  // Most runs need none of these.
+  template <typename Facet>
+  Facet* made(std::optional<Facet>& facet) {
+    if (!facet) facet.emplace(files_);
+    return &*facet;
+  }
+
   Files files_;
   LocalInspector inspector_;
-  LocalValues values_;
-  LocalRates rates_;
-  LocalRegisters registers_;
+  std::optional<LocalValues> values_;
+  std::optional<LocalRates> rates_;
+  std::optional<LocalRegisters> registers_;
 };
 
 // As open_store() and examine_store().

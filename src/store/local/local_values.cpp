@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <ctime>
 
-#include "rules/look.hpp"
+#include "rules/keeping.hpp"
 #include "store/local/sessions.hpp"
 #include "util/bits.hpp"
 #include "util/failure.hpp"

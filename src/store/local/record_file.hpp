@@ -195,7 +195,6 @@ struct StoredState {
   std::variant<State, LimitState> state;
 
   const State& of_lock() const { return std::get<State>(state); }
-  const LimitState& of_limit() const { return std::get<LimitState>(state); }
 };
 
 // For a file that does not hold the state that it should.

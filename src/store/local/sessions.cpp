@@ -350,4 +350,20 @@ const std::string& own_epoch() {
   return epoch;
 }
 
+namespace {
+
+constexpr const char* state_folder_prefix = "state-";
+
+}  // namespace
+
+std::string state_folder_name() { return state_folder_prefix + own_epoch(); }
+
+bool is_state_folder_name(const std::string& name) {
+  return name.starts_with(state_folder_prefix);
+}
+
+std::optional<Directory> open_state_folder(const Directory& directory) {
+  return directory.folder(state_folder_name(), Directory::Missing::accept);
+}
+
 }  // namespace dlock::local

@@ -179,4 +179,12 @@ std::string boot_id();
 // zero.
 const std::string& own_epoch();
 
+// The name of the folder with the state of the locks of this epoch; and whether `name`
+// is that folder of any epoch, or what an earlier version of dlock had instead.
+std::string state_folder_name();
+bool is_state_folder_name(const std::string& name);
+
+// The folder of this epoch; nothing if it does not exist yet.
+std::optional<Directory> open_state_folder(const Directory& directory);
+
 }  // namespace dlock::local

@@ -18,9 +18,6 @@
 namespace dlock::local {
 namespace {
 
-constexpr const char* head_name = "head";
-constexpr const char* prefix = "state-";
-
 // Tolerance: clocks are set, and files are written, while a machine boots.
 constexpr WallTime about = std::chrono::seconds(60);
 
@@ -172,10 +169,6 @@ void fill(const Directory& folder, const record::History& history) {
 
 }  // namespace
 
-std::string state_folder_name() { return prefix + own_epoch(); }
-
-bool is_state_folder_name(const std::string& name) { return name.starts_with(prefix); }
-
 State state_from(const record::History& history, const LockName& lock) {
   State state;
   state.last_fence = history.greatest_fence;  // the fence floor
@@ -190,10 +183,6 @@ State state_from(const record::History& history, const LockName& lock) {
     for (const auto& earlier : runs->second) record_past_run(state, earlier);
   }
   return state;
-}
-
-std::optional<Directory> open_state_folder(const Directory& directory) {
-  return directory.folder(state_folder_name(), Directory::Missing::accept);
 }
 
 Directory make_state_folder(const Directory& directory, const SessionsFile& sessions) {
@@ -219,14 +208,14 @@ Directory make_state_folder(const Directory& directory, const SessionsFile& sess
 }
 
 FolderHead head_of(const Directory& folder) {
-  const RecordFile file(folder, head_name, RecordFile::Access::read);
+  const RecordFile file(folder, head_file, RecordFile::Access::read);
   FolderHead head;
   if (file.payload().size() != sizeof head) {
-    throw damaged(folder.path_of(head_name), file.exists() ? "damaged" : "missing");
+    throw damaged(folder.path_of(head_file), file.exists() ? "damaged" : "missing");
   }
   std::memcpy(&head, file.payload().data(), sizeof head);
   if (Fence{head.fence_floor} > greatest_fence || !is_possible(WallTime(head.swept))) {
-    throw damaged(folder.path_of(head_name), "damaged");
+    throw damaged(folder.path_of(head_file), "damaged");
   }
   return head;
 }
@@ -242,35 +231,17 @@ FolderHead mend_head(const Directory& folder, Fence greatest_in_log) {
     if (state != nullptr) greatest = std::max(greatest, state->last_fence);
     return true;
   });
-  ::unlinkat(folder.fd(), head_name, 0);
+  ::unlinkat(folder.fd(), head_file, 0);
   const FolderHead head{greatest.number, Moment::now().wall.count()};
   set_head(folder, head);
   return head;
 }
 
 void set_head(const Directory& folder, const FolderHead& head) {
-  RecordFile file(folder, head_name, RecordFile::Access::write);
+  RecordFile file(folder, head_file, RecordFile::Access::write);
   std::string bytes(sizeof head, '\0');
   std::memcpy(bytes.data(), &head, sizeof head);
   file.write(std::move(bytes), Moment::now());
-}
-
-void keep_fresh(const Directory& directory, const Directory& folder,
-                const SessionsFile& sessions, const RecordFile* file) {
-  static constexpr WallTime half_a_day = std::chrono::hours(12);
-  const auto is_old = [](WallTime changed) { return wall_now() - changed > half_a_day; };
-  if (file != nullptr && file->exists() && is_old(file->changed())) file->touch();
-  struct stat status {};
-  if (!is_old(sessions.changed()) &&
-      (file == nullptr || ::fstat(sessions.fd(), &status) != 0 ||
-       !is_old(WallTime(std::chrono::seconds(status.st_mtim.tv_sec))))) {
-    return;
-  }
-  ::futimens(sessions.fd(), nullptr);
-  for (const char* name : {"fences", "runs.jsonl"}) {
-    ::utimensat(directory.fd(), name, nullptr, AT_SYMLINK_NOFOLLOW);
-  }
-  ::utimensat(folder.fd(), head_name, nullptr, AT_SYMLINK_NOFOLLOW);
 }
 
 namespace {

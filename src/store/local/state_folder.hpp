@@ -15,26 +15,19 @@
 namespace dlock::local {
 
 // The folder's file `head`: what does not belong to a single lock.
+constexpr const char* head_file = "head";
 struct FolderHead {
   std::uint64_t fence_floor = 0;  // new fences are greater: the greatest of earlier boots
                                   // and of removed locks
   std::int64_t swept = 0;  // wall clock, microseconds: when unused locks were removed
 };
 
-// The name of the folder with the state of the locks of this epoch; and whether `name`
-// is that folder of any epoch, or what an earlier version of dlock had instead.
-std::string state_folder_name();
-bool is_state_folder_name(const std::string& name);
-
-// The folder of this epoch; nothing if it does not exist yet.
-std::optional<Directory> open_state_folder(const Directory& directory);
-
-// Creates it atomically, with the last runs and fences from the log of runs, and removes
-// the folders of other epochs. The caller holds setup_mutex and has checked that the
-// folder does not exist. It also holds all_locks_mutex, so that nothing is granted in
-// another epoch between the check and the removal. Throws Failure: `misconfigured` while
-// a process may still hold a lock in the state of another epoch, whose times cannot be
-// compared with ours, or in a folder that was removed.
+// Creates the folder of this epoch atomically, with the last runs and fences from the log
+// of runs, and removes the folders of other epochs. The caller holds setup_mutex and has
+// checked that the folder does not exist. It also holds all_locks_mutex, so that nothing
+// is granted in another epoch between the check and the removal. Throws Failure:
+// `misconfigured` while a process may still hold a lock in the state of another epoch,
+// whose times cannot be compared with ours, or in a folder that was removed.
 Directory make_state_folder(const Directory& directory, const SessionsFile& sessions);
 
 // Throws Failure if it is missing or damaged.
@@ -49,12 +42,6 @@ State state_from(const record::History& history, const LockName& lock);
 
 // The caller holds upkeep_mutex.
 void set_head(const Directory& folder, const FolderHead& head);
-
-// Touches what dlock uses but seldom writes to, because programs that clean up temporary
-// directories remove files that look unused for days. Once in half a day is enough.
-// `file`: of a lock in use, or null.
-void keep_fresh(const Directory& directory, const Directory& folder,
-                const SessionsFile& sessions, const RecordFile* file);
 
 // The files of locks and limits that were not used for long. Raises the fence floor of
 // `head` above their fences, and sets when it was swept. The caller holds upkeep_mutex,

@@ -5,6 +5,7 @@
 
 #include "record/record_fields.hpp"
 #include "store/redis/records.hpp"
+#include "util/process.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 

@@ -13,6 +13,7 @@
 #include "rules/watches.hpp"
 #include "store/stepped/state_store.hpp"
 #include "util/bits.hpp"
+#include "util/process.hpp"
 #include "util/users.hpp"
 
 namespace dlock::stepped {

@@ -11,6 +11,7 @@
 #include "rules/state.hpp"
 #include "store/stepped/state_store.hpp"
 #include "store/stepped/stepped_claimant.hpp"
+#include "util/process.hpp"
 #include "util/users.hpp"
 
 namespace dlock::stepped {

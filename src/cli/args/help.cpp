@@ -1,9 +1,8 @@
-#include "cli/args/verb_table.hpp"
-
 #include <algorithm>
 #include <iterator>
 
 #include "cli/args/option_table.hpp"
+#include "cli/args/verb_table.hpp"
 
 namespace dlock {
 namespace {
@@ -81,31 +80,6 @@ std::string exit_codes_of(const VerbSpec& verb) {
 }
 
 }  // namespace
-
-const VerbSpec* verb_named(std::string_view name) {
-  for (const auto& verb : all_verbs()) {
-    if (verb.name == name) return &verb;
-  }
-  return nullptr;
-}
-
-std::string_view name_of(Verb verb) {
-  const auto verbs = all_verbs();
-  return std::find_if(verbs.begin(), verbs.end(),
-                      [&](const VerbSpec& spec) { return spec.verb == verb; })
-      ->name;
-}
-
-std::vector<std::string_view> verb_names() {
-  std::vector<std::string_view> names;
-  for (const auto& verb : all_verbs()) names.push_back(verb.name);
-  return names;
-}
-
-bool is_about_lock(const VerbSpec& verb, std::string_view name) {
-  if (verb.lock_table == LockTable::of_all) return true;
-  return verb.lock_table == LockTable::of_values && name.starts_with("cache:");
-}
 
 std::vector<ExitText> exit_texts(const VerbSpec& verb) {
   std::vector<ExitText> texts;
