@@ -193,6 +193,118 @@ TEST_F(PgRows, of_a_grant_are_written_before_it_is_known_who_watches_and_are_tol
   EXPECT_NE(told->payload.find("granted"), std::string::npos) << told->payload;
 }
 
+TEST_F(PgRows, that_a_trigger_keeps_as_they_are_are_no_reason_to_try_again) {
+  Client client(context_);
+  ASSERT_TRUE(count(client));
+  sql("CREATE FUNCTION drop_it() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN "
+      "NULL; "
+      "END $$; CREATE TRIGGER drop_it BEFORE UPDATE ON dlock.lock FOR EACH ROW EXECUTE "
+      "FUNCTION drop_it()");
+
+  EXPECT_FALSE(count(client));
+  const auto snapshot = read(client, Access::exclusive);
+  std::string said;
+  try {
+    write(client, snapshot, counted(snapshot));
+  } catch (const Failure& failure) {
+    said = failure.what();
+    EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured);
+  }
+
+  sql("DROP FUNCTION drop_it() CASCADE");
+  EXPECT_NE(said.find("drops what dlock writes"), std::string::npos) << said;
+  EXPECT_TRUE(count(client));
+}
+
+TEST_F(PgRows, wake_others_before_it_is_known_who_watches) {
+  Client sleeper(context_);
+  Client waker(context_);
+  ASSERT_TRUE(count(sleeper));
+  slept(sleeper, party);
+  const auto snapshot = read(waker);
+  auto change = counted(snapshot);
+  change.wake = {party};
+  change.state.waiters.emplace_back().party.token.bytes = random_bytes();  // an event
+  auto other = Database::server().session();
+  other.command("BEGIN; LOCK TABLE dlock.watcher");
+  bool is_written = false;
+  asio::co_spawn(context_,
+                 waker.states.write(lock_, snapshot, change, soon(), waker.wakeup),
+                 [&](const std::exception_ptr&, bool) { is_written = true; });
+
+  EXPECT_LT(slept(sleeper, party), a_moment);
+
+  EXPECT_FALSE(is_written);
+  other.command("COMMIT");
+  for (const auto until = soon(); !is_written && Clock::now() < until;) {
+    context_.restart();
+    context_.run_for(milliseconds(10));
+  }
+  EXPECT_TRUE(is_written);
+}
+
+class PgKept : public PgRows {
+ protected:
+  // How many statements the server keeps for the session of this client.
+  static std::string kept_for(asio::io_context& context, Client& client) {
+    const Batch question{
+        {"SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_statements", {}}};
+    const auto reply = result_of(
+        context,
+        client.states.exchange(std::vector<Batch>{question}, soon(), client.wakeup));
+    return reply.at(0).rows.at(0).at(0).value();
+  }
+  static std::vector<Batch> deallocation() {
+    return std::vector<Batch>(1, Batch(1, Statement{"DEALLOCATE ALL", {}}));
+  }
+  void forget(Client& client) {
+    result_of(context_, client.states.exchange(deallocation(), soon(), client.wakeup));
+  }
+};
+
+TEST_F(PgKept, statements_are_no_more_than_there_are_texts) {
+  Client client(context_);
+  ASSERT_TRUE(count(client));  // which makes the row
+  ASSERT_TRUE(count(client));
+  EXPECT_EQ(kept_for(context_, client), "0");  // as many exchanges as those of a run
+  ASSERT_TRUE(count(client));
+  const auto kept = kept_for(context_, client);
+
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(count(client));
+
+  EXPECT_NE(kept, "0");
+  EXPECT_EQ(kept_for(context_, client), kept);
+}
+
+TEST_F(PgKept, statements_that_are_lost_cost_no_step) {
+  for (const auto access : {Access::optimistic, Access::exclusive}) {
+    Client client(context_);
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(count(client));
+    forget(client);
+    const auto snapshot = read(client, access);
+
+    EXPECT_TRUE(write(client, snapshot, counted(snapshot)));
+    const auto kept = kept_for(context_, client);
+    EXPECT_TRUE(count(client));
+    EXPECT_EQ(kept_for(context_, client), kept);
+  }
+}
+
+// The session has lost them behind the reading.
+TEST_F(PgKept, statements_that_are_lost_in_a_transaction_let_the_step_be_repeated) {
+  Client client(context_);
+  for (int i = 0; i < 3; ++i) {
+    const auto snapshot = read(client, Access::exclusive);
+    ASSERT_TRUE(write(client, snapshot, counted(snapshot)));
+  }
+  const auto snapshot = read(client, Access::exclusive);
+  result_of(context_, client.states.go_on(deallocation(), soon(), client.wakeup));
+
+  EXPECT_FALSE(write(client, snapshot, counted(snapshot)));
+
+  EXPECT_TRUE(count(client));
+}
+
 TEST_F(PgRows, wake_a_party_that_joined_and_does_not_sleep_yet) {
   Client sleeper(context_);
   Client waker(context_);

@@ -161,12 +161,18 @@ void PgServer::take(Session& session, char type, std::string_view body) {
   if (type == 'S') return sync(session);
   if (session.skips) return;
   if (type == 'P') {
-    session.sql = body.substr(1, body.find('\0', 1) - 1);
+    const auto end = body.find('\0');
+    session.statements[std::string(body.substr(0, end))] =
+        body.substr(end + 1, body.find('\0', end + 1) - end - 1);
     session.unsent += encoded_message('1', "");
   } else if (type == 'B') {
+    const auto end = body.find('\0', 1);
+    const auto kept = session.statements.find(std::string(body.substr(1, end - 1)));
+    if (kept == session.statements.end()) return fail(session, "26000");
+    session.sql = kept->second;
     session.params.clear();
-    std::size_t at = 6;
-    for (auto left = number_in(body, 4, 2); left > 0; --left) {
+    std::size_t at = end + 5;
+    for (auto left = number_in(body, end + 3, 2); left > 0; --left) {
       const auto size = number_in(body, at);
       at += 4;
       auto& param = session.params.emplace_back();

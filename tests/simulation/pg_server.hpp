@@ -36,8 +36,9 @@ class PgServer final : public Peer {
   struct Session {
     std::shared_ptr<Connection> connection;
     int pid = 0;
-    std::string bytes;   // that were not read
-    std::string unsent;  // replies before the next Sync
+    std::string bytes;                              // that were not read
+    std::string unsent;                             // replies before the next Sync
+    std::map<std::string, std::string> statements;  // by name
     std::string sql;
     postgres::Row params;
     char transaction = 'I';     // as in ReadyForQuery

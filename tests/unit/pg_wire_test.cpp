@@ -54,6 +54,41 @@ TEST(PgRequests, carry_parameters_beside_the_statement) {
             "S\0\0\0\x04"s);
 }
 
+TEST(PgRequests, give_a_statement_its_name_and_send_one_that_is_kept_no_more) {
+  Batch batch{{"SELECT $1", {"a"}}};
+  batch[0].name = "one";
+
+  EXPECT_EQ(encoded_batch(batch),
+            "P\0\0\0\x14one\0SELECT $1\0\0\0"
+            "B\0\0\0\x14\0one\0\0\0\0\x01\0\0\0\x01"
+            "a\0\0"
+            "E\0\0\0\x09\0\0\0\0\0"
+            "S\0\0\0\x04"s);
+
+  batch[0].is_kept = true;
+  EXPECT_EQ(encoded_batch(batch),
+            "B\0\0\0\x14\0one\0\0\0\0\x01\0\0\0\x01"
+            "a\0\0"
+            "E\0\0\0\x09\0\0\0\0\0"
+            "S\0\0\0\x04"s);
+}
+
+TEST(PgReplies, to_a_statement_that_is_kept_begin_with_its_parameters) {
+  auto batch = statements(2);
+  batch[1].is_kept = true;
+  const auto bound = message('2', "") + row({"2"}) + done("SELECT 1") + ready();
+
+  Reading reading({batch}, accepted + row({"1"}) + done("SELECT 1") + bound);
+
+  EXPECT_EQ(reading.error, "");
+  ASSERT_TRUE(reading.replies.is_complete());
+  EXPECT_EQ(reading.replies.take_results().at(1).rows.at(0).at(0), "2");
+  batch[0].is_kept = true;
+  EXPECT_NE(Reading({batch}, accepted).error, "");
+  batch[0].is_kept = false;
+  EXPECT_NE(Reading({batch}, bound).error, "");
+}
+
 TEST(PgRequests, name_the_program_in_63_printable_characters) {
   EXPECT_EQ(application_name_from("dlock nightly"), "dlock nightly");
   EXPECT_EQ(application_name_from("dlock a\nb\0c\xC3\xA9"s), "dlock a?b?c??");

@@ -164,7 +164,7 @@ const std::optional<std::string>& column_at(const Row& row, std::size_t column,
 }
 
 bool is_conflict(const SqlError& error) {
-  return error.code() == "40001" || error.code() == "40P01";
+  return error.code() == "40001" || error.code() == "40P01" || error.code() == "26000";
 }
 
 }  // namespace dlock::postgres

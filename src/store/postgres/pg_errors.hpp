@@ -52,7 +52,7 @@ const std::optional<std::string>& column_at(const Row& row, std::size_t column,
                                             const std::string& server);
 
 // Whether a statement failed only because another one was faster (serialization failure,
-// deadlock), so that it may be repeated.
+// deadlock) or the session has lost it, so that it may be repeated.
 bool is_conflict(const SqlError& error);
 
 }  // namespace dlock::postgres

@@ -97,6 +97,8 @@ Statement for_listeners(std::string_view version) {
   std::string sql = "SELECT pg_catalog.set_config('tcp_keepalives_idle', '30', false)";
   sql += ", pg_catalog.set_config('tcp_user_timeout', '30000', false)";
   if (major >= 14) sql += ", pg_catalog.set_config('idle_session_timeout', '0', false)";
+  // Who listens executes a kept statement again soon.
+  sql += ", pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false)";
   return {std::move(sql), {}};
 }
 

@@ -113,17 +113,26 @@ asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches
   const bool asks =
       known_session_ != times_opened() || !is_open() || asks_standbys || is_pooled();
   if (asks) batches.push_back(question(asks_standbys).front());
-  std::optional<SqlError> error;
   std::vector<Result> results;
-  try {
-    results = co_await connection_->exchange(std::move(batches), until, wakeup);
-  } catch (const SqlError& refused) {
-    // A standby says so here, if the login did not.
-    if (session().in_hot_standby.value_or(false)) {
-      close();
-      throw is_standby(target().shown(), !hosts_->are_several());
+  const bool is_alone = !is_in_transaction();
+  for (bool repeats = true; repeats;) {
+    repeats = false;
+    auto sent = batches;
+    if (keeps_statements() && connection_->is_still_open()) {
+      kept_.name(times_opened(), sent);
     }
-    throw;
+    try {
+      results = co_await connection_->exchange(std::move(sent), until, wakeup);
+      kept_.note();
+    } catch (const SqlError& refused) {
+      // A standby says so here, if the login did not.
+      if (session().in_hot_standby.value_or(false)) {
+        close();
+        throw is_standby(target().shown(), !hosts_->are_several());
+      }
+      repeats = kept_.is_lost(refused) && refused.batch() == 0 && is_alone;
+      if (!repeats) throw;
+    }
   }
   if (asks) {
     const auto standing = standing_of(results, session());

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "store/postgres/kept_statements.hpp"
 #include "store/postgres/pg_connection.hpp"
 #include "store/postgres/pg_standing.hpp"
 
@@ -75,6 +76,12 @@ class PgPrimary {
   // Whether sessions are shared by a pooler, as far as is known.
   bool is_pooled() const;
 
+  // Whether the session is known to be shared with no one, and executes again what the
+  // server has kept.
+  bool keeps_statements() const {
+    return known_session_ == times_opened() && standing_.pid != 0 && !is_pooled();
+  }
+
   // Whether transactions are read-only that do not say otherwise, as far as is known.
   bool is_read_only() const { return standing_.is_read_only; }
 
@@ -103,6 +110,7 @@ class PgPrimary {
   std::uint64_t opened_before_ = 0;  // the sessions of connections before this one
   std::uint64_t known_session_ = 0;  // whose standing this is:
   PgStanding standing_;
+  KeptStatements kept_;
 };
 
 }  // namespace dlock::postgres

@@ -134,6 +134,12 @@ std::string PgStates::columns(bool with_runs) const {
          ", l.refused, " + std::string(clock_micros) + ", " + is_watched();
 }
 
+Statement PgStates::reading(const LockName& lock) const {
+  return {"SELECT " + columns(true) + " FROM (SELECT 1) one LEFT JOIN " + table("lock") +
+              " l ON " + key_is("l"),
+          {lock.name_space, lock.name}};
+}
+
 // The clock is read by the last statement, behind the lock of the row: within the same
 // one it would be the time before that lock was waited for.
 asio::awaitable<PgStates::Snapshot> PgStates::read(const LockName& lock, Access access,
@@ -141,17 +147,14 @@ asio::awaitable<PgStates::Snapshot> PgStates::read(const LockName& lock, Access 
                                                    Wakeup& wakeup) {
   const bool is_exclusive = access == Access::exclusive;
   connection_->introduce("dlock " + lock.name);
-  const std::vector<std::optional<std::string>> key{lock.name_space, lock.name};
   Batch batch;
   if (is_exclusive) {
     batch = begin_exclusive(until);
     batch.push_back(
         {"SELECT 1 FROM " + table("lock") + " l WHERE " + key_is("l") + " FOR UPDATE",
-         key});
+         {lock.name_space, lock.name}});
   }
-  batch.push_back({"SELECT " + columns(true) + " FROM (SELECT 1) one LEFT JOIN " +
-                       table("lock") + " l ON " + key_is("l"),
-                   key});
+  batch.push_back(reading(lock));
   std::vector<Batch> batches(1, std::move(batch));
   is_exclusive_ = false;
   // The reading tells whether there is a watcher by now. If not, there was none.

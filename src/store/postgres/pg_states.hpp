@@ -105,6 +105,7 @@ class PgStates final : public stepped::StateStore {
 
   // Sends what needs no wait, and whose failure does no harm: a later one does it.
   asio::awaitable<void> post(Batch batch, Wakeup& wakeup);
+  Failure dropped_write() const;
   void require_confirmation(const std::vector<Result>& results) const;
   std::string columns(bool with_runs) const;
   std::string is_watched() const;
@@ -113,6 +114,7 @@ class PgStates final : public stepped::StateStore {
                              std::optional<WallTime> until = {}) const;
   // As durably(), for what may be lost with a crash of the server.
   Statement unimportantly(Clock::time_point until) const;
+  Statement reading(const LockName& lock) const;
   Statement to_write(const LockName& lock, const Snapshot& read, const Change& change,
                      const std::vector<Event>& events) const;
   Writing writing_of(const LockName& lock, const Snapshot& read, const Change& change,

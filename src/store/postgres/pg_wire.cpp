@@ -85,13 +85,15 @@ class BodyReader {
 };
 
 void put_statement(std::string& to, const Statement& statement) {
-  std::string parse(1, '\0');  // the unnamed statement
+  std::string parse;
+  put_text(parse, statement.name);
   put_text(parse, statement.sql);
   put_16(parse, 0);  // the server finds the types
-  to += encoded_message('P', parse);
+  if (!statement.is_kept) to += encoded_message('P', parse);
 
-  std::string bind(2, '\0');  // the unnamed portal and statement
-  put_16(bind, 0);            // all parameters are text
+  std::string bind(1, '\0');  // the unnamed portal
+  put_text(bind, statement.name);
+  put_16(bind, 0);  // all parameters are text
   put_16(bind, statement.params.size());
   for (const auto& param : statement.params) {
     put_32(bind, param ? static_cast<std::uint32_t>(param->size()) : UINT32_MAX);
@@ -100,9 +102,7 @@ void put_statement(std::string& to, const Statement& statement) {
   put_16(bind, 0);  // all columns are text
   to += encoded_message('B', bind);
 
-  std::string execute(1, '\0');
-  put_32(execute, 0);  // all rows
-  to += encoded_message('E', execute);
+  to += encoded_message('E', std::string(5, '\0'));  // the unnamed portal, all rows
 }
 
 // A commit that a standby need not have, or a cancelled wait.
@@ -218,7 +218,7 @@ std::optional<std::pair<std::string, std::string>> parameter_from(std::string_vi
 }
 
 void BatchReplies::expect(const std::vector<Batch>& batches) {
-  sizes_.clear();
+  kept_.clear();
   may_fail_from_.clear();
   expect_also(batches);
   batch_ = statement_ = bytes_ = notices_ = 0;
@@ -231,7 +231,8 @@ void BatchReplies::expect(const std::vector<Batch>& batches) {
 
 void BatchReplies::expect_also(const std::vector<Batch>& batches) {
   for (const auto& batch : batches) {
-    sizes_.push_back(batch.size());
+    auto& kept = kept_.emplace_back();
+    for (const auto& statement : batch) kept.push_back(statement.is_kept);
     auto from = batch.size();
     while (from > 0 && batch[from - 1].may_fail) --from;
     may_fail_from_.push_back(from);
@@ -248,17 +249,18 @@ bool BatchReplies::take(const WireMessage& message) {
   if (take_unasked(message)) return error_.empty();
   if (is_complete()) return fail("a reply without a request");
   if (message.type == 'Z') return take_ready(message.body);
-  if (has_failed_ || statement_ == sizes_[batch_]) {
+  if (has_failed_ || statement_ == kept_[batch_].size()) {
     return fail("a reply without a request");
   }
   const auto stage = stage_;
+  const auto before_bound = kept_[batch_][statement_] ? Stage::parsed : Stage::bound;
   switch (message.type) {
     case '1':
       stage_ = Stage::bound;
-      return stage == Stage::parsed || fail("replies in the wrong order");
+      return stage < before_bound || fail("replies in the wrong order");
     case '2':
       stage_ = Stage::rows;
-      return stage == Stage::bound || fail("replies in the wrong order");
+      return stage == before_bound || fail("replies in the wrong order");
     case 'D': return take_row(message.body);
     case 'C':
     case 'I': return take_end(message.body);
@@ -329,7 +331,7 @@ bool BatchReplies::take_fault(std::string_view body) {
   has_failed_ = true;
   result_ = {};
   // The error of a commit comes behind the result of the last statement.
-  const bool is_of_commit = !is_complete() && statement_ == sizes_[batch_];
+  const bool is_of_commit = !is_complete() && statement_ == kept_[batch_].size();
   const auto failed = is_of_commit ? 0 : statement_;
   if (!is_fatal && failed >= may_fail_from_[batch_]) {
     if (is_of_commit) results_.pop_back();
@@ -373,7 +375,7 @@ bool BatchReplies::take_ready(std::string_view body) {
   if (body.size() != 1 || states.find(body[0]) == std::string_view::npos) {
     return fail("a malformed end of a reply");
   }
-  if (!has_failed_ && statement_ != sizes_[batch_]) return fail("missing replies");
+  if (!has_failed_ && statement_ != kept_[batch_].size()) return fail("missing replies");
   // A commit without BEGIN happens at the Sync, behind the last statement.
   if (!result_.warnings.empty() && !results_.empty() && statement_ != 0) {
     auto& last = results_.back().warnings;

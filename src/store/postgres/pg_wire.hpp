@@ -19,6 +19,10 @@ struct Statement {
   // If so are all behind it in the batch: an error is a result without a tag, and no
   // failure; the others have no result then.
   bool may_fail = false;
+  // What the server keeps it under until the session ends; empty: it does not. If it
+  // `is_kept` already, only the parameters are sent.
+  std::string name{};
+  bool is_kept = false;
 };
 
 // Up to one Sync: an implicit transaction, unless it begins one.
@@ -69,7 +73,8 @@ std::string cancel_request(std::string_view key);
 
 std::string encoded_message(char type, std::string_view body);
 
-// The statements, each with Parse, Bind and Execute, and a Sync behind them.
+// The statements, each with Parse (unless it is kept), Bind and Execute, and a Sync
+// behind them.
 std::string encoded_batch(const Batch& batch);
 std::string encoded_batches(const std::vector<Batch>& batches);
 
@@ -128,7 +133,7 @@ class BatchReplies {
   // makes no sense at this place; see error().
   bool take(const WireMessage& message);
 
-  bool is_complete() const { return batch_ == sizes_.size(); }
+  bool is_complete() const { return batch_ == kept_.size(); }
   // Of the statements that succeeded, in order.
   std::vector<Result> take_results() { return std::exchange(results_, {}); }
   // The first error since expect(), and in which batch; a fatal one comes first.
@@ -158,7 +163,7 @@ class BatchReplies {
   bool take_ready(std::string_view body);
 
   WireLimits limits_;
-  std::vector<std::size_t> sizes_;          // of the batches
+  std::vector<std::vector<bool>> kept_;     // of each batch, whether its statements are
   std::vector<std::size_t> may_fail_from_;  // the statement of each
   std::size_t batch_ = 0;
   std::size_t statement_ = 0;  // in the batch

@@ -32,6 +32,11 @@ bool is_attached_grant(const stepped::StateStore::Change& change) {
          });
 }
 
+// Of a reading of the state.
+bool tells_no_watcher(const Result& reply) {
+  return !reply.rows.empty() && reply.rows[0].size() > 6 && reply.rows[0][6] == "f";
+}
+
 }  // namespace
 
 // The events are told within the statement that changes the row, so that they come in the
@@ -94,6 +99,7 @@ struct PgStates::Writing {
   bool listens = false;        // from now on
   bool asks = false;           // whether there is a watcher: the last statement
   bool asks_later = false;     // with what is sent next
+  bool rehearses = false;      // the reading when it is woken: the last statement
 };
 
 PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& read,
@@ -130,8 +136,17 @@ PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& rea
   writing.asks_later =
       is_untold && !polls() && (change.sleeper || is_attached_grant(change));
   writing.asks = is_untold && !writing.asks_later;
-  if (writing.asks) after.push_back(watcher_question(lock.name_space));
+  // Those who are woken need not wait until it is answered.
   if (!after.empty()) writing.batches.push_back(std::move(after));
+  if (writing.asks) {
+    writing.batches.push_back(Batch(1, watcher_question(lock.name_space)));
+  }
+  // The server then knows the statement, and how to execute it, when every moment counts.
+  writing.rehearses = writing.listens && connection_->keeps_statements();
+  if (writing.rehearses) {
+    writing.batches.push_back(Batch(1, reading(lock)));
+    writing.batches.back().front().may_fail = true;
+  }
   return writing;
 }
 
@@ -141,6 +156,12 @@ PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& rea
 Batch PgStates::writable(Batch batch) const {
   const bool is_read_only = is_read_only_ || connection_->is_read_only();
   return is_read_only ? in_transaction(std::move(batch)) : batch;
+}
+
+Failure PgStates::dropped_write() const {
+  return Failure(Failure::Kind::misconfigured,
+                 shown_ + ": a trigger, a rule or a policy of the table " +
+                     connection_->target().schema + ".lock drops what dlock writes");
 }
 
 asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read,
@@ -172,12 +193,17 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
   is_exclusive_ = false;
   if (!results) co_return false;
   if (writing.listens) note_listening(*change.sleeper);
-  if (results->at(writing.change).rows.empty()) co_return false;
+  if (results->at(writing.change).rows.empty()) {
+    // No other step could change the row.
+    if (was_exclusive && !read.version.empty()) throw dropped_write();
+    co_return false;
+  }
   if (change.gives_a_right) {
     connection_->require_replicas();
     require_confirmation(*results);
   }
-  if (writing.asks_later) {
+  const bool is_unwatched = writing.rehearses && tells_no_watcher(results->back());
+  if (writing.asks_later && !is_unwatched) {
     const auto passed = std::chrono::ceil<WallTime>(Clock::now() - read.read_at);
     untold_ = Untold{lock, events, read.now.wall + passed};
   }
