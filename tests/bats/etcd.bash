@@ -60,6 +60,14 @@ etcdctl_at() {  # <number> <argument>...
     timeout 10 etcdctl "${@:2}"
 }
 
+# Prints the leases of the holder and the waiters of `job`, in the order of their arrival.
+leases_by() {  # <number of the member that is asked>
+  etcdctl_at "$1" get --prefix --sort-by=CREATE dlock/job/ -w fields | sed -n 's/^"Lease" : //p'
+}
+
+# Revokes the lease of the holder of `job`.
+revoke_lease() { etcdctl lease revoke "$(printf %x "$(leases_by 1 | head -n 1)")" > /dev/null; }
+
 # True if this member replies and the cluster has a leader, with or without a login.
 etcd_serves() {  # <number>
   local said

@@ -282,9 +282,8 @@ is_watched() {
 @test "a holder whose lease is revoked loses the lock at once" {
   hold job --report "$report"
   eventually is_watched
-  key=$(keys dlock/job/)
 
-  etcdctl lease revoke "${key##*/}" > /dev/null
+  revoke_lease
 
   assert_exits 76 "$holder"
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "store/etcd/etcd_claimant.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/etcd_server.hpp"
 #include "tests/contract/peer.hpp"
@@ -144,6 +145,7 @@ TEST_F(OneEtcd, a_lease_exists_until_it_is_revoked) {
       result_of(context_, calls_.lease_keep_alive({lease}, soon(), wakeup_));
 
   EXPECT_FALSE(granted.exists);
+  EXPECT_EQ(granted.id, lease);
   EXPECT_EQ(granted.ttl, 30);
   EXPECT_TRUE(again.exists);
   EXPECT_EQ(kept.ttl, 30);
@@ -157,6 +159,47 @@ TEST_F(OneEtcd, a_lease_exists_until_it_is_revoked) {
   EXPECT_EQ(result_of(context_, calls_.lease_keep_alive({lease}, soon(), wakeup_)).ttl,
             0);
   EXPECT_EQ(value_of(calls_, "leased"), "");
+}
+
+TEST_F(OneEtcd, each_request_for_a_lease_without_an_id_is_granted_another_one) {
+  const auto grant = [&] {
+    return result_of(context_, calls_.lease_grant({0, 30}, soon(), wakeup_)).id;
+  };
+  const auto first = grant();
+  const auto second = grant();
+
+  EXPECT_NE(first, 0);
+  EXPECT_NE(second, 0);
+  EXPECT_NE(first, second);
+}
+
+// As if the reply about the move had been lost.
+TEST_F(OneEtcd, a_renewal_ends_the_lease_that_its_entry_has_no_longer) {
+  Claim claim;
+  claim.lock = {"dlock", "moved"};
+  claim.token.bytes[0] = 1;
+  claim.ttl = seconds(30);
+  EtcdClaimant claimant(calls_, claim);
+  const auto answer = result_of(context_, claimant.ask(Queue::stay_out, wakeup_));
+  ASSERT_TRUE(std::holds_alternative<Grant>(answer));
+  RangeRequest entries;
+  entries.key = "dlock/moved/";
+  entries.range_end = "dlock/moved0";
+  const auto entry = [&] {
+    return result_of(context_, calls_.range(entries, soon(), wakeup_)).pairs.at(0);
+  };
+  const auto before = entry();
+  const auto fresh = result_of(context_, calls_.lease_grant({0, 30}, soon(), wakeup_)).id;
+  put(calls_, before.key, before.value, fresh);
+
+  const auto renewal = result_of(context_, claimant.renew(wakeup_));
+
+  EXPECT_EQ(renewal, Renewal::confirmed);
+  const auto left = [&](std::int64_t of) {
+    return result_of(context_, calls_.lease_keep_alive({of}, soon(), wakeup_)).ttl;
+  };
+  EXPECT_EQ(left(before.lease), 0);
+  EXPECT_GT(left(entry().lease), 0);
 }
 
 TEST_F(OneEtcd, a_put_with_a_missing_lease_fails_and_writes_nothing) {

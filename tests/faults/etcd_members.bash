@@ -18,11 +18,6 @@ store_from() {  # <number>...
   echo "etcd://$list"
 }
 
-# Prints the leases of the holder and the waiters of `job`, in the order of their arrival.
-leases_by() {  # <number of the member that is asked>
-  etcdctl_at "$1" get --prefix --sort-by=CREATE dlock/job/ -w fields | sed -n 's/^"Lease" : //p'
-}
-
 # Prints the remaining time of the lease of `job` in the cluster, in seconds.
 left_by() {  # <number of the member that is asked>
   local lease

@@ -191,9 +191,8 @@ revoke_at() { etcdctl_at "$1" lease revoke "$(printf %x "$2")" > /dev/null 2>&1 
 @test "a lease that is revoked stops the command within a renewal" {
   use_etcd_store 3
   hold job "${lease[@]}" --report "$report"
-  key=$(etcdctl get --prefix --keys-only dlock/job/ | head -n 1)
 
-  etcdctl lease revoke "${key##*/}" > /dev/null
+  revoke_lease
 
   EVENTUALLY_MS=3500 eventually has_ended "$holder"
   assert_exits 76 "$holder"

@@ -248,8 +248,9 @@ EtcdReply EtcdMember::keep_alive(std::int64_t lease, EtcdReign& by) {
 }
 
 EtcdReply EtcdMember::granted(std::string_view bytes) {
-  const auto [ttl, id] = numbers_in(bytes);
+  auto [ttl, id] = numbers_in(bytes);
   auto& leases = cluster_->data.leases;
+  if (id == 0) id = cluster_->data.next_lease++;
   if (leases.count(id) > 0) {
     return {"", grpc::Code::failed_precondition, "etcdserver: lease already exists"};
   }

@@ -29,6 +29,7 @@ struct EtcdData {
   std::int64_t compacted = 0;
   std::map<std::string, etcd::KeyValue> pairs;
   std::map<std::int64_t, Lease> leases;
+  std::int64_t next_lease = 1;  // for a request that leaves the choice to it
 
   etcd::RangeResult range(const etcd::RangeRequest& request) const;
   bool holds(const etcd::Compare& compare) const;

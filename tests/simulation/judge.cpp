@@ -23,17 +23,21 @@ void World::broken(const std::string& promise, const std::string& how) {
   kernel_.trace(complaint_);
 }
 
+// On the others, members know what each of them has executed.
+std::size_t World::majority() const {
+  return kind_ == StoreKind::quorum ? servers_.size() / 2 + 1 : 1;
+}
+
 World::Leases World::leases() {
   std::map<std::uint64_t, std::vector<Time>> votes;
   for (auto& server : servers_) {
     for (const auto& [fence, ends] : server->leases()) votes[fence].push_back(ends);
   }
   Leases leases;
-  const auto majority = kind_ == StoreKind::sentinel ? 1 : servers_.size() / 2 + 1;
   for (auto& [fence, ends] : votes) {
-    if (ends.size() < majority) continue;
+    if (ends.size() < majority()) continue;
     std::sort(ends.begin(), ends.end());
-    leases[fence] = ends[ends.size() - majority];
+    leases[fence] = ends[ends.size() - majority()];
   }
   return leases;
 }
@@ -96,7 +100,7 @@ void World::command_ended(Run& run, bool by_itself) {
   }
 }
 
-void World::executed(const Process& by, Peer::Act act) {
+void World::executed(std::size_t server, const Process& by, Peer::Act act) {
   const auto held = leases();
   look_at(held);
   const auto sender = std::find_if(runs_.begin(), runs_.end(),
@@ -104,10 +108,16 @@ void World::executed(const Process& by, Peer::Act act) {
   if (sender == runs_.end()) return;
   auto& run = **sender;
   delay_reply(run);
+  const auto is_of_another = [&](const auto& lease) { return lease.first != run.fence; };
+  if (std::any_of(held.begin(), held.end(), is_of_another)) run.met_holder = kernel_.now;
   const auto before = granted_;
   if (!held.empty()) granted_ = std::max(granted_, held.rbegin()->first);
   if (act == Peer::Act::release) {
-    run.released = kernel_.now;
+    run.releases[server] = kernel_.now;
+    const auto count =
+        std::count_if(run.releases.begin(), run.releases.end(),
+                      [&](const auto& one) { return one.second > by.last_request; });
+    if (static_cast<std::size_t>(count) >= majority()) run.released = kernel_.now;
     run.granted_before_release = before;
   }
   const bool is_new = act == Peer::Act::ask && granted_ > before;
@@ -193,7 +203,12 @@ void World::judge_end(const Run& run) {
         !other->result || other->result->outcome == RunOutcome::unavailable;
     return may_hold || (other->result->ran && other->result->outcome != RunOutcome::lost);
   });
-  if (result.outcome == RunOutcome::deduplicated && !counts) {
+  // One that was running when the server was asked, and is lost since.
+  const auto decided = std::max(run.met_holder, run.last_fault);
+  const bool counted =
+      run.met_holder > 0 &&
+      run.ended < decided + nanoseconds(2 * run.timing->budget()).count();
+  if (result.outcome == RunOutcome::deduplicated && !counts && !counted) {
     broken("P12", name(run) + " is skipped, and no other run counts");
   }
   const auto& wait = run.options.wait;

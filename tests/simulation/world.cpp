@@ -62,8 +62,10 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
   const std::size_t count = is_one ? 1 : is_group ? 5 : 3;
   const auto group = is_group ? made_group() : nullptr;
   const auto etcd = std::make_shared<EtcdCluster>();
-  const auto executes = [this](const Process& by, Peer::Act act) { executed(by, act); };
   for (std::size_t i = 0; i < count; ++i) {
+    const auto executes = [this, i](const Process& by, Peer::Act act) {
+      executed(i, by, act);
+    };
     auto& server = servers_.emplace_back();
     if (kind == StoreKind::postgres) {
       server = std::make_unique<PgServer>(executes);
@@ -116,10 +118,12 @@ World::~World() {
 }
 
 // Leases that were granted before the sentinels agree may be lost with the former
-// primary.
+// primary. Whoever has asked the sentinels before that sends three requests more, at
+// most: to connect, to ask, and to ask with the text of the script.
 std::shared_ptr<SentinelGroup> World::made_group() {
   return std::make_shared<SentinelGroup>([this](Time agreed) {
-    forgot_ = std::max(forgot_, agreed + kernel_.network.most + kernel_.network.latest);
+    const auto last_asked = agreed + 6 * kernel_.network.most + kernel_.network.latest;
+    forgot_ = std::max(forgot_, last_asked);
     in_use_ = std::max(in_use_, agreed + 25 * second);
   });
 }

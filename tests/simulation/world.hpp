@@ -52,7 +52,9 @@ struct Run {
   bool was_held_at_end = false;  // when the command exited by itself
   Time lease_seen_until = 0;     // while the command is alive: when its lease ends
   int steps_to_fault = 0;        // the steps of its code until it is stopped or killed
-  Time released = 0;             // when a server last executed its release
+  Time met_holder = 0;           // when a server last executed a request beside a lease
+  std::map<std::size_t, Time> releases;      // when each server last executed its release
+  Time released = 0;                         // when as many had as have to agree
   std::uint64_t granted_before_release = 0;  // World::granted_ before that
   // Its guardian suffers, or its dlock: not both, because then no process is left to stop
   // the command.
@@ -114,7 +116,8 @@ class World {
   void broken(const std::string& promise, const std::string& how);
   void command_started(Run& run);
   void command_ended(Run& run, bool by_itself);
-  void executed(const Process& by, Peer::Act act);
+  void executed(std::size_t server, const Process& by, Peer::Act act);
+  std::size_t majority() const;  // the servers that have to agree
   // Those that most servers have: their fences, and when they end.
   using Leases = Peer::Leases;
   Leases leases();

@@ -61,8 +61,8 @@ TEST(EtcdKeys, a_lease_id_is_positive_and_differs_by_token_and_count) {
   Token one;
   Token other;
   other.bytes[15] = 1;
-  const std::set<std::int64_t> leases{lease_for(one), lease_for(one, 1), lease_for(other),
-                                      lease_for(other, 1)};
+  const std::set<std::int64_t> leases{number_for(one), number_for(one, 1),
+                                      number_for(other), number_for(other, 1)};
 
   EXPECT_EQ(leases.size(), 4u);
   EXPECT_GT(*leases.begin(), 0);

@@ -14,7 +14,7 @@ EtcdClaimant::~EtcdClaimant() = default;
 // The id of a detached lease follows from the token alone. An attached claim uses a new
 // id after each release, so that a late request cannot affect the new lease.
 std::string EtcdClaimant::id() const {
-  return id_of(lease_for(claim().token, claim().attached ? times_ : 0));
+  return id_of(number_for(claim().token, claim().attached ? times_ : 0));
 }
 
 StepContext EtcdClaimant::step_context() const {
@@ -65,8 +65,7 @@ void EtcdClaimant::adopt(const LockSnapshot& snapshot) {
   own_.reset();
   if (entry == nullptr || entry->foreign) return;
   own_ = *entry;
-  if (lease_ != entry->lease) forget_lease();
-  lease_ = entry->lease;
+  change_lease(entry->lease);
 }
 
 // The answer if that is decided; otherwise `call` contains the snapshot.
@@ -205,10 +204,10 @@ asio::awaitable<Answer> EtcdClaimant::leave_with(const Decision& decision,
       std::holds_alternative<Superseded>(answer)) {
     if (own_ || std::holds_alternative<Superseded>(answer)) final_answer_ = answer;
   }
-  if (lease_ != 0) co_await revoke(std::exchange(lease_, 0), call);
   own_.reset();
   forget_lease();
   ++times_;
+  co_await revoke_former_leases(call);
   co_return answer;
 }
 
@@ -301,14 +300,14 @@ asio::awaitable<void> EtcdClaimant::glance(CallContext& call) {
 // not be sent before its lease is granted: etcd would often refuse it, and if both
 // arrived after the claim was abandoned, they would hold the lock without a holder.
 asio::awaitable<void> EtcdClaimant::glance_with_lease(CallContext& call) {
-  lease_ = lease_for(claim().token, times_);
+  const auto seconds = seconds_for(claim());
   std::vector<Request> requests;
-  requests.emplace_back(LeaseGrantRequest{lease_, seconds_for(claim())});
+  requests.emplace_back(LeaseGrantRequest{0, seconds});
   requests.emplace_back(first_look());
   const auto sent_at = Clock::now();
   const auto results = co_await calls_.together(std::move(requests), Repeat::freely,
                                                 call.until, call.wakeup);
-  take_granted(std::get<LeaseGrantResult>(results.at(0)), sent_at);
+  use(new_lease(std::get<LeaseGrantResult>(results.at(0)), seconds, sent_at));
   co_await take_first_look(std::get<TxnResult>(results.at(1)), call);
 }
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "lock/claimant.hpp"
@@ -84,9 +85,10 @@ class EtcdClaimant final : public Claimant {
     LockSnapshot snapshot;  // as last read
   };
 
-  // When a lease was requested, and the term in which it was granted.
+  // When it was requested, and the term in which it was granted.
   struct NewLease {
     Clock::time_point sent_at;
+    std::int64_t id = 0;
     std::uint64_t term = 0;
   };
 
@@ -118,11 +120,12 @@ class EtcdClaimant final : public Claimant {
   // etcd_keeping.cpp: the lease to which the entry is attached
   asio::awaitable<void> have_lease(CallContext& call);
   asio::awaitable<void> replace_lease(CallContext& call);
-  bool take_granted(const LeaseGrantResult& granted, Clock::time_point sent_at);
+  static NewLease new_lease(const LeaseGrantResult& granted, std::int64_t seconds,
+                            Clock::time_point sent_at);
+  asio::awaitable<NewLease> grant_lease(std::int64_t seconds, CallContext& call);
   bool is_renewed_by(const LeaseKeepAliveResult& alive, const TxnResult& written) const;
   asio::awaitable<std::optional<QueueEntry>> extend(Clock::time_point until,
                                                     Wakeup& wakeup);
-  asio::awaitable<NewLease> attach_to_new_lease(QueueEntry& entry, CallContext& call);
   asio::awaitable<std::optional<QueueEntry>> move_to_new_lease(const QueueEntry& entry,
                                                                CallContext& call);
   asio::awaitable<Renewal> renew_detached(CallContext& call);
@@ -130,8 +133,10 @@ class EtcdClaimant final : public Claimant {
                                      CallContext& call);
   asio::awaitable<Renewal> found_lost(CallContext& call);
   asio::awaitable<bool> set_up_again(CallContext& call);
-  void use(const NewLease& fresh, std::int64_t lease);
-  void forget_lease();
+  void use(const NewLease& fresh);
+  void change_lease(std::int64_t to);
+  void forget_lease() { change_lease(0); }
+  asio::awaitable<void> revoke_former_leases(CallContext& call);
 
   // etcd_release.cpp
   asio::awaitable<Release> give_back(const std::optional<RunEnd>& end, Wakeup& wakeup);
@@ -144,7 +149,7 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<std::int64_t> lease_to_keep_on(const std::optional<RunEnd>& end,
                                                  CallContext& call);
   asio::awaitable<void> forget_runs(CallContext& call);
-  asio::awaitable<void> revoke(std::int64_t lease, CallContext& call);
+  asio::awaitable<bool> revoke(std::int64_t lease, CallContext& call);
 
   // etcd_keeping.cpp: the watch for its turn
   asio::awaitable<void> listen_for_turn(Wakeup& wakeup, Clock::time_point until);
@@ -157,10 +162,11 @@ class EtcdClaimant final : public Claimant {
   EtcdCalls& calls_;
   DayLease day_lease_;
 
-  unsigned times_ = 0;               // how often it was released
-  std::int64_t lease_ = 0;           // the requested lease; 0: none
-  std::uint64_t lease_term_ = 0;     // in which it was surely granted; 0: not known
-  bool has_replaced_lease_ = false;  // so its id may not be used again
+  unsigned times_ = 0;            // how often it was released
+  std::int64_t lease_ = 0;        // 0: none is known
+  std::uint64_t lease_term_ = 0;  // in which it was surely granted; 0: not known
+  // Leases that were its own before, and may still exist. They are not used again.
+  std::set<std::int64_t> former_leases_;
   // When the last confirmed grant or renewal was sent; nothing if none was confirmed.
   std::optional<Clock::time_point> lasts_from_;
   std::optional<QueueEntry> own_;  // in the queue, as far as is known

@@ -114,14 +114,14 @@ std::optional<KeyParts> parts_of(std::string_view key, const std::string& name_s
   return parts;
 }
 
-std::int64_t lease_for(const Token& token, unsigned times) {
+std::int64_t number_for(const Token& token, unsigned times) {
   return positive(checksum(text_of(token), times));
 }
 
-std::string id_of(std::int64_t lease) {
+std::string id_of(std::int64_t number) {
   std::array<char, 16> text{};
   const auto end = std::to_chars(text.data(), text.data() + text.size(),
-                                 static_cast<std::uint64_t>(lease), 16)
+                                 static_cast<std::uint64_t>(number), 16)
                        .ptr;
   return {text.data(), end};
 }

@@ -55,12 +55,12 @@ struct KeyParts {
 // Nothing for any other key, and for a register.
 std::optional<KeyParts> parts_of(std::string_view key, const std::string& name_space);
 
-// The lease id that a claim uses for its n-th lease. It is visible in key names and does
-// not reveal the token. Never 0.
-std::int64_t lease_for(const Token& token, unsigned times = 0);
+// What names the n-th entry of a claim, where etcdctl has the id of its lease. It is
+// visible in key names and does not reveal the token. Never 0.
+std::int64_t number_for(const Token& token, unsigned times = 0);
 
-// The lease id in the form that etcdctl uses.
-std::string id_of(std::int64_t lease);
+// The number in the form that etcdctl uses.
+std::string id_of(std::int64_t number);
 
 // The id of the lease for the history of a day, shared by all locks of a namespace.
 std::int64_t lease_of_day(const std::string& name_space, WallTime now);

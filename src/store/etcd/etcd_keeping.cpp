@@ -6,7 +6,6 @@
 #include "rules/look.hpp"
 #include "store/etcd/etcd_claimant.hpp"
 #include "store/etcd/etcd_entry.hpp"
-#include "util/bits.hpp"
 
 namespace dlock::etcd {
 
@@ -16,16 +15,8 @@ namespace {
 // it.
 constexpr int may_have_lost = 10;
 
-Failure too_short(std::int64_t seconds) {
-  return Failure(
-      Failure::Kind::unreachable,
-      "etcd granted a lease of " + std::to_string(seconds) + " s, less than requested");
-}
-
-std::int64_t any_lease() {
-  Token any;
-  any.bytes = random_bytes();
-  return lease_for(any);
+Failure bad_grant(const std::string& how) {
+  return Failure(Failure::Kind::unreachable, "etcd granted a lease " + how);
 }
 
 Failure always_changed() {
@@ -34,16 +25,33 @@ Failure always_changed() {
 
 }  // namespace
 
-void EtcdClaimant::forget_lease() {
-  lease_ = 0;
+// What is known of the lease before is not true of this one.
+void EtcdClaimant::change_lease(std::int64_t to) {
+  if (lease_ == to) return;
+  if (lease_ != 0) former_leases_.insert(lease_);
+  former_leases_.erase(to);
+  lease_ = to;
   lease_term_ = 0;
   lasts_from_.reset();
 }
 
-void EtcdClaimant::use(const NewLease& fresh, std::int64_t lease) {
-  lease_ = lease;
+void EtcdClaimant::use(const NewLease& fresh) {
+  change_lease(fresh.id);
   lease_term_ = fresh.term;
   lasts_from_ = fresh.sent_at;
+}
+
+// Only after a write has shown that the entry has another lease or none: a read can be
+// older than a move. A request with a former lease could otherwise still set up an entry,
+// however late it arrives. What cannot be revoked now is tried again at the next renewal
+// or release, and expires by itself.
+asio::awaitable<void> EtcdClaimant::revoke_former_leases(CallContext& call) {
+  while (!former_leases_.empty()) {
+    const auto lease = *former_leases_.begin();
+    const bool is_gone = co_await revoke(lease, call);
+    if (!is_gone) co_return;
+    former_leases_.erase(lease);
+  }
 }
 
 // Obtains or renews the lease, so that it counts from now.
@@ -51,43 +59,48 @@ asio::awaitable<void> EtcdClaimant::have_lease(CallContext& call) {
   const auto is_fresh = [this] {
     return lasts_from_ && Clock::now() - *lasts_from_ < claim().ttl / may_have_lost;
   };
-  while (!is_fresh()) {
-    if (lease_ != 0) {
-      co_await extend(call.until, call.wakeup);
-      if (lasts_from_) break;
-    }
-    // As far as is known, there is none.
-    lease_ = has_replaced_lease_ ? any_lease() : lease_for(claim().token, times_);
-    const auto sent_at = Clock::now();
-    LeaseGrantRequest request{lease_, seconds_for(claim())};
-    const auto granted = co_await calls_.lease_grant(request, call.until, call.wakeup);
-    if (take_granted(granted, sent_at)) break;
+  if (is_fresh()) co_return;
+  if (lease_ != 0) {
+    co_await extend(call.until, call.wakeup);
+    if (lasts_from_) co_return;
   }
+  use(co_await grant_lease(seconds_for(claim()), call));
 }
 
-// For one to which nothing is attached yet. Its id is not used again, even if no reply
-// comes: each repetition of the request, however late it arrives, ends that lease.
+// The cluster chooses the id, another one for each repetition of the request: one that
+// arrives late does not bring back the lease of an earlier one, which may be revoked.
+EtcdClaimant::NewLease EtcdClaimant::new_lease(const LeaseGrantResult& granted,
+                                               std::int64_t seconds,
+                                               Clock::time_point sent_at) {
+  if (granted.id == 0) throw bad_grant("without an id");
+  if (granted.ttl < seconds) {
+    throw bad_grant("of " + std::to_string(granted.ttl) + " s, less than requested");
+  }
+  return {sent_at, granted.id, granted.term};
+}
+
+asio::awaitable<EtcdClaimant::NewLease> EtcdClaimant::grant_lease(std::int64_t seconds,
+                                                                  CallContext& call) {
+  LeaseGrantRequest request;
+  request.ttl = seconds;
+  const auto sent_at = Clock::now();
+  const auto granted = co_await calls_.lease_grant(request, call.until, call.wakeup);
+  co_return new_lease(granted, seconds, sent_at);
+}
+
+// For one to which nothing is attached yet.
 asio::awaitable<void> EtcdClaimant::replace_lease(CallContext& call) {
-  const auto fresh = any_lease();
-  std::vector<Request> requests;
-  requests.emplace_back(LeaseRevokeRequest{lease_});
-  requests.emplace_back(LeaseGrantRequest{fresh, seconds_for(claim())});
-  has_replaced_lease_ = true;
+  const auto former = lease_;
   forget_lease();
-  lease_ = fresh;
+  const auto seconds = seconds_for(claim());
+  std::vector<Request> requests;
+  requests.emplace_back(LeaseRevokeRequest{former});
+  requests.emplace_back(LeaseGrantRequest{0, seconds});
   const auto sent_at = Clock::now();
   const auto results = co_await calls_.together(std::move(requests), Repeat::freely,
                                                 call.until, call.wakeup);
-  take_granted(std::get<LeaseGrantResult>(results.at(1)), sent_at);
-}
-
-// False if it exists already, from a request whose reply was lost.
-bool EtcdClaimant::take_granted(const LeaseGrantResult& granted,
-                                Clock::time_point sent_at) {
-  if (granted.exists) return false;
-  if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
-  use({sent_at, granted.term}, lease_);
-  return true;
+  former_leases_.erase(former);
+  use(new_lease(std::get<LeaseGrantResult>(results.at(1)), seconds, sent_at));
 }
 
 // Whether the lease surely lasts its full time from when both were sent.
@@ -130,21 +143,18 @@ asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::extend(Clock::time_poin
     const auto& written = std::get<TxnResult>(results.at(1));
     const auto entry = own_entry_from(claim().lock, written);
     if (entry && entry->lease != lease_ && entry->lease != 0) {
-      forget_lease();  // the reply about a new lease was lost
-      lease_ = entry->lease;
+      change_lease(entry->lease);  // the reply about a new lease was lost
       continue;
     }
     const bool is_attached = !entry || entry->lease == lease_;
     if (is_attached && is_renewed_by(alive, written)) {
       lasts_from_ = sent_at;
+      co_await revoke_former_leases(call);
       co_return entry;
     }
     if (!entry) {
-      if (alive.ttl != 0 || alive.is_unanswered) {
-        has_replaced_lease_ = true;
-        co_await revoke(lease_, call);
-      }
       forget_lease();
+      co_await revoke_former_leases(call);
       co_return std::nullopt;
     }
     if (auto moved = co_await move_to_new_lease(*entry, call)) co_return moved;
@@ -187,17 +197,6 @@ asio::awaitable<Renewal> EtcdClaimant::renew_detached(CallContext& call) {
   co_return co_await found_lost(call);
 }
 
-// Attaches the entry to a new lease.
-asio::awaitable<EtcdClaimant::NewLease> EtcdClaimant::attach_to_new_lease(
-    QueueEntry& entry, CallContext& call) {
-  entry.lease = any_lease();
-  const auto sent_at = Clock::now();
-  LeaseGrantRequest request{entry.lease, entry.ttl};
-  const auto granted = co_await calls_.lease_grant(request, call.until, call.wakeup);
-  if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
-  co_return NewLease{sent_at, granted.term};
-}
-
 // For another duration, which etcd cannot change, or because a keep-alive is not enough.
 // Nothing if the entry has changed.
 asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::move_to_new_lease(
@@ -205,7 +204,8 @@ asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::move_to_new_lease(
   auto moved = entry;
   moved.ttl = seconds_for(claim());
   if (moved.ttl != entry.ttl && entry.acquired_ttl == 0) moved.acquired_ttl = entry.ttl;
-  const auto fresh = co_await attach_to_new_lease(moved, call);
+  const auto fresh = co_await grant_lease(moved.ttl, call);
+  moved.lease = fresh.id;
   auto step = rewrite(step_context(), moved);
   const auto result = co_await write(std::move(step), call);
   if (result.succeeded) {
@@ -219,8 +219,9 @@ asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::move_to_new_lease(
     }
     moved = *done;
   }
-  use(fresh, moved.lease);
-  co_await revoke(entry.lease, call);
+  change_lease(entry.lease);
+  use(fresh);
+  co_await revoke_former_leases(call);
   co_return moved;
 }
 
@@ -264,7 +265,8 @@ asio::awaitable<bool> EtcdClaimant::set_up_again(CallContext& call) {
   auto own = *own_;  // with its previous id
   own.set_up_again = own.fence();
   own.modified = 0;
-  const auto fresh = co_await attach_to_new_lease(own, call);
+  const auto fresh = co_await grant_lease(own.ttl, call);
+  own.lease = fresh.id;
   const auto snapshot = call.snapshot;
   auto step = etcd::set_up_again(step_context(), snapshot, own);
   const auto result = co_await write(std::move(step), call);
@@ -280,7 +282,7 @@ asio::awaitable<bool> EtcdClaimant::set_up_again(CallContext& call) {
     own = *done;
   }
   own_ = own;
-  use(fresh, own.lease);
+  use(fresh);
   co_return true;
 }
 

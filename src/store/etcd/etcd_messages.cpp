@@ -269,6 +269,7 @@ Alarm::Kind alarm_from(std::int32_t number) {
 void read(pbf_reader& from, LeaseGrantResult& grant, ElementCount&) {
   switch (from.tag_and_type()) {
     case field(1, bytes_type): grant.term = header_in(from.get_message()).term; break;
+    case field(2, varint): grant.id = from.get_int64(); break;
     case field(3, varint): grant.ttl = from.get_int64(); break;
     default: from.skip();
   }

@@ -84,11 +84,12 @@ struct TxnResult {
 };
 
 struct LeaseGrantRequest {
-  std::int64_t id = 0;
+  std::int64_t id = 0;   // 0: the cluster chooses it, a new one for each request
   std::int64_t ttl = 0;  // seconds
 };
 struct LeaseGrantResult {
-  bool exists = false;   // a lease with that id existed already; it is unchanged
+  bool exists = false;  // a lease with that id existed already; it is unchanged
+  std::int64_t id = 0;
   std::int64_t ttl = 0;  // seconds; the cluster may grant more than requested
   // Of the reply; EtcdCalls sets it to 0 unless the lease was surely granted in it.
   std::uint64_t term = 0;

@@ -4,7 +4,6 @@
 
 #include "store/etcd/etcd_claimant.hpp"
 #include "store/etcd/etcd_entry.hpp"
-#include "util/bits.hpp"
 
 namespace dlock::etcd {
 
@@ -32,7 +31,8 @@ asio::awaitable<Release> EtcdClaimant::release(const std::optional<RunEnd>& end,
   waits_in_.reset();
   final_answer_.reset();
   // Another client may have obtained the detached lease.
-  if (!own_ && lease_ == 0 && claim().attached) co_return Release::not_ours;
+  const bool has_lease = lease_ != 0 || !former_leases_.empty();
+  if (!own_ && !has_lease && claim().attached) co_return Release::not_ours;
   const auto answer = co_await give_back(end, wakeup);
   const bool is_left = end && end->leaves_lease && answer == Release::released;
   co_return is_left ? Release::left : answer;
@@ -49,9 +49,9 @@ asio::awaitable<Release> EtcdClaimant::give_back(const std::optional<RunEnd>& en
   // it expires when it cannot be revoked: not worth a second timeout.
   if (!own_ && !lasts_from_ && claim().attached) {
     call.until = later(Clock::now(), std::min(calls_.timeout(), last_patience));
-    co_await revoke(lease_, call);
     forget_lease();
     ++times_;
+    co_await revoke_former_leases(call);
     co_return Release::not_ours;
   }
   // A waiter may have been granted the lock since, and the state of a detached lease is
@@ -78,10 +78,12 @@ asio::awaitable<Release> EtcdClaimant::give_back(const std::optional<RunEnd>& en
   const bool is_left = end && end->leaves_lease && *answer == Release::released;
   // A lock that stays held depends on the lease it was given.
   const bool is_kept = own_ && own_->standing == Standing::ended;
-  if (lease_ != 0 && !is_left && !is_kept) co_await revoke(lease_, call);
+  const auto left = is_left || is_kept ? lease_ : 0;
   own_.reset();
   forget_lease();
+  former_leases_.erase(left);
   ++times_;
+  co_await revoke_former_leases(call);
   if (runs_kept_ > few_runs) co_await forget_runs(call);
   co_return *answer;
 }
@@ -173,12 +175,9 @@ asio::awaitable<std::int64_t> EtcdClaimant::lease_to_keep_on(
   if (end->leaves_lease) co_return own_->lease;
   const auto left = later(granted_at_, claim().min_hold) - Clock::now();
   if (own_->standing == Standing::broken || left <= nanoseconds(0)) co_return 0;
-  Token any;
-  any.bytes = random_bytes();
-  LeaseGrantRequest request{lease_for(any),
-                            seconds_for(std::chrono::ceil<milliseconds>(left))};
-  co_await calls_.lease_grant(request, call.until, call.wakeup);
-  co_return request.id;
+  const auto seconds = seconds_for(std::chrono::ceil<milliseconds>(left));
+  const auto kept = co_await grant_lease(seconds, call);
+  co_return kept.id;
 }
 
 // Best effort.
@@ -194,13 +193,15 @@ asio::awaitable<void> EtcdClaimant::forget_runs(CallContext& call) {
   }
 }
 
-// Revoking the lease deletes its keys and voids requests that arrive late. If it cannot
-// be revoked, it expires by itself.
-asio::awaitable<void> EtcdClaimant::revoke(std::int64_t lease, CallContext& call) {
+// Revoking a lease deletes its keys and voids requests that arrive late. False if the
+// cluster did not reply.
+asio::awaitable<bool> EtcdClaimant::revoke(std::int64_t lease, CallContext& call) {
   try {
     LeaseRevokeRequest request{lease};
     co_await calls_.lease_revoke(request, call.until, call.wakeup);
+    co_return true;
   } catch (const Failure&) {
+    co_return false;
   }
 }
 

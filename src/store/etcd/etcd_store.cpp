@@ -264,19 +264,18 @@ class ClusterExaminer {
     txn.then.emplace_back(std::move(put));
     txn.then.emplace_back(std::move(deletion));
     LeaseGrantRequest shortest;
-    shortest.id = 1 + static_cast<std::int64_t>(random_up_to(INT64_MAX - 1));
     shortest.ttl = 1;
     try {
       co_await calls_.txn(std::move(txn), Repeat::freely, calls_.budget_end(), wakeup_);
       const auto granted =
           co_await calls_.lease_grant(shortest, calls_.budget_end(), wakeup_);
       facts.least_ttl = granted.ttl;
-      const LeaseKeepAliveRequest keep{shortest.id};
+      const LeaseKeepAliveRequest keep{granted.id};
       const auto alive =
           co_await calls_.lease_keep_alive(keep, calls_.budget_end(), wakeup_);
       facts.answers_keep_alive = !alive.is_unanswered && alive.term != 0;
       LeaseRevokeRequest back;
-      back.id = shortest.id;
+      back.id = granted.id;
       co_await calls_.lease_revoke(back, calls_.budget_end(), wakeup_);
     } catch (const Failure& failure) {
       const bool is_about_login =
