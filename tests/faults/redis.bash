@@ -89,7 +89,7 @@ redis_freezes() { halt "$redis_pid"; }
 redis_goes_on() { kill -CONT "$redis_pid"; }
 
 # Sends a command to a server on this machine that needs neither a login nor TLS, and prints the
-# reply as redis-cli does, which takes a hundred times as long. Fails if there is no reply in 5 s.
+# reply as redis-cli does, which takes twenty times as long. Fails if there is no reply in 5 s.
 ask_port() {  # <port> <command> [<argument>...]
   local LC_ALL=C word server status=0 request="*$(($# - 1))"$'\r\n'
   for word in "${@:2}"; do request+="\$${#word}"$'\r\n'"$word"$'\r\n'; done
