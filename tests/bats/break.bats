@@ -40,7 +40,7 @@ watches_files() { grep -qs inotify "/proc/$1"/fdinfo/*; }
 
 # Runs a command and kills its dlock. Sets $command to the pid of the command.
 orphan() {  # <name> <script>
-  dlock run "$1" -- bash -c "$2"' echo $$ > pid; while :; do sleep 0.05; done' 3>&- &
+  dlock run "$1" -- bash -c "$2"' echo $$ > pid; while :; do sleep 0.1; done' 3>&- &
   holder=$!
   eventually test -s pid
   command=$(< pid)
@@ -76,7 +76,7 @@ knows_command() { dlock status "$1"; }
 
 @test "the lock stays held until the command has ended" {
   dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
-    until [[ -e finish ]]; do sleep 0.02; done' 3>&- &
+    until [[ -e finish ]]; do sleep 0.05; done' 3>&- &
   eventually test -e started
   queue job -- touch next
 
@@ -91,7 +91,7 @@ knows_command() { dlock status "$1"; }
 }
 
 @test "a command that ignores TERM is killed" {
-  dlock run job -- bash -c 'trap "" TERM; touch started; while :; do sleep 0.05; done' 3>&- &
+  dlock run job -- bash -c 'trap "" TERM; touch started; while :; do sleep 0.1; done' 3>&- &
   holder=$!
   eventually test -e started
 
@@ -355,7 +355,7 @@ is_marked() { dlock status "$1" | grep -qF '(broken)'; }
 }
 
 @test "break ends the straggler of a command that was killed along with its dlock" {
-  orphan job '(while :; do sleep 0.05; done) & echo $! > left;'
+  orphan job '(while :; do sleep 0.1; done) & echo $! > left;'
   kill -KILL "$command"
   eventually has_ended "$command"
   is_held job

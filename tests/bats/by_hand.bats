@@ -774,7 +774,7 @@ keeper_is_at_work() { readlink "/proc/$(keepers | grep -vx "$acquiring")/fd/"* |
 }
 
 @test "a thread cannot be the process for which a lock is kept" {
-  python3 -c 'import os, sys, threading
+  /usr/bin/python3 -c 'import os, sys, threading
 sleeper = threading.Thread(target=threading.Event().wait, daemon=True)
 sleeper.start()
 print(sleeper.native_id, file=open(sys.argv[1] + ".new", "w"))

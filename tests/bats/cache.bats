@@ -32,7 +32,7 @@ refute() { ! "$@"; }
 noting=(sh -c 'echo run >> runs; echo value' -)
 
 # A command that waits for the file `go`, and then evaluates its argument.
-lasting=(sh -c 'echo run >> runs; until [ -e go ]; do sleep 0.01; done; eval "$1"' -)
+lasting=(sh -c 'echo run >> runs; until [ -e go ]; do sleep 0.05; done; eval "$1"' -)
 
 runs() { grep -c . runs 2> /dev/null || true; }
 has_run() { [[ $(runs) -ge $1 ]]; }  # <times>
@@ -142,7 +142,7 @@ call() {  # <number> <argument of cache>...
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     callers=()
-    call 1 --max-size 10 report -- sh -c 'echo more than ten bytes; until [ -e go ]; do sleep 0.01; done; echo end'
+    call 1 --max-size 10 report -- sh -c 'echo more than ten bytes; until [ -e go ]; do sleep 0.05; done; echo end'
 
     eventually grep -qx 'more than ten bytes' printed-0
 
@@ -171,7 +171,7 @@ call() {  # <number> <argument of cache>...
   DLOCK_STORE=${stores[0]}
   mkfifo keys
   SHELL=/bin/sh TERM=dumb env --default-signal script -qec \
-    'exec dlock cache --max-size 10 big -- sh -c "echo \$\$ > pid; until [ -e go ]; do sleep 0.01; done; exec cat random"' \
+    'exec dlock cache --max-size 10 big -- sh -c "echo \$\$ > pid; until [ -e go ]; do sleep 0.05; done; exec cat random"' \
     /dev/null <> keys > screen 3>&- &
   eventually test -s pid
   halt $!

@@ -115,7 +115,7 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
 @test "if memory fills up, the output is printed, and no key of the value stays" {
   redis CONFIG SET maxmemory-policy noeviction
   for size in 5 3000000; do
-    run bash -c 'dlock cache report -- sh -c "echo run >> runs; until [ -e go ]; do sleep 0.01; done; head -c $1 random" > printed' - "$size" 3>&- &
+    run bash -c 'dlock cache report -- sh -c "echo run >> runs; until [ -e go ]; do sleep 0.05; done; head -c $1 random" > printed' - "$size" 3>&- &
     caller=$!
     eventually test -e runs
     redis CONFIG SET maxmemory 1
@@ -132,7 +132,7 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
 }
 
 @test "if memory fills up, one line says so, and the exit code is the command's" {
-  dlock cache report -- sh -c 'until [ -e go ]; do sleep 0.01; done; echo value' > printed 2> said 3>&- &
+  dlock cache report -- sh -c 'until [ -e go ]; do sleep 0.05; done; echo value' > printed 2> said 3>&- &
   caller=$!
   eventually dlock status cache:report
   redis CONFIG SET maxmemory 1
@@ -150,7 +150,7 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
 
 @test "if the server is unavailable when the command ends, the output is printed but not stored" {
   dlock --store-timeout 200ms cache report -- \
-    sh -c 'touch started; until [ -e go ]; do sleep 0.01; done; echo value' > printed 2> said 3>&- &
+    sh -c 'touch started; until [ -e go ]; do sleep 0.05; done; echo value' > printed 2> said 3>&- &
   caller=$!
   eventually test -e started
   stop_redis

@@ -452,7 +452,7 @@ without_pidfd() {  # <error> <command>...
 # Below an init process, dlock gets the signal of the platform from it, once or with its whole group.
 assert_init_passes_signals_on() {  # <init>...
   start_contained "$@" dlock run job -- sh -c '
-    trap "echo term >> /locks/got; sleep 0.2; exit 9" TERM; touch /locks/started; while :; do sleep 0.01; done'
+    trap "echo term >> /locks/got; sleep 0.2; exit 9" TERM; touch /locks/started; while :; do sleep 0.1; done'
 
   kill -TERM "$first"
 
@@ -471,8 +471,8 @@ assert_init_passes_signals_on() {  # <init>...
 }
 
 # A command that needs a while to end, and one that does not end.
-willing='trap "sleep 0.5; exit 0" TERM; touch /locks/started; while :; do sleep 0.01; done'
-deaf='trap "" TERM; touch /locks/started; while :; do sleep 0.01; done'
+willing='trap "sleep 0.5; exit 0" TERM; touch /locks/started; while :; do sleep 0.1; done'
+deaf='trap "" TERM; touch /locks/started; while :; do sleep 0.1; done'
 
 @test "a container whose command ends in time gives the lock back before the platform kills" {
   # docker stop, and Kubernetes.

@@ -37,7 +37,7 @@ use_up_inodes() {
 
 # These are like `hold` and `queue`, but inside the private mounts.
 holds() {
-  inside dlock run job -- sh -c "until [ -e '$began' ]; do sleep 0.01; done" 3>&- &
+  inside dlock run job -- sh -c "until [ -e '$began' ]; do sleep 0.05; done" 3>&- &
   holder=$!
   eventually inside dlock status job
 }

@@ -263,7 +263,7 @@ exported_metrics() {
 }
 
 @test "the alerts are rules with an absent metric, and the dashboard is one for any Prometheus" {
-  run python3 -c 'import json, sys, yaml
+  run /usr/bin/python3 -c 'import json, sys, yaml
 rules = yaml.safe_load(open(sys.argv[1]))["groups"][0]["rules"]
 assert all(set(rule) <= {"alert", "expr", "for", "labels", "annotations"} for rule in rules)
 assert any(rule["expr"] == "absent(dlock_last_success_timestamp_seconds{name=\"backup\"})" for rule in rules)
@@ -281,7 +281,7 @@ assert all(panel["datasource"]["uid"] == "${datasource}" for panel in panels)' \
   use_server_as_store
   stand_in deploy
   # Runs their command lines in order; the second one fails.
-  run python3 -c 'import os, subprocess, sys, yaml
+  run /usr/bin/python3 -c 'import os, subprocess, sys, yaml
 play = yaml.safe_load(open(sys.argv[1]))[0]
 acquire, stop, deploy = play["tasks"]
 def argv(task):
@@ -330,7 +330,7 @@ assert subprocess.run(["dlock", "status", "deploy"], stdout=subprocess.DEVNULL).
 
 # Prints the documents of a YAML file as an array in JSON.
 documents() {  # <file>
-  python3 -c 'import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin))))' < "$examples/$1"
+  /usr/bin/python3 -c 'import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin))))' < "$examples/$1"
 }
 
 # Runs a command in the place where an image has its programs, and asserts that it says nothing.
@@ -429,7 +429,7 @@ serve now under nothing'
 @test "a platform that stops the entrypoint stops the migration, and the lock is free" {
   needs_root
   stand_in serve
-  printf '#!/bin/sh\ntrap "exit 4" TERM\ntouch started\nwhile :; do sleep 0.01; done\n' > "$here/bin/migrate"
+  printf '#!/bin/sh\ntrap "exit 4" TERM\ntouch started\nwhile :; do sleep 0.1; done\n' > "$here/bin/migrate"
   chmod +x "$here/bin/migrate"
   entrypoint ./serve 3>&- &
   outside=$!

@@ -122,6 +122,8 @@ masked() {  # [sorted|table|columns|etcd|bytes]...
     s{(?<![\w.])(\d{13})(?!\w)}{wall($1 * 1e3, "ms") // $1}ge;
     s{(?<![\w.])(\d{10})(\.\d+)?(?!\w)}{wall($1 * 1e6, "s") // $1 . ($2 // "")}ge;
     s/(_seconds\{.*\}) \d[\d.]*$/$1 <seconds>/gm;
+    # On a busy machine, runs take seconds.
+    s/(_duration_seconds_bucket\{.*le="(?:0\.1|1|10)"\}) \d+$/$1 <runs>/gm;
     s/\b(took|for|after) (?:\d[\d.]*(?:ms|[smhd]))+/$1 <span>/g;
     s/(?<=\bon )\Q$host\E(?![\w-])|(?<=\()\Q$host\E(?=, pid)/<host>/g;
     s/\b([0-9a-f]{32} )(\d+) \Q$host\E(?![\w-])/"$1<" . ($names{$2} || "pid") . "> <host>"/ge;

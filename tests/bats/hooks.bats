@@ -196,7 +196,7 @@ told='echo "$DLOCK_NAME|$DLOCK_OUTCOME|${DLOCK_REASON?}|${DLOCK_EXIT_CODE?}|${DL
 
 @test "a hook gets the reason of a loss and the command's own exit code" {
   dlock run --on-failure "$told" job -- \
-    sh -c 'trap "exit 7" TERM; : > "$heard.trapped"; while :; do sleep 0.02; done' 3>&- &
+    sh -c 'trap "exit 7" TERM; : > "$heard.trapped"; while :; do sleep 0.1; done' 3>&- &
   eventually test -e "$heard.trapped"
 
   dlock break --yes job
@@ -346,7 +346,7 @@ start_hook() {  # [<what the hook does first>]
 
 @test "signals that ended the command do not end the hook" {
   dlock run --on-failure 'sleep 0.2; echo told > "$heard"' job -- \
-    sh -c 'trap "exit 9" TERM; : > "$heard.trapped"; while :; do sleep 0.02; done' 3>&- &
+    sh -c 'trap "exit 9" TERM; : > "$heard.trapped"; while :; do sleep 0.1; done' 3>&- &
   runner=$!
   eventually test -e "$heard.trapped"
 
@@ -380,7 +380,7 @@ start_hook() {  # [<what the hook does first>]
 
 @test "--on-failure runs if the lock is lost on a server, after the command has ended" {
   use_server_as_store
-  dlock run "${hooks[@]}" --ttl 1s job -- sleep 600 3>&- &
+  dlock run "${hooks[@]}" --ttl 3s job -- sleep 600 3>&- &
   eventually is_held job
 
   kill -STOP "$server_pid"
@@ -516,7 +516,7 @@ start_beside() {  # [<command>...]
 }
 
 @test "a signal for the command does not end --on-start, and the death of dlock does" {
-  start_beside sh -c 'trap ": > \"$heard.told\"" TERM; while :; do sleep 0.02; done'
+  start_beside sh -c 'trap ": > \"$heard.told\"" TERM; while :; do sleep 0.1; done'
   kill -TERM "$runner"
   eventually test -e "$heard.told"
   kill -0 "$hook"

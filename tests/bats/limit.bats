@@ -138,7 +138,7 @@ teardown() { kill_leftovers; }
 }
 
 @test "a signal is forwarded to the command" {
-  dlock limit api 1/1h -- sh -c 'trap "exit 9" TERM; echo > "$1"; while :; do sleep 0.02; done' - "$ran" 3>&- &
+  dlock limit api 1/1h -- sh -c 'trap "exit 9" TERM; echo > "$1"; while :; do sleep 0.1; done' - "$ran" 3>&- &
   eventually test -s "$ran"
 
   kill -TERM $!

@@ -264,7 +264,7 @@ victim_is_untouched() {
   inside install -d -m 2770 -g 4321 /mnt/store
   export DLOCK_STORE=local:/mnt/store group=4321
   as_user 1001 dlock run job -- \
-    sh -c 'until [ -e /mnt/1001/go ]; do sleep 0.01; done' 3>&- &
+    sh -c 'until [ -e /mnt/1001/go ]; do sleep 0.05; done' 3>&- &
   eventually as_user 1002 dlock status job
   as_user 1002 dlock run -w 60s job -- true 3>&- &
   waiter=$!
@@ -424,7 +424,7 @@ while True:
     error = 0 if answer is not None else -38
     os.write(device, struct.pack("<IiQ", 16 + len(answer or b""), error, unique) + (answer or b""))
 END
-  inside python3 "$BATS_TEST_TMPDIR/fuse.py" "$@" 3>&- &
+  inside /usr/bin/python3 "$BATS_TEST_TMPDIR/fuse.py" "$@" 3>&- &
   eventually inside mountpoint -q "$2"
 }
 

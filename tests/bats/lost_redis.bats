@@ -116,7 +116,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
 # --- How the run ends ---
 
 @test "the report of a run that was stopped because of the loss has the signal of the command" {
-  hold job --report "$report" --ttl 2s --store-timeout 200ms 2> "$said"
+  hold job --report "$report" --ttl 2s --store-timeout 500ms 2> "$said"
 
   redis DEL 'dlock:{job}'
 
@@ -159,7 +159,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
 }
 
 @test "with --on-outage run a loss in an outage is reported, and dlock exits as the command did" {
-  hold job --on-outage run --report "$report" --ttl 2s --store-timeout 200ms 2> "$said"
+  hold job --on-outage run --report "$report" --ttl 2s --store-timeout 500ms 2> "$said"
 
   stop_redis
   eventually grep -q unprotected "$said"
@@ -173,11 +173,11 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
 }
 
 @test "with --on-outage run a command that outlives its lease in an outage was not protected" {
-  hold job --on-outage run --report "$report" --ttl 1s --store-timeout 300ms 2> "$said"
+  hold job --on-outage run --report "$report" --ttl 4s --store-timeout 1s 2> "$said"
 
   stop_redis
   eventually grep -q unprotected "$said"
-  never_within 600 false  # the rest of the lease
+  never_within 2400 false  # the rest of the lease
   let_go
 
   assert_exits 0 "$holder"
@@ -185,12 +185,12 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
 }
 
 @test "a run whose end dlock notices only after the lease is over is lost" {
-  hold job --report "$report" --ttl 1s --store-timeout 300ms 2> "$said"
+  hold job --report "$report" --ttl 4s --store-timeout 1s 2> "$said"
   kill -STOP "$holder"
   let_go
   eventually has_ended "$command"
 
-  never_within 1200 false
+  never_within 4200 false
   kill -CONT "$holder"
 
   assert_exits 76 "$holder"
@@ -202,7 +202,7 @@ delete_lease() { [[ $(redis DEL 'dlock:{job}') == 1 ]]; }
 @test "a command does not start if its lease is lost before" {
   export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # LeakSanitizer does not work under strace
   # The process that becomes the command is late in its group, for which dlock waits.
-  strace -f -qq -o "$BATS_TEST_TMPDIR/trace" -e trace=setpgid -e inject=setpgid:delay_enter=600000 \
+  strace -f -qq -o "$BATS_TEST_TMPDIR/trace" -e trace=setpgid -e inject=setpgid:delay_enter=2000000 \
     dlock run --ttl 2s --store-timeout 300ms --kill-after 0 --report "$report" job -- \
     touch "$ran" 2> "$said" 3>&- &
   holder=$!

@@ -141,7 +141,7 @@ assert_refused_inside() {
 }
 
 @test "a straggler of an outer run can take its lock again" {
-  dlock run job -- sh -c '(until [ -e over ]; do sleep 0.01; done; dlock run job -- touch inner) &'
+  dlock run job -- sh -c '(until [ -e over ]; do sleep 0.05; done; dlock run job -- touch inner) &'
 
   touch over
 
@@ -149,7 +149,7 @@ assert_refused_inside() {
 }
 
 @test "a straggler of an outer run waits for the next holder" {
-  dlock run job -- sh -c '(until [ -e over ]; do sleep 0.01; done; dlock run -w forever job -- touch inner) &'
+  dlock run job -- sh -c '(until [ -e over ]; do sleep 0.05; done; dlock run -w forever job -- touch inner) &'
   hold job
   touch over
   eventually somebody_waits job
@@ -172,7 +172,7 @@ assert_refused_inside() {
 @test "the same lock is refused at once inside a run whose dlock was killed" {
   dlock run job -- sh -c '
     touch started
-    until [ -e go ]; do sleep 0.01; done
+    until [ -e go ]; do sleep 0.05; done
     dlock run -w forever job -- true; echo "$?" > inner' 2> /dev/null 3>&- &
   eventually test -e started
   kill -KILL $!

@@ -133,7 +133,7 @@ tail_of() { jq -r .output_tail "$report"; }
 }
 
 @test "the report of a run that waited has its own last lines, not those of the run before it" {
-  dlock run --output ./log job -- sh -c 'until [ -e ended ]; do sleep 0.01; done; echo before' 3>&- &
+  dlock run --output ./log job -- sh -c 'until [ -e ended ]; do sleep 0.05; done; echo before' 3>&- &
   eventually dlock status job
   dlock run --wait 30s --output ./log --report "$report" job -- sh -c 'exit 3' 3>&- &
   waiter=$!
@@ -148,7 +148,7 @@ tail_of() { jq -r .output_tail "$report"; }
 @test "a log that is renamed while dlock waits is written anew" {
   for store in local redis; do
     [[ $store == local ]] || use_server_as_store
-    dlock run job -- sh -c 'until [ -e ended ]; do sleep 0.01; done' 3>&- &
+    dlock run job -- sh -c 'until [ -e ended ]; do sleep 0.05; done' 3>&- &
     eventually dlock status job
     dlock run --wait 30s --output ./log --report "$report" job -- sh -c 'echo new; exit 3' 3>&- &
     waiter=$!
@@ -164,7 +164,7 @@ tail_of() { jq -r .output_tail "$report"; }
 }
 
 @test "if a renamed log cannot be opened again, a warning says so, and the renamed one gets the output" {
-  dlock run job -- sh -c 'until [ -e ended ]; do sleep 0.01; done' 3>&- &
+  dlock run job -- sh -c 'until [ -e ended ]; do sleep 0.05; done' 3>&- &
   eventually dlock status job
   mkdir logs
   dlock run --wait 30s --output logs/log job -- sh -c 'echo new; exit 3' 2> "$err" 3>&- &

@@ -72,7 +72,7 @@ setup() {
 # Prints each colour of a picture that has a contrast of less than 4 (WCAG 2) with one of
 # these backgrounds.
 unreadable_colors() {  # <SVG file> <background>...
-  python3 - "$@" << 'END'
+  /usr/bin/python3 - "$@" << 'END'
 import re, sys
 
 def luminance(color):

@@ -101,7 +101,7 @@ export -f how_it_ends as_first
 }
 
 @test "as process 1, dlock gets the lock that a run in another container releases" {
-  start_as_first dlock run job -- sh -c 'touch started; until [ -e finish ]; do sleep 0.01; done'
+  start_as_first dlock run job -- sh -c 'touch started; until [ -e finish ]; do sleep 0.05; done'
   eventually test -e started
   holder=$outside
   start_as_first dlock run -w forever job -- touch ran
@@ -153,7 +153,7 @@ export -f how_it_ends as_first
 }
 
 @test "as process 1, dlock forwards SIGTERM" {
-  start_as_first dlock run job -- sh -c 'trap "exit 9" TERM; touch started; while :; do sleep 0.01; done'
+  start_as_first dlock run job -- sh -c 'trap "exit 9" TERM; touch started; while :; do sleep 0.1; done'
   eventually test -e started
 
   kill -TERM "$first"
@@ -188,7 +188,7 @@ export -f how_it_ends as_first
   run as_first dlock run --timeout 300ms --kill-after 100ms job -- sh -c '
     trap "" TERM
     (setsid sh -c "trap \"\" TERM; sleep 60" &)
-    while :; do sleep 0.02; done'
+    while :; do sleep 0.1; done'
 
   assert_status 124
   no_leftovers

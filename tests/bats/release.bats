@@ -113,7 +113,7 @@ share/zsh/site-functions/_dlock 644'
 }
 
 @test "get.sh installs from a file: URL and over HTTP, with curl and with wget, even if piped to sh" {
-  (cd "$from" && exec python3 -u -m http.server --bind 127.0.0.1 0) > "$BATS_TEST_TMPDIR/port" 2>&1 3>&- &
+  (cd "$from" && exec /usr/bin/python3 -u -m http.server --bind 127.0.0.1 0) > "$BATS_TEST_TMPDIR/port" 2>&1 3>&- &
   server=$!
   eventually grep -q 'port [0-9]' "$BATS_TEST_TMPDIR/port"
   url=http://127.0.0.1:$(sed -n 's/.* port \([0-9]*\) .*/\1/p' "$BATS_TEST_TMPDIR/port" | head -n 1)

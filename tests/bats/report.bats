@@ -202,7 +202,7 @@ has_waited() { [[ $(look "$1" ".waiters[0].waiting_ms >= $2") == true ]]; } # <n
 
 @test "timeout: the command exited by itself after SIGTERM" {
   dlock run --timeout 2s --report "$report" job -- \
-    sh -c 'trap "exit 3" TERM; while :; do sleep 0.01; done' || true
+    sh -c 'trap "exit 3" TERM; while :; do sleep 0.1; done' || true
 
   assert_outcome timeout 3 null
 }
@@ -297,7 +297,7 @@ is_stopped() { grep -q '^--- stopped by SIGSTOP' "$BATS_TEST_TMPDIR/strace.log";
 lose() {  # <shell command that removes them>
   rm -f "$BATS_TEST_TMPDIR/trapped"
   dlock run --report "$report" job -- \
-    sh -c 'trap "exit 0" TERM; echo trapped; while :; do sleep 0.02; done' \
+    sh -c 'trap "exit 0" TERM; echo trapped; while :; do sleep 0.1; done' \
     > "$BATS_TEST_TMPDIR/trapped" 2> "$BATS_TEST_TMPDIR/messages" 3>&- &
   loser=$!
   eventually test -s "$BATS_TEST_TMPDIR/trapped"
@@ -341,7 +341,7 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
 
 @test "lost: a command that ignores SIGTERM is killed within seconds" {
   dlock run --report "$report" job -- \
-    sh -c 'trap "" TERM; while :; do sleep 0.02; done' 3>&- &
+    sh -c 'trap "" TERM; while :; do sleep 0.1; done' 3>&- &
   loser=$!
   eventually is_held job
 

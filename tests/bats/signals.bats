@@ -315,7 +315,7 @@ assert_same_signal_state() {  # <option of env>...
 }
 
 @test "a command that exits on a forwarded signal keeps its exit code" {
-  launch setsid dlock run job -- sh -c 'trap "exit 9" TERM; echo > started; while :; do sleep 0.01; done'
+  launch setsid dlock run job -- sh -c 'trap "exit 9" TERM; echo > started; while :; do sleep 0.1; done'
   eventually test -e started
 
   kill -TERM "$launched"
@@ -462,7 +462,7 @@ assert_same_signal_state() {  # <option of env>...
 
 @test "many signals in a short time do not end the run" {
   launch setsid dlock run job -- env --ignore-signal=USR1,WINCH,RTMIN \
-    sh -c 'touch started; until [ -e finish ]; do sleep 0.01; done; exit 7'
+    sh -c 'touch started; until [ -e finish ]; do sleep 0.05; done; exit 7'
   eventually test -e started
 
   perl -e 'for (1 .. 5000) { kill $_, $ARGV[0] for "USR1", "WINCH", "CHLD", "RTMIN" }' "$launched"

@@ -30,7 +30,7 @@ case $1 in
 esac
 echo $$ > "$1.new" && mv "$1.new" "$1"
 [[ $1 != *stopped ]] || kill -STOP $$
-until [[ -e finish ]]; do sleep 0.02; done
+until [[ -e finish ]]; do sleep 0.05; done
 END
   cat > starts << 'END'
 #!/bin/bash
@@ -41,7 +41,7 @@ for kind; do
     *) ./straggler "$kind" & ;;
   esac
 done
-for kind; do until [[ -e $kind ]]; do sleep 0.01; done; done
+for kind; do until [[ -e $kind ]]; do sleep 0.05; done; done
 exit 5
 END
   chmod +x straggler starts
@@ -246,7 +246,7 @@ signal_kills_daemon() {  # <pid of dlock>
 }
 
 @test "--stragglers kill spares processes that are older than the command" {
-  run_to_end bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.01; done
+  run_to_end bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.05; done
     exec dlock run --stragglers kill --kill-after 100ms job -- true'
 
   is_alive plain
@@ -256,7 +256,7 @@ signal_kills_daemon() {  # <pid of dlock>
   export DLOCK_STORE=local:$BATS_TEST_TMPDIR/embedded # on a server, the orphan is spared as well
   cat > older << 'END'
 #!/bin/bash
-(until [[ -e begun ]]; do sleep 0.01; done; ./starts stubborn; :) &
+(until [[ -e begun ]]; do sleep 0.05; done; ./starts stubborn; :) &
 exec ./straggler plain
 END
   cat > await-orphan << 'END'
@@ -268,7 +268,7 @@ done
 END
   chmod +x older await-orphan
 
-  run_to_end bash -c 'setsid ./older & until [[ -e plain ]]; do sleep 0.01; done
+  run_to_end bash -c 'setsid ./older & until [[ -e plain ]]; do sleep 0.05; done
     exec dlock run --stragglers kill --kill-after 100ms job -- ./await-orphan'
 
   assert_status 0
@@ -276,14 +276,14 @@ END
 }
 
 @test "--stragglers wait does not wait for processes that are older than the command" {
-  run_to_end timeout 5 bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.01; done
+  run_to_end timeout 5 bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.05; done
     exec dlock run --stragglers wait job -- true'
 
   assert_status 0
 }
 
 @test "--timeout spares processes that are older than the command" {
-  run_to_end bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.01; done
+  run_to_end bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.05; done
     exec dlock run --timeout 100ms --kill-after 100ms job -- sleep 60'
 
   is_alive plain

@@ -124,7 +124,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 
 @test "a run with --replace begins only when the command of the holder has ended" {
   dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
-    until [[ -e finish ]]; do sleep 0.02; done; touch over' 3>&- &
+    until [[ -e finish ]]; do sleep 0.05; done; touch over' 3>&- &
   holder=$!
   eventually test -e started
 
@@ -140,7 +140,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 
 @test "a waiter ahead of a run with --replace loses the lock before its command starts" {
   dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
-    until [[ -e finish ]]; do sleep 0.02; done' 3>&- &
+    until [[ -e finish ]]; do sleep 0.05; done' 3>&- &
   eventually test -e started
   queue job --report report -- touch before
   before=$waiter
@@ -158,7 +158,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 
 @test "--replace ends the orphaned command of a killed dlock before its own command begins" {
   on_server && skip 'on a server, the guardian has ended it'
-  dlock run job -- bash -c 'echo $$ > pid; trap "" HUP; while :; do sleep 0.05; done' 3>&- &
+  dlock run job -- bash -c 'echo $$ > pid; trap "" HUP; while :; do sleep 0.1; done' 3>&- &
   holder=$!
   eventually test -s pid
   command=$(< pid)
@@ -173,7 +173,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 @test "--replace stops the command of a run whose dlock is killed during the wait" {
   on_server && skip 'on a server, the guardian ends it'
   dlock run -k 60s job -- bash -c 'echo $$ > pid; trap "touch termed" TERM
-    while :; do sleep 0.05; done' 3>&- &
+    while :; do sleep 0.1; done' 3>&- &
   holder=$!
   eventually test -s pid
   command=$(< pid)

@@ -19,7 +19,7 @@ refute() { ! "$@"; }
 make_tree() {
   cat > tree << 'END'
 #!/bin/bash
-lives() { echo "$BASHPID" >> pids; while :; do sleep 0.02; done; }
+lives() { echo "$BASHPID" >> pids; while :; do sleep 0.1; done; }
 deaf() { trap '' TERM; lives; }
 export -f lives deaf
 (lives) &
@@ -62,7 +62,7 @@ all_dead() {
 
 @test "-v says what stopped a command that timed out, and how it ended" {
   local stopped='dlock: job: stopped after 200ms by SIGTERM'
-  loop='echo > ready; while :; do sleep 0.01; done'
+  loop='echo > ready; while :; do sleep 0.1; done'
 
   run dlock run -v --timeout 200ms job -- sleep 60
   assert_status 124
@@ -120,25 +120,25 @@ all_dead() {
 }
 
 @test "a command that times out gets SIGTERM" {
-  run_timed run --timeout 2s job -- bash -c 'trap "echo asked; exit" TERM; while :; do sleep 0.02; done'
+  run_timed run --timeout 2s job -- bash -c 'trap "echo asked; exit" TERM; while :; do sleep 0.1; done'
 
   assert_output_contains asked
 }
 
 @test "dlock exits with 124 even if the command exits with 0 on SIGTERM" {
-  run_timed run --timeout 200ms job -- bash -c 'trap "exit 0" TERM; while :; do sleep 0.02; done'
+  run_timed run --timeout 200ms job -- bash -c 'trap "exit 0" TERM; while :; do sleep 0.1; done'
 
   assert_status 124
 }
 
 @test "dlock does not wait for --kill-after if the command exits on SIGTERM" {
-  run_timed run --timeout 200ms --kill-after 20s job -- bash -c 'trap "exit 0" TERM; while :; do sleep 0.02; done'
+  run_timed run --timeout 200ms --kill-after 20s job -- bash -c 'trap "exit 0" TERM; while :; do sleep 0.1; done'
 
   assert_between "$took" 200 10000
 }
 
 @test "a command that ignores SIGTERM is killed after --kill-after" {
-  run_timed run --timeout 2s --kill-after 300ms job -- sh -c 'trap "" TERM; while :; do sleep 0.02; done'
+  run_timed run --timeout 2s --kill-after 300ms job -- sh -c 'trap "" TERM; while :; do sleep 0.1; done'
 
   assert_status 124
   assert_between "$took" 2300 10000
@@ -161,7 +161,7 @@ all_dead() {
 
 @test "children that ignore SIGTERM are killed even if their parent exits on SIGTERM" {
   run_timed run --timeout 2s --kill-after 300ms job -- bash -c '
-    (trap "" TERM; echo "$BASHPID" > pids; while :; do sleep 0.02; done) &
+    (trap "" TERM; echo "$BASHPID" > pids; while :; do sleep 0.1; done) &
     wait'
 
   assert_status 124
@@ -194,7 +194,7 @@ all_dead() {
 @test "the lock is held until the whole process tree has ended" {
   dlock run --timeout 2s --kill-after 60s job -- bash -c '
     trap "touch asked" TERM
-    while :; do sleep 0.02; done' 3>&- &
+    while :; do sleep 0.1; done' 3>&- &
   eventually test -e asked
 
   never_within 300 is_free job
@@ -220,7 +220,7 @@ all_dead() {
 
 @test "a command that exits on a forwarded SIGTERM before the time-out keeps its exit code" {
   env --default-signal setsid dlock run --timeout 20s job -- bash -c '
-    trap "exit 9" TERM; touch started; while :; do sleep 0.02; done' 3>&- &
+    trap "exit 9" TERM; touch started; while :; do sleep 0.1; done' 3>&- &
   eventually test -e started
 
   kill -TERM $!
@@ -307,7 +307,7 @@ END
 trap 'for i in {1..10}; do sh -c "sleep 0.01; echo clean"; setsid sh -c "sleep 0.01; echo clean"; done; exit' TERM
 echo up
 for i in {1..200}; do sleep 60 & done
-while :; do sleep 0.02; done
+while :; do sleep 0.1; done
 END
       ! grep -q up printed || break
     done

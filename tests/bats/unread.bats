@@ -70,7 +70,7 @@ run_unread() {  # <dlock's argument>...
 @test "a signal reaches the command though the messages of -v are not read" {
   fill
   env --default-signal setsid dlock -v run job -- sh -c \
-    'exec 2>&-; trap "exit 7" TERM; touch began; while :; do sleep 0.02; done' 2> pipe 3>&- 8>&- &
+    'exec 2>&-; trap "exit 7" TERM; touch began; while :; do sleep 0.1; done' 2> pipe 3>&- 8>&- &
   eventually test -e began
 
   kill -TERM $!

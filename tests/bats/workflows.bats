@@ -16,7 +16,7 @@ setup_file() {
   cp "$DLOCK_BIN" "$BATS_FILE_TMPDIR/$name/bin/dlock"
   tar -C "$BATS_FILE_TMPDIR" -czf "$release/$name.tar.gz" "$name"
   (cd "$release" && sha256sum "$name.tar.gz" > SHA256SUMS)
-  python3 -c 'import json, os, sys, yaml
+  /usr/bin/python3 -c 'import json, os, sys, yaml
 for file in sys.argv[2:]:
     for number, document in enumerate(yaml.safe_load_all(open(file))):
         with open(f"{sys.argv[1]}/{os.path.basename(file)}.{number}", "w") as made:
@@ -268,7 +268,7 @@ start_server_with_login() {
   version=$(sed -n 's/^project(dlock VERSION \([0-9.]*\) .*/\1/p' "$DLOCK_SOURCE/CMakeLists.txt")
   mkdir -p "$BATS_TEST_TMPDIR/www/owner/dlock/releases/download"
   cp -r "$release" "$BATS_TEST_TMPDIR/www/owner/dlock/releases/download/v$version"
-  (cd "$BATS_TEST_TMPDIR/www" && exec python3 -u -m http.server --bind 127.0.0.1 0) > "$BATS_TEST_TMPDIR/port" 2>&1 3>&- &
+  (cd "$BATS_TEST_TMPDIR/www" && exec /usr/bin/python3 -u -m http.server --bind 127.0.0.1 0) > "$BATS_TEST_TMPDIR/port" 2>&1 3>&- &
   eventually grep -q 'port [0-9]' "$BATS_TEST_TMPDIR/port"
   server_url=http://127.0.0.1:$(sed -n 's/.* port \([0-9]*\) .*/\1/p' "$BATS_TEST_TMPDIR/port")
   for ref in "v$version" v0 11bd71901bbe5b1630ceea73d27597364c9af683; do

@@ -27,8 +27,6 @@ bool is_end(const SeenEvent& event) {
          event.kind == Event::Kind::lost;
 }
 
-std::string number(std::int64_t value) { return std::to_string(value); }
-
 }  // namespace
 
 std::string text_of(const Step& step, const Contender& contender) {

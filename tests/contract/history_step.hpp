@@ -1,6 +1,7 @@
 // The steps of a random history of one lock, and what each side shows after a step.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,6 +28,8 @@ struct Contender {
 inline std::string host_of(Session contender) {
   return "web" + std::to_string(contender % 4);
 }
+
+inline std::string number(std::int64_t value) { return std::to_string(value); }
 
 // Of a renewal that keeps the ttl of the lease, which is another one.
 constexpr milliseconds other_ttl{777};

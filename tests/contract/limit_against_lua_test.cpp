@@ -30,7 +30,7 @@ constexpr Rate rates[] = {{1, milliseconds(800)},
                           {2, milliseconds(3000)},
                           {5, milliseconds(100)}};
 
-std::string text_of(const RateAnswer& answer) {
+std::string words_of(const RateAnswer& answer) {
   const auto numbers = [](auto first, milliseconds second) {
     return std::to_string(first) + " " + std::to_string(second.count());
   };
@@ -64,7 +64,7 @@ class LimitHistory {
     auto& claim = claims_[own_];
     withdraws_ = dice_.one_in(12);
     const auto patience = std::to_string(claim.patience.count());
-    const auto who = dlock::text_of(claim.token);
+    const auto who = text_of(claim.token);
     last_.push_back(std::to_string(now_.count() / 1000) + " ms: " + who.substr(0, 4) +
                     (withdraws_ ? " withdraws" : " asks, patience " + patience));
     if (last_.size() > 20) last_.pop_front();
@@ -88,11 +88,11 @@ class LimitHistory {
     const bool is_answer = !reply.is_error() && !reply.elements.empty();
     const auto theirs =
         is_answer ? redis::rate_answer_from(reply.elements[0]) : std::nullopt;
-    const auto script = theirs ? text_of(*theirs) : "nothing: " + reply.text;
-    if (text_of(ours) == script) return "";
+    const auto script = theirs ? words_of(*theirs) : "nothing: " + reply.text;
+    if (words_of(ours) == script) return "";
     auto text = "seed " + std::to_string(seed_) + "\n";
     for (const auto& step : last_) text += "  " + step + "\n";
-    return text + "the rules answer: " + text_of(ours) + "\nthe script: " + script;
+    return text + "the rules answer: " + words_of(ours) + "\nthe script: " + script;
   }
 
  private:

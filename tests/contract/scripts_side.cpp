@@ -48,8 +48,6 @@ std::string id_of(const Contender& contender) {
   return text.data();
 }
 
-std::string number(std::int64_t value) { return std::to_string(value); }
-
 // What is shown of a holder or waiter. The pid distinguishes them.
 std::string party_text(const Contender& contender) {
   const auto& claim = contender.claim;

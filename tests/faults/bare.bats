@@ -280,7 +280,7 @@ use_server() {
   trace=$BATS_TEST_TMPDIR/trace
   # Under strace and on a busy machine, a guardian needs time.
   strace -f -qq -o "$trace" dlock run --ttl 9s --store-timeout 300ms job -- \
-    sh -c 'trap "" TERM; echo on > "$0"; while :; do sleep 0.05; done' "$trace.on" 2> /dev/null 3>&- &
+    sh -c 'trap "" TERM; echo on > "$0"; while :; do sleep 0.1; done' "$trace.on" 2> /dev/null 3>&- &
   tracer=$!
   eventually test -s "$trace.on"
 

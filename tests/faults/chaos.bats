@@ -16,12 +16,12 @@ chaos() {  # <option>...
 }
 
 @test "the verdict detects every forbidden outcome" {
-  python3 "$DLOCK_SOURCE/tests/chaos/verdict_test.py"
-  python3 "$DLOCK_SOURCE/tests/chaos/leases_test.py"
+  /usr/bin/python3 "$DLOCK_SOURCE/tests/chaos/verdict_test.py"
+  /usr/bin/python3 "$DLOCK_SOURCE/tests/chaos/leases_test.py"
 }
 
 @test "links between two servers break, and other links do not" {
-  python3 "$DLOCK_SOURCE/tests/chaos/links_test.py"
+  /usr/bin/python3 "$DLOCK_SOURCE/tests/chaos/links_test.py"
 }
 
 @test "locks of local: keep their promises in chaos" {

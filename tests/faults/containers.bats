@@ -80,7 +80,7 @@ one_is_over_or_both_run() {
   needs_root
   dlock run job -- true
   # shellcheck disable=SC2016
-  stay=(sh -c 'echo run >> "$1"; until [ -e "$2" ]; do sleep 0.01; done' - "$began" "$over")
+  stay=(sh -c 'echo run >> "$1"; until [ -e "$2" ]; do sleep 0.05; done' - "$began" "$over")
   # It has found no session, and creates its folder.
   stop_under_other_clock STOP mkdirat 1 "${stay[@]}"
   dlock --store-timeout 15s run job -- "${stay[@]}" 3>&- &
@@ -159,7 +159,7 @@ assert_works_on_layers() {
   assert_equal "$(inside dlock status --json job | jq .last_run.exit_code)" 0
 
   # shellcheck disable=SC2016
-  inside dlock run job -- sh -c 'touch "$1"; until [ -e "$2" ]; do sleep 0.01; done' - "$began" "$over" 3>&- &
+  inside dlock run job -- sh -c 'touch "$1"; until [ -e "$2" ]; do sleep 0.05; done' - "$began" "$over" 3>&- &
   holder=$!
   eventually test -e "$began"
   run inside dlock run job -- echo started
@@ -219,7 +219,7 @@ has_waiter_inside() { [[ $(inside dlock status --json job) == *'"waiters":[{'* ]
   inside dlock list > /dev/null
 
   # shellcheck disable=SC2016
-  inside dlock run job -- sh -c 'touch "$1"; until [ -e "$2" ]; do sleep 0.01; done' - "$began" "$over" 3>&- &
+  inside dlock run job -- sh -c 'touch "$1"; until [ -e "$2" ]; do sleep 0.05; done' - "$began" "$over" 3>&- &
   holder=$!
   eventually test -e "$began"
   run inside dlock run job -- echo started

@@ -147,7 +147,7 @@ is_gone() { (($(left_of job) == -2)); }
 
 @test "when dlock is killed, its command gets TERM first" {
   dlock run job -- sh -c 'trap "echo told > \"\$0\"; exit" TERM; echo on > "$0"
-    while :; do sleep 0.02; done' "$began" 2> "$said" 3>&- &
+    while :; do sleep 0.1; done' "$began" 2> "$said" 3>&- &
   holder=$!
   eventually test -s "$began"
 
@@ -468,9 +468,9 @@ cgroup_of() { sed -n 's/^0:://p' "/proc/$1/cgroup"; }  # <pid>
 }
 
 @test "a thousand short processes leave the guardian no zombie, descriptor or memory" {
-  dlock run job -- sh -c 'echo 1 > "$0"; until [ -e "$0.go" ]; do sleep 0.02; done
+  dlock run job -- sh -c 'echo 1 > "$0"; until [ -e "$0.go" ]; do sleep 0.05; done
     i=0; while [ $i -lt 1000 ]; do (true &); i=$((i + 1)); done
-    echo 2 > "$0"; until [ -e "$0.end" ]; do sleep 0.02; done' "$began" 3>&- &
+    echo 2 > "$0"; until [ -e "$0.end" ]; do sleep 0.05; done' "$began" 3>&- &
   holder=$!
   eventually test -s "$began"
   guardian=$(guardian_of "$holder")

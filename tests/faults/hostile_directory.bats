@@ -432,7 +432,7 @@ orphan() {  # <script>
   install -m 666 /dev/null "$pid"
   # shellcheck disable=SC2016
   "${as_member[@]}" "$yard/dlock" run job -- \
-    bash -c "$1"' echo $$ > "$0"; while :; do sleep 0.05; done' "$pid" 3>&- &
+    bash -c "$1"' echo $$ > "$0"; while :; do sleep 0.1; done' "$pid" 3>&- &
   holder=$!
   eventually test -s "$pid"
   command=$(< "$pid")

@@ -278,7 +278,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
 
 @test "a lock that could not be released is reported" {
   # shellcheck disable=SC2016
-  dlock run job --store-timeout 1s -- sh -c 'until [ -e "$0" ]; do sleep 0.01; done' \
+  dlock run job --store-timeout 1s -- sh -c 'until [ -e "$0" ]; do sleep 0.05; done' \
     "$began" 2> "$BATS_TEST_TMPDIR/messages" 3>&- &
   holder=$!
   eventually is_held job

@@ -195,7 +195,7 @@ is_called() { redis HVALS 'dlock:{job}:w' | grep -q '^[xs] [0-9]* [0-9]* 4 '; }
 }
 
 # Writes its name. The first one then waits until the test releases it.
-taking_turns=(sh -c 'echo "$2" >> "$1"; ! mkdir "$1.first" 2> /dev/null || until [ -e "$1.go" ]; do sleep 0.01; done' -)
+taking_turns=(sh -c 'echo "$2" >> "$1"; ! mkdir "$1.first" 2> /dev/null || until [ -e "$1.go" ]; do sleep 0.05; done' -)
 
 @test "waiters run soon and in order though the server lost their queue" {
   hold job

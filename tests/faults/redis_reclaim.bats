@@ -19,9 +19,11 @@ teardown() {
   kill_leftovers
 }
 
-# A lease that is renewed soon, and one that is renewed so late that others come first.
+# A lease that expires soon, one that outlasts what a busy machine needs to start a server, and one
+# that is renewed so late that others come first.
 short=(--ttl 2s --store-timeout 400ms)
-long=(--ttl 5s --store-timeout 400ms --kill-after 200ms)
+lasting=(--ttl 6s --store-timeout 1s)
+long=(--ttl 15s --store-timeout 1s --kill-after 200ms)
 
 # Holds `job` with a report. Writes the messages of dlock to a file.
 hold_job() {  # [<option>...]
@@ -74,7 +76,7 @@ holders() {
 }
 
 @test "with --reclaim a run survives a restart of the server without its data" {
-  hold_job --reclaim "${short[@]}"
+  hold_job --reclaim "${lasting[@]}"
 
   restart_without_saving
 
@@ -84,7 +86,7 @@ holders() {
 @test "with --reclaim a run survives a restart of the server with older data" {
   dlock run job -- true
   redis SAVE
-  hold_job --reclaim "${short[@]}"
+  hold_job --reclaim "${lasting[@]}"
 
   restart_without_saving
 
@@ -93,7 +95,7 @@ holders() {
 
 @test "with --reclaim a run survives the deletion of its key on a server whose memory is full" {
   for loss in 'FLUSHALL' 'DEL dlock:{job}'; do
-    hold_job --reclaim "${short[@]}"
+    hold_job --reclaim "${lasting[@]}"
     redis CONFIG SET maxmemory 1
 
     # shellcheck disable=SC2086
@@ -106,7 +108,7 @@ holders() {
 }
 
 @test "a lease that was set up again causes a warning, which --quiet suppresses" {
-  hold_job -q --reclaim "${short[@]}"
+  hold_job -q --reclaim "${lasting[@]}"
 
   redis FLUSHALL
 
@@ -149,7 +151,7 @@ holders() {
 }
 
 @test "a waiter keeps waiting when all keys were deleted and the lease was set up again" {
-  hold_job --reclaim "${short[@]}"
+  hold_job --reclaim "${lasting[@]}"
   queue job sh -c 'echo started >> "$0"' "$order"
 
   redis FLUSHALL
@@ -249,8 +251,8 @@ holders() {
 }
 
 @test "a lost run leaves its lock to expire" {
-  dlock run --report "$report" "${long[@]}" --kill-after 5s --lock-delay 1m job -- \
-    sh -c 'trap "echo told >> \"\$0\"" TERM; while :; do sleep 0.05; done' "$order" 3>&- &
+  dlock run --report "$report" --ttl 5s --store-timeout 400ms --kill-after 5s --lock-delay 1m job -- \
+    sh -c 'trap "echo told >> \"\$0\"" TERM; while :; do sleep 0.1; done' "$order" 3>&- &
   holder=$!
   eventually is_held job
   redis_freezes

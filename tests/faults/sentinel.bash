@@ -110,9 +110,15 @@ set_way_to() {  # <number>
   [[ -z ${side_of[$1]:-} ]] || way=(nsenter --target "${side_pid[${side_of[$1]}]}" --net --)
 }
 
-member() {  # <number> <command>...
+# Without a command, these are read from standard input.
+member() {  # <number> [<command>...]
   local tls=()
-  ! is_over_tls "$1" || tls=(--tls --cacert "$DLOCK_TLS_CA")
+  if is_over_tls "$1"; then
+    tls=(--tls --cacert "$DLOCK_TLS_CA")
+  elif [[ -z ${side_of[$1]:-} && ${2:-MONITOR} != MONITOR ]]; then
+    ask_port "${ports[$1]}" "${@:2}"
+    return
+  fi
   set_way_to "$1"
   "${way[@]}" timeout 5 redis-cli "${tls[@]}" -h "$(host_of "$1")" -p "${ports[$1]}" "${@:2}" 2> /dev/null
 }

@@ -126,7 +126,7 @@ teardown() {
 # directory can, and never gives them up by itself. Sets $lessee.
 take_leases() {  # <file>...
   rm -f "$BATS_TEST_TMPDIR/leased"
-  python3 -c '
+  /usr/bin/python3 -c '
 import fcntl, os, signal, sys
 signal.signal(signal.SIGIO, signal.SIG_IGN)
 for name in sys.argv[2:]:
