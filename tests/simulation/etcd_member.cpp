@@ -164,7 +164,13 @@ void EtcdMember::write(Session& session, int call, Work work, Act act) {
     const auto after = cluster.leases();
     const bool is_grant = !after.empty() && after.rbegin()->first > cluster.greatest;
     if (is_grant) cluster.greatest = after.rbegin()->first;
-    executed_(*connection->process, is_grant ? Act::ask : act);
+    const auto& by = *connection->process;
+    const auto& leases = cluster.data.leases;
+    const bool is_left =
+        act == Act::release &&
+        std::any_of(leases.begin(), leases.end(),
+                    [&](const auto& lease) { return lease.second.owner == &by; });
+    executed_(by, is_grant ? Act::ask : is_left ? Act::partial_release : act);
     later(EtcdCluster::hop(),
           [this, connection, call, reply] { answer(connection.get(), call, reply); });
   });
@@ -194,7 +200,9 @@ void EtcdMember::take(Session& session, int call, const std::string& path,
     });
   }
   if (is("/LeaseGrant")) {
-    return write(session, call, [this, bytes] { return granted(bytes); });
+    return write(session, call, [this, bytes, owner = session.connection->process] {
+      return granted(bytes, owner);
+    });
   }
   if (is("/LeaseRevoke")) {
     return write(
@@ -205,7 +213,7 @@ void EtcdMember::take(Session& session, int call, const std::string& path,
           if (exists) return {};
           return {"", grpc::Code::not_found, "etcdserver: requested lease not found"};
         },
-        Act::release);  // no request with that lease has an effect from then on
+        Act::release);
   }
   if (is("/LeaseTimeToLive")) {
     return write(session, call, [this, lease = numbers_in(bytes).first]() -> EtcdReply {
@@ -247,14 +255,16 @@ EtcdReply EtcdMember::keep_alive(std::int64_t lease, EtcdReign& by) {
   })};
 }
 
-EtcdReply EtcdMember::granted(std::string_view bytes) {
+EtcdReply EtcdMember::granted(std::string_view bytes, const Process* owner) {
   auto [ttl, id] = numbers_in(bytes);
   auto& leases = cluster_->data.leases;
+  if (id != 0) owner = nullptr;
   if (id == 0) id = cluster_->data.next_lease++;
   if (leases.count(id) > 0) {
     return {"", grpc::Code::failed_precondition, "etcdserver: lease already exists"};
   }
   leases[id].ttl = ttl;
+  leases[id].owner = owner;
   cluster_->set_end(cluster_->reign, id);
   return {message_of([&, lease = id, span = ttl](pbf_writer& to) {
     to.add_int64(2, lease);

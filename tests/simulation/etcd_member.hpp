@@ -64,7 +64,7 @@ class EtcdMember final : public Peer {
   std::string header(std::int64_t revision) const;
   std::int64_t seen() const;  // the revision that it knows
   EtcdReply keep_alive(std::int64_t lease, EtcdReign& by);
-  EtcdReply granted(std::string_view bytes);
+  EtcdReply granted(std::string_view bytes, const Process* owner);
   EtcdReply executed_txn(const etcd::TxnRequest& txn, EtcdData* old);
   void watch(Session& session, int call, std::string_view bytes);
   void end_watches();

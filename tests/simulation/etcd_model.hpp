@@ -21,7 +21,8 @@ inline Kernel& kernel() { return *Kernel::current(); }
 // What a majority has written.
 struct EtcdData {
   struct Lease {
-    std::int64_t ttl = 0;  // seconds
+    std::int64_t ttl = 0;            // seconds
+    const Process* owner = nullptr;  // unless it chose the id, as of a lease for all
     std::set<std::string> keys;
   };
 

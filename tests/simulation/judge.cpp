@@ -28,10 +28,20 @@ std::size_t World::majority() const {
   return kind_ == StoreKind::quorum ? servers_.size() / 2 + 1 : 1;
 }
 
+// Servers of a quorum may have granted a run different fences; its own is the one of
+// most.
+std::uint64_t World::fence_of_run(std::size_t server, std::uint64_t fence) const {
+  const auto owner = owners_.find({server, fence});
+  if (owner == owners_.end() || owner->second->fence == 0) return fence;
+  return owner->second->fence;
+}
+
 World::Leases World::leases() {
   std::map<std::uint64_t, std::vector<Time>> votes;
-  for (auto& server : servers_) {
-    for (const auto& [fence, ends] : server->leases()) votes[fence].push_back(ends);
+  for (std::size_t i = 0; i < servers_.size(); ++i) {
+    for (const auto& [fence, ends] : servers_[i]->leases()) {
+      votes[fence_of_run(i, fence)].push_back(ends);
+    }
   }
   Leases leases;
   for (auto& [fence, ends] : votes) {
@@ -101,10 +111,15 @@ void World::command_ended(Run& run, bool by_itself) {
 }
 
 void World::executed(std::size_t server, const Process& by, Peer::Act act) {
-  const auto held = leases();
-  look_at(held);
   const auto sender = std::find_if(runs_.begin(), runs_.end(),
                                    [&](const auto& run) { return &run->process == &by; });
+  if (kind_ == StoreKind::quorum && act == Peer::Act::ask && sender != runs_.end()) {
+    for (const auto& [fence, ends] : servers_[server]->leases()) {
+      owners_.emplace(std::pair(server, fence), sender->get());
+    }
+  }
+  const auto held = leases();
+  look_at(held);
   if (sender == runs_.end()) return;
   auto& run = **sender;
   delay_reply(run);
@@ -112,6 +127,7 @@ void World::executed(std::size_t server, const Process& by, Peer::Act act) {
   if (std::any_of(held.begin(), held.end(), is_of_another)) run.met_holder = kernel_.now;
   const auto before = granted_;
   if (!held.empty()) granted_ = std::max(granted_, held.rbegin()->first);
+  if (act == Peer::Act::partial_release) run.partly_released = kernel_.now;
   if (act == Peer::Act::release) {
     run.releases[server] = kernel_.now;
     const auto count =
@@ -121,7 +137,10 @@ void World::executed(std::size_t server, const Process& by, Peer::Act act) {
     run.granted_before_release = before;
   }
   const bool is_new = act == Peer::Act::ask && granted_ > before;
-  if (is_new && run.result && run.released > by.last_request) {
+  if (!is_new || !run.result) return;
+  const bool is_sure = run.result->outcome != RunOutcome::unavailable;
+  if (run.released > by.last_request ||
+      (is_sure && run.partly_released > by.last_request)) {
     broken("P8", "a late request of " + name(run) + ", which has ended, gets the lock");
   }
 }

@@ -61,8 +61,9 @@ class Connection;
 // A server, as the network and the judge know it.
 class Peer {
  public:
-  // What a request of a process was; called once it was executed.
-  enum class Act { ask, release, other };
+  // What a request of a process was; called once it was executed. `partial_release`: it
+  // has another lease, which a late request could use.
+  enum class Act { ask, release, partial_release, other };
   using Executed = std::function<void(const Process&, Act)>;
   using Leases = std::map<std::uint64_t, Time>;
 

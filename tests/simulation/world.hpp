@@ -53,8 +53,9 @@ struct Run {
   Time lease_seen_until = 0;     // while the command is alive: when its lease ends
   int steps_to_fault = 0;        // the steps of its code until it is stopped or killed
   Time met_holder = 0;           // when a server last executed a request beside a lease
-  std::map<std::size_t, Time> releases;      // when each server last executed its release
-  Time released = 0;                         // when as many had as have to agree
+  std::map<std::size_t, Time> releases;  // when each server last executed its release
+  Time released = 0;                     // when as many had as have to agree
+  Time partly_released = 0;
   std::uint64_t granted_before_release = 0;  // World::granted_ before that
   // Its guardian suffers, or its dlock: not both, because then no process is left to stop
   // the command.
@@ -121,6 +122,7 @@ class World {
   // Those that most servers have: their fences, and when they end.
   using Leases = Peer::Leases;
   Leases leases();
+  std::uint64_t fence_of_run(std::size_t server, std::uint64_t fence) const;
   void look_at(const Leases& held);
   bool is_excused(const Run& run) const;
   void look_for_idleness();
@@ -147,6 +149,8 @@ class World {
   double late_replies_ = 0;  // the part of replies after which nothing comes
 
   std::string complaint_;
+  // Of a quorum: whose grant a fence of a server is.
+  std::map<std::pair<std::size_t, std::uint64_t>, const Run*> owners_;
   std::uint64_t greatest_fence_ = 0;
   Time forgot_ = 0;            // when a server last lost its data
   Time in_use_ = 0;            // when the lock was last held, or no run could take it

@@ -149,7 +149,6 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<std::int64_t> lease_to_keep_on(const std::optional<RunEnd>& end,
                                                  CallContext& call);
   asio::awaitable<void> forget_runs(CallContext& call);
-  asio::awaitable<bool> revoke(std::int64_t lease, CallContext& call);
 
   // etcd_keeping.cpp: the watch for its turn
   asio::awaitable<void> listen_for_turn(Wakeup& wakeup, Clock::time_point until);

@@ -42,16 +42,21 @@ void EtcdClaimant::use(const NewLease& fresh) {
   lasts_from_ = fresh.sent_at;
 }
 
-// Only after a write has shown that the entry has another lease or none: a read can be
-// older than a move. A request with a former lease could otherwise still set up an entry,
-// however late it arrives. What cannot be revoked now is tried again at the next renewal
-// or release, and expires by itself.
+// Revoking a lease deletes its keys and voids requests that arrive late; otherwise a
+// request with a former lease could still set up an entry. Only after a write has shown
+// that the entry has another lease or none: a read can be older than a move. What cannot
+// be revoked now is tried again at the next renewal or release, and expires by itself.
 asio::awaitable<void> EtcdClaimant::revoke_former_leases(CallContext& call) {
-  while (!former_leases_.empty()) {
-    const auto lease = *former_leases_.begin();
-    const bool is_gone = co_await revoke(lease, call);
-    if (!is_gone) co_return;
-    former_leases_.erase(lease);
+  if (former_leases_.empty()) co_return;
+  std::vector<Request> requests;
+  for (const auto lease : former_leases_) {
+    requests.emplace_back(LeaseRevokeRequest{lease});
+  }
+  try {
+    co_await calls_.together(std::move(requests), Repeat::freely, call.until,
+                             call.wakeup);
+    former_leases_.clear();
+  } catch (const Failure&) {
   }
 }
 
@@ -215,7 +220,7 @@ asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::move_to_new_lease(
     // It also has no effect if it was done before and the reply was lost.
     const auto done = entry_on(moved.lease, result, call);
     if (!done) {
-      co_await revoke(moved.lease, call);
+      former_leases_.insert(moved.lease);
       co_return std::nullopt;
     }
     moved = *done;
@@ -277,7 +282,7 @@ asio::awaitable<bool> EtcdClaimant::set_up_again(CallContext& call) {
   } else {
     const auto done = entry_on(own.lease, result, call);
     if (!done) {
-      co_await revoke(own.lease, call);
+      former_leases_.insert(own.lease);
       co_return false;
     }
     own = *done;

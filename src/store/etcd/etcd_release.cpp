@@ -193,16 +193,4 @@ asio::awaitable<void> EtcdClaimant::forget_runs(CallContext& call) {
   }
 }
 
-// Revoking a lease deletes its keys and voids requests that arrive late. False if the
-// cluster did not reply.
-asio::awaitable<bool> EtcdClaimant::revoke(std::int64_t lease, CallContext& call) {
-  try {
-    LeaseRevokeRequest request{lease};
-    co_await calls_.lease_revoke(request, call.until, call.wakeup);
-    co_return true;
-  } catch (const Failure&) {
-    co_return false;
-  }
-}
-
 }  // namespace dlock::etcd
