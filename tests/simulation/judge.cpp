@@ -28,26 +28,24 @@ std::size_t World::majority() const {
   return kind_ == StoreKind::quorum ? servers_.size() / 2 + 1 : 1;
 }
 
-// Servers of a quorum may have granted a run different fences; its own is the one of
-// most.
-std::uint64_t World::fence_of_run(std::size_t server, std::uint64_t fence) const {
-  const auto owner = owners_.find({server, fence});
-  if (owner == owners_.end() || owner->second->fence == 0) return fence;
-  return owner->second->fence;
-}
-
+// Servers of a quorum may have granted one run different fences, or two runs the same
+// one: what counts is whose a lease is. A run that has the lock knows the fence of most
+// servers.
 World::Leases World::leases() {
-  std::map<std::uint64_t, std::vector<Time>> votes;
+  std::map<std::pair<const Run*, std::uint64_t>, std::vector<Time>> votes;
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     for (const auto& [fence, ends] : servers_[i]->leases()) {
-      votes[fence_of_run(i, fence)].push_back(ends);
+      const auto owner = owners_.find({i, fence});
+      const auto* run = owner == owners_.end() ? nullptr : owner->second;
+      votes[{run, run != nullptr && run->fence != 0 ? run->fence : fence}].push_back(
+          ends);
     }
   }
   Leases leases;
   for (auto& [fence, ends] : votes) {
     if (ends.size() < majority()) continue;
     std::sort(ends.begin(), ends.end());
-    leases[fence] = ends[ends.size() - majority()];
+    leases[fence.second] = ends[ends.size() - majority()];
   }
   return leases;
 }

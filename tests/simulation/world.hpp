@@ -122,7 +122,6 @@ class World {
   // Those that most servers have: their fences, and when they end.
   using Leases = Peer::Leases;
   Leases leases();
-  std::uint64_t fence_of_run(std::size_t server, std::uint64_t fence) const;
   void look_at(const Leases& held);
   bool is_excused(const Run& run) const;
   void look_for_idleness();
