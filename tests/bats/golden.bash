@@ -43,7 +43,7 @@ masked() {  # [sorted|table|columns|etcd|bytes]...
       my ($at) = @_;
       return undef if $at < $boot - 10e9 || $at > $now_boot + 3600e9;
       # A text, or its beginning after its length.
-      return undef if $at % 2**16 == 0 || pack("Q<", $at) =~ /[a-z]{4}/;
+      return undef if $at % 2**16 == 0 || pack("Q<", $at) =~ /[a-z]{4}| <&|<&3/;
       # Leases of these tests that end later do so after one of these times.
       return undef if $at > $now_boot && !grep { abs(($at - $now_boot) / 1e9 - $_ + 50) <= 50 } 100, 600, 3600;
       return "<boot" . later(($at - $now_boot) / 1e9) . ">";
