@@ -45,14 +45,17 @@ held"
   assert_status 1
 }
 
+# Servers that answer later than the majority do not count.
+has_strength() { [[ $(look job .strength) == "$1" ]]; }
+
 @test "status shows how many servers may forget the lock" {
   use_quorum_store 5
 
   hold job "${lease[@]}" -w 20s --min-strength 2
 
-  assert_equal "$(look job .strength)" 2
+  eventually has_strength 2
   crash 1
-  assert_equal "$(look job .strength)" 1
+  eventually has_strength 1
   let_go
   assert_exits 0 "$holder"
 }
