@@ -29,6 +29,10 @@ Patience without_end() {
 
 class Hammer : public ::testing::TestWithParam<Kind> {
  protected:
+  // Fewer where no one is told of changes: until a waiter asks again takes longer than
+  // all else.
+  static int rounds_of(int usual) { return GetParam().watches ? usual : usual / 20; }
+
   std::unique_ptr<World> world_ = GetParam().make();
 };
 
@@ -53,7 +57,7 @@ class HammerOfCoroutines : public Hammer {
 };
 
 TEST_P(HammerOfCoroutines, no_update_is_lost) {
-  constexpr int rounds = 25;
+  const int rounds = rounds_of(25);
   std::list<Contender> contenders;
   std::vector<Task<Nothing>> tasks;
   for (int i = 0; i < 8; ++i) {
@@ -112,7 +116,7 @@ class HammerOfProcesses : public Hammer {
 };
 
 TEST_P(HammerOfProcesses, no_update_is_lost) {
-  constexpr int rounds = 40;
+  const int rounds = rounds_of(40);
   set_count(0);
   std::vector<pid_t> children;
   for (int i = 0; i < 5; ++i) children.push_back(start(rounds));
