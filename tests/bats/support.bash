@@ -170,14 +170,15 @@ use_private_store() {
 
 # Makes a private Redis server the store, for DLOCK_TEST_STORE=redis.
 use_server_as_store() {
-  local socket=$BATS_TEST_TMPDIR/server.socket
+  local socket=$BATS_TEST_TMPDIR/server.socket log=$BATS_TEST_TMPDIR/server.log
+  : > "$log"  # a test ends if it reads a file that does not exist yet
   # It starts before the mark is set, so it does not count as a process of the test.
   redis-server --port 0 --unixsocket "$socket" --save '' --dir "$BATS_TEST_TMPDIR" \
-    > "$BATS_TEST_TMPDIR/server.log" 2>&1 3>&- &
+    >> "$log" 2>&1 3>&- &
   server_pid=$!
   disown "$server_pid"
   # The file of the socket exists before the server listens.
-  server_listens() { [[ $(< "$BATS_TEST_TMPDIR/server.log") == *'eady to accept connections'* ]]; }
+  server_listens() { [[ $(< "$log") == *'eady to accept connections'* ]]; }
   eventually server_listens || return
   export DLOCK_STORE=redis+unix:$socket
 }
