@@ -10,7 +10,6 @@
 #include "store/etcd/etcd_health.hpp"
 #include "store/etcd/etcd_steps.hpp"
 #include "store/fan_out.hpp"
-#include "util/bits.hpp"
 
 namespace dlock::etcd {
 
