@@ -21,7 +21,7 @@ using std::chrono::hours;
 using std::chrono::seconds;
 
 // Long enough that even on a busy machine all requests of a test fall into one period.
-constexpr milliseconds period(500);
+constexpr milliseconds period(1000);
 
 // A contender for a limit.
 struct Guest {
@@ -179,9 +179,11 @@ TEST_P(LimitContract, a_turn_that_is_not_taken_within_a_second_lapses) {
   sleep_for(turn.next_in);
   EXPECT_FALSE(guest(rate).is_admitted());
   sleep_for(turn_holds);
+  const auto taken_at = Clock::now();
   EXPECT_TRUE(guest(rate).is_admitted());
 
-  EXPECT_FALSE(late.is_admitted());
+  // On a machine that stops for a whole period, the next turn is free again.
+  EXPECT_TRUE(!late.is_admitted() || Clock::now() - taken_at >= period);
 }
 
 TEST_P(LimitContract,

@@ -136,7 +136,7 @@ CallFailure call_failure(const grpc::CallOutcome& sent, const std::string& serve
 
 CallFailure call_failure(const Failure& failure, bool was_sent) {
   const bool may_pass = failure.kind() == Kind::unreachable;
-  return {failure, may_pass ? Remedy::next_member : Remedy::none, was_sent};
+  return {failure, may_pass ? Remedy::next_member : Remedy::none, was_sent, false};
 }
 
 bool is_permission_denied(const Failure& failure) {
@@ -216,7 +216,7 @@ asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat,
                                                     Wakeup& wakeup) {
   const auto count = members_.size();
   bool has_logged_in_anew = false;
-  std::optional<Failure> reason;
+  std::optional<CallFailure> reason;
   for (std::size_t tries = 0;;) {
     const auto began = Clock::now();
     const auto share = share_of(began, until, count - tries % count);
@@ -226,11 +226,13 @@ asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat,
     if (failed_call->may_be_executed && repeat == Repeat::never)
       throw failed_call->failure;
     if (failed_call->remedy == CallFailure::Remedy::none) throw failed_call->failure;
-    // That a short rest of the time ran out does not say why the attempts before failed.
+    // That a short rest of the time ran out does not say why the attempts before failed,
+    // and a reply says more than that another member sent none.
     const bool is_over = Clock::now() >= until;
-    if (!reason || !is_over || until - began >= least_share)
-      reason = failed_call->failure;
-    if (is_over) throw Failure(*reason);
+    const bool is_cut_short = is_over && until - began < least_share;
+    const bool says_less = reason && reason->was_answered && !failed_call->was_answered;
+    if (!reason || (!is_cut_short && !says_less)) reason = failed_call;
+    if (is_over) throw Failure(reason->failure);
     if (failed_call->remedy == CallFailure::Remedy::login) {
       if (access_.user.empty() || has_logged_in_anew) throw failed_call->failure;
       has_logged_in_anew = true;
@@ -241,7 +243,7 @@ asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat,
     move_on();
     if (++tries % count != 0) continue;
     const auto next_attempt = later(Clock::now(), first_retry);
-    if (next_attempt >= until) throw Failure(*reason);
+    if (next_attempt >= until) throw Failure(reason->failure);
     net::Budget pause(until, wakeup, member().shown());
     const auto never = [] { return false; };
     co_await pause.wait(never, next_attempt);

@@ -32,6 +32,7 @@ struct CallFailure {
   Failure failure;
   Remedy remedy = Remedy::none;
   bool may_be_executed = true;  // false: certainly not
+  bool was_answered = true;     // false: no reply came
 };
 
 // The result for errors that answer the request: the lease already or no longer exists,
