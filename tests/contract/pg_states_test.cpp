@@ -216,6 +216,21 @@ TEST_F(PgRows, that_a_trigger_keeps_as_they_are_are_no_reason_to_try_again) {
   EXPECT_TRUE(count(client));
 }
 
+TEST_F(PgRows, that_a_trigger_does_not_make_are_no_reason_to_try_again) {
+  Client client(context_);
+  sql("CREATE FUNCTION drop_it() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN "
+      "NULL; "
+      "END $$; CREATE TRIGGER drop_it BEFORE INSERT ON dlock.lock FOR EACH ROW EXECUTE "
+      "FUNCTION drop_it()");
+
+  EXPECT_FALSE(count(client));
+  const auto snapshot = read(client, Access::exclusive);
+  EXPECT_THROW(write(client, snapshot, counted(snapshot)), Failure);
+
+  sql("DROP FUNCTION drop_it() CASCADE");
+  EXPECT_TRUE(count(client));
+}
+
 TEST_F(PgRows, wake_others_before_it_is_known_who_watches) {
   Client sleeper(context_);
   Client waker(context_);
