@@ -164,7 +164,7 @@ assert_all_refused() {  # <number> <verb with its words>...
 
 # --- Slots that move ---
 
-@test "a lock whose slot is being migrated is granted to nobody, and kept, renewed and released by its holder" {
+@test "a lock whose slot is being migrated is not granted, and kept, renewed and released by its holder" {
   local first
   hold job --ttl 60s --slots 2
   hold job --ttl 60s --slots 2
@@ -207,7 +207,7 @@ assert_all_refused() {  # <number> <verb with its words>...
   assert_exits 0 "$waiter"
   [[ -e $ran ]]
 
-  # An attempt that runs out of time says so, too.
+  # An attempt that runs out of time also says so.
   rm "$ran"
   hold late --ttl 30s --slots 2
   begin_move late

@@ -118,7 +118,7 @@ looks=('status --json job' list 'history job' doctor)
   done
 }
 
-@test "a process that is stopped in the change of a limit delays only that limit, and one that reads a lock nobody" {
+@test "a process that is stopped in the change of a limit delays only that limit, and one that reads a lock delays none" {
   dlock limit api 5/1h
   stop_inside pwrite64 limit api 5/1h
   run_at_once run job -- echo started
@@ -134,7 +134,7 @@ looks=('status --json job' list 'history job' doctor)
   assert_equal "$status $output" '0 started'
 }
 
-@test "a process that is stopped while it creates the store is named when the wait for it times out, and delays nobody when killed" {
+@test "a process that is stopped while it creates the store is named when the wait for it times out, and delays none when killed" {
   rm -rf "$BATS_TEST_TMPDIR"/store/state-*
   stop_inside '?renameat' run job -- true
   run_briefly run another -- echo started
