@@ -54,7 +54,7 @@ knows_command() { dlock status "$1"; }
   assert_exits 76 "$holder"
 
   rm started
-  dlock run -t 10m -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
+  dlock run -t 10m -k 60s job -- bash -c 'trap ": > termed" TERM; : > started
     until [[ -e finish ]]; do sleep 0.05; done' 3>&- &
   eventually test -e started
   queue job -- touch next

@@ -24,7 +24,7 @@ refute() { ! "$@"; }
     echo "on $DLOCK_STORE"
     run timeout 20 dlock run -v --min-hold 1h --label nightly job -- sh -c 'echo done; exit 3'
     assert_status 3
-    assert_output_contains done
+    assert_output_contains 'done'
     assert_output_contains 'dlock: job: released, and held until 1h0m after its grant'
 
     run dlock run job -- echo started

@@ -119,8 +119,8 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 }
 
 @test "a run with --replace begins only when the command of the holder has ended" {
-  dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
-    until [[ -e finish ]]; do sleep 0.05; done; touch over' 3>&- &
+  dlock run -t 10m -k 60s job -- bash -c 'trap ": > termed" TERM; : > started
+    until [[ -e finish ]]; do sleep 0.05; done; : > over' 3>&- &
   holder=$!
   eventually test -e started
 
@@ -135,7 +135,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 }
 
 @test "a waiter ahead of a run with --replace loses the lock before its command starts" {
-  dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
+  dlock run -t 10m -k 60s job -- bash -c 'trap ": > termed" TERM; : > started
     until [[ -e finish ]]; do sleep 0.05; done' 3>&- &
   eventually test -e started
   queue job --report report -- touch before
@@ -168,7 +168,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 
 @test "--replace stops the command of a run whose dlock is killed during the wait" {
   on_server && skip 'on a server, the guardian ends it'
-  dlock run -k 60s job -- bash -c 'echo $$ > pid; trap "touch termed" TERM
+  dlock run -t 10m -k 60s job -- bash -c 'echo $$ > pid; trap ": > termed" TERM
     while :; do sleep 0.1; done' 3>&- &
   holder=$!
   eventually test -s pid

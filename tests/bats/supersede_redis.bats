@@ -43,7 +43,7 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # <pid of the process that must 
 }
 
 @test "a restarted server still knows which run is being replaced, and which waiter was superseded" {
-  dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; echo $$ > pid
+  dlock run -t 10m -k 60s job -- bash -c 'trap ": > termed" TERM; echo $$ > pid
     until [[ -e finish ]]; do sleep 0.05; done' 3>&- &
   holder=$!
   eventually test -s pid

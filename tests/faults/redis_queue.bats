@@ -300,6 +300,7 @@ assert_waits_calmly() {
 
   assert_waits_calmly
 
+  # shellcheck disable=SC2034  # dlock uses it
   DLOCK_STORE=redis+unix:$redis_socket
   rm "$BATS_TEST_TMPDIR/port"
   alter_requests 'exit if /BLPOP/'
