@@ -20,33 +20,21 @@ refute() { ! "$@"; }
 
 keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
 
-@test "a large value has two keys, which both expire" {
+@test "a large value has two keys, which expire, and which a new value and --forget remove" {
   dlock cache --ttl 1h --stale 1h big -- cat random | cmp - random
   mapfile -t keys < <(keys_of big)
   assert_equal "${#keys[@]}" 2
-
   for key in "${keys[@]}"; do
     left=$(redis PTTL "$key")
     ((left > 7100000 && left <= 7200000))
   done
-}
-
-@test "a new value leaves no key of the old one" {
-  dlock cache --ttl 1ms --stale 1h big -- cat random > /dev/null
-  dlock cache --ttl 1ms --stale 1h big -- cat random > /dev/null
-  assert_equal "$(keys_of big | wc -l)" 2
-
-  dlock cache big -- echo small
-
-  assert_equal "$(keys_of big)" 'dlock:{cache:big}:v'
-}
-
-@test "--forget leaves no key of the value" {
-  dlock cache big -- cat random > /dev/null
-
   dlock cache --forget big
-
   assert_equal "$(keys_of big)" ''
+
+  for _ in 1 2; do dlock cache --ttl 1ms --stale 1h big -- cat random > /dev/null; done
+  assert_equal "$(keys_of big | wc -l)" 2
+  dlock cache big -- echo small
+  assert_equal "$(keys_of big)" 'dlock:{cache:big}:v'
 }
 
 @test "a cache hit sends two commands" {
@@ -58,7 +46,7 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
   assert_equal "$(told | wc -l)" 2  # for the value and its time to live
 }
 
-@test "a partly evicted value is made again" {
+@test "a value that is partly evicted, modified, or larger than --max-size is made again, with few commands" {
   dlock cache big -- cat random > /dev/null
   redis DEL "$(keys_of big | tail -n 1)"
 
@@ -69,16 +57,14 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
   assert_one_line
   assert_output_contains 'the stored value is incomplete'
   assert_equal "$(dlock cache big -- echo other)" new
-}
 
-@test "a modified value is made again" {
+  redis FLUSHALL
   dlock cache report -- echo value
   redis HSET 'dlock:{cache:report}:v' data wrong!
 
   assert_equal "$(dlock cache report -- echo new 2> /dev/null)" new
-}
 
-@test "a stored value that is larger than --max-size is not read, and is made again" {
+  redis FLUSHALL
   dlock cache big -- cat random > /dev/null
   before=$(calls_of getrange)
 
@@ -89,9 +75,8 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
   assert_one_line
   assert_output_contains '3000000 bytes are stored, more than 1000000 (--max-size)'
   assert_equal "$(calls_of getrange)" "$before"
-}
 
-@test "a value of which less is there than its record says takes few commands" {
+  redis FLUSHALL
   dlock cache big -- cat random > /dev/null
   redis HSET 'dlock:{cache:big}:v' size 500000000
   before=$(calls_of getrange)
@@ -101,7 +86,7 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
   assert_between $(($(calls_of getrange) - before)) 3 80
 }
 
-@test "with full memory, cache exits with 69 at once and does not run the command" {
+@test "with full memory, cache exits with 69 at once, or prints what it cannot store with one line, and no key of the value stays" {
   redis CONFIG SET maxmemory 1
 
   run timeout 20 dlock cache report -- touch ran
@@ -110,9 +95,26 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
   assert_one_line
   assert_output_contains OOM
   refute test -e ran
-}
 
-@test "if memory fills up, the output is printed, and no key of the value stays" {
+  redis CONFIG SET maxmemory 0
+  rm -f go
+  dlock cache report -- sh -c 'until [ -e go ]; do sleep 0.05; done; echo value' > printed 2> said 3>&- &
+  caller=$!
+  eventually dlock status cache:report
+  redis CONFIG SET maxmemory 1
+  : > go
+
+  assert_exits 0 "$caller"
+
+  assert_equal "$(cat printed)" value
+  run cat said
+  assert_one_line
+  assert_output_contains 'not cached'
+  assert_output_contains OOM
+  assert_equal "$(redis EXISTS 'dlock:{cache:report}')" 0
+
+  redis CONFIG SET maxmemory 0
+  rm -f go
   redis CONFIG SET maxmemory-policy noeviction
   for size in 5 3000000; do
     run bash -c 'dlock cache report -- sh -c "echo run >> runs; until [ -e go ]; do sleep 0.05; done; head -c $1 random" > printed' - "$size" 3>&- &
@@ -131,25 +133,8 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
   assert_equal "$(calls_of setrange)" 0
 }
 
-@test "if memory fills up, one line says so, and the exit code is the command's" {
-  dlock cache report -- sh -c 'until [ -e go ]; do sleep 0.05; done; echo value' > printed 2> said 3>&- &
-  caller=$!
-  eventually dlock status cache:report
-  redis CONFIG SET maxmemory 1
-  : > go
-
-  assert_exits 0 "$caller"
-
-  assert_equal "$(cat printed)" value
-  run cat said
-  assert_one_line
-  assert_output_contains 'not cached'
-  assert_output_contains OOM
-  assert_equal "$(redis EXISTS 'dlock:{cache:report}')" 0
-}
-
-@test "if the server is unavailable when the command ends, the output is printed but not stored" {
-  dlock --store-timeout 200ms cache report -- \
+@test "if the server is unavailable, cache exits with 69 unless -w waits, or prints what it cannot store" {
+  dlock --store-timeout 1s cache report -- \
     sh -c 'touch started; until [ -e go ]; do sleep 0.05; done; echo value' > printed 2> said 3>&- &
   caller=$!
   eventually test -e started
@@ -160,10 +145,6 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
 
   assert_equal "$(cat printed)" value
   grep -q 'not cached: cannot reach' said
-}
-
-@test "an unavailable server exits with 69 at once, unless -w waits for it" {
-  stop_redis
 
   run timeout 20 dlock cache report -- echo value
   assert_status 69

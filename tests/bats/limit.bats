@@ -15,7 +15,7 @@ teardown() { kill_leftovers; }
 
 # --- Without a command ---
 
-@test "the limit admits as many as the rate allows, and no more" {
+@test "the limit admits as many as the rate allows, and no more; -q and --json say it their way" {
   run dlock limit api 2/1h
   assert_equal "$status $output" '0 '
   run dlock limit api 2/1h
@@ -26,25 +26,21 @@ teardown() { kill_leftovers; }
   assert_status 75
   assert_one_line
   [[ $output =~ ^'dlock: api: rate exceeded (2/1h): next turn in 59m'[1-5]?[0-9]s$ ]]
-}
 
-@test "with --quiet only the exit code gives the answer" {
-  dlock limit api 1/1h
+  dlock limit quiet 1/1h
 
-  run dlock limit -q api 1/1h
+  run dlock limit -q quiet 1/1h
 
   assert_equal "$status $output" '75 '
-}
 
-@test "--json shows what remains, and when to ask again" {
-  run dlock limit --json api 2/1h
+  run dlock limit --json other 2/1h
   assert_equal "$output" '{"admitted":true,"remaining":1,"retry_in_ms":0}'
 
-  run dlock limit --json api 2/1h
+  run dlock limit --json other 2/1h
   assert_equal "$(json '.admitted, .remaining')" $'true\n0'
   assert_between "$(json .retry_in_ms)" 3590000 3600000
 
-  run dlock limit --json -q api 2/1h
+  run dlock limit --json -q other 2/1h
   assert_status 75
   assert_equal "$(json '.admitted, .remaining')" $'false\n0'
   assert_between "$(json .retry_in_ms)" 3590000 3600000
@@ -73,18 +69,7 @@ teardown() { kill_leftovers; }
   [[ ! -e $BATS_TEST_TMPDIR/store ]]
 }
 
-@test "a different rate for a name in use is a configuration error that names both" {
-  dlock limit api 2/1h
-
-  run dlock limit api 3/1h
-  assert_status 78
-  assert_output_contains 'dlock: api: in use with 2/1h, not 3/1h'
-  run dlock limit -w 10s api 2/90m
-  assert_status 78
-  assert_output_contains 'in use with 2/1h, not 2/90m'
-}
-
-@test "limits are independent by name and namespace, and are not locks" {
+@test "limits are independent by name and namespace, are not locks, and none: admits everyone" {
   dlock limit api 1/1h
   dlock limit other 1/1h
   dlock --namespace elsewhere limit api 1/1h
@@ -93,9 +78,7 @@ teardown() { kill_leftovers; }
   assert_equal "$status $output" '0 ran'
   run dlock list --json
   assert_equal "$(json '.[].name')" api
-}
 
-@test "the store none: admits everyone" {
   export DLOCK_STORE=none:
   for _ in 1 2 3; do
     run dlock limit --json api 1/1h
@@ -105,49 +88,39 @@ teardown() { kill_leftovers; }
 
 # --- A command ---
 
-@test "a command runs only if it is admitted" {
+@test "a command runs only if it is admitted, and its end, or that it cannot be run, decides the exit code" {
   run dlock limit api 1/1h -- sh -c 'echo "$1"; exit 3' - 'some  words'
   assert_equal "$status $output" '3 some  words'
 
   run dlock limit -q api 1/1h -- touch "$ran"
   assert_status 75
   [[ ! -e $ran ]]
-}
 
-@test "the -- before the command can be omitted" {
-  run dlock limit api 1/1h echo --json -w
-  assert_equal "$status $output" '0 --json -w'
-}
-
-@test "with --json and a command the document is the first line" {
-  run dlock limit --json api 1/1h -- echo ran
-  assert_equal "$output" "$(printf '%s\n' '{"admitted":true,"remaining":0,"retry_in_ms":3600000}' ran)"
-}
-
-@test "a command that cannot be run exits with 126 or 127" {
   run sh -c 'dlock limit a 1/1h -- "$1"; echo "exit $?"' - "$BATS_TEST_TMPDIR/nothing"
   assert_output_contains 'exit 127'
   touch "$ran"
   run dlock limit b 1/1h -- "$ran"
   assert_status 126
-}
 
-@test "if a signal kills the command, dlock ends by that signal" {
-  run dlock limit api 1/1h -- sh -c 'kill -TERM $$'
+  run dlock limit c 1/1h -- sh -c 'kill -TERM $$'
   assert_status 143
+
+  run dlock limit d 1/1h echo --json -w
+  assert_equal "$status $output" '0 --json -w'
+
+  run dlock limit --json e 1/1h -- echo ran
+  assert_equal "$output" "$(printf '%s\n' '{"admitted":true,"remaining":0,"retry_in_ms":3600000}' ran)"
 }
 
-@test "a signal is forwarded to the command" {
+@test "a signal is forwarded to the command, which gets the environment unchanged, without secrets" {
   dlock limit api 1/1h -- sh -c 'trap "exit 9" TERM; echo > "$1"; while :; do sleep 0.1; done' - "$ran" 3>&- &
   eventually test -s "$ran"
 
   kill -TERM $!
 
   assert_exits 9 $!
-}
 
-@test "the command gets the environment unchanged, without secrets" {
-  DLOCK_PASSWORD=hush DLOCK_TOKEN=hush DLOCK_NAME=outer run dlock limit api 1/1h -- env
+  DLOCK_PASSWORD=hush DLOCK_TOKEN=hush DLOCK_NAME=outer run dlock limit other 1/1h -- env
   refute_output_contains hush
   assert_output_contains DLOCK_NAME=outer
   refute_output_contains DLOCK_FENCE
@@ -155,17 +128,6 @@ teardown() { kill_leftovers; }
 }
 
 # --- Waiting ---
-
-@test "a waiter is admitted at its turn" {
-  local started
-  dlock limit api 1/400ms
-  started=$(now_ms)
-
-  run dlock limit -w 10s api 1/400ms -- echo ran
-
-  assert_equal "$status $output" '0 ran'
-  assert_between $(($(now_ms) - started)) 300 5000
-}
 
 @test "a waiter sleeps until its turn" {
   dlock limit api 1/5s
@@ -194,7 +156,7 @@ teardown() { kill_leftovers; }
   assert_between $(($(now_ms) - started)) 0 10000
 }
 
-@test "a signal ends the wait at once, dlock ends by that signal, and its turn is given up" {
+@test "a signal ends the wait at once, dlock ends by that signal, its command does not run, and its turn is given up" {
   dlock limit api 1/1h
   await_turn api 1/1h
   run dlock limit --json -q api 1/1h
@@ -205,41 +167,31 @@ teardown() { kill_leftovers; }
   assert_exits 143 "$waiter"
   run dlock limit --json -q api 1/1h
   assert_between "$(json .retry_in_ms)" 0 3600000
-}
 
-@test "Ctrl-C ends the wait, and the command does not run" {
-  dlock limit api 1/1h
-  launch_waiter() {
-    env --default-signal=INT dlock limit -v -w forever api 1/1h -- touch "$ran" \
-      2> "$BATS_TEST_TMPDIR/api.said" 3>&- &
-    waiter=$!
-  }
-  launch_waiter
+  # Ctrl-C as well.
+  : > "$BATS_TEST_TMPDIR/api.said"
+  env --default-signal=INT dlock limit -v -w forever api 1/1h -- touch "$ran" \
+    2> "$BATS_TEST_TMPDIR/api.said" 3>&- &
+  waiter=$!
   eventually has_turn api
-
   kill -INT "$waiter"
-
   assert_exits 130 "$waiter"
   [[ ! -e $ran ]]
 }
 
-# limit_hammer_test.cpp shows that no window of the store's timestamps exceeds the rate.
-# There are three tries because the machine may be busy.
-@test "eight processes use nearly the whole rate in ten seconds" {
-  local try
-  for try in 1 2 3; do
-    hammer
-    if is_used "$BATS_TEST_TMPDIR/admitted"; then return 0; fi
-    echo "try $try: $(in_10_seconds "$BATS_TEST_TMPDIR/admitted") of 65"
-  done
-  return 1
-}
+@test "a waiter is admitted at its turn, which --wait of the configuration file is long enough for" {
+  local started
+  dlock limit api 1/400ms
+  started=$(now_ms)
 
-@test "a configuration file can set --wait" {
+  run dlock limit -w 10s api 1/400ms -- echo ran
+
+  assert_equal "$status $output" '0 ran'
+  (($(now_ms) - started >= 300))
+
   printf '[limit]\nwait = "10s"\n' > "$BATS_TEST_TMPDIR/config.toml"
-  dlock limit api 1/300ms
-
-  run dlock --config "$BATS_TEST_TMPDIR/config.toml" limit api 1/300ms
+  dlock limit other 1/400ms
+  run dlock --config "$BATS_TEST_TMPDIR/config.toml" limit other 1/400ms
 
   assert_equal "$status $output" '0 '
 }
@@ -278,14 +230,19 @@ $pid"
 
 waits_for_a_turn() { dlock limit "$1" --show | grep -q waiting; }
 
-@test "--reset forgets a limit, so another rate is accepted" {
-  dlock limit api 1/1h
-  run dlock limit api 2/1h
+@test "a different rate for a name in use is a configuration error that names both, until --reset forgets the limit" {
+  dlock limit api 2/1h
+
+  run dlock limit api 3/1h
   assert_status 78
+  assert_output_contains 'dlock: api: in use with 2/1h, not 3/1h'
+  run dlock limit -w 10s api 2/90m
+  assert_status 78
+  assert_output_contains 'in use with 2/1h, not 2/90m'
 
   run dlock limit api --reset
   assert_equal "$status $output" '0 '
-  dlock limit api 2/1h
+  dlock limit api 4/1h
   run dlock limit never-used --reset
   assert_equal "$status $output" '0 '
 }

@@ -38,7 +38,7 @@ use_tls_server() {  # <certificate> [<option of the server>...]
     --tls-auth-clients no "${@:2}"
   export DLOCK_STORE=rediss://127.0.0.1:$redis_port
   export DLOCK_TLS_CA=$certificates/ours.crt
-  logins=$(calls_of auth)
+  note_logins
 }
 
 # Asserts that dlock did not trust the server, said why, and did not log in.
@@ -48,6 +48,8 @@ assert_not_trusted() {  # <why>
   assert_output_contains "$1"
   assert_nobody_logged_in
 }
+
+note_logins() { logins=$(calls_of auth); }
 
 # calls_of itself logs in once.
 assert_nobody_logged_in() { assert_equal "$(calls_of auth)" "$((logins + 1))"; }
@@ -70,54 +72,6 @@ assert_refused_file() {  # <file> <why> <option>...
   assert_output_contains "$1: $2"
 }
 
-@test "a run holds its lock on a server over TLS" {
-  use_tls_server server
-
-  run dlock run job -- sh -c "dlock status --json job | jq -r .state"
-
-  assert_equal "$status $output" '0 held'
-}
-
-@test "the certificate may be for the host name in the URL" {
-  use_tls_server server
-
-  run dlock --store "rediss://localhost:$redis_port" run job -- echo started
-
-  assert_equal "$status $output" '0 started'
-}
-
-@test "the certificate may be for the name that --tls-name sets" {
-  use_tls_server elsewhere
-  run dlock --tls-name elsewhere.example run job -- echo started
-
-  assert_equal "$status $output" '0 started'
-}
-
-@test "a server whose certificate is not for the name in DLOCK_TLS_NAME is not trusted" {
-  use_tls_server server
-
-  DLOCK_TLS_NAME=db.example.org run dlock run job -- echo started
-
-  assert_not_trusted 'certificate not trusted'
-}
-
-@test "a server whose certificate another authority has signed is not trusted" {
-  use_tls_server unknown
-
-  run dlock run job -- echo started
-
-  assert_not_trusted 'certificate not trusted'
-}
-
-@test "a server whose certificate the system's authorities have not signed is not trusted" {
-  use_tls_server server
-  unset DLOCK_TLS_CA
-
-  run dlock run job -- echo started
-
-  assert_not_trusted 'certificate not trusted'
-}
-
 # As on distributions that keep their certificates where OpenSSL does not look.
 use_foreign_certificates() {  # <file below /etc/ssl>
   use_private_mounts
@@ -128,113 +82,49 @@ use_foreign_certificates() {  # <file below /etc/ssl>
   unset DLOCK_TLS_CA
 }
 
-@test "the system's authorities are found where other distributions keep them" {
+@test "the system's authorities are found where other distributions keep them, unless SSL_CERT_FILE replaces them" {
   use_tls_server server
-  for file in certs/ca-certificates.crt ca-bundle.pem cert.pem; do
+  for file in certs/ca-certificates.crt cert.pem ca-bundle.pem; do
     use_foreign_certificates "$file"
 
     run inside dlock run job -- echo started
 
     assert_equal "$file $status $output" "$file 0 started"
   done
-}
 
-@test "SSL_CERT_FILE names the trusted authorities" {
-  use_tls_server server
-  unset DLOCK_TLS_CA
-
-  SSL_CERT_FILE=$BATS_FILE_TMPDIR/ours.crt run dlock run job -- echo started
-
-  assert_equal "$status $output" '0 started'
-}
-
-@test "an empty SSL_CERT_FILE is ignored" {
-  use_tls_server server
-  use_foreign_certificates ca-bundle.pem
-
+  # An empty one is ignored.
   SSL_CERT_FILE='' run inside dlock run job -- echo started
 
   assert_equal "$status $output" '0 started'
-}
 
-@test "SSL_CERT_FILE replaces the system's authorities" {
-  use_tls_server server
-  use_foreign_certificates ca-bundle.pem
-
+  note_logins
   SSL_CERT_FILE=$BATS_FILE_TMPDIR/theirs.crt run inside dlock run job -- echo started
 
   assert_not_trusted 'certificate not trusted'
 }
 
-@test "a server with a certificate for another name is not trusted" {
-  use_tls_server elsewhere
+@test "a server with a certificate of another authority or name, or an expired or self-signed one, is not trusted" {
+  local certificate why
+  use_tls_server server
+  while read -r certificate why; do
+    redis CONFIG SET tls-cert-file "$BATS_FILE_TMPDIR/$certificate.crt" tls-key-file "$BATS_FILE_TMPDIR/$certificate.key"
+    note_logins
+    echo "with the certificate $certificate:"
+    run dlock run job -- echo started
+    assert_not_trusted "$why"
+  done << 'END'
+over expired
+theirs certificate not trusted
+unknown certificate not trusted
+elsewhere 127.0.0.1
+END
 
-  run dlock run job -- echo started
-
-  assert_not_trusted 127.0.0.1
-}
-
-@test "a server whose certificate has expired is not trusted" {
-  use_tls_server over
-
-  run dlock run job -- echo started
-
-  assert_not_trusted expired
-}
-
-@test "a server with a self-signed certificate is not trusted" {
-  use_tls_server theirs
-
-  run dlock run job -- echo started
-
-  assert_not_trusted 'certificate not trusted'
-}
-
-@test "--tls-insecure trusts any server and prints a warning" {
-  use_tls_server unknown
-
+  run dlock --tls-name elsewhere.example run job -- echo started
+  assert_equal "$status $output" '0 started'
   run dlock --tls-insecure run job -- echo started
-
   assert_status 0
   assert_output_contains started
   assert_output_contains 'warning'
-}
-
-@test "a server that requires client certificates accepts a client with one" {
-  use_tls_server server --tls-auth-clients yes
-
-  run dlock --tls-cert "$BATS_FILE_TMPDIR/client.crt" --tls-key "$BATS_FILE_TMPDIR/client.key" \
-    run job -- echo started
-
-  assert_equal "$status $output" '0 started'
-}
-
-@test "a key with a pass phrase is used with the file that has it, and refused otherwise" {
-  use_tls_server server --tls-auth-clients yes
-  cd "$BATS_TEST_TMPDIR" || return
-  local client=$BATS_FILE_TMPDIR/client
-  (umask 077 && echo 'open sesame' > phrase && echo wrong > other)
-  quietly openssl pkey -in "$client.key" -aes256 -passout file:phrase -out pkcs8.key
-  quietly openssl ec -in "$client.key" -aes128 -passout file:phrase -out sec1.key
-
-  local key
-  for key in pkcs8.key sec1.key; do
-    assert_works_with_key "$key" --tls-key-password-file phrase
-    DLOCK_TLS_KEY_PASSWORD_FILE=phrase assert_works_with_key "$key"
-    assert_refused_file "$PWD/$key" 'it has a pass phrase: use --tls-key-password-file' \
-      --tls-cert "$client.crt" --tls-key "$key"
-    assert_refused_file "$PWD/$key" 'the pass phrase in the file of --tls-key-password-file is not that of the key' \
-      --tls-cert "$client.crt" --tls-key "$key" --tls-key-password-file other
-  done
-  quietly openssl pkcs8 -provider legacy -provider default -topk8 -v1 PBE-MD5-DES -in "$client.key" \
-    -passout file:phrase -out old.key
-  assert_refused_file "$PWD/old.key" 'it is encrypted with a cipher that is too old: encrypt it again with openssl pkcs8 -topk8' \
-    --tls-cert "$client.crt" --tls-key old.key --tls-key-password-file phrase
-  run dlock --tls-key-password-file phrase run job -- echo started
-  assert_equal "$status $output" '78 dlock: job: --tls-key-password-file needs --tls-cert and --tls-key'
-  assert_works_with_key "$client.key" --tls-key-password-file phrase
-  assert_refused_file "$PWD/none" 'No such file or directory' \
-    --tls-cert "$client.crt" --tls-key pkcs8.key --tls-key-password-file none
 }
 
 @test "a pass phrase is read from a file of one line, and appears in no output" {
@@ -283,10 +173,33 @@ unfed'
   assert_equal "$refused" 4
 }
 
-@test "an inner run gets the pass phrase of the key by its file" {
+@test "a key with a pass phrase is used with the file that has it, by an inner run as well, and refused otherwise" {
   use_tls_server server --tls-auth-clients yes
   cd "$BATS_TEST_TMPDIR" || return
-  (umask 077 && echo 'open sesame' > phrase)
+  local client=$BATS_FILE_TMPDIR/client
+  (umask 077 && echo 'open sesame' > phrase && echo wrong > other)
+  quietly openssl pkey -in "$client.key" -aes256 -passout file:phrase -out pkcs8.key
+  quietly openssl ec -in "$client.key" -aes128 -passout file:phrase -out sec1.key
+
+  local key
+  for key in pkcs8.key sec1.key; do
+    assert_works_with_key "$key" --tls-key-password-file phrase
+    DLOCK_TLS_KEY_PASSWORD_FILE=phrase assert_works_with_key "$key"
+    assert_refused_file "$PWD/$key" 'it has a pass phrase: use --tls-key-password-file' \
+      --tls-cert "$client.crt" --tls-key "$key"
+    assert_refused_file "$PWD/$key" 'the pass phrase in the file of --tls-key-password-file is not that of the key' \
+      --tls-cert "$client.crt" --tls-key "$key" --tls-key-password-file other
+  done
+  quietly openssl pkcs8 -provider legacy -provider default -topk8 -v1 PBE-MD5-DES -in "$client.key" \
+    -passout file:phrase -out old.key
+  assert_refused_file "$PWD/old.key" 'it is encrypted with a cipher that is too old: encrypt it again with openssl pkcs8 -topk8' \
+    --tls-cert "$client.crt" --tls-key old.key --tls-key-password-file phrase
+  run dlock --tls-key-password-file phrase run job -- echo started
+  assert_equal "$status $output" '78 dlock: job: --tls-key-password-file needs --tls-cert and --tls-key'
+  assert_works_with_key "$client.key" --tls-key-password-file phrase
+  assert_refused_file "$PWD/none" 'No such file or directory' \
+    --tls-cert "$client.crt" --tls-key pkcs8.key --tls-key-password-file none
+
   quietly openssl pkey -in "$BATS_FILE_TMPDIR/client.key" -aes256 -passout file:phrase -out client.key
 
   run dlock --tls-cert "$BATS_FILE_TMPDIR/client.crt" --tls-key client.key --tls-key-password-file phrase \
@@ -338,8 +251,20 @@ END
     --tls-cert "$client.crt" --tls-key "$BATS_FILE_TMPDIR/unknown.key"
 }
 
-@test "a server that requires client certificates refuses a client without one" {
+@test "a server that requires client certificates accepts a client with one, from pipes as well, and refuses others" {
   use_tls_server server --tls-auth-clients yes
+
+  run dlock --tls-cert "$BATS_FILE_TMPDIR/client.crt" --tls-key "$BATS_FILE_TMPDIR/client.key" \
+    run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+
+  cd "$BATS_FILE_TMPDIR"
+
+  run dlock --tls-ca <(cat ours.crt) --tls-cert <(cat client.crt) --tls-key <(cat client.key) \
+    run job -- echo started
+
+  assert_equal "$status $output" '0 started'
 
   run dlock run job -- echo started
 
@@ -348,21 +273,7 @@ END
   refute_output_contains started
 }
 
-@test "a server without TLS gets no login" {
-  use_tls_server server
-  stop_redis
-  start_redis --port "$redis_port"
-  logins=$(calls_of auth)
-
-  run timeout 10 dlock run job -- echo started
-
-  assert_status 69
-  assert_one_line
-  assert_output_contains 'in the TLS handshake; does it use TLS?'
-  assert_nobody_logged_in
-}
-
-@test "a client without TLS does not hang if the server requires TLS" {
+@test "a client that uses TLS where the server does not, or the reverse, ends with 69 and says so" {
   use_tls_server server
 
   run timeout 10 dlock --store "redis://127.0.0.1:$redis_port" run job -- echo started
@@ -370,6 +281,17 @@ END
   assert_status 69
   assert_one_line
   assert_output_contains '; does it require TLS (rediss://)?'
+
+  stop_redis
+  start_redis --port "$redis_port"
+  note_logins
+
+  run timeout 10 dlock run job -- echo started
+
+  assert_status 69
+  assert_one_line
+  assert_output_contains 'in the TLS handshake; does it use TLS?'
+  assert_nobody_logged_in
 }
 
 @test "TLS versions before 1.2 are refused" {
@@ -390,17 +312,6 @@ END
 is_listening() { grep -q ":$(printf %04X "$redis_port") 00000000:0000 0A" /proc/net/tcp; }
 
 # --- Files ---
-
-@test "certificates and keys may come through pipes" {
-  use_tls_server server --tls-auth-clients yes
-  unset DLOCK_TLS_CA
-  cd "$BATS_FILE_TMPDIR"
-
-  run dlock --tls-ca <(cat ours.crt) --tls-cert <(cat client.crt) --tls-key <(cat client.key) \
-    run job -- echo started
-
-  assert_equal "$status $output" '0 started'
-}
 
 @test "a private key that every user can read is refused, or used with a warning if that cannot be changed" {
   use_private_mounts
@@ -431,26 +342,39 @@ is_listening() { grep -q ":$(printf %04X "$redis_port") 00000000:0000 0A" /proc/
   run inside dlock --tls-ca /mnt/link run job -- echo started
   assert_not_trusted 'refusing to follow the link /mnt/link'
 
-  logins=$(calls_of auth)
+  note_logins
   inside chmod 0777 /mnt
   run inside dlock --tls-ca /mnt/ours.crt run job -- echo started
   assert_not_trusted 'the directory /mnt, which everyone can write (chmod o-w /mnt)'
   inside chmod 0755 /mnt
 
-  logins=$(calls_of auth)
+  note_logins
   inside chmod 0666 /mnt/ours.crt
   run inside dlock --tls-ca /mnt/ours.crt run job -- echo started
   assert_not_trusted 'a file that everyone can write (chmod o-w)'
 }
 
-@test "a FIFO in SSL_CERT_FILE is no file of certificates" {
+@test "a run holds its lock on a server whose certificate is for its name and from a trusted authority" {
   use_tls_server server
-  unset DLOCK_TLS_CA
-  mkfifo "$BATS_TEST_TMPDIR/fifo"
-
-  run env SSL_CERT_FILE="$BATS_TEST_TMPDIR/fifo" timeout 20 dlock run job -- echo started
-
+  run dlock run job -- sh -c "dlock status --json job | jq -r .state"
+  assert_equal "$status $output" '0 held'
+  run dlock --store "rediss://localhost:$redis_port" run job -- echo started
+  assert_equal "$status $output" '0 started'
+  note_logins
+  DLOCK_TLS_NAME=db.example.org run dlock run job -- echo started
   assert_not_trusted 'certificate not trusted'
+
+  # Without --tls-ca, the system's authorities or those of SSL_CERT_FILE are trusted.
+  unset DLOCK_TLS_CA
+  note_logins
+  run dlock run job -- echo started
+  assert_not_trusted 'certificate not trusted'
+  mkfifo "$BATS_TEST_TMPDIR/fifo"
+  note_logins
+  run env SSL_CERT_FILE="$BATS_TEST_TMPDIR/fifo" timeout 20 dlock run job -- echo started
+  assert_not_trusted 'certificate not trusted'
+  SSL_CERT_FILE=$BATS_FILE_TMPDIR/ours.crt run dlock run job -- echo started
+  assert_equal "$status $output" '0 started'
 }
 
 @test "a file of certificates that never ends is refused" {

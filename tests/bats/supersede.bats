@@ -22,29 +22,26 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 
 # --max-queue
 
-@test "--max-queue does not wait if that many runs are waiting already" {
-  hold job
-  queue job -- true
-
-  run dlock run --wait 60s --max-queue 1 job -- true
-
-  assert_status 75
-  assert_one_line
-  assert_output_contains '1 already waiting (--max-queue)'
-}
-
-@test "a run that --max-queue refuses exits with the code of -E and is reported as busy" {
-  hold job
-
-  run dlock run --wait 60s --max-queue 0 -E 9 --report report job -- true
-
-  assert_status 9
-  assert_equal "$(outcome_in report)" 'busy null'
-}
-
 # --supersede
 
-@test "a waiter with --supersede gives way to a newer one and names it" {
+@test "of eight waiters that supersede each other, only the newest runs" {
+  hold job
+  local number pids=()
+  for number in {1..8}; do
+    dlock run --wait 60s --supersede -q job -- sh -c 'echo "$1" >> ran' - "$number" 3>&- &
+    pids+=($!)
+    eventually is_queued job "$!"
+  done
+  assert_equal "$(look job '.waiters | length')" 1
+
+  let_go
+
+  assert_exits 0 "${pids[-1]}"
+  for number in {0..6}; do assert_exits 75 "${pids[number]}"; done
+  assert_equal "$(< ran)" 8
+}
+
+@test "a waiter with --supersede gives way to a newer one and names it, or is silent with -E 0" {
   hold job
   dlock run --wait 60s --supersede --report report job -- touch older 2> said 3>&- &
   older=$!
@@ -59,33 +56,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
   assert_exits 0 "$waiter"
   test -e newer
   refute test -e older
-}
 
-@test "of twenty waiters that supersede each other, only the newest runs" {
-  hold job
-  local number pids=()
-  for number in {1..20}; do
-    dlock run --wait 60s --supersede -q job -- sh -c 'echo "$1" >> ran' - "$number" 3>&- &
-    pids+=($!)
-    eventually is_queued job "$!"
-  done
-  assert_equal "$(look job '.waiters | length')" 1
-
-  let_go
-
-  assert_exits 0 "${pids[-1]}"
-  for number in {0..18}; do assert_exits 75 "${pids[number]}"; done
-  assert_equal "$(< ran)" 20
-}
-
-@test "--supersede needs --wait" {
-  run dlock run --supersede job -- touch ran
-
-  assert_equal "$status $output" '64 dlock: --supersede needs --wait'
-  refute test -e ran
-}
-
-@test "with -E 0, a superseded run prints nothing" {
   hold job
   dlock run --wait 60s --supersede -E 0 job -- true 2> said 3>&- &
   older=$!
@@ -112,7 +83,32 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
     "lost the lock: $(id -un)@$(uname -n) took the lock with --replace; the command was stopped"
 }
 
-@test "--replace requires --wait" {
+@test "--max-queue does not wait if that many runs are waiting already, and what each option needs is checked" {
+  hold job
+  queue job -- true
+
+  run dlock run --wait 60s --max-queue 1 job -- true
+
+  assert_status 75
+  assert_one_line
+  assert_output_contains '1 already waiting (--max-queue)'
+
+  run dlock run --wait 60s --max-queue 0 -E 9 --report report job -- true
+
+  assert_status 9
+  assert_equal "$(outcome_in report)" 'busy null'
+
+  for number in -1 x '' 1.5 99999999999; do
+    run dlock run --wait 1s "--max-queue=$number" job -- true
+    assert_status 64
+    assert_one_line
+  done
+
+  run dlock run --supersede job -- touch ran
+
+  assert_equal "$status $output" '64 dlock: --supersede needs --wait'
+  refute test -e ran
+
   for wait in '' '--wait 0'; do
     # shellcheck disable=SC2086
     run dlock run $wait --replace job -- true
@@ -123,8 +119,8 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 }
 
 @test "a run with --replace begins only when the command of the holder has ended" {
-  dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
-    until [[ -e finish ]]; do sleep 0.05; done; touch over' 3>&- &
+  dlock run -t 10m -k 60s job -- bash -c 'trap ": > termed" TERM; : > started
+    until [[ -e finish ]]; do sleep 0.05; done; : > over' 3>&- &
   holder=$!
   eventually test -e started
 
@@ -139,7 +135,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 }
 
 @test "a waiter ahead of a run with --replace loses the lock before its command starts" {
-  dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
+  dlock run -t 10m -k 60s job -- bash -c 'trap ": > termed" TERM; : > started
     until [[ -e finish ]]; do sleep 0.05; done' 3>&- &
   eventually test -e started
   queue job --report report -- touch before
@@ -172,7 +168,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 
 @test "--replace stops the command of a run whose dlock is killed during the wait" {
   on_server && skip 'on a server, the guardian ends it'
-  dlock run -k 60s job -- bash -c 'echo $$ > pid; trap "touch termed" TERM
+  dlock run -t 10m -k 60s job -- bash -c 'echo $$ > pid; trap ": > termed" TERM
     while :; do sleep 0.1; done' 3>&- &
   holder=$!
   eventually test -s pid
@@ -196,10 +192,3 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
   assert_exits 76 "$holder"
 }
 
-@test "an invalid number for --max-queue exits with 64" {
-  for number in -1 x '' 1.5 99999999999; do
-    run dlock run --wait 1s "--max-queue=$number" job -- true
-    assert_status 64
-    assert_one_line
-  done
-}

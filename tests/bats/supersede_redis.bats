@@ -10,7 +10,7 @@ setup() {
   export -f has_ended  # for commands that check whether another one has ended
   use_redis_store --appendonly yes --appendfsync always
   cd "$BATS_TEST_TMPDIR" || return
-  short=(--ttl 2s --store-timeout 400ms)  # for leases that have to expire
+  short=(--ttl 3s --store-timeout 900ms)  # for leases that have to expire
 }
 
 teardown() {
@@ -22,7 +22,7 @@ refute() { ! "$@"; }
 
 next=(bash -c 'has_ended "$1" && touch ran' -)  # <pid of the process that must have ended>
 
-@test "--replace of a stopped run begins when the lease has expired and the command has ended" {
+@test "--replace of a stopped or killed run begins when the lease has expired and the command has ended" {
   hold job "${short[@]}"
   kill -STOP "$holder"
 
@@ -30,9 +30,8 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # <pid of the process that must 
 
   assert_exits 0 "$waiter"
   test -e ran
-}
 
-@test "--replace of a run whose dlock is killed begins when the command has ended" {
+  rm ran
   hold job "${short[@]}"
   kill -STOP "$holder"
   queue job --replace -- "${next[@]}" "$command"
@@ -43,8 +42,8 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # <pid of the process that must 
   test -e ran
 }
 
-@test "a restarted server still knows which run is being replaced" {
-  dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; echo $$ > pid
+@test "a restarted server still knows which run is being replaced, and which waiter was superseded" {
+  dlock run -t 10m -k 60s job -- bash -c 'trap ": > termed" TERM; echo $$ > pid
     until [[ -e finish ]]; do sleep 0.05; done' 3>&- &
   holder=$!
   eventually test -s pid
@@ -57,9 +56,7 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # <pid of the process that must 
   assert_exits 76 "$holder"
   assert_exits 0 "$waiter"
   test -e ran
-}
 
-@test "a restarted server still tells a waiter that it was superseded" {
   hold job
   queue job --supersede -q -- touch older
   older=$waiter

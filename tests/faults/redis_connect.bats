@@ -108,17 +108,11 @@ assert_survives_a_restart() {  # <error>
   assert_exits 0 "$run"
 }
 
-@test "a run that does not wait survives a restart of its server on a unix socket" {
-  use_redis_store
-
-  assert_survives_a_restart ENOENT
-}
-
 @test "a run that does not wait survives a restart of its server" {
   choose_redis_port
   use_redis_store --port "$redis_port"
+  assert_survives_a_restart ENOENT
   DLOCK_STORE=redis://127.0.0.1:$redis_port
-
   assert_survives_a_restart EINPROGRESS
 }
 

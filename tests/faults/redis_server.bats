@@ -18,16 +18,16 @@ teardown() {
 }
 
 noting=(sh -c 'echo "$2" >> "$1"' -)
-short=(--ttl 2s --store-timeout 400ms)
+short=(--ttl 3s --store-timeout 900ms)
 
 started() { grep -qsx "$1" "$order"; }
 
-# Runs dlock with a store timeout of half a second, and asserts that it took little longer.
+# Runs dlock with a store timeout of a second, and asserts that it did not take many times longer.
 run_briefly() {
   local begin
   begin=$(now_ms)
-  run timeout 20 dlock --store-timeout 500ms "$@"
-  assert_between $(($(now_ms) - begin)) 0 2500
+  run timeout 20 dlock --store-timeout 1s "$@"
+  assert_between $(($(now_ms) - begin)) 0 10000
 }
 
 # Asserts that `run` printed a refusal in one short line of plain text, with this exit code.
@@ -71,18 +71,13 @@ restart_slowly() {
   [[ $(redis PING) == LOADING* ]]
 }
 
-@test "a server that is loading its data is unavailable" {
+@test "a server that is loading its data is unavailable, and waited for with -w" {
   use_redis_store
   restart_slowly
 
   assert_run_is_refused 69 LOADING
 
   assert_equal "$(jq -r .outcome "$report")" unavailable
-}
-
-@test "with -w a server that is loading its data is waited for" {
-  use_redis_store
-  restart_slowly
 
   await_store
 
@@ -100,29 +95,22 @@ says_busy() { [[ $(redis PING) == BUSY* ]]; }
 
 script_is_killed() { [[ $(redis SCRIPT KILL) == OK ]]; }
 
-@test "a server that is busy in a script is reported as busy" {
+@test "a server that is busy in a script is reported as busy, waited for with -w, and not noticed by a run" {
   use_redis_store
   script_never_ends
 
   assert_run_is_refused 69 BUSY
-}
 
-@test "with -w a server that is busy in a script is waited for" {
-  use_redis_store
-  script_never_ends
   await_store
 
   script_is_killed
 
   assert_store_is_well
-}
 
-@test "a run does not notice a server that is busy in a script for a while" {
-  use_redis_store
-  hold job --ttl 5s --store-timeout 400ms --kill-after 200ms 2> "$said"
+  hold job --ttl 9s --store-timeout 1s --kill-after 200ms 2> "$said"
   script_never_ends
 
-  never_within 2000 has_ended "$holder"  # there was a renewal in that time
+  never_within 3500 has_ended "$holder"  # there was a renewal in that time
   script_is_killed
 
   await_renewal job
@@ -131,39 +119,28 @@ script_is_killed() { [[ $(redis SCRIPT KILL) == OK ]]; }
   assert_equal "$(< "$said")" ''
 }
 
-@test "a replica is refused" {
+@test "a replica, and a server with too few replicas, are refused, and waited for with -w" {
   use_redis_store
   redis REPLICAOF 127.0.0.1 1
 
   assert_run_is_refused 69 READONLY
-}
 
-@test "with -w a replica is waited for until it becomes a primary" {
-  use_redis_store
-  redis REPLICAOF 127.0.0.1 1
   await_store
 
   redis REPLICAOF NO ONE
 
   assert_store_is_well
-}
 
-@test "a replica with stale data is refused" {
-  use_redis_store --replica-serve-stale-data no
+  redis CONFIG SET replica-serve-stale-data no
   redis REPLICAOF 127.0.0.1 1
-
   assert_run_is_refused 69 MASTERDOWN
-}
+  redis REPLICAOF NO ONE
 
-@test "a server with too few replicas is refused" {
-  use_redis_store
   redis CONFIG SET min-replicas-to-write 1
-
   assert_run_is_refused 69 NOREPLICAS
-}
+  redis CONFIG SET min-replicas-to-write 0
 
-@test "a run ends when its server no longer has enough replicas" {
-  use_redis_store
+  # A run ends when there are no longer enough.
   hold job --report "$report" "${short[@]}"
 
   redis CONFIG SET min-replicas-to-write 1
@@ -184,17 +161,13 @@ script_is_killed() { [[ $(redis SCRIPT KILL) == OK ]]; }
 
 cannot_save() { redis INFO persistence | grep -q '^rdb_last_bgsave_status:err'; }
 
-@test "a server with too many clients is unavailable" {
+@test "a server with too many clients is unavailable, and waited for with -w" {
   use_redis_store
   fill_up
 
   # The server says so, unless it closed the connection before it received anything.
   assert_run_is_refused 69 "$redis_socket"
-}
 
-@test "with -w a server with too many clients is waited for" {
-  use_redis_store
-  fill_up
   await_store
 
   end_processes "$client"
@@ -217,33 +190,16 @@ somebody_listens() { redis INFO clients | grep -q '^blocked_clients:1'; }
 
 memory_is_full() { redis CONFIG SET maxmemory 1; }
 
-@test "a server whose memory is full grants nothing" {
+@test "a server whose memory is full grants nothing, and renews, releases, hands off and shows leases" {
   use_redis_store
-  memory_is_full
-
-  assert_run_is_refused 69 OOM
-}
-
-@test "a server whose memory is full renews and releases leases" {
-  use_redis_store
-  hold job "${short[@]}" 2> "$said"
-  memory_is_full
-
-  await_renewal job
-  await_renewal job
-  let_go
-
-  assert_exits 0 "$holder"
-  assert_equal "$(< "$said")" ''
-  assert_equal "$(redis EXISTS 'dlock:{job}')" 0
-}
-
-@test "a server whose memory is full renews and releases shared leases and slots" {
-  use_redis_store
-  for mode in -s -n3; do
+  for mode in -n1 -s -n3; do
     hold "job$mode" "$mode" "${short[@]}" 2> "$said"
     memory_is_full
 
+    assert_run_is_refused 69 OOM
+    run dlock status "job$mode"
+    assert_status 0
+    await_renewal "job$mode"
     await_renewal "job$mode"
     let_go
 
@@ -252,29 +208,15 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
     assert_equal "$(redis EXISTS "dlock:{job$mode}")" 0
     redis CONFIG SET maxmemory 0
   done
-}
 
-@test "a server whose memory is full hands the lock over to its waiters" {
-  use_redis_store
   hold job
   for number in 1 2 3; do queue job "${noting[@]}" "$order" "$number"; done
   memory_is_full
-
-  let_go
-
-  eventually started 3
-  assert_equal "$(tr -d '\n' < "$order")" 123
-}
-
-@test "a server whose memory is full still shows the holder of a lock" {
-  use_redis_store
-  hold job
-  memory_is_full
-
-  run dlock status job
-  assert_status 0
   run dlock list
   assert_output_contains job
+  let_go
+  eventually started 3
+  assert_equal "$(tr -d '\n' < "$order")" 123
 }
 
 # --- Clusters ---
@@ -326,9 +268,6 @@ knows_all_slots() { redis CLUSTER INFO | grep -q '^cluster_state:ok'; }
 
 # Starts a run whose first request is delayed in the network.
 run_with_a_late_request() {  # <option>...
-  use_redis_store
-  dlock run any -- true # so that the server knows the script
-  use_relay
   network keep
   dlock run --store-timeout 500ms "$@" job -- touch "$BATS_TEST_TMPDIR/ran" 2> /dev/null 3>&- &
   runs=$!
@@ -342,7 +281,10 @@ comes_late() {
   redis PING > /dev/null
 }
 
-@test "a request that arrives after the end of its run is not granted" {
+@test "a request that arrives after the end of its run, or after it gave up, is not granted, however late" {
+  use_redis_store
+  dlock run any -- true # so that the server knows the script
+  use_relay
   run_with_a_late_request -w 10s
   assert_exits 0 "$runs"
   test -e "$BATS_TEST_TMPDIR/ran"
@@ -351,9 +293,8 @@ comes_late() {
 
   is_free job
   assert_equal "$(left_of job)" -2
-}
 
-@test "a request that arrives after its run gave up is not granted, however late" {
+  rm "$BATS_TEST_TMPDIR/ran"
   run_with_a_late_request
   assert_exits 69 "$runs"
   # Longer than the store timeout.
@@ -375,7 +316,7 @@ comes_late() {
   kill -TERM $!
 
   assert_exits 143 $!
-  assert_between $(($(now_ms) - begin)) 0 1500
+  assert_between $(($(now_ms) - begin)) 0 5000
 }
 
 is_connected() { [[ $(readlink "/proc/$1"/fd/*) == *socket:* ]]; }
@@ -411,8 +352,8 @@ alter_cursors() {  # <Perl expression for the next cursor>
   local verb begin
   for verb in list history; do
     begin=$(now_ms)
-    run timeout 20 dlock --store-timeout 300ms "$verb"
-    assert_between $(($(now_ms) - begin)) 1400 5000
+    run timeout 30 dlock --store-timeout 1s "$verb"
+    assert_between $(($(now_ms) - begin)) 4500 25000
     assert_refused 69 'reading the names of all locks takes too long'
   done
 }
@@ -421,8 +362,8 @@ alter_cursors() {  # <Perl expression for the next cursor>
 
 # Starts a server that gives this reply, and makes it the store.
 serve() {  # <as fake_server has it>
-  use_private_store
   local file=$BATS_TEST_TMPDIR/port
+  rm -f "$file"
   "$DLOCK_SOURCE/tests/faults/fake_server" "$file" "$1" 3>&- &
   eventually test -s "$file"
   export DLOCK_STORE
@@ -431,35 +372,58 @@ serve() {  # <as fake_server has it>
 
 # More memory than dlock may ever need. AddressSanitizer maps all there is.
 limit_memory() {
-  grep -q __asan_init "$DLOCK_BIN" || ulimit -v 100000
+  grep -q __asan_init "$DLOCK_BIN" || ulimit -S -v 100000
 }
 
-# Asserts that run, status and list give up on such a server in time, with a plain message,
-# and that a run with a wait gives up when the wait is over.
-assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
+# Asserts that verbs give up on such a server in time, with a plain message. A run with a wait
+# gives up when the wait is over.
+assert_give_up_on() {  # <as fake_server has it> <part of what is said> <verb with its words>...
   serve "$1"
+  local words
   limit_memory
-  for words in 'run job echo started' 'run -w 700ms job echo started' 'status job' list; do
+  for words in "${@:3}"; do
     # shellcheck disable=SC2086
     run_briefly $words
     assert_refused 69 "$2"
   done
+  ulimit -S -v unlimited
 }
 
-@test "dlock gives up on a server that never replies" {
-  assert_all_give_up_on silence 'did not reply within'
-}
-
-@test "dlock gives up on a server that sends a byte every 300 milliseconds" {
-  assert_all_give_up_on drip 'did not reply within'
-}
-
-@test "dlock gives up on a server that closes every connection" {
-  assert_all_give_up_on end 'closed the connection'
+@test "dlock gives up on a server that grants without a fence, or replies with anything else that makes no sense" {
+  local reply said
+  use_private_store
+  assert_give_up_on silence 'did not reply within' \
+    'run job echo started' 'run -w 2s job echo started' 'status job' list
+  while IFS='|' read -r reply said; do
+    echo "the server replies: $reply"
+    assert_give_up_on "$reply" "$said" 'run job echo started' 'status job' list
+  done << 'END'
+*1\r\n$7\r\ngranted\r\n|127.0.0.1
+:1\r\n|127.0.0.1
++OK\r\n+OK\r\n+OK\r\n+OK\r\n|127.0.0.1
+END
+  # These do not get as far as what a verb expects.
+  while IFS='|' read -r reply said; do
+    echo "the server replies: $reply"
+    assert_give_up_on "$reply" "$said" 'run job echo started'
+  done << 'END'
+drip|did not reply within
+end|closed the connection
+flood|127.0.0.1
+HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n|does not speak the Redis protocol
+*4294967295\r\n|does not speak the Redis protocol
+*99999999999999999999\r\n|does not speak the Redis protocol
+$9223372036854775807\r\n|does not speak the Redis protocol
+{*1\r\n}x1000000|does not speak the Redis protocol
+-ERR {\e]52;c;eA==\e[2J}x800000\r\n|127.0.0.1
+*3\r\n$7\r\ngran|did not reply within
+-ERR \e]0;title\e\\ \e[2J \0 done\r\n|done
+END
 }
 
 @test "dlock gives up on a server that resets every connection" {
-  assert_all_give_up_on reset 'connection reset by peer; does it require TLS (rediss://)?'
+  use_private_store
+  assert_give_up_on reset 'connection reset by peer; does it require TLS (rediss://)?' 'run job echo started'
   DLOCK_STORE=${DLOCK_STORE/redis/rediss}
 
   # Half a second is too short for TLS under sanitizers.
@@ -485,11 +449,6 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
   assert_refused 69 "cannot reach 127.0.0.1:$redis_port: connection refused"
 }
 
-@test "dlock gives up on a server that replies in HTTP" {
-  assert_all_give_up_on 'HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n' \
-    'does not speak the Redis protocol'
-}
-
 @test "a server of another kind is named" {
   use_private_store
   local greeting kind
@@ -512,56 +471,8 @@ ERROR\r\n|memcached
 END
 }
 
-@test "dlock gives up on a server that announces a list of four billion elements" {
-  assert_all_give_up_on '*4294967295\r\n' 'does not speak the Redis protocol'
-}
-
-@test "dlock gives up on a server that announces a list with an overflowing length" {
-  assert_all_give_up_on '*99999999999999999999\r\n' 'does not speak the Redis protocol'
-}
-
-@test "dlock gives up on a server that announces a string of eight exabytes" {
-  assert_all_give_up_on '$9223372036854775807\r\n' 'does not speak the Redis protocol'
-}
-
-@test "dlock gives up on a server that replies with endlessly nested lists" {
-  assert_all_give_up_on '{*1\r\n}x1000000' 'does not speak the Redis protocol'
-}
-
-@test "dlock gives up on a server that replies with an error of twelve megabytes full of escapes" {
-  assert_all_give_up_on '-ERR {\e]52;c;eA==\e[2J}x800000\r\n' '127.0.0.1'
-}
-
-@test "dlock gives up on a server that sends an endless line as fast as it can" {
-  assert_all_give_up_on flood '127.0.0.1'
-}
-
-@test "dlock gives up on a server that stops in the middle of a reply" {
-  assert_all_give_up_on '*3\r\n$7\r\ngran' 'did not reply within'
-}
-
-@test "dlock gives up on a server that sends the wrong kind of reply" {
-  assert_all_give_up_on ':1\r\n' '127.0.0.1'
-}
-
-@test "dlock gives up on a server that grants without a fence" {
-  assert_all_give_up_on '*1\r\n$7\r\ngranted\r\n' '127.0.0.1'
-}
-
-@test "dlock gives up on a server that sends extra replies" {
-  assert_all_give_up_on '+OK\r\n+OK\r\n+OK\r\n+OK\r\n' '127.0.0.1'
-}
-
-@test "an error with escapes and line breaks is printed escaped" {
-  serve '-ERR \e]0;title\e\\ \e[2J \0 done\r\n'
-
-  run_briefly run job -- echo started
-
-  assert_refused 69 'ERR '
-  assert_output_contains 'done'
-}
-
-@test "a server in protected mode is refused, and the message says so" {
+@test "a server in protected mode is refused, and a redirect to another member of a cluster is not followed" {
+  use_private_store
   serve '-DENIED Redis is running in protected mode because protected mode is enabled.\r\n'
 
   for words in 'run job echo started' 'status job' list; do
@@ -569,9 +480,7 @@ END
     run_briefly $words
     assert_refused 77 'the server is in protected mode'
   done
-}
 
-@test "a redirect to another member of a cluster is not followed" {
   serve '-MOVED 42 169.254.169.254:80\r\n'
 
   run_briefly run job -- echo started
