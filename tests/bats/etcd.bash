@@ -14,7 +14,10 @@ etcd_directory() {
 # For `setup`: starts one member or several, and makes them the store. Each is started with
 # the options in `etcd_options`. Their client URLs begin with `etcd_scheme`.
 use_etcd_store() {  # [<members>]
-  use_private_store || return
+  use_private_store && start_etcd "$@"
+}
+
+start_etcd() {  # [<members>]
   local count=${1:-1} i ports
   etcd_data=$(etcd_directory) || return
   begin_to_use_ports
@@ -37,6 +40,35 @@ use_etcd_store() {  # [<members>]
   export ETCDCTL_API=3
   export ETCDCTL_ENDPOINTS=${etcd_scheme:-http}://${servers//,/,${etcd_scheme:-http}://}
   for ((i = 1; i <= count; ++i)); do EVENTUALLY_MS=60000 eventually etcd_serves "$i" || return; done
+}
+
+# For `setup_file` and `teardown_file`: one member for all tests of a file.
+share_etcd() {
+  local BATS_TEST_TMPDIR=$BATS_FILE_TMPDIR  # for its output
+  start_etcd || return
+  declare -p etcd_data etcd_client_port etcd_pids | sed 's/^declare /declare -g /' > "$BATS_FILE_TMPDIR/etcd"
+}
+end_shared_etcd() {
+  find_shared_etcd
+  end_processes "${etcd_pids[@]}"
+  eventually has_ended "${etcd_pids[1]}"
+  rm -rf --one-file-system "$etcd_data"
+}
+# shellcheck source=/dev/null
+find_shared_etcd() { . "$BATS_FILE_TMPDIR/etcd"; }
+
+# For `setup`: makes that member the store, with neither keys nor watchers. It has leases of earlier
+# tests until they expire.
+use_shared_etcd() {
+  use_private_store && find_shared_etcd || return
+  etcd_is_shared=1
+  export DLOCK_STORE=etcd://127.0.0.1:${etcd_client_port[1]} ETCDCTL_API=3
+  export ETCDCTL_ENDPOINTS=http://127.0.0.1:${etcd_client_port[1]}
+  etcdctl del --prefix '' > /dev/null && eventually no_etcd_watchers
+}
+no_etcd_watchers() { (($(etcd_watchers) == 0)); }
+etcd_watchers() {
+  curl -s "${ETCDCTL_ENDPOINTS%%,*}/metrics" | awk '$1 == "etcd_debugging_mvcc_watcher_total" { print $2 }'
 }
 
 # Starts a member, or restarts it with its data. Returns before the member serves requests.
@@ -97,6 +129,10 @@ crash_etcd() {  # <number>...
 
 # For `teardown`, before kill_leftovers.
 stop_etcd() {
+  if [[ -n ${etcd_is_shared:-} ]]; then
+    go_on_etcd 1
+    return
+  fi
   if [[ -n ${etcd_pids[*]:-} ]]; then
     end_processes "${etcd_pids[@]}"
     wait "${etcd_pids[@]}" 2> /dev/null || true

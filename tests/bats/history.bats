@@ -24,67 +24,31 @@ runs() {  # <filter> [<option>...]
   dlock history --json "${@:2}" job | jq -r ".[] | $1"
 }
 
-refute() { ! "$@"; }
-
 run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
 # --- Which runs ---
 
-@test "finished runs are listed, newest first" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    dlock run job -- true
-    dlock run job -- sh -c 'exit 3' || true
-    dlock run job -- sh -c 'kill -TERM $$' || true
-    dlock run --timeout 50ms job -- sleep 600 || true
-
-    assert_equal "$(runs '"\(.outcome) \(.exit_code) \(.signal)"')" \
-      $'timeout 124 null\nran null TERM\nran 3 null\nran 0 null'
-  done
-}
-
-@test "a run has a start, an end, a duration and a host" {
+@test "runs are listed, newest first, as status shows the last one, and not those whose command could not be started" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- sleep 0.1
-
-    run dlock history --json job
-
-    assert_equal "$(json '.[0] | keys_unsorted | join(" ")')" \
-      'started ended duration_ms exit_code signal host user outcome'
-    assert_equal "$(json '.[0].host')" "$(uname -n)"
-    assert_equal "$(json '.[0].user')" "$(id -un)"
-    assert_between "$(json '.[0].duration_ms')" 100 5000
-    [[ $(json '.[0].started < .[0].ended') == true ]]
-  done
-}
-
-@test "history shows the last run as status does" {
-  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run job -- sh -c 'kill -TERM $$' || true
+    dlock run job -- /no/such/command || true
+    dlock run --timeout 50ms job -- sleep 600 || true
     dlock run job -- sh -c 'exit 3' || true
 
-    assert_equal "$(runs tojson)" "$(look job '.last_run | tojson')"
-  done
-}
-
-@test "a run in progress is listed as running, without an end" {
-  for DLOCK_STORE in "${stores[@]}"; do
+    run dlock history --json job
+    assert_equal "$(json '.[] | "\(.outcome) \(.exit_code) \(.signal)"')" \
+      $'ran 3 null\ntimeout 124 null\nran null TERM\nran 0 null'
+    assert_equal "$(json '.[0] | keys_unsorted | join(" ")')" \
+      'started ended duration_ms exit_code signal host user outcome'
+    assert_equal "$(json '.[3] | "\(.host) \(.user) \(.duration_ms >= 100 and .started < .ended)"')" "$(uname -n) $(id -un) true"
+    assert_equal "$(json '.[0] | tojson')" "$(look job '.last_run | tojson')"
     hold job
-
-    assert_equal "$(runs '"\(.outcome) \(.ended) \(.duration_ms >= 0)"')" 'running null true'
+    assert_equal "$(runs '"\(.outcome) \(.ended) \(.duration_ms >= 0)"' --limit 1)" 'running null true'
   done
 }
 
-@test "a run that was killed with its dlock has vanished" {
-  DLOCK_STORE=${stores[0]}
-  hold job
-  kill -KILL "$holder" "$command"
-
-  eventually run_is vanished
-  dlock run job -- true
-
-  assert_equal "$(runs '"\(.outcome) \(.ended) \(.duration_ms)"' | tail -n 1)" 'vanished null null'
-}
-
-@test "a vanished run is listed even after a watcher has removed it" {
+@test "a run that was killed with its dlock has vanished, even after a watcher has removed it" {
   DLOCK_STORE=${stores[0]}
   hold job
   watch job
@@ -92,6 +56,9 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   eventually has_seen 'expired job 1'
 
   assert_equal "$(runs .outcome)" vanished
+  dlock run job -- true
+
+  assert_equal "$(runs '"\(.outcome) \(.ended) \(.duration_ms)"' | tail -n 1)" 'vanished null null'
 }
 
 @test "a run whose lease expired on a server has vanished" {
@@ -139,14 +106,6 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
   assert_equal "$(runs '"\(.outcome) \(.ended != null)"')" $'by hand false\nby hand true'
   assert_equal "$(look job '"\(.known) \(.last_run)"')" 'true null'
-}
-
-@test "a command that could not be started is not a run" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    dlock run job -- /no/such/command || true
-
-    assert_equal "$(runs .outcome)" ''
-  done
 }
 
 @test "--limit and the configuration file set how many runs are shown" {
@@ -201,33 +160,15 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
 # --- No runs, and errors ---
 
-@test "if no runs are recorded, history says so and exits with 0" {
+@test "without recorded runs history says so, prints nothing with -q and [] with --json, and creates no store" {
   for DLOCK_STORE in "${stores[@]}" none:; do
     run dlock history job
-
-    assert_status 0
-    assert_equal "$output" "dlock: job: no runs are recorded in $DLOCK_STORE"
-  done
-}
-
-@test "with -q history prints nothing if no runs are recorded" {
-  run dlock -q history job
-
-  assert_equal "$status $output" '0 '
-}
-
-@test "--json prints an empty array if no runs are recorded" {
-  for DLOCK_STORE in "${stores[@]}" none:; do
+    assert_equal "$status $output" "0 dlock: job: no runs are recorded in $DLOCK_STORE"
+    run dlock -q history job
+    assert_equal "$status $output" '0 '
     run dlock history --json job
-
     assert_equal "$status $output" '0 []'
   done
-}
-
-@test "history does not create the store" {
-  DLOCK_STORE=${stores[0]}
-
-  dlock history job
 
   [[ ! -e $BATS_TEST_TMPDIR/store ]]
 }
@@ -245,18 +186,17 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_output_contains "$file is damaged"
 }
 
-@test "a limit of zero or an invalid number is a usage error" {
-  for limit in 0 -1 x ''; do
-    run dlock history --limit="$limit" job
+@test "a limit that is no positive number, and what --succeeded-within does not take, are usage errors" {
+  set -f
+  for wrong in '--limit=0 job' '--limit=-1 job' '--limit=x job' '--limit= job' 'a b' '--succeeded-within 1h' \
+    '--succeeded-within 1h *' '--succeeded-within 1h job --failed' '--succeeded-within 1h job --since 1h' '--succeeded-within 1h job --mine'; do
+    echo "$wrong"
+    # shellcheck disable=SC2086
+    run dlock history $wrong
 
     assert_status 64
     assert_one_line
   done
-}
-
-@test "a second name is a usage error" {
-  run dlock history a b
-  assert_status 64
 }
 
 # --- Filters ---
@@ -321,17 +261,13 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_equal "$(runs .exit_code --config "$BATS_TEST_TMPDIR/config" --owner "$(id -un)")" $'3\n1\n0'
 }
 
-@test "zero switches --since and --succeeded-within off" {
-  dlock run job -- true
-
-  assert_equal "$(runs .exit_code --since 0)" 0
-  assert_equal "$(runs .exit_code --succeeded-within 0)" 0
-}
-
-@test "--since omits runs that started earlier" {
+@test "--since omits runs that started earlier, and zero switches it and --succeeded-within off" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- true
-    assert_equal "$(runs .exit_code --since 1h)" 0
+    for filter in '--since 1h' '--since 0' '--succeeded-within 0'; do
+      # shellcheck disable=SC2086
+      assert_equal "$filter $(runs .exit_code $filter)" "$filter 0"
+    done
 
     eventually none_since 300ms
   done
@@ -407,20 +343,9 @@ is_critical() {  # <lock> <span>
   assert_one_line
 }
 
-@test "--succeeded-within takes one lock, and no other filter" {
-  for wrong in '' '*' 'job --failed' 'job --since 1h' 'job --mine'; do
-    set -f
-    # shellcheck disable=SC2086
-    run dlock history --succeeded-within 1h $wrong
-    set +f
-    assert_status 64
-    assert_one_line
-  done
-}
-
 # --- For people ---
 
-@test "the history has a header and one line per run" {
+@test "the history has a header and one line per run, and neither color nor bars if the output is not a terminal" {
   dlock run job -- true
   dlock run job -- sh -c 'exit 3' || true
 
@@ -430,13 +355,6 @@ is_critical() {  # <lock> <span>
   [[ ${lines[0]} =~ ^'STARTED '\ +'AGO '\ +'TOOK '\ +'HOST '\ +'USER '\ +OUTCOME$ ]]
   [[ ${lines[1]} =~ ^20..-..-..T..:..:..Z\ .*\ "$(uname -n)"\ +"$(id -un)"\ +'exit 3'$ ]]
   [[ ${lines[2]} =~ "  exit 0"$ ]]
-}
-
-@test "the history has neither color nor bars if the output is not a terminal" {
-  dlock run job -- true
-
-  run dlock history job
-
   refute_output_contains $'\e'
   refute_output_contains '█'
   refute_output_contains '▌'
@@ -446,37 +364,19 @@ on_terminal() {  # <columns> <variable>...
   run env TERM=xterm "${@:2}" script -qec "stty cols $1; dlock history job" /dev/null
 }
 
-@test "the history has color and bars on a terminal" {
+@test "a terminal gets color, not with NO_COLOR, and bars that it can show, if it is wide enough" {
   dlock run job -- sleep 0.05
 
   on_terminal 100 LC_ALL=C.UTF-8
-
   assert_output_contains $'\e[32mexit 0\e[0m'
   assert_output_contains '██████████'
-}
-
-@test "with NO_COLOR there is no color, but there are bars" {
-  dlock run job -- sleep 0.05
-
   on_terminal 100 LC_ALL=C.UTF-8 NO_COLOR=1
-
   refute_output_contains $'\e[32m'
   assert_output_contains '██████████'
-}
-
-@test "bars are ASCII if the locale is not UTF-8" {
-  dlock run job -- sleep 0.05
-
   on_terminal 100 LC_ALL=C
-
   assert_output_contains '##########'
-}
-
-@test "a narrow terminal gets no bars" {
-  dlock run job -- sleep 0.05
 
   on_terminal 45 LC_ALL=C.UTF-8 NO_COLOR=1
-
   refute_output_contains '█'
   assert_output_contains 'exit 0'
   widest=$(printf '%s\n' "${lines[@]%$'\r'}" | wc -L)

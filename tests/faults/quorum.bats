@@ -134,28 +134,18 @@ is_watched() {
 
 # --- What cannot be a quorum ---
 
-@test "two entries that are one server are refused with 78" {
-  use_quorum_store 3
-
-  run dlock --store "redis+quorum://127.0.0.1:${ports[1]},localhost:${ports[1]},127.0.0.1:${ports[2]}" \
-    run job -- touch "$ran"
-
-  assert_status 78
-  assert_one_line
-  assert_output_contains 'are the same server'
-  [[ ! -e $ran ]]
-}
-
-@test "a server that is named twice is refused by verbs that only read as well" {
+@test "two entries that are one server are refused with 78, also by verbs that only read" {
   use_quorum_store 3
   DLOCK_STORE="redis+quorum://127.0.0.1:${ports[1]},localhost:${ports[1]},127.0.0.1:${ports[2]}"
 
-  for verb in 'status job' list 'history job' history 'fence disk 1' 'break --yes job' watch; do
+  for verb in "run job -- touch $ran" 'status job' list 'history job' history 'fence disk 1' 'break --yes job' watch; do
     # shellcheck disable=SC2086
     run timeout 20 dlock $verb
     assert_status 78
+    assert_one_line
     assert_output_contains 'are the same server'
   done
+  [[ ! -e $ran ]]
 }
 
 @test "a replica has no vote, and two of three are refused with 78" {
@@ -180,17 +170,15 @@ fence_of_a_run() { dlock -q run -w 20s "${lease[@]}" job -- sh -c 'echo $DLOCK_F
 
 @test "a fence that is implausibly far ahead is one failed vote, and is not passed on" {
   use_quorum_store 3
-  for far in 9007199254740989 9007199254740991 4503599627370000 $((${EPOCHREALTIME/[.,]/} + 33 * 86400000000)); do
+  for far in 9007199254740989 4503599627370000 $((${EPOCHREALTIME/[.,]/} + 33 * 86400000000)); do
     member 1 HSET 'dlock:{job}:s' fence "$far" > "$said"
     eventually is_complained_about 1
 
     crash 3
-    for _ in 1 2 3; do
-      run dlock run "${lease[@]}" job -- touch "$ran"
-      assert_status 69
-      # Two that fail may be known before the reply of the second one is there.
-      assert_output_contains ' of 3 servers reply, 2 required'
-    done
+    run dlock run "${lease[@]}" job -- touch "$ran"
+    assert_status 69
+    # Two that fail may be known before the reply of the second one is there.
+    assert_output_contains ' of 3 servers reply, 2 required'
     start_member 3
     [[ ! -e $ran ]]
     (($(member 2 HGET 'dlock:{job}:s' fence) <= ${EPOCHREALTIME/[.,]/}))
@@ -242,7 +230,7 @@ runs_without_complaint() {
   EVENTUALLY_MS=20000 eventually runs_without_complaint
 }
 
-@test "a run that only one server knows makes no other one skip, and is no success" {
+@test "a run that only one server knows makes no other one skip, which is a warning, and is no success" {
   use_quorum_store 3
   local now=${EPOCHREALTIME/[.,]/}
   local end='{"host":"a","user":"b","outcome":"ran","duration_ms":1,"exit_code":0}'
@@ -256,6 +244,7 @@ runs_without_complaint() {
     # shellcheck disable=SC2086
     run dlock run -w 20s --dedupe 1h $rule --report "$report" "job$rule" -- echo ran
     assert_equal "$(of_report .outcome)" ran
+    assert_output_contains "not counted: 127.0.0.1:${ports[1]} reports a run with fence $now that most servers do not know"
     # shellcheck disable=SC2086
     run dlock run -w 20s --dedupe 1h $rule --report "$report" "job$rule" -- touch "$ran"
     assert_equal "$(of_report .outcome)" deduplicated
@@ -266,20 +255,7 @@ runs_without_complaint() {
 # A server that is slow may know it.
 has_no_history() { [[ $(dlock history --json "$1") == '[]' ]]; }
 
-@test "a run that only one server reports is run again with a warning" {
-  use_quorum_store 3
-  local now=${EPOCHREALTIME/[.,]/}
-  member 1 HSET 'dlock:{job}:s' fence "$now" run \
-    "$now $now $now {\"host\":\"a\",\"user\":\"b\",\"outcome\":\"ran\",\"duration_ms\":1,\"exit_code\":0}" > "$said"
-
-  run dlock run -w 20s --dedupe 1h --report "$report" job -- touch "$ran"
-
-  assert_status 0
-  assert_output_contains "not counted: 127.0.0.1:${ports[1]} reports a run with fence $now that most servers do not know"
-  [[ -e $ran ]]
-}
-
-@test "a key of the wrong kind on one server is one failed vote" {
+@test "a key of the wrong kind on one server is one failed vote, and what it says of slots, waiters, refusals and breaks does not count" {
   use_quorum_store 3
   for key in 'dlock:{job}:s' 'dlock:{job}:h' 'dlock:{job}:q' 'dlock:{job}:r'; do
     member 1 SET "$key" nonsense > "$said"
@@ -291,10 +267,7 @@ has_no_history() { [[ $(dlock history --json "$1") == '[]' ]]; }
     assert_status 0
     member 1 DEL "$key" > "$said"
   done
-}
 
-@test "what one server says of slots, waiters, refusals and breaks does not count" {
-  use_quorum_store 3
   local now=${EPOCHREALTIME/[.,]/}
   member 1 HSET 'dlock:{job}:s' fence 1 slots 7 refused 1000000 > "$said"
   member 1 SET 'dlock:{job}' dlock:shared PX 60000 > "$said"
@@ -302,7 +275,6 @@ has_no_history() { [[ $(dlock history --json "$1") == '[]' ]]; }
     "x 3 1 $now $((now + 60000000)) h {\"host\":\"liar\",\"pid\":1}" > "$said"
   member 1 ZADD 'dlock:{job}:q' 1 ffeeddccbbaa99887766554433221100 > "$said"
   member 1 HSET 'dlock:{ghost}:s' fence 1 refused 5 > "$said"
-
   run dlock run -w 20s --report "$report" job -- echo ran
   assert_status 0
   assert_equal "$(of_report .outcome)" ran
@@ -472,6 +444,12 @@ has_granted() { [[ $(member "$1" EXISTS 'dlock:{job}') == 1 ]]; }  # <server>
   assert_output_contains 'strength 0 is below --min-strength 1'
   [[ ! -e $ran ]]
   assert_equal "$(held_on job)" 0
+  # Without the lock a run is not lost.
+  run dlock run --min-strength 1 --on-outage run --report "$report" job -- sh -c 'exit 3'
+  assert_status 3
+  assert_output_contains 'strength 0 is below --min-strength 1; running without the lock'
+  assert_equal "$(of_report '"\(.outcome) \(.reason) \(.protected)"')" 'ran null false'
+  assert_equal "$(held_on job)" 0
 }
 
 @test "a run that was lost in an outage does not count for --dedupe once the servers are back" {
@@ -505,18 +483,6 @@ has_granted() { [[ $(member "$1" EXISTS 'dlock:{job}') == 1 ]]; }  # <server>
 }
 
 is_held_by() { [[ $(look job '.holders[0].pid') == "$1" ]]; }  # <pid>
-
-@test "a run without the lock, because it is too weak, is not lost" {
-  use_quorum_store 3
-  crash 3
-
-  run dlock run --min-strength 1 --on-outage run --report "$report" job -- sh -c 'exit 3'
-
-  assert_status 3
-  assert_output_contains 'strength 0 is below --min-strength 1; running without the lock'
-  assert_equal "$(of_report '"\(.outcome) \(.reason) \(.protected)"')" 'ran null false'
-  assert_equal "$(held_on job)" 0
-}
 
 @test "a request that arrives late finds that it was abandoned" {
   use_quorum_store 3
@@ -580,20 +546,6 @@ is_waited_for_on() { [[ $(member "$1" ZCARD 'dlock:{job}:q') == "$2" ]]; }  # <s
 
 # --- Servers that forget ---
 
-@test "an emptied server grants the lock to no other claim, and soon has the lease again" {
-  use_quorum_store 3
-  hold job "${lease[@]}" --report "$report"
-
-  member 1 FLUSHALL
-
-  run dlock run "${lease[@]}" job -- touch "$ran"
-  assert_status 75
-  eventually is_held_on job 3
-  let_go
-  assert_exits 0 "$holder"
-  assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'
-}
-
 # Empties these servers. True if the command has ended by then; to be repeated, because a
 # renewal between two of them gives the first one its vote again.
 ends_when_emptied() {  # <number>...
@@ -602,9 +554,14 @@ ends_when_emptied() {  # <number>...
   has_ended "$command"
 }
 
-@test "when too many servers are emptied, the command is stopped at the next renewal" {
+@test "one of three servers may forget the lock, which it soon has again, and with two the command is stopped at the next renewal" {
   use_quorum_store 3
   hold job "${lease[@]}" --report "$report"
+
+  member 1 FLUSHALL
+  run dlock run "${lease[@]}" job -- touch "$ran"
+  assert_status 75
+  eventually is_held_on job 3
 
   EVENTUALLY_MS=4000 eventually ends_when_emptied 1 2
   eventually has_ended "$holder"
@@ -678,7 +635,7 @@ is_over_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 0 ]]; }  # <server>
 
 @test "contenders that die in the middle of a round leave nothing behind, and fences increase" {
   use_quorum_store 3
-  for ((i = 1; i <= 60; i++)); do
+  for ((i = 2; i <= 60; i += 2)); do
     timeout -s KILL "$(printf '0.%03d' "$i")" dlock run --ttl 2s job -- \
       sh -c 'echo "$DLOCK_FENCE" >> "$1"' - "$ran" 2>> "$said" || true
   done
@@ -753,13 +710,13 @@ scripts_of() {  # <number>
   member "$1" INFO commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-9]*\),.*/\1/p'
 }
 
-@test "of fifty contenders one at a time holds the lock, and they leave nothing behind" {
+@test "of two dozen contenders one at a time holds the lock, and they leave nothing behind" {
   use_quorum_store 3
   local contenders=() monitor
   member_monitor 1 > "$BATS_TEST_TMPDIR/monitor" &
   monitor=$!
   eventually grep -q OK "$BATS_TEST_TMPDIR/monitor"
-  for i in {1..50}; do
+  for i in {1..24}; do
     dlock run -w 120s "${lease[@]}" crowd -- \
       "$BATS_TEST_DIRNAME/critical_section" "$BATS_TEST_TMPDIR" 2>> "$said" 3>&- &
     contenders+=($!)
@@ -768,14 +725,14 @@ scripts_of() {  # <number>
   for i in "${contenders[@]}"; do EVENTUALLY_MS=120000 assert_exits 0 "$i" || { sort "$said" | uniq -c; return 1; }; done
 
   [[ ! -e $BATS_TEST_TMPDIR/violations ]]
-  assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/fences")" 50
+  assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/fences")" 24
   sort -n -c "$BATS_TEST_TMPDIR/fences"
   # A server that was slow to answer is not waited for: it handles the last release a moment later.
   eventually is_held_on crowd 0
   for i in 1 2 3; do assert_equal "$(member "$i" ZCARD 'dlock:{crowd}:q')" 0; done
   kill "$monitor"
   wait "$monitor" || true
-  assert_equal "$(questions_of_each | wc -l)" 50
+  assert_equal "$(questions_of_each | wc -l)" 24
   (($(questions_of_each | tail -n 1) <= 20)) || { questions_of_each | uniq -c; return 1; }
 }
 
