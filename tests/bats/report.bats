@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # --report: the outcome of a run, whatever it is, as JSON in a file.
+# shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 # shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
@@ -20,7 +21,6 @@ assert_reported() {  # <filter> <expected>
   assert_equal "$(json "$1")" "$2"
 }
 
-# All of the report is read by one jq.
 assert_outcome() {  # <outcome> <exit code> <signal>
   assert_reported '"\(.outcome) \(.exit_code) \(.signal)"' "$1 $2 $3"
 }

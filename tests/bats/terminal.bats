@@ -218,7 +218,7 @@ END
       press $'\034'
       assert_noted_once "$dlock" command QUIT
       : > noted
-      stty -F "$(< tty)" cols 63
+      stty -F "$(< "tty")" cols 63
       assert_noted_once "$dlock" command WINCH
 
       kill -KILL "$terminal"

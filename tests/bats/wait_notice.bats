@@ -88,8 +88,8 @@ said_times() { (($(times_said "$2") == $1)); }
   kill -TERM "$given_up"
   eventually shows 'position 3 of 3; 1m2[0-9]s left$'
   let_go
-  eventually shows "held by [^ ]* \(pid $next[,)].* for [0-9.]+m?s; position 2 of 2"
-  eventually shows "held by [^ ]* \(pid $next[,)].* for [4-9](\.[0-9]+)?s; position 2 of 2"
+  eventually shows "held by [^ ]* \(pid ${next}[,)].* for [0-9.]+m?s; position 2 of 2"
+  eventually shows "held by [^ ]* \(pid ${next}[,)].* for [4-9](\.[0-9]+)?s; position 2 of 2"
   kill -TERM "$next"
 
   assert_exits 0 "$terminal"
