@@ -234,7 +234,7 @@ make_tool() {
   for ((number = least; number <= 40; number++)); do
     assert_works_or_says_so "$number"
   done
-  # So no run has left the lock held, either.
+  # A run that had left the lock held would have been in the way of the last one.
   test -e ran
 }
 

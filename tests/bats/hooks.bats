@@ -46,7 +46,7 @@ assert_fails() {  # <exit code> <what the hook gets> <argument>...
 $2"
 }
 
-@test "--on-failure runs if the command fails, is ended or not found, and the exit code is as without it" {
+@test "--on-failure runs if the command fails, is killed or not found, and the exit code is as without it" {
   assert_fails 3 'a job|ran||3||' 'a job' -- sh -c 'exit 3'
   assert_fails 143 'job|ran|||TERM|' job -- sh -c 'kill -TERM $$'
   assert_fails 124 'job|timeout|||TERM|' --timeout 50ms job -- sleep 600

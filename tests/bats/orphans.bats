@@ -65,7 +65,7 @@ count_ticks() {
   ticks=$((fields[13] + fields[14]))
 }
 
-# Asserts that nobody else gets `job`.
+# Asserts that no other run gets `job`.
 assert_taken() {
   run dlock run job -- echo started
   assert_status 75
@@ -156,7 +156,7 @@ assert_began_at_once() {
   assert_began_at_once
 }
 
-@test "a killed run is shown as vanished and without an end, also while the next one, with a greater fence, holds the lock" {
+@test "a killed run is shown as vanished and without an end, even while the next one, with a greater fence, holds the lock" {
   hold job
   fence=$(look job '.holders[0].fence')
   kill -KILL "$holder" "$command"

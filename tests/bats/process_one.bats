@@ -80,7 +80,7 @@ export -f how_it_ends as_first
 }
 
 @test "as process 1, dlock gets the lock of a container that was killed" {
-  start_as_first dlock run --ttl 2s job -- sh -c 'touch started; exec sleep 60'
+  start_as_first dlock run -w 30s --ttl 2s job -- sh -c 'touch started; exec sleep 60'
   eventually test -e started
   killed=$first
   start_as_first dlock run -w forever job -- touch ran

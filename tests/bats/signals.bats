@@ -248,7 +248,7 @@ assert_same_signal_state() {  # <option of env>...
   for signal in HUP INT USR1; do refute noted "command $signal"; done
 }
 
-@test "the command has the same signal state as without dlock, also after a wait" {
+@test "the command has the same signal state as without dlock, even after a wait" {
   # By default, AddressSanitizer handles some signals itself.
   sanitizer=${ASAN_OPTIONS:-}:handle_segv=0:handle_sigbus=0:handle_sigfpe=0
   assert_same_signal_state --default-signal

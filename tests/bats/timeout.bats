@@ -61,7 +61,7 @@ all_dead() {
   for pid in $(< pids); do has_ended "$pid" || return; done
 }
 
-@test "a command that takes longer than --timeout is ended with 124 and one line, -q or not, and the lock is free" {
+@test "a command that takes longer than --timeout exits with 124 and one line, -q or not, and the lock is free" {
   for options in '--timeout 200ms' '-q --timeout 0.2'; do
     # shellcheck disable=SC2086
     run_timed run $options job -- sh -c 'sleep 60; touch went_on'

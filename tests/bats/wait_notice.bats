@@ -145,7 +145,7 @@ said_times() { (($(times_said "$2") == $1)); }
   assert_equal "$(< "$screen")" $'ran\r'
 }
 
-@test "the line of a wait is narrower than the terminal, also after a change, and keeps the place or the time left" {
+@test "the line of a wait is narrower than the terminal, even after a change, and keeps the place or the time left" {
   hold job --label 'release 2026-11-26 of the shop'
   local columns name states
   for columns in 80 60 40 24; do
