@@ -52,8 +52,9 @@ assert_arrived() {  # [<argument>...]
     dlock $words -v x -- -E1
     assert_arrived -v x -- -E1
   done
+}
 
-  rm -f arrived
+@test "the second of two -- before the command is the command" {
   output=$(dlock run job -- -- ./take 2>&1) || true
   assert_output_contains 'dlock: job: --: '
   refute test -e arrived

@@ -75,11 +75,14 @@ is_empty() {  # <file>
   is_empty err
 }
 
-@test "-q does not hide that the command was not found, and neither -q nor -E affects what a command does" {
+@test "-q does not hide that the command was not found" {
   run_apart run -q job -- no-such-command
+
   output=$(< err)
   assert_one_line
+}
 
+@test "neither -q nor -E affects what a command does" {
   run dlock run -q -E 11 job -- sh -c 'echo out; echo err >&2; exit 75'
   assert_equal "$status $output" $'75 out\nerr'
 }
