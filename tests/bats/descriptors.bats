@@ -32,28 +32,14 @@ standard=(sh -c 'for fd in 0 1 2; do [ ! -e /proc/self/fd/$fd ] || open="$open $
 # True if no message of dlock is in its own files.
 store_is_clean() { refute grep -rq 'dlock: ' store; }
 
-@test "standard input reaches the command byte for byte" {
+@test "the command reads standard input byte for byte from the caller's position, and leaves the rest to the next one" {
   head -c 100000 /dev/urandom > sent
-
   dlock run job -- cat < sent > received
-
   cmp sent received
-}
 
-@test "the command reads standard input from the caller's position" {
-  printf 'one\ntwo\n' > lines
-
-  { read -r first; dlock run job -- cat; } < lines > rest
-
-  assert_equal "$first $(< rest)" 'one two'
-}
-
-@test "standard input that the command does not read is left for the next command" {
-  printf 'one\ntwo\n' > lines
-
-  { dlock run job -- sh -c 'read -r line; echo "$line"'; cat; } < lines > both
-
-  cmp lines both
+  printf 'one\ntwo\nthree\n' > lines
+  { read -r first; dlock run job -- sh -c 'read -r line; echo "$line"'; cat; } < lines > rest
+  assert_equal "$first $(< rest)" $'one two\nthree'
 }
 
 @test "the command can read from descriptor 7 and write to descriptor 8" {
@@ -178,36 +164,21 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   assert_equal "${#lines[@]}" 1
 }
 
-@test "without standard error, no message of dlock gets into its files" {
-  dlock run -v job -- true 2>&-
-  dlock run -v job -- true <&- >&- 2>&-
-  hold job
-  dlock run -v job -- true <&- >&- 2>&- || true
-  dlock run -v job -- ./missing <&- 2>&- || true
-
-  store_is_clean
-}
-
-@test "without standard error, no message of dlock gets into its report" {
+@test "without standard error, no message of dlock gets into its files or its report, and the exit code is as with it" {
   dlock run -v --report report job -- true 2>&-
-
   assert_equal "$(jq -r .outcome report)" ran
-}
-
-@test "without standard descriptors, dlock exits with the command's code" {
   status=0
   dlock run -v job -- sh -c 'exit 7' <&- >&- 2>&- || status=$?
-
   assert_status 7
-}
-
-@test "without standard error, a held lock exits with 75" {
-  hold job
-
   status=0
-  dlock run job -- true 2>&- || status=$?
-
+  dlock run -v job -- ./missing <&- 2>&- || status=$?
+  assert_status 127
+  hold job
+  status=0
+  dlock run -v job -- true <&- >&- 2>&- || status=$?
   assert_status 75
+
+  store_is_clean
 }
 
 @test "without standard output, verbs that print succeed" {
@@ -220,17 +191,11 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   assert_equal "$(dlock cache key -- echo other)" stored
 }
 
-@test "an unwritable standard error does not change the exit code" {
+@test "an unwritable standard output or error does not change the exit code" {
   status=0
-  dlock run -v job -- sh -c 'exit 7' 2> /dev/full || status=$?
+  dlock run -v job -- sh -c 'exit 7' > /dev/full 2> /dev/full || status=$?
 
   assert_status 7
-}
-
-@test "an unwritable standard output does not affect run" {
-  run dlock run job -- true > /dev/full
-
-  assert_status 0
 }
 
 # Runs dlock with so few descriptors, and asserts that it either ran the command or said
@@ -262,21 +227,14 @@ make_tool() {
   chmod +x tool
 }
 
-@test "with any small number of descriptors, dlock runs the command or says why not" {
+@test "with any small number of descriptors, dlock runs the command or says why not, and forty suffice" {
   make_tool
   find_least
 
   for ((number = least; number <= 40; number++)); do
     assert_works_or_says_so "$number"
-    run dlock status job
-    assert_status 1
   done
-}
-
-@test "forty descriptors suffice" {
-  make_tool
-
-  assert_works_or_says_so 40
+  # A run that had left the lock held would have been in the way of the last one.
   test -e ran
 }
 
@@ -285,7 +243,7 @@ make_tool() {
   find_least
   hold job
 
-  for ((number = least; number <= 30; number++)); do
+  for ((number = least; number <= 24; number++)); do
     assert_works_or_says_so "$number" -w 20ms
     refute test -e ran
   done

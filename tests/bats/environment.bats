@@ -64,62 +64,24 @@ use_absolute_programs() {
   dlock=$(type -P dlock)
 }
 
-@test "DLOCK_NAME is the name of the lock" {
-  run dlock run nightly-job -- printenv DLOCK_NAME
+@test "the command gets the name, the fence, the store and the namespace of its lock, and what is held" {
+  run dlock run nightly-job -- sh -c 'echo "$DLOCK_NAME $DLOCK_STORE $DLOCK_NAMESPACE"; echo "$DLOCK_HELD"
+    dlock status --json nightly-job > status; echo "nightly-job=$DLOCK_FENCE"; echo "$DLOCK_FENCE" > fence'
 
-  assert_equal "$output" nightly-job
+  assert_equal "${lines[0]}" "nightly-job local:$BATS_TEST_TMPDIR/store dlock"
+  assert_equal "${lines[1]}" "${lines[2]}"
+  assert_equal "$(jq '.holders[0].fence' status)" "$(< fence)"
+  run dlock --store "local:$BATS_TEST_TMPDIR/named" --namespace staging run job -- printenv DLOCK_STORE DLOCK_NAMESPACE
+  assert_equal "$output" "local:$BATS_TEST_TMPDIR/named"$'\n'staging
 }
 
-@test "DLOCK_FENCE is the fence that status shows" {
-  dlock run job -- sh -c 'dlock status --json job; echo "$DLOCK_FENCE" > fence' > status
+@test "an inner run sees its own values and what is held above it, and the outer one still has its own after it" {
+  run dlock --namespace outside run outer -- sh -c 'echo "outer=$DLOCK_FENCE"
+    dlock --namespace inside run inner -- printenv DLOCK_NAME DLOCK_NAMESPACE DLOCK_HELD DLOCK_FENCE; echo "$DLOCK_NAME $DLOCK_NAMESPACE"'
 
-  run cat status
-
-  assert_equal "$(json '.holders[0].fence')" "$(< fence)"
-}
-
-@test "DLOCK_STORE is the URL of the store" {
-  run dlock run job -- printenv DLOCK_STORE
-
-  assert_equal "$output" "local:$BATS_TEST_TMPDIR/store"
-}
-
-@test "DLOCK_STORE is the store that --store named, whatever DLOCK_STORE was" {
-  run dlock --store "local:$BATS_TEST_TMPDIR/named" run job -- printenv DLOCK_STORE
-
-  assert_equal "$output" "local:$BATS_TEST_TMPDIR/named"
-}
-
-@test "DLOCK_NAMESPACE is dlock by default" {
-  run dlock run job -- printenv DLOCK_NAMESPACE
-
-  assert_equal "$output" dlock
-}
-
-@test "DLOCK_NAMESPACE is the namespace that --namespace sets" {
-  run dlock --namespace staging run job -- printenv DLOCK_NAMESPACE
-
-  assert_equal "$output" staging
-}
-
-@test "DLOCK_NAMESPACE is the namespace that the configuration file sets" {
-  echo 'namespace = "staging"' > dlock.toml
-
-  run dlock --config dlock.toml run job -- printenv DLOCK_NAMESPACE
-
-  assert_equal "$output" staging
-}
-
-@test "DLOCK_HELD contains the lock and its fence" {
-  run dlock run job -- sh -c '[ "$DLOCK_HELD" = "job=$DLOCK_FENCE" ] || echo "$DLOCK_HELD"'
-
-  assert_equal "$output" ''
-}
-
-@test "DLOCK_HELD of an inner run also contains the outer lock" {
-  run dlock run outer -- sh -c 'echo "outer=$DLOCK_FENCE" && exec dlock run inner -- printenv DLOCK_HELD DLOCK_FENCE'
-
-  assert_equal "${lines[1]}" "${lines[0]} inner=${lines[2]}"
+  assert_equal "${lines[1]} ${lines[2]}" 'inner inside'
+  assert_equal "${lines[3]}" "${lines[0]} inner=${lines[4]}"
+  assert_equal "${lines[5]}" 'outer outside'
 }
 
 @test "DLOCK_CONFIG is an absolute path, so it works in any directory" {
@@ -128,19 +90,6 @@ use_absolute_programs() {
   run dlock --config dlock.toml run job -- sh -c 'cd / && dlock run other -- printenv DLOCK_CONFIG DLOCK_NAMESPACE'
 
   assert_equal "$output" "$BATS_TEST_TMPDIR/dlock.toml"$'\n'staging
-}
-
-@test "an inner run sees its own values" {
-  run dlock --namespace outside run outer -- dlock --namespace inside run inner -- \
-    printenv DLOCK_NAME DLOCK_NAMESPACE
-
-  assert_equal "$output" $'inner\ninside'
-}
-
-@test "an outer run's command still has its own values after an inner run" {
-  run dlock run outer -- sh -c 'dlock run inner -- true; echo "$DLOCK_NAME"'
-
-  assert_equal "$output" outer
 }
 
 @test "no variable is set twice" {
@@ -154,12 +103,12 @@ use_absolute_programs() {
 # Prints the login and TLS variables that the command gets.
 login_variables() { printenv | LC_ALL=C grep -E '^DLOCK_(USER|PASSWORD|TLS|SENTINEL|REPLICAS)' | LC_ALL=C sort; }
 
-@test "the command gets the login and TLS options of the command line, with absolute paths" {
+@test "the command gets the login and TLS options of the command line, with absolute paths, also within another run" {
   export -f login_variables
   here=$BATS_TEST_TMPDIR
 
   run dlock --user me --password-file pw --tls-ca=certs/ca --tls-cert /c --tls-key ../k --tls-insecure \
-    run job -- bash -c login_variables
+    run outer -- bash -c 'cd / && dlock run job -- bash -c login_variables'
 
   assert_equal "$output" "DLOCK_PASSWORD_FILE=$here/pw
 DLOCK_TLS_CA=$here/certs/ca
@@ -210,14 +159,6 @@ DLOCK_SENTINEL_USER=watch
 DLOCK_TLS_NAME=db.example.org"
 }
 
-@test "an inner run logs in to the store as the outer run does, from any directory" {
-  export -f login_variables
-
-  run dlock --user me --password-file pw run outer -- bash -c 'cd / && dlock run inner -- bash -c login_variables'
-
-  assert_equal "$output" "DLOCK_PASSWORD_FILE=$BATS_TEST_TMPDIR/pw"$'\n'DLOCK_USER=me
-}
-
 @test "an empty login or TLS variable counts as unset" {
   DLOCK_USER='' DLOCK_PASSWORD_FILE='' DLOCK_PASSWORD='' DLOCK_TLS_CERT='' DLOCK_TLS_INSECURE='' \
     run dlock run job -- echo started
@@ -266,29 +207,15 @@ DLOCK_TLS_NAME=db.example.org"
   assert_equal "$output" job
 }
 
-@test "the working directory is the caller's" {
+@test "the working directory, umask, limits and niceness are the caller's" {
   mkdir elsewhere
   cd elsewhere
-
-  run dlock run job -- sh -c 'pwd -P'
-
-  assert_equal "$output" "$(pwd -P)"
-}
-
-@test "the umask is the caller's" {
   umask 037
-
-  run dlock run job -- sh -c umask
-
-  assert_equal "$output" "$(sh -c umask)"
-}
-
-@test "limits and niceness are the caller's" {
   ulimit -S -n 200 -c 0
 
-  run dlock run job -- nice -n 3 sh -c 'nice; ulimit -a'
+  run dlock run job -- nice -n 3 sh -c 'pwd -P; umask; nice; ulimit -a'
 
-  assert_equal "$output" "$(nice -n 3 sh -c 'nice; ulimit -a')"
+  assert_equal "$output" "$(nice -n 3 sh -c 'pwd -P; umask; nice; ulimit -a')"
 }
 
 @test "the command finds the same store in any directory and with any HOME" {
@@ -297,52 +224,26 @@ DLOCK_TLS_NAME=db.example.org"
 
   run as_plain_user env -u DLOCK_STORE "${places[@]}" dlock run job -- sh -c '
     cd / && HOME=/nonexistent XDG_STATE_HOME=/nonexistent dlock status job'
-
   assert_status 0
-}
 
-@test "the default store does not depend on the working directory" {
-  use_open_place
-  places=(-u DLOCK_STORE -u XDG_STATE_HOME HOME="$open_place/home")
-
-  run as_plain_user env "${places[@]}" dlock run job -- sh -c '
+  # The default store does not depend on the working directory.
+  run as_plain_user env -u DLOCK_STORE -u XDG_STATE_HOME HOME="$open_place/home" dlock run job -- sh -c '
     cd / && env -u DLOCK_STORE dlock status job'
-
   assert_status 0
 }
 
-@test "a command is searched for in PATH, in order" {
+@test "a command is searched for in PATH, in order, where entries and files that cannot be used are skipped" {
   make_tool first
   make_tool second
-  use_absolute_programs
-
-  assert_found_as_by_env "$PWD/empty:$PWD/second:$PWD/first:$PATH" tool
-}
-
-@test "a file in PATH that is not executable is skipped if a later one is" {
-  make_tool first
   make_tool third
+  make_tool without '#!/no/such/interpreter'
   chmod -x first/tool
-  mkdir -p second/tool
-  use_absolute_programs
-
-  assert_found_as_by_env "$PWD/first:$PWD/second:$PWD/third:$PATH" tool
-}
-
-@test "entries of PATH that are not directories are skipped" {
-  make_tool second
+  mkdir -p directory/tool
   touch file
   use_absolute_programs
 
-  assert_found_as_by_env "$PWD/file:$PWD/missing:relative:$PWD/second:$PATH" tool
-}
-
-@test "a script in PATH without its interpreter is skipped if a later one has its interpreter" {
-  make_tool first '#!/no/such/interpreter'
-  make_tool second
-  use_absolute_programs
-
-  assert_found_as_by_env "$PWD/first:$PWD/second:$PATH" tool
+  assert_found_as_by_env "$PWD/file:$PWD/missing:relative:$PWD/first:$PWD/directory:$PWD/third:$PWD/second:$PATH" tool
+  assert_found_as_by_env "$PWD/without:$PWD/second:$PATH" tool
 }
 
 @test "without PATH the default directories are searched" {
@@ -385,9 +286,3 @@ prints_itself='echo $$ $LISTEN_PID $LISTEN_FDS $WATCHDOG_PID $SYSTEMD_EXEC_PID; 
   done
 }
 
-@test "variables that name another process as a service stay as they are" {
-  run env LISTEN_PID=1 WATCHDOG_PID=$$ SYSTEMD_EXEC_PID= dlock run job -- \
-    sh -c 'echo "$LISTEN_PID $WATCHDOG_PID $SYSTEMD_EXEC_PID."'
-
-  assert_equal "$output" "1 $$ ."
-}

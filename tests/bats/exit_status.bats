@@ -17,15 +17,17 @@ teardown() {
 
 refute() { ! "$@"; }
 
-# Prints how a command ends, as wait(2) reports it, which is more than a shell's status:
-# "exit 3", "signal 15", "signal 11 core". No signal is ignored.
-how_it_ends() {  # <command>...
+# For each line of shell, prints how dlock ends that runs it, as wait(2) reports it, which is more than
+# a shell's status: "exit 3", "signal 15", "signal 11 core". No signal is ignored.
+how_dlock_ends() {  # <line of shell>...
   env --default-signal perl -e '
-    my $pid = fork // die "fork: $!";
-    if (!$pid) { exec { $ARGV[0] } @ARGV or exit 255 }
-    waitpid($pid, 0);
-    my ($signal, $core) = ($? & 127, $? & 128);
-    print $signal ? "signal $signal" . ($core ? " core" : "") : "exit " . ($? >> 8), "\n"' "$@"
+    for my $line (@ARGV) {
+      my $pid = fork // die "fork: $!";
+      if (!$pid) { exec "dlock", "run", "job", "--", "sh", "-c", $line or exit 255 }
+      waitpid($pid, 0);
+      my ($signal, $core) = ($? & 127, $? & 128);
+      print $signal ? "signal $signal" . ($core ? " core" : "") : "exit " . ($? >> 8), "\n";
+    }' "$@"
 }
 
 # Runs dlock and sets $status to its exit code and $output to its output. (`run` prints a
@@ -36,60 +38,53 @@ run_any() {
   output=$(< output)
 }
 
-# Asserts that the last run did not start its command, exited with this code, printed one
-# line and left the lock free.
+# Asserts that the last run did not start its command, exited with this code and printed one line.
 assert_not_started() {  # <exit code>
   assert_status "$1"
   assert_one_line
+}
+
+assert_free() {
   run_any run job -- echo free
   assert_equal "$status $output" '0 free'
 }
 
-# The same, and asserts that env(1) exits with this code as well.
+# Asserts for each command that dlock does not start it and exits as env(1) does, with this code.
 assert_not_started_as_by_env() {  # <exit code> <command>...
-  status=0
-  env "${@:2}" > output 2>&1 || status=$?
-  assert_status "$1"
-  run_any run job -- "${@:2}"
-  assert_not_started "$1"
-}
-
-@test "dlock exits with the exit code of the command" {
-  for code in {0..255}; do
+  local command
+  for command in "${@:2}"; do
+    echo "command: $command"
     status=0
-    dlock run job -- sh -c "exit $code" || status=$?
-    assert_equal "$status" "$code"
+    env "$command" > output 2>&1 || status=$?
+    assert_status "$1"
+    run_any run job -- "$command"
+    assert_not_started "$1"
   done
 }
 
-@test "if a signal kills the command, dlock ends by the same signal" {
-  for signal in {1..31} {34..64}; do
-    case $(kill -l "$signal") in
-      CHLD | CONT | STOP | TSTP | TTIN | TTOU | URG | WINCH) continue ;;
-    esac
-    run how_it_ends dlock run job -- sh -c "ulimit -c 0; kill -$signal \$\$; exec sleep 60"
-    assert_equal "$output" "signal $signal"
+@test "dlock exits with the exit code of the command, be it one of dlock's, and prints nothing" {
+  for code in 0 1 2 64 69 70 75 76 77 78 124 125 126 127 128 129 200 255; do
+    run_any run job -- sh -c "exit $code"
+    assert_equal "$status $output" "$code "
   done
 }
 
-@test "dlock leaves no core file if its command dumps core" {
+@test "if a signal kills the command, dlock ends by the same signal and leaves no core file" {
+  local signal lines=() wanted=()
   ulimit -S -c "$(ulimit -H -c)"
-
-  for signal in QUIT ILL ABRT BUS FPE SEGV SYS TRAP XCPU XFSZ; do
-    run how_it_ends dlock run job -- sh -c "ulimit -c 0; kill -$signal \$\$"
-    assert_equal "$output" "signal $(kill -l $signal)"
+  for signal in {1..16} {24..27} 29 30 31 34 49 64; do
+    lines+=("ulimit -c 0; kill -$signal \$\$; exec sleep 60")
+    wanted+=("signal $signal")
   done
+
+  run how_dlock_ends "${lines[@]}" 'exit 143'
+
+  assert_equal "$output" "$(printf '%s\n' "${wanted[@]}" 'exit 143')"
   assert_equal "$(find . -name '*core*')" ''
 }
 
-@test "an exit code above 128 is not mistaken for a signal" {
-  run how_it_ends dlock run job -- sh -c 'exit 143'
-
-  assert_equal "$output" 'exit 143'
-}
-
 @test "the exit code is right even if the command ends at once" {
-  for _ in {1..50}; do
+  for _ in {1..25}; do
     status=0
     dlock run job -- false || status=$?
     assert_equal "$status" 1
@@ -97,120 +92,55 @@ assert_not_started_as_by_env() {  # <exit code> <command>...
 }
 
 @test "a command that is not found exits with 127" {
-  # Directories in PATH that cannot be entered would make it 126.
-  PATH=$BATS_TEST_TMPDIR/bin:/usr/bin:/bin assert_not_started_as_by_env 127 no-such-command
-}
-
-@test "a path that does not exist exits with 127" {
-  assert_not_started_as_by_env 127 ./no/such/command
-}
-
-@test "a path through a file exits with 127" {
-  touch file
-
-  run_any run job -- ./file/command
-
-  assert_not_started 127
-}
-
-@test "an empty command exits with 127" {
-  assert_not_started_as_by_env 127 ''
-}
-
-@test "a dangling link exits with 127" {
+  : > file
   ln -s /no/such/file link
 
-  assert_not_started_as_by_env 127 ./link
+  # Directories in PATH that cannot be entered would make it 126.
+  PATH=$BATS_TEST_TMPDIR/bin:/usr/bin:/bin assert_not_started_as_by_env 127 no-such-command ./no/such/command '' ./link
+  run_any run job -- ./file/command
+  assert_not_started 127
+  assert_free
 }
 
-@test "a file that is not executable exits with 126" {
-  printf '#!/bin/sh\n' > script
-
-  assert_not_started_as_by_env 126 ./script
-}
-
-@test "a file in PATH that is not executable exits with 126" {
-  mkdir tools
-  printf '#!/bin/sh\n' > tools/tool
-
-  PATH=$PWD/tools:$PATH assert_not_started_as_by_env 126 tool
-}
-
-@test "a directory exits with 126" {
-  mkdir directory
-
-  assert_not_started_as_by_env 126 ./directory
-}
-
-@test "a script whose interpreter does not exist exits with 126" {
-  printf '#!/no/such/interpreter\n' > script
-  chmod +x script
-
-  run_any run job -- ./script
-
-  assert_not_started 126
-}
-
-@test "the message about a missing interpreter names the interpreter" {
-  printf '#!/no/such/interpreter\n' > script
-  chmod +x script
-
-  run_any run job -- ./script
-
-  assert_output_contains interpreter
-}
-
-@test "a script without #! exits with 126, because no shell is called" {
-  echo 'echo ran' > script
-  chmod +x script
-
-  run_any run job -- ./script
-
-  assert_output_contains './script: exec format error: a script without a #! line'
-  assert_not_started 126
-}
-
-@test "a binary of an unknown format exits with 126" {
-  printf '\177ELF nonsense' > binary
-  chmod +x binary
-
-  run_any run job -- ./binary
-
-  assert_output_contains './binary: exec format error: a program for another architecture'
-  assert_not_started 126
-}
-
-@test "a link to itself exits with 126" {
-  ln -s loop loop
-
-  assert_not_started_as_by_env 126 ./loop
-}
-
-@test "a file name that is too long exits with 126" {
+@test "a file that cannot be executed exits with 126" {
   local long
   printf -v long '%0300d' 7
+  printf '#!/bin/sh\n' > script
+  mkdir directory tools
+  cp script tools/tool
+  ln -s loop loop
 
-  assert_not_started_as_by_env 126 "./$long"
+  assert_not_started_as_by_env 126 ./script ./directory ./loop "./$long"
+  PATH=$PWD/tools:$PATH assert_not_started_as_by_env 126 tool
+  assert_free
 }
 
-@test "a command that cannot be started is named" {
+@test "a script without its interpreter or without #!, and a binary of an unknown format, exit with 126 and the reason" {
+  printf '#!/no/such/interpreter\n' > script
+  echo 'echo ran' > plain
+  printf '\177ELF nonsense' > binary
+  chmod +x script plain binary
+
+  run_any run job -- ./script
+  assert_not_started 126
+  assert_output_contains interpreter
+  # No shell is called.
+  run_any run job -- ./plain
+  assert_not_started 126
+  assert_output_contains './plain: exec format error: a script without a #! line'
+  run_any run job -- ./binary
+  assert_not_started 126
+  assert_output_contains './binary: exec format error: a program for another architecture'
+  assert_free
+}
+
+@test "a command that cannot be started is named, escaped" {
   run_any run job -- ./no-such-command
-
   assert_output_contains 'dlock: job: ./no-such-command: '
-}
 
-@test "the name of a command that cannot be started is escaped" {
   run_any run job -- $'./\e]0;title\a'
-
   assert_one_line
   refute_output_contains $'\e'
-}
-
-@test "dlock prints nothing if the command exits with one of dlock's codes" {
-  for code in 1 64 69 70 75 76 77 78 124 125 126 127; do
-    run_any run job -- sh -c "exit $code"
-    assert_equal "$status $output" "$code "
-  done
 }
 
 # LeakSanitizer starts a tracing process at the end, which fails under strace and under a
@@ -247,6 +177,7 @@ as_stranger() {
   run traced -e inject=fork,vfork,clone,clone3:error=ENOMEM dlock run job -- echo ran
 
   assert_not_started 125
+  assert_free
 }
 
 @test "lack of memory for the command exits with 125" {
@@ -256,6 +187,7 @@ as_stranger() {
   run traced -f -P "$PWD/tool" -e inject=execve:error=ENOMEM dlock run job -- "$PWD/tool"
 
   assert_not_started 125
+  assert_free
 }
 
 # Takes the mutexes that every change of a lock needs, and does not release them.
@@ -272,49 +204,33 @@ keep_store_busy() {
   eventually test -e taken
 }
 
-@test "a run on a store that stays busy exits with 69" {
+@test "a run on a store that stays busy exits with 69, at the end of --wait, and verbs that only read do not wait for it" {
   keep_store_busy
 
   run_any --store-timeout 100ms run job -- true
-
   assert_status 69
   assert_one_line
-}
-
-@test "a run that waits for a busy store exits with 69 when --wait is over" {
-  keep_store_busy
-
   run_any --store-timeout 50ms run -w 300ms job -- true
-
   assert_status 69
-}
-
-@test "with --wait a run waits until the store is no longer busy" {
-  keep_store_busy
-  dlock -v --store-timeout 100ms run -w 60s job -- touch ran 2> said 3>&- &
-  waiter=$!
-  eventually grep -q 'kept busy .*; trying again' said
-  [[ ! -e ran ]]
-
-  kill -KILL "$busy"
-
-  assert_exits 0 "$waiter"
-  [[ -e ran ]]
-}
-
-@test "verbs that only read do not wait for a busy store" {
-  keep_store_busy
-
   for look in 'status job' list 'history job' 'doctor'; do
     # shellcheck disable=SC2086
     run timeout -s KILL 20 dlock --store-timeout 100ms $look
     refute_output_contains busy
     ((status <= 1))
   done
+
+  : > said
+  dlock -v --store-timeout 100ms run -w 60s job -- touch ran 2> said 3>&- &
+  waiter=$!
+  eventually grep -q 'kept busy .*; trying again' said
+  [[ ! -e ran ]]
+  kill -KILL "$busy"
+  assert_exits 0 "$waiter"
+  [[ -e ran ]]
 }
 
 @test "--help and --version print to standard output and exit with 0" {
-  for words in --help --version -h 'run --help' 'run -h' 'status --help' 'list --help' 'run --version'; do
+  for words in --help --version -h 'run --help' 'run -h' 'run --version'; do
     # shellcheck disable=SC2086
     dlock $words > out 2> err
     test -s out

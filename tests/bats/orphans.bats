@@ -49,83 +49,62 @@ kill_dlock() {
   assert_exits 137 "$holder"
 }
 
-has_waiters() { (($(look "$1" '.waiters | length') > 0)); }
-
 # True if the parent of a process has ended.
-is_orphan() { [[ $(awk '/^PPid:/ { print $2 }' "/proc/$1/status") == 1 ]]; }
+is_orphan() { [[ $(< "/proc/$1/status") == *$'\nPPid:\t1\n'* ]]; }
 
-# Prints the CPU time of a process in hundredths of a second.
-ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
+# True if a process has used more CPU time than this, in hundredths of a second.
+used_more_than() {  # <pid> <number>
+  local ticks
+  count_ticks "$1"
+  ((ticks > $2))
+}
 
-used_more_than() { (($(ticks "$1") > $2)); }
+count_ticks() {
+  local fields
+  read -ra fields < "/proc/$1/stat"
+  ticks=$((fields[13] + fields[14]))
+}
 
-@test "a command survives if its dlock is killed" {
+# Asserts that no other run gets `job`.
+assert_taken() {
+  run dlock run job -- echo started
+  assert_status 75
+  refute_output_contains started
+}
+
+# Asserts that the waiter with $timing began soon after $released. It would look once a second.
+assert_began_at_once() {
+  eventually test -s "$began"
+  assert_between "$(ms_between "$released" "$began")" 0 1000
+}
+
+@test "a command whose dlock was killed lives on with the lock, which goes to the first waiter when it ends" {
   hold job
+  queue job "${timing[@]}" "$began"
+  run dlock status job
+  refute_output_contains 'has exited'
 
   kill_dlock
 
   kill -0 "$command"
-}
-
-@test "a command whose dlock was killed still holds the lock" {
-  hold job
-  kill_dlock
-
-  run dlock run job -- echo started
-
-  assert_status 75
-  refute_output_contains started
-}
-
-@test "a command that kills its dlock at once and closes its descriptors still holds the lock" {
-  dlock run job -- sh -c "$killing" - "$ready" 3>&- &
-  assert_exits 137 "$!"
-  eventually test -s "$ready"
-
-  run dlock run job -- echo started
-
-  assert_status 75
-  refute_output_contains started
-  assert_equal "$(look job '.holders[0].pid')" "$(< "$ready")"
-}
-
-@test "status says that the dlock process of a command has exited" {
-  hold job
-  kill_dlock
-
+  assert_taken
   run dlock status job
-
   assert_status 0
   assert_output_contains 'its dlock process has exited'
-}
-
-@test "status does not call a running dlock process gone" {
-  hold job
-
-  run dlock status job
-
-  refute_output_contains 'gone'
-}
-
-@test "status --json shows the pid of the command if its dlock was killed" {
-  hold job
-  kill_dlock
-
   run dlock status --json job
-
   assert_equal "$(json '.state, .holders[0].pid')" "held"$'\n'"$command"
-}
-
-@test "the first waiter runs as soon as an orphaned command ends" {
-  hold job
-  queue job "${timing[@]}" "$began"
-  kill_dlock
-
+  kill -STOP "$command"
+  assert_taken
+  kill -CONT "$command"
+  # One that joins now.
+  dlock run --wait 60s job -- true 3>&- &
+  later=$!
+  eventually is_queued job "$later"
   clock_into "$released"
   let_go
-
-  eventually test -s "$began"
-  assert_between "$(ms_between "$released" "$began")" 0 500
+  assert_began_at_once
+  assert_exits 0 "$later"
+  is_free job
 }
 
 @test "a waiter that joins after dlock was killed runs as soon as the orphaned command ends" {
@@ -136,52 +115,35 @@ used_more_than() { (($(ticks "$1") > $2)); }
   clock_into "$released"
   let_go
 
-  eventually test -s "$began"
-  assert_between "$(ms_between "$released" "$began")" 0 500
+  assert_began_at_once
 }
 
-@test "an orphaned command that closed all descriptors still holds the lock" {
-  orphan job "$closing"
+@test "a command that kills its dlock at once and closes its descriptors still holds the lock" {
+  dlock run job -- sh -c "$killing" - "$ready" 3>&- &
+  assert_exits 137 "$!"
+  eventually test -s "$ready"
 
-  run dlock run job -- echo started
-
-  assert_status 75
-  refute_output_contains started
+  assert_taken
+  assert_equal "$(look job '.holders[0].pid')" "$(< "$ready")"
 }
 
-@test "the first waiter runs as soon as an orphan without descriptors ends" {
-  orphan job "$closing"
-  queue job "${timing[@]}" "$began"
+@test "an orphan without descriptors, or a child that outlives it, holds the lock until it ends" {
+  for script in "$closing" "$forking"; do
+    rm -f "$ready" "$began"
+    orphan job "$script"
+    queue job "${timing[@]}" "$began"
+    if [[ $script == "$forking" ]]; then
+      kill -KILL "$command"
+      eventually has_ended "$command"
+    fi
+    assert_taken
 
-  clock_into "$released"
-  kill -KILL "$last"
+    clock_into "$released"
+    kill -KILL "$last"
 
-  eventually test -s "$began"
-  assert_between "$(ms_between "$released" "$began")" 0 500
-}
-
-@test "a child that outlives an orphaned command still holds the lock" {
-  orphan job "$forking"
-  kill -KILL "$command"
-  eventually has_ended "$command"
-
-  run dlock run job -- echo started
-
-  assert_status 75
-  refute_output_contains started
-}
-
-@test "the first waiter runs as soon as the last child of an orphaned command ends" {
-  orphan job "$forking"
-  queue job "${timing[@]}" "$began"
-  kill -KILL "$command"
-  eventually has_ended "$command"
-
-  clock_into "$released"
-  kill -KILL "$last"
-
-  eventually test -s "$began"
-  assert_between "$(ms_between "$released" "$began")" 0 500
+    assert_began_at_once
+    assert_exits 0 "$waiter"
+  done
 }
 
 @test "the first waiter runs at once if dlock and its command are killed together" {
@@ -191,72 +153,21 @@ used_more_than() { (($(ticks "$1") > $2)); }
   clock_into "$released"
   kill -KILL "$holder" "$command"
 
-  eventually test -s "$began"
-  assert_between "$(ms_between "$released" "$began")" 0 500
+  assert_began_at_once
 }
 
-@test "a run without --wait gets the lock once dlock and its command have been killed" {
-  hold job
-  kill -KILL "$holder" "$command"
-  eventually has_ended "$holder"
-  eventually has_ended "$command"
-
-  run dlock run job -- echo started
-
-  assert_equal "$status $output" '0 started'
-}
-
-@test "the lock of an orphaned command is free when the command ends" {
-  hold job
-  kill_dlock
-
-  let_go
-
-  eventually is_free job
-}
-
-@test "a killed run is shown as vanished and without an end" {
-  hold job
-  kill -KILL "$holder" "$command"
-  eventually is_free job
-
-  run dlock status --json job
-
-  assert_equal "$(json '.last_run | [.outcome, .ended, .duration_ms, .exit_code, .signal]
-      | tojson')" '["vanished",null,null,null,null]'
-}
-
-@test "a killed run is still shown as vanished while the next run holds the lock" {
-  hold job
-  kill -KILL "$holder" "$command"
-  eventually is_free job
-  dlock run job -- dlock status --json job > "$BATS_TEST_TMPDIR/seen"
-
-  output=$(< "$BATS_TEST_TMPDIR/seen")
-
-  assert_equal "$(json .last_run.outcome)" vanished
-}
-
-@test "the next fence is greater than that of a killed run" {
+@test "a killed run is shown as vanished and without an end, even while the next one, with a greater fence, holds the lock" {
   hold job
   fence=$(look job '.holders[0].fence')
   kill -KILL "$holder" "$command"
   eventually is_free job
 
-  # shellcheck disable=SC2016
-  run dlock run job -- sh -c 'echo "$DLOCK_FENCE"'
-
-  ((output > fence))
-}
-
-@test "a stopped command whose dlock was killed still holds the lock" {
-  hold job
-  kill_dlock
-  kill -STOP "$command"
-
-  run dlock run job -- true
-
-  assert_status 75
+  run dlock status --json job
+  assert_equal "$(json '.last_run | [.outcome, .ended, .duration_ms, .exit_code, .signal]
+      | tojson')" '["vanished",null,null,null,null]'
+  run dlock run job -- dlock status --json job
+  assert_equal "$(json .last_run.outcome)" vanished
+  (($(json '.holders[0].fence') > fence))
 }
 
 @test "a command that starts only after its dlock was killed holds the lock" {
@@ -270,32 +181,22 @@ used_more_than() { (($(ticks "$1") > $2)); }
   kill -KILL "$(look job '.holders[0].pid')"
   eventually test -s "$ready"
 
-  run dlock run job -- echo started
-
-  assert_status 75
-  refute_output_contains started
+  assert_taken
 }
 
-@test "an orphan whose entry in /proc cannot be read still holds the lock" {
+@test "an orphan holds the lock though its entry in /proc cannot be read, and its end wakes one without inotify" {
   orphan job "$closing"
-
   ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 run strace -qq -o /dev/null \
     -P "/proc/$last/stat" -e trace=openat -e inject=openat:error=ENFILE \
     dlock run job -- echo started
-
   assert_status 75
-}
 
-@test "a waiter that cannot use inotify gets the lock when an orphan ends" {
-  orphan job "$closing"
   ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -qq -o /dev/null \
     -e trace=inotify_init1 -e inject=inotify_init1:error=EMFILE \
     dlock run -w 60s job -- "${timing[@]}" "$began" 3>&- &
   waiter=$!
-  eventually has_waiters job
-
+  eventually somebody_waits job
   kill -KILL "$last"
-
   assert_exits 0 "$waiter"
   test -s "$began"
 }
@@ -323,49 +224,21 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_equal "$output" $'held\nsame pid\nfree'
 }
 
-@test "a waiter in another PID namespace runs when the command ends" {
-  needs_root
-  hold job
-  unshare --pid --fork --kill-child dlock run -w 60s job -- "${timing[@]}" "$began" 3>&- &
-  eventually has_waiters job
-
-  clock_into "$released"
-  let_go
-
-  eventually test -s "$began"
-  assert_between "$(ms_between "$released" "$began")" 0 500
-}
-
 @test "a waiter in another PID namespace runs when an orphan ends" {
   needs_root
   hold job
   unshare --pid --fork --kill-child dlock run -w 60s job -- "${timing[@]}" "$began" 3>&- &
-  eventually has_waiters job
+  eventually somebody_waits job
   kill_dlock
 
   clock_into "$released"
   let_go
 
-  eventually test -s "$began"
-  assert_between "$(ms_between "$released" "$began")" 0 500
+  assert_began_at_once
 }
 
-@test "status shows the pid of the command even if the killed dlock was not reaped" {
+@test "if the killed dlock was not reaped, status shows the pid of the command, and a waiter sleeps" {
   # A parent that never reaps its child keeps it in the process table.
-  # shellcheck disable=SC2016
-  bash -c 'dlock run job -- sh -c "echo \$\$ > $0.new; mv $0.new $0; exec sleep 600" &
-    exec sleep 600' "$ready" 3>&- &
-  eventually test -s "$ready"
-  command=$(< "$ready")
-  kill -KILL "$(look job '.holders[0].pid')"
-  eventually is_orphan "$command"
-
-  run dlock status --json job
-
-  assert_equal "$(json '.state, .holders[0].pid')" "held"$'\n'"$command"
-}
-
-@test "a waiter sleeps even if the killed dlock was not reaped" {
   # shellcheck disable=SC2016
   bash -c 'dlock run job -- sh -c "echo \$\$ > $0.new; mv $0.new $0; exec sleep 600" &
     exec sleep 600' "$ready" 3>&- &
@@ -375,7 +248,10 @@ used_more_than() { (($(ticks "$1") > $2)); }
   kill -KILL "$(look job '.holders[0].pid')"
   eventually is_orphan "$command"
 
-  never_within 1000 used_more_than "$waiter" $(($(ticks "$waiter") + 25))
+  run dlock status --json job
+
+  assert_equal "$(json '.state, .holders[0].pid')" "held"$'\n'"$command"
+  local ticks
+  count_ticks "$waiter"
+  never_within 1000 used_more_than "$waiter" $((ticks + 25))
 }
-
-

@@ -25,111 +25,54 @@ is_empty() {  # <file>
   [[ ! -s $1 ]] || { echo "in $1:"; cat "$1"; return 1; } >&2
 }
 
-@test "dlock run nightly-job -- ./backup.sh runs the backup" {
-  printf '#!/bin/sh\necho "backed up" > ran\n' > backup.sh
+@test "dlock run nightly-job -- ./backup.sh runs the backup, and the lock is held for as long as it runs" {
+  printf '#!/bin/sh\ndlock status nightly-job > held && echo "backed up" > ran\n' > backup.sh
   chmod +x backup.sh
 
   dlock run nightly-job -- ./backup.sh
 
   assert_equal "$(< ran)" 'backed up'
-}
-
-@test "the lock is held for as long as the command runs" {
-  dlock run job -- sh -c 'dlock status job; echo $? > inside' > /dev/null
-
-  assert_equal "$(< inside)" 0
-}
-
-@test "the lock is free when the command has ended" {
-  dlock run job -- true
-
-  run dlock status job
-
+  run dlock status nightly-job
   assert_status 1
 }
 
-@test "a second run is skipped with 75 while the first one runs" {
+@test "a second run does not wait, but is skipped with 75 or what -E says, and one line says who holds the lock" {
   hold job
+  begin=$(now_ms)
 
-  run dlock run job -- touch "$ran"
+  run_apart run job -- touch "$ran"
 
   assert_status 75
-}
-
-@test "a skipped command is not started" {
-  hold job
-
-  run dlock run job -- touch "$ran"
-
-  refute test -e "$ran"
-}
-
-@test "a skipped run says in one line on standard error who holds the lock" {
-  hold job
-
-  run_apart run job -- true
-
+  assert_between $(($(now_ms) - begin)) 0 10000
   is_empty out
   output=$(< err)
   assert_one_line
   assert_output_contains "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
+  run dlock run -q job -- touch "$ran"
+  assert_equal "$status $output" '75 '
+  run dlock run -E 200 job -- touch "$ran"
+  assert_status 200
+  assert_one_line
+  run dlock run -w 50ms -E 11 job -- touch "$ran"
+  assert_status 11
+  run dlock run -E 0 job -- touch "$ran"
+  assert_equal "$status $output" '0 '
+  refute test -e "$ran"
 }
 
-@test "by default, a run does not wait" {
+@test "-w waits for the lock and then runs the command, and prints nothing without a terminal" {
   hold job
-
-  begin=$(now_ms)
-  run timeout -s KILL 20 dlock run job -- true
-
-  assert_status 75
-  assert_between $(($(now_ms) - begin)) 0 2000
-}
-
-@test "-w waits for the lock and then runs the command" {
-  hold job
-  queue job touch "$ran"
+  dlock run -w 60s job -- touch "$ran" > out 2> err 3>&- &
+  waiter=$!
+  eventually is_queued job "$waiter"
+  never_within 100 test -e "$ran"
 
   let_go
 
   assert_exits 0 "$waiter"
   test -e "$ran"
-}
-
-@test "a waiting run does not start its command while another one runs" {
-  hold job
-
-  queue job touch "$ran"
-
-  never_within 300 test -e "$ran"
-}
-
-@test "a run that waits without a terminal prints nothing" {
-  hold job
-  dlock run -w 60s job -- true > out 2> err 3>&- &
-  waiter=$!
-  eventually is_queued job "$waiter"
-
-  let_go
-
-  assert_exits 0 "$waiter"
   is_empty out
   is_empty err
-}
-
-@test "a skipped run with -q prints nothing" {
-  hold job
-
-  run dlock run -q job -- true
-
-  assert_equal "$output" ''
-}
-
-@test "a skipped run with -q has the same exit code" {
-  hold job
-
-  run dlock run -q job -- true
-
-  assert_status 75
 }
 
 @test "-q does not hide that the command was not found" {
@@ -139,106 +82,38 @@ is_empty() {  # <file>
   assert_one_line
 }
 
-@test "-q does not affect the output of the command" {
-  run dlock run -q job -- sh -c 'echo out; echo err >&2'
-
-  assert_equal "$output" $'out\nerr'
+@test "neither -q nor -E affects what a command does" {
+  run dlock run -q -E 11 job -- sh -c 'echo out; echo err >&2; exit 75'
+  assert_equal "$status $output" $'75 out\nerr'
 }
 
-@test "-E sets the exit code of a skipped run" {
-  hold job
-
-  run dlock run -E 200 job -- true
-
-  assert_status 200
-}
-
-@test "a skipped run with -E still says who holds the lock" {
-  hold job
-
-  run dlock run -E 1 job -- true
-
-  assert_one_line
-}
-
-@test "-E also sets the exit code of a wait that ends without the lock" {
-  hold job
-
-  run dlock run -w 50ms -E 11 job -- true
-
-  assert_status 11
-}
-
-@test "a skipped run with -E 0 exits with 0" {
-  hold job
-
-  run dlock run -E 0 job -- true
-
-  assert_status 0
-}
-
-@test "a skipped run with -E 0 prints nothing" {
-  hold job
-
-  run dlock run -E 0 job -- true
-
-  assert_equal "$output" ''
-}
-
-@test "-E does not change the command's own exit code" {
-  run dlock run -E 11 job -- sh -c 'exit 75'
-
-  assert_status 75
-}
-
-@test "a successful run prints what its command prints, byte for byte, and nothing else" {
+@test "standard output and standard error are the command's, byte for byte" {
   printf 'one\0\377\n\ntwo' > wanted
-
   run_apart run job -- cat wanted
-
   cmp out wanted
   is_empty err
-}
 
-@test "standard error carries what the command writes there, and nothing else" {
-  run_apart run job -- sh -c 'printf "one\\n\\ntwo" >&2'
-
-  assert_equal "$(cat err; echo .)" $'one\n\ntwo.'
+  run_apart run job -- sh -c 'cat wanted >&2; exit 9'
+  assert_status 9
+  cmp err wanted
   is_empty out
 }
 
-@test "a failing run prints what its command prints, and nothing else" {
-  run_apart run job -- sh -c 'echo out; echo err >&2; exit 9'
-
-  assert_equal "$status $(< out) $(< err)" '9 out err'
-}
-
-@test "-v leaves standard output to the command" {
-  run_apart -v run job -- echo mine
+@test "-v prints each step as a line on standard error, and leaves standard output to the command" {
+  run_apart run -v job -- echo mine
 
   assert_equal "$(< out)" mine
-}
-
-@test "-v prints each step as a line on standard error" {
-  run_apart run -v job -- true
-
   (($(wc -l < err) >= 3))
   assert_equal "$(grep -vc '^dlock: job: ' err || true)" 0
 }
 
-@test "--jitter lasts at most as long as it says" {
-  for _ in 1 2 3 4 5; do
-    begin=$(now_ms)
-    timeout -s KILL 20 dlock run --jitter 100ms job -- true
-    # A process may start late on a busy machine, above all with sanitizers.
-    assert_between $(($(now_ms) - begin)) 0 10000
-  done
-}
+@test "--jitter varies from run to run, and lasts at most as long as it says" {
+  for _ in {1..5}; do timeout -s KILL 20 dlock run -v --jitter 100ms job -- true; done 2> err
 
-@test "--jitter varies from run to run" {
-  for _ in {1..5}; do dlock run -v --jitter 100ms job -- true; done 2> err
-
-  (($(grep jitter err | sort -u | wc -l) > 1))
+  grep -o 'sleeping for .* (jitter)' err > jitters
+  assert_equal "$(wc -l < jitters)" 5
+  (($(sort -u jitters | wc -l) > 1))
+  refute grep -vE 'for (100|[0-9]{1,2})ms ' jitters
 }
 
 @test "--splay is the same each time for a name, and --jitter is added to it" {
@@ -261,60 +136,24 @@ is_empty() {  # <file>
   assert_status 0
 }
 
-@test "locks with different names do not exclude each other" {
+@test "locks with different names, in different namespaces or directories do not exclude each other" {
   hold job
 
-  run dlock run other-job -- true
-
-  assert_status 0
+  dlock run other-job -- true
+  dlock --namespace other run job -- true
+  dlock --store "local:$BATS_TEST_TMPDIR/other-store" run job -- true
 }
 
-@test "locks in different namespaces do not exclude each other" {
-  hold job
-
-  run dlock --namespace other run job -- true
-
-  assert_status 0
-}
-
-@test "locks in different directories do not exclude each other" {
-  hold job
-
-  run dlock --store "local:$BATS_TEST_TMPDIR/other-store" run job -- true
-
-  assert_status 0
-}
-
-@test "on none:, every run starts" {
+@test "on none:, every run starts with a name, a fence and a slot, no file is written, and -v says that none is excluded" {
   export DLOCK_STORE=none:
   dlock run job -- sh -c 'touch "$1"; exec sleep 60' - "$ran" 3>&- &
   eventually test -e "$ran"
-
-  run dlock run job -- echo me too
-
-  assert_equal "$status $output" '0 me too'
-}
-
-@test "on none:, a run names the store with -v" {
-  run dlock --store none: run -v job -- true
-
-  assert_output_contains 'none:'
-}
-
-@test "on none:, the command's environment has the name, the fence, the slot and the store" {
-  # shellcheck disable=SC2016
-  run dlock --store none: run job -- sh -c \
-    'echo "$DLOCK_NAME $DLOCK_SLOT $DLOCK_STORE"; [ "$DLOCK_FENCE" -gt 0 ]'
-
-  assert_equal "$status $output" '0 job 0 none:'
-}
-
-@test "on none:, -v says once that no run is excluded, and no file is written" {
-  export DLOCK_STORE=none:
   before=$(find "$HOME" "$BATS_TEST_TMPDIR" | sort)
 
-  run dlock -v run job -- true
+  run dlock run -v job -- sh -c 'echo "$DLOCK_NAME $DLOCK_SLOT $DLOCK_STORE $([ "$DLOCK_FENCE" -gt 0 ]; echo $?)"'
 
+  assert_status 0
+  assert_output_contains $'\njob 0 none: 0\n'
   assert_equal "$(grep -i exclude <<< "$output" | grep -c none:)" 1
   assert_equal "$(find "$HOME" "$BATS_TEST_TMPDIR" | sort)" "$before"
 }

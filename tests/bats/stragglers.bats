@@ -8,6 +8,8 @@ setup() {
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
   make_commands
+  # What reads it waits without a process.
+  export silence
 }
 
 teardown() { kill_leftovers; }
@@ -30,7 +32,7 @@ case $1 in
 esac
 echo $$ > "$1.new" && mv "$1.new" "$1"
 [[ $1 != *stopped ]] || kill -STOP $$
-until [[ -e finish ]]; do sleep 0.05; done
+until [[ -e finish ]]; do read -rt 0.05 <> "$silence"; done
 END
   cat > starts << 'END'
 #!/bin/bash
@@ -41,7 +43,7 @@ for kind; do
     *) ./straggler "$kind" & ;;
   esac
 done
-for kind; do until [[ -e $kind ]]; do sleep 0.05; done; done
+for kind; do until [[ -e $kind ]]; do read -rt 0.02 <> "$silence"; done; done
 exit 5
 END
   chmod +x straggler starts
@@ -57,78 +59,41 @@ is_alive() { refute has_ended "$(< "$1")"; }  # <kind of straggler, or command>
 
 is_dead() { has_ended "$(< "$1")"; }  # <kind of straggler, or command>
 
-@test "by default, a straggler keeps running" {
-  run_to_end dlock run job -- ./starts plain
+@test "by default, a straggler keeps running, the exit code is the command's, and the lock is free" {
+  for option in '' '--stragglers leave'; do
+    rm -f plain daemon
+    # shellcheck disable=SC2086
+    run_to_end dlock run $option job -- ./starts plain daemon
 
-  is_alive plain
+    assert_status 5
+    is_alive plain
+    is_alive daemon
+    is_free job
+  done
 }
 
-@test "by default, the lock is free when the command ends, even if there are stragglers" {
-  run_to_end dlock run job -- ./starts plain daemon
-
-  is_free job
-}
-
-@test "by default, a straggler does not block the next run" {
-  run_to_end dlock run job -- ./starts plain
-
-  run dlock run job -- echo ran
-
-  assert_equal "$status $output" '0 ran'
-}
-
-@test "by default, the exit code is that of the command" {
-  run_to_end dlock run job -- ./starts plain
-
-  assert_status 5
-}
-
-@test "--stragglers leave does the same as the default" {
-  run_to_end dlock run --stragglers leave job -- ./starts plain
-
-  is_alive plain
-  is_free job
-}
-
-@test "--stragglers wait holds the lock until the last straggler has ended" {
-  dlock run --stragglers wait job -- ./starts plain 3>&- &
-  eventually test -e plain
-
-  eventually is_dead command
-  is_held job
-
-  touch finish
-  assert_exits 5 $!
-}
-
-@test "--stragglers wait also waits for a daemon" {
+@test "--stragglers wait holds the lock until the last straggler has ended, and forwards signals to it" {
   dlock run --stragglers wait job -- ./starts daemon 3>&- &
   eventually test -e daemon
-
+  eventually is_dead command
   never_within 300 has_ended $!
-
+  is_held job
   touch finish
   assert_exits 5 $!
-}
-
-@test "--stragglers wait releases the lock" {
-  touch finish
-
-  run_to_end dlock run --stragglers wait job -- ./starts plain
-
   is_free job
-}
 
-@test "--stragglers wait forwards signals to stragglers" {
+  rm finish command
   env --default-signal setsid dlock run --stragglers wait job -- ./starts plain 3>&- &
   dlock=$!
   eventually test -e plain
   eventually is_dead command
-
   kill -TERM "$dlock"
-
   assert_exits 5 "$dlock"
   assert_equal "$(< termed)" plain
+
+  # It does not wait if there are none.
+  run_to_end dlock run --stragglers wait job -- sh -c 'exit 5'
+  assert_status 5
 }
 
 signal_kills_daemon() {  # <pid of dlock>
@@ -151,61 +116,25 @@ signal_kills_daemon() {  # <pid of dlock>
   is_dead stubborn
 }
 
-@test "--stragglers wait does not wait if there are no stragglers" {
-  run_to_end dlock run --stragglers wait job -- sh -c 'exit 5'
+@test "--stragglers kill ends stragglers, daemons and stopped ones with SIGTERM, prints nothing and keeps the exit code" {
+  begin=$(now_ms)
+  run_to_end dlock run --stragglers kill --kill-after 30s job -- ./starts plain daemon stopped daemon-stopped > said 2>&1
 
   assert_status 5
+  # It does not wait for --kill-after.
+  assert_between $(($(now_ms) - begin)) 0 25000
+  for kind in plain daemon stopped daemon-stopped; do is_dead "$kind"; done
+  [[ -s termed ]]
+  assert_equal "$(< said)" ''
+  is_free job
 }
 
-@test "--stragglers kill ends stragglers" {
-  run_to_end dlock run --stragglers kill job -- ./starts plain
-
-  is_dead plain
-}
-
-@test "--stragglers kill sends SIGTERM first" {
-  run_to_end dlock run --stragglers kill job -- ./starts plain
-
-  assert_equal "$(< termed)" plain
-}
-
-@test "--stragglers kill does not wait for --kill-after if SIGTERM is enough" {
+@test "--stragglers kill waits for --kill-after if stragglers ignore SIGTERM, and kills those that are started meanwhile" {
   begin=$(now_ms)
-  run_to_end dlock run --stragglers kill --kill-after 15s job -- ./starts plain daemon
+  run_to_end dlock run --stragglers kill --kill-after 500ms job -- ./starts daemon-stubborn daemon-heir
 
-  assert_between $(($(now_ms) - begin)) 0 5000
-}
-
-@test "--stragglers kill ends daemons" {
-  run_to_end dlock run --stragglers kill job -- ./starts daemon
-
-  is_dead daemon
-}
-
-@test "--stragglers kill ends stragglers that ignore SIGTERM" {
-  run_to_end dlock run --stragglers kill --kill-after 200ms job -- ./starts stubborn daemon-stubborn
-
-  is_dead stubborn
+  assert_between $(($(now_ms) - begin)) 500 20000
   is_dead daemon-stubborn
-}
-
-@test "--stragglers kill waits for --kill-after if stragglers ignore SIGTERM" {
-  begin=$(now_ms)
-  run_to_end dlock run --stragglers kill --kill-after 500ms job -- ./starts stubborn
-
-  assert_between $(($(now_ms) - begin)) 500 5000
-}
-
-@test "--stragglers kill ends stopped stragglers" {
-  run_to_end dlock run --stragglers kill --kill-after 15s job -- ./starts stopped daemon-stopped
-
-  is_dead stopped
-  is_dead daemon-stopped
-}
-
-@test "--stragglers kill ends stragglers that are started meanwhile" {
-  run_to_end dlock run --stragglers kill --kill-after 300ms job -- ./starts daemon-heir
-
   is_dead stubborn
   no_leftovers
 }
@@ -215,22 +144,11 @@ signal_kills_daemon() {  # <pid of dlock>
   dlock=$!
   eventually test -e stubborn
 
-  never_within 300 is_free job
+  never_within 300 has_ended "$dlock"
+  is_held job
   kill -KILL "$(< stubborn)"
 
   assert_exits 5 "$dlock"
-}
-
-@test "--stragglers kill releases the lock" {
-  run_to_end dlock run --stragglers kill job -- ./starts plain
-
-  is_free job
-}
-
-@test "--stragglers kill does not change the exit code" {
-  run_to_end dlock run --stragglers kill job -- ./starts plain daemon
-
-  assert_status 5
 }
 
 @test "--stragglers kill does not hide that a signal killed the command" {
@@ -239,52 +157,40 @@ signal_kills_daemon() {  # <pid of dlock>
   assert_status 138
 }
 
-@test "--stragglers kill prints nothing" {
-  run_to_end dlock run --stragglers kill job -- ./starts plain > said 2>&1
+@test "processes that are older than the command are neither killed nor waited for" {
+  for options in '--stragglers kill --kill-after 100ms' '--stragglers wait' '--timeout 100ms --kill-after 100ms'; do
+    rm -f plain
+    # shellcheck disable=SC2016
+    run_to_end bash -c './straggler plain & until [[ -e plain ]]; do read -rt 0.02 <> "$silence"; done
+      exec dlock run $0 job -- sh -c "case \"\$0\" in *timeout*) exec sleep 60; esac" "$0"' "$options"
 
-  assert_equal "$(< said)" ''
-}
-
-@test "--stragglers kill spares processes that are older than the command" {
-  run_to_end bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.05; done
-    exec dlock run --stragglers kill --kill-after 100ms job -- true'
-
-  is_alive plain
+    echo "with $options"
+    [[ $status == 0 || $options == --timeout* ]]
+    is_alive plain
+    end_processes "$(< plain)"
+  done
 }
 
 @test "ending an orphan of a process that is older than the command spares the rest of its session" {
   export DLOCK_STORE=local:$BATS_TEST_TMPDIR/embedded # on a server, the orphan is spared as well
   cat > older << 'END'
 #!/bin/bash
-(until [[ -e begun ]]; do sleep 0.05; done; ./starts stubborn; :) &
+(until [[ -e begun ]]; do read -rt 0.02 <> "$silence"; done; ./starts stubborn; :) &
 exec ./straggler plain
 END
   cat > await-orphan << 'END'
 #!/bin/bash
 touch begun
 until [[ -e stubborn && $(< "/proc/$(< stubborn)/status") == *$'\nPPid:\t'$PPID$'\n'* ]]; do
-  sleep 0.01
+  read -rt 0.01 <> "$silence"
 done
+exit 0
 END
   chmod +x older await-orphan
 
-  run_to_end bash -c 'setsid ./older & until [[ -e plain ]]; do sleep 0.05; done
+  run_to_end bash -c 'setsid ./older & until [[ -e plain ]]; do read -rt 0.02 <> "$silence"; done
     exec dlock run --stragglers kill --kill-after 100ms job -- ./await-orphan'
 
   assert_status 0
-  is_alive plain
-}
-
-@test "--stragglers wait does not wait for processes that are older than the command" {
-  run_to_end timeout 5 bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.05; done
-    exec dlock run --stragglers wait job -- true'
-
-  assert_status 0
-}
-
-@test "--timeout spares processes that are older than the command" {
-  run_to_end bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.05; done
-    exec dlock run --timeout 100ms --kill-after 100ms job -- sleep 60'
-
   is_alive plain
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# On a terminal: keys, job control and reading work as without dlock, and a wait shows
-# who holds the lock.
+# On a terminal: keys, job control and reading work as without dlock. wait_notice.bats has what a
+# wait shows there.
 # shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder and waiter
 
@@ -34,7 +34,18 @@ END
   chmod +x note
 }
 
-noted() { grep -qsx "$1" noted; }  # <name> <signal>
+# True if all of these were noted.
+noted() {  # "<name> <signal>"...
+  local all what IFS=,
+  mapfile -t all 2> /dev/null < noted
+  for what; do [[ ,${all[*]}, == *,"$what",* ]] || return; done
+}
+
+# Asserts that this was noted once, and forgets all that was noted.
+assert_once() {  # "<name> <signal>"
+  assert_equal "$(grep -cx "$1" noted)" 1
+  : > noted
+}
 
 # Starts a shell command in the background on its own terminal, with the shell as the
 # session leader. Sets $terminal to the pid of the process that owns the terminal, which exits
@@ -56,7 +67,10 @@ press() { printf %s "$1" 1<> keys; }  # <keys>
 appears() { grep -qF -- "$1" screen; }
 
 # Prints the pid of the dlock that holds a lock.
-dlock_of() { look "$1" '.holders[0].pid'; }
+dlock_of() {
+  [[ $(dlock status --json "$1") =~ '"holders":[{'[^{]*'"pid":'([0-9]+) ]]
+  echo "${BASH_REMATCH[1]}"
+}
 
 # Presses a key that sends a signal while dlock is stopped, and continues dlock when the
 # command has noted the signal. If dlock forwarded it as well, it would be noted twice. Not for a
@@ -97,53 +111,61 @@ sleeps() { grep -q '^State:.S' "/proc/$1/status"; }
 
 is_continued() { grep -q '^State:.[RSD]' "/proc/$1/status"; }
 
-@test "Ctrl-C reaches the command" {
-  on_terminal 'dlock run job -- ./note command; :'
+@test "Ctrl-C, Ctrl-\\ and signals to dlock alone reach the command once" {
+  on_terminal 'trap : QUIT; dlock run job -- ./note command; :'
   eventually noted 'command ready'
-
-  press $'\003'
-
-  eventually noted 'command INT'
-}
-
-@test "Ctrl-C reaches the command only once" {
-  on_terminal 'dlock run job -- ./note command; :'
-  eventually noted 'command ready'
-
   press_while_dlock_is_stopped $'\003' 'command INT'
-
-  assert_equal "$(grep -c INT noted)" 1
+  assert_once 'command INT'
+  press_while_dlock_is_stopped $'\034' 'command QUIT'
+  assert_once 'command QUIT'
+  dlock=$(dlock_of job)
+  for signal in INT TERM HUP USR1 QUIT CONT WINCH; do
+    kill -s "$signal" "$dlock"
+    eventually noted "command $signal"
+    assert_once "command $signal"
+  done
 }
 
-@test "Ctrl-C reaches the command only once if dlock is the session leader" {
+@test "Ctrl-C reaches the command once if dlock is the session leader, and so does the end of the terminal" {
   on_terminal 'exec dlock run job -- ./note command'
   eventually noted 'command ready'
-  eventually sleeps "$(dlock_of job)"
+  dlock=$(dlock_of job)
+  eventually sleeps "$dlock"
 
   press $'\003'
   eventually noted 'command INT'
-  kill -WINCH "$(dlock_of job)"
+  kill -WINCH "$dlock"
   eventually noted 'command WINCH'
+  assert_once 'command INT'
 
-  assert_equal "$(grep -c INT noted)" 1
+  kill -KILL "$terminal"
+  eventually noted 'command HUP'
 }
 
-@test "Ctrl-\\ reaches the command only once" {
-  on_terminal 'dlock run job -- ./note command; :'
-  eventually noted 'command ready'
+# Ways for a command to leave the process group that the terminal signals. timeout(1) does it,
+# as do job-control shells.
+own_group='perl -e "setpgrp; exec @ARGV"'
+own_session='setsid -w'
 
-  press_while_dlock_is_stopped $'\034' 'command QUIT'
-
-  assert_equal "$(grep -c QUIT noted)" 1
+# Asserts that what was noted comes once, even when dlock has taken all signals so far.
+assert_noted_once() {  # <pid of dlock> <name> <signal>
+  eventually noted "$2 $3"
+  kill -USR2 "$1"
+  eventually noted "$2 USR2"
+  assert_equal "$(grep -cx "$2 $3" noted)" 1
 }
 
-@test "dlock ends by SIGINT if Ctrl-C kills the command" {
-  on_terminal 'exec dlock run job -- sh -c "touch started; exec sleep 60"'
-  eventually test -e started
+@test "dlock ends by SIGINT if Ctrl-C kills the command, in dlock's process group or not, with its children" {
+  # perl ignores the signal while it waits, as shells do: the child has to get it.
+  for command in '' 'perl -e "setpgrp; system @ARGV; kill q(INT), \$\$"'; do
+    rm -f started
+    on_terminal "exec dlock run job -- $command sh -c 'touch started; exec sleep 60'"
+    eventually test -e started
 
-  press $'\003'
+    press $'\003'
 
-  assert_exits 130 "$terminal"
+    assert_exits 130 "$terminal"
+  done
 }
 
 @test "Ctrl-C ends a script that runs dlock in a loop" {
@@ -181,43 +203,29 @@ END
   eventually grep -q 2 rounds
 }
 
-@test "Ctrl-C reaches a straggler only once" {
-  on_terminal 'dlock run --stragglers wait job -- sh -c "echo \$\$ > pid; ./note straggler & :"; :'
-  eventually noted 'straggler ready'
-  eventually has_ended "$(< pid)"
+@test "Ctrl-C, Ctrl-\\, a new size and the end of the terminal reach a command that left the process group, once" {
+  local start leave
+  for start in '' exec; do
+    for leave in "$own_group" "$own_session"; do
+      rm -f noted finish
+      on_terminal "tty > tty; trap : QUIT; $start dlock run job -- $leave ./note command; :"
+      eventually noted 'command ready'
+      dlock=$(dlock_of job)
 
-  press_while_dlock_is_stopped $'\003' 'straggler INT'
+      press $'\003'
+      assert_noted_once "$dlock" command INT
+      : > noted
+      press $'\034'
+      assert_noted_once "$dlock" command QUIT
+      : > noted
+      stty -F "$(< "tty")" cols 63
+      assert_noted_once "$dlock" command WINCH
 
-  assert_equal "$(grep -c INT noted)" 1
-}
-
-# Ways for a command to leave the process group that the terminal signals. timeout(1) does it,
-# as do job-control shells.
-own_group='perl -e "setpgrp; exec @ARGV"'
-own_session='setsid -w'
-
-# Asserts that what was noted comes once, even when dlock has taken all signals so far.
-assert_noted_once() {  # <pid of dlock> <name> <signal>
-  eventually noted "$2 $3"
-  kill -USR2 "$1"
-  eventually noted "$2 USR2"
-  assert_equal "$(grep -cx "$2 $3" noted)" 1
-}
-
-@test "Ctrl-C and Ctrl-\\ reach a command that left the process group, once" {
-  for leave in "$own_group" "$own_session"; do
-    rm -f noted finish
-    on_terminal "dlock run job -- $leave ./note command; :"
-    eventually noted 'command ready'
-    dlock=$(dlock_of job)
-
-    press $'\003'
-    assert_noted_once "$dlock" command INT
-    press $'\034'
-    assert_noted_once "$dlock" command QUIT
-
-    touch finish
-    eventually is_free job
+      kill -KILL "$terminal"
+      eventually noted 'command HUP'
+      touch finish
+      eventually is_free job
+    done
   done
 }
 
@@ -234,25 +242,6 @@ assert_noted_once() {  # <pid of dlock> <name> <signal>
     touch finish
     assert_exits 7 "$terminal"
   done
-}
-
-@test "Ctrl-C reaches a command that left the process group while dlock leads the session" {
-  on_terminal "exec dlock run job -- $own_group ./note command"
-  eventually noted 'command ready'
-
-  press $'\003'
-
-  assert_noted_once "$(dlock_of job)" command INT
-}
-
-@test "Ctrl-C stops a command that left the process group, with its children" {
-  # perl ignores the signal while it waits, as shells do: the child has to get it.
-  on_terminal 'exec dlock run job -- perl -e "setpgrp; system @ARGV; kill q(INT), \$\$" sh -c "touch started; exec sleep 60"'
-  eventually test -e started
-
-  press $'\003'
-
-  assert_exits 130 "$terminal"
 }
 
 @test "Ctrl-C returns the prompt at once if the command is timeout" {
@@ -280,35 +269,9 @@ assert_noted_once() {  # <pid of dlock> <name> <signal>
   assert_noted_once "$dlock" near INT
 }
 
-@test "a new size of the terminal reaches a command that left the process group, once" {
-  on_terminal "tty > tty; dlock run job -- $own_group ./note command; :"
-  eventually noted 'command ready'
-
-  stty -F "$(cat tty)" cols 63
-
-  assert_noted_once "$(dlock_of job)" command WINCH
-}
-
-@test "the end of the terminal reaches a command that left the process group" {
-  local start
-  for start in exec ''; do
-    for leave in "$own_group" "$own_session"; do
-      rm -f noted finish
-      on_terminal "$start dlock run job -- $leave ./note command; :"
-      eventually noted 'command ready'
-
-      kill -KILL "$terminal"
-
-      eventually noted 'command HUP'
-      touch finish
-      eventually is_free job
-    done
-  done
-}
-
-@test "Ctrl-Z stops a command that left the process group, and fg continues it" {
+@test "Ctrl-Z stops the command, in whatever process group, and dlock with the lock, and fg continues them" {
   shell_on_terminal
-  for leave in "$own_group" "$own_session"; do
+  for leave in '' "$own_group" "$own_session"; do
     rm -f noted finish
     : > screen
     press "dlock run job -- $leave ./note command"$'\n'
@@ -321,6 +284,8 @@ assert_noted_once() {  # <pid of dlock> <name> <signal>
     eventually is_stopped "$dlock"
     eventually is_stopped "$command"
     eventually appears 'Stopped'
+    run dlock run job -- true
+    assert_status 75
 
     press $'fg\n'
     eventually is_continued "$dlock"
@@ -329,6 +294,16 @@ assert_noted_once() {  # <pid of dlock> <name> <signal>
     press $'echo "code=$?"\n'
     eventually appears 'code=7'
   done
+}
+
+@test "the end of the terminal reaches the command if a shell is the session leader" {
+  shell_on_terminal
+  press $'dlock run job -- ./note command\n'
+  eventually noted 'command ready'
+
+  kill -KILL "$terminal"
+
+  eventually noted 'command HUP'
 }
 
 @test "Ctrl-Z does not stop a command that left the process group if no shell could continue it" {
@@ -448,7 +423,8 @@ has_pending_int() { grep -q '^ShdPnd:.*[2367abef]$' "/proc/$1/status"; }
 }
 
 @test "on a server, Ctrl-C right after the start reaches the command only once" {
-  [[ ${DLOCK_TEST_STORE:-local} == redis ]] || use_server_as_store
+  [[ ${DLOCK_TEST_STORE:-local} == local ]] || skip 'terminal.bats has it'
+  use_server_as_store
   find_start
   local dlock
   stop_dlock_at "$start" "$(grep -cx "$start" calls)" './note command'
@@ -460,7 +436,8 @@ has_pending_int() { grep -q '^ShdPnd:.*[2367abef]$' "/proc/$1/status"; }
 }
 
 @test "on a server, Ctrl-C reaches the command only once if the guardian is slow" {
-  [[ ${DLOCK_TEST_STORE:-local} == redis ]] || use_server_as_store
+  [[ ${DLOCK_TEST_STORE:-local} == local ]] || skip 'terminal.bats has it'
+  use_server_as_store
   dlock run job -- true
   # It, and the process that becomes the command, are late in their groups.
   trace_on_terminal '-f -e inject=setpgid:delay_enter=300000' 'dlock run job -- ./note command'
@@ -475,98 +452,31 @@ has_pending_int() { grep -q '^ShdPnd:.*[2367abef]$' "/proc/$1/status"; }
   assert_equal "$(grep -c INT noted)" 1
 }
 
-@test "a signal that is sent only to dlock reaches the command" {
-  on_terminal 'dlock run job -- ./note command; :'
-  eventually noted 'command ready'
-
-  for signal in INT TERM HUP USR1 QUIT CONT WINCH; do
-    kill -s "$signal" "$(dlock_of job)"
-    eventually noted "command $signal"
-  done
-}
-
 @test "an alarm that was set before dlock started reaches the command" {
   on_terminal 'exec perl -e "alarm 1; exec @ARGV" dlock run job -- ./note command'
   eventually noted 'command ready'
 
-  EVENTUALLY_MS=3000 eventually noted 'command ALRM'
+  eventually noted 'command ALRM'
 }
 
-@test "the end of the terminal reaches the command if dlock is the session leader" {
-  on_terminal 'exec dlock run job -- ./note command'
-  eventually noted 'command ready'
-
-  kill -KILL "$terminal"
-
-  eventually noted 'command HUP'
-}
-
-@test "the end of the terminal reaches the command if a shell is the session leader" {
-  shell_on_terminal
-  press $'dlock run job -- ./note command\n'
-  eventually noted 'command ready'
-
-  kill -KILL "$terminal"
-
-  eventually noted 'command HUP'
-}
-
-@test "Ctrl-Z stops the command and dlock" {
-  shell_on_terminal
-  press $'dlock run job -- ./note command\n'
-  eventually noted 'command ready'
-  local dlock command
-  dlock=$(dlock_of job)
-  command=$(command_of "$dlock")
-
-  press $'\032'
-
-  eventually is_stopped "$dlock"
-  eventually is_stopped "$command"
-  eventually appears 'Stopped'
-}
-
-@test "fg continues a run that Ctrl-Z stopped, and the exit code is the command's" {
-  shell_on_terminal
-  press $'dlock run job -- ./note command\n'
-  eventually noted 'command ready'
-  command=$(pgrep -P "$(dlock_of job)")
-  press $'\032'
-  eventually appears 'Stopped'
-
-  press $'fg\n'
-  eventually is_continued "$command"
-  touch finish
-  eventually has_ended "$command"
-  press $'echo "code=$?"\n'
-
-  eventually appears 'code=7'
-}
-
-@test "a stopped run keeps its lock" {
-  shell_on_terminal
-  press $'dlock run job -- ./note command\n'
-  eventually noted 'command ready'
-  press $'\032'
-  eventually appears 'Stopped'
-
-  run dlock run job -- true
-
-  assert_status 75
-}
-
-@test "Ctrl-Z and fg work during a wait as well" {
+@test "during a wait, Ctrl-Z and fg work, and Ctrl-C ends dlock at once" {
   hold job
   shell_on_terminal
   press $'dlock run -w forever job -- touch ran\n'
   eventually appears 'position 1'
   press $'\032'
   eventually appears 'Stopped'
-
   press $'fg\n'
   let_go
-
   eventually test -e ran
+
+  hold job
+  : > screen
+  press $'dlock run -w forever job -- touch ran\n'
+  eventually appears 'position 1'
+  press $'\003'
+  press $'echo "code=$?"\n'
+  EVENTUALLY_MS=5000 eventually appears 'code=130'
 }
 
 @test "after Ctrl-Z in a wait, a SIGCONT to dlock alone is enough for the command to run" {
@@ -586,268 +496,61 @@ has_pending_int() { grep -q '^ShdPnd:.*[2367abef]$' "/proc/$1/status"; }
   eventually noted 'command ready'
 }
 
-@test "Ctrl-C during a wait ends dlock at once" {
-  hold job
-  on_terminal 'exec dlock run -w forever job -- touch ran'
-  eventually appears 'position 1'
-  begin=$(now_ms)
-
-  press $'\003'
-
-  assert_exits 130 "$terminal"
-  assert_between $(($(now_ms) - begin)) 0 1500
-}
-
-@test "with a terminal, the command stays in the caller's process group" {
-  on_terminal 'ps -o pgid= -p $$ > caller; dlock run job -- sh -c "ps -o pgid= -p \$\$ > inside; :"; :'
-
+@test "the command stays in the caller's session, and in its process group if there is a terminal" {
+  on_terminal 'ps -o pgid=,sid= -p $$ > caller; dlock run job -- sh -c "ps -o pgid=,sid= -p \$\$ > inside; :"; :'
   assert_exits 0 "$terminal"
   assert_equal "$(< inside)" "$(< caller)"
+
+  setsid --wait sh -c 'ps -o sid= -p $$ > caller; dlock run job -- sh -c "ps -o pid=,pgid=,sid= -p \$\$; :"' > inside
+  read -r pid group session < inside
+  read -r session_of_caller < caller
+  assert_equal "$group $session" "$pid $session_of_caller"
 }
 
-@test "without a terminal, the command leads its own process group" {
-  run setsid --wait dlock run job -- sh -c 'ps -o pid=,pgid= -p $$; :'
-
-  read -r pid group <<< "$output"
-  assert_equal "$group" "$pid"
-}
-
-@test "the command stays in the caller's session" {
-  ps -o sid= -p $$ > caller
-
-  dlock run job -- sh -c 'ps -o sid= -p $$; :' > inside
-
-  cmp caller inside
-}
-
-@test "the command can read the terminal" {
-  on_terminal 'dlock run job -- sh -c "touch started; read -r line; echo \"\$line\" > heard"'
-  eventually test -e started
-
-  press $'hello\n'
-
-  assert_exits 0 "$terminal"
-  assert_equal "$(< heard)" hello
-}
-
-@test "the command can read the terminal at the start of a pipeline" {
+@test "the command reads the terminal, in a pipeline too, writes to it, and can change its settings" {
   shell_on_terminal
-
-  press $'dlock run job -- sh -c "touch started; read -r line; echo \\$line" | tee heard\n'
+  press $'dlock run job -- sh -c "test -t 0 && test -t 1 && test -t 2 && touch started; read -r line; echo \\$line > heard"\n'
   eventually test -e started
   press $'hello\n'
-
   eventually grep -qx hello heard
-}
 
-@test "the command can read the terminal at the end of a pipeline" {
-  shell_on_terminal
-
-  press $'echo piped | dlock run job -- sh -c "cat > heard; touch started; read -r line < /dev/tty; echo \\$line >> heard"\n'
+  rm started
+  press $'dlock run job -- sh -c "touch started; read -r line; echo \\$line" | tee first\n'
   eventually test -e started
   press $'hello\n'
+  eventually grep -qx hello first
 
-  eventually grep -qx hello heard
-  assert_equal "$(< heard)" $'piped\nhello'
-}
+  rm started
+  press $'echo piped | dlock run job -- sh -c "cat > last; touch started; read -r line < /dev/tty; echo \\$line >> last"\n'
+  eventually test -e started
+  press $'hello\n'
+  eventually grep -qx hello last
+  assert_equal "$(< last)" $'piped\nhello'
 
-@test "the command can change the terminal's settings" {
   on_terminal 'dlock run job -- stty -echo && stty -a > settings'
-
   assert_exits 0 "$terminal"
   grep -q -e '-echo ' settings
 }
 
-@test "the command's standard input, output and error are the terminal" {
-  on_terminal 'dlock run job -- sh -c "test -t 0 && test -t 1 && test -t 2"'
-
-  assert_exits 0 "$terminal"
-}
-
-@test "a background run that reads the terminal stops until it is in the foreground" {
+@test "a background run stops if it reads the terminal, until it is in the foreground, and otherwise does not" {
   shell_on_terminal
+  press $'dlock run job -- touch ran & wait; touch over\n'
+  eventually test -e over
+  test -e ran
+
   press $'dlock run job -- sh -c "touch started; read -r line; echo \\$line > heard" &\n'
   eventually test -e started
   eventually runs_command job
-  eventually is_stopped "$(dlock_of job)"
-
+  dlock=$(dlock_of job)
+  eventually is_stopped "$dlock"
   press $'fg\n'
-  eventually is_continued "$(dlock_of job)"
+  eventually is_continued "$dlock"
   press $'hello\n'
-
   eventually grep -qx hello heard
 }
 
-@test "a background run that does not read the terminal is not stopped" {
-  shell_on_terminal
-
-  press $'dlock run job -- touch ran & wait; touch over\n'
-
-  eventually test -e over
-  test -e ran
-}
-
-@test "the line of a wait shows who holds the lock and for how long" {
-  hold job
-
-  on_terminal 'stty cols 200; dlock run -w forever job -- echo ran'
-
-  eventually appears "dlock: job: waiting: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
-  eventually grep -qE ' for [0-9.]+m?s; position 1 of 1' screen
-}
-
-@test "the line of a wait shows the position in the queue" {
-  hold job
-  queue job true
-  queue job true
-
-  on_terminal 'dlock run -w forever job -- echo ran'
-
-  eventually appears 'position 3 of 3'
-}
-
-@test "the line of a wait is updated when the position changes" {
-  hold job
-  queue job true
-  on_terminal 'dlock run -w forever job -- echo ran'
-  eventually appears 'position 2 of 2'
-
-  kill -TERM "$waiter"
-
-  eventually appears 'position 1 of 1'
-}
-
-@test "the line of a wait is updated when the holder changes, however long the queue is" {
-  hold job
-  queue job sleep 60
-  local next=$waiter
-  queue job true
-  queue job true
-  on_terminal 'dlock run -w forever job -- echo ran'
-  eventually appears 'position 4 of 4'
-
-  let_go
-
-  eventually grep -qE "held by [^ ]* \(pid ${next}[,)].* for [0-9.]+m?s; position 3 of 3" screen
-  eventually grep -qE "held by [^ ]* \(pid ${next}[,)].* for [4-9](\.[0-9]+)?s; position 3 of 3" screen
-}
-
-@test "the line of a wait is erased when the command starts" {
-  hold job
-  on_terminal 'TERM=xterm dlock run -w forever job -- echo ran'
-  eventually appears 'position 1'
-
-  let_go
-
-  assert_exits 0 "$terminal"
-  assert_equal "$(tr -d '\n' < screen | sed 's/.*\r\x1b\[K//')" $'ran\r'
-}
-
-@test "the line of a wait stays one line" {
-  hold job
-  on_terminal 'dlock run -w forever job -- true'
-  eventually appears 'position 1'
-
-  let_go
-
-  assert_exits 0 "$terminal"
-  assert_equal "$(wc -l < screen)" 0
-}
-
-@test "the line of a wait is erased when the wait ends without the lock" {
-  hold job
-
-  on_terminal 'TERM=xterm dlock run -w 300ms job -- true'
-
-  assert_exits 75 "$terminal"
-  assert_equal "$(wc -l < screen)" 1
-  [[ $(tr -d '\n' < screen) =~ $'\r\e[K''dlock: job: held by '[^$'\e']*$ ]]
-}
-
-# Print all lines that were shown, one after the other, and the width of the widest one.
-live_lines() { perl -0777 -ne 's/\e\[K//g; print "$_\n" for grep { length } split /[\r\n]+/' screen; }
-widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = length($0) } END { print most + 0 }'; }
-
-@test "on a narrow terminal, the line of a wait shortens the holder and keeps the position" {
-  hold job
-
-  on_terminal 'stty cols 44; TERM=xterm dlock run -w forever job -- true'
-
-  eventually appears 'position 1 of 1'
-  live_lines | grep -qE 'job: held (by [^ ]+ )?for [0-9.]+m?s; position 1 of 1$'
-}
-
-@test "the line of a wait is always narrower than the terminal" {
-  name=$(printf 'n%.0s' {1..200})
-  hold "$name"
-
-  for columns in 100 40 20 3; do
-    on_terminal "stty cols $columns; TERM=xterm dlock run -w 400ms $name -- true 2>&1 | cat > refused; :"
-    eventually has_ended "$terminal"
-    on_terminal "stty cols $columns; TERM=xterm exec dlock run -w forever $name -- true"
-    eventually test -s screen
-    assert_between "$(widest)" 1 "$((columns - 1))"
-    kill -TERM "$(pgrep -P "$terminal")"
-    assert_exits 143 "$terminal"
-  done
-}
-
-@test "the line of a wait adapts to the width of the terminal" {
-  hold job
-  queue job true
-  on_terminal 'tty > tty; stty cols 100; TERM=xterm dlock run -w forever job -- true'
-  eventually appears 'position 2 of 2'
-  stty -F "$(cat tty)" cols 34
-
-  kill -TERM "$waiter"
-
-  eventually appears 'position 1 of 1'
-  local last
-  last=$(live_lines | tail -n 1)
-  assert_between "${#last}" 1 33
-}
-
-@test "on a dumb terminal, the line of a wait is overwritten with spaces" {
-  hold job
-  on_terminal 'dlock run -w forever job -- echo ran'
-  eventually appears 'position 1'
-
-  let_go
-
-  assert_exits 0 "$terminal"
-  refute grep -qF $'\e' screen
-  [[ $(tr '\r' '|' < screen) =~ \|dlock:\ job:\ [^|]+\|\ +\|ran\|$ ]]
-}
-
-@test "-q shows no line during a wait" {
-  hold job
-  on_terminal 'dlock run -q -w forever job -- echo ran'
-  eventually somebody_waits job
-
-  let_go
-
-  assert_exits 0 "$terminal"
-  assert_equal "$(< screen)" $'ran\r'
-}
-
-@test "no line is shown if the lock is free" {
-  on_terminal 'dlock run -w forever job -- echo ran'
-
-  assert_exits 0 "$terminal"
-  assert_equal "$(< screen)" $'ran\r'
-}
-
-@test "control characters in the holder's command are escaped" {
-  dlock run job -- sh -c 'touch started; exec sleep 60' $'\e]0;title\a' 3>&- &
-  eventually test -e started
-
-  on_terminal 'dlock run -w 200ms job -- true'
-
-  assert_exits 75 "$terminal"
-  refute grep -qF $'\e]' screen
-}
-
 @test "tables with long names and labels fit into a narrow terminal" {
+  [[ $DLOCK_STORE == local:* ]] || skip 'it has no guardian'
   hold "$(printf '日%.0s' {1..60})" --label "$(printf 'l%.0s' {1..200})" -n 2
   dlock run "$(printf 'n%.0s' {1..200})" -- true
   local verb

@@ -1,34 +1,35 @@
 #!/usr/bin/env bats
 # --timeout: commands that take too long are killed with their whole process tree.
 # shellcheck disable=SC2016  # the commands' own variables
+# shellcheck disable=SC2154  # the helpers set silence, holder and waiter
 
 setup() {
   load support
   load ../faults/locks
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
-  make_tree
+  # What reads it waits for a signal, without a process.
+  export silence
 }
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Creates `tree`, a command whose children and grandchildren write their pids to the file
-# `pids`. Some of them are daemons, and some ignore SIGTERM.
+# `pids`. Some of them are daemons, and some ignore SIGTERM, as the first process does unless the
+# argument says otherwise. It creates the file `ready` when all are there.
 make_tree() {
   cat > tree << 'END'
 #!/bin/bash
-lives() { echo "$BASHPID" >> pids; while :; do sleep 0.1; done; }
+lives() { echo "$BASHPID" >> pids; while :; do read -r <> "$silence"; done; }
 deaf() { trap '' TERM; lives; }
 export -f lives deaf
 (lives) &
 (deaf) &
 (deaf & deaf) &
 (setsid bash -c 'trap "" TERM; (deaf) & lives' < /dev/null > /dev/null 2>&1 &)
-trap '' TERM
-until (($(wc -l < pids) == 6)); do sleep 0.01; done
-touch grown
+[[ $1 == willing ]] || trap '' TERM
+until mapfile -t all 2> /dev/null < pids; ((${#all[@]} == 6)); do read -rt 0.01 <> "$silence"; done
+: > ready
 lives
 END
   chmod +x tree
@@ -40,13 +41,19 @@ run_timed() {
   local begin
   begin=$(now_ms)
   status=0
-  timeout -s KILL 30 dlock "$@" > output 2>&1 < /dev/null 3>&- || status=$?
+  timeout -s KILL 40 dlock "$@" > output 2>&1 < /dev/null 3>&- || status=$?
   took=$(($(now_ms) - begin))
   output=$(< output)
 }
 
-has_waited_for() {  # <name> <milliseconds>
-  (($(look "$1" '.waiters[0].waiting_ms // 0') >= $2))
+# The same with a time limit of $limit milliseconds in which the command created the file `ready`:
+# on a slow machine it may not come so far in time, and the next one gets longer.
+time_out_when_ready() {  # <what runs dlock> <argument>...
+  for limit in 500 2500 20000; do
+    rm -f ready pids
+    "$1" run --timeout "${limit}ms" "${@:2}"
+    [[ ! -e ready ]] || return 0
+  done
 }
 
 all_dead() {
@@ -54,127 +61,56 @@ all_dead() {
   for pid in $(< pids); do has_ended "$pid" || return; done
 }
 
-@test "a command that takes longer than --timeout is killed with 124" {
-  run_timed run --timeout 200ms job -- sleep 60
+@test "a command that takes longer than --timeout exits with 124 and one line, -q or not, and the lock is free" {
+  for options in '--timeout 200ms' '-q --timeout 0.2'; do
+    # shellcheck disable=SC2086
+    run_timed run $options job -- sh -c 'sleep 60; touch went_on'
 
+    assert_status 124
+    assert_one_line
+    assert_between "$took" 200 20000
+    [[ ! -e went_on ]]
+    run dlock status --json job
+    assert_equal "$(json '"\(.state) \(.last_run.outcome)"')" 'free timeout'
+  done
+}
+
+@test "a command that times out gets SIGTERM, and SIGKILL only after --kill-after, and -v says how it ended" {
+  time_out_when_ready run_timed -v -k 30s job -- sh -c 'trap "echo asked; exit 0" TERM; : > ready; sleep 60 & wait'
   assert_status 124
-}
-
-@test "-v says what stopped a command that timed out, and how it ended" {
-  local stopped='dlock: job: stopped after 200ms by SIGTERM'
-  loop='echo > ready; while :; do sleep 0.1; done'
-
-  run dlock run -v --timeout 200ms job -- sleep 60
-  assert_status 124
-  grep -qxF -- "$stopped; the command was killed by SIGTERM" <<< "$output"
-
-  run dlock run -v --timeout 2s -k 300ms job -- sh -c "trap '' TERM; $loop"
-  assert_status 124
-  grep -qxF -- "${stopped/200ms/2.0s}, then SIGKILL after 300ms; the command was killed by SIGKILL" <<< "$output"
-
-  run dlock run -v --timeout 2s job -- sh -c "trap 'exit 3' TERM; $loop"
-  assert_status 124
-  grep -qxF -- "${stopped/200ms/2.0s}; the command exited with 3" <<< "$output"
-}
-
-@test "--timeout stops the command neither early nor late" {
-  run_timed run --timeout 500ms job -- sleep 60
-
-  assert_between "$took" 500 2500
-}
-
-@test "--timeout takes plain numbers as seconds" {
-  run_timed run --timeout 0.2 job -- sleep 60
-
-  assert_status 124
-}
-
-@test "a time-out is reported in one line" {
-  run_timed run --timeout 100ms job -- sleep 60
-
-  assert_one_line
-}
-
-@test "a time-out is reported even with -q" {
-  run_timed run -q --timeout 100ms job -- sleep 60
-
-  assert_one_line
-}
-
-@test "the lock is free after a time-out" {
-  run_timed run --timeout 100ms job -- sleep 60
-
-  is_free job
-}
-
-@test "a command that ends in time keeps its exit code" {
-  run_timed run --timeout 20s job -- sh -c 'exit 5'
-
-  assert_equal "$status $output" '5 '
-}
-
-@test "dlock exits as soon as a command ends in time" {
-  run_timed run --timeout 20s job -- true
-
-  assert_between "$took" 0 5000
-}
-
-@test "a command that times out gets SIGTERM" {
-  run_timed run --timeout 2s job -- bash -c 'trap "echo asked; exit" TERM; while :; do sleep 0.1; done'
-
   assert_output_contains asked
-}
+  assert_between "$took" "$limit" $((limit + 25000))
+  grep -qE '^dlock: job: stopped after [0-9.]+m?s by SIGTERM; the command exited with 0$' output
 
-@test "dlock exits with 124 even if the command exits with 0 on SIGTERM" {
-  run_timed run --timeout 200ms job -- bash -c 'trap "exit 0" TERM; while :; do sleep 0.1; done'
-
+  time_out_when_ready run_timed -v -k 300ms job -- sh -c 'trap "" TERM; : > ready; exec sleep 60'
   assert_status 124
-}
+  assert_between "$took" $((limit + 300)) $((limit + 30000))
+  grep -qE '^dlock: job: stopped after [0-9.]+m?s by SIGTERM, then SIGKILL after 300ms; the command was killed by SIGKILL$' output
 
-@test "dlock does not wait for --kill-after if the command exits on SIGTERM" {
-  run_timed run --timeout 200ms --kill-after 20s job -- bash -c 'trap "exit 0" TERM; while :; do sleep 0.1; done'
-
-  assert_between "$took" 200 10000
-}
-
-@test "a command that ignores SIGTERM is killed after --kill-after" {
-  run_timed run --timeout 2s --kill-after 300ms job -- sh -c 'trap "" TERM; while :; do sleep 0.1; done'
-
+  # It is continued, so that it ends at once.
+  time_out_when_ready run_timed -v -k 30s job -- sh -c ': > ready; kill -STOP $$; sleep 60'
   assert_status 124
-  assert_between "$took" 2300 10000
+  assert_between "$took" "$limit" $((limit + 25000))
+  grep -qE '^dlock: job: stopped after [0-9.]+m?s by SIGTERM; the command was killed by SIGTERM$' output
 }
 
-@test "a stopped command is killed as well" {
-  run_timed run --timeout 200ms --kill-after 20s job -- sh -c 'kill -STOP $$; sleep 60'
-
-  assert_status 124
-  assert_between "$took" 200 10000
+run_on_terminal() {  # <dlock's arguments>...
+  status=0
+  SHELL=/bin/sh TERM=dumb timeout -s KILL 40 script -qec "exec dlock $*" /dev/null < /dev/null > screen 3>&- || status=$?
 }
 
-@test "the whole process tree is killed, including daemons and processes that ignore SIGTERM" {
-  run_timed run --timeout 4s --kill-after 200ms job -- ./tree
+@test "the whole process tree is killed, with daemons and what ignores SIGTERM, even if the command exits on it" {
+  make_tree
+  for run in run_timed run_on_terminal; do
+    for kind in deaf willing; do
+      time_out_when_ready "$run" --kill-after 200ms job -- ./tree "$kind"
 
-  test -e grown
-  all_dead
-  no_leftovers
-}
-
-@test "children that ignore SIGTERM are killed even if their parent exits on SIGTERM" {
-  run_timed run --timeout 2s --kill-after 300ms job -- bash -c '
-    (trap "" TERM; echo "$BASHPID" > pids; while :; do sleep 0.1; done) &
-    wait'
-
-  assert_status 124
-  all_dead
-}
-
-@test "on a terminal, the whole process tree is killed as well" {
-  SHELL=/bin/sh TERM=dumb timeout -s KILL 30 script -qec 'exec dlock run --timeout 4s --kill-after 200ms job -- ./tree' \
-    /dev/null < /dev/null > screen 3>&- || status=$?
-
-  assert_equal "$status" 124
-  test -e grown
-  all_dead
+      assert_equal "$run $kind $status" "$run $kind 124"
+      test -e ready
+      all_dead
+      no_leftovers
+    done
+  done
 }
 
 @test "on a terminal, other commands of the same shell are spared" {
@@ -185,42 +121,43 @@ all_dead() {
   test -e spared
 }
 
-@test "a shell that times out does not start its next command" {
-  run_timed run --timeout 200ms job -- sh -c 'sleep 60; touch went_on'
-
-  refute test -e went_on
-}
+asked_or_over() { [[ -e asked ]] || has_ended "$1"; }  # <pid of dlock>
 
 @test "the lock is held until the whole process tree has ended" {
-  dlock run --timeout 2s --kill-after 60s job -- bash -c '
-    trap "touch asked" TERM
-    while :; do sleep 0.1; done' 3>&- &
-  eventually test -e asked
+  for limit in 500ms 3s 20s; do
+    dlock run --timeout "$limit" --kill-after 60s job -- bash -c '
+      trap ": > asked" TERM
+      while :; do read -r <> "$silence"; done' 3>&- &
+    EVENTUALLY_MS=40000 eventually asked_or_over $!
+    [[ ! -e asked ]] || break
+  done
 
-  never_within 300 is_free job
+  never_within 300 has_ended $!
+  is_held job
+}
+
+@test "a command that ends in time keeps its exit code, whatever it leaves behind" {
+  run_timed run --timeout 30s job -- sh -c 'sleep 60 > /dev/null 2>&1 < /dev/null & exit 5'
+
+  assert_equal "$status $output" '5 '
+  assert_between "$took" 0 25000
 }
 
 @test "--timeout counts from the start of the command, not from the start of the wait" {
   hold job
-  dlock run -w 60s --timeout 1s job -- true 3>&- &
+  dlock run -w 60s --timeout 2s job -- true 3>&- &
   waiter=$!
-  eventually has_waited_for job 1200
+  eventually is_queued job "$waiter"
+  never_within 2200 has_ended "$waiter"
 
   let_go
 
   assert_exits 0 "$waiter"
 }
 
-@test "the time-out ignores processes that outlive a command that ended in time" {
-  run_timed run --timeout 20s job -- sh -c 'sleep 60 > /dev/null 2>&1 < /dev/null & exit 5'
-
-  assert_status 5
-  assert_between "$took" 0 5000
-}
-
 @test "a command that exits on a forwarded SIGTERM before the time-out keeps its exit code" {
   env --default-signal setsid dlock run --timeout 20s job -- bash -c '
-    trap "exit 9" TERM; touch started; while :; do sleep 0.1; done' 3>&- &
+    trap "exit 9" TERM; touch started; while :; do read -r <> "$silence"; done' 3>&- &
   eventually test -e started
 
   kill -TERM $!
@@ -228,50 +165,54 @@ all_dead() {
   assert_exits 9 $!
 }
 
-@test "status shows that a run timed out" {
-  run_timed run --timeout 100ms job -- sleep 60
-
-  run dlock status --json job
-
-  assert_equal "$(json '.last_run.outcome')" timeout
-}
-
 # --- Which processes get SIGTERM ---
 
-# Runs the script on standard input for a while, on its own terminal or without one,
-# and sets $output to what it prints. Processes that SIGTERM does not reach run for a minute.
-run_briefly() {  # <terminal or none> [<duration>]
+# Runs the script on standard input for a while, on its own terminal or without one. What it prints
+# is in the file `printed`. Processes that SIGTERM does not reach run for a minute. On a slow
+# machine the script may not get far enough to print `up` so often; the next one gets longer.
+run_briefly() {  # <terminal or none> [<how often>]
   cat > script
-  local run="exec dlock run --timeout ${2:-300ms} --kill-after 60s job -- bash ./script"
-  status=0
-  if [[ $1 == terminal ]]; then
-    TERM=dumb SHELL=/bin/sh timeout -s KILL 40 script -qec "$run" /dev/null
-  else
-    timeout -s KILL 40 setsid -w sh -c "$run"
-  fi < /dev/null > printed 2>&1 3>&- || status=$?
-  output=$(tr -d '\r' < printed)
+  for limit in 300ms 2500ms 10s; do
+    local run="exec dlock run --timeout $limit --kill-after 60s job -- bash ./script"
+    status=0
+    if [[ $1 == terminal ]]; then
+      TERM=dumb SHELL=/bin/sh timeout -s KILL 40 script -qec "$run" /dev/null
+    else
+      timeout -s KILL 40 setsid -w sh -c "$run"
+    fi < /dev/null > printed 2>&1 3>&- || status=$?
+    (($(times_printed up) < ${2:-0})) || break
+  done
 }
 
-@test "SIGTERM also reaches processes whose parents it ends first" {
-  mkfifo silence
+times_printed() { grep -c "$1" printed || true; }
+
+@test "SIGTERM reaches each process once, also those whose parents it ends first" {
+  # A bash that starts can lose a signal, so all that may get it are in Perl. After the first one
+  # each of them waits for a second one.
+  cat > told << 'END'
+#!/usr/bin/perl
+$| = 1; $SIG{TERM} = sub { print "told\n"; $told = 1 };
+print "up\n"; sleep 60 until $told; select undef, undef, undef, 0.3;
+END
+  chmod +x told
   for place in none terminal none terminal; do
-    # A bash that starts can lose a signal, so they must all be up before it comes.
-    run_briefly "$place" 2500ms << 'END'
-daemon() { trap 'echo told; exit' TERM; echo up; while :; do read -rt 0.02 <> silence; done; }
-export -f daemon
-for i in {1..20}; do bash -c 'setsid bash -c daemon & exec sleep 60' & done
+    run_briefly "$place" 12 << 'END'
+for i in {1..9}; do sh -c 'setsid ./told & exec sleep 60' & done
+./told & (./told &) & setsid ./told &
 wait
 END
 
     assert_status 124
-    assert_equal "$place $(grep -c told printed)" "$place $(grep -c up printed)"
+    assert_equal "$place $(times_printed up) $(times_printed told)" "$place 12 12"
   done
 }
 
 @test "SIGTERM also reaches processes that are started at that moment" {
   for place in none terminal none terminal; do
     run_briefly "$place" << 'END'
-for i in 1 2 3; do (while :; do setsid sleep 60 & sleep 60 & sleep 0.01; done) & done
+for i in 1 2 3; do
+  perl -e 'while (1) { for (["setsid"], []) { fork // die or exec @$_, "sleep", "60" } select undef, undef, undef, 0.01 }' &
+done
 wait
 END
 
@@ -279,39 +220,15 @@ END
   done
 }
 
-@test "SIGTERM reaches no process twice" {
-  for place in none terminal none terminal; do
-    # A bash that starts can lose a signal, so they must all be up before it comes.
-    run_briefly "$place" 2500ms << 'END'
-told_once() {
-  exec perl -MTime::HiRes=sleep -e '
-    $| = 1; $SIG{TERM} = sub { print "told\n"; $end ||= 20 }; print "up\n";
-    while (!$end || --$end) { sleep 0.02 }'
-}
-export -f told_once
-told_once & (told_once) & setsid bash -c told_once & (setsid bash -c told_once &)
-wait
-END
-
-    # On a slow machine not all four are up in time; SIGTERM ends those that are not.
-    grep -q up printed
-    assert_equal "$place $(grep -c told printed)" "$place $(grep -c up printed)"
-  done
-}
-
 @test "processes that a command starts on SIGTERM to clean up do not get SIGTERM" {
-  for place in none terminal none terminal; do
-    # On a slow machine a bash may not have set its trap in time; the next one gets longer.
-    for time in 300ms 1200ms 5s; do
-      run_briefly "$place" "$time" << 'END'
+  for place in none terminal; do
+    run_briefly "$place" 1 << 'END'
 trap 'for i in {1..10}; do sh -c "sleep 0.01; echo clean"; setsid sh -c "sleep 0.01; echo clean"; done; exit' TERM
 echo up
 for i in {1..200}; do sleep 60 & done
-while :; do sleep 0.1; done
+while :; do read -r <> "$silence"; done
 END
-      ! grep -q up printed || break
-    done
 
-    assert_equal "$place $(grep -c clean printed)" "$place 20"
+    assert_equal "$place $(times_printed clean)" "$place 20"
   done
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # What a verb prints while it waits for a lock, for a turn, or for a store that cannot be
 # reached: on a terminal one line that is updated; without a terminal, lines with -v.
-# shellcheck disable=SC2154  # hold sets holder
+# shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup() {
   load support
@@ -17,18 +17,43 @@ teardown() {
   kill_leftovers
 }
 
-# Runs dlock on its own terminal, whose output is written to the file `screen`.
+# Runs dlock on its own terminal, whose output is written to the file $screen.
 on_terminal() {  # <columns> <dlock's arguments>
   : > "$screen"
-  SHELL=/bin/sh TERM=xterm env --default-signal \
-    script -qec "stty cols $1; exec dlock $2" /dev/null < /dev/null > "$screen" 3>&- &
+  SHELL=/bin/sh TERM=${kind_of_terminal:-xterm} env --default-signal \
+    script -qec "tty > $BATS_TEST_TMPDIR/tty; stty cols $1; exec dlock $2" /dev/null < /dev/null > "$screen" 3>&- &
   terminal=$!
 }
 
-# Prints one line for each state of the line on the terminal.
-states() { tr -d '\n' < "$screen" | sed 's/\r/\n/g; s/\x1b\[K//g' | grep .; }
-shows() { states | grep -qE "$1"; }
-shows_now() { states | tail -n 1 | grep -qE "$1"; }
+# Sets `states` to what the line on the terminal said, one state after the other.
+find_states() {
+  local text
+  text=$(< "$screen")
+  text=${text//[$'\n']/}
+  mapfile -td $'\r' states <<< "${text//$'\e[K'/}"
+  states=("${states[@]%$'\n'}")
+}
+
+shows() {  # <regular expression>
+  local state states
+  find_states
+  for state in "${states[@]}"; do [[ ! $state =~ $1 ]] || return 0; done
+  return 1
+}
+
+shows_now() {  # <regular expression>
+  local states
+  find_states
+  [[ ${states[-1]} =~ $1 ]]
+}
+
+# Asserts that no state was wider than so many columns, and that there was one.
+assert_widest() {  # <columns>
+  local LC_ALL=C.UTF-8 state states widest=0
+  find_states
+  for state in "${states[@]}"; do ((${#state} <= widest)) || widest=${#state}; done
+  assert_between "$widest" 1 "$1"
+}
 
 # Stops the server until a command succeeds, and then starts it again with its data.
 restart_with_its_data() {  # <command>...
@@ -39,101 +64,160 @@ restart_with_its_data() {  # <command>...
 }
 
 with_v() {  # <dlock's arguments>...
+  : > "$said"
   dlock -v "$@" 2> "$said" < /dev/null 3>&- &
   waiter=$!
 }
 
-says() { grep -qE "$1" "$said"; }
+says() { [[ $(< "$said") =~ $1 ]]; }
 times_said() { grep -cE "$1" "$said" || true; }
+said_times() { (($(times_said "$2") == $1)); }
 
 # --- On a terminal ---
 
-@test "a wait for a lock shows the time left" {
+@test "the line of a wait shows who holds the lock, for how long, the place and the time left, and is updated and erased" {
   hold job
+  queue job sleep 60
+  local next=$waiter first=$holder
+  queue job true
+  local given_up=$waiter
+  queue job true
 
-  on_terminal 200 'run -w 90s job -- true'
+  on_terminal 200 'run -w 90s job -- echo ran'
+  eventually shows "^dlock: job: waiting: held by $(id -un)@$(uname -n) \(pid $first, sh -c .* for [0-9.]+m?s; position 4 of 4; (1m30s|1m2[0-9]s) left\$"
+  kill -TERM "$given_up"
+  eventually shows 'position 3 of 3; 1m2[0-9]s left$'
+  let_go
+  eventually shows "held by [^ ]* \(pid ${next}[,)].* for [0-9.]+m?s; position 2 of 2"
+  eventually shows "held by [^ ]* \(pid ${next}[,)].* for [4-9](\.[0-9]+)?s; position 2 of 2"
+  kill -TERM "$next"
 
-  eventually shows 'held by .*; position 1 of 1; 1m30s left$'
-  eventually shows 'held by .*; position 1 of 1; 1m2[0-9]s left$'
+  assert_exits 0 "$terminal"
+  # It was one line, which is erased.
+  assert_equal "$(< "$screen")" "$(tr -d '\n' < "$screen")"
+  assert_equal "$(sed 's/.*\r\x1b\[K//' "$screen")" $'ran\r'
 }
 
-@test "the time left is shown however narrow the terminal is" {
+@test "on a dumb terminal, the line of a wait is overwritten with spaces" {
+  hold job
+  kind_of_terminal=dumb on_terminal 80 'run -w forever job -- echo ran'
+  eventually shows 'position 1'
+
+  let_go
+
+  assert_exits 0 "$terminal"
+  [[ $(< "$screen") != *$'\e'* ]]
+  [[ $(tr '\r' '|' < "$screen") =~ \|dlock:\ job:\ [^|]+\|\ +\|ran\|$ ]]
+}
+
+@test "a wait that ends without the lock leaves one line, and one that does not wait says on a terminal how to queue" {
+  # Control characters in the holder's command are escaped.
   # shellcheck disable=SC2016
-  dlock run --label 'release 2026-11-26 of the shop' job -- \
-    sh -c 'touch "$1"; exec sleep 60' - "$BATS_TEST_TMPDIR/started" 3>&- &
-  eventually test -e "$BATS_TEST_TMPDIR/started"
-  local columns
-  for columns in 80 60 40 24; do
-    on_terminal "$columns" 'run -w 90s job -- true'
-    eventually shows '1m2[0-9]s left$'
-    kill "$terminal"
-    [[ $columns != 80 ]] || shows '\(rel.*; position 1 of 1; 1m2'
-    : > "$screen"
-  done
-}
+  dlock run job -- sh -c ': > "$1"; exec sleep 60' $'\e]0;title\a' "$said" 3>&- &
+  eventually test -e "$said"
 
-@test "a run that does not wait says on a terminal, and only there, how to queue" {
-  hold job
+  on_terminal 200 'run -w 900ms job -- true'
+  assert_exits 75 "$terminal"
+  shows '; position 1 of 1; [1-9]00ms left$'
+  assert_equal "$(wc -l < "$screen")" 1
+  [[ $(tr -d '\n' < "$screen") =~ $'\r\e[K''dlock: job: held by '[^$'\e']*$ ]]
+  [[ $(< "$screen") != *$'\e]'* ]]
 
   on_terminal 200 'run job -- true'
-  eventually shows 'held by .* \(--wait queues\)$'
-
+  assert_exits 75 "$terminal"
+  shows 'held by .* \(--wait queues\)$'
   run dlock run job -- true
   assert_status 75
   refute_output_contains queues
 }
 
-@test "a wait of less than a second does not show a second left" {
+@test "no line is shown with -q, nor if the lock is free" {
   hold job
+  on_terminal 200 'run -q -w forever job -- echo ran'
+  eventually somebody_waits job
 
-  on_terminal 200 'run -w 900ms job -- true'
+  let_go
 
-  eventually shows '; position 1 of 1; [1-9]00ms left$'
+  assert_exits 0 "$terminal"
+  assert_equal "$(< "$screen")" $'ran\r'
+  on_terminal 200 'run -w forever job -- echo ran'
+  assert_exits 0 "$terminal"
+  assert_equal "$(< "$screen")" $'ran\r'
 }
 
-@test "a wait without a limit shows no time left" {
-  hold job
+@test "the line of a wait is narrower than the terminal, even after a change, and keeps the place or the time left" {
+  hold job --label 'release 2026-11-26 of the shop'
+  local columns name states
+  for columns in 80 60 40 24; do
+    on_terminal "$columns" 'run -w 90s job -- true'
+    eventually shows '1m2[0-9]s left$'
+    [[ $columns != 80 ]] || shows '\(rel.*; position 1 of 1; 1m2'
+    assert_widest $((columns - 1))
+    kill -KILL "$terminal"
+    eventually nobody_waits job
+  done
 
-  on_terminal 200 'run -w forever job -- true'
+  queue job true
+  on_terminal 100 'run -w forever job -- true'
+  eventually shows 'held by .*; position 2 of 2$'
+  stty -F "$(< "$BATS_TEST_TMPDIR/tty")" cols 44
+  kill -TERM "$waiter"
+  eventually shows_now '^dlock: job: held (by [^ ]+ )?for [0-9.]+m?s; position 1 of 1$'
+  find_states
+  assert_between "${#states[-1]}" 1 43
+  kill -KILL "$terminal"
+  eventually nobody_waits job
 
-  eventually shows 'held by .*; position 1 of 1$'
+  name=$(printf 'n%.0s' {1..200})
+  hold "$name"
+  for columns in 100 20 3; do
+    on_terminal "$columns" "run -w 400ms $name -- true 2>&1 | cat > /dev/null; exit"
+    eventually has_ended "$terminal"
+    on_terminal "$columns" "run -w forever $name -- true"
+    eventually test -s "$screen"
+    assert_widest $((columns - 1))
+    kill -KILL "$terminal"
+    eventually has_ended "$terminal"
+  done
 }
 
-@test "a wait for an unreachable server shows the reason and the time left" {
+@test "a wait for an unreachable server shows the reason in one line, and the time left if there is a limit" {
   stop_redis
+  local what
+  for what in 'run -w 90s job -- true' 'limit -w 90s job 1/1h' 'acquire -w forever job'; do
+    on_terminal 200 "$what"
+    eventually shows "job: cannot reach $redis_socket: .*; trying again"
+    if [[ $what == *90s* ]]; then
+      eventually shows "; trying again; (1m30s|1m2[0-9]s) left\$"
+    else
+      shows "; trying again\$"
+    fi
+    kill -KILL "$terminal"
+    eventually has_ended "$terminal"
+  done
 
-  on_terminal 200 'run -w 90s job -- true'
-
-  eventually shows "job: cannot reach $redis_socket: .*; trying again; 1m30s left\$"
-  eventually shows 'trying again; 1m2[0-9]s left$'
+  on_terminal 50 'run -w 900ms job -- true'
+  eventually has_ended "$terminal"
+  shows 'trying again; [1-9]00ms left$'
+  local state states
+  find_states
+  for state in "${states[@]}"; do [[ $state != *'trying again'* ]] || assert_between "${#state}" 1 49; done
 }
 
-@test "a wait without a limit for an unreachable server shows the reason" {
-  stop_redis
-
-  on_terminal 200 'acquire -w forever job'
-
-  eventually shows "job: cannot reach $redis_socket: .*; trying again\$"
-}
-
-@test "the line says when the server becomes unreachable, and shows the position when it is back" {
+@test "a waiter says when the server becomes unreachable, and names the holder again when it is back" {
   hold job
   on_terminal 200 'run -w 90s job -- true'
   eventually shows 'position 1 of 1'
+  with_v run -w 90s job -- true
+  eventually says 'waiting: held by'
 
-  restart_with_its_data shows 'redis.*; trying again; '
+  # The reason may be a closed connection or that the server cannot be reached.
+  both_say() { shows 'redis.*; trying again; ' && says 'redis.*; trying again; 1m[0-9]+s left'; }
+  restart_with_its_data both_say
 
-  eventually shows_now 'position 1 of 1'
-}
-
-@test "the reason for an unreachable server fits into one line of a narrow terminal" {
-  stop_redis
-
-  on_terminal 50 'run -w 900ms job -- true'
-
-  eventually shows 'trying again'
-  eventually has_ended "$terminal"
-  states | grep -v left | grep 'trying again' | while read -r state; do ((${#state} < 50)); done
+  eventually shows_now 'position [12] of [12]'
+  eventually said_times 2 waiting
+  assert_equal "$(times_said 'trying again')" 1
 }
 
 @test "a wait for a turn counts down" {
@@ -145,73 +229,33 @@ times_said() { grep -cE "$1" "$said" || true; }
   eventually shows 'waiting: turn in 59m5[0-7]s; '
 }
 
-@test "a wait for a turn on an unreachable server shows the reason" {
-  stop_redis
-
-  on_terminal 200 'limit -w 90s api 1/1h'
-
-  eventually shows "api: cannot reach $redis_socket: .*; trying again; 1m30s left\$"
-}
-
 @test "a wait for cached output shows who is computing it" {
   dlock cache report -- sleep 60 &
-  eventually lock_is_held cache:report
+  eventually is_held cache:report
 
   on_terminal 200 'cache -w 90s report -- true'
 
-  eventually shows 'cache:report: waiting: held by .*; position 1 of 1; 1m30s left$'
+  eventually shows 'cache:report: waiting: held by .*; position 1 of 1; (1m30s|1m2[0-9]s) left$'
 }
-
-lock_is_held() { dlock status "$1" > /dev/null; }
 
 # --- With -v ---
 
-@test "without a terminal, -v says once which holder a run waits for" {
+@test "without a terminal, -v says once which holder run and acquire wait for, and nothing is printed without it" {
+  local quiet verbose
   hold job
+  dlock run -w forever job -- true 2> "$said.quiet" < /dev/null 3>&- &
+  quiet=$!
+  eventually is_queued job "$quiet"
 
   with_v run -w 90s job -- true
+  verbose=$waiter
+  eventually says 'dlock: job: waiting: held by .*\(pid [0-9]+, sh .*\) for .*; position 2 of 2; (1m30s|1m2[0-9]s) left'
+  dlock -v acquire -w 90s job > /dev/null 2> "$said.acquire" < /dev/null 3>&- &
+  eventually grep -qE 'dlock: job: waiting: held by .*; position 3 of 3; (1m30s|1m2[0-9]s) left$' "$said.acquire"
 
-  eventually says 'dlock: job: waiting: held by .*\(pid [0-9]+, sh .*\) for .*; position 1 of 1; 1m30s left$'
-  queue job true # makes the first waiter check again
   let_go
-  assert_exits 0 "$waiter"
+  assert_exits 0 "$quiet"
+  assert_exits 0 "$verbose"
   assert_equal "$(times_said 'waiting:')" 1
+  assert_equal "$(< "$said.quiet")" ''
 }
-
-@test "without a terminal, -v says which holder acquire waits for" {
-  hold job
-
-  with_v acquire -w 90s job
-
-  eventually says 'dlock: job: waiting: held by .*; position 1 of 1; 1m30s left$'
-}
-
-@test "-v says once that the server is unreachable, and names the holder again when it is back" {
-  hold job
-  with_v run -w 90s job -- true
-  eventually says 'waiting: held by'
-
-  # The reason may be a closed connection or that the server cannot be reached.
-  restart_with_its_data says 'redis.*; trying again; 1m[0-9]+s left$'
-
-  eventually says_again 'waiting'
-
-  assert_equal "$(times_said 'trying again')" 1
-  assert_equal "$(times_said 'waiting')" 2
-}
-
-says_again() { (($(times_said "$1") == 2)); }
-
-@test "without -v and without a terminal, a wait prints nothing" {
-  hold job
-  dlock run -w forever job -- true 2> "$said" < /dev/null 3>&- &
-  waiter=$!
-  eventually waits_in_line
-
-  let_go
-
-  assert_exits 0 "$waiter"
-  assert_equal "$(< "$said")" ''
-}
-
-waits_in_line() { [[ $(look job '.waiters | length') == 1 ]]; }

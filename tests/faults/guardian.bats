@@ -21,7 +21,8 @@ teardown() {
   [[ -z ${delegated:-} ]] || rmdir "$delegated"/*/* "$delegated"/* "$delegated" 2> /dev/null || true
 }
 
-lease=(--ttl 2s --store-timeout 200ms)
+# On a busy machine, the server may not reply in time at first.
+lease=(--ttl 4s --store-timeout 400ms --wait 60s)
 
 # Waits for a renewal, so that none comes between the inspection of the lease and the fault.
 begin_fault() {
@@ -45,15 +46,6 @@ is_gone() { (($(left_of job) == -2)); }
 
 # --- The server, the network ---
 
-@test "when the server is stopped, all of the tree is dead before the lease ends" {
-  hold_tree "${lease[@]}"
-  begin_fault
-
-  redis_freezes
-
-  assert_dead_in_time
-}
-
 @test "when the server is killed, all of the tree is dead before the lease ends" {
   hold_tree "${lease[@]}"
   begin_fault
@@ -63,53 +55,31 @@ is_gone() { (($(left_of job) == -2)); }
   assert_dead_in_time
 }
 
-@test "when the network drops everything, all of the tree is dead before the lease ends" {
+run_endless_script() { redis EVAL 'while true do end' 0; }
+
+# More faults of the network, which are no different for the guardian: tests/simulation.
+@test "when the server stops answering, drips its answers, or is busy, all of the tree is dead before the lease ends" {
   use_relay
-  hold_tree "${lease[@]}"
-  begin_fault
+  for fault in redis_freezes 'network drip' run_endless_script; do
+    hold_tree "${lease[@]}"
+    begin_fault
 
-  network drop
+    $fault > /dev/null 2>&1 3>&- &
 
-  assert_dead_in_time
-}
-
-@test "when the server's answers drip, all of the tree is dead before the lease ends" {
-  use_relay
-  hold_tree "${lease[@]}"
-  begin_fault
-
-  network drip
-
-  assert_dead_in_time
-}
-
-@test "when the server pauses its clients, all of the tree is dead before the lease ends" {
-  hold_tree "${lease[@]}"
-  begin_fault
-
-  redis CLIENT PAUSE 20000 ALL > /dev/null
-
-  assert_dead_in_time
-}
-
-@test "when the server is busy in a script, all of the tree is dead before the lease ends" {
-  hold_tree "${lease[@]}"
-  begin_fault
-
-  redis EVAL 'while true do end' 0 > /dev/null 2>&1 &
-
-  assert_dead_in_time
+    echo "$fault"
+    assert_dead_in_time
+    network forward
+    restart_redis
+  done
 }
 
 @test "an outage of any kind that ends before the lease does is not noticed" {
-  use_relay
   hold job --ttl 5s --store-timeout 400ms --kill-after 200ms --report "$report" 2> "$said"
-  for fault in 'redis_freezes' 'network drop' 'redis CLIENT PAUSE 20000 WRITE'; do
+  for fault in redis_freezes 'redis CLIENT PAUSE 20000 WRITE'; do
     await_renewal job
     $fault > /dev/null
     never_within 2200 has_ended "$command"  # there was a renewal in that time
     redis_goes_on
-    network forward
     redis CLIENT UNPAUSE > /dev/null
   done
   await_renewal job
@@ -123,48 +93,29 @@ is_gone() { (($(left_of job) == -2)); }
 
 # --- dlock is killed or stopped ---
 
-@test "when dlock is killed, all of the tree is dead within a second" {
-  hold_tree --ttl 30s
-  begin=$(now_ms)
+@test "when dlock is killed, all of the tree is dead within seconds, and the lock stays taken until its lease ends" {
+  hold_tree --ttl 30s --wait 60s
+  end=$(($(now_ms) + 4000))
 
   kill -KILL "$holder"
 
-  eventually all_have_ended "${branches[@]}" "$guardian"
-  assert_between $(($(now_ms) - begin)) 0 1000
+  branches+=("$guardian")
+  await_death
+  ((spare > 0))
   eventually no_leftovers
-}
-
-@test "when dlock is killed, the lock stays taken until its lease ends" {
-  hold_tree "${lease[@]}"
-
-  kill -KILL "$holder"
-  eventually all_have_ended "${branches[@]}" "$guardian"
   run dlock run job -- true
-
   assert_status 75
-  eventually is_gone
+  assert_between "$(left_of job)" 1 30000
 }
 
 @test "when dlock is killed, its command gets TERM first" {
-  dlock run job -- sh -c 'trap "echo told > \"\$0\"; exit" TERM; echo on > "$0"
-    while :; do sleep 0.1; done' "$began" 2> "$said" 3>&- &
+  dlock run job -- sh -c 'trap "echo told > \"\$0\"; exit" TERM; echo on > "$0"; sleep 60 & wait' "$began" 2> "$said" 3>&- &
   holder=$!
   eventually test -s "$began"
 
   kill -KILL "$holder"
 
   eventually grep -qx told "$began"
-}
-
-@test "when dlock is killed while it waits, nothing is left of it" {
-  hold job
-  queue job touch "$began"
-  guardian=$(guardian_of "$waiter")
-  prepared=$(pgrep -P "$guardian")
-
-  kill -KILL "$waiter"
-
-  eventually all_have_ended "$guardian" "$prepared"
 }
 
 @test "when dlock is stopped for longer than its lease, the tree is dead before it ends" {
@@ -176,31 +127,21 @@ is_gone() { (($(left_of job) == -2)); }
   await_death
   ((spare > 0))
   eventually is_gone
-  dlock run job -- true
-  kill -CONT "$holder"
-  assert_exits 76 "$holder"
-  assert_report lost unconfirmed null
-}
-
-@test "a dlock that was stopped for longer than its lease leaves the next holder's lock alone" {
-  hold_tree "${lease[@]}"
-  first=$holder
-  kill -STOP "$first"
-  eventually is_gone
+  stopped=$holder
   hold job
-
-  kill -CONT "$first"
-
-  assert_exits 76 "$first"
+  kill -CONT "$stopped"
+  assert_exits 76 "$stopped"
+  assert_report lost unconfirmed null
+  # It leaves the lock of the next holder alone.
   is_held job
   let_go
   assert_exits 0 "$holder"
 }
 
 @test "when everything of a run is stopped for longer than its lease, little is done after" {
-  dlock run "${lease[@]}" --report "$report" job -- perl -MTime::HiRes=time,sleep -e '
+  dlock run "${lease[@]}" --report "$report" job -- perl -MTime::HiRes=sleep -e '
     $| = 1; open my $out, ">", shift; select $out; $| = 1;
-    while (1) { printf "%.0f\n", time * 1000; sleep 0.002 }' "$began" 2> "$said" 3>&- &
+    while (1) { print "\n"; sleep 0.002 }' "$began" 2> "$said" 3>&- &
   holder=$!
   eventually test -s "$began"
   guardian=$(guardian_of "$holder")
@@ -208,23 +149,24 @@ is_gone() { (($(left_of job) == -2)); }
   kill -STOP "$command" "$guardian" "$holder"
   eventually is_gone
 
-  thawed=$(now_ms)
+  before=$(wc -l < "$began")
   kill -CONT "$command" "$guardian" "$holder"
 
   assert_exits 76 "$holder"
-  assert_between $(($(tail -n 1 "$began") - thawed)) -60000 250
+  # On a busy machine the command also gets less done in that time.
+  assert_between $(($(wc -l < "$began") - before)) 0 125
 }
 
 # --- The guardian is killed or stopped ---
 
-@test "when the guardian is killed, the tree is dead within a second and the lock released" {
-  hold_tree --ttl 30s
-  begin=$(now_ms)
+@test "when the guardian is killed, the tree is dead within seconds and the lock released" {
+  hold_tree --ttl 30s --wait 60s
+  end=$(($(now_ms) + 4000))
 
   kill -KILL "$guardian"
 
-  eventually all_have_ended "${branches[@]}"
-  assert_between $(($(now_ms) - begin)) 0 1000
+  await_death
+  ((spare > 0))
   assert_exits 70 "$holder"
   is_gone
   assert_report error null 70
@@ -244,67 +186,56 @@ is_gone() { (($(left_of job) == -2)); }
   assert_dead_in_time
 }
 
-@test "a run continues while its guardian is stopped" {
+@test "a run continues while its guardian is stopped, and signals to the guardian alone change nothing" {
   hold job "${lease[@]}"
   guardian=$(guardian_of "$holder")
-  kill -STOP "$guardian"
+  for signal in HUP INT QUIT TERM USR1 USR2 ALRM PIPE TSTP TTIN TTOU CHLD STOP; do
+    kill -s "$signal" "$guardian"
+  done
 
   await_renewal job
   await_renewal job
   kill -CONT "$guardian"
+  never_within 300 has_ended "$holder"
   let_go
 
   assert_exits 0 "$holder"
 }
 
 @test "when dlock and the guardian are killed at once, the command itself is dead" {
-  hold_tree --ttl 30s
+  hold_tree --ttl 30s --wait 60s
 
   kill -KILL "$guardian" "$holder"
 
   eventually has_ended "${branches[0]}"
 }
 
-@test "a waiter whose guardian was killed does not start its command" {
+@test "a waiter whose guardian or command was killed before the start says so, and hands the lock off" {
+  local told waiters=()
   hold job
-  queue job touch "$began"
-  guardian=$(guardian_of "$waiter")
-  kill -KILL "$guardian"
-  # Only its end kills the process that becomes the command.
-  eventually has_ended "$guardian"
-
-  let_go
-
-  assert_exits 125 "$waiter"
-  [[ ! -e $began ]]
-  is_gone
-}
-
-@test "a waiter whose command was killed before the start reports that, and the lock is handed off" {
-  hold job
-  dlock run --wait 60s job -- touch "$began" 2> "$said" 3>&- &
-  waiter=$!
-  eventually is_queued job "$waiter"
-  kill -KILL "$(pgrep -P "$(guardian_of "$waiter")")"
-
-  let_go
-
-  assert_exits 125 "$waiter"
-  grep -q 'cannot start the command: its process was killed before the start' "$said"
-  [[ ! -e $began ]]
-  is_gone
-}
-
-@test "signals to the guardian alone change nothing" {
-  hold job
-  for signal in HUP INT QUIT TERM USR1 USR2 ALRM PIPE TSTP TTIN TTOU CHLD; do
-    kill -s "$signal" "$(guardian_of "$holder")"
+  for _ in 1 2 3; do
+    told=$said.${#waiters[@]}
+    dlock run --wait 60s job -- touch "$began" 2> "$told" 3>&- &
+    waiters+=($!)
+    eventually is_queued job $!
   done
+  guardian=$(guardian_of "${waiters[0]}")
+  kill -KILL "$guardian" "$(pgrep -P "$(guardian_of "${waiters[1]}")")"
+  # If dlock is killed while it waits, nothing is left of it.
+  local of_killed prepared
+  of_killed=$(guardian_of "${waiters[2]}")
+  prepared=$(pgrep -P "$of_killed")
+  kill -KILL "${waiters[2]}"
+  # Only the end of its guardian kills the process that becomes the command.
+  eventually all_have_ended "$guardian" "$of_killed" "$prepared"
 
-  never_within 300 has_ended "$holder"
   let_go
 
-  assert_exits 0 "$holder"
+  assert_exits 125 "${waiters[0]}"
+  assert_exits 125 "${waiters[1]}"
+  grep -q 'cannot start the command: its process was killed before the start' "$said.1"
+  [[ ! -e $began ]]
+  eventually is_gone
 }
 
 # --- What cannot be killed ---
@@ -320,7 +251,7 @@ is_gone() { (($(left_of job) == -2)); }
   inside chown 1001 /mnt/password
   inside setpriv --reuid 1001 --regid 1001 --clear-groups env HOME=/mnt \
     DLOCK_STORE="redis://127.0.0.1:$redis_port" DLOCK_PASSWORD_FILE=/mnt/password \
-    /mnt/dlock run --ttl 2s --store-timeout 200ms --timeout 2s --kill-after 100ms job -- \
+    /mnt/dlock run --ttl 3s --store-timeout 300ms --wait 60s --timeout 2s --kill-after 100ms job -- \
     /mnt/setpriv --reuid 0 --regid 0 --clear-groups sh -c 'echo $$ > "$0"; exec sleep 60' \
     "$began" 2> "$said" 3>&- &
   holder=$!
@@ -373,30 +304,30 @@ remove_delegated_cgroup() {
   remove_delegated_cgroup
 }
 
-@test "in its own cgroup no process of the command is left when dlock is killed" {
+@test "in its own cgroup no process of the command is left when dlock or the guardian is killed" {
   use_delegated_cgroup
   "${into_delegated[@]}" dlock run job -- true
-  "${into_delegated[@]}" dlock run job -- sh -c 'echo on > "$0"; exec sleep 60' "$began" 3>&- &
-  holder=$!
-  eventually test -s "$began"
-  eventually test -d "$delegated/dlock-$(guardian_of "$holder")"
+  for victim in dlock guardian; do
+    rm -f "$began"
+    "${into_delegated[@]}" dlock run "${lease[@]}" job -- sh -c 'echo on > "$0"; exec sleep 60' "$began" 3>&- &
+    holder=$!
+    eventually test -s "$began"
+    guardian=$(guardian_of "$holder")
+    eventually test -d "$delegated/dlock-$guardian"
 
-  kill -KILL "$holder"
-
-  eventually remove_delegated_cgroup
-}
-
-@test "in its own cgroup no process of the command is left when the guardian is killed" {
-  use_delegated_cgroup
-  "${into_delegated[@]}" dlock run job -- sh -c 'echo on > "$0"; exec sleep 60' "$began" 3>&- &
-  holder=$!
-  eventually test -s "$began"
-
-  kill -KILL "$(guardian_of "$holder")"
-
-  assert_exits 70 "$holder"
+    if [[ $victim == dlock ]]; then
+      kill -KILL "$holder"
+      eventually has_ended "$guardian"
+    else
+      kill -KILL "$guardian"
+      assert_exits 70 "$holder"
+    fi
+    eventually has_no_cgroup_inside
+  done
   remove_delegated_cgroup
 }
+
+has_no_cgroup_inside() { ! compgen -G "$delegated/dlock-*" > /dev/null; }
 
 # Runs a command where dlock cannot make a cgroup.
 without_cgroups() {  # <command>...
@@ -467,9 +398,9 @@ cgroup_of() { sed -n 's/^0:://p' "/proc/$1/cgroup"; }  # <pid>
   assert_equal "$output" "$without"
 }
 
-@test "a thousand short processes leave the guardian no zombie, descriptor or memory" {
+@test "three hundred short processes leave the guardian no zombie, descriptor or memory" {
   dlock run job -- sh -c 'echo 1 > "$0"; until [ -e "$0.go" ]; do sleep 0.05; done
-    i=0; while [ $i -lt 1000 ]; do (true &); i=$((i + 1)); done
+    i=0; while [ $i -lt 300 ]; do (true &); i=$((i + 1)); done
     echo 2 > "$0"; until [ -e "$0.end" ]; do sleep 0.05; done' "$began" 3>&- &
   holder=$!
   eventually test -s "$began"
@@ -482,7 +413,7 @@ cgroup_of() { sed -n 's/^0:://p' "/proc/$1/cgroup"; }  # <pid>
 
   eventually has_no_zombies "$guardian"
   assert_equal "$(descriptors_of "$guardian")" "$descriptors"
-  assert_between "$(memory_of "$guardian")" 0 $((memory + 64))
+  assert_between "$(memory_of "$guardian")" 0 $((memory + 32))
   touch "$began.end"
   assert_exits 0 "$holder"
 }
@@ -501,9 +432,9 @@ has_no_zombies() { [[ $(ps -o stat= --ppid "$1") != *Z* ]]; }
   SHELL=/bin/sh TERM=dumb env --default-signal script -qec \
     'PS1="ready> " exec bash --norc --noprofile -i' /dev/null <> keys > screen 3>&- &
   eventually grep -qF 'ready> ' screen
-  echo 'dlock run --ttl 2s --store-timeout 400ms job -- sh -c "echo \$\$ > began; exec sleep 60"' 1<> keys
+  echo "dlock run ${lease[*]}"' job -- sh -c "echo \$\$ > began; exec sleep 60"' 1<> keys
   eventually test -s began
-  end=$(lease_end job)
+  begin_fault
   branches=("$(< began)")
 
   printf '\032' 1<> keys

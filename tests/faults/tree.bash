@@ -7,10 +7,9 @@
 # shellcheck disable=SC2016  # it is a shell that expands for itself
 tree=(sh -c '
   echo $$ > "$0/leader"
-  sh -c "trap \"\" TERM; echo \$\$ > \"\$0/deaf\"; while :; do sleep 0.05; done" "$0" &
-  setsid sh -c "(echo \$\$ > /dev/null
-    trap \"\" TERM INT HUP; sh -c \"echo \\\$PPID > \\\"\\\$0/daemon\\\"\" \"\$0\"
-    while :; do sleep 0.05; done) &" "$0" &
+  sh -c "trap \"\" TERM; echo \$\$ > \"\$0/deaf\"; exec sleep 300" "$0" &
+  setsid sh -c "(trap \"\" TERM INT HUP
+    sh -c \"echo \\\$PPID > \\\"\\\$0/daemon\\\"\" \"\$0\"; exec sleep 300) &" "$0" &
   setsid sh -c "sleep 300 & echo \$! > \"\$0/sleeper\"; wait" "$0" &
   wait')
 
@@ -18,7 +17,8 @@ tree=(sh -c '
 # guardian, and $branches to those of the tree.
 hold_tree() {  # [<option>...]
   local pids=$BATS_TEST_TMPDIR/pids
-  mkdir -p "$pids"
+  rm -rf "$pids"
+  mkdir "$pids"
   dlock run --report "$report" "$@" job -- "${tree[@]}" "$pids" 2> "$said" 3>&- &
   holder=$!
   local name
