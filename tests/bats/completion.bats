@@ -155,7 +155,7 @@ ask_shells() {
   local shell said want
   local -A next=()
   for shell in "${!lines_of[@]}"; do
-    # The working directory of the lines is here; the files of the answers are, too.
+    # What the lines name is in this directory, and so are the files of the answers.
     rm -f ready 'done' line.* offers.*
     start_shell "$shell" <<< "${lines_of[$shell]%$'\n'}" || return
     for said in line.* offers.*; do [[ ! -e $said ]] || mv "$said" "$shell.$said"; done
@@ -255,7 +255,7 @@ make_locks() {  # <name>...
   ask_shells
 }
 
-@test "bash, zsh and fish offer the values of options, also after =, and files for those that take a file" {
+@test "bash, zsh and fish offer the values of options, even after =, and files for those that take a file" {
   local redis='redis:// rediss:// redis+unix:/ redis+sentinel:// rediss+sentinel:// redis+cluster://
     rediss+cluster:// redis+quorum:// rediss+quorum://'
   touch some.toml
