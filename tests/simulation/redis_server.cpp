@@ -289,7 +289,7 @@ double score_in(const std::string& text) {
 
 }  // namespace
 
-RedisServer::RedisServer(Executed executed, std::shared_ptr<SentinelGroup> group)
+RedisServer::RedisServer(Executed executed, std::shared_ptr<ServerGroup> group)
     : executed_(std::move(executed)), group_(std::move(group)) {
   start();
 }
@@ -301,7 +301,7 @@ void RedisServer::pause(Time span) {
 
 void RedisServer::disturb(Time span) {
   if (!group_) return pause(span);
-  group_->fail_over();
+  group_->disturb();
 }
 
 void RedisServer::start() {
@@ -325,6 +325,30 @@ void RedisServer::drop_clients() {
   clients_.clear();
   for (const auto& one : std::exchange(connections, {})) {
     if (const auto connection = one.lock()) connection->close_server(true);
+  }
+}
+
+bool RedisServer::has(const std::string& key) {
+  moment_ = clock();
+  return value_at(key) != nullptr;
+}
+
+bool RedisServer::move_keys(RedisServer& to, std::uint64_t count) {
+  for (; count > 0 && !values_.empty(); --count) {
+    const auto place = Kernel::current()->random.below(values_.size());
+    const auto key = std::next(values_.begin(), static_cast<std::ptrdiff_t>(place));
+    to.values_[key->first] = std::move(key->second);
+    values_.erase(key);
+  }
+  return values_.empty();
+}
+
+void RedisServer::end_waits(const Reply& reply) {
+  for (std::size_t i = 0; i < clients_.size(); ++i) {
+    auto& client = *clients_[i];
+    if (std::exchange(client.waiting, 0) == 0) continue;
+    client.connection->send_down(encoded(reply));
+    proceed(client);
   }
 }
 
@@ -362,10 +386,13 @@ void RedisServer::drop_if_empty(const std::string& key) {
 RedisServer::Leases RedisServer::leases() {
   static const std::string lock = "dlock:{job}", records = lock + ":h";
   Leases leases;
-  if (group_ && !group_->is_primary(*this)) return leases;
+  if (group_ && &group_->owner() != this) return leases;
+  auto* const next = group_ ? group_->next_owner() : nullptr;
+  auto& at_lock = next != nullptr && next->has(lock) ? *next : *this;
+  auto& at_records = next != nullptr && next->has(records) ? *next : *this;
   moment_ = clock();
-  const auto* holder = find_as<std::string>(lock);
-  const auto* hash = find_as<Hash>(records);
+  const auto* holder = at_lock.find_as<std::string>(lock);
+  const auto* hash = at_records.find_as<Hash>(records);
   if (holder == nullptr || hash == nullptr) return leases;
   for (const auto& [token, text] : *hash) {
     unsigned long long fence = 0;
@@ -374,7 +401,7 @@ RedisServer::Leases RedisServer::leases() {
     std::sscanf(text.c_str(), "%*c %*u %llu %*u %lld %c", &fence, &ends, &kind);
     if (kind != 'h' && kind != 'b') continue;
     if (*holder == token) {
-      leases[fence] = moment_of(*value_at(lock)->expires * 1000);
+      leases[fence] = moment_of(*at_lock.value_at(lock)->expires * 1000);
     } else if (*holder == "dlock:shared" && ends > moment_) {  // of several
       leases[fence] = moment_of(ends);
     }
@@ -449,7 +476,12 @@ std::optional<Words> RedisServer::next_command(Client& client) {
 
 std::string RedisServer::top_level(Client& client, const Words& words) {
   const std::string_view name = words.front();
-  const auto reply = group_ ? group_->reply(*this, words) : std::nullopt;
+  if (name == "ASKING") {
+    client.asks = true;
+    return encoded(status("OK"));
+  }
+  const bool asks = std::exchange(client.asks, false);
+  const auto reply = group_ ? group_->reply(*this, words, asks) : std::nullopt;
   if (reply) return encoded(*reply);
   if (name == "BLPOP") {
     wait_for_element(client, words);

@@ -17,7 +17,7 @@
 #include "store/redis/node.hpp"
 #include "store/redis/reply.hpp"
 #include "tests/simulation/kernel.hpp"
-#include "tests/simulation/sentinel_group.hpp"
+#include "tests/simulation/server_group.hpp"
 
 namespace dlock::simulation {
 
@@ -37,13 +37,13 @@ class RedisServer final : public Peer {
   };
   using Data = std::map<std::string, Value>;
 
-  // `group`: where a replica takes over.
-  explicit RedisServer(Executed executed, std::shared_ptr<SentinelGroup> group = nullptr);
+  // `group`: where others can take over.
+  explicit RedisServer(Executed executed, std::shared_ptr<ServerGroup> group = nullptr);
 
   void received(const std::shared_ptr<Connection>& from, std::string_view bytes) override;
   void closed(const std::shared_ptr<Connection>& by) override;
 
-  void crash() override;  // and loses its data, unless it has a replica
+  void crash() override;  // and loses its data, unless it is in a group
   void start() override;
   void pause(Time span) override;
   void disturb(Time span) override;
@@ -53,7 +53,13 @@ class RedisServer final : public Peer {
 
   const Data& data() const { return values_; }
   void take(Data data) { values_ = std::move(data); }
+  bool has(const std::string& key);
+  bool runs() const { return is_up && paused_until <= Kernel::current()->now; }
+  // Moves so many keys to another server. Returns whether there are no more.
+  bool move_keys(RedisServer& to, std::uint64_t count);
   void drop_clients();
+  // Those who wait for a list get this reply.
+  void end_waits(const redis::Reply& reply);
 
   // Whether scripts run as they are written, and not in the form that is quicker.
   static inline bool runs_scripts_literally = false;
@@ -64,6 +70,7 @@ class RedisServer final : public Peer {
     std::string bytes;
     Words waits_for;            // the lists of BLPOP
     std::uint64_t waiting = 0;  // the number of that wait
+    bool asks = false;          // with the next command
   };
 
   Value* value_at(const std::string& key);
@@ -86,7 +93,7 @@ class RedisServer final : public Peer {
   redis::Reply on_set(const Words& words);
 
   Executed executed_;
-  std::shared_ptr<SentinelGroup> group_;
+  std::shared_ptr<ServerGroup> group_;
   Data values_;
   std::set<const redis::Script*> loaded_;
   std::vector<std::unique_ptr<Client>> clients_;

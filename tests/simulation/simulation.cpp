@@ -18,9 +18,9 @@ using dlock::simulation::StoreKind;
 using dlock::simulation::World;
 
 constexpr const char* usage =
-    "usage: dlock_simulation [--store redis|quorum|sentinel|postgres|etcd] [--seed S] "
-    "[--schedules N]\n"
-    "                        [--seconds N] [--resume FILE] [--trace]\n"
+    "usage: dlock_simulation [--store redis|quorum|sentinel|cluster|postgres|etcd] "
+    "[--seed S]\n"
+    "                        [--schedules N] [--seconds N] [--resume FILE] [--trace]\n"
     "\n"
     "Runs N schedules (1000 by default), with the seeds S (1), S + 1, ..., for at most\n"
     "that many seconds of processor time. Exits with 1 at the first one that breaks a\n"
@@ -59,11 +59,10 @@ bool parse(int count, char** words, Options& options) {
       std::ifstream(options.resume) >> options.seed;
     } else if (name == "--store") {
       options.store_name = value;
-      const std::map<std::string, StoreKind> kinds{{"redis", StoreKind::redis},
-                                                   {"quorum", StoreKind::quorum},
-                                                   {"sentinel", StoreKind::sentinel},
-                                                   {"postgres", StoreKind::postgres},
-                                                   {"etcd", StoreKind::etcd}};
+      const std::map<std::string, StoreKind> kinds{
+          {"redis", StoreKind::redis},       {"quorum", StoreKind::quorum},
+          {"sentinel", StoreKind::sentinel}, {"cluster", StoreKind::cluster},
+          {"postgres", StoreKind::postgres}, {"etcd", StoreKind::etcd}};
       if (kinds.count(options.store_name) == 0) return false;
       options.store = kinds.at(options.store_name);
     } else {

@@ -59,8 +59,9 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
   if (kind == StoreKind::etcd) kernel_.asks = {"/now/"};
   auto& random = kernel_.random;
   const bool is_one = kind == StoreKind::redis || kind == StoreKind::postgres;
-  const bool is_group = kind == StoreKind::sentinel;
-  const std::size_t count = is_one ? 1 : is_group ? 5 : 3;
+  const bool is_sentinel = kind == StoreKind::sentinel;
+  const bool is_group = is_sentinel || kind == StoreKind::cluster;
+  const std::size_t count = is_one ? 1 : is_sentinel ? 5 : 3;
   const auto group = is_group ? made_group() : nullptr;
   const auto etcd = std::make_shared<EtcdCluster>();
   for (std::size_t i = 0; i < count; ++i) {
@@ -118,15 +119,22 @@ World::~World() {
   for (auto& run : runs_) free(*run);
 }
 
-// Leases that were granted before the sentinels agree may be lost with the former
-// primary. Whoever has asked the sentinels before that sends three requests more, at
-// most: to connect, to ask, and to ask with the text of the script.
-std::shared_ptr<SentinelGroup> World::made_group() {
-  return std::make_shared<SentinelGroup>([this](Time agreed) {
-    const auto last_asked = agreed + 6 * kernel_.network.most + kernel_.network.latest;
+// Leases that were granted before the sentinels agree, or before the former primary in a
+// cluster knows of the next one, may be lost with the former primary. Whoever has found
+// it before that sends three requests more, at most: to connect, to ask, and to ask with
+// the text of the script.
+std::shared_ptr<ServerGroup> World::made_group() {
+  ServerGroup::Observer observer;
+  observer.replaced = [this](Time used) {
+    const auto& network = kernel_.network;
+    const auto last_asked =
+        used + 3 * (2 * network.most + network.latest) + 2 * network.latest_ask;
     forgot_ = std::max(forgot_, last_asked);
-    in_use_ = std::max(in_use_, agreed + 25 * second);
-  });
+    in_use_ = std::max(in_use_, used + 25 * second);
+  };
+  observer.unavailable = [this](Time until) { in_use_ = std::max(in_use_, until); };
+  if (kind_ == StoreKind::cluster) return std::make_shared<ClusterGroup>(observer);
+  return std::make_shared<SentinelGroup>(observer);
 }
 
 std::string World::url() const {
@@ -138,7 +146,9 @@ std::string World::url() const {
     return "redis+sentinel://" + address_of(2) + ',' + address_of(3) + ',' +
            address_of(4) + "/primary";
   }
-  std::string url = kind_ == StoreKind::etcd ? "etcd://" : "redis+quorum://";
+  std::string url = kind_ == StoreKind::etcd      ? "etcd://"
+                    : kind_ == StoreKind::cluster ? "redis+cluster://"
+                                                  : "redis+quorum://";
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     url += (i > 0 ? "," : "") + address_of(i);
   }

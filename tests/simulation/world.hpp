@@ -18,9 +18,9 @@
 
 namespace dlock::simulation {
 
-class SentinelGroup;
+class ServerGroup;
 
-enum class StoreKind { redis, quorum, sentinel, postgres, etcd };
+enum class StoreKind { redis, quorum, sentinel, cluster, postgres, etcd };
 
 // One process of dlock, with its guardian and command.
 struct Run {
@@ -89,7 +89,7 @@ class World {
 
  private:
   std::string judged();
-  std::shared_ptr<SentinelGroup> made_group();
+  std::shared_ptr<ServerGroup> made_group();
   std::string url() const;
   const Invocation& invocation(std::optional<Time> wait);
   void start_run();
