@@ -21,7 +21,9 @@ namespace=(run job -- sh -c 'echo "$DLOCK_NAMESPACE"')
 # and the given words.
 assert_refused() {  # <exit code> <word>...
   local word
-  run timeout 5 dlock run job -- echo started
+  status=0
+  dlock run job -- echo started > "$BATS_TEST_TMPDIR/said" 2>&1 < /dev/null || status=$?
+  output=$(< "$BATS_TEST_TMPDIR/said")
   assert_status "$1"
   assert_one_line
   assert_output_contains "$own"
@@ -30,197 +32,125 @@ assert_refused() {  # <exit code> <word>...
 
 # --- Location ---
 
-@test "~/.config/dlock/config.toml is read" {
-  echo 'namespace = "own"' > "$own"
-
+@test "the user's file is read, or the one that --config or DLOCK_CONFIG names, of which --config counts" {
   run dlock "${namespace[@]}"
-
-  assert_equal "$output" own
-}
-
-@test "/etc/dlock/config.toml is read if the user has no file" {
-  use_private_mounts
-  inside mount -t tmpfs none /etc
-  inside mkdir /etc/dlock
-  echo 'namespace = "global"' > "$(from_outside /etc/dlock/config.toml)"
-
-  run inside dlock "${namespace[@]}"
-
-  assert_equal "$output" global
-}
-
-@test "the user's file replaces /etc/dlock/config.toml" {
-  use_private_mounts
-  inside mount -t tmpfs none /etc
-  inside mkdir /etc/dlock
-  printf 'namespace = "global"\n[run]\nconflict-exit-code = 3' \
-    > "$(from_outside /etc/dlock/config.toml)"
+  assert_equal "$output" dlock
+  : > "$own"
+  run dlock "${namespace[@]}"
+  assert_equal "$status $output" '0 dlock'
   echo 'namespace = "own"' > "$own"
-
-  run inside dlock "${namespace[@]}"
+  run dlock "${namespace[@]}"
   assert_equal "$output" own
-}
 
-@test "--config names another file, which replaces the usual one" {
-  echo 'namespace = "own"' > "$own"
+  # Another file replaces it.
   echo 'quiet = true' > "$other"
-
   run dlock --config "$other" "${namespace[@]}"
-
   assert_equal "$output" dlock
-}
-
-@test "DLOCK_CONFIG names another file" {
   echo 'namespace = "other"' > "$other"
-
   DLOCK_CONFIG=$other run dlock "${namespace[@]}"
-
   assert_equal "$output" other
-}
-
-@test "--config overrides DLOCK_CONFIG" {
-  echo 'namespace = "other"' > "$other"
-
   DLOCK_CONFIG=/no/such/file run dlock --config "$other" "${namespace[@]}"
-
   assert_equal "$output" other
-}
 
-@test "without a file, settings have their defaults" {
-  run dlock "${namespace[@]}"
-
-  assert_equal "$output" dlock
-}
-
-@test "the command inherits the absolute path of a file with a relative path" {
+  # The command inherits the absolute path.
   cd "$BATS_TEST_TMPDIR"
-  echo 'namespace = "other"' > other.toml
-
   run dlock --config other.toml run outer -- sh -c \
     'cd / && dlock run inner -- sh -c '\''echo "$DLOCK_CONFIG $DLOCK_NAMESPACE"'\'
-
-  assert_equal "$output" "$(pwd)/other.toml other"
+  assert_equal "$output" "$other other"
 }
 
-@test "an empty file is valid" {
-  : > "$own"
+@test "/etc/dlock/config.toml is read if the user has no file, unless others can write it or its directory" {
+  use_private_mounts
+  inside mount -t tmpfs -o mode=755 none /etc
+  inside mkdir /etc/dlock
+  printf 'namespace = "global"\n[run]\nconflict-exit-code = 3' > "$(from_outside /etc/dlock/config.toml)"
+  run inside dlock "${namespace[@]}"
+  assert_equal "$output" global
 
-  run dlock "${namespace[@]}"
+  for path in /etc/dlock/config.toml /etc/dlock; do
+    inside chgrp 50 "$path"
+    inside chmod g+w "$path"
 
-  assert_equal "$status $output" '0 dlock'
+    run inside dlock "${namespace[@]}"
+
+    assert_status 77
+    assert_output_contains "/etc/dlock/config.toml: refusing to use a file"
+    assert_output_contains 'the group 50 can write (chmod g-w'
+    inside chmod g-w "$path"
+  done
+  run inside dlock "${namespace[@]}"
+  assert_equal "$status $output" '0 global'
+
+  echo 'namespace = "own"' > "$own"
+  run inside dlock "${namespace[@]}"
+  assert_equal "$output" own
+  hold job
+  run inside dlock run job -- true
+  assert_status 75
 }
 
 # --- Precedence ---
 
-@test "the environment overrides the file" {
-  echo 'namespace = "own"' > "$own"
+@test "the command line overrides the environment, which overrides the file" {
+  printf 'namespace = "own"\nuser = "own"\ntls-insecure = true\n[run]\nconflict-exit-code = 3\n' > "$own"
 
   DLOCK_NAMESPACE=environment run dlock "${namespace[@]}"
-
   assert_equal "$output" environment
-}
-
-@test "the command line overrides the environment and the file" {
-  echo 'namespace = "own"' > "$own"
-
   DLOCK_NAMESPACE=environment run dlock --namespace line "${namespace[@]}"
-
   assert_equal "$output" line
-}
-
-@test "the command line overrides the verb's table" {
-  printf '[run]\nconflict-exit-code = 3' > "$own"
-  hold job
-
-  run dlock run -E 4 job -- true
-
-  assert_status 4
-}
-
-@test "an empty variable counts as not set" {
-  echo 'namespace = "own"' > "$own"
-
-  DLOCK_NAMESPACE='' run dlock "${namespace[@]}"
-
+  DLOCK_NAMESPACE='' run dlock "${namespace[@]}" # counts as not set
   assert_equal "$output" own
-}
-
-@test "the environment can turn off an option of the file" {
-  echo 'tls-insecure = true' > "$own"
-
-  DLOCK_TLS_INSECURE=false run dlock run job -- printenv DLOCK_TLS_INSECURE
-
-  assert_equal "$output" false
-}
-
-@test "--user overrides DLOCK_USER, which overrides the file" {
-  echo 'user = "own"' > "$own"
-
   run dlock run job -- printenv DLOCK_USER
   assert_equal "$output" own
   DLOCK_USER=environment run dlock run job -- printenv DLOCK_USER
   assert_equal "$output" environment
   DLOCK_USER=environment run dlock --user line run job -- printenv DLOCK_USER
   assert_equal "$output" line
+  DLOCK_TLS_INSECURE=false run dlock run job -- printenv DLOCK_TLS_INSECURE
+  assert_equal "$output" false
+  hold job
+  run dlock run job -- true
+  assert_status 3
+  run dlock run -E 4 job -- true
+  assert_status 4
 }
 
-@test "--quiet overrides verbose in the file" {
+@test "--quiet overrides verbose in the file, and --verbose overrides quiet" {
   echo 'verbose = true' > "$own"
-
   run dlock run -q job true
-
   assert_equal "$status $output" '0 '
-}
 
-@test "--verbose overrides quiet in the file" {
   echo 'quiet = true' > "$own"
   hold job
-
   run dlock run -v job true
-
   assert_status 75
   assert_output_contains 'dlock: job: contacting '
   assert_output_contains 'dlock: job: held by '
 }
 
-@test "--shared overrides slots in the file" {
+@test "--shared, --slots and --dedupe each override the others in the file, if they are not the default" {
   printf '[run]\nslots = 2\n[acquire]\nslots = 2' > "$own"
-
   hold job -s
   assert_equal "$(look job '"\(.mode) \(.slots)"')" 'shared 1'
   dlock acquire -s job
-}
 
-@test "--slots overrides shared in the file" {
   printf '[run]\nshared = true' > "$own"
-
-  hold job -n 1
-  assert_equal "$(look job .mode)" exclusive
+  hold one -n 1
+  assert_equal "$(look one .mode)" exclusive
   hold sem -n 2
   assert_equal "$(look sem '"\(.mode) \(.slots)"')" 'exclusive 2'
-}
+  hold again --dedupe 0
+  assert_equal "$(look again .mode)" shared
 
-@test "--shared and --slots override dedupe in the file" {
   printf '[run]\ndedupe = "1h"\nretry-failed = true' > "$own"
-  dlock run job true
-  dlock run sem true
-
-  run dlock run -s job echo ran
-  assert_equal "$status $output" '0 ran'
-  run dlock run -n 2 sem echo ran
-  assert_equal "$status $output" '0 ran'
-}
-
-@test "--slots 1 does not override dedupe in the file" {
-  printf '[run]\ndedupe = "1h"' > "$own"
-  dlock run job true
-
-  run dlock run -q -n 1 job echo ran
-
+  dlock run third true
+  dlock run fourth true
+  run dlock run -q -n 1 third echo ran
   assert_equal "$status $output" '0 '
-}
-
-@test "--dedupe overrides shared and slots in the file" {
+  run dlock run -s third echo ran
+  assert_equal "$status $output" '0 ran'
+  run dlock run -n 2 fourth echo ran
+  assert_equal "$status $output" '0 ran'
   for line in 'shared = true' 'slots = 2'; do
     printf '[run]\n%s' "$line" > "$own"
     dlock run --dedupe 1h "${line%% *}" true
@@ -231,99 +161,60 @@ assert_refused() {  # <exit code> <word>...
   done
 }
 
-@test "--dedupe 0 does not override shared in the file" {
-  printf '[run]\nshared = true' > "$own"
-
-  hold job --dedupe 0
-
-  assert_equal "$(look job .mode)" shared
-}
-
-@test "--retry-failed with dedupe in the file cannot be combined with --shared" {
-  printf '[run]\ndedupe = "1h"' > "$own"
-  dlock run --retry-failed job true
-
-  run dlock run --retry-failed -s job echo started
-
-  assert_status 64
-  assert_output_contains 'cannot be combined'
-}
-
-@test "options in the file that cannot be combined are refused" {
+@test "options that cannot be combined are refused, in the file and beside it" {
   for pair in $'shared = true\nslots = 2' $'shared = true\ndedupe = 60' $'slots = 2\ndedupe = 60'; do
     printf '[run]\n%s' "$pair" > "$own"
-
     run dlock run job -- echo started
-
     assert_status 78
     assert_one_line
     assert_output_contains 'cannot be combined'
   done
+
+  printf '[run]\ndedupe = "1h"' > "$own"
+  dlock run --retry-failed job true
+  run dlock run --retry-failed -s job echo started
+  assert_status 64
+  assert_output_contains 'cannot be combined'
 }
 
 # --- Valid contents ---
 
-@test "the store can be set" {
-  echo "store = \"local:$BATS_TEST_TMPDIR/elsewhere\"" > "$own"
+@test "the file sets the store, common options, and options of a verb as numbers, text, true and false" {
+  printf 'store = "local:%s"\njson = true\n[run]\nconflict-exit-code = 3\nlabel = "from the file"\nslots = 5\n' \
+    "$BATS_TEST_TMPDIR/elsewhere" > "$own"
   unset DLOCK_STORE
-
+  run dlock list
+  assert_equal "$output" '[]'
   dlock run job -- true
-
   [[ -e $BATS_TEST_TMPDIR/elsewhere/sessions ]]
-}
+  # [run] does not apply to other verbs.
+  run dlock status job
+  assert_status 1
 
-@test "options of run in [run] can be whole numbers" {
-  printf '[run]\nconflict-exit-code = 3' > "$own"
+  # Comments and inline tables.
+  printf '# mine\nstore = "local:%s" # really\nrun = { conflict-exit-code = 3, label = "from the file" }\n' \
+    "$BATS_TEST_TMPDIR/elsewhere" > "$own"
   hold job
-
+  assert_equal "$(look job '"\(.holders[0].label) \(.mode)"')" 'from the file exclusive'
   run dlock run job -- true
-
   assert_status 3
+
+  echo 'run = { shared = true }' > "$own"
+  hold read
+  assert_equal "$(look read .mode)" shared
+  echo 'run = { shared = false }' > "$own"
+  hold write
+  assert_equal "$(look write .mode)" exclusive
 }
 
-@test "options of run in [run] can be strings" {
-  printf '[run]\nlabel = "from the file"' > "$own"
-
-  hold job
-
-  assert_equal "$(look job '.holders[0].label')" 'from the file'
-}
-
-@test "an option of run in [run] that is true is on" {
-  printf '[run]\nshared = true' > "$own"
-
-  hold job
-
-  assert_equal "$(look job .mode)" shared
-}
-
-@test "an option of run in [run] that is false is off" {
-  printf '[run]\nshared = false' > "$own"
-
-  hold job
-
-  assert_equal "$(look job .mode)" exclusive
-}
-
-@test "durations can be strings with a unit" {
-  printf '[run]\ntimeout = "50ms"' > "$own"
-
-  run timeout 10 dlock run job -- sleep 600
-
-  assert_status 124
-}
-
-@test "durations can be numbers of seconds" {
-  printf '[run]\ntimeout = 0.05' > "$own"
-
-  run timeout 10 dlock run job -- sleep 600
-
-  assert_status 124
-}
-
-@test "a wait can be forever" {
-  hold job
+@test "durations are numbers of seconds, text with a unit, or forever" {
+  for timeout in '"50ms"' 0.05; do
+    printf '[run]\ntimeout = %s' "$timeout" > "$own"
+    run dlock run job -- sleep 600
+    assert_status 124
+  done
   printf '[run]\nwait = "forever"' > "$own"
+  hold job
   dlock run job -- true 3>&- &
   eventually is_queued job $!
 
@@ -332,214 +223,133 @@ assert_refused() {  # <exit code> <word>...
   assert_exits 0 $!
 }
 
-@test "common options are at the top level" {
-  printf 'json = true' > "$own"
-
-  run dlock list
-
-  assert_equal "$output" '[]'
-}
-
-@test "[run] does not apply to other verbs" {
-  printf '[run]\nslots = 5\n' > "$own"
-  dlock run job -- true
-
-  run dlock status job
-
-  assert_status 1
-}
-
-@test "comments and inline tables are accepted" {
-  printf '# mine\nnamespace = "own" # really\nrun = { label = "inline" }\n' > "$own"
-  hold job
-
-  assert_equal "$(look job '.holders[0].label')" inline
-}
-
 # --- Invalid contents ---
 
-@test "an unknown key is refused and named" {
-  echo 'namespase = "own"' > "$own"
-
-  assert_refused 78 namespase
-}
-
-@test "an unknown key of a verb is refused and named" {
-  printf '[run]\nwaits = "5s"' > "$own"
-
-  assert_refused 78 run.waits
-}
-
-@test "an option of a verb at the top level is refused" {
-  echo 'wait = "5s"' > "$own"
-
-  assert_refused 78 wait
-}
-
-@test "a common option in a verb's table is refused" {
-  printf '[run]\nnamespace = "own"' > "$own"
-
-  assert_refused 78 "'namespace' belongs at the top level"
-}
-
-@test "an unknown table is refused and named" {
-  printf '[rum]\nwait = "5s"' > "$own"
-
-  assert_refused 78 rum
-}
-
-@test "a misspelt key of run is refused by other verbs as well" {
-  printf '[run]\nwaits = "5s"' > "$own"
-
-  run dlock status job
-
-  assert_status 78
-  assert_one_line
-}
-
-@test "an invalid value of an option is refused, and the file and key are named" {
-  for line in 'ttl = "100ms"' 'wait = "soon"' 'slots = 0' 'slots = 1.5' 'timeout = 0' \
-    'conflict-exit-code = 256' 'stragglers = "eat"' 'wait = ""' 'jitter = -1' 'splay = "often"' \
-    'kill-after = "1x"' 'label = "a\nb"' 'label = ""'; do
-    printf '[run]\n%s\n' "$line" > "$own"
-
-    assert_refused 78 "run.${line%% *}"
-  done
-}
-
-@test "an invalid value of a common option is refused, and the file and key are named" {
+@test "an unknown key or table, a wrong place, value or type is refused, and the file and key are named" {
+  local text said
   unset DLOCK_STORE
-  for line in 'namespace = ""' 'store = "nowhere:"' 'store = "local:here"' \
-    'color = "red"' 'store-timeout = 0' 'json = "yes"' 'quiet = 2' 'user = ""' \
-    'user = "a\nb"' 'password-file = ""' 'password-file = "a\u0000b"' 'tls-ca = ""' \
-    'tls-insecure = 1' 'store = "redis://host:port"' 'store = "redis+sentinel://a,b"' 'replicas = 16' \
-    'replicas = "some"' 'replicas = true' 'sentinel-user = ""' 'sentinel-password-file = ""' 'sentinel-tls = 1' \
-    'sentinel-tls = "no"' 'tls-name = ""' 'tls-name = "a b"'; do
-    echo "$line" > "$own"
-
-    assert_refused 78 "${line%% *}"
-  done
-}
-
-@test "a value of the wrong type is refused, and the file and key are named" {
-  for line in 'wait = ["5s"]' 'wait = 2026-01-01' 'wait = true' 'shared = "perhaps"' \
-    'label = { a = 1 }' 'slots = true' 'timeout = nan' 'timeout = inf'; do
-    printf '[run]\n%s\n' "$line" > "$own"
-
-    assert_refused 78 "run.${line%% *}"
-  done
-}
-
-@test "a certificate without its key is refused, and a key without its certificate" {
-  for line in 'tls-cert = "cert.pem"' 'tls-key = "key.pem"'; do
-    echo "$line" > "$own"
-
-    run timeout 5 dlock run job -- echo started
-
-    assert_status 78
-    assert_one_line
-    assert_output_contains --tls-cert
-  done
-}
-
-@test "a password is refused, and the message suggests password-file" {
-  echo 'password = "secret"' > "$own"
-
-  assert_refused 78 password-file
+  while IFS='|' read -r text said; do
+    printf '%b\n' "$text" > "$own"
+    assert_refused 78 "$said"
+  done << 'END'
+namespase = "own"|namespase
+[run]\nwaits = "5s"|run.waits
+wait = "5s"|wait
+[run]\nnamespace = "own"|'namespace' belongs at the top level
+[rum]\nwait = "5s"|rum
+[run]\nttl = "100ms"|run.ttl
+[run]\nwait = "soon"|run.wait
+[run]\nslots = 0|run.slots
+[run]\nslots = 1.5|run.slots
+[run]\ntimeout = 0|run.timeout
+[run]\nconflict-exit-code = 256|run.conflict-exit-code
+[run]\nstragglers = "eat"|run.stragglers
+[run]\nwait = ""|run.wait
+[run]\njitter = -1|run.jitter
+[run]\nsplay = "often"|run.splay
+[run]\nkill-after = "1x"|run.kill-after
+[run]\nlabel = "a\\nb"|run.label
+[run]\nlabel = ""|run.label
+[run]\nwait = ["5s"]|run.wait
+[run]\nwait = 2026-01-01|run.wait
+[run]\nwait = true|run.wait
+[run]\nshared = "perhaps"|run.shared
+[run]\nlabel = { a = 1 }|run.label
+[run]\nslots = true|run.slots
+[run]\ntimeout = nan|run.timeout
+[run]\ntimeout = inf|run.timeout
+namespace = ""|namespace
+store = "nowhere:"|store
+store = "local:here"|store
+store = "redis+sentinel://a,b"|store
+color = "red"|color
+store-timeout = 0|store-timeout
+json = "yes"|json
+quiet = 2|quiet
+user = "a\\nb"|user
+password-file = ""|password-file
+password-file = "a\\u0000b"|password-file
+tls-ca = ""|tls-ca
+tls-insecure = 1|tls-insecure
+tls-name = "a b"|tls-name
+replicas = 16|replicas
+replicas = "some"|replicas
+replicas = true|replicas
+sentinel-user = ""|sentinel-user
+sentinel-password-file = ""|sentinel-password-file
+sentinel-tls = "no"|sentinel-tls
+password = "secret"|password-file
+END
   refute_output_contains secret
 }
 
-@test "invalid TOML is refused in one line" {
-  for text in 'namespace = own' 'namespace' '[run' '= 1' 'namespace = "own' \
-    $'namespace = "a"\nnamespace = "b"' $'\xff\xfe' '{"json": true}' 'wait: 5s'; do
-    printf '%s' "$text" > "$own"
-
-    assert_refused 78
+@test "a misspelt key of run is refused by other verbs as well, and so is a certificate without its key" {
+  for text in '[run]\nwaits = "5s"' 'tls-cert = "cert.pem"' 'tls-key = "key.pem"'; do
+    printf '%b' "$text" > "$own"
+    run dlock status job
+    assert_status 78
+    assert_one_line
+    [[ $text != tls* ]] || assert_output_contains --tls-cert
   done
 }
 
-@test "the message about an invalid key contains no escape sequences" {
-  printf '"na\\u001b[31mme\\n" = 1\n' > "$own"
+@test "invalid TOML is refused in one line without escape sequences" {
+  for text in 'namespace = own' 'namespace' '[run' '= 1' 'namespace = "own' \
+    $'namespace = "a"\nnamespace = "b"' $'\xff\xfe' '{"json": true}' 'wait: 5s' '"na\u001b[31mme\n" = 1'; do
+    printf '%s' "$text" > "$own"
 
-  assert_refused 78
-  refute_output_contains $'\e'
+    assert_refused 78
+    refute_output_contains $'\e'
+  done
 }
 
-@test "a missing file that --config names is refused" {
-  run dlock --config "$other" run job -- echo started
+@test "a file that is missing but named, a directory, a FIFO, and a file of more than a megabyte are refused at once" {
+  for how in --config DLOCK_CONFIG=; do
+    [[ $how == --config ]] && run dlock --config "$other" run job -- echo started ||
+      DLOCK_CONFIG=$other run dlock run job -- echo started
+    assert_status 78
+    assert_one_line
+    assert_output_contains "$other"
+  done
 
-  assert_status 78
-  assert_one_line
-  assert_output_contains "$other"
-}
-
-@test "a missing file that DLOCK_CONFIG names is refused" {
-  DLOCK_CONFIG=$other run dlock run job -- echo started
-
-  assert_status 78
-  assert_one_line
-  assert_output_contains "$other"
-}
-
-@test "a directory in the place of the file is refused" {
   mkdir "$own"
-
   assert_refused 78
-}
-
-@test "a FIFO in the place of the file is refused without a wait" {
+  rmdir "$own"
   mkfifo "$own"
-
   assert_refused 78
-}
-
-@test "a file of more than a megabyte is refused" {
+  rm "$own"
   yes '# comment' | head -c 1100000 > "$own"
-
   assert_refused 78
-}
-
-@test "an unreadable file is refused" {
-  use_private_mounts
-  inside install -d -m 755 /mnt/bin /mnt/home/.config/dlock
-  cp "$DLOCK_BIN" "$(from_outside /mnt/bin/dlock)"
-  inside install -m 600 /dev/null /mnt/home/.config/dlock/config.toml
-
-  run inside setpriv --reuid 1001 --regid 1001 --clear-groups \
-    env HOME=/mnt/home /mnt/bin/dlock --store none: run job -- echo started
-
-  assert_status 78
-  assert_one_line
-  assert_output_contains /mnt/home/.config/dlock/config.toml
 }
 
 # --- Permissions ---
 
-@test "a world-writable file is refused" {
+@test "a world-writable file and that of another user are refused" {
   echo 'namespace = "own"' > "$own"
   chmod 646 "$own"
-
   assert_refused 77
-}
 
-@test "another user's file is refused" {
   needs_root
-  echo 'namespace = "own"' > "$own"
+  chmod 644 "$own"
   chown 1001 "$own"
-
   assert_refused 77
 }
 
-@test "root's file is accepted for every user" {
+@test "root's file is accepted for every user, and an unreadable one is refused" {
   use_private_mounts
-  inside install -d -m 755 /mnt/bin
+  inside install -d -m 755 /mnt/bin /mnt/home/.config/dlock
   cp "$DLOCK_BIN" "$(from_outside /mnt/bin/dlock)"
   echo 'namespace = "global"' > "$(from_outside /mnt/config.toml)"
+  inside install -m 600 /dev/null /mnt/home/.config/dlock/config.toml
+  as_other=(setpriv --reuid 1001 --regid 1001 --clear-groups env HOME=/mnt/home /mnt/bin/dlock --store none:)
 
-  run inside setpriv --reuid 1001 --regid 1001 --clear-groups \
-    /mnt/bin/dlock --store none: --config /mnt/config.toml "${namespace[@]}"
-
+  run inside "${as_other[@]}" --config /mnt/config.toml "${namespace[@]}"
   assert_equal "$status $output" '0 global'
+
+  run inside "${as_other[@]}" run job -- echo started
+  assert_status 78
+  assert_one_line
+  assert_output_contains /mnt/home/.config/dlock/config.toml
 }
 
 # Makes /mnt/anna, the home of a user 1001 in a mount namespace, whose own group is 1001.
@@ -562,21 +372,14 @@ anna() {
   inside setpriv --reuid 1001 --regid 1001 --clear-groups env HOME=/mnt/anna "$@"
 }
 
-# Asserts that every way to name the file, every verb, and `config` and `doctor` in particular,
-# refuse it (77) with these words, and that nothing is started.
-assert_anna_refused() {  # <word>...
-  local words word
-  for words in 'run job -- echo started' 'config' 'doctor' "--config $anna_own run job -- echo started"; do
-    # shellcheck disable=SC2086
-    run anna /mnt/bin/dlock --store none: $words
-    assert_status 77
-    assert_one_line
-    assert_output_contains "$anna_own"
-    for word in "$@"; do assert_output_contains "$word"; done
-  done
-  run anna env DLOCK_CONFIG="$anna_own" /mnt/bin/dlock --store none: run job -- echo started
+# Asserts that dlock refuses the file (77) with these words, and starts nothing.
+assert_anna_refused() {  # <word> [<arguments of dlock> [<variable>]]
+  # shellcheck disable=SC2086
+  run anna env ${3:-HOME=/mnt/anna} /mnt/bin/dlock --store none: ${2:-run job -- echo started}
   assert_status 77
   assert_one_line
+  assert_output_contains "$anna_own"
+  assert_output_contains "$1"
 }
 
 assert_anna_accepted() {
@@ -591,7 +394,11 @@ assert_anna_accepted() {
 
   inside chgrp 50 "$anna_own"
 
-  assert_anna_refused 'the group staff can write (chmod g-w)'
+  local words
+  for words in '' config doctor "--config $anna_own run job -- echo started"; do
+    assert_anna_refused 'the group staff can write (chmod g-w)' "$words"
+  done
+  assert_anna_refused 'the group staff can write (chmod g-w)' '' "DLOCK_CONFIG=$anna_own"
   inside sh -c 'chgrp 1001 "$0"; echo "anna:x:1001:bert" > /mnt/group' "$anna_own"
   assert_anna_refused 'the group anna can write (chmod g-w)'
 }
@@ -636,24 +443,4 @@ assert_anna_accepted() {
   assert_anna_accepted
   inside chown -h 1002 /mnt/sticky/link
   assert_anna_refused '/mnt/sticky/link, which bert has made'
-}
-
-@test "/etc/dlock/config.toml is refused if others can write it or its directory" {
-  use_private_mounts
-  inside mount -t tmpfs -o mode=755 none /etc
-  inside mkdir /etc/dlock
-  echo 'namespace = "global"' > "$(from_outside /etc/dlock/config.toml)"
-  for path in /etc/dlock/config.toml /etc/dlock; do
-    inside chgrp 50 "$path"
-    inside chmod g+w "$path"
-
-    run inside dlock "${namespace[@]}"
-
-    assert_status 77
-    assert_output_contains "/etc/dlock/config.toml: refusing to use a file"
-    assert_output_contains 'the group 50 can write (chmod g-w'
-    inside chmod g-w "$path"
-  done
-  run inside dlock "${namespace[@]}"
-  assert_equal "$status $output" '0 global'
 }

@@ -34,7 +34,7 @@ assert_checks_are_described() {
   checks=$(json '.findings[].check')
   [[ -n $checks ]]
   for check in $checks; do
-    grep -q "^|[^|]*\`$check\`" "$docs/operating.md" ||
+    [[ $'\n'$(< "$docs/operating.md") =~ $'\n|'[^|$'\n']*\`"$check"\` ]] ||
       { echo "operating.md does not describe the check $check" >&2; return 1; }
   done
 }
@@ -99,56 +99,33 @@ start_postgres_of_pages() {
   dlock status release | grep -q free
 }
 
-@test "the commands in stores.md work" {
+@test "the commands in stores.md and security.md work" {
   use_private_store
   start_server
 
   run_page stores.md
-}
-
-@test "the commands in security.md work" {
-  use_private_store
-
   run_page security.md
 }
 
-@test "the commands in operating.md about Redis, directories and passwords work" {
+@test "the commands in operating.md about Redis, directories and passwords work, and its checks are described" {
+  local server
   use_private_store
   start_server
+  server=${in_place_of[redis://db.example.org]}
 
   run_page operating.md 'Check a store'
   run_page operating.md 'Redis and Valkey'
   run_page operating.md 'A directory that users share'
   run_page operating.md 'Passwords and TLS'
-}
 
-@test "doctor finds nothing wrong with a server that has the settings in operating.md" {
-  use_private_store
-  start_server
-
-  run dlock doctor --store "${in_place_of[redis://db.example.org]}" --json
-
-  assert_status 0
-  assert_equal "$(json '.level')" ok
-}
-
-@test "the example of doctor shows the checks that doctor makes" {
-  use_private_store
-  start_server
-
-  run dlock doctor --store "${in_place_of[redis://db.example.org]}"
-
+  dlock run job -- true
+  assert_checks_are_described
+  DLOCK_STORE=$server assert_checks_are_described
+  # With the settings that the page gives, the server has no problem.
+  assert_equal "$status $(json '.level')" '0 ok'
+  run dlock doctor --store "$server"
   assert_equal "$(awk '$1 ~ /^(ok|info|warning)$/ { print $2 }' <<< "$output" | LC_ALL=C sort | uniq)" \
     "$(blocks operating.md console | awk '$3 ~ /^(ok|warning)$/ { print $4 }' | LC_ALL=C sort)"
-}
-
-@test "operating.md describes the checks of one server and of a directory" {
-  use_private_store
-  start_server
-  dlock run job -- true
-
-  assert_checks_are_described
-  DLOCK_STORE=${in_place_of[redis://db.example.org]} assert_checks_are_described
 }
 
 @test "the permissions in operating.md are the fewest that locks need" {
@@ -191,20 +168,15 @@ start_postgres_of_pages() {
   assert_checks_are_described
 }
 
-@test "the commands in operating.md about PostgreSQL work, and its checks are described" {
+@test "the commands in operating.md about PostgreSQL work, its checks are described, and its rights are those of doctor --schema" {
   start_postgres_of_pages
 
   run_page operating.md PostgreSQL
   assert_checks_are_described
-}
 
-@test "the rights in operating.md are those that doctor --schema grants" {
-  start_postgres_of_pages
   dlock run job -- true
   sql 'CREATE ROLE worker LOGIN'
-
   sql "$(blocks operating.md sql PostgreSQL | cut -d ' ' -f 3- | sed 's/TO app/TO worker/')"
-
   DLOCK_STORE=$(postgres_url 1 worker) run dlock doctor
   assert_status 0
   assert_output_contains 'user worker has all permissions that locks need'
@@ -220,7 +192,7 @@ stub_engines() {
   done
 }
 
-@test "the commands in containers.md work" {
+@test "the commands in containers.md work, and it names every example for containers" {
   use_private_store
   start_server
   stub_engines
@@ -232,30 +204,18 @@ stub_engines() {
   run_script "$(blocks containers.md ini | sed -n 's/.* ini command = //p')"
 
   assert_equal "$(grep -c '^report.sh' "$calls")" 2
-}
-
-@test "containers.md names every example for containers" {
-  local name
   for name in Containerfile entrypoint.sh compose.yaml kubernetes.yaml; do
-    grep -qF "(../examples/$name)" "$docs/containers.md" || { echo "does not name $name" >&2; return 1; }
+    [[ $(< "$docs/containers.md") == *"(../examples/$name)"* ]] || { echo "does not name $name" >&2; return 1; }
   done
 }
 
-@test "the commands in migrating.md work" {
+@test "the commands in migrating.md and the replacements in its tables work" {
   use_etcd_store
   in_place_of[etcd://e1.example.org]=$DLOCK_STORE
   DLOCK_STORE=local:$here/store
   start_server
 
   run_page migrating.md
-}
-
-@test "the replacements in the tables of migrating.md work" {
-  use_etcd_store
-  in_place_of[etcd://e1.example.org]=$DLOCK_STORE
-  DLOCK_STORE=local:$here/store
-  start_server
-
   run_tables migrating.md 'From flock(1)' 8
   run_tables migrating.md 'From cronlock' 6
   run_tables migrating.md 'From consul lock' 6
@@ -266,123 +226,134 @@ stub_engines() {
 # --- All pages ---
 
 @test "every runnable block is run by one of these tests" {
-  local page section
+  local page section tests
+  tests=$(< "$BATS_TEST_FILENAME")
   for page in "$docs"/*.md; do
     page=${page##*/}
-    ! grep -q "^  run_page $page\$" "$BATS_TEST_FILENAME" || continue
+    [[ $tests != *$'\n'"  run_page $page"$'\n'* ]] || continue
     while IFS= read -r section; do
-      [[ -z $(blocks "$page" 'sh|console|crontab|toml' "$section") ]] ||
-        grep -Eq "^  run_page $page '?$section'?\$" "$BATS_TEST_FILENAME" ||
+      [[ $tests == *$'\n'"  run_page $page "?(\')"$section"?(\')$'\n'* ]] ||
         { echo "no test runs the blocks of $page below \"$section\"" >&2; return 1; }
-    done < <(sed -n 's/^## //p' "$docs/$page")
+    done < <(blocks "$page" 'sh|console|crontab|toml' '' sections)
   done
 }
 
-# Prints the anchors of a page, as repository hosts derive them from headings.
-anchors() {  # <file>
-  sed -nE 's/^#+ //p' "$1" | tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9 _-]//g; s/ /-/g'
+# Runs a program of Perl below the source tree, which prints what is wrong. It counts in $count what it
+# has looked at, of which there have to be more than the given number.
+assert_finds_nothing() {  # <number> <program> [<argument>...]
+  run env -C "$DLOCK_SOURCE" perl -Mstrict -e '
+    our $count = 0;
+    sub text { local (@ARGV, $/) = @_; my $text = ""; $text .= $_ while <>; $text }
+    sub wrong { print "@_\n" }
+    # Each name that promises.md gives as a guard, after the number of the promise: the title of a
+    # test in quotation marks; a file, a promise of a model, a model, or a check of chaos without.
+    sub guards {
+      my ($promise, @guards);
+      for (split /\n/, text("docs/promises.md")) {
+        $promise = $1 if /^## (P[^.]*)/;
+        if (/^- /) { push @guards, [$promise, $1 // $2] while /("[^"]+")|`([^`]+)`/g }
+      }
+      @guards;
+    }
+    my ($titles, $models, $chaos);
+    sub exists_as_guard {
+      my ($name) = @_;
+      $titles //= text(glob("tests/{bats,faults}/*.bats"));
+      $models //= text(glob("tests/model/*.pml"));
+      $chaos //= text(glob("tests/chaos/*.py"));
+      return index($titles, "\@test $name {") >= 0 if $name =~ /^"/;
+      return -e $name if $name =~ m{^tests/};
+      return index($models, "must($name,") >= 0 if $name =~ /^P/;
+      return -e "tests/model/$name.pml" || $chaos =~ /^def \Q$name\E\(story/m;
+    }
+    '"$2"'
+    wrong("only $count were found") if $count <= '"$1" "${@:3}"
+  assert_equal "$status $output" '0 '
 }
 
-@test "every link in a page leads to a file or a heading" {
-  local page link file anchor count=0
-  for page in "$DLOCK_SOURCE"/*.md "$docs"/*.md; do
-    while IFS= read -r link; do
-      file=${link%%#*} anchor=
-      [[ $link != *'#'* ]] || anchor=${link#*#}
-      file=${file:+${page%/*}/$file}
-      [[ -e ${file:-$page} ]] || { echo "$page: $link does not exist" >&2; return 1; }
-      [[ -z $anchor ]] || anchors "${file:-$page}" | grep -qxF -- "$anchor" ||
-        { echo "$page: $link names a heading that does not exist" >&2; return 1; }
-      count=$((count + 1))
-    done < <(grep -o '](\([^)]*\))' "$page" | sed 's/^](//; s/)$//' | grep -v '^https\?:')
-  done
-  ((count > 20))
-}
-
-@test "every file that a page names exists" {
-  local name count=0
-  while IFS= read -r name; do
-    compgen -G "$DLOCK_SOURCE/$name*" > /dev/null || { echo "$name does not exist" >&2; return 1; }
-    count=$((count + 1))
-  done < <(grep -hoP '(?<![\w/])(tests|src|examples|completions|packaging)/[a-z_/-]+(\.[a-z]+)?' \
-    "$DLOCK_SOURCE"/*.md "$docs"/*.md | sort -u)
-  ((count > 5))
+@test "every link in a page leads to a file or a heading, and every file that a page names exists" {
+  assert_finds_nothing 300 '
+    my %anchors;
+    # As repository hosts derive them from headings.
+    sub anchors {
+      my ($file) = @_;
+      $anchors{$file} //= { map { my $title = lc; $title =~ s/[^a-z0-9 _-]//g; $title =~ s/ /-/g; $title => 1 }
+        text($file) =~ /^#+ (.*)/mg };
+    }
+    for my $page (glob("*.md docs/*.md")) {
+      my $folder = $page =~ m{(.*/)} ? $1 : "";
+      my $text = text($page);
+      for my $link (grep { !/^https?:/ } $text =~ /\]\(([^)]*)\)/g) {
+        my ($file, $anchor) = $link =~ /([^#]*)#?(.*)/;
+        $file = $file eq "" ? $page : "$folder$file";
+        wrong("$page: $link does not exist") if !-e $file;
+        wrong("$page: $link names a heading that does not exist") if $anchor ne "" && -f $file && !anchors($file)->{$anchor};
+        ++$count;
+      }
+      while ($text =~ m{(?<![\w/])((?:tests|src|examples|completions|packaging)/[a-z_/-]+(?:\.[a-z]+)?)}g) {
+        my @found = glob("$1*");
+        wrong("$page: $1 does not exist") if !grep { -e } @found;
+        ++$count;
+      }
+    }'
 }
 
 @test "the source contains the code that the pages for contributors name" {
-  local page name last count=0 source=$BATS_TEST_TMPDIR/source
   # The paths of all files and their lines.
-  (cd "$DLOCK_SOURCE" && grep -rI '' src tests cmake CMakePresets.json) > "$source"
-  for page in ARCHITECTURE.md CONTRIBUTING.md docs/internals.md docs/glossary.md; do
-    while IFS= read -r name; do
-      last=${name##*[/:]} last=${last%"()"}
-      grep -qF -- "$last" "$source" || { echo "$page: $name is not in the source" >&2; return 1; }
-      count=$((count + 1))
-    done < <(grep -oE '`[A-Za-z_:/.]+(\(\))?`' "$DLOCK_SOURCE/$page" | tr -d '`' | grep -v VERB | sort -u)
-  done
-  ((count > 150))
+  (cd "$DLOCK_SOURCE" && grep -rI '' src tests cmake CMakePresets.json) > "$BATS_TEST_TMPDIR/source"
+  assert_finds_nothing 150 '
+    my $source = text(shift);
+    for my $page (qw(ARCHITECTURE.md CONTRIBUTING.md docs/internals.md docs/glossary.md)) {
+      my %names = map { $_ => 1 } grep { !/VERB/ } text($page) =~ /`([A-Za-z_:\/.]+(?:\(\))?)`/g;
+      for my $name (sort keys %names) {
+        my ($last) = $name =~ /([^\/:]*?)(?:\(\))?$/;
+        wrong("$page: $name is not in the source") if index($source, $last) < 0;
+        ++$count;
+      }
+    }' "$BATS_TEST_TMPDIR/source"
 }
 
-# Prints each name that promises.md gives as a guard, after the number of the promise: the title of
-# a test in quotation marks; a file, a promise of a model, a model, or a check of chaos without.
-guards_of_promises() {
-  local line promise
-  while IFS= read -r line; do
-    case $line in
-      '## P'*) promise=${line#'## '} promise=${promise%%.*} ;;
-      '- '*) grep -oE '"[^"]+"|`[^`]+`' <<< "$line" | tr -d '`' | sed "s/^/$promise /" ;;
-    esac
-  done < "$docs/promises.md"
-}
-
-exists_as_guard() {  # <name>
-  local source=$DLOCK_SOURCE
-  case $1 in
-    '"'*) grep -qF "@test $1 {" "$source"/tests/{bats,faults}/*.bats ;;
-    tests/*) [[ -e $source/$1 ]] ;;
-    P*) grep -qF "must($1," "$source"/tests/model/*.pml ;;
-    *) [[ -e $source/tests/model/$1.pml ]] || grep -q "^def $1(story" "$source"/tests/chaos/*.py ;;
-  esac
-}
-
-@test "what promises.md says that guards each promise exists" {
-  local promise name count=0
-  while read -r promise name; do
-    exists_as_guard "$name" || { echo "$promise: there is no $name" >&2; return 1; }
-    count=$((count + 1))
-  done < <(guards_of_promises)
-  ((count > 50))
-  assert_equal "$(guards_of_promises | cut -d ' ' -f 1 | uniq | tr '\n' ' ')" "$(printf 'P%s ' {1..12})"
-}
-
-@test "each fault in track-record.md names tests that exist" {
-  local name count=0
-  while IFS= read -r name; do
-    case $name in
-      '"'*) exists_as_guard "$name" ;;
-      *.*) grep -rqF " ${name#*.})" "$DLOCK_SOURCE"/tests/{unit,contract} ;;
-      *) grep -q "$name" "$DLOCK_SOURCE"/tests/model/*.pml ;;
-    esac || { echo "there is no $name" >&2; return 1; }
-    count=$((count + 1))
-  done < <(awk -F ' [|] ' '/^[|]/ { print $NF }' "$docs/track-record.md" |
-    grep -oE '"[^"]+"|[A-Z][A-Za-z]+\.[a-z_]+|[A-Z]+(_[A-Z]+)+')
-  ((count > 25))
+@test "what promises.md and track-record.md say that guards each promise exists" {
+  assert_finds_nothing 75 '
+    my %promises;
+    for (guards()) {
+      my ($promise, $name) = @$_;
+      wrong("promises.md: $promise: there is no $name") if !exists_as_guard($name);
+      ++$count;
+      $promises{$promise} = 1;
+    }
+    for (map { "P$_" } 1 .. 12) { wrong("promises.md: $_ has no guard") if !delete $promises{$_} }
+    wrong("promises.md: ", sort keys %promises) if %promises;
+    my $suites = text(glob("tests/unit/* tests/contract/*"));
+    for (grep { /^\|/ } split /\n/, text("docs/track-record.md")) {
+      my ($last) = / \| (?!.* \| )(.*)$/ or next;
+      while ($last =~ /("[^"]+")|[A-Z][A-Za-z]+\.([a-z_]+)|([A-Z]+(?:_[A-Z]+)+)/g) {
+        wrong("track-record.md: there is no $&") if !(
+          defined $1 ? exists_as_guard($1) : defined $2 ? index($suites, " $2)") >= 0 : index($models, $3) >= 0);
+        ++$count;
+      }
+    }'
 }
 
 @test "each check of chaos and each promise of a model or of the simulation has its number in promises.md" {
-  local known promise name
-  known=$(guards_of_promises)
-  while read -r promise name; do
-    grep -qxF "$promise $name" <<< "$known" || { echo "promises.md lacks $promise $name" >&2; return 1; }
-  done < <(
-    grep -ohP 'must\(\KP[0-9]+_\w+' "$DLOCK_SOURCE"/tests/model/*.pml | sed 's/^\([^_]*\)/\1 \1/'
-    grep -ohP 'broken\("\KP[0-9]+' "$DLOCK_SOURCE"/tests/simulation/*.cpp | sort -u | sed 's:$: tests/simulation:'
-    sed -n '/^CHECKS/,/^}/s/^ *"\(P[0-9]*\)": (\(.*\)),$/\1 \2/p' "$DLOCK_SOURCE/tests/chaos/verdict.py" | tr -d , |
-      awk '{ for (i = 2; i <= NF; ++i) print $1, $i }')
+  assert_finds_nothing 20 '
+    my %known = map { ("@$_" => 1) } guards();
+    my @needed = map { ["$1", $_] if /^(P\d+)/ } text(glob("tests/model/*.pml")) =~ /must\((P\d+_\w+)/g;
+    push @needed, map { [$_, "tests/simulation"] } text(glob("tests/simulation/*.cpp")) =~ /broken\("(P\d+)/g;
+    my ($checks) = text("tests/chaos/verdict.py") =~ /^CHECKS(.*?)^\}/ms;
+    while ($checks =~ /^ *"(P\d+)": \((.*)\),$/mg) {
+      my $promise = $1;
+      push @needed, map { [$promise, $_] } $2 =~ /\w+/g;
+    }
+    for (@needed) {
+      wrong("promises.md lacks @$_") if !$known{"@$_"};
+      ++$count;
+    }'
 }
 
-@test "the newest release in the changelog is the version of a released program, and older than that of another" {
+@test "the README is short, and the newest release in the changelog is the version of the program, or older between releases" {
   local newest version
+  (($(wc -l < "$DLOCK_SOURCE/README.md") <= 250))
   use_private_store
   newest=$(sed -nE 's/^## \[([0-9.]+)\] - [0-9-]{10}$/\1/p' "$DLOCK_SOURCE/CHANGELOG.md" | head -n 1)
 
@@ -395,8 +366,4 @@ exists_as_guard() {  # <name>
   else
     assert_equal "$version" "$newest"
   fi
-}
-
-@test "the README is short" {
-  (($(wc -l < "$DLOCK_SOURCE/README.md") <= 250))
 }

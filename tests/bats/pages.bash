@@ -24,16 +24,18 @@ prepare_pages() {
 # --- Reading a page ---
 
 # Prints the runnable blocks of a page in one of these languages, each line after the number
-# of its block and the language. With a section, only those below that heading.
-blocks() {  # <page> <languages, as a regular expression> [<section>]
-  awk -v languages="^($2)\$" -v section="${3:-}" '
+# of its block and the language. With a section, only those below that heading. With `sections`,
+# prints only the headings above such blocks.
+blocks() {  # <page> <languages, as a regular expression> [<section> [sections]]
+  awk -v languages="^($2)\$" -v section="${3:-}" -v what="${4:-}" '
     /^```$/ { inside = 0 }
-    inside { print number, language, $0 }
+    inside && what == "" { print number, language, $0 }
     !inside && /^## / { heading = substr($0, 4) }
     /^```[a-z]/ {
       language = substr($0, 4)
       ++number
       inside = language ~ languages && before !~ /^<!-- not run: / && (section == "" || section == heading)
+      if (inside && what != "" && !(heading in told)) { told[heading]; print heading }
     }
     { before = $0 }' "$docs/$1"
 }
@@ -69,29 +71,34 @@ start_server() {
   chmod +x "$stubs/redis-cli"
 }
 
-# Prints a text with its names replaced, and creates stubs for the scripts that it calls.
-made_runnable() {  # <text>
-  local text=$1 name
-  for name in "${!in_place_of[@]}"; do text=${text//"$name"/"${in_place_of[$name]}"}; done
-  mkdir -p "$here/place"
-  while read -r name; do
-    [[ -e $here/place/$name ]] || stub "$here/place/$name"
-  done < <(grep -o '\./[a-z-]*\(\.sh\)\?' <<< "$text" || true)
-  while read -r name; do
+# Sets $runnable to a text with its names replaced, and creates stubs for the scripts that it calls.
+make_runnable() {  # <text>
+  local name rest
+  runnable=$1
+  for name in "${!in_place_of[@]}"; do runnable=${runnable//"$name"/"${in_place_of[$name]}"}; done
+  [[ -d $here/place ]] || mkdir "$here/place"
+  rest=$runnable
+  while [[ $rest =~ (\./[a-z-]*(\.sh)?)(.*) ]]; do
+    name=$here/place/${BASH_REMATCH[1]} rest=${BASH_REMATCH[3]}
     [[ -e $name ]] || stub "$name"
-  done < <(grep -o "$stubs/[a-z-]*\.sh" <<< "$text" || true)
-  printf '%s\n' "$text"
+  done
+  rest=$runnable
+  while [[ $rest =~ ("$stubs"/[a-z-]*\.sh)(.*) ]]; do
+    name=${BASH_REMATCH[1]} rest=${BASH_REMATCH[2]}
+    [[ -e $name ]] || stub "$name"
+  done
 }
 
 # --- Running a page ---
 
-# Runs a script, for at most 20 s. It has to exit with 0, or with a status up to the one given.
+# Runs a script, for at most two minutes. It has to exit with 0, or with a status up to the one given.
 run_script() {  # <text> [<greatest status>]
-  local script=$here/script status=0
-  made_runnable "$1" > "$script"
-  [[ $1 == '#!'* ]] || sed -i '1i #!/bin/bash\nset -eo pipefail' "$script"
-  chmod +x "$script"
-  (cd "$here/place" && PATH=$stubs:$PATH timeout 20 "$script" > "$here/said" 2>&1 3>&-) || status=$?
+  local script=$here/script status=0 runnable head=$'#!/bin/bash\nset -eo pipefail\n'
+  make_runnable "$1"
+  [[ $1 != '#!'* ]] || head=
+  printf '%s\n' "$head$runnable" > "$script"
+  [[ -x $script ]] || chmod +x "$script"
+  (cd "$here/place" && PATH=$stubs:$PATH exec timeout 120 "$script" > "$here/said" 2>&1 3>&-) || status=$?
   ((status <= ${2:-0})) && return
   printf 'ended with %s:\n%s\nand said:\n%s\n' "$status" "$(< "$script")" "$(< "$here/said")" >&2
   return 1
@@ -103,7 +110,9 @@ run_block() {  # <language> <text>
   case $1 in
     sh) run_script "$2" ;;
     console) # 1 is an answer: no, or warnings
-      while IFS= read -r command; do run_script "$command" 1 || return; done < <(sed -n 's/^\$ //p' <<< "$2") ;;
+      while IFS= read -r command; do
+        [[ $command != '$ '* ]] || run_script "${command#'$ '}" 1 || return
+      done <<< "$2" ;;
     crontab)
       while read -r _ _ _ _ _ command; do run_script "$command" || return; done <<< "$2" ;;
     toml)
@@ -116,14 +125,18 @@ run_block() {  # <language> <text>
 
 # Runs all runnable blocks of a page, in order. There has to be at least one.
 run_page() {  # <page> [<section>]
-  local block text language count=0
+  local number language line last=0
+  local -A text=() language_of=()
   stub "$stubs"/{make,curl,mail,logger,upload}
-  while read -r block language; do
-    text=$(blocks "$1" "$language" "${2:-}" | sed -n "s/^$block $language \{0,1\}//p")
-    run_block "$language" "$text" || return
-    count=$((count + 1))
-  done < <(blocks "$1" 'sh|console|crontab|toml' "${2:-}" | cut -d ' ' -f 1,2 | uniq)
-  ((count > 0)) || { echo "nothing to run in $1 ${2:-}" >&2; return 1; }
+  while IFS=' ' read -r number language line; do
+    text[$number]+=${text[$number]:+$'\n'}$line
+    language_of[$number]=$language
+    last=$number
+  done < <(blocks "$1" 'sh|console|crontab|toml' "${2:-}")
+  ((last > 0)) || { echo "nothing to run in $1 ${2:-}" >&2; return 1; }
+  for ((number = 1; number <= last; ++number)); do
+    [[ -z ${text[$number]:-} ]] || run_block "${language_of[$number]}" "${text[$number]}" || return
+  done
 }
 
 # Runs the commands in the tables below a heading. Their number has to be the given one.

@@ -339,68 +339,27 @@ log_last_run() {  # <ended> <JSON of the other fields>
 
 # --- Color ---
 
-@test "there is no color if the output is not a terminal" {
+@test "there is color on a terminal that is not dumb, unless NO_COLOR or --color never is set, and never with --json" {
   hold job
+  local words has
+  printf '#!/bin/sh\nexec script -qec "dlock $*" /dev/null < /dev/null\n' > "$BATS_TEST_TMPDIR/on_terminal"
+  chmod +x "$BATS_TEST_TMPDIR/on_terminal"
 
-  run dlock status job
-
-  is_harmless <<< "$output"
-}
-
-@test "there is color on a terminal" {
-  hold job
-
-  run env TERM=xterm script -qec 'dlock status job' /dev/null
-
-  assert_output_contains $'\e['
-}
-
-@test "there is no color on a terminal with NO_COLOR" {
-  hold job
-
-  run env TERM=xterm NO_COLOR=1 script -qec 'dlock status job' /dev/null
-
-  refute_output_contains $'\e['
-}
-
-@test "an empty NO_COLOR is ignored" {
-  hold job
-
-  run env TERM=xterm NO_COLOR= script -qec 'dlock status job' /dev/null
-
-  assert_output_contains $'\e['
-}
-
-@test "there is no color on a dumb terminal" {
-  hold job
-
-  run env TERM=dumb script -qec 'dlock status job' /dev/null
-
-  refute_output_contains $'\e['
-}
-
-@test "--color always shows color even if NO_COLOR is set" {
-  hold job
-
-  run env NO_COLOR=1 dlock --color always status job
-
-  assert_output_contains $'\e['
-}
-
-@test "--color never disables color on a terminal" {
-  hold job
-
-  run env TERM=xterm script -qec 'dlock --color never status job' /dev/null
-
-  refute_output_contains $'\e['
-}
-
-@test "--json never has color" {
-  hold job
-
-  run dlock --color always status --json job
-
-  is_harmless <<< "$output"
+  while IFS='|' read -r words has; do
+    # shellcheck disable=SC2086
+    run env $words
+    [[ $output == *'job  '* || $output == *'"name":"job"'* ]]
+    assert_equal "$words: $([[ $output != *$'\e['* ]] || echo color)" "$words: $has"
+  done << END
+dlock status job|
+TERM=xterm $BATS_TEST_TMPDIR/on_terminal status job|color
+TERM=xterm NO_COLOR= $BATS_TEST_TMPDIR/on_terminal status job|color
+TERM=xterm NO_COLOR=1 $BATS_TEST_TMPDIR/on_terminal status job|
+TERM=dumb $BATS_TEST_TMPDIR/on_terminal status job|
+TERM=xterm $BATS_TEST_TMPDIR/on_terminal --color never status job|
+NO_COLOR=1 dlock --color always status job|color
+dlock --color always status --json job|
+END
 }
 
 @test "output that cannot be written is reported in one line" {
