@@ -18,14 +18,17 @@ teardown() {
 
 # Kills all processes in the test's own network, among them the servers.
 kill_network() {
-  local network process
+  local network pids
   [[ -n ${mounts:-} ]] || return 0
   network=$(readlink "/proc/$mounts/ns/net") || return 0
   [[ $network != "$(readlink /proc/self/ns/net)" ]] || return 0
-  for process in /proc/[0-9]*; do
-    [[ $(readlink "$process/ns/net" 2> /dev/null) != "$network" ]] ||
-      kill -KILL "${process##*/}" 2> /dev/null || true
-  done
+  # Each namespace counts as a file, which is the same for all its processes.
+  mapfile -t pids < <(
+    for process in /proc/[0-9]*; do
+      [[ ! $process/ns/net -ef /proc/$mounts/ns/net ]] || echo "${process##*/}"
+    done 2> /dev/null
+  )
+  kill -KILL "${pids[@]}" 2> /dev/null || true
 }
 
 # Makes a network and files in /etc for `there`, with a Redis server at port
