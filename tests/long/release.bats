@@ -20,7 +20,7 @@ fails_in_emulator=(
   'listing twenty thousand locks takes only seconds'
   'a last run that timed out is shown with the outcome timeout'
   '-q does not hide that the command was not found'
-  'a command that cannot be run exits with 126 or 127'
+  'a command runs only if it is admitted, and its end, or that it cannot be run, decides the exit code'
 )
 
 setup_file() {
