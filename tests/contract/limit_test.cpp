@@ -21,7 +21,7 @@ using std::chrono::hours;
 using std::chrono::seconds;
 
 // Long enough that even on a busy machine all requests of a test fall into one period.
-constexpr milliseconds period(1000);
+constexpr milliseconds period(500);
 
 // A contender for a limit.
 struct Guest {
