@@ -352,7 +352,8 @@ END
     run dlock run job -- echo started
     [[ $status == @(0|69|77|78) ]] || { echo "$change: $status $output" >&2; return 1; }
     ((status == 0)) || assert_one_line
-    [[ $change != *TRIGGER* || $status == 78 && $output == *'no more: a trigger of the database raised this' ]]
+    [[ $change != *RAISE* || $status == 78 && $output == *'no more: a trigger of the database raised this' ]]
+    [[ $change != *'RETURN NULL'* || $status == 78 && $output == *' of the table dlock.lock drops what dlock writes' ]]
     sql 'DROP SCHEMA IF EXISTS dlock CASCADE' 2> /dev/null
     dlock run job -- true
   done << 'END'
@@ -364,5 +365,7 @@ REVOKE ALL ON dlock.lock FROM app
 ALTER SCHEMA dlock RENAME TO block
 ALTER TABLE dlock.lock ADD CHECK (name OPERATOR(pg_catalog.<>) 'job') NOT VALID
 CREATE FUNCTION dlock.no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$no more$$; END'; CREATE TRIGGER no BEFORE INSERT OR UPDATE ON dlock.lock EXECUTE FUNCTION dlock.no()
+CREATE FUNCTION dlock.no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; CREATE TRIGGER no BEFORE UPDATE ON dlock.lock FOR EACH ROW EXECUTE FUNCTION dlock.no()
+DELETE FROM dlock.lock; CREATE FUNCTION dlock.no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; CREATE TRIGGER no BEFORE INSERT ON dlock.lock FOR EACH ROW EXECUTE FUNCTION dlock.no()
 END
 }

@@ -120,7 +120,7 @@ scripts_run() { redis INFO commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-
     kill -TERM "$waiter"
     assert_exits 143 "$waiter"
   done
-  skip 'this machine is too busy for a lock that changes hands quickly'
+  return 1
 }
 
 holds_job() { redis HVALS 'dlock:{job}:h' | grep -q "\"pid\":$1[,}]" && [[ -n $(pgrep -P "$1") ]]; }

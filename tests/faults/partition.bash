@@ -28,4 +28,3 @@ on_side() {  # <side> <command>...
 
 # From then on all packets between the sides are dropped, without an error.
 cut_the_link() { on_side west ip link set wire down; }
-mend_the_link() { on_side west ip link set wire up; }

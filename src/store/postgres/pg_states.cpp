@@ -167,6 +167,7 @@ asio::awaitable<PgStates::Snapshot> PgStates::read(const LockName& lock, Access 
   std::optional<Failure> failure;
   try {
     auto read = snapshot_from(lock, row_at(results.back(), 0, shown_), sent_at);
+    if (!read.version.empty() && lost_row_ == lock) lost_row_.reset();
     if (untold && read.is_watched) {
       untold_ = std::move(untold);
       std::vector<Batch> nothing;  // but what is told

@@ -140,7 +140,7 @@ class PgStates final : public stepped::StateStore {
   std::string shown_;
   std::shared_ptr<PgPrimary> connection_;
   bool is_exclusive_ = false;           // in a transaction that locks a row
-  unsigned lost_rows_ = 0;              // new ones that were not made, one after another
+  std::optional<LockName> lost_row_;    // a new one that was not made, nor found since
   bool is_taken_ = false;               // the connection, by an exchange or a listener
   std::vector<Wakeup*> next_;           // the exchanges that wait for it
   std::shared_ptr<Listener> listener_;  // of holders

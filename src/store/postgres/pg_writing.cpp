@@ -196,11 +196,11 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
   if (results->at(writing.change).rows.empty()) {
     // No other step could change the row; or if there is none, another step has made it,
     // so the next reading finds it.
-    const bool is_alone = read.version.empty() ? ++lost_rows_ > 1 : was_exclusive;
-    if (is_alone) throw dropped_write();
+    const bool is_new = read.version.empty();
+    if (is_new ? lost_row_ == lock : was_exclusive) throw dropped_write();
+    if (is_new) lost_row_ = lock;
     co_return false;
   }
-  lost_rows_ = 0;
   if (change.gives_a_right) {
     connection_->require_replicas();
     require_confirmation(*results);
