@@ -311,5 +311,89 @@ TEST_F(QuickLock, is_watched_by_fifty_waiters_that_come_when_it_was_just_granted
   EXPECT_EQ(states_of_waiters(), "$52\r\n" + std::string(50, '3') + "00\r\n");
 }
 
+// A lock that is promised to a waiter, which may be dead, as those right behind it.
+// Others are told to look at it, and one of these leaves.
+class PromisedLock : public QuickLock {
+ protected:
+  // After `holder` has had the lock for longer than a moment.
+  static void promise_by(Contender& holder, const std::optional<RunEnd>& end = {}) {
+    held_for(15);
+    holder.release(end);
+  }
+
+  // All that has to be told to waiters until now is read.
+  static void read_all() {
+    RedisWorld::command(
+        "EVAL \"for _, list in ipairs(redis.call('KEYS', 'dlock:{quick}:[aw]*')) do "
+        "if redis.call('TYPE', list).ok == 'list' then redis.call('DEL', list) end end\" "
+        "0");
+  }
+
+  // That the waiter which listens first, and the last one, are told to look at it.
+  static void expect_others_to_be_told() {
+    EXPECT_EQ(RedisWorld::command("LRANGE dlock:{quick}:a 0 -1"), "*1\r\n$4\r\n2000\r\n");
+    EXPECT_EQ(
+        RedisWorld::command(
+            "EVAL \"local last = redis.call('ZRANGE', KEYS[1], -1, -1)[1] local id = "
+            "string.match(redis.call('HGET', KEYS[2], last), '^%a %d+ %d+ %d %d+ "
+            "(%x+)') return redis.call('LRANGE', KEYS[2] .. ':' .. id, -1, -1)\" 2 "
+            "dlock:{quick}:q dlock:{quick}:w"),
+        "*1\r\n$4\r\n2000\r\n");
+  }
+};
+
+TEST_F(PromisedLock, is_watched_by_others_once_a_waiter_has_given_up) {
+  auto& holder = contender();
+  holder.granted();
+  for (int i = 0; i < 3; ++i) waiter();
+  auto& leaves = waiter();
+  waiter();
+  promise_by(holder);
+  expect_others_to_be_told();
+  read_all();
+
+  leaves.release();
+
+  expect_others_to_be_told();
+}
+
+TEST_F(PromisedLock, is_watched_by_others_once_a_waiter_was_superseded) {
+  auto& holder = contender();
+  holder.granted();
+  for (int i = 0; i < 3; ++i) waiter();
+  auto claim = quick_claim();
+  claim.supersedes = true;
+  waiter(claim);
+  waiter();
+  promise_by(holder);
+  read_all();
+
+  claim.token.bytes = random_bytes();
+  waiter(claim);
+
+  EXPECT_NE(RedisWorld::command("LLEN dlock:{quick}:a"), ":0\r\n");
+}
+
+TEST_F(PromisedLock, is_watched_by_others_if_a_waiter_left_right_before_that) {
+  auto& holder = contender();
+  holder.granted();
+  auto& next = waiter();
+  for (int i = 0; i < 3; ++i) waiter();
+  auto deduplicated = quick_claim();
+  deduplicated.dedupe = Dedupe{milliseconds(60'000), true, false};
+  waiter(deduplicated);
+  waiter();
+  promise_by(holder);
+  next.granted();
+  read_all();
+  RunEnd succeeded;
+  succeeded.exit_code = 0;
+  succeeded.outcome = "ran";
+
+  promise_by(next, succeeded);
+
+  expect_others_to_be_told();
+}
+
 }  // namespace
 }  // namespace dlock::redis

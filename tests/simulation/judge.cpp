@@ -118,6 +118,7 @@ void World::executed(std::size_t server, const Process& by, Peer::Act act) {
   }
   const auto held = leases();
   look_at(held);
+  note_whether_released(held, act);
   if (sender == runs_.end()) return;
   auto& run = **sender;
   delay_reply(run);
@@ -157,11 +158,22 @@ void World::look_at(const Leases& held) {
   }
 }
 
-// How long a free lock may have no holder: a promise to a dead waiter has to lapse. Those
-// behind the second waiter ask the less often the further back they are, in case all
-// before them died with the holder. Whoever leaves while a promise lasts may be the only
-// one that watched it.
+void World::note_whether_released(const Leases& held, Peer::Act act) {
+  const bool was_held =
+      std::any_of(held_.begin(), held_.end(),
+                  [this](const auto& lease) { return lease.second > kernel_.now; });
+  if (act == Peer::Act::release && was_held && held.empty()) was_released_ = true;
+  if (!held.empty()) was_released_ = false;
+  held_ = held;
+}
+
+// How long a free lock may have no holder: a promise to a dead waiter has to lapse, which
+// a living one watches if the lock was released, whoever died or left. If a lease ended,
+// no waiter is told: those behind the second waiter ask the less often the further back
+// they are, in case all before them died with the holder.
 Time World::longest_idleness() const {
+  const auto promises = 12 * second + kernel_.network.latest;
+  if (was_released_) return promises;
   const auto disturbed =
       left_waiters_ + std::count_if(runs_.begin(), runs_.end(), [&](const auto& run) {
         const bool has_just_left = run->result &&
@@ -172,7 +184,7 @@ Time World::longest_idleness() const {
       });
   const auto pause =
       disturbed < 2 ? 0 : (2500 * millisecond) << std::min(disturbed - 1, 5L);
-  return 12 * second + kernel_.network.latest + std::min(pause, 45 * second);
+  return promises + std::min(pause, 45 * second);
 }
 
 void World::look_for_idleness() {

@@ -123,6 +123,7 @@ class World {
   using Leases = Peer::Leases;
   Leases leases();
   void look_at(const Leases& held);
+  void note_whether_released(const Leases& held, Peer::Act act);
   bool is_excused(const Run& run) const;
   void look_for_idleness();
   Time longest_idleness() const;
@@ -151,8 +152,11 @@ class World {
   // Of a quorum: whose grant a fence of a server is.
   std::map<std::pair<std::size_t, std::uint64_t>, const Run*> owners_;
   std::uint64_t greatest_fence_ = 0;
-  Time forgot_ = 0;            // when a server last lost its data
-  Time in_use_ = 0;            // when the lock was last held, or no run could take it
+  Time forgot_ = 0;  // when a server last lost its data
+  Time in_use_ = 0;  // when the lock was last held, or no run could take it
+  Leases held_;      // after the last request that a server executed
+  bool was_released_ =
+      false;  // the lock is free since a release, not since a lease ended
   std::uint64_t granted_ = 0;  // the greatest fence of a lease
   int commands_ = 0;
   int losses_ = 0;

@@ -217,6 +217,7 @@ if dedupe then
     if queued then
       forget(token)
       promise_to_the_next()
+      pass_on_watch(w.watches)
     end
     return { 'deduplicated', run }
   end
@@ -282,7 +283,7 @@ local function supersede()
   redis.call('SET', D .. ':' .. newest, 's ' .. info, 'PX', PLACE_MS)
   if w.until_ > now then count('superseded') end
   wake(w)
-  if w.watches then ensure_watch(1) end
+  pass_on_watch(w.watches)
   return true
 end
 

@@ -19,7 +19,7 @@ local own_fence, lost_info, leaves = tonumber(ARGV[8]), ARGV[9], ARGV[10] == '1'
 local own = holders[token]
 local lease_ends = own and own.ends -- in microseconds, of a lease that stays
 if leaves and value == token then lease_ends = now + redis.call('PTTL', key) * 1000 end
-local answer, left_watch = 'not ours', false
+local answer, left = 'not ours', false -- a waiter that has left
 
 local function refuse_late(why)
   if refuse == 0 then return end
@@ -77,10 +77,10 @@ end
 if not own or own.promise then
   local w = waiter(token)
   if remove_waiter(token) then
+    left = w
     redis.call('DEL', key .. ':w:' .. id)
     if w then
       publish('left', 0, 0, w.info)
-      left_watch = w.watches
     end
     if dedupes then redis.call('HDEL', D, token) end
   end
@@ -173,6 +173,6 @@ refuse_late('1')
 keep_state() -- what follows may lack a permission
 local was_quick = answer == 'released' and own and now - own.since < QUICK_MS * 1000
 promise_to_the_next(nil, kept, was_quick and not kept)
-if left_watch then ensure_watch(1) end
+if left then pass_on_watch(left.watches) end
 keep_state()
 return answer

@@ -1,6 +1,6 @@
 -- Deduplication: waiters leave the queue because of a run that counts as their own.
 --
--- uses: holders leaving runs watching
+-- uses: holders leaving runs turns
 
 -- The run against which a claim is deduplicated, as text: 'r' if it is running, 'e' if it has
 -- ended, followed by its record. `dedupe` is the claim's rule: a window in ms, followed by 1 if a
@@ -43,7 +43,7 @@ end
 -- waiters that join it. Only if `dedupes` says that there may be any.
 local function remove_deduplicated(joined)
   dedupes = false
-  local left_watch = false
+  local left, left_watch = false, false
   local waiting = redis.call('HGETALL', D)
   for i = 1, #waiting, 2 do
     local token = waiting[i]
@@ -53,11 +53,11 @@ local function remove_deduplicated(joined)
     if run then
       forget(token)
       redis.call('SET', D .. ':' .. token, run, 'PX', PLACE_MS)
-      left_watch = left_watch or w.watches
+      left, left_watch = true, left_watch or w.watches
       wake(w)
     end
     if w and not run then dedupes = true else redis.call('HDEL', D, token) end
   end
   if not dedupes then redis.call('HDEL', S, 'dedupes') end
-  if left_watch then ensure_watch(1) end
+  if left then pass_on_watch(left_watch) end
 end

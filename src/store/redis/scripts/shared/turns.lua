@@ -33,8 +33,9 @@ end
 -- Notifies the waiter that listens first, and so is alive, to watch a promise: the next waiters
 -- may all be dead. And the last one, because if the first waiters are only stopped, the one that
 -- listens first may also be stopped.
-local function request_promise_watch()
-  if told > now - TOLD_MS * 1000 and told <= now then return end
+local function request_promise_watch(anew)
+  local is_soon = told > now - TOLD_MS * 1000 and told <= now
+  if is_soon and (not anew or told == now) then return end
   told = now
   redis.call('RPUSH', A, LOOK_MS)
   redis.call('PEXPIRE', A, ALARM_MS)
@@ -43,6 +44,17 @@ local function request_promise_watch()
   local last = waiting_at(queued_count() - 1)
   local w = last and not holders[last] and waiter(last)
   if w then wake(w, LOOK_MS) end
+end
+
+-- After a waiter has left, which may have been the only living one that watched: the holders, if it
+-- `watched` the clock, or a promise, now or as one that was told to.
+local function pass_on_watch(watched)
+  if watched then ensure_watch(1) end
+  for _, h in pairs(holders) do
+    if h.promise then return request_promise_watch(true) end
+  end
+  if told > now - TOLD_MS * 1000 and told < now then redis.call('HDEL', S, 'told') end
+  told = 0
 end
 
 -- Promises the free lock to the first waiters that fit, in order, and notifies each on its own
