@@ -4,7 +4,6 @@
 
 #include "store/etcd/etcd_store.hpp"
 #include "store/local/local_store.hpp"
-#include "store/none/none_store.hpp"
 #include "store/postgres/pg_store.hpp"
 #include "store/postgres/pg_target.hpp"
 #include "store/postgres/pg_url.hpp"

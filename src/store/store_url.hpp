@@ -244,4 +244,12 @@ std::string advice_on_text(std::string_view text, const std::string& all_kinds);
 // there instead: "only /db may follow the host".
 std::string advice_on_query(std::string_view query, const std::string& path);
 
+// No store: grants everything, remembers nothing. For development, and for switching
+// locking off without editing a crontab.
+namespace none {
+
+OpenStore open;
+ExamineStore examine;
+
+}  // namespace none
 }  // namespace dlock

@@ -15,121 +15,6 @@
 namespace dlock {
 namespace {
 
-// Processes beyond this number get no signal; KILL, which comes later, needs no list.
-constexpr std::size_t most_told = 32'768;
-
-// The most scans: a process that ignores TERM may keep starting others.
-constexpr int most_looks = 10;
-
-struct ToldProcess {
-  pid_t pid;
-  std::int64_t started;
-
-  bool operator<(const ToldProcess& other) const {
-    return pid != other.pid ? pid < other.pid : started < other.started;
-  }
-};
-
-// Untouched memory costs nothing.
-ToldProcess told[most_told];
-
-// The clock ticks of /proc.
-std::int64_t ticks(Clock::time_point moment) {
-  const nanoseconds tick(1'000'000'000 / ::sysconf(_SC_CLK_TCK));
-  return moment.time_since_epoch() / tick;
-}
-
-class SignalRound {
- public:
-  SignalRound(ProcessScan& scan, int signal, const TreeRoot& root)
-      : scan_(scan), signal_(signal), root_(root) {}
-
-  void go(Clock::time_point until) {
-    const auto there = scan_.all();
-    begin_ = ticks(Clock::now());
-    // The group as a whole, so that no shell in it sees its children die first and
-    // continues with the next command; parents before their children for the same reason.
-    say([&](int signal) {
-      return ::kill(root_.own_group ? -root_.command : root_.command, signal);
-    });
-    send_to(there, [](const ScannedProcess&) { return true; });
-    tell_hidden_children();
-    // Processes that were started since, or missed because a parent ended during the
-    // scan.
-    const auto is_meant = [this](const ScannedProcess& process) {
-      return process.started < begin_ || !is_caught(process.caught_above);
-    };
-    for (int looks = 0; looks < most_looks && Clock::now() < until; ++looks) {
-      const auto found = scan_.all();
-      if (!send_to(found, is_meant) && found.is_complete) break;
-    }
-  }
-
- private:
-  // Takes the result of `send`.
-  template <typename Send>
-  int say(Send send) const {
-    const int error = send(signal_);
-    if (signal_ == SIGTERM) send(SIGCONT);  // otherwise a stopped process would not react
-    return error;
-  }
-
-  bool was_told_first(pid_t pid) const {
-    return root_.own_group ? ::getpgid(pid) == root_.command : pid == root_.command;
-  }
-
-  bool is_caught(unsigned long long caught) const {
-    constexpr int last_known = 31;
-    return signal_ > last_known || (caught >> (signal_ - 1) & 1) != 0;
-  }
-
-  // Signals the selected processes that have not been signalled yet; true if there were
-  // any, or may be more.
-  template <typename IsMeant>
-  bool send_to(const ProcessScan::Processes& found, IsMeant is_meant) {
-    const auto known = count_;
-    bool was_missed = false;
-    for (std::size_t i = 0; i < found.count && count_ < most_told; ++i) {
-      const auto& process = found.first[i];
-      const ToldProcess as_told{process.pid, process.started};
-      if (!process.is_ours || !is_meant(process) ||
-          std::binary_search(told, told + known, as_told)) {
-        continue;
-      }
-      told[count_++] = as_told;
-      if (was_told_first(process.pid) || process.group == root_.told_group) continue;
-      const int error = say([&](int signal) { return scan_.send(process, signal); });
-      // It has another parent by now, or has exited: the next scan shows.
-      if (error == ESRCH) {
-        --count_;
-        was_missed = true;
-      }
-    }
-    std::sort(told, told + count_);
-    return was_missed || count_ > known;
-  }
-
-  // Children that /proc does not show (hidepid, for example). They are not reaped
-  // meanwhile, so their pids are not reused.
-  void tell_hidden_children() const {
-    const auto children = scan_.children();
-    for (std::size_t i = 0; i < children.count; ++i) {
-      const auto child = children.first[i];
-      if (was_told_first(child) || ::getpgid(child) == root_.told_group ||
-          state_of_child(child) == ChildState::none || scan_.is_shown(child)) {
-        continue;
-      }
-      say([&](int signal) { return ::kill(child, signal); });
-    }
-  }
-
-  ProcessScan& scan_;
-  int signal_;
-  TreeRoot root_;
-  std::size_t count_ = 0;
-  std::int64_t begin_ = 0;  // in ticks
-};
-
 // Untouched memory costs nothing. The next sweep stops the processes beyond these.
 constexpr std::size_t most_frozen = 32'768;
 pid_t frozen[most_frozen];
@@ -266,11 +151,6 @@ void forward(int signal, const TreeRoot& root) {
   }
 }
 
-void signal_tree(ProcessScan& scan, int signal, const TreeRoot& root,
-                 Clock::time_point until) {
-  SignalRound(scan, signal, root).go(until);
-}
-
 int kill_tree(ProcessScan& scan, const TreeRoot& root, bool had_strangers) {
   return KillSweep(scan, root, had_strangers).go();
 }
@@ -342,14 +222,14 @@ Ladder::Action CommandTree::act(Clock::time_point now) {
   switch (action) {
     case Ladder::Action::send_term:
       // It stops when the next step is due.
-      signal_tree(scan_, SIGTERM, {command_, plan_.own_group}, next_check(now));
+      round_.begin(scan_, SIGTERM, {command_, plan_.own_group}, ladder_.next_check(now));
       break;
     case Ladder::Action::send_kill: kill_all(now); break;
     case Ladder::Action::done:
       // The cgroup may contain processes that are not descendants of the command.
       if (cgroup_ && ladder_.has_sent_term()) cgroup_->kill_all();
       break;
-    case Ladder::Action::wait: break;
+    case Ladder::Action::wait: round_.resume(scan_, ladder_.next_check(now)); break;
   }
   return action;
 }
@@ -367,11 +247,12 @@ void CommandTree::forward(int signal, bool reached_group, JobPlace own_place) {
   }
   // Only its stragglers are left, and they are waited for.
   if (reached_group) root.told_group = own_place.group;
-  signal_tree(scan_, wanted, root, next_check(now));
+  round_.begin(scan_, wanted, root, ladder_.next_check(now));
 }
 
 const CommandTree::Survivors& CommandTree::kill_all(Clock::time_point now,
                                                     bool has_command) {
+  round_.end();
   if (cgroup_) cgroup_->kill_all();
   const TreeRoot root{has_command ? command_ : 0, plan_.own_group};
   survivors_.refused = kill_tree(scan_, root, had_strangers_);

@@ -1,40 +1,25 @@
 // The command's processes: signals, ends and reaps them, with and without a guardian.
-// Signals to all of them are sent without allocating memory.
 #pragma once
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <optional>
 #include <set>
 
 #include "supervise/ladder.hpp"
 #include "supervise/own_cgroup.hpp"
 #include "supervise/process_scan.hpp"
+#include "supervise/signal_round.hpp"
 #include "supervise/signals.hpp"
 #include "util/clock.hpp"
 
 namespace dlock {
 
-// The command's process, not yet reaped (0: it no longer exists), and whether it leads
-// its own process group.
-struct TreeRoot {
-  pid_t command = 0;
-  bool own_group = false;
-  pid_t told_group = 0;  // the processes of this group have got the signal already
-};
-
 // Sends `signal` to the command, which is our child, and to its process group if it leads
 // one. A signal that asks to end is followed by CONT if the command is stopped, as by
 // reading the terminal in the background: otherwise it would not react.
 void forward(int signal, const TreeRoot& root);
-
-// Sends `signal`, followed by CONT if it is TERM, once to each process that descends from
-// this one at the time of the call, and to processes that start meanwhile; but not below
-// a process that catches the signal, which may start what it needs to clean up. Stops
-// scanning /proc at `until`. If /proc cannot be read, it reaches the process group and
-// the children.
-void signal_tree(ProcessScan& scan, int signal, const TreeRoot& root,
-                 Clock::time_point until);
 
 // The upper bound of one sweep, so that the caller can handle other events in between.
 inline constexpr milliseconds longest_sweep{20};
@@ -105,7 +90,7 @@ class CommandTree {
 
   // When to look again if nothing happens before; max() if never.
   Clock::time_point next_check(Clock::time_point now) const {
-    return ladder_.next_check(now);
+    return std::min(ladder_.next_check(now), round_.next_look());
   }
 
   // Passes a signal that dlock has got on to the command, or to its stragglers if it has
@@ -137,6 +122,7 @@ class CommandTree {
   bool had_strangers_ =
       false;  // even if they have exited, their descendants may be alive
   ProcessScan scan_{&strangers_};
+  SignalRound round_;
   std::optional<OwnCgroup> cgroup_;
   pid_t command_ = 0;
   bool command_ended_ = false;

@@ -64,6 +64,8 @@ bool look_up(int proc, ScannedProcess& process) {
   process.parent = fields->parent;
   process.group = fields->group;
   process.started = static_cast<std::int64_t>(fields->started_ticks);
+  process.blocked = fields->blocked;
+  process.ignored = fields->ignored;
   process.caught = fields->caught;
   return true;
 }
@@ -121,7 +123,7 @@ bool mark_descendants(ScannedProcess* all, std::size_t count, pid_t root,
       process.is_ours = grew = true;
       if (!is_below) continue;
       process.parent_started = parent->started;
-      process.caught_above = parent->caught | parent->caught_above;
+      process.handled_above = parent->caught | parent->blocked | parent->handled_above;
     }
   }
   return is_complete;

@@ -16,12 +16,15 @@ struct ScannedProcess {
   pid_t pid = 0;
   pid_t parent = 0;
   pid_t group = 0;
-  std::int64_t started = 0;         // in ticks since boot
-  unsigned long long caught = 0;    // as in StatFields
+  std::int64_t started = 0;  // in ticks since boot
+  // As in StatFields.
+  unsigned long long blocked = 0;
+  unsigned long long ignored = 0;
+  unsigned long long caught = 0;
   std::int64_t parent_started = 0;  // as `started`; set if is_ours
   bool is_ours = false;             // it descends from this process
-  // Signals caught by the processes between this process and that one.
-  unsigned long long caught_above = 0;
+  // Signals that processes between this process and that one catch or block.
+  unsigned long long handled_above = 0;
 };
 
 // Sorts the processes by pid, and sets `is_ours` of those that descend from `root` and

@@ -109,12 +109,12 @@ std::optional<StatFields> stat_fields(const char* text) {
   const char* rest = std::strrchr(text, ')');
   if (rest == nullptr) return std::nullopt;
   StatFields fields;
-  // Fields 3 to 5, 22 and 34 of proc(5).
+  // Fields 3 to 5, 22 and 32 to 34 of proc(5).
   if (std::sscanf(rest + 1,
                   " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
-                  "%*d %*d %llu %*u %*d %*u %*u %*u %*u %*u %*u %*u %*u %*u %llu",
+                  "%*d %*d %llu %*u %*d %*u %*u %*u %*u %*u %*u %*u %llu %llu %llu",
                   &fields.state, &fields.parent, &fields.group, &fields.started_ticks,
-                  &fields.caught) < 4) {
+                  &fields.blocked, &fields.ignored, &fields.caught) < 4) {
     return std::nullopt;
   }
   return fields;

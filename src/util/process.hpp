@@ -28,7 +28,11 @@ struct StatFields {
   pid_t parent = 0;
   pid_t group = 0;
   unsigned long long started_ticks = 0;  // since boot
-  unsigned long long caught = 0;  // signals up to 31 with a handler; bit 0 is signal 1
+  // Signals up to 31 that its first thread blocks, that it ignores, and that it has a
+  // handler for; bit 0 is signal 1.
+  unsigned long long blocked = 0;
+  unsigned long long ignored = 0;
+  unsigned long long caught = 0;
 };
 std::optional<StatFields> stat_fields(const char* text);
 

@@ -240,7 +240,7 @@ is_watched() { (($(etcd_watchers) > 0)); }
   run dlock run --wait 100ms --store-timeout 2s job -- true
 
   assert_status 69
-  assert_between $(($(now_ms) - begin)) 2000 3500
+  assert_between $(($(now_ms) - begin)) 2000 3900
 }
 
 @test "a refused run leaves neither a key nor a lease behind" {

@@ -208,12 +208,27 @@ END
 }
 
 @test "SIGTERM also reaches processes that are started at that moment" {
+  cat > forks << 'END'
+#!/usr/bin/perl
+print "up\n"; close STDOUT;
+while (1) { for (["setsid"], []) { fork // die or exec @$_, "sleep", "60" } select undef, undef, undef, 0.01 }
+END
+  # It has got the signal, and blocks it while it forks, as a shell does.
+  cat > forks_late << 'END'
+#!/usr/bin/perl
+use POSIX;
+my ($term, $pending) = (POSIX::SigSet->new(SIGTERM), POSIX::SigSet->new);
+sigprocmask SIG_BLOCK, $term;
+print "up\n"; close STDOUT;
+do { select undef, undef, undef, 0.03; sigpending $pending } until $pending->ismember(SIGTERM);
+fork // die; sigprocmask SIG_UNBLOCK, $term; sleep 60;
+END
+  chmod +x forks forks_late
   for place in none terminal none terminal; do
-    run_briefly "$place" << 'END'
-for i in 1 2 3; do
-  perl -e 'while (1) { for (["setsid"], []) { fork // die or exec @$_, "sleep", "60" } select undef, undef, undef, 0.01 }' &
-done
-wait
+    run_briefly "$place" 6 << 'END'
+for i in 1 2 3; do ./forks & done
+./forks_late & setsid ./forks_late &
+exec ./forks_late
 END
 
     assert_status 124

@@ -428,7 +428,7 @@ end_on() { member "$1" PEXPIRETIME 'dlock:{job}'; }  # <server>
   freeze 1
 
   assert_exits 69 "$attempt"
-  assert_between "$(($(now_ms) - began))" 1500 3500
+  assert_between "$(($(now_ms) - began))" 1500 3900
   [[ ! -e $ran ]]
 }
 

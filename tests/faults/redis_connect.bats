@@ -88,7 +88,7 @@ assert_gets_in_when_a_client_leaves() {
   run dlock run --store-timeout 1s job -- true
 
   assert_status 69
-  assert_between $(($(now_ms) - begin)) 0 2500
+  assert_between $(($(now_ms) - begin)) 0 4900
   assert_output_contains 'max number of clients reached'
   eventually_refused 4
 }
@@ -125,6 +125,6 @@ assert_survives_a_restart() {  # <error>
   run dlock run --store "redis://127.0.0.1:$redis_port" --ttl 1m --store-timeout 4s job -- true
 
   assert_status 69
-  assert_between $(($(now_ms) - begin)) 500 2500
+  assert_between $(($(now_ms) - begin)) 500 3900
   assert_output_contains 'connection refused'
 }

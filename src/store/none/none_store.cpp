@@ -1,6 +1,5 @@
-#include "store/none/none_store.hpp"
-
 #include "lock/store.hpp"
+#include "store/store_url.hpp"
 
 namespace dlock::none {
 
