@@ -10,27 +10,31 @@ golden_boot=${uptime/./}0000000
 # for a fence.
 golden_fence=$((golden_began + 7200000000))
 golden_pids= # "<pid>=<name> ..."
+golden_now=  # of what is shown, in microseconds of the wall clock; without it, of when it is masked
 
 # Gives a pid a name, by which it is shown from now on.
 call_pid() { golden_pids+="$2=$1 "; }  # <name> <pid>
 
-# Masks what varies in the lines of the standard input, and in the bytes of records of the
-# embedded store (`bytes`). A time after now is shown with the seconds from now, rounded up to
+# Masks what varies in the lines of the standard input, and in a file with a record of the embedded
+# store (`bytes`), of which the size, the format and the value that is in force are shown. A time after now is shown with the seconds from now, rounded up to
 # hundreds. With `sorted`, the lines are sorted after that. Different tokens, leases and hashes are
 # numbered.
 # shellcheck disable=SC2016
 masked() {  # [sorted|table|columns|etcd|bytes]...
   perl -e '
     use strict; use Time::HiRes;
-    my ($began, $boot, $fence, $pids, $root, %how) = (@ARGV[0 .. 4], map { $_ => 1 } @ARGV[5 .. $#ARGV]);
+    my ($began, $boot, $fence, $pids, $root, $host, $seen, %how) = (@ARGV[0 .. 6], map { $_ => 1 } @ARGV[7 .. $#ARGV]);
     my %names = map { split /=/, $_, 2 } split " ", $pids;
-    chomp(my $host = `uname -n`);
     my $user = getpwuid($>) // $>;
     local $/ = undef;
     $_ = <STDIN>;
     # Only now, because what is read may be of a moment ago.
     my $now = int(Time::HiRes::time() * 1e6);
     my $now_boot = Time::HiRes::clock_gettime(7) * 1e9;  # CLOCK_BOOTTIME
+    if ($seen) {
+      $now_boot -= ($now - $seen) * 1e3;
+      $now = $seen;
+    }
 
     sub later { my ($seconds) = @_; $seconds <= 0 ? "" : "+" . 100 * int(($seconds + 99.999) / 100) . "s" }
     sub wall {  # in microseconds, the unit as text
@@ -50,6 +54,9 @@ masked() {  # [sorted|table|columns|etcd|bytes]...
     }
 
     if ($how{bytes}) {
+      printf "%d bytes, format %s\n", length $_, substr $_, 0, 7;
+      my ($size, $half) = unpack "x40LL", $_;
+      $_ = substr $_, 48 + $half * (length($_) - 48) / 2, $size;
       my ($ns) = readlink("/proc/self/ns/pid") =~ /(\d+)/;
       my $ends = quotemeta(pack("Q<L<L<", $ns, $>, length $host) . $host);
       my $where = quotemeta(pack("L<", length $host) . $host);
@@ -161,7 +168,7 @@ masked() {  # [sorted|table|columns|etcd|bytes]...
       $number->();
     }
     print;
-  ' "$golden_began" "$golden_boot" "$golden_fence" "$golden_pids" "$BATS_TEST_TMPDIR" "$@"
+  ' "$golden_began" "$golden_boot" "$golden_fence" "$golden_pids" "$BATS_TEST_TMPDIR" "$HOSTNAME" "$golden_now" "$@"
 }
 
 # Compares the standard input with golden/<topic>.txt, or writes that with DLOCK_UPDATE_GOLDEN.

@@ -174,6 +174,7 @@ play_answers() {
   halt_asleep "$waiter"
   let_go
   assert_exits 0 "$holder"
+  golden_now=${EPOCHREALTIME/[.,]/}
 }
 names=(free past job hand sem pool kept cut taken)
 
@@ -225,16 +226,16 @@ show_all() {  # <kind of store>
   "dump_$1" > present
   play_answers
   "dump_$1" join old late > answers
+  golden_now=
   { part in use; cat present; part unread answers; cat answers; } | golden "$1-store"
   # Events of different locks are in the order of the locks.
   by_name < events | masked "$1" | golden "$1-events"
   assert_golden
 }
 
-# The files of an embedded store, or only the records of some locks. Of a record, the value is
-# shown that is in force.
+# The files of an embedded store, or only the records of some locks.
 dump_local() {  # [<lock>...]
-  local file
+  local file records=(store/state-*/*)
   if (($# == 0)); then
     part files
     find store -printf '%y %m %P\n' | sed -E 's/wake-.*/wake-<id>/' | LC_ALL=C sort -u | masked
@@ -248,13 +249,12 @@ dump_local() {  # [<lock>...]
       part "${file#*/}"
       head -n 1 "$file" | masked
     done
+  else
+    mapfile -t records < <(grep -laE "dlock.($(IFS='|'; echo "$*"))" "${records[@]}")
   fi
-  for file in store/state-*/*; do
-    # shellcheck disable=SC2086
-    (($# == 0)) || grep -qaE "dlock.($(IFS='|'; echo "$*"))" "$file" || continue
-    part "${file##*/}, $(stat -c %s "$file") bytes, format $(head -c 7 "$file")"
-    perl -e 'local $/; $_ = <STDIN>; my ($size, $half) = unpack "x40LL", $_;
-      print substr $_, 48 + $half * (length($_) - 48) / 2, $size' < "$file" | masked bytes
+  for file in "${records[@]}"; do
+    printf '\n== %s, ' "${file##*/}"
+    masked bytes < "$file"
   done
 }
 
