@@ -19,14 +19,12 @@ file_of() {  # <name>
 
 # --- Stores without problems ---
 
-@test "a store without problems is reported as such within a second" {
+@test "a store without problems is reported as such" {
   dlock run job -- true
-  begin=$(now_ms)
 
   run dlock doctor
 
   assert_status 0
-  assert_between $(($(now_ms) - begin)) 0 999
   assert_found ok directory "$store"
   assert_found ok state 'intact, 1 lock known'
   assert_found ok files 'none left over'
