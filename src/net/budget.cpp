@@ -106,7 +106,10 @@ Timeout Budget::timeout(const std::string& who) const {
   // Rounded, because the budget was computed a moment before.
   const auto budget = std::chrono::round<std::chrono::duration<long long, std::centi>>(
       std::max(until_ - began_, Clock::duration::zero()));
-  return Timeout(who + " did not reply within " + for_people(budget));
+  // Earlier exchanges of the same operation may have used all of it.
+  const bool had_time = budget.count() > 0;
+  return Timeout(who + " did not reply " +
+                 (had_time ? "within " + for_people(budget) : "in time"));
 }
 
 void Budget::hand_on() {

@@ -100,7 +100,7 @@ class Budget {
   Wakeup& wakeup() const { return wakeup_; }
   const std::string& server() const { return server_; }
 
-  // "`who` did not reply within 2s".
+  // "`who` did not reply within 2.0s", or "in time" if there was none.
   Timeout timeout(const std::string& who) const;
 
   // Passes on a notification that woke this exchange but was meant for the caller. To be
