@@ -18,7 +18,7 @@ zmodload zsh/zpty zsh/zselect
 zmodload -F zsh/files b:zf_mv b:zf_rm
 await() {
   integer tries
-  for ((tries = 0; tries < 3000; tries++)); do
+  for ((tries = 0; tries < 12000; tries++)); do
     zpty -rt shell seen
     [[ ! -e $1 ]] || return 0
     zselect -t 1

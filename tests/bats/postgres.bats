@@ -301,7 +301,7 @@ has_been_asked() { [[ $(last_request) != "$asked" ]]; }
 @test "a break is noticed behind a pooler at the next renewal" {
   use_pgbouncer
   DLOCK_STORE=$pooled
-  hold job --ttl 3s --report "$report"
+  hold job --ttl 15s --store-timeout 5s --report "$report"
 
   dlock break --yes job > /dev/null
 

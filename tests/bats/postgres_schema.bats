@@ -31,7 +31,7 @@ is_watched() { [[ $(sql 'SELECT count(*) FROM dlock.watcher') == [1-9]* ]]; }
 
 @test "the schema is made on first use, even by twenty first users at once" {
   for number in {1..20}; do
-    dlock run "job-$number" -- "${noting[@]}" "$order" "$number" 2>> "$said" 3>&- &
+    dlock run --ttl 2m --store-timeout 30s "job-$number" -- "${noting[@]}" "$order" "$number" 2>> "$said" 3>&- &
     users+=($!)
   done
   for user in "${users[@]}"; do assert_exits 0 "$user"; done
