@@ -102,8 +102,8 @@ bool SignalRound::was_sent_to_group(const ScannedProcess& process) const {
                           : process.pid == root_.command);
 }
 
-// What a process has started that catches the signal. If that has ended, it cannot be
-// distinguished from what one has started that died of the signal.
+// Whether it was started by a process that catches or blocks the signal. An orphan may
+// also come from one that died of the signal; it is spared if any process catches it.
 bool SignalRound::is_spared(const ScannedProcess& process) const {
   if (process.started < begin_) return false;
   const bool is_orphan = process.parent == ::getpid();

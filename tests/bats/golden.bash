@@ -16,9 +16,9 @@ golden_now=  # of what is shown, in microseconds of the wall clock; without it, 
 call_pid() { golden_pids+="$2=$1 "; }  # <name> <pid>
 
 # Masks what varies in the lines of the standard input, and in a file with a record of the embedded
-# store (`bytes`), of which the size, the format and the value that is in force are shown. A time after now is shown with the seconds from now, rounded up to
-# hundreds. With `sorted`, the lines are sorted after that. Different tokens, leases and hashes are
-# numbered.
+# store (`bytes`), of which the size, the format and the value that is in force are shown. A time
+# after now is shown with the seconds from now, rounded up to hundreds. With `sorted`, the lines are
+# sorted after that. Different tokens, leases and hashes are numbered.
 # shellcheck disable=SC2016
 masked() {  # [sorted|table|columns|etcd|bytes]...
   perl -e '

@@ -14,8 +14,9 @@ use_injection() {
   mkdir "$arena"
   touch "$arena/fences"
   # Writes its fence and then that it leaves. It is one process: if that is killed, nothing goes on.
+  # SIGTERM does not come between the two.
   # shellcheck disable=SC2016
-  witness=(sh -c 'exec >> "$0"; echo "$DLOCK_FENCE"; echo out' "$arena/fences")
+  witness=(sh -c 'trap "" TERM; exec >> "$0"; echo "$DLOCK_FENCE"; echo out' "$arena/fences")
   last_fence=0 lines_checked=0
   mkfifo "$BATS_TEST_TMPDIR/signs"
   end_what_hangs 3>&- &
