@@ -30,6 +30,8 @@ void keep_ended(Holder& holder, Clock::time_point until) {
   holder.party.token = {};
   holder.party.session = 0;
   holder.command = 0;
+  holder.command_after = 0;
+  holder.command_before = 0;
 }
 
 Fence last_granted(const State& state) {

@@ -381,7 +381,7 @@ struct Kind {
   // until its end is noticed.
   milliseconds shortest_lease{0};
   // A store timeout that is enough for an answer.
-  milliseconds brief_timeout{50};
+  milliseconds brief_timeout{250};
   bool watches = true;  // LockInspector::watch()
   bool orders_by_priority = true;
   bool spreads = true;
@@ -399,15 +399,15 @@ constexpr Kind kinds[] = {
     {"sentinel", make_world<SentinelWorld>, true},
     {"cluster", make_world<ClusterWorld>, true},
     {"quorum", make_world<QuorumWorld>, true, false, false, true, milliseconds(0),
-     milliseconds(50), true, true, false},
+     milliseconds(250), true, true, false},
     {"etcd", make_world<EtcdWorld<1>>, true, false, false, false, milliseconds(2'000),
-     milliseconds(50), true, false, false},
+     milliseconds(250), true, false, false},
     {"etcd3", make_world<EtcdWorld<3>>, true, false, false, false, milliseconds(2'000),
-     milliseconds(50), true, false, false},
+     milliseconds(250), true, false, false},
     {"postgres", make_world<PostgresWorld<false>>, true, true, true, true,
-     milliseconds(0), milliseconds(250)},
+     milliseconds(0), milliseconds(2'000)},
     {"postgres_pooled", make_world<PostgresWorld<true>>, true, true, true, true,
-     milliseconds(0), milliseconds(250), false},
+     milliseconds(0), milliseconds(2'000), false},
 };
 
 // The kinds that have these features.
