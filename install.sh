@@ -68,20 +68,22 @@ install_files() {
 
 # Prints what get.sh needs to remove dlock again: see `manifest` there. Reads what cmake says.
 list_installed() {  # <directories that there were before>
-  local file directory sum before=$1
+  local file directory sum before=$'\n'$1$'\n'
+  local files=()
   local -A created=() listed=()
   while read -r file; do
     file=${file#"$prefix"/}
     [[ -f $prefix/$file ]] || continue
-    (cd "$prefix" && sha256sum "$file") || return
+    files+=("$file")
     listed[$file]=1
     directory=$file
     while [[ $directory != . ]]; do
-      directory=$(dirname "$directory")
-      grep -qxF "$directory" <<< "$before" || created[$directory]=1
+      [[ $directory == */* ]] && directory=${directory%/*} || directory=.
+      [[ $before == *$'\n'"$directory"$'\n'* ]] || created[$directory]=1
     done
   done < <(sed -n 's/^-- \(Installing\|Up-to-date\): //p'; echo)
-  grep -qx share/dlock <<< "$before" || created[share/dlock]=1
+  ((${#files[@]} == 0)) || (cd "$prefix" && sha256sum "${files[@]}") || return
+  [[ $before == *$'\n'share/dlock$'\n'* ]] || created[share/dlock]=1
   ((${#created[@]} == 0)) || printf 'made  %s\n' "${!created[@]}" | LC_ALL=C sort -r
   # What an earlier installation created or this one no longer has.
   [[ ! -r $prefix/share/dlock/installed ]] || while read -r sum file; do
