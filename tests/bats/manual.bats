@@ -10,12 +10,15 @@ setup_file() {
   load support
   local verb
   mkdir "$BATS_FILE_TMPDIR/statuses"
+  manual=$DLOCK_SOURCE/man
   verbs_in_source > "$BATS_FILE_TMPDIR/verbs"
   common_options > "$BATS_FILE_TMPDIR/common"
   for verb in $(verbs); do
     options_in_source_of "$verb" > "$BATS_FILE_TMPDIR/options-of-$verb"
     sort "$BATS_FILE_TMPDIR/common" "$BATS_FILE_TMPDIR/options-of-$verb" \
       > "$BATS_FILE_TMPDIR/all-options-of-$verb"
+    all_options_of "$verb" | spellings > "$BATS_FILE_TMPDIR/spellings-of-$verb"
+    find_page_of "$verb" > "$BATS_FILE_TMPDIR/page-of-$verb"
     "$DLOCK_BIN" "$verb" --help | sed '1,/^Exit codes/d' |
       sed -nE 's/^  ([0-9]+) +[^ ].*/\1/p' > "$BATS_FILE_TMPDIR/statuses/$verb"
   done
@@ -64,13 +67,21 @@ options_in_source_of() {  # <verb>
   esac
 }
 
-verbs() { cat "$BATS_FILE_TMPDIR/verbs"; }
+# Prints a file that setup_file wrote, without a process.
+written() {  # <name>
+  local text
+  IFS= read -r -d '' text < "$BATS_FILE_TMPDIR/$1" || [[ -e $BATS_FILE_TMPDIR/$1 ]] || return
+  printf %s "$text"
+}
+
+verbs() { written verbs; }
 
 # Prints the options that only this verb has.
-options_of() { cat "$BATS_FILE_TMPDIR/options-of-$1"; }  # <verb>
+options_of() { written "options-of-$1"; }  # <verb>
 
 # Prints all options that this verb accepts.
-all_options_of() { cat "$BATS_FILE_TMPDIR/all-options-of-$1"; }  # <verb>
+all_options_of() { written "all-options-of-$1"; }  # <verb>
+spellings_of() { written "spellings-of-$1"; }      # <verb>
 
 statuses() {
   sed -n '/^enum class ExitStatus/,/^};/s/^ *[a-z_]* = \([0-9]*\),.*/\1/p' \
@@ -85,7 +96,8 @@ words_of() {  # <table of src/cli/args/option_table.cpp>
 
 # Prints the statuses that --help of these verbs explains, each on its own line.
 statuses_in_help() {  # <verb>...
-  (cd "$BATS_FILE_TMPDIR/statuses" && cat "$@")
+  local verb
+  for verb; do written "statuses/$verb" || return; done
 }
 
 # Prints the source of a section of the manual, or of a subsection: of one page, or of all.
@@ -104,7 +116,8 @@ whole_section() {  # <title> <page>
 }
 
 # Prints the name of the page about a verb.
-page_of() {  # <verb>
+page_of() { written "page-of-$1"; }  # <verb>
+find_page_of() {  # <verb>
   if [[ $1 == help ]]; then echo dlock.1; else (cd "$manual" && grep -lxE "\.Nm dlock-$1( ,)?" -- *); fi
 }
 
@@ -176,13 +189,14 @@ wait w D'
 
 @test "the manual describes each option in one place" {
   local verb name verbs_of count rows=0
+  local -A described
   for verb in $(verbs); do
-    options_of_page "$verb" | options_described > "$BATS_TEST_TMPDIR/$verb"
+    described[$verb]=$'\n'$(options_of_page "$verb" | options_described)$'\n'
   done
   while read -r name verbs_of; do
     count=0
     for verb in $verbs_of; do
-      ! grep -qxF "$name" "$BATS_TEST_TMPDIR/${verb/break_lock/break}" || count=$((count + 1))
+      [[ ${described[${verb/break_lock/break}]} != *$'\n'"$name"$'\n'* ]] || count=$((count + 1))
     done
     assert_equal "$name of $verbs_of: $count" "$name of $verbs_of: 1"
     rows=$((rows + 1))
@@ -205,14 +219,15 @@ wait w D'
 }
 
 @test "every reference in the manual leads to a page, a section or a document" {
-  local page name number title count=0
+  local page text name number title count=0
   for page in "$manual"/*; do
+    text=$(< "$page")$'\n'
     while read -r name number; do
       [[ -e $manual/$name.$number || $name != dlock* ]] || { echo "${page##*/}: no $name($number)" >&2; return 1; }
       count=$((count + 1))
     done < <(grep -oE '\bXr [^ ]+ [0-9]' "$page" | sed 's/^Xr //')
     while IFS= read -r title; do
-      grep -qE "^\.S[hs] $title\$" "$page" || { echo "${page##*/}: no section $title" >&2; return 1; }
+      [[ $text == *$'\n.S'[hs]" $title"$'\n'* ]] || { echo "${page##*/}: no section $title" >&2; return 1; }
       count=$((count + 1))
     done < <(grep -oE '\bSx [^.,;:)]+' "$page" | sed -E 's/^Sx //; s/ (No|and) .*//; s/ $//')
     while IFS= read -r name; do
@@ -228,19 +243,21 @@ wait w D'
 }
 
 @test "the manual has every variable that sets an option" {
-  local variable
+  local variable described
+  described=$(section ENVIRONMENT dlock.1 | grep '^\.It Ev ')
   for variable in $(cat "$DLOCK_SOURCE"/src/cli/args/{option_table,settings}.cpp |
     grep -oE '"DLOCK_[A-Z_]+"' | tr -d '"'); do
-    section ENVIRONMENT dlock.1 | grep -qE "^\.It Ev .*\b$variable\b" ||
+    [[ $described =~ [^A-Z_]"$variable"([^A-Z_]|$) ]] ||
       { echo "not in the manual: $variable" >&2; return 1; }
   done
 }
 
 @test "the manual has every variable that the source reads" {
-  local variable
+  local variable described
+  described=$(section ENVIRONMENT dlock.1 | grep '^\.It Ev ')
   for variable in $(grep -rhoE '(getenv|value|environment)\("[A-Z_]+"\)' "$DLOCK_SOURCE/src" |
     grep -oE '"[A-Z_]+"' | tr -d '"' | sort -u); do
-    section ENVIRONMENT dlock.1 | grep -qE "^\.It Ev .*\b$variable\b" ||
+    [[ $described =~ [^A-Z_]"$variable"([^A-Z_]|$) ]] ||
       { echo "not in the manual: $variable" >&2; return 1; }
   done
 }
@@ -509,13 +526,15 @@ wiat = 5' > "$BATS_TEST_TMPDIR/config.toml"
   assert_equal "$(statuses_in_help break | head -n 2 | paste -sd ' ')" '0 1'
   [[ $(statuses_in_help watch) != 0* ]]
   local verb
+  local -a explained
+  explained[1]=$(section 'EXIT STATUS' dlock.1 | sed -n '/^\.It 1$/,/^\.It/p')
+  explained[2]=$(section 'EXIT STATUS' dlock.1 | sed -n '/^\.It 2$/,/^\.It/p')
   for verb in $(verbs); do
     [[ $verb == watch || $(statuses_in_help "$verb") == 0$'\n'* ]]
     # The help of a verb has 1 or 2 if and only if the manual explains it for that verb.
     assert_equal "$(statuses_in_help "$verb" | grep -xE '1|2')" "$(
       for status_named in 1 2; do
-        ! section 'EXIT STATUS' dlock.1 | sed -n "/^\.It $status_named\$/,/^\.It/p" |
-          grep -qx "\.Cm $verb\( Fl -[a-z]*\)\? :" || echo "$status_named"
+        [[ ! ${explained[status_named]} =~ $'\n.Cm '"$verb"( Fl -[a-z]*)?" :"($'\n'|$) ]] || echo "$status_named"
       done)"
   done
 }
@@ -602,7 +621,7 @@ Examples:'
       COMP_LINE="dlock $1 -" COMP_POINT=${#COMP_LINE} COMP_WORDS=(dlock "$1" -) COMP_CWORD=2
       _dlock dlock - "$1"
       printf "%s\n" "${COMPREPLY[@]}" | sort' - "$verb"
-    assert_equal "$output" "$(all_options_of "$verb" | spellings)" ||
+    assert_equal "$output" "$(spellings_of "$verb")" ||
       { echo "for dlock $verb" >&2; return 1; }
   done
 }
@@ -628,9 +647,10 @@ Examples:'
     end' -- "$offers" $(verbs)
 
   for verb in $(verbs); do
-    assert_equal "$(cut -f 1 "$offers/$verb")" "$(all_options_of "$verb" | spellings)"
-    assert_equal "$(grep -vP '\t.+' "$offers/$verb")" ''
+    mapfile -t offered < "$offers/$verb"
+    assert_equal "$(printf '%s\n' "${offered[@]%%$'\t'*}")" "$(spellings_of "$verb")"
   done
+  assert_equal "$(grep -vP '\t.+' "$offers"/*)" ''
 }
 
 @test "zsh completes every option of every verb, with a description, and no others" {
@@ -649,7 +669,7 @@ Examples:'
   for verb in $(verbs); do
     output=$(< "$offers/$verb")
     assert_equal "$(sed -E 's/^\([^)]*\)|^\*//; s/^(-[a-zA-Z]|--[a-z-]+)[+=]?\[.+\].*/\1/' <<< "$output" | sort)" \
-      "$(all_options_of "$verb" | spellings)"
+      "$(spellings_of "$verb")"
     # An option that takes a value has it as `:what:how`.
     assert_equal "$(grep -E '\]:[^:]+:.+' <<< "$output" | sed -E 's/^\([^)]*\)|^\*//; s/[+=]?\[.*//' | sort)" \
       "$(all_options_of "$verb" | grep -v ' -$' | spellings)"
