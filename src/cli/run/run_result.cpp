@@ -330,17 +330,17 @@ void RunConclusion::not_released(const RunLock& lock, const std::string& why) {
   const bool has_failed = result_.outcome == RunOutcome::unavailable ||
                           result_.outcome == RunOutcome::error || result_.ran;
   if ((is_asked_for && has_failed) || (!is_left && has_no_lease(lock))) return;
-  const auto what = is_left        ? "not releasing the lock because of --lock-delay"
-                    : is_asked_for ? "cannot withdraw the request for the lock: " + why
-                                   : "cannot release the lock: " + why;
-  const auto& claim = lock.holding.claim();
+  const bool expires = lock.store->leases_expire();
+  if (is_asked_for) {
+    lock.speaker.warning(withdrawal_failed_text(lock.holding.claim(), expires, why));
+    return;
+  }
+  const auto what = is_left ? "not releasing the lock because of --lock-delay"
+                            : "cannot release the lock: " + why;
   const auto left = lock.holding.lease_end() - Clock::now();
   const auto how_it_ends =
-      !lock.store->leases_expire() ? "it is released when this process exits"
-      : is_asked_for
-          ? "it may still get the lock, for " + for_people(claim.ttl + claim.lock_delay) +
-                " at most"
-          : "its lease expires in " + for_people(std::max(left, Clock::duration(0)));
+      expires ? "its lease expires in " + for_people(std::max(left, Clock::duration(0)))
+              : "it is released when this process exits";
   lock.speaker.warning(what + "; " + how_it_ends);
 }
 
