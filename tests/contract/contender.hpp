@@ -29,7 +29,7 @@ inline LeaseTiming timing_of(const Claim& claim) {
 class Contender {
  public:
   Contender(asio::io_context& at, World& world, Claim wanted,
-            milliseconds timeout = milliseconds(2000))
+            milliseconds timeout = usual_timeout)
       : claim(std::move(wanted)),
         wakeup(at),
         store(world.connect(at, timeout)),

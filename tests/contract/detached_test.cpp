@@ -15,7 +15,7 @@ using std::chrono::seconds;
 
 class DetachedContract : public ::testing::TestWithParam<Kind> {
  protected:
-  Contender& contender(const Claim& claim, milliseconds timeout = seconds(2)) {
+  Contender& contender(const Claim& claim, milliseconds timeout = usual_timeout) {
     return contenders_.emplace_back(context_, *world_, claim, timeout);
   }
   Contender& attached() { return contender(claim_of("job")); }

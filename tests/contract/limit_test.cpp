@@ -27,7 +27,7 @@ constexpr milliseconds period(500);
 struct Guest {
   Guest(asio::io_context& at, World& world, const Rate& rate, const std::string& name,
         const std::string& name_space)
-      : context(at), wakeup(at), store(world.connect(at, milliseconds(2000))) {
+      : context(at), wakeup(at), store(world.connect(at, usual_timeout)) {
     claim.limit = {name_space, name};
     claim.token.bytes = random_bytes();
     claim.rate = rate;
@@ -273,6 +273,7 @@ TEST_P(LimitContract, a_limit_is_not_a_lock) {
 
 TEST_P(LimitContract, a_store_that_does_not_answer_is_a_failure) {
   auto& slow = guest();
+  slow.store = world_->connect(context_, GetParam().brief_timeout);
   const auto silence = world_->hold_up();
 
   EXPECT_THROW(slow.ask(), Failure);

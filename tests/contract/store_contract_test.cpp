@@ -35,7 +35,7 @@ class Witness final : public LeaseWatcher {
 
 class StoreContract : public ::testing::TestWithParam<Kind> {
  protected:
-  Contender& contender(const Claim& claim, milliseconds timeout = seconds(2)) {
+  Contender& contender(const Claim& claim, milliseconds timeout = usual_timeout) {
     return contenders_.emplace_back(context_, *world_, claim, timeout);
   }
   Contender& exclusive(const std::string& name = "job") {

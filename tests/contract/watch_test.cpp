@@ -22,7 +22,7 @@ class Watch final : private EventSink {
  public:
   Watch(asio::io_context& context, World& world, Watched watched)
       : context_(context),
-        store_(world.connect(context, milliseconds(2'000))),
+        store_(world.connect(context, usual_timeout)),
         wakeup_(context),
         watched_(std::move(watched)),
         task_(context, with_result(store_->inspector().watch(watched_, *this, wakeup_))) {

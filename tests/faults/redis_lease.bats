@@ -253,6 +253,32 @@ end_in_silence() {
   took=$(($(now_ms) - begin))
 }
 
+@test "a waiter that cannot withdraw its request says for how long it may still get the lock" {
+  hold job --ttl 60s
+
+  dlock run --wait 60s --ttl 20s --lock-delay 5s job -- true 2> "$said" 3>&- &
+  waiter=$!
+  eventually is_queued job "$waiter"
+  redis_freezes
+  kill "$waiter"
+  assert_exits 143 "$waiter"
+  redis_goes_on
+  output=$(< "$said")
+  assert_one_line
+  [[ $output == *'cannot withdraw the request for the lock: '*' did not reply within '*'; it may still get the lock, for 25s at most' ]]
+
+  dlock acquire --wait 60s --ttl 20s job 2> "$said" 3>&- &
+  waiter=$!
+  eventually is_queued job "$$"
+  redis_freezes
+  kill "$waiter"
+  assert_exits 143 "$waiter"
+  redis_goes_on
+  output=$(< "$said")
+  assert_one_line
+  [[ $output == *'; it may still get the lock, for 20s at most' ]]
+}
+
 @test "a release on a silent server is bounded, reported in one line, and does not change the exit code" {
   end_in_silence
 

@@ -139,9 +139,9 @@ void World::executed(std::size_t server, const Process& by, Peer::Act act) {
   // A server that takes over may not know of the release.
   const bool fails_over = kind_ == StoreKind::sentinel || kind_ == StoreKind::cluster;
   if (!is_new || !run.result || (fails_over && is_excused(run))) return;
-  const bool is_sure = run.result->outcome != RunOutcome::unavailable;
+  // Whatever was sent, no request comes after a withdrawal that got its reply.
   const bool was_withdrawn = run.fence == 0 || run.partly_released > by.last_request;
-  if (run.released > by.last_request || (is_sure && was_withdrawn)) {
+  if (run.released > by.last_request || (was_withdrawn && !run.result->may_still_get)) {
     broken("P8", "a late request of " + name(run) + ", which has ended, gets the lock");
   }
 }
@@ -233,8 +233,7 @@ void World::judge_end(const Run& run) {
   const bool counts = std::any_of(runs_.begin(), runs_.end(), [&](const auto& other) {
     if (other.get() == &run) return false;
     // One that could not withdraw its request may be granted the lock once it has ended.
-    const bool may_hold =
-        !other->result || other->result->outcome == RunOutcome::unavailable;
+    const bool may_hold = !other->result || other->result->may_still_get;
     return may_hold || (other->result->ran && other->result->outcome != RunOutcome::lost);
   });
   // One that was running when the server was asked, and is lost since.

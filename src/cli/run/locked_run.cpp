@@ -365,12 +365,11 @@ asio::awaitable<Release> LockedRun::answer_to_release(RunLock& lock,
   co_return co_await lock.holding.release(lost, wakeup);
 }
 
-void LockedRun::tell_of(const Handover& one) const {
+void LockedRun::tell_of(const Handover& one) {
   if (one.answer == Release::released) conclusion_.released(*one.lock, one.end);
   if (one.answer == Release::left) conclusion_.not_released(*one.lock, "");
-  const bool is_known = !one.failure || !one.lock->is_held || has_no_lease(*one.lock) ||
-                        one.failure->kind() == Failure::Kind::interrupted;
-  if (!is_known) conclusion_.not_released(*one.lock, one.failure->what());
+  const bool is_over = one.failure && one.failure->kind() == Failure::Kind::interrupted;
+  if (one.failure && !is_over) conclusion_.not_released(*one.lock, one.failure->what());
 }
 
 // False if the run was lost and the store does not know it yet.

@@ -119,7 +119,7 @@ class LockedRun {
   asio::awaitable<Release> answer_to_release(RunLock& lock,
                                              const std::optional<RunEnd>& end,
                                              Wakeup& wakeup);
-  void tell_of(const Handover& one) const;
+  void tell_of(const Handover& one);
   static bool is_recorded(const Handover& one);
   asio::awaitable<void> record_loss(RunLock& lock);
 

@@ -59,6 +59,8 @@ struct RunResult {
   std::optional<HolderInfo> holder;       // who held the lock
   std::optional<std::string> last_lines;  // of the output, if it is known
   std::string message;
+  // Whether it could not withdraw a request for a lock, which may still be granted.
+  bool may_still_get = false;
 };
 
 // What identifies a run, whatever its result.
@@ -120,9 +122,10 @@ class RunConclusion {
   // The release found that this lock was lost.
   void found_lost(RunLock& lock, Loss loss);
 
-  // Says that the lock was released, or was not, and `why`.
+  // Says that the lock was released, or was not, and `why`; or that the request for it
+  // could not be withdrawn, unless the run failed, and thus said as much.
   void released(const RunLock& lock, const std::optional<RunEnd>& end) const;
-  void not_released(const RunLock& lock, const std::string& why) const;
+  void not_released(const RunLock& lock, const std::string& why);
 
   // What to record of the run under this lock. Nothing for a command that never ran,
   // unless waiters may share its result (`is_shared`).

@@ -198,10 +198,14 @@ asio::awaitable<void> Acquisition::give_back() {
   try {
     co_await lock_.release(no_run);
   } catch (const Failure& failure) {
-    if (is_granted() && failure.kind() != Failure::Kind::interrupted) {
+    if (failure.kind() == Failure::Kind::interrupted) co_return;
+    if (is_granted()) {
       speaker_.warning("cannot release the lock: " + std::string(failure.what()) +
                        "; its lease expires in " +
                        for_people(left_of(lock_.claim().ttl, lock_.grant()->sent_at)));
+    } else if (exit_.by_signal || exit_.code == code_of(ExitStatus::not_obtained)) {
+      // One that failed has said as much.
+      speaker_.warning(withdrawal_failed_text(lock_.claim(), true, failure.what()));
     }
   }
 }

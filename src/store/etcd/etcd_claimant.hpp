@@ -136,7 +136,7 @@ class EtcdClaimant final : public Claimant {
   void use(const NewLease& fresh);
   void change_lease(std::int64_t to);
   void forget_lease() { change_lease(0); }
-  asio::awaitable<void> revoke_former_leases(CallContext& call);
+  asio::awaitable<std::optional<Failure>> revoke_former_leases(CallContext& call);
 
   // etcd_release.cpp
   asio::awaitable<Release> give_back(const std::optional<RunEnd>& end, Wakeup& wakeup);

@@ -45,9 +45,12 @@ void EtcdClaimant::use(const NewLease& fresh) {
 // Revoking a lease deletes its keys and voids requests that arrive late; otherwise a
 // request with a former lease could still set up an entry. Only after a write has shown
 // that the entry has another lease or none: a read can be older than a move. What cannot
-// be revoked now is tried again at the next renewal or release, and expires by itself.
-asio::awaitable<void> EtcdClaimant::revoke_former_leases(CallContext& call) {
-  if (former_leases_.empty()) co_return;
+// be revoked now is tried again at the next renewal or release, and expires by itself:
+// this returns why.
+asio::awaitable<std::optional<Failure>> EtcdClaimant::revoke_former_leases(
+    CallContext& call) {
+  std::optional<Failure> failure;
+  if (former_leases_.empty()) co_return failure;
   std::vector<Request> requests;
   for (const auto lease : former_leases_) {
     requests.emplace_back(LeaseRevokeRequest{lease});
@@ -56,8 +59,10 @@ asio::awaitable<void> EtcdClaimant::revoke_former_leases(CallContext& call) {
     co_await calls_.together(std::move(requests), Repeat::freely, call.until,
                              call.wakeup);
     former_leases_.clear();
-  } catch (const Failure&) {
+  } catch (const Failure& error) {
+    failure = error;
   }
+  co_return failure;
 }
 
 // Obtains or renews the lease, so that it counts from now.

@@ -49,9 +49,11 @@ asio::awaitable<Release> EtcdClaimant::give_back(const std::optional<RunEnd>& en
   // it expires when it cannot be revoked: not worth a second timeout.
   if (!own_ && !lasts_from_ && claim().attached) {
     call.until = later(Clock::now(), std::min(calls_.timeout(), last_patience));
+    const bool may_come_late = !former_leases_.empty();
     forget_lease();
     ++times_;
-    co_await revoke_former_leases(call);
+    const auto unrevoked = co_await revoke_former_leases(call);
+    if (unrevoked && may_come_late) throw *unrevoked;
     co_return Release::not_ours;
   }
   // A waiter may have been granted the lock since, and the state of a detached lease is
@@ -83,7 +85,10 @@ asio::awaitable<Release> EtcdClaimant::give_back(const std::optional<RunEnd>& en
   forget_lease();
   former_leases_.erase(left);
   ++times_;
-  co_await revoke_former_leases(call);
+  const auto unrevoked = co_await revoke_former_leases(call);
+  // A request that is still on its way could set up an entry with one of them.
+  const bool held_nothing = *answer == Release::not_ours && !end && claim().attached;
+  if (unrevoked && held_nothing) throw *unrevoked;
   if (runs_kept_ > few_runs) co_await forget_runs(call);
   co_return *answer;
 }
