@@ -368,8 +368,9 @@ asio::awaitable<Release> LockedRun::answer_to_release(RunLock& lock,
 void LockedRun::tell_of(const Handover& one) {
   if (one.answer == Release::released) conclusion_.released(*one.lock, one.end);
   if (one.answer == Release::left) conclusion_.not_released(*one.lock, "");
-  const bool is_over = one.failure && one.failure->kind() == Failure::Kind::interrupted;
-  if (one.failure && !is_over) conclusion_.not_released(*one.lock, one.failure->what());
+  if (!one.failure || one.failure->kind() == Failure::Kind::interrupted) return;
+  if (one.lock->is_held) conclusion_.not_released(*one.lock, one.failure->what());
+  if (!one.lock->is_held) conclusion_.not_withdrawn(*one.lock, one.failure->what());
 }
 
 // False if the run was lost and the store does not know it yet.

@@ -323,25 +323,27 @@ void RunConclusion::released(const RunLock& lock,
 }
 
 // `why` is not said of a lock that was left on purpose.
-void RunConclusion::not_released(const RunLock& lock, const std::string& why) {
-  const bool is_left = why.empty() || (lock.is_held && leaves_lease(lock));
-  const bool is_asked_for = !lock.is_held && !is_left;
-  if (is_asked_for) result_.may_still_get = true;
-  const bool has_failed = result_.outcome == RunOutcome::unavailable ||
-                          result_.outcome == RunOutcome::error || result_.ran;
-  if ((is_asked_for && has_failed) || (!is_left && has_no_lease(lock))) return;
-  const bool expires = lock.store->leases_expire();
-  if (is_asked_for) {
-    lock.speaker.warning(withdrawal_failed_text(lock.holding.claim(), expires, why));
-    return;
-  }
+void RunConclusion::not_released(const RunLock& lock, const std::string& why) const {
+  const bool is_left = why.empty() || leaves_lease(lock);
+  if (!is_left && has_no_lease(lock)) return;
   const auto what = is_left ? "not releasing the lock because of --lock-delay"
                             : "cannot release the lock: " + why;
   const auto left = lock.holding.lease_end() - Clock::now();
   const auto how_it_ends =
-      expires ? "its lease expires in " + for_people(std::max(left, Clock::duration(0)))
-              : "it is released when this process exits";
+      lock.store->leases_expire()
+          ? "its lease expires in " + for_people(std::max(left, Clock::duration(0)))
+          : "it is released when this process exits";
   lock.speaker.warning(what + "; " + how_it_ends);
+}
+
+// On this machine, no request comes late.
+void RunConclusion::not_withdrawn(const RunLock& lock, const std::string& why) {
+  if (!lock.store->leases_expire()) return;
+  result_.may_still_get = true;
+  const bool has_failed = result_.outcome == RunOutcome::unavailable ||
+                          result_.outcome == RunOutcome::error || result_.ran;
+  if (has_failed) return;
+  lock.speaker.warning(withdrawal_failed_text(lock.holding.claim(), why));
 }
 
 bool has_no_lease(const RunLock& lock) {

@@ -122,10 +122,11 @@ class RunConclusion {
   // The release found that this lock was lost.
   void found_lost(RunLock& lock, Loss loss);
 
-  // Says that the lock was released, or was not, and `why`; or that the request for it
-  // could not be withdrawn, unless the run failed, and thus said as much.
+  // Says that the lock was released, or was not, and `why`; or that a request for a lock
+  // that is not held could not be withdrawn, unless the run failed and has thus said it.
   void released(const RunLock& lock, const std::optional<RunEnd>& end) const;
-  void not_released(const RunLock& lock, const std::string& why);
+  void not_released(const RunLock& lock, const std::string& why) const;
+  void not_withdrawn(const RunLock& lock, const std::string& why);
 
   // What to record of the run under this lock. Nothing for a command that never ran,
   // unless waiters may share its result (`is_shared`).

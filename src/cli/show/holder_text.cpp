@@ -88,12 +88,10 @@ std::string described(const RunInfo& run) {
          (run.duration ? ", took " + for_people(*run.duration) : "");
 }
 
-std::string withdrawal_failed_text(const Claim& claim, bool leases_expire,
-                                   const std::string& why) {
-  return "cannot withdraw the request for the lock: " + why + "; " +
-         (leases_expire ? "it may still get the lock, for " +
-                              for_people(claim.ttl + claim.lock_delay) + " at most"
-                        : "it is released when this process exits");
+std::string withdrawal_failed_text(const Claim& claim, const std::string& why) {
+  return "cannot withdraw the request for the lock: " + why +
+         "; it may still get the lock, for " + for_people(claim.ttl + claim.lock_delay) +
+         " at most";
 }
 
 std::string refusal_text(const Answer& answer, unsigned slots) {

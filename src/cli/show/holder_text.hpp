@@ -51,8 +51,7 @@ std::string refusal_text(const Answer& answer, unsigned slots);
 // That the request for a lock could not be withdrawn, and `why`: "cannot withdraw the
 // request for the lock: 10.0.0.1:6379 did not reply within 5s; it may still get the lock,
 // for 30s at most".
-std::string withdrawal_failed_text(const Claim& claim, bool leases_expire,
-                                   const std::string& why);
+std::string withdrawal_failed_text(const Claim& claim, const std::string& why);
 
 // What to add for a person at a terminal who did not wait for a lock that is held: how to
 // queue. Empty elsewhere, and for other answers.

@@ -203,9 +203,10 @@ asio::awaitable<void> Acquisition::give_back() {
       speaker_.warning("cannot release the lock: " + std::string(failure.what()) +
                        "; its lease expires in " +
                        for_people(left_of(lock_.claim().ttl, lock_.grant()->sent_at)));
-    } else if (exit_.by_signal || exit_.code == code_of(ExitStatus::not_obtained)) {
-      // One that failed has said as much.
-      speaker_.warning(withdrawal_failed_text(lock_.claim(), true, failure.what()));
+    } else if (store_->leases_expire() &&
+               (exit_.by_signal || exit_.code == code_of(ExitStatus::not_obtained))) {
+      // On this machine, no request comes late; and one that failed has said as much.
+      speaker_.warning(withdrawal_failed_text(lock_.claim(), failure.what()));
     }
   }
 }
