@@ -85,7 +85,7 @@ class Command : public Child {
 
 class LocalStores : public ::testing::Test {
  protected:
-  Contender& contender(unsigned slots = 1, milliseconds timeout = usual_timeout) {
+  Contender& contender(unsigned slots = 1, milliseconds timeout = milliseconds(2000)) {
     auto claim = claim_of("job");
     claim.slots = slots;
     return contenders_.emplace_back(context_, world_, claim, timeout);
