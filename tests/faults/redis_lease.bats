@@ -253,30 +253,29 @@ end_in_silence() {
   took=$(($(now_ms) - begin))
 }
 
+# Ends the waiter $waiter by SIGTERM while the server is silent. It has to say one line, and that it
+# may still get the lock for this long.
+assert_cannot_withdraw() {  # <pid in the queue> <time>
+  eventually is_queued job "$1"
+  redis_freezes
+  kill "$waiter"
+  assert_exits 143 "$waiter"
+  redis_goes_on
+  output=$(< "$said")
+  assert_one_line
+  [[ $output == *'cannot withdraw the request for the lock: '*' did not reply within '*"; it may still get the lock, for $2 at most" ]]
+}
+
 @test "a waiter that cannot withdraw its request says for how long it may still get the lock" {
   hold job --ttl 60s
 
   dlock run --wait 60s --ttl 20s --lock-delay 5s job -- true 2> "$said" 3>&- &
   waiter=$!
-  eventually is_queued job "$waiter"
-  redis_freezes
-  kill "$waiter"
-  assert_exits 143 "$waiter"
-  redis_goes_on
-  output=$(< "$said")
-  assert_one_line
-  [[ $output == *'cannot withdraw the request for the lock: '*' did not reply within '*'; it may still get the lock, for 25s at most' ]]
+  assert_cannot_withdraw "$waiter" 25s
 
   dlock acquire --wait 60s --ttl 20s job 2> "$said" 3>&- &
   waiter=$!
-  eventually is_queued job "$$"
-  redis_freezes
-  kill "$waiter"
-  assert_exits 143 "$waiter"
-  redis_goes_on
-  output=$(< "$said")
-  assert_one_line
-  [[ $output == *'; it may still get the lock, for 20s at most' ]]
+  assert_cannot_withdraw "$$" 20s
 }
 
 @test "a release on a silent server is bounded, reported in one line, and does not change the exit code" {
