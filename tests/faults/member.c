@@ -67,7 +67,10 @@ static void pause_shortly(unsigned round) {
 
 static int swap(double seconds, const char* path, const char* target) {
   char aside[most_path];
-  snprintf(aside, sizeof aside, "%s.aside", path);
+  // No name that dlock knows: it may remove what looks like the state of another boot, and
+  // then nothing would be left to swap.
+  const char* name = strrchr(path, '/') + 1;
+  snprintf(aside, sizeof aside, "%.*saside-%s-", (int)(name - path), path, name);
   const double end = seconds_now() + seconds;
   unsigned round = 0;
   unsigned swapped = 0;
