@@ -396,7 +396,7 @@ stops_drawing() {  # <pid>
 
   printf '\003' 1<> keys
 
-  EVENTUALLY_MS=1000 assert_exits 130 "$terminal"
+  EVENTUALLY_MS=4000 assert_exits 130 "$terminal"
   kill -CONT "$redis_pid"
 }
 

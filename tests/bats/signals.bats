@@ -85,7 +85,7 @@ assert_killed_by() {  # <signal>
   begin=$(now_ms)
   kill -s "$1" "$launched"
   assert_ended "signal $(kill -l "$1")"
-  assert_between $(($(now_ms) - begin)) 0 5000
+  assert_between $(($(now_ms) - begin)) 0 9000
 }
 
 asks_the_store() {  # <pid>

@@ -53,7 +53,7 @@ assert_hidden_processes_are_killed() {
     with_proc "$options" dlock run --timeout 200ms -k 200ms job -- sh -c "$hides"
 
     assert_status 124
-    assert_between $(($(now_ms) - begin)) 200 5000
+    assert_between $(($(now_ms) - begin)) 200 9000
   done
 }
 

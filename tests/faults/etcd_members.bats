@@ -31,7 +31,7 @@ of_report() { jq -r "$1" "$report"; }
 # Asserts that the lock is still held and was renewed, and that the run did not notice
 # anything.
 assert_lived_through() {  # <number of a member that is well>
-  EVENTUALLY_MS=4000 eventually was_renewed "$1" 4
+  eventually was_renewed "$1" 4
   run dlock run "${lease[@]}" job -- touch "$ran"
   assert_status 75
   let_go
@@ -249,7 +249,7 @@ refute_both() { [[ $output != *both* ]]; }
   run dlock run other -- touch "$ran"
   assert_status 69
   assert_one_line
-  EVENTUALLY_MS=4000 eventually was_renewed 1 4
+  eventually was_renewed 1 4
   let_go
 
   assert_exits 0 "$holder"

@@ -159,7 +159,7 @@ lose_a_race() {
   begin=$(now_ms)
   dlock run --wait 30s job -- "${arriving[@]}" "$ran"
 
-  assert_between $(($(now_ms) - begin)) 1000 5000
+  assert_between $(($(now_ms) - begin)) 1000 9000
   assert_lost_in_time unconfirmed
 }
 
@@ -299,7 +299,7 @@ takes_all_connections() {
 
     sql "$change"
 
-    EVENTUALLY_MS=3000 eventually has_ended "$holder"
+    eventually has_ended "$holder"
     assert_exits 76 "$holder"
     assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
     (($(dlock run --wait 5s job -- printenv DLOCK_FENCE) > fence))
@@ -331,7 +331,7 @@ takes_all_connections() {
 
   sql 'DELETE FROM dlock.lock; INSERT INTO dlock.lock SELECT * FROM backup'
 
-  EVENTUALLY_MS=3500 eventually has_ended "$holder"
+  eventually has_ended "$holder"
   assert_exits 76 "$holder"
 }
 
@@ -360,7 +360,7 @@ set_clock() { echo "$1" > "$clock.new" && chmod 644 "$clock.new" && mv "$clock.n
   begin=$(now_ms)
   next=$(dlock run --wait 30s "${brief[@]}" job -- printenv DLOCK_FENCE)
 
-  assert_between $(($(now_ms) - begin)) 0 6000
+  assert_between $(($(now_ms) - begin)) 0 9000
   ((next > fence))
 }
 

@@ -563,7 +563,7 @@ ends_when_emptied() {  # <number>...
   assert_status 75
   eventually is_held_on job 3
 
-  EVENTUALLY_MS=4000 eventually ends_when_emptied 1 2
+  eventually ends_when_emptied 1 2
   eventually has_ended "$holder"
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
 }
@@ -591,9 +591,9 @@ ends_when_emptied() {  # <number>...
   for i in 1 2; do member "$i" FLUSHALL; done
   run dlock run "${lease[@]}" job -- touch "$ran"
   assert_status 75
-  EVENTUALLY_MS=4000 eventually is_held_on job 5
+  eventually is_held_on job 5
 
-  EVENTUALLY_MS=4000 eventually ends_when_emptied 1 2 3
+  eventually ends_when_emptied 1 2 3
   eventually has_ended "$holder"
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
 }
@@ -611,7 +611,7 @@ ends_when_emptied() {  # <number>...
   for i in 1 2; do eventually is_over_on "$i"; done
   run dlock run "${lease[@]}" job -- touch "$ran"
   assert_status 75
-  EVENTUALLY_MS=4000 eventually is_held_on job 5
+  eventually is_held_on job 5
   let_go
   assert_exits 0 "$holder"
   assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'

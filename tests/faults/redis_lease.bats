@@ -88,7 +88,7 @@ assert_nothing_noticed() {
   kill -TERM "$holder"
 
   assert_lost unconfirmed
-  assert_between $(($(now_ms) - begin)) 0 4000
+  assert_between $(($(now_ms) - begin)) 0 4900
 
   redis FLUSHALL
   # It does not count for --dedupe.
