@@ -50,7 +50,8 @@ TEST(OptionValues, options_of_the_verb_and_common_options_may_be_mixed) {
 
 TEST(OptionValues, every_option_of_every_verb_is_known) {
   for (const auto& verb : all_verbs()) {
-    auto specs = own_specs(verb.verb);
+    std::vector<const OptionSpec*> specs;
+    for (const auto& own : own_specs(verb.verb)) specs.push_back(&own);
     for (const auto& common : common_specs()) specs.push_back(&common);
     for (const auto* spec : specs) {
       List options{"--" + std::string(spec->name)};

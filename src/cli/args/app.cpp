@@ -287,7 +287,7 @@ std::variant<OptionValues, Asked> option_values(Verb verb,
   if (options.empty()) return OptionValues();
   CLI::App app;  // which has -h,--help
   app.set_version_flag("--version", program_version);
-  for (const auto* option : own_specs(verb)) add_if_mentioned(app, *option, options);
+  for (const auto& option : own_specs(verb)) add_if_mentioned(app, option, options);
   for (const auto& option : common_specs()) add_if_mentioned(app, option, options);
   std::vector<std::string> reversed(options.rbegin(), options.rend());
   try {

@@ -121,8 +121,8 @@ std::string help_of(const VerbSpec& verb) {
       "Usage: dlock " + std::string(verb.usage) + "\n  " + std::string(verb.help) +
       (verb.verb == Verb::help ? "" : " (man dlock " + std::string(verb.name) + ")") +
       "\n\nOptions, besides those of every verb (dlock help options):\n";
-  const auto own = own_specs(verb.verb);
-  for (const auto* option : own) text += line(*option);
+  auto own = own_specs(verb.verb);
+  for (const auto& option : own) text += line(option);
   if (own.empty()) text += "  none\n";
   return text + exit_codes_of(verb);
 }

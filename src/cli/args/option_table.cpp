@@ -289,13 +289,7 @@ void take(const OptionSpec& option, const Settings& settings, VerbOptions& optio
 
 std::span<const OptionSpec> common_specs() { return option_rows::common_rows; }
 
-std::vector<const OptionSpec*> own_specs(Verb verb) {
-  std::vector<const OptionSpec*> own;
-  for (const auto& option : option_rows::own_rows) {
-    if ((option.verbs & of(verb)) != 0) own.push_back(&option);
-  }
-  return own;
-}
+std::span<const OptionSpec> own_specs() { return option_rows::own_rows; }
 
 const OptionSpec* common_option(std::string_view name) {
   using namespace option_rows;
@@ -325,8 +319,7 @@ std::span<const Exclusion> common_exclusions() { return option_rows::common_pair
 std::span<const Exclusion> own_exclusions() { return option_rows::own_pairs; }
 
 void take_own(Verb verb, const Settings& settings, VerbOptions& options) {
-  for (const auto* option : own_specs(verb))
-    option_rows::take(*option, settings, options);
+  for (const auto& option : own_specs(verb)) option_rows::take(option, settings, options);
 }
 
 void take_common(const Settings& settings, VerbOptions& options) {

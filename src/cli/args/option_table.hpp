@@ -2,10 +2,10 @@
 #pragma once
 
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "cli/args/settings.hpp"
 #include "cli/args/verb_table.hpp"
@@ -34,9 +34,15 @@ struct OptionSpec {
   bool is_flag() const { return value.empty(); }
 };
 
-// The options of every verb, and those of one verb, in the order of --help.
+// The options of every verb, those that only some verbs take, and those of one verb, in
+// the order of --help.
 std::span<const OptionSpec> common_specs();
-std::vector<const OptionSpec*> own_specs(Verb verb);
+std::span<const OptionSpec> own_specs();
+inline auto own_specs(Verb verb) {
+  return own_specs() | std::views::filter([verb](const OptionSpec& option) {
+           return (option.verbs & of(verb)) != 0;
+         });
+}
 
 // The option with this long name; null if there is none.
 const OptionSpec* common_option(std::string_view name);

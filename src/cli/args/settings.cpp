@@ -157,7 +157,7 @@ bool is_common_key(std::string_view key) {
 
 std::vector<std::string_view> own_names(Verb verb) {
   std::vector<std::string_view> names;
-  for (const auto* option : own_specs(verb)) names.push_back(option->name);
+  for (const auto& option : own_specs(verb)) names.push_back(option.name);
   return names;
 }
 
@@ -348,7 +348,7 @@ Settings settings_from(const OptionValues& options, Verb verb, const std::string
                       Setting::Source::command_line, "--" + name};
   }
   for (const auto& option : common_specs()) add_from_environment(settings, option);
-  for (const auto* option : own_specs(verb)) add_from_environment(settings, *option);
+  for (const auto& option : own_specs(verb)) add_from_environment(settings, option);
   for (const auto& [name, variable] : secret_variables) {
     const auto secret = environment(variable);
     if (secret.empty()) continue;

@@ -69,7 +69,7 @@ std::string option_suggestion(std::string_view mistyped, const VerbSpec* verb) {
   if (!mistyped.starts_with("--")) return "";
   std::vector<std::string_view> names;
   if (verb != nullptr) {
-    for (const auto* option : own_specs(verb->verb)) names.push_back(option->name);
+    for (const auto& option : own_specs(verb->verb)) names.push_back(option.name);
   }
   for (const auto& option : common_specs()) names.push_back(option.name);
   names.insert(names.end(), {"help", "version"});
@@ -107,9 +107,7 @@ std::vector<std::string_view> settable() {
     if (!option.environment.empty()) names.push_back(option.environment.substr(6));
   };
   for (const auto& option : common_specs()) add(option);
-  for (const auto& verb : all_verbs()) {
-    for (const auto* option : own_specs(verb.verb)) add(*option);
-  }
+  for (const auto& option : own_specs()) add(option);
   return names;
 }
 

@@ -104,8 +104,8 @@ std::vector<SettingRow> verb_rows(const std::string& name, const Config& config)
     if (!name.empty() && !is_about_lock(verb, name)) continue;
     const auto settings =
         in_force(settings_from({}, verb.verb, name, &config), own_exclusions());
-    for (const auto* option : own_specs(verb.verb)) {
-      rows.push_back(row_of(&verb, *option, settings));
+    for (const auto& option : own_specs(verb.verb)) {
+      rows.push_back(row_of(&verb, option, settings));
     }
   }
   return rows;
