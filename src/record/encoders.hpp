@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lock/lease.hpp"
@@ -173,20 +174,18 @@ inline void JsonReader::operator()(const char* key, As<uid, std::string> field) 
   field.value = number ? std::to_string(*number) : "";
 }
 
+// Writes into a buffer that grows seldom: appending to a string, field by field, takes
+// longer than the rest of the change of a state.
 class ByteWriter {
  public:
   template <typename T>
     requires std::is_integral_v<T>
-  void operator()(T value) {
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
+  void operator()(T value) { append(&value, sizeof value); }
   void operator()(const std::string& text) {
     (*this)(static_cast<std::uint32_t>(text.size()));
-    bytes += text;
+    append(text.data(), text.size());
   }
-  void operator()(const Token& token) {
-    bytes.append(reinterpret_cast<const char*>(token.bytes.data()), token.bytes.size());
-  }
+  void operator()(const Token& token) { append(token.bytes.data(), token.bytes.size()); }
   void operator()(As<uid, const std::string> user) {
     (*this)(number_in<std::uint32_t>(user.value).value_or(0));
   }
@@ -211,7 +210,28 @@ class ByteWriter {
     requires std::is_class_v<T>
   void operator()(const T& value) { fields_in_bytes(value, *this); }
 
-  std::string bytes;
+  void append(const void* from, std::size_t size) {
+    if (size > bytes_.size() - size_)
+      bytes_.resize(2 * bytes_.size() + size + least_room);
+    std::memcpy(bytes_.data() + size_, from, size);
+    size_ += size;
+  }
+
+  // What was written so far. A change of the bytes is possible until more is written.
+  std::size_t size() const { return size_; }
+  char* data() { return bytes_.data(); }
+
+  // Returns what was written, and begins anew.
+  std::string take() {
+    bytes_.resize(std::exchange(size_, 0));
+    return std::exchange(bytes_, {});
+  }
+
+ private:
+  static constexpr std::size_t least_room = 512;
+
+  std::string bytes_;
+  std::size_t size_ = 0;
 };
 
 // Thrown by a ByteReader for bytes that no ByteWriter has written.
@@ -219,17 +239,19 @@ struct Malformed {};
 
 class ByteReader {
  public:
-  explicit ByteReader(std::string_view bytes) : left_(bytes) {}
+  explicit ByteReader(std::string_view bytes)
+      : next_(bytes.data()), left_(bytes.size()) {}
 
   template <typename T>
     requires std::is_integral_v<T>
-  void operator()(T& value) {
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
-  }
+  void operator()(T& value) { std::memcpy(&value, take(sizeof value), sizeof value); }
   void operator()(bool& value) { value = number<std::uint8_t>() != 0; }
-  void operator()(std::string& text) { text = take(number<std::uint32_t>()); }
+  void operator()(std::string& text) {
+    const auto size = number<std::uint32_t>();
+    text.assign(take(size), size);
+  }
   void operator()(Token& token) {
-    std::memcpy(token.bytes.data(), take(token.bytes.size()).data(), token.bytes.size());
+    std::memcpy(token.bytes.data(), take(token.bytes.size()), token.bytes.size());
   }
   void operator()(As<uid, std::string> user) {
     user.value = std::to_string(number<std::uint32_t>());
@@ -269,27 +291,27 @@ class ByteReader {
   template <typename T>
   T number() {
     T value{};
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    std::memcpy(&value, take(sizeof value), sizeof value);
     return value;
   }
 
   // Throws unless so many elements, of at least so many bytes each, can follow: a forged
   // count must not exhaust memory.
   void check_count(std::uint64_t count, std::size_t least = 1) const {
-    if (count > left_.size() / least) throw Malformed{};
+    if (count > left_ / least) throw Malformed{};
   }
 
-  bool at_end() const { return left_.empty(); }
+  bool at_end() const { return left_ == 0; }
 
  private:
-  std::string_view take(std::size_t size) {
-    if (size > left_.size()) throw Malformed{};
-    const auto taken = left_.substr(0, size);
-    left_.remove_prefix(size);
-    return taken;
+  const char* take(std::size_t size) {
+    if (size > left_) throw Malformed{};
+    left_ -= size;
+    return std::exchange(next_, next_ + size);
   }
 
-  std::string_view left_;
+  const char* next_;
+  std::size_t left_;
 };
 
 // Takes words off the front of a record. A word that is missing or not what it has to be

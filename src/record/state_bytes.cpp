@@ -22,25 +22,28 @@ std::string newest_bytes(const Waiter& waiter) {
     const Waiter none{};
     ByteWriter writer;
     newest_fields(none, writer);
-    return writer.bytes;
+    return writer.take();
   }();
   ByteWriter writer;
   newest_fields(waiter, writer);
-  if (writer.bytes == usual) return {};
-  writer.bytes.resize((writer.bytes.size() + 3) / 4 * 4);
-  return std::move(writer.bytes);
+  auto bytes = writer.take();
+  if (bytes == usual) return {};
+  bytes.resize((bytes.size() + 3) / 4 * 4);
+  return bytes;
 }
 
 // Writes the groups up to the last one that is not empty.
 class LaterWriter {
  public:
-  explicit LaterWriter(std::string& bytes) : bytes_(bytes) {}
+  explicit LaterWriter(ByteWriter& writer) : out_(writer) {}
 
   template <typename... Fields>
   void operator()(const Fields&... fields) {
     bool has_any = false;
     ((has_any = write(fields) || has_any), ...);
-    if (has_any) bytes_ += std::exchange(writer_.bytes, {});
+    if (!has_any) return;
+    const auto groups = writer_.take();
+    out_.append(groups.data(), groups.size());
   }
 
  private:
@@ -67,7 +70,7 @@ class LaterWriter {
       if (bytes.empty() && own == 0) return std::size_t{0};
       bytes.append(reinterpret_cast<const char*>(&own), sizeof own);
       for (std::size_t at = 0; at < bytes.size(); at += sizeof own) {
-        writer_(i), writer_.bytes.append(bytes, at, sizeof own);
+        writer_(i), writer_.append(bytes.data() + at, sizeof own);
       }
       return bytes.size() / sizeof own;
     });
@@ -75,13 +78,13 @@ class LaterWriter {
   // Writes how many entries `write_for` writes for all elements, and then these.
   template <typename WriteFor>
   bool write_counted(std::size_t elements, WriteFor write_for) {
-    const auto begin = writer_.bytes.size();
+    const auto begin = writer_.size();
     std::uint32_t count = 0;
     writer_(count);
     for (std::uint32_t i = 0; i < elements; ++i) {
       count += static_cast<std::uint32_t>(write_for(i));
     }
-    std::memcpy(writer_.bytes.data() + begin, &count, sizeof count);
+    std::memcpy(writer_.data() + begin, &count, sizeof count);
     return count != 0;
   }
   template <typename T>
@@ -102,7 +105,7 @@ class LaterWriter {
   }
   void write_value(bool) {}
 
-  std::string& bytes_;
+  ByteWriter& out_;
   ByteWriter writer_;  // of groups that wait for a later one that is not empty
 };
 
@@ -251,8 +254,8 @@ bool is_session(rules::Session session) {
 std::string encoded(const State& state) {
   ByteWriter writer;
   writer(state);
-  later_fields(state, LaterWriter(writer.bytes));
-  return std::move(writer.bytes);
+  later_fields(state, LaterWriter(writer));
+  return writer.take();
 }
 
 std::size_t room_for_ends(const State& state) {
@@ -320,7 +323,7 @@ std::string encoded(const LimitState& state) {
   writer(std::uint64_t{state.turns.size()});
   elements_in_bytes(state, writer);
   for (const auto& turn : state.turns) writer(std::int32_t{turn.pid});
-  return std::move(writer.bytes);
+  return writer.take();
 }
 
 std::optional<LimitState> decoded_limit(std::string_view bytes) {

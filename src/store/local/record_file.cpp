@@ -27,14 +27,14 @@ std::string without_old(const Directory& folder, std::string name) {
 
 }  // namespace
 
-std::string contents_of(int fd, std::size_t most, const std::string& what, off_t at) {
+std::string contents_of(int fd, std::size_t most, std::string_view what, off_t at) {
   std::string text(most, '\0');
   std::size_t size = 0;
   while (size < most) {
     const auto got =
         ::pread(fd, text.data() + size, most - size, at + static_cast<off_t>(size));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw_failure_of(errno, "cannot read " + what);
+    if (got < 0) throw_failure_of(errno, "cannot read " + printable(what));
     if (got == 0) break;
     size += static_cast<std::size_t>(got);
   }
@@ -270,7 +270,7 @@ void RecordFile::read(std::size_t size, Access access) {
     throw damaged(path(), size < smallest_record_file ? "truncated" : "damaged");
   }
   for (int reads = 1;; ++reads) {
-    const auto bytes = contents_of(file_.get(), size, printable(path()));
+    const auto bytes = contents_of(file_.get(), size, path());
     if (bytes.size() < size) throw damaged(path(), "truncated");
     if (const auto record = record_in(bytes)) {
       size_ = size;

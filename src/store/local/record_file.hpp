@@ -27,7 +27,7 @@
 namespace dlock::local {
 
 // The bytes of a file from `at` on, up to `most`. Throws Failure: "cannot read `what`".
-std::string contents_of(int fd, std::size_t most, const std::string& what, off_t at = 0);
+std::string contents_of(int fd, std::size_t most, std::string_view what, off_t at = 0);
 
 // A file that takes the place of another one once it is complete. Until then it has
 // another name, under which the destructor removes it.
