@@ -174,8 +174,8 @@ inline void JsonReader::operator()(const char* key, As<uid, std::string> field) 
   field.value = number ? std::to_string(*number) : "";
 }
 
-// Writes into a buffer that grows seldom: appending to a string, field by field, takes
-// longer than the rest of the change of a state.
+// Its buffer grows seldom: a call of a string for each field would take longer than the
+// field.
 class ByteWriter {
  public:
   template <typename T>
