@@ -311,6 +311,20 @@ assert_refused() {  # <exit code> <part of what it says>
   done
 }
 
+# The last attempt has less time than the pauses before it.
+@test "that the last attempt runs out of time does not hide why those before it failed" {
+  "$DLOCK_SOURCE/tests/faults/fake_server" "$BATS_TEST_TMPDIR/port" 'end-for 1700' 3>&- &
+  eventually test -s "$BATS_TEST_TMPDIR/port"
+  export PGPASSWORD=$postgres_password
+  DLOCK_STORE="postgres://app@127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")/app?sslmode=require&sslnegotiation=direct"
+
+  run timeout 20 dlock --store-timeout 2s run job -- echo started
+
+  assert_status 69
+  assert_one_line
+  assert_output_contains 'during the TLS handshake'
+}
+
 @test "doctor says whether the server is proven to be the one that is meant" {
   over_tcp_with_password
   run dlock doctor

@@ -209,9 +209,10 @@ asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batc
                                                          Clock::time_point until,
                                                          Wakeup& wakeup) {
   const auto began = Clock::now();
+  std::optional<std::string> reason;  // why the attempts before failed
   for (net::Backoff backoff;;) {
     std::optional<milliseconds> pause;
-    std::exception_ptr reason;
+    const auto left = until - Clock::now();
     try {
       // Otherwise a connection that has ended would be opened again to the same server.
       const bool searches = hosts_->are_several() && !connection_->is_still_open();
@@ -224,6 +225,11 @@ asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batc
       pause = backoff.next();
       const auto end = std::min(until, later(began, patience));
       if (later(Clock::now(), *pause) >= end || wakeup.gives_up()) throw;
+      reason = refusal.what();
+    } catch (const net::Timeout&) {
+      // That a short rest of the time ran out does not say why those before it failed.
+      if (reason && left < hosts_->timeout / 4) throw net::Timeout(*reason);
+      throw;
     }
     co_await wakeup.sleep_until(later(Clock::now(), *pause));
   }
