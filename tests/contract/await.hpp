@@ -17,9 +17,10 @@ namespace dlock {
 
 namespace asio = boost::asio;
 
-// Runs `context` until `is_true`, for up to 10 s. Returns whether it became true.
+// Runs `context` until `is_true`, for up to 20 s, which is more than a busy machine
+// needs. Returns whether it became true.
 inline bool eventually(asio::io_context& context, const std::function<bool()>& is_true) {
-  const auto give_up_at = Clock::now() + std::chrono::seconds(10);
+  const auto give_up_at = Clock::now() + std::chrono::seconds(20);
   while (!is_true()) {
     if (Clock::now() > give_up_at) return false;
     context.restart();

@@ -369,7 +369,7 @@ class PostgresWorld final : public World {
 };
 
 // A store timeout that a busy machine does not use up, as an answer takes milliseconds,
-// and well below the 10 s for which tests wait.
+// and well below the 20 s for which tests wait.
 constexpr milliseconds usual_timeout{5'000};
 
 struct Kind {
