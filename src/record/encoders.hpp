@@ -217,7 +217,7 @@ class ByteWriter {
     size_ += size;
   }
 
-  // What was written so far. A change of the bytes is possible until more is written.
+  // What was written so far, to be changed. The pointer is valid until more is written.
   std::size_t size() const { return size_; }
   char* data() { return bytes_.data(); }
 

@@ -159,7 +159,7 @@ lose_a_race() {
   begin=$(now_ms)
   dlock run --wait 30s job -- "${arriving[@]}" "$ran"
 
-  assert_between $(($(now_ms) - begin)) 1000 9000
+  assert_between $(($(now_ms) - begin)) 1000 5900
   assert_lost_in_time unconfirmed
 }
 
@@ -360,7 +360,7 @@ set_clock() { echo "$1" > "$clock.new" && chmod 644 "$clock.new" && mv "$clock.n
   begin=$(now_ms)
   next=$(dlock run --wait 30s "${brief[@]}" job -- printenv DLOCK_FENCE)
 
-  assert_between $(($(now_ms) - begin)) 0 9000
+  assert_between $(($(now_ms) - begin)) 0 6000
   ((next > fence))
 }
 
