@@ -79,12 +79,12 @@ as_admin() {
   redis CLIENT PAUSE 100000 WRITE
   run timeout 20 dlock doctor --store-timeout 300ms
   assert_status 2
-  assert_found error reachable 'did not reply within 300ms' 'the server replied at first'
+  assert_found error reachable 'did not reply within' 'the server replied at first'
 
   redis_freezes
   run timeout 20 dlock doctor --store-timeout 300ms
   assert_status 2
-  assert_found error reachable 'did not reply within 300ms'
+  assert_found error reachable 'did not reply within'
 
   stop_redis
   run dlock doctor
