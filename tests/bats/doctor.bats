@@ -256,7 +256,7 @@ file_of() {  # <name>
   busy=$!
   eventually grep -q held "$BATS_TEST_TMPDIR/held"
 
-  run timeout 10 dlock doctor --store-timeout 200ms
+  run timeout 20 dlock doctor --store-timeout 200ms
 
   assert_status 2
   assert_found error state "kept busy for 200ms by process $busy" 'check what that process waits for'

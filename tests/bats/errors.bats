@@ -26,7 +26,7 @@ assert_says() {  # < table
     code=${code// /} command=$(trimmed "$command") message=$(trimmed "$message")
     [[ -n $code ]] || continue
     status=0
-    said=$(eval "timeout 10 $command" 2>&1 < /dev/null 3>&-) || status=$?
+    said=$(eval "timeout 20 $command" 2>&1 < /dev/null 3>&-) || status=$?
     # shellcheck disable=SC2053
     [[ $status != "$code" || $said == *$'\n'* || $said != "dlock: "$message ]] || continue
     printf '%s\n  exits with: %s, not %s\n  says:     %s\n  expected: dlock: %s\n' \

@@ -276,7 +276,7 @@ is_waited_for_only() {
   yes "$line" | head -n 20000 | awk '{ sub(/"job"/, "\"job" NR "\""); print }' \
     >> "$store/runs.jsonl"
 
-  run timeout 10 dlock list
+  run timeout 60 dlock list
 
   assert_equal "$status ${#lines[@]}" '0 20002'
 }

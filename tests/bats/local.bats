@@ -336,7 +336,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
 @test "a file or a FIFO in the place of the directory is refused without waiting" {
   for make in touch mkfifo; do
     "$make" "$store"
-    run timeout 5 dlock run job -- echo started
+    run timeout 20 dlock run job -- echo started
     assert_refused 78
     rm "$store"
   done
@@ -356,7 +356,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
       *) $make "$store/sessions" ;;
     esac
 
-    run timeout 5 dlock run job -- echo started
+    run timeout 20 dlock run job -- echo started
 
     assert_refused 78
     victim_is_untouched
@@ -395,7 +395,7 @@ make_socket() { perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Type => SOCK_D
   rm "$store/runs.jsonl"
   mkfifo "$store/runs.jsonl"
 
-  run timeout 5 dlock run job -- echo started
+  run timeout 20 dlock run job -- echo started
 
   assert_equal "$status $output" '0 started'
 }

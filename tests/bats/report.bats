@@ -386,7 +386,7 @@ waits_for_reader() {  # <pid>
 # Asserts that a run with a report there does not start, and leaves this file alone.
 assert_report_refused() {  # <path of the report> <file> <word>...
   local word
-  run timeout 5 dlock run --report "$1" job -- echo started
+  run timeout 20 dlock run --report "$1" job -- echo started
   assert_status 78
   assert_one_line
   for word in "${@:3}"; do assert_output_contains "$word"; done

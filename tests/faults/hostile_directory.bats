@@ -367,7 +367,7 @@ make_anew() {
     find "$shared" -mindepth 1 -maxdepth 1 -name 'state-*' -not -name '*.new' \
       -exec rm -rf {} +
     code=0
-    timeout 10 dlock run -w 30ms job -- true 2>> "$yard/said" || code=$?
+    timeout 20 dlock run -w 30ms job -- true 2>> "$yard/said" || code=$?
     [[ $code =~ ^(0|69|7[5-8])$ ]] || { echo "exit code $code" >&2; return 1; }
     dlock fence res 9 2>> "$yard/said" || true
   done

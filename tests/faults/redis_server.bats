@@ -457,7 +457,7 @@ END
     "$DLOCK_SOURCE/tests/faults/fake_server" "$BATS_TEST_TMPDIR/other" "$greeting" 3>&- &
     eventually test -s "$BATS_TEST_TMPDIR/other"
 
-    run timeout 10 dlock --store "redis://127.0.0.1:$(< "$BATS_TEST_TMPDIR/other")" run job -- echo started
+    run timeout 20 dlock --store "redis://127.0.0.1:$(< "$BATS_TEST_TMPDIR/other")" run job -- echo started
 
     assert_status 69
     assert_one_line
