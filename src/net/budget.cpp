@@ -75,7 +75,28 @@ milliseconds patience_with(const Failure& failure, milliseconds timeout) {
   return refusal->reason() == Refusal::Reason::overloaded ? timeout : timeout / 4;
 }
 
-milliseconds Backoff::next() {
+Attempts::Attempts(Clock::time_point until, milliseconds timeout)
+    : timeout_(timeout), until_(until) {}
+
+void Attempts::note(const Failure& failure, const Failure& reported) {
+  const bool timed_out =
+      dynamic_cast<const Timeout*>(&failure) != nullptr || Clock::now() >= until_;
+  const bool says_less = timed_out && failure.kind() == Failure::Kind::unreachable;
+  if (!reason_ || !says_less) reason_ = reported;
+}
+
+Clock::time_point Attempts::end_of_patience(const Failure& failure) const {
+  return std::min(until_, later(began_, patience_with(failure, timeout_)));
+}
+
+asio::awaitable<bool> Attempts::pause(Clock::time_point end, Wakeup& wakeup) {
+  const auto next = later(Clock::now(), next_pause());
+  if (next >= end || wakeup.gives_up()) co_return false;
+  co_await wakeup.sleep_until(next);
+  co_return true;
+}
+
+milliseconds Attempts::next_pause() {
   const auto half = longest_.next() / 2;
   return half + milliseconds(random_up_to(static_cast<std::uint64_t>(half.count())));
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -61,13 +62,38 @@ class Refusal : public Failure {
 // second and not two.
 milliseconds patience_with(const Failure& failure, milliseconds timeout);
 
-// The pauses between attempts. At random, because the clients that a server refuses have
-// usually come at the same moment.
-class Backoff {
+// The attempts of one operation, whose servers may be restarted or replaced meanwhile:
+// the pauses between them, and the failure to report in the end.
+class Attempts {
  public:
-  milliseconds next();
+  // The first one begins now. `timeout` is the budget of the operation, which ends at
+  // `until`.
+  Attempts(Clock::time_point until, milliseconds timeout);
+
+  // Records why the attempt failed, as it is to be reported. That an attempt ran out of
+  // time changes nothing: it does not say why those before it failed.
+  void note(const Failure& failure, const Failure& reported);
+  void note(const Failure& failure) { note(failure, failure); }
+
+  // Why they failed. At least one failure must have been recorded.
+  const Failure& reason() const { return *reason_; }
+
+  // Until when to try again after a failure of that kind, by patience_with().
+  Clock::time_point end_of_patience(const Failure& failure) const;
+
+  // Sleeps before the next attempt. Returns false at once if that would not begin before
+  // `end`, or the caller gives up.
+  asio::awaitable<bool> pause(Clock::time_point end, Wakeup& wakeup);
+
+  // How long the next pause lasts: at random, because the clients that a server refuses
+  // have usually come at the same moment.
+  milliseconds next_pause();
 
  private:
+  milliseconds timeout_;
+  Clock::time_point until_;
+  Clock::time_point began_ = Clock::now();
+  std::optional<Failure> reason_;
   // Short enough for a failover that may complete any moment, long enough that a thousand
   // clients do not keep a full server busy with refusing them.
   GrowingPause longest_{/*longest=*/milliseconds(200), /*first=*/milliseconds(20)};

@@ -1,4 +1,4 @@
-// For how long a connection that failed is tried again.
+// How attempts that failed are repeated, and which of their failures is reported.
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@ namespace dlock::redis {
 namespace {
 
 using namespace std::chrono_literals;
-using net::Backoff;
+using net::Attempts;
 using net::patience_with;
 using net::Refusal;
 
@@ -28,18 +28,40 @@ TEST(RedisReconnecting, no_other_failure_is_tried_again) {
 }
 
 TEST(RedisReconnecting, pauses_grow_to_a_fifth_of_a_second_and_differ) {
-  Backoff one;
-  Backoff other;
+  Attempts one(later(Clock::now(), 2s), 2s);
+  Attempts other(later(Clock::now(), 2s), 2s);
   bool differ = false;
   auto longest = 20ms;
   for (int i = 0; i < 50; ++i) {
-    const auto pause = one.next();
+    const auto pause = one.next_pause();
     EXPECT_GE(pause, longest / 2);
     EXPECT_LE(pause, longest);
     longest = std::min<milliseconds>(longest * 2, 200ms);
-    differ = differ || pause != other.next();
+    differ = differ || pause != other.next_pause();
   }
   EXPECT_TRUE(differ);
+}
+
+TEST(RedisReconnecting,
+     an_attempt_that_runs_out_of_time_does_not_hide_why_others_failed) {
+  const Refusal refused(Refusal::Reason::absent, "refused");
+  const net::Timeout silent("did not reply");
+  const Failure lost(Failure::Kind::unreachable, "lost the connection");
+  Attempts attempts(later(Clock::now(), 60s), 60s);
+  attempts.note(silent);
+  EXPECT_STREQ(attempts.reason().what(), "did not reply");
+  attempts.note(refused);
+  attempts.note(silent);
+  EXPECT_STREQ(attempts.reason().what(), "refused");
+  attempts.note(lost);
+  EXPECT_STREQ(attempts.reason().what(), "lost the connection");
+
+  Attempts over(Clock::now(), 60s);
+  over.note(refused);
+  over.note(lost);
+  EXPECT_STREQ(over.reason().what(), "refused");
+  over.note(Failure(Failure::Kind::rejected, "no such user"));
+  EXPECT_STREQ(over.reason().what(), "no such user");
 }
 
 // Earlier requests of the same operation may have used all of its time.

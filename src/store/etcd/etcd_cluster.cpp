@@ -216,23 +216,20 @@ asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat,
                                                     Wakeup& wakeup) {
   const auto count = members_.size();
   bool has_logged_in_anew = false;
-  std::optional<CallFailure> reason;
-  for (std::size_t tries = 0;;) {
-    const auto began = Clock::now();
-    const auto share = share_of(began, until, count - tries % count);
+  bool was_answered = false;
+  std::size_t tries = 0;
+  for (net::Attempts attempts(until, timeout_);;) {
+    const auto share = share_of(Clock::now(), until, count - tries % count);
     const auto answered_by = repeat == Repeat::freely ? share : until;
     const auto failed_call = co_await attempt(once, share, answered_by, wakeup);
     if (!failed_call) co_return;
     if (failed_call->may_be_executed && repeat == Repeat::never)
       throw failed_call->failure;
     if (failed_call->remedy == CallFailure::Remedy::none) throw failed_call->failure;
-    // That a short rest of the time ran out does not say why the attempts before failed,
-    // and a reply says more than that another member sent none.
-    const bool is_over = Clock::now() >= until;
-    const bool is_cut_short = is_over && until - began < least_share;
-    const bool says_less = reason && reason->was_answered && !failed_call->was_answered;
-    if (!reason || (!is_cut_short && !says_less)) reason = failed_call;
-    if (is_over) throw Failure(reason->failure);
+    // A reply says more than that another member sent none.
+    if (failed_call->was_answered || !was_answered) attempts.note(failed_call->failure);
+    was_answered = was_answered || failed_call->was_answered;
+    if (Clock::now() >= until) throw Failure(attempts.reason());
     if (failed_call->remedy == CallFailure::Remedy::login) {
       if (access_.user.empty() || has_logged_in_anew) throw failed_call->failure;
       has_logged_in_anew = true;
@@ -242,12 +239,7 @@ asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat,
     }
     move_on();
     if (++tries % count != 0) continue;
-    const auto next_attempt = later(Clock::now(), first_retry);
-    if (next_attempt >= until) throw Failure(reason->failure);
-    net::Budget pause(until, wakeup, member().shown());
-    const auto never = [] { return false; };
-    co_await pause.wait(never, next_attempt);
-    pause.hand_on();
+    if (!co_await attempts.pause(until, wakeup)) throw Failure(attempts.reason());
   }
 }
 

@@ -208,11 +208,8 @@ asio::awaitable<void> PgPrimary::open(Clock::time_point until, Wakeup& wakeup) {
 asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batches,
                                                          Clock::time_point until,
                                                          Wakeup& wakeup) {
-  const auto began = Clock::now();
-  std::optional<std::string> reason;  // why the attempts before failed
-  for (net::Backoff backoff;;) {
-    std::optional<milliseconds> pause;
-    const auto left = until - Clock::now();
+  for (net::Attempts attempts(until, hosts_->timeout);;) {
+    Clock::time_point end;
     try {
       // Otherwise a connection that has ended would be opened again to the same server.
       const bool searches = hosts_->are_several() && !connection_->is_still_open();
@@ -221,38 +218,27 @@ asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batc
       co_return co_await asked(std::move(sent), until, wakeup);
     } catch (const net::Refusal& refusal) {
       // Nothing was executed.
-      const auto patience = net::patience_with(refusal, hosts_->timeout);
-      pause = backoff.next();
-      const auto end = std::min(until, later(began, patience));
-      if (later(Clock::now(), *pause) >= end || wakeup.gives_up()) throw;
-      reason = refusal.what();
-    } catch (const net::Timeout&) {
-      // That a short rest of the time ran out does not say why those before it failed.
-      if (reason && left < hosts_->timeout / 4) throw net::Timeout(*reason);
-      throw;
+      attempts.note(refusal);
+      end = attempts.end_of_patience(refusal);
+    } catch (const net::Timeout& timeout) {
+      attempts.note(timeout);
+      throw net::Timeout(attempts.reason().what());
     }
-    co_await wakeup.sleep_until(later(Clock::now(), *pause));
+    if (!co_await attempts.pause(end, wakeup)) throw Failure(attempts.reason());
   }
 }
 
-// A promotion may be complete at any moment. That the last attempt ran out of time does
-// not say why those before it failed.
+// A promotion may be complete at any moment.
 asio::awaitable<void> PgPrimary::find(Clock::time_point until, Wakeup& wakeup) {
-  std::optional<Failure> reason;
-  for (net::Backoff backoff;;) {
-    std::optional<milliseconds> pause;
+  for (net::Attempts attempts(until, hosts_->timeout);;) {
     try {
       co_await find_once(until, wakeup);
       co_return;
     } catch (const Failure& failure) {
       if (failure.kind() != Failure::Kind::unreachable) throw;
-      if (!reason || Clock::now() < until) reason = failure;
-      pause = backoff.next();
-      if (wakeup.gives_up() || later(Clock::now(), *pause) >= until) {
-        throw Failure(*reason);
-      }
+      attempts.note(failure);
     }
-    co_await wakeup.sleep_until(later(Clock::now(), *pause));
+    if (!co_await attempts.pause(until, wakeup)) throw Failure(attempts.reason());
   }
 }
 

@@ -12,75 +12,52 @@ namespace {
 // The most redirections to follow. More mean that two servers redirect to each other.
 constexpr int most_hops = 5;
 
-// Whether an attempt failed because time ran out, which does not say why those before it
-// failed.
-bool ran_out_of_time(const Failure& error, Clock::time_point until) {
-  const bool timed_out =
-      dynamic_cast<const net::Timeout*>(&error) != nullptr || Clock::now() >= until;
-  return timed_out && error.kind() == Failure::Kind::unreachable;
-}
-
 }  // namespace
 
 asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until,
                                    Wakeup& wakeup) {
-  const auto began = Clock::now();
-  std::optional<Failure> reason;
-  for (net::Backoff backoff;;) {
-    milliseconds pause{};
+  for (net::Attempts attempts(until, timeout_);;) {
+    Clock::time_point end;
     Node* node = nullptr;
     try {
       node = co_await node_for(lock, until, wakeup);
       co_await node->open(until, wakeup);
       co_return node;
     } catch (const Failure& error) {
-      const bool is_unreachable = error.kind() == Failure::Kind::unreachable;
-      if (!reason || !ran_out_of_time(error, until)) {
-        reason = node == nullptr ? error : node->target().with_origin(error);
-      }
-      const bool passes = has_others() && is_unreachable;
-      const auto end =
-          passes ? until
-                 : std::min(until, later(began, net::patience_with(error, timeout_)));
-      pause = backoff.next();
-      if (later(Clock::now(), pause) >= end || wakeup.gives_up()) throw Failure(*reason);
+      attempts.note(error, node == nullptr ? error : node->target().with_origin(error));
+      const bool passes = has_others() && error.kind() == Failure::Kind::unreachable;
+      end = passes ? until : attempts.end_of_patience(error);
     }
-    co_await wakeup.sleep_until(later(Clock::now(), pause));
+    if (!co_await attempts.pause(end, wakeup)) throw Failure(attempts.reason());
   }
 }
 
 asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
                                        Clock::time_point until, Wakeup& wakeup) {
-  const auto began = Clock::now();
-  std::optional<Failure> reason;  // why the last attempt has to be repeated
   int hops = 0;
-  for (net::Backoff backoff;;) {
+  for (net::Attempts attempts(until, timeout_);;) {
+    std::optional<Clock::time_point> end;
     Response response;
-    std::optional<milliseconds> refused_for;
     try {
       response.node = co_await open(lock, until, wakeup);
       response.replies = co_await ask(*response.node);
     } catch (const net::Refusal& refusal) {
       // The new connection was accepted and then closed, with nothing executed.
-      const auto end =
-          std::min(until, later(began, net::patience_with(refusal, timeout_)));
-      refused_for = backoff.next();
-      if (later(Clock::now(), *refused_for) >= end || wakeup.gives_up()) throw;
+      attempts.note(refusal);
+      end = attempts.end_of_patience(refusal);
     } catch (const Failure& failure) {
-      if (reason && ran_out_of_time(failure, until)) throw Failure(*reason);
-      throw;
+      attempts.note(failure);
+      throw Failure(attempts.reason());
     }
-    if (refused_for) {
-      co_await wakeup.sleep_until(later(Clock::now(), *refused_for));
+    if (end) {
+      if (!co_await attempts.pause(*end, wakeup)) throw Failure(attempts.reason());
       continue;
     }
     const auto next = then(lock, *response.node, response.reply());
     if (next == Then::done) co_return response;
     if (next == Then::follow && ++hops <= most_hops && Clock::now() < until) continue;
-    const auto pause = backoff.next();
-    if (later(Clock::now(), pause) >= until || wakeup.gives_up()) co_return response;
-    reason = response.failure();
-    co_await wakeup.sleep_until(later(Clock::now(), pause));
+    attempts.note(response.failure());
+    if (!co_await attempts.pause(until, wakeup)) co_return response;
   }
 }
 
