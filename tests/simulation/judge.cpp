@@ -167,11 +167,26 @@ void World::note_whether_released(const Leases& held, Peer::Act act) {
   held_ = held;
 }
 
+// Whether only a holder may have failed, and no waiter, and nothing is late or lost: then
+// whoever comes next is there and was told.
+bool World::is_calm() const {
+  const bool may_be_late =
+      has_late_packets_ || kernel_.network.latest_ask > 0 || late_replies_ > 0;
+  const bool may_be_lost = std::any_of(faults_.begin(), faults_.end(), [](Fault fault) {
+    return fault == Fault::crash || fault == Fault::cut;
+  });
+  if (may_be_late || may_be_lost || left_waiters_ > 0) return false;
+  return std::none_of(runs_.begin(), runs_.end(), [](const auto& run) {
+    return run->fence == 0 && run->last_fault > 0;
+  });
+}
+
 // How long a free lock may have no holder: a promise to a dead waiter has to lapse, which
 // a living one watches if the lock was released, whoever died or left. If a lease ended,
 // no waiter is told: those behind the second waiter ask the less often the further back
 // they are, in case all before them died with the holder.
 Time World::longest_idleness() const {
+  if (is_calm()) return was_released_ ? 500 * millisecond : 3 * second;
   const auto promises = 12 * second + kernel_.network.latest;
   if (was_released_) return promises;
   const auto disturbed =
@@ -192,15 +207,16 @@ void World::look_for_idleness() {
   if (is_over()) return;
   // A claim on etcd takes several requests, each of which has to be answered in time.
   if (kind_ == StoreKind::etcd && now < faults_end_) in_use_ = now;
+  const auto grace = is_calm() ? second : 3 * second;
   const bool waits = std::any_of(runs_.begin(), runs_.end(), [&](const auto& run) {
     return run->context && run->fence == 0 && run->process.stopped_until < now &&
-           std::max(run->began, run->last_fault) + 3 * second < now;
+           std::max(run->began, run->last_fault) + grace < now;
   });
   if (!waits || !leases().empty()) in_use_ = std::max(in_use_, now);
   if (now - in_use_ > longest_idleness()) {
     broken("P6", "the lock is free, and no run gets it");
   }
-  kernel_.at(now + 500 * millisecond, [this] { look_for_idleness(); });
+  kernel_.at(now + 250 * millisecond, [this] { look_for_idleness(); });
 }
 
 void World::judge_end(const Run& run) {
@@ -217,10 +233,11 @@ void World::judge_end(const Run& run) {
   if (result.outcome == RunOutcome::lost) ++losses_;
   const bool says_held = (result.outcome == RunOutcome::ran && result.exit_code == 0) ||
                          (result.is_protected == true && result.ran);
-  // That the server has forgotten it can only be learned from its reply. In a quorum,
-  // the others keep the lock from being granted.
+  // That the server has forgotten it can only be learned from its reply, which another
+  // crash may prevent. In a quorum, the others keep the lock from being granted.
   const bool is_asked = kind_ == StoreKind::redis && run.released > run.command_ended &&
-                        run.last_fault + second < run.released && !has_late_packets_;
+                        run.last_fault + second < run.released &&
+                        forgot_ < run.released && !has_late_packets_;
   // A lease that is restored before another run was granted the lock was never free.
   const bool may_be_restored =
       run.options.reclaim &&

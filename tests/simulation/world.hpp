@@ -126,6 +126,7 @@ class World {
   void note_whether_released(const Leases& held, Peer::Act act);
   bool is_excused(const Run& run) const;
   void look_for_idleness();
+  bool is_calm() const;
   Time longest_idleness() const;
   void judge_end(const Run& run);
   std::optional<Time> lease_of(const Run& run);
