@@ -69,7 +69,7 @@ short=(--ttl 3s --store-timeout 900ms)
     printf "PUBLISH dlock:{job}:e \"released %d 0 1 1760000000000 {\\\"command\\\":[\\\"%s\\\"]}\"\n", i, long }' \
     > "$BATS_TEST_TMPDIR/events"
 
-  redis < "$BATS_TEST_TMPDIR/events" > /dev/null
+  redis --pipe < "$BATS_TEST_TMPDIR/events" > /dev/null
   all_were_read() { [[ $(redis CLIENT LIST TYPE pubsub) == *' omem=0 '* ]]; }
   EVENTUALLY_MS=60000 eventually all_were_read
   kill -CONT "$reader"

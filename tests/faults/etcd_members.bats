@@ -203,7 +203,7 @@ turn_old() { touch "$old"; }
   use_member_that_can_turn_old
   DLOCK_STORE=$relayed hold job --ttl 9s --report "$report"
   # After this, the relay knows the answers to a renewal.
-  eventually is_renewed_again
+  EVENTUALLY_MS=30000 eventually is_renewed_again
 
   turn_old
   revoke_at 1 "$(leases_by 1)"

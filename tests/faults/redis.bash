@@ -156,6 +156,17 @@ calls_of() {  # <command, in small letters>
 # Prints the remaining time of a lease on the server; -2 if there is no lease.
 left_of() { redis PTTL "dlock:{$1}"; }
 
+# Keeps the server busy for good. First logs when the lease of job ends: there may be a renewal
+# until the script begins.
+run_endless_script() {
+  redis EVAL 'local time = redis.call("TIME")
+    local ends = time[1] * 1000 + time[2] / 1000 + redis.call("PTTL", "dlock:{job}")
+    redis.log(redis.LOG_WARNING, string.format("the lease ends at %.0f", ends))
+    while true do end' 0
+}
+# Sets $end to that, in milliseconds.
+read_logged_end() { end=$(grep -oP 'the lease ends at \K[0-9]+' "$redis_root/log"); }
+
 # Waits for a renewal of a lease: its remaining time grows.
 await_renewal() {  # <name>
   last_left=$(left_of "$1")
