@@ -92,10 +92,12 @@ order_of() { grep -oE "$1" "$log" | tr '\n' ' '; }
 @test "a signal that stops the command stops the unit at once, and one that reloads it does not" {
   listen
   dlock run job --notify dlock -- sh -c 'trap "touch \"$1\"" HUP; trap "read -r _ < \"$2\"; exit 3" TERM
-    while :; do sleep 0.1; done' - "$BATS_TEST_TMPDIR/reloaded" \
-    <(eventually told '^STOPPING=1;STATUS=waiting for the command, which got SIGTERM$'; echo) 3>&- &
+    touch "$3"; while :; do sleep 0.1; done' - "$BATS_TEST_TMPDIR/reloaded" \
+    <(eventually told '^STOPPING=1;STATUS=waiting for the command, which got SIGTERM$'; echo) \
+    "$BATS_TEST_TMPDIR/traps" 3>&- &
   local run=$!
   eventually told READY
+  eventually test -e "$BATS_TEST_TMPDIR/traps"
   kill -HUP "$run"
   eventually test -e "$BATS_TEST_TMPDIR/reloaded"
   run -1 told STOPPING
