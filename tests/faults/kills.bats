@@ -60,7 +60,7 @@ has_no_draft() { ! compgen -G "$store/*.new" && ! compgen -G "$store/*/*.new"; }
 
   kill_at_each_change without_store sound_without_draft run job -- "${witness[@]}"
 
-  ((kills > 25))
+  ((kills > 20))
 }
 
 @test "a waiter that is killed at any change does not hold up the next one" {
