@@ -92,7 +92,12 @@ Clock::time_point Attempts::end_of_patience(const Failure& failure) const {
 asio::awaitable<bool> Attempts::pause(Clock::time_point end, Wakeup& wakeup) {
   const auto next = later(Clock::now(), next_pause());
   if (next >= end || wakeup.gives_up()) co_return false;
-  co_await wakeup.sleep_until(next);
+  bool was_notified = false;
+  while (!wakeup.gives_up() && Clock::now() < next) {
+    co_await wakeup.wait_until(next);
+    was_notified = was_notified || Clock::now() < next;
+  }
+  if (was_notified) wakeup.notify();
   co_return true;
 }
 

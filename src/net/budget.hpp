@@ -70,7 +70,7 @@ class Attempts {
   // `until`.
   Attempts(Clock::time_point until, milliseconds timeout);
 
-  // Records why the attempt failed, as it is to be reported. That an attempt ran out of
+  // Records why the attempt failed, as it is to be reported. That a later one ran out of
   // time changes nothing: it does not say why those before it failed.
   void note(const Failure& failure, const Failure& reported);
   void note(const Failure& failure) { note(failure, failure); }
@@ -82,7 +82,7 @@ class Attempts {
   Clock::time_point end_of_patience(const Failure& failure) const;
 
   // Sleeps before the next attempt. Returns false at once if that would not begin before
-  // `end`, or the caller gives up.
+  // `end`, or the caller gives up. Passes on a notification as Budget::hand_on().
   asio::awaitable<bool> pause(Clock::time_point end, Wakeup& wakeup);
 
   // How long the next pause lasts: at random, because the clients that a server refuses

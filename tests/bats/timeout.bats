@@ -237,7 +237,7 @@ END
 
 @test "processes that a command starts on SIGTERM to clean up do not get SIGTERM" {
   for place in none terminal; do
-    # No trap while it forks: a bash that has just been forked loses a signal for which there is one.
+    # It forks before it sets the trap: a bash that has just been forked loses a signal that has a trap.
     run_briefly "$place" 1 << 'END'
 for i in {1..80}; do sleep 60 & done
 trap 'for i in {1..10}; do sh -c "sleep 0.01; echo clean"; setsid sh -c "sleep 0.01; echo clean"; done; exit' TERM

@@ -51,7 +51,7 @@ assert_ran_with_warning() {  # <text of the warning>
 
   # One after the other they would take six seconds.
   assert_between $(($(now_ms) - began)) 900 5900
-  assert_equal "$(grep -c 'cannot release the lock: .*did not reply within [0-9.]*m\{0,1\}s' "$said")" 6
+  assert_equal "$(grep -c 'cannot release the lock: .*did not reply within' "$said")" 6
 }
 
 # --- Before the command ---
