@@ -108,7 +108,7 @@ FinishedRun execute_run(const Invocation& invocation, const RunOptions& options,
     auto& run = parts->run.emplace(RunParts{parts->context, invocation, options, timing,
                                             plan, held, guardian.get(), additions});
     // Even after an exception: what the capture watches is watched by the context.
-    const OnExit ended([&] {
+    const OnExit tell_capture([&] {
       if (additions.capture != nullptr) additions.capture->command_ended();
     });
     finished.store = run.store_url();
