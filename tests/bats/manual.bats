@@ -380,7 +380,7 @@ make_script() {  # <path> <line>...
   "$BATS_TEST_TMPDIR/script" 3>&- &
   eventually dlock status nightly-report
 
-  DLOCK_NAME=nightly-report DLOCK_FENCE=1 DLOCK_HELD= run "$BATS_TEST_TMPDIR/script"
+  DLOCK_NAME=nightly-report DLOCK_FENCE=1 DLOCK_HELD='' run "$BATS_TEST_TMPDIR/script"
 
   assert_status 75
 }
