@@ -51,6 +51,22 @@ have_started() { (($(sleepers) == 5)); }
   done
 }
 
+# Prints the options with which a script configures what users install.
+options_in() { sed -n 's/.*quietly cmake \(--preset release[^&;]*\).*/\1/p' "$DLOCK_SOURCE/$1"; }
+
+@test "tests/run compiles nothing again that install.sh has built" {
+  local script tree=$BATS_TEST_TMPDIR/tree
+  cd "$DLOCK_SOURCE"
+  for script in install.sh tests/run; do
+    # shellcheck disable=SC2046  # several options
+    cmake $(options_in "$script") -B "$tree" > /dev/null
+    ninja -C "$tree" -t commands dlock > "$BATS_TEST_TMPDIR/${script##*/}"
+  done
+
+  [[ -s $BATS_TEST_TMPDIR/run ]]
+  diff "$BATS_TEST_TMPDIR/install.sh" "$BATS_TEST_TMPDIR/run"
+}
+
 # Makes a project whose tests/run builds and tests with programs that only say what they are asked.
 use_project_of_parts() {
   local name
