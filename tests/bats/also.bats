@@ -274,7 +274,7 @@ hold_both() {  # [<option>...]
 @test "a lock that an outer run holds is refused at once, even behind one that is held" {
   hold a
 
-  run timeout 20 dlock run outer --also z -- dlock run --wait forever b --also a --also z -- touch "$began"
+  run timeout 60 dlock run outer --also z -- dlock run --wait forever b --also a --also z -- touch "$began"
 
   assert_status 75
   assert_output_contains 'dlock: b: z: held by an outer run'

@@ -455,11 +455,11 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
 
 @test "a token file that never ends, or that no one writes, is refused" {
   mkfifo fifo
-  run timeout 20 dlock renew job --token-file fifo
+  run timeout 60 dlock renew job --token-file fifo
   assert_refused 78 'the pipe was not written to its end'
   for file in /dev/zero /dev/full . large; do
     head -c 10000000 /dev/zero > large
-    run timeout 20 dlock renew job --token-file "$file"
+    run timeout 60 dlock renew job --token-file "$file"
     assert_refused 78 'token file'
   done
 }
@@ -612,7 +612,7 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
 @test "a command substitution with acquire --for-pid returns at once" {
   sleep 600 3>&- &
 
-  token=$(timeout 20 dlock acquire job --for-pid $! 2>&1)
+  token=$(timeout 60 dlock acquire job --for-pid $! 2>&1)
 
   [[ $token =~ ^[0-9a-f]{32}$ ]]
 }

@@ -418,7 +418,7 @@ written_by() { sed -n 's/^wchar: //p' "/proc/$1/io"; }  # <pid>
 
   assert_equal "$within_cache" "$within_run"
 
-  run timeout 50 dlock cache leaving -- sh -c 'sleep 60 2> /dev/null & echo value'
+  run timeout 60 dlock cache leaving -- sh -c 'sleep 60 2> /dev/null & echo value'
 
   assert_equal "$status $output" '0 value'
   eventually end_leftovers

@@ -116,6 +116,6 @@ count_up() {
   [[ ! -e $arena/failures ]]
   sort -c -u -n "$arena/fences"
   (($(wc -l < "$arena/fences") > seconds))
-  timeout 20 dlock run -w 10s contended -- true
+  timeout 60 dlock run -w 10s contended -- true
   nobody_waits contended
 }

@@ -255,13 +255,13 @@ assert_unusable() {  # <description of the damage>
     run dlock doctor
     assert_status 0
     assert_output_contains "$head is "
-    run timeout 20 dlock run "another $damage" -- echo started
+    run timeout 60 dlock run "another $damage" -- echo started
     assert_equal "$status $output" '0 started'
     run dlock doctor
     [[ $output =~ 'ok '\ *'state' ]]
   done
   sed -i 's/dlock0[0-9]/dlock99/' "$head"
-  run timeout 20 dlock run another -- echo started
+  run timeout 60 dlock run another -- echo started
   assert_status 78
   assert_one_line
   assert_output_contains "$head is "
@@ -319,7 +319,7 @@ damage_while_held() {  # <directory> <file> <damage>
   hold job 2> /dev/null
   $3 "${store:?}/$2"
 
-  timeout 20 dlock --store-timeout 15s run -w 15s job -- \
+  timeout 60 dlock --store-timeout 15s run -w 15s job -- \
     sh -c "! grep -qs '^State:[[:space:]]*[^ZX[:space:]]' /proc/$command/status || touch '$began.both'" \
     2> /dev/null || true
   let_go
@@ -327,7 +327,7 @@ damage_while_held() {  # <directory> <file> <damage>
   wait "$holder" || true
   [[ ! -e $began.both ]] || { echo "$3 $2: two ran" >&2; return 1; }
 
-  run timeout 20 dlock run job -- echo started
+  run timeout 60 dlock run job -- echo started
   [[ "$status $output" == '0 started' ]] || { echo "$3 $2: $status $output" >&2; return 1; }
 }
 
@@ -444,7 +444,7 @@ is_fresh() { (($(date +%s) - $(stat -c %Y "$1") < 3600)); }
   for damage in 'truncate -s 0' 'truncate -s 8191' 'sed -i s/dlock0[0-9]/dlock99/'; do
     cp "$file" "$saved"
     $damage "$file"
-    run timeout 20 dlock limit api 5/1h
+    run timeout 60 dlock limit api 5/1h
     assert_status 78
     assert_one_line
     assert_output_contains "$file is "
@@ -475,7 +475,7 @@ is_fresh() { (($(date +%s) - $(stat -c %Y "$1") < 3600)); }
 
   for look in 'status job' list 'history job'; do
     # shellcheck disable=SC2086
-    run timeout 20 dlock $look
+    run timeout 60 dlock $look
     assert_status 78
     assert_one_line
     assert_output_contains "$file is truncated"
@@ -496,7 +496,7 @@ damage_one_of_two() {
   for look in list 'list --json' 'list --prometheus' history 'history --json' 'history --quiet'; do
     status=0
     # shellcheck disable=SC2086
-    timeout 20 dlock $look > "$saved" 2> "$began" || status=$?
+    timeout 60 dlock $look > "$saved" 2> "$began" || status=$?
     output=$(< "$began")
     assert_status 78
     assert_one_line
@@ -514,7 +514,7 @@ damage_one_of_two() {
   truncate -s 4096 "$(file_of job)"
 
   for look in list history; do
-    run timeout 20 dlock "$look"
+    run timeout 60 dlock "$look"
     assert_status 78
     assert_one_line
     assert_output_contains 'is truncated'

@@ -332,7 +332,7 @@ stops_drawing() {  # <pid>
 @test "it ends by SIGPIPE if the reader closes the pipe" {
   used job
 
-  run timeout 20 bash -c 'dlock list --live | head -n 1 > /dev/null; echo "${PIPESTATUS[0]}"'
+  run timeout 60 bash -c 'dlock list --live | head -n 1 > /dev/null; echo "${PIPESTATUS[0]}"'
 
   assert_equal "$output" 141
 }
@@ -405,7 +405,7 @@ differs() { ! cmp -s "$1" <(frame); }  # <file>
 @test "a server that cannot be reached at the start exits with 69" {
   stop_redis
 
-  run timeout 20 dlock list --live
+  run timeout 60 dlock list --live
 
   assert_status 69
   assert_one_line

@@ -39,7 +39,7 @@ assert_began_within() {  # <milliseconds>
 
   for wait in '' '-w 20s'; do
     # shellcheck disable=SC2086
-    run timeout 15 dlock run $wait -n 3 pool -- echo started
+    run timeout 60 dlock run $wait -n 3 pool -- echo started
     assert_status 78
     assert_one_line
     assert_output_contains 'in use with 2 slots, not 3'
@@ -115,7 +115,7 @@ all_fine() { [[ $(grep -cx fine "$BATS_TEST_TMPDIR/runs") == 12 ]]; }
   done
   eventually is_held book
 
-  run timeout 20 dlock run -w 10s book -- echo started
+  run timeout 60 dlock run -w 10s book -- echo started
 
   assert_equal "$status $output" '0 started'
 }

@@ -236,7 +236,7 @@ try:
     while True: sender.sendto(b"STATUS=full", sys.argv[1])
 except BlockingIOError: pass' "$NOTIFY_SOCKET"
 
-  run timeout 20 dlock run job --notify dlock -- echo ran
+  run timeout 60 dlock run job --notify dlock -- echo ran
 
   kill -CONT "$listener"
   assert_equal "$status $output" '0 ran'

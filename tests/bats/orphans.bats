@@ -218,7 +218,7 @@ assert_began_at_once() {
     [[ $! == "$pid" ]] && echo "same pid"
     dlock status --json job | jq -r .state'
 
-  run timeout 20 unshare --pid --fork --kill-child --mount-proc \
+  run timeout 60 unshare --pid --fork --kill-child --mount-proc \
     bash -c "$script" - "$closing" "$ready"
 
   assert_equal "$output" $'held\nsame pid\nfree'

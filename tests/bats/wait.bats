@@ -154,7 +154,7 @@ queue_stopped_elsewhere() {  # <name>
 
   assert_exits 0 $!
   started patient
-  run timeout 20 dlock run -w forever job -- echo started
+  run timeout 60 dlock run -w forever job -- echo started
   assert_equal "$status $output" '0 started'
 }
 

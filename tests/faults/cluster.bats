@@ -134,7 +134,7 @@ assert_all_refused() {  # <number> <verb with its words>...
   local verb
   for verb in "${@:2}"; do
     # shellcheck disable=SC2086
-    DLOCK_STORE=redis://127.0.0.1:${ports[$1]} run timeout 20 dlock $verb
+    DLOCK_STORE=redis://127.0.0.1:${ports[$1]} run timeout 60 dlock $verb
     assert_status 78
     assert_output_contains 'is a member of a cluster: use redis+cluster://'
   done

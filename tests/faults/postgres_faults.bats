@@ -440,7 +440,7 @@ nobody_waits_for_standby() { ! waits_for_standby; }
   freeze_postgres 2
   begin=$(now_ms)
 
-  run timeout 20 dlock run --replicas 1 --store-timeout 1s job -- touch "$ran"
+  run timeout 60 dlock run --replicas 1 --store-timeout 1s job -- touch "$ran"
 
   assert_status 69
   assert_one_line
@@ -544,13 +544,13 @@ nobody_waits_for_standby() { ! waits_for_standby; }
   dlock run job -- true
   end_postgres 1
 
-  run timeout 20 dlock run --store-timeout 2s job -- touch "$ran"
+  run timeout 60 dlock run --store-timeout 2s job -- touch "$ran"
   assert_status 69
   assert_one_line
   end_processes "$pgbouncer_pid"
   wait "$pgbouncer_pid" || true
   pgbouncer_pid=
-  run timeout 20 dlock run --store-timeout 2s job -- touch "$ran"
+  run timeout 60 dlock run --store-timeout 2s job -- touch "$ran"
   assert_status 69
   assert_one_line
 }
@@ -567,7 +567,7 @@ nobody_waits_for_standby() { ! waits_for_standby; }
     use_relay
     rm -f "$ran"
 
-    run timeout 20 env DLOCK_STORE="$relayed" "$BATS_TEST_TMPDIR/bin/dlock" run "${brief[@]}" job -- touch "$ran"
+    run timeout 60 env DLOCK_STORE="$relayed" "$BATS_TEST_TMPDIR/bin/dlock" run "${brief[@]}" job -- touch "$ran"
 
     case $status in
       0) [[ -e $ran ]] ;;
@@ -586,7 +586,7 @@ nobody_waits_for_standby() { ! waits_for_standby; }
   use_relay
   network twice
 
-  run timeout 20 env DLOCK_STORE="$relayed" "$BATS_TEST_TMPDIR/bin/dlock" run "${brief[@]}" job -- touch "$ran"
+  run timeout 60 env DLOCK_STORE="$relayed" "$BATS_TEST_TMPDIR/bin/dlock" run "${brief[@]}" job -- touch "$ran"
 
   [[ $status == @(0|69|77) ]]
   ((status == 0)) || assert_one_line

@@ -140,7 +140,7 @@ is_watched() {
 
   for verb in "run job -- touch $ran" 'status job' list 'history job' history 'fence disk 1' 'break --yes job' watch; do
     # shellcheck disable=SC2086
-    run timeout 20 dlock $verb
+    run timeout 60 dlock $verb
     assert_status 78
     assert_one_line
     assert_output_contains 'are the same server'
