@@ -13,8 +13,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Asserts that `run` left a refusal in one line with this exit code.
 assert_refused() {  # <exit code> <part of what it says>
   assert_status "$1"

@@ -3,8 +3,6 @@
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 # shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
-bats_require_minimum_version 1.5.0
-
 setup() {
   load support
   load ../faults/locks
@@ -210,7 +208,7 @@ assert_unusable() {  # <description of the damage>
 
   for names in 'job another' 'another job'; do
     # shellcheck disable=SC2086
-    run --separate-stderr dlock status --json $names
+    run_apart dlock status --json $names
     assert_equal "$status $(jq -r '.[].name' <<< "$output")" '78 another'
     assert_equal "${#stderr_lines[@]}" 1
     [[ $stderr == 'dlock: job: '* ]]
@@ -219,10 +217,10 @@ assert_unusable() {  # <description of the damage>
   assert_status 0
   run dlock run third -- echo started
   assert_equal "$status $output" '0 started'
-  run --separate-stderr dlock break --yes --json job another 'anot*'
+  run_apart dlock break --yes --json job another 'anot*'
   assert_equal "$status $(jq -r '.[].name' <<< "$output")" '78 another'
   [[ $stderr == 'dlock: job: '* ]]
-  run --separate-stderr dlock status --json job job
+  run_apart dlock status --json job job
   assert_equal "$status $(jq -r .error.code <<< "$output")" '78 78'
 }
 
@@ -323,7 +321,7 @@ damage_while_held() {  # <directory> <file> <damage>
     sh -c "! grep -qs '^State:[[:space:]]*[^ZX[:space:]]' /proc/$command/status || touch '$began.both'" \
     2> /dev/null || true
   let_go
-  EVENTUALLY_MS=20000 eventually has_ended "$holder"
+  eventually has_ended "$holder"
   wait "$holder" || true
   [[ ! -e $began.both ]] || { echo "$3 $2: two ran" >&2; return 1; }
 
@@ -362,7 +360,7 @@ damage_while_held() {  # <directory> <file> <damage>
   run dlock run another -- echo started
   assert_equal "$status $output" '0 started'
   kill -KILL "$holder" "$command"
-  EVENTUALLY_MS=5000 eventually dlock run job -- true
+  eventually dlock run job -- true
 }
 
 @test "many that begin at once with a lock whose file is missing all get their turn" {

@@ -17,8 +17,6 @@ teardown() {
   kill_leftovers
 }
 
-refute() { ! "$@"; }
-
 used() {
   local name
   for name; do dlock run "$name" -- true; done
@@ -67,7 +65,7 @@ assert_shown_when_used() {
 
   for name in one two three; do
     used "$name"
-    EVENTUALLY_MS=1500 eventually shows "^$name "
+    eventually shows "^$name "
   done
 }
 
@@ -182,7 +180,7 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
 
   stty -F "$(cat tty)" rows 20
 
-  EVENTUALLY_MS=900 eventually shows '^h '
+  eventually shows '^h '
   refute_shows more
 }
 
@@ -396,7 +394,7 @@ stops_drawing() {  # <pid>
 
   printf '\003' 1<> keys
 
-  EVENTUALLY_MS=4000 assert_exits 130 "$terminal"
+  assert_exits 130 "$terminal"
   kill -CONT "$redis_pid"
 }
 

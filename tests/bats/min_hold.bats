@@ -17,8 +17,6 @@ teardown() {
   kill_leftovers
 }
 
-refute() { ! "$@"; }
-
 @test "dlock ends with its command, -v says how long the lock stays held, and status shows that its holder has ended" {
   for DLOCK_STORE in "${stores[@]}"; do
     echo "on $DLOCK_STORE"

@@ -101,7 +101,7 @@ is_alone_in_queue() { [[ $(look pool '.waiters | length') == 1 ]]; }
       sh -c "$alone" - "$BATS_TEST_TMPDIR/inside" "$BATS_TEST_TMPDIR/runs" 3>&- &
   done
 
-  EVENTUALLY_MS=30000 eventually all_fine
+  eventually all_fine
 }
 
 all_fine() { [[ $(grep -cx fine "$BATS_TEST_TMPDIR/runs") == 12 ]]; }

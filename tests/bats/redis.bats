@@ -813,8 +813,8 @@ let_wait() {  # <number>
   for ((number = 0; number < $1; number++)); do
     dlock run -w 10m --ttl 10m job -- sh -c 'echo started >> "$0"; exec sleep 600' "$order" 3>&- &
   done
-  EVENTUALLY_MS=60000 eventually has_waiters "$1"
-  EVENTUALLY_MS=60000 eventually all_listen "$1"
+  eventually has_waiters "$1"
+  eventually all_listen "$1"
 }
 
 @test "three waiters for another program's lock send at most 15 commands a second" {

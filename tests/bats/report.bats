@@ -245,7 +245,7 @@ assert_lost() {
 
   remove "$store"
 
-  EVENTUALLY_MS=5000 assert_exits 76 "$loser"
+  assert_exits 76 "$loser"
 }
 
 watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
@@ -371,7 +371,7 @@ waits_for_reader() {  # <pid>
 
   kill -TERM $!
 
-  EVENTUALLY_MS=4000 assert_exits 143 $!
+  assert_exits 143 $!
 }
 
 @test "a report may lead through own links and those of root" {

@@ -60,7 +60,7 @@ is_quiet() {
 
   let_go
 
-  EVENTUALLY_MS=60000 eventually all_started 15
+  eventually all_started 15
 }
 
 @test "a released lock goes from waiter to waiter at once, past a killed one, and no socket is left" {
@@ -229,6 +229,7 @@ disturb() {
 }
 
 @test "--spread lets those behind take the slots while its host has one" {
+  needs_root
   hold job --slots 3 --spread
   run dlock run --slots 3 --spread job -- true
   assert_status 75

@@ -263,7 +263,7 @@ knows_all_slots() { redis CLUSTER INFO | grep -q '^cluster_state:ok'; }
   redis_goes_on
 
   assert_refused 69 'did not reply within'
-  EVENTUALLY_MS=5000 eventually dlock run job -- true
+  eventually dlock run job -- true
 }
 
 # Starts a run whose first request is delayed in the network.
