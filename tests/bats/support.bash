@@ -65,8 +65,8 @@ eventually() {  # <command>...
   done
 }
 
-# Prints the ends of the logs of the test's servers, and how they see each other, because
-# they do not exist any more when somebody reads why a test failed.
+# Prints the ends of the logs of the servers, and how they see each other. They do not exist any more
+# when anyone reads why a test failed.
 # shellcheck disable=SC2154  # the helpers of each kind of server set these
 show_servers() {
   local log i

@@ -67,17 +67,14 @@ is_quiet() {
   hold job
   queue job "${noting[@]}" "$order" killed
   killed=$waiter
-  for _ in 1 2 3; do queue job -- true; done
-  queue job "${timing[@]}" "$began"
+  for _ in 1 2 3; do queue_without_timers job -- true; done
+  queue_without_timers job touch "$began"
   kill -KILL "$killed"
 
-  clock_into "$released"
   let_go
 
   assert_exits 0 "$waiter"
-  # One that is asleep would cost 3 s.
-  assert_between "$(ms_between "$released" "$began")" 0 2000
-  [[ ! -e $order ]]
+  [[ -e $began && ! -e $order ]]
   no_sockets
 }
 
