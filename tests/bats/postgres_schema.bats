@@ -238,7 +238,7 @@ is_refused_once() { [[ $(sql "SELECT refused FROM dlock.lock WHERE name = 'job'"
 
 # Asserts that the store is refused in one line, with one of these exit codes.
 assert_store_is_refused() {  # <pattern of exit codes> <part of what it says>
-  run timeout 20 dlock --store-timeout 1s run job -- echo started
+  run timeout 60 dlock --store-timeout 1s run job -- echo started
   # shellcheck disable=SC2053  # a pattern
   [[ $status == $1 ]] || { echo "$status: $output" >&2; return 1; }
   assert_one_line

@@ -40,11 +40,11 @@ have_started() { (($(sleepers) == 5)); }
     rm -f "$CTEST_PID"
     env --default-signal "$DLOCK_SOURCE/tests/run" -R nothing > "$BATS_TEST_TMPDIR/log" 2>&1 3>&- &
     runner=$!
-    EVENTUALLY_MS=60000 eventually have_started
+    eventually have_started
 
     kill -s "$signal" "$runner"
 
-    EVENTUALLY_MS=30000 eventually has_ended "$runner"
+    eventually has_ended "$runner"
     assert_exits $((128 + $(kill -l "$signal"))) "$runner"
     assert_equal "$(sleepers)" 0
     grep -q "stopped by SIG$signal" "$BATS_TEST_TMPDIR/log"

@@ -228,7 +228,7 @@ lose_a_race() {
   let_go
 
   assert_exits 0 "$holder"
-  EVENTUALLY_MS=15000 eventually grep -qsx 3 "$order"
+  eventually grep -qsx 3 "$order"
   assert_equal "$(paste -sd ' ' "$order")" '1 2 3'
   assert_equal "$(of_report .outcome)" ran
 }
@@ -255,8 +255,8 @@ lose_a_race() {
   kill -KILL "${killed[@]}"
 
   # The lease, and promises to those that are dead.
-  EVENTUALLY_MS=12000 eventually test -e "$ran"
-  EVENTUALLY_MS=12000 eventually grep -qsx 2 "$order"
+  eventually test -e "$ran"
+  eventually grep -qsx 2 "$order"
   assert_equal "$(paste -sd ' ' "$order")" '1 2'
 }
 
@@ -440,7 +440,7 @@ nobody_waits_for_standby() { ! waits_for_standby; }
   freeze_postgres 2
   begin=$(now_ms)
 
-  run timeout 20 dlock run --replicas 1 --store-timeout 1s job -- touch "$ran"
+  run timeout 60 dlock run --replicas 1 --store-timeout 1s job -- touch "$ran"
 
   assert_status 69
   assert_one_line
@@ -544,13 +544,13 @@ nobody_waits_for_standby() { ! waits_for_standby; }
   dlock run job -- true
   end_postgres 1
 
-  run timeout 20 dlock run --store-timeout 2s job -- touch "$ran"
+  run timeout 60 dlock run --store-timeout 2s job -- touch "$ran"
   assert_status 69
   assert_one_line
   end_processes "$pgbouncer_pid"
   wait "$pgbouncer_pid" || true
   pgbouncer_pid=
-  run timeout 20 dlock run --store-timeout 2s job -- touch "$ran"
+  run timeout 60 dlock run --store-timeout 2s job -- touch "$ran"
   assert_status 69
   assert_one_line
 }
@@ -567,7 +567,7 @@ nobody_waits_for_standby() { ! waits_for_standby; }
     use_relay
     rm -f "$ran"
 
-    run timeout 20 env DLOCK_STORE="$relayed" "$BATS_TEST_TMPDIR/bin/dlock" run "${brief[@]}" job -- touch "$ran"
+    DLOCK_STORE=$relayed run timeout 60 dlock run "${brief[@]}" job -- touch "$ran"
 
     case $status in
       0) [[ -e $ran ]] ;;
@@ -586,7 +586,7 @@ nobody_waits_for_standby() { ! waits_for_standby; }
   use_relay
   network twice
 
-  run timeout 20 env DLOCK_STORE="$relayed" "$BATS_TEST_TMPDIR/bin/dlock" run "${brief[@]}" job -- touch "$ran"
+  DLOCK_STORE=$relayed run timeout 60 dlock run "${brief[@]}" job -- touch "$ran"
 
   [[ $status == @(0|69|77) ]]
   ((status == 0)) || assert_one_line
@@ -656,14 +656,14 @@ nobody_waits_for_standby() { ! waits_for_standby; }
   head -c 100M /dev/zero > "$postgres_root/filler" 2> /dev/null || true
   sql 'CREATE TABLE filler AS SELECT repeat(md5(i::text), 300) FROM generate_series(1, 20000) i' 2> /dev/null || true
 
-  EVENTUALLY_MS=20000 eventually is_refused
+  eventually is_refused
   assert_equal "$(< "$order")" 69
   output=$(< "$said")
   assert_one_line
   rm "$postgres_root/filler"
 
   eventually postgres_serves 1
-  EVENTUALLY_MS=15000 eventually dlock run job -- true
+  eventually dlock run job -- true
 }
 is_refused() {
   local code=0
