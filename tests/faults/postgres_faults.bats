@@ -434,6 +434,41 @@ nobody_waits_for_standby() { ! waits_for_standby; }
   done
 }
 
+@test "no setting of role, database or URL hides that the wait for a standby was cancelled" {
+  use_synchronous_standby
+  dlock run --replicas 1 job -- true
+  store=$DLOCK_STORE
+  for setting in 'ROLE app SET client_min_messages = error' 'DATABASE app SET client_min_messages = error' \
+    'ROLE app SET synchronous_commit = local'; do
+    sql "SET synchronous_commit = local; ALTER $setting"
+    assert_cancelled_grant_is_noticed
+    sql "SET synchronous_commit = local; ALTER ${setting%% SET*} RESET ALL"
+  done
+  DLOCK_STORE="$store&options=-c%20client_min_messages%3Derror"
+  assert_cancelled_grant_is_noticed
+  DLOCK_STORE=$store
+  # Nor do other verbs that promise a durable answer say yes.
+  sql 'SET synchronous_commit = local; ALTER ROLE app SET client_min_messages = error'
+  for verb in 'acquire other' 'fence disk 7' 'limit api 5/1h'; do assert_cancelled_grant_is_noticed "$verb"; done
+}
+
+assert_cancelled_grant_is_noticed() {  # [<verb with its words>]
+  freeze_postgres 2
+  # shellcheck disable=SC2086  # words
+  dlock --replicas 1 --store-timeout 10s ${1:-run job -- touch "$ran"} > "$said" 2>&1 3>&- &
+  claim=$!
+  eventually waits_for_standby
+  sql "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND usename = 'app'" > /dev/null
+  eventually is_unconfirmed
+  postgres_goes_on 2
+  assert_exits 69 "$claim"
+  assert_equal "$(grep -c 'did not confirm' "$said")" 1
+  [[ ! -e $ran ]]
+  eventually is_free job
+}
+# The withdrawal of the claim waits for the standby as well.
+is_unconfirmed() { grep -q 'did not confirm' "$said" || nobody_waits_for_standby; }
+
 @test "without the standby that --replicas needs nothing is granted, and no session is left waiting" {
   use_synchronous_standby
   dlock run --replicas 1 job -- true
