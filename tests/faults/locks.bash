@@ -42,7 +42,7 @@ queue() {  # <name> [<option>...] [--] <command>...
   eventually is_queued "$1" "$waiter"
 }
 
-# Does the same with a dlock of which no timer ever fires. So it gets its turn because something woke
+# Does the same with a dlock of which no timer ever fires: it then gets its turn because something woke
 # it, and not because it looks again once in a while, however long that takes. $waiter is its strace.
 queue_without_timers() {  # <name> [<option>...] [--] <command>...
   ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -qq -o /dev/null -e trace=timerfd_settime \
