@@ -14,6 +14,7 @@ setup() {
   load ../faults/redis
   trace=$BATS_TEST_TMPDIR/trace
   calls=$BATS_TEST_TMPDIR/calls
+  cd "$BATS_TEST_TMPDIR" || return
 }
 
 teardown() {
@@ -198,6 +199,15 @@ least_page_faults() {  # <command>...
 
   # 97 were counted; some copies of the same program cause up to three more.
   assert_between "$(least_page_faults dlock run job -- /bin/true)" 40 102
+}
+
+# Nothing uses the streams of libstdc++, so static_stubs.cpp leaves them out.
+@test "the program does not touch std::cout and its siblings" {
+  nm -C "$(dirname "$DLOCK_BIN")/libdlock_core.a" > names 2> /dev/null
+
+  grep -q ' U std::' names
+  run grep -E ' U std::w?c(in|out|err|log)$' names
+  assert_equal "$output" ''
 }
 
 @test "options cause few more page faults" {
