@@ -197,9 +197,9 @@ least_page_faults() {  # <command>...
 @test "a local run causes few page faults" {
   use_warm_local_store
 
-  # 70 were counted; some copies of the same program cause up to three more. There are 97 without
-  # cmake/link_order.txt or without lld.
-  assert_between "$(least_page_faults dlock run job -- /bin/true)" 40 76
+  # 70 were counted on Debian 12, and 86 on Debian 13; some copies of the same program cause up to
+  # three more. There are 97 without cmake/link_order.txt or without lld.
+  assert_between "$(least_page_faults dlock run job -- /bin/true)" 40 90
 }
 
 # If it fails: cmake/link_order.
