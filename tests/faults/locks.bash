@@ -62,6 +62,18 @@ is_held() { [[ $(dlock status --json "$1") == *'"state":"held"'* ]]; }
 is_free() { [[ $(dlock status --json "$1") == *'"state":"free"'* ]]; }
 nobody_waits() { [[ $(dlock status --json "$1") == *'"waiters":[]'* ]]; }
 somebody_waits() { [[ $(dlock status --json "$1") == *'"waiters":[{'* ]]; }
+# Waits until the lease of a holder was renewed: more of it is left than before.
+await_longer_lease() {  # <name>
+  left_before=$(look "$1" '.holders[0].expires_in_ms')
+  eventually has_longer_lease "$1"
+}
+has_longer_lease() {
+  local left
+  left=$(look "$1" '.holders[0].expires_in_ms')
+  ((left <= left_before)) || return 0
+  left_before=$left
+  return 1
+}
 is_queued() {  # <name> <pid>
   local status
   status=$(dlock status --json "$1")
