@@ -58,7 +58,7 @@ is_gone() { (($(left_of job) == -2)); }
 # More faults of the network, which are no different for the guardian: tests/simulation.
 @test "when the server stops answering, drips its answers, or is busy, all of the tree is dead before the lease ends" {
   use_relay
-  for fault in redis_freezes 'network drip' run_endless_script; do
+  for fault in redis_freezes 'network crawl' run_endless_script; do
     hold_tree "${lease[@]}"
     begin_fault
 
