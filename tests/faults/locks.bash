@@ -42,11 +42,13 @@ queue() {  # <name> [<option>...] [--] <command>...
   eventually is_queued "$1" "$waiter"
 }
 
-# Does the same with a dlock of which no timer ever fires. So it gets its turn because something woke
-# it, and not because it looks again once in a while, however long that takes. $waiter is its strace.
+# Does the same with a dlock of which no timer ever fires. It gets its turn because something woke it,
+# and not because it looks again once in a while, however long that takes. $waiter is its strace.
+# shellcheck disable=SC2034  # also for tests
+without_timers=(env ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
+  strace -qq -o /dev/null -e trace=timerfd_settime -e inject=timerfd_settime:retval=0)
 queue_without_timers() {  # <name> [<option>...] [--] <command>...
-  ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -qq -o /dev/null -e trace=timerfd_settime \
-    -e inject=timerfd_settime:retval=0 dlock run --wait 60s "$@" 3>&- &
+  "${without_timers[@]}" dlock run --wait 60s "$@" 3>&- &
   waiter=$!
   eventually queues_below_strace "$1"
 }

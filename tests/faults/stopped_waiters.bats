@@ -46,7 +46,7 @@ assert_took() {  # <least> <most>
   assert_between "$(ms_between "$released" "$began")" "$1" "$2"
 }
 
-# So many that the next waiter would begin after 45 s if each kept its promise for 3 s.
+# As many that the next waiter would begin after 45 s if each kept its promise for 3 s.
 many=15
 assert_took_no_promise() { assert_took 0 30000; }
 
