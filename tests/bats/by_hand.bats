@@ -522,11 +522,11 @@ acquire_up_to_the_log() {  # <option>...
 @test "check says that a grant no longer holds, and names the new holder" {
   dlock run job -- sh -c 'echo "$DLOCK_FENCE" > fence'
   run dlock check job --fence "$(< fence)"
-  assert_refused 76 'no longer held by this grant: the lock is free'
+  assert_refused 76 'no longer held: the lock is free'
 
   hold job
   run dlock check job --fence "$(< fence)"
-  assert_refused 76 "no longer held by this grant: held by $(id -un)@$(uname -n) (pid $holder"
+  assert_refused 76 "no longer held: now held by $(id -un)@$(uname -n) (pid $holder"
   run dlock -q check job --fence "$(< fence)"
   assert_equal "$status $output" '76 '
   dlock check job --fence "$(look job '.holders[0].fence')"

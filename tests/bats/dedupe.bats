@@ -121,7 +121,7 @@ assert_runs() {
     assert_runs
 
     run dlock history job
-    assert_output_contains 'vanished (does not count)'
+    assert_output_contains 'vanished (end not recorded)'
   done
 }
 

@@ -136,7 +136,7 @@ queue_stopped_elsewhere() {  # <name>
   assert_status 75
   (($(now_ms) - begin >= 300))
   assert_one_line
-  assert_output_contains "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
+  assert_output_contains "dlock: job: not acquired within 300ms: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
   no_sockets
 }
 

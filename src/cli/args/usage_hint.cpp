@@ -228,7 +228,9 @@ std::string unknown_variable(std::string_view name) {
   const auto option = option_name(name);
   const bool is_option = common_option(option) != nullptr || verb_with(option) != nullptr;
   if (is_option && option.size() > 1) {
-    return start + "; use --" + option + " or the configuration file";
+    return start + "; use --" + option +
+           " or the configuration file (only the options of the store have variables: "
+           "man dlock)";
   }
   const auto meant = did_you_mean(name, names, "DLOCK_");
   return meant.empty() ? "" : start + meant;
