@@ -349,7 +349,7 @@ wait w D'
 make_script() {  # <path> <line>...
   {
     echo '#!/bin/sh'
-    grep '^\[ .* || exec dlock run ' "$manual/dlock-run.1"
+    grep '|| exec dlock run ' "$manual/dlock-run.1"
     printf '%s\n' "${@:2}"
   } > "$1"
   chmod +x "$1"
