@@ -118,6 +118,10 @@ refute_output_contains() {  # <text>
   [[ $output != *"$1"* ]] || { printf '"%s" in the output:\n%s\n' "$1" "$output" >&2; return 1; }
 }
 
+# Takes the line of a wait for a lock out of the output, or prints a file without it.
+forget_wait() { output=$(sed '/: waiting: held by /d' <<< "$output"); }
+but_for_wait() { sed '/: waiting: held by /d' "$1"; }
+
 # Asserts that the output is a single message of dlock.
 assert_one_line() {
   [[ $output == 'dlock: '* && $output != *$'\n'* ]] ||

@@ -51,6 +51,20 @@ is_quiet() {
   ((sleeps == before))
 }
 
+@test "a wait for a server that is never reached, which a signal ends, warns of no late request" {
+  local url
+  for url in "redis+unix:$PWD/none" redis://127.0.0.1:1 "postgres:///x?host=$PWD" postgres://127.0.0.1:1/x etcd://127.0.0.1:1 \
+    redis+sentinel://127.0.0.1:1/m redis+cluster://127.0.0.1:1 redis+quorum://127.0.0.1:1,127.0.0.2:1,127.0.0.3:1; do
+    dlock --store "$url" run -w 60s job -- touch "$BATS_TEST_TMPDIR/ran" > "$BATS_TEST_TMPDIR/said" 2>&1 3>&- &
+    waiter=$!
+    eventually grep -q 'trying again' "$BATS_TEST_TMPDIR/said"
+    kill -TERM "$waiter"
+    assert_exits 143 "$waiter"
+    # Its only line is that of the wait.
+    assert_equal "$(grep -cv 'trying again' "$BATS_TEST_TMPDIR/said")" 0 || { cat "$BATS_TEST_TMPDIR/said" >&2; return 1; }
+  done
+}
+
 @test "fifteen waiters get the lock one at a time" {
   alone='mkdir "$1" && echo 1 >> "$2" && rmdir "$1"'
   hold job
@@ -140,6 +154,7 @@ queue_stopped_elsewhere() {  # <name>
 
   assert_status 75
   assert_between $(($(now_ms) - begin)) 300 9000
+  forget_wait
   assert_one_line
   assert_output_contains "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
   no_sockets
