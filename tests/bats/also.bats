@@ -59,8 +59,8 @@ hold_both() {  # [<option>...]
   run dlock run --also 'g p:slots=3' -n 9 ports -- printenv DLOCK_SLOTS
   assert_equal "$output" 'ports=0 g%20p=0'
 
-  dlock run -n 3 gpu -- env DLOCK_HELD= dlock run -n 9 --also gpu:slots=3 ports -- printenv DLOCK_SLOTS DLOCK_SLOT > both
-  assert_equal "$(paste -sd ' ' both)" 'ports=0 gpu=1 0'
+  dlock run -n 3 gpu -- env DLOCK_HELD= dlock run -n 9 --also gpu:slots=3 ports -- printenv DLOCK_SLOTS DLOCK_SLOT > "$BATS_TEST_TMPDIR/both"
+  assert_equal "$(paste -sd " " "$BATS_TEST_TMPDIR/both")" 'ports=0 gpu=1 0'
 
   run dlock run -n 2 job -- printenv DLOCK_SLOTS
   assert_equal "$output" job=0

@@ -206,9 +206,9 @@ is_gone() { (($(left_of job) == -2)); }
   guardian=$(guardian_of "$holder")
   for how in '' -f; do
     # shellcheck disable=SC2086
-    pgrep $how dlock > matching
-    grep -qx "$holder" matching
-    if grep -qx "$guardian" matching; then return 1; fi
+    pgrep $how dlock > "$BATS_TEST_TMPDIR/matching"
+    grep -qx "$holder" "$BATS_TEST_TMPDIR/matching"
+    if grep -qx "$guardian" "$BATS_TEST_TMPDIR/matching"; then return 1; fi
     # shellcheck disable=SC2086
     pgrep $how lock-guardian | grep -qx "$guardian"
   done

@@ -142,6 +142,12 @@ milliseconds WaitNotice::say(For what, const Text& text) {
     }
     const auto left_of_minute = std::chrono::ceil<milliseconds>(say_again_ - now);
     good_for = std::min(good_for, left_of_minute);
+  } else if (what != said_ && say_again_ != Clock::time_point::max() &&
+             ::isatty(STDERR_FILENO) == 0) {
+    // Nothing else shows there that it waits, and for whom: once for each.
+    if (said_ != For::nothing) say_again_ = Clock::time_point::max();
+    said_ = what;
+    speaker_.warning(text(any_columns) + left());
   }
   return speaker_.live(line_of(text)) ? std::min(good_for, live_for) : good_for;
 }
