@@ -143,7 +143,7 @@ delete_lease() { [[ $(redis DEL 'dlock:{job}') == 1 ]]; }
   let_go
 
   assert_exits 0 "$holder"
-  # Nobody has confirmed the lease since it was renewed last.
+  # The lease was not confirmed since it was renewed last.
   assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran false'
 
   start_redis

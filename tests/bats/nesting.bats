@@ -65,7 +65,7 @@ assert_refused_inside() {
   assert_equal "$status $output" '0 inner'
 }
 
-@test "the line that the manual has for the top of a script locks it once, and also when an earlier run left it behind" {
+@test "the line that the manual has for the top of a script locks it once, even one that an earlier run left behind" {
   local line
   line=$(grep -m 1 '|| exec dlock run nightly-report' "$DLOCK_SOURCE/man/dlock-run.1")
   printf '%s\n' '#!/bin/sh' "$line" 'echo "$1 begins" >> log' 'echo "$1 ends" >> log' > nightly

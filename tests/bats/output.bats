@@ -187,7 +187,7 @@ tail_of() { jq -r .output_tail "$report"; }
   done
 }
 
-@test "if the kernel lets nobody look at dlock, a renamed log gets the output with a warning, and not in silence" {
+@test "if the kernel lets only root look at dlock, a renamed log gets the output with a warning, and not in silence" {
   ((EUID == 0)) || skip 'only root can arrange this'
   local open port
   port=$(free_ports 1)
@@ -201,7 +201,7 @@ tail_of() { jq -r .output_tail "$report"; }
   export DLOCK_STORE=redis://127.0.0.1:$port
   dlock run job -- sh -c 'until [ -e ended ]; do sleep 0.05; done' 3>&- &
   eventually dlock status job
-  setpriv --reuid nobody --regid nogroup --clear-groups env HOME=/ "$open/dlock" run --wait 60s --output "$open/logs/log" job -- echo new \
+  setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/ "$open/dlock" run --wait 60s --output "$open/logs/log" job -- echo new \
     2> "$err" < /dev/null 3>&- &
   waiter=$!
   eventually has_waiter

@@ -200,9 +200,9 @@ END
   use_private_mounts
   inside mount -t proc -o hidepid=2 proc /proc
   inside install -m 755 "$(realpath "$DLOCK_BIN")" /mnt/dlock
-  inside install -d -m 700 -o nobody /mnt/store
+  inside install -d -m 700 -o 65534 /mnt/store
 
-  inside strace -u nobody -f -o "$BATS_TEST_TMPDIR/trace" -e trace=getdents64 -e inject=getdents64:delay_enter=400000 \
+  inside strace -u "$(id -nu 65534)" -f -o "$BATS_TEST_TMPDIR/trace" -e trace=getdents64 -e inject=getdents64:delay_enter=400000 \
     /mnt/dlock --store local:/mnt/store/l run --stragglers kill --kill-after 20s job -- sh -c 'sleep 60 & exit 3' > /dev/null 3>&- || status=$?
 
   assert_equal "$status" 3

@@ -52,7 +52,7 @@ assert_ran_with_warning() {  # <text of the warning>
   # One after the other they would take six seconds.
   assert_between $(($(now_ms) - began)) 900 5900
   assert_equal "$(grep -c 'cannot release the lock: .*did not reply within' "$said")" 6
-  # Nobody has confirmed the leases since they were renewed.
+  # The leases were not confirmed since they were renewed.
   assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran false'
 }
 

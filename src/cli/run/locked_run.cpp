@@ -371,7 +371,7 @@ void LockedRun::tell_of(const Handover& one) {
   if (one.answer == Release::left) conclusion_.not_released(*one.lock, "");
   if (!one.failure || one.failure->kind() == Failure::Kind::interrupted) return;
   if (one.lock->is_held) {
-    // Nobody has confirmed the lease since it was renewed last.
+    // The lease was not confirmed since it was renewed last.
     auto& is_protected = conclusion_.result().is_protected;
     if (is_protected && one.lock->store->leases_expire()) is_protected = false;
     conclusion_.not_released(*one.lock, one.failure->what());

@@ -53,7 +53,7 @@ class OutputFile final : public RunOutput {
   Speaker speaker_;
   Fd file_;
   std::string own_;  // how other processes open the same file
-  // Whether they may: the kernel refuses it if nobody but root may look at this process,
+  // Whether they may: the kernel refuses it if only root may look at this process,
   // for example because its program can be executed and not read.
   bool is_shown_ = ::prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1 || ::geteuid() == 0;
   off_t begin_ = 0;  // what others have written before
