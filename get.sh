@@ -26,7 +26,8 @@ If minisign(1) is installed, the signature of SHA256SUMS is checked as well.
 END
 }
 
-say() { printf 'get.sh: %s\n' "$*"; }
+# A login in a URL stays out of messages, which end in the logs of others.
+say() { printf 'get.sh: %s\n' "$*" | sed 's|://[^/@ ]*@|://***@|g'; }
 
 fail() {
   say "$@" >&2
@@ -43,23 +44,29 @@ need() {  # <program>...
   for tool; do command -v "$tool" > /dev/null || fail "this needs $tool, which is not installed"; done
 }
 
+# Prints the reason of the last command whose messages went to this file, which is their last line.
+why() {
+  reason=$(grep . "$work/why" | tail -n 1)
+  [ -z "$reason" ] || printf ': %s' "$reason"
+}
+
 # --- Getting the files ---
 
-# Copies a file of the release into $work. Fails if there is none.
+# Copies a file of the release into $work. Fails if it cannot be had.
 get() {  # <name>
   case $from in
     http://* | https://*) download "$from/$1" "$work/$1" ;;
-    *) [ -f "$from/$1" ] && cp "$from/$1" "$work/$1" ;;
-  esac
+    *) if [ -f "$from/$1" ]; then cp "$from/$1" "$work/$1"; else echo 'there is no such file' >&2 && false; fi ;;
+  esac 2> "$work/why"
 }
 
-# A server that sends nothing for a minute is given up.
+# A server that sends nothing for a minute is given up. A quiet wget does not say what is wrong.
 download() {  # <URL> <file>
   if $has_curl; then
     curl -fsSL --connect-timeout 30 --speed-limit 1 --speed-time 60 -o "$2" "$1"
   else
-    wget -q -T 60 -O "$2" "$1"
-  fi 2> /dev/null || { rm -f "$2"; return 1; }
+    wget -T 60 -O "$2" "$1"
+  fi || { rm -f "$2"; return 1; }
 }
 
 architecture() {
@@ -87,7 +94,7 @@ choose_archive() {
     *) archive='' ;;
   esac
   [ -z "$sum" ] || [ -z "$archive" ] || [ -n "$key" ] || return 0
-  get SHA256SUMS || fail "there is no SHA256SUMS in $from"
+  get SHA256SUMS || fail "cannot get SHA256SUMS from $from$(why)"
   check_signature
   [ -n "$archive" ] || archive=$(sed -n "s/^[0-9a-f]*  \\(dlock-[^ /]*-linux-$arch\\.tar\\.gz\\)\$/\\1/p" "$work/SHA256SUMS")
   case $archive in
@@ -107,8 +114,9 @@ check_signature() {
     return 0
   fi
   if ! get SHA256SUMS.minisig; then
-    [ -z "$key" ] || fail "there is no signature in $from (SHA256SUMS.minisig)"
-    note="the signature was not checked: there is none in $from (SHA256SUMS.minisig)"
+    note="cannot get the signature from $from (SHA256SUMS.minisig)$(why)"
+    [ -z "$key" ] || fail "$note"
+    note="the signature was not checked: $note"
     return 0
   fi
   if [ -f "$key" ]; then
@@ -122,8 +130,8 @@ check_signature() {
     note='the signature was not checked: --key names the key'
     return 0
   fi
-  minisign -V -q -p "$work/key" -m "$work/SHA256SUMS" > /dev/null 2>&1 ||
-    fail "the signature of SHA256SUMS in $from does not fit the key"
+  minisign -V -q -p "$work/key" -m "$work/SHA256SUMS" > /dev/null 2> "$work/why" ||
+    fail "the signature of SHA256SUMS in $from does not fit the key$(why)"
 }
 
 # --- Unpacking ---
@@ -131,8 +139,8 @@ check_signature() {
 # An archive has a directory of the same name, and in it only files and directories that belong to
 # dlock.
 check_names() {
-  { tar -tzf "$work/$archive" > "$work/names" && tar -tvzf "$work/$archive" > "$work/kinds"; } 2> /dev/null ||
-    fail "$archive cannot be read"
+  { tar -tzf "$work/$archive" > "$work/names" && tar -tvzf "$work/$archive" > "$work/kinds"; } 2> "$work/why" ||
+    fail "$archive cannot be read: $(grep -m 1 . "$work/why")"
   ! grep -qe '^[^-d]' -e ' link to ' "$work/kinds" || fail "$archive has something other than files and directories"
   while IFS= read -r name; do
     case /$name/ in
@@ -149,8 +157,8 @@ check_names() {
 unpack() {
   top=${archive%.tar.gz}
   check_names
-  tar -C "$work" -xzf "$work/$archive" --no-same-owner 2> /dev/null || tar -C "$work" -xzf "$work/$archive" -o ||
-    fail "$archive cannot be unpacked"
+  tar -C "$work" -xzf "$work/$archive" --no-same-owner 2> /dev/null || tar -C "$work" -xzf "$work/$archive" -o 2> "$work/why" ||
+    fail "$archive cannot be unpacked$(why)"
   tree=$work/$top
   [ -f "$tree/bin/dlock" ] || fail "$archive has no program"
   [ -z "$(find "$tree" ! -type f ! -type d)" ] || fail "$archive has something other than files and directories"
@@ -166,11 +174,12 @@ manifest=share/dlock/installed
 # Nothing must change unless everything can: first each file is written beside its place, which finds
 # a full disk and a directory that cannot be written, then all are renamed.
 install_tree() {
-  (cd "$tree" && find . -type f | sed 's|^\./||' | LC_ALL=C sort) > "$work/files"
+  (cd "$tree" && find . -type f | sed 's|^\./||' | sort) > "$work/files"
   : > "$work/made"
   trap undo EXIT
   while IFS= read -r file; do put "$file"; done < "$work/files"
-  version=$("$prefix/bin/dlock.dlock-new" --version 2> /dev/null) || fail "the program of $archive does not run here"
+  version=$("$prefix/bin/dlock.dlock-new" --version 2> "$work/why") ||
+    fail "the program of $archive does not run here$(why)"
   make_directory "$prefix/${manifest%/*}"
   mkdir -p "$tree/${manifest%/*}"
   (
@@ -201,15 +210,15 @@ put() {  # <file>
   [ ! -d "$prefix/$1" ] || fail "cannot install in $prefix: $1 is a directory there"
   mode=644
   [ "$1" != bin/dlock ] || mode=755
-  { cp "$tree/$1" "$prefix/$1.dlock-new" && chmod "$mode" "$prefix/$1.dlock-new"; } 2> /dev/null ||
-    fail "cannot install in $prefix: $1 cannot be written"
+  { cp "$tree/$1" "$prefix/$1.dlock-new" && chmod "$mode" "$prefix/$1.dlock-new"; } 2> "$work/why" ||
+    fail "cannot install in $prefix: $1 cannot be written$(why)"
 }
 
 # Makes a directory and those above it, and notes which were missing, the deepest one first.
 make_directory() {  # <directory>
   if [ -d "$1" ]; then return; fi
   make_directory "$(dirname "$1")"
-  { mkdir "$1" && chmod 755 "$1"; } 2> /dev/null || fail "cannot install in $prefix: $1 cannot be created"
+  { mkdir "$1" && chmod 755 "$1"; } 2> "$work/why" || fail "cannot install in $prefix: $1 cannot be created$(why)"
   { echo "$1" && cat "$work/made"; } > "$work/made.new"
   mv "$work/made.new" "$work/made"
 }
@@ -234,7 +243,7 @@ remove_files() {  # <manifest> [<list>]
     [ $# -lt 2 ] || ! grep -qxF "$file" "$2" || continue
     if [ ! -f "$prefix/$file" ] || [ -L "$prefix/$file" ]; then continue; fi
     if [ "$(sha256sum < "$prefix/$file")" = "${line%%  *}  -" ]; then
-      rm -f "$prefix/$file" 2> /dev/null || fail "$prefix/$file cannot be removed"
+      rm -f "$prefix/$file" 2> "$work/why" || fail "$prefix/$file cannot be removed$(why)"
     else
       say "note: kept $prefix/$file: it has changed since it was installed"
     fi
@@ -246,7 +255,7 @@ uninstall() {
   [ -f "$prefix/$manifest" ] || fail "nothing to remove: there is no $prefix/$manifest (--prefix says where dlock is)"
   cp "$prefix/$manifest" "$work/installed"
   remove_files "$work/installed"
-  rm -f "$prefix/$manifest" 2> /dev/null || fail "$prefix/$manifest cannot be removed"
+  rm -f "$prefix/$manifest" 2> "$work/why" || fail "$prefix/$manifest cannot be removed$(why)"
   sed -n 's/^made  //p' "$work/installed" | while IFS= read -r made; do
     rmdir "$prefix/${made#.}" 2> /dev/null || : # "." is the prefix itself
   done
@@ -259,6 +268,7 @@ uninstall() {
 # --- The command line ---
 
 main() {
+  export LC_ALL=C
   prefix='' from='' key='' sum='' note='' removes=false
   while [ $# -gt 0 ]; do
     case $1 in
@@ -282,7 +292,11 @@ main() {
     shift
   done
   if [ -z "$prefix" ]; then
-    if [ "$(id -u)" = 0 ]; then prefix=/usr/local; else prefix=${HOME:?}/.local; fi
+    case $(id -u):${HOME:-} in
+      0:*) prefix=/usr/local ;;
+      *:/*) prefix=$HOME/.local ;;
+      *) usage_error 'HOME names no directory: --prefix says where to install' ;;
+    esac
   fi
   case $prefix in /*) ;; *) prefix=$PWD/$prefix ;; esac
   prefix=${prefix%/}
@@ -308,13 +322,13 @@ main() {
   esac
   from=${from%/}
   choose_archive
-  get "$archive" || fail "$archive cannot be had from $from"
+  get "$archive" || fail "cannot get $archive from $from$(why)"
   [ "$(sha256sum < "$work/$archive")" = "$sum  -" ] || fail "the sum of $archive is wrong: the file is damaged, or not the released one"
   unpack
   install_tree
   say "installed $prefix/bin/dlock ($version)"
   [ -z "$note" ] || say "note: $note"
-  case :$PATH: in
+  case :${PATH:-}: in
     *:"$prefix/bin":*) ;;
     *) say "note: $prefix/bin is not in PATH" ;;
   esac

@@ -1,7 +1,10 @@
 #!/bin/sh
 # The entrypoint of an image: of all replicas that start, one at a time migrates the database, and
 # then becomes the service. DLOCK_STORE says where the lock is. --wait also waits for a database
-# that does not answer yet.
+# that does not answer yet. Whoever waits says for whom, once, in the log of its container.
+#
+# Nothing listens before the migration is done. A liveness probe must not begin until then: kubernetes.yaml has a
+# startup probe, compose.yaml a start period, and an init container has no probes.
 #
 # A shell that is process 1 gets no signal that it has no trap for. Without these traps a platform
 # that stops the container would kill it in the middle of the migration.

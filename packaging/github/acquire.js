@@ -2,7 +2,7 @@
 'use strict';
 const fs = require('fs');
 const path = require('path');
-const { annotate, input, login, pass, prefix, programs, run, store, sumOf } = require('./runner');
+const { annotate, finish, flag, input, login, pass, prefix, programs, run, store, sumOf } = require('./runner');
 
 // Installs the release that belongs to this version of the action unless another one is named.
 async function install() {
@@ -67,12 +67,13 @@ async function settings(dlock) {
 }
 
 async function main() {
+  const required = flag('required');
   await install();
   const [dlock] = programs();
   if (!dlock) throw new Error('there is no dlock in PATH');
   const { code, output, errors } = await run(dlock, acquireArguments(), login());
   pass('OUTPUT', 'acquired', code === 0 ? 'true' : 'false');
-  if (code === 75 && input('required') === 'false') return annotate('notice', errors);
+  if (code === 75 && !required) return annotate('notice', errors);
   if (code !== 0) throw new Error(errors || `dlock acquire exited with ${code}`);
   const { token, fence, slot } = JSON.parse(output);
   console.log(`::add-mask::${token}`);
@@ -89,7 +90,4 @@ async function main() {
   for (const [name, value] of Object.entries(variables)) pass('ENV', name, value);
 }
 
-main().catch((error) => {
-  annotate('error', error.message);
-  process.exitCode = 1;
-});
+finish(main, 'the lock was not acquired');

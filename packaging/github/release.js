@@ -1,7 +1,7 @@
 // The last step of the action, even of a job that failed or was cancelled: releases the lock, if
 // the main step has acquired it.
 'use strict';
-const { annotate, input, login, programs, run, store, sumOf } = require('./runner');
+const { annotate, finish, input, login, programs, run, store, sumOf } = require('./runner');
 
 async function main() {
   const { STATE_token: token, STATE_program: sum, STATE_settings: settings } = process.env;
@@ -19,7 +19,4 @@ async function main() {
   throw new Error(errors);
 }
 
-main().catch((error) => {
-  annotate('error', error.message);
-  process.exitCode = 1;
-});
+finish(main, 'the lock is free soon after the job');

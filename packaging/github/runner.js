@@ -15,6 +15,15 @@ function pass(file, name, value) {
   fs.appendFileSync(process.env[`GITHUB_${file}`], text);
 }
 
+// An input that is true or false, as YAML has it.
+function flag(name) {
+  const value = input(name) || 'true';
+  if (!/^(true|True|TRUE|false|False|FALSE)$/.test(value)) {
+    throw new Error(`the input \`${name}\` must be true or false, not '${value}'`);
+  }
+  return /^t/i.test(value);
+}
+
 // Prints a message that the page of the run shows: `error` or `warning`.
 function annotate(level, message) {
   const text = harmless(message).replace(/%/g, '%25').replace(/\r/g, '%0D').replace(/\n/g, '%0A');
@@ -24,23 +33,33 @@ function annotate(level, message) {
 // A text without what the runner takes for a command: others can write a part of it into their locks.
 const harmless = (text) => text.replace(/##\[/g, '## [').replace(/^(\s*)::/gm, '$1: :');
 
-// Runs a program without a shell. Returns its exit code and its output; a cancelled job passes its
-// signals on, so that a waiter leaves the queue.
+// What a job that was cancelled throws.
+class Cancelled extends Error {}
+
+// Runs a program without a shell. Returns its exit code and its output. A cancelled job passes its signals on
+// to the program and what that has started, so that a waiter leaves the queue and a download ends; if the
+// program does not succeed then, throws Cancelled.
 function run(program, args, environment = {}) {
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     const child = spawn(program, args, {
+      detached: true,
       env: { ...process.env, ...environment },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     let output = '';
     let errors = '';
+    let cancelled = false;
     child.stdout.on('data', (data) => { output += data; });
     child.stderr.on('data', (data) => { errors += data; process.stderr.write(harmless(String(data))); });
-    const stop = (signal) => child.kill(signal);
+    const stop = (signal) => {
+      cancelled = true;
+      try { process.kill(-child.pid, signal); } catch { /* it has ended */ }
+    };
     process.on('SIGINT', stop).on('SIGTERM', stop);
     const finish = (code) => {
       process.off('SIGINT', stop).off('SIGTERM', stop);
-      resolve({ code, output: output.trim(), errors: errors.trim() });
+      if (cancelled && code !== 0) reject(new Cancelled(errors));
+      else resolve({ code, output: output.trim(), errors: errors.trim() });
     };
     child.on('error', (error) => { errors += error.message; finish(127); });
     child.on('close', (code) => finish(code === null ? 130 : code));
@@ -72,4 +91,13 @@ function programs() {
     .filter((file) => path.isAbsolute(file) && fs.existsSync(file) && fs.statSync(file).isFile());
 }
 
-module.exports = { annotate, input, login, pass, prefix, programs, run, store, sumOf };
+// Runs a step, and tells the runner how it failed.
+function finish(step, effect) {
+  step().catch((error) => {
+    if (error instanceof Cancelled) annotate('notice', `cancelled: ${effect}`);
+    else annotate('error', error.message);
+    process.exitCode = 1;
+  });
+}
+
+module.exports = { annotate, finish, flag, input, login, pass, prefix, programs, run, store, sumOf };

@@ -13,8 +13,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Asserts that `run` left a refusal in one line with this exit code.
 assert_refused() {  # <exit code> <part of what it says>
   assert_status "$1"
@@ -456,11 +454,11 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
 
 @test "a token file that never ends, or that no one writes, is refused" {
   mkfifo fifo
-  run timeout 20 dlock renew job --token-file fifo
+  run timeout 60 dlock renew job --token-file fifo
   assert_refused 78 'the pipe was not written to its end'
   for file in /dev/zero /dev/full . large; do
     head -c 10000000 /dev/zero > large
-    run timeout 20 dlock renew job --token-file "$file"
+    run timeout 60 dlock renew job --token-file "$file"
     assert_refused 78 'token file'
   done
 }
@@ -613,7 +611,7 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
 @test "a command substitution with acquire --for-pid returns at once" {
   sleep 600 3>&- &
 
-  token=$(timeout 20 dlock acquire job --for-pid $! 2>&1)
+  token=$(timeout 60 dlock acquire job --for-pid $! 2>&1)
 
   [[ $token =~ ^[0-9a-f]{32}$ ]]
 }

@@ -39,7 +39,7 @@ sum_of() { awk -v phase="$1" 'phase == "all" || $1 == phase { n += $3 } END { pr
 # Runs dlock, and writes the calls to the file `calls`.
 count_calls() {  # <dlock's arguments>...
   # Without a terminal, which would cost more calls.
-  setsid -w timeout 20 strace -f -q -e signal=none -o "$trace" dlock "$@" \
+  setsid -w timeout 60 strace -f -q -e signal=none -o "$trace" dlock "$@" \
     > /dev/null 2>&1 < /dev/null 3>&- || true
   calls_by_phase > "$calls"
 }
@@ -160,7 +160,7 @@ makes_four_writes() {
 
 # Asserts that the process that reaps the command makes its last call of this kind before.
 assert_reaps_after() {  # <system call>
-  timeout 20 strace -f -q -e trace="wait4,$1" -e signal=none -o "$trace" \
+  timeout 60 strace -f -q -e trace="wait4,$1" -e signal=none -o "$trace" \
     dlock run job -- /bin/sh -c 'exit 3' > /dev/null 2>&1 3>&- || [[ $? == 3 ]]
   awk -v call="$1" '
     index($2, call "(") == 1 { last[$1] = NR }
@@ -213,7 +213,7 @@ least_page_faults() {  # <command>...
 @test "a local run reads only the boot ID from /proc" {
   use_warm_local_store
 
-  timeout 20 strace -f -q -e trace=file -o "$trace" dlock run job -- /bin/true 3>&-
+  timeout 60 strace -f -q -e trace=file -o "$trace" dlock run job -- /bin/true 3>&-
 
   grep -q boot_id "$trace"
   # Before Linux 6.11, only /proc identifies the pid namespace.

@@ -44,8 +44,6 @@ assert_skipped() {  # <start of the reason> [<option>...]
   refute test -e "$ran"
 }
 
-refute() { ! "$@"; }
-
 # Asserts that a run with --dedupe 1h is not deduplicated.
 assert_runs() {
   run dlock run --dedupe 1h job -- echo started

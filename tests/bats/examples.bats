@@ -133,6 +133,24 @@ report  under report'
   [[ ! -e $notes ]]
 }
 
+@test "no unit takes an exit code that its job can have for that of dlock" {
+  local unit code
+  copy_units
+  for unit in "$units"/*.service; do
+    while IFS= read -r code; do
+      # 200 is that of -E.
+      [[ $code == 200 ]] || { echo "$unit: $code" >&2; return 1; }
+      grep -q '^ExecStart=.* -E 200 ' "$unit"
+    done < <(sed -n 's/^\(SuccessExitStatus\|RestartPreventExitStatus\)=//p' "$unit")
+  done
+  printf '#!/bin/sh\nexit 75\n' > "$here/bin/nightly"
+
+  # shellcheck disable=SC2046
+  run $(command_of dlock-nightly.service)
+
+  assert_status 75
+}
+
 @test "the unit's state directory is root's store, and its settings leave it writable" {
   copy_units
   use_private_mounts
@@ -208,6 +226,15 @@ disk-is-full  under nothing
 mail-about-disk  under nothing'
   run cat "$here/metrics/dlock.prom"
   assert_metrics
+}
+
+@test "the crontab's metrics say that the store is down, and cron has nothing to mail" {
+  mkdir "$here/metrics"
+
+  DLOCK_STORE=redis+unix:/nowhere run as_cron "$(only_command prometheus)"
+
+  assert_equal "$output" ''
+  assert_equal "$(tail -n 1 "$here/metrics/dlock.prom")" 'dlock_up{namespace="dlock"} 0'
 }
 
 @test "the crontab's silent job prints nothing if the lock is held" {
@@ -373,6 +400,7 @@ report  under report'
 
   assert_equal "$(json '.[] | "\(.apiVersion) \(.kind) \(.metadata.name)"')" 'v1 ConfigMap locks
 apps/v1 Deployment web
+apps/v1 Deployment api
 batch/v1 CronJob report
 apps/v1 Deployment worker'
   assert_equal "$(json '.[] | select(.kind == "Deployment") | .spec | .selector.matchLabels == .template.metadata.labels' |
@@ -398,6 +426,29 @@ apps/v1 Deployment worker'
   assert_equal "$(< "$notes")" 'migrate  under migrate
 report  under report
 work  under worker'
+}
+
+# Prints a number of seconds.
+seconds() {  # <duration of dlock or Compose>
+  case $1 in
+    *s) echo "${1%s}" ;;
+    *m) echo $((${1%m} * 60)) ;;
+    *h) echo $((${1%h} * 3600)) ;;
+  esac
+}
+
+@test "a probe of what migrates in its entrypoint begins after --wait and a migration, that of an init container never" {
+  local wait
+  wait=$(seconds "$(sed -n 's/^dlock run --wait \([^ ]*\) migrate .*/\1/p' "$examples/entrypoint.sh")")
+  ((wait > 0))
+  run documents compose.yaml
+  (($(seconds "$(json '.[0].services.app.healthcheck.start_period')") >= wait + 600))
+  run documents kubernetes.yaml
+  # Containers of the image whose entrypoint migrates are those without a command.
+  assert_equal "$(json '[.. | objects | select(.args?) | .name] | join(" ")')" api
+  (($(json '.. | objects | .startupProbe? // empty | .periodSeconds * .failureThreshold') >= wait + 600))
+  # What waits in dlock itself has no probe.
+  assert_equal "$(json '[.. | objects | select(.command?[0] == "dlock" and (.livenessProbe or .readinessProbe))] | length')" 0
 }
 
 # Runs the entrypoint of the example as process 1 of a container.

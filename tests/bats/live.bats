@@ -17,8 +17,6 @@ teardown() {
   kill_leftovers
 }
 
-refute() { ! "$@"; }
-
 used() {
   local name
   for name; do dlock run "$name" -- true; done
@@ -67,7 +65,7 @@ assert_shown_when_used() {
 
   for name in one two three; do
     used "$name"
-    EVENTUALLY_MS=1500 eventually shows "^$name "
+    eventually shows "^$name "
   done
 }
 
@@ -182,7 +180,7 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
 
   stty -F "$(cat tty)" rows 20
 
-  EVENTUALLY_MS=900 eventually shows '^h '
+  eventually shows '^h '
   refute_shows more
 }
 
@@ -332,7 +330,7 @@ stops_drawing() {  # <pid>
 @test "it ends by SIGPIPE if the reader closes the pipe" {
   used job
 
-  run timeout 20 bash -c 'dlock list --live | head -n 1 > /dev/null; echo "${PIPESTATUS[0]}"'
+  run timeout 60 bash -c 'dlock list --live | head -n 1 > /dev/null; echo "${PIPESTATUS[0]}"'
 
   assert_equal "$output" 141
 }
@@ -396,7 +394,7 @@ stops_drawing() {  # <pid>
 
   printf '\003' 1<> keys
 
-  EVENTUALLY_MS=4000 assert_exits 130 "$terminal"
+  assert_exits 130 "$terminal"
   kill -CONT "$redis_pid"
 }
 
@@ -405,7 +403,7 @@ differs() { ! cmp -s "$1" <(frame); }  # <file>
 @test "a server that cannot be reached at the start exits with 69" {
   stop_redis
 
-  run timeout 20 dlock list --live
+  run timeout 60 dlock list --live
 
   assert_status 69
   assert_one_line

@@ -12,8 +12,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Runs dlock for at most 10 s, and sets $status to its exit code and $output to its output.
 run_briefly() {
   status=0

@@ -112,7 +112,7 @@ tail_of() { jq -r .output_tail "$report"; }
   for store in "$DLOCK_STORE" server; do
     [[ $store != server ]] || use_server_as_store
     for stragglers in leave kill; do
-      run timeout 20 dlock run "${kept[@]}" --stragglers "$stragglers" job -- \
+      run timeout 60 dlock run "${kept[@]}" --stragglers "$stragglers" job -- \
         sh -c 'echo said; sleep 600 3>&- & exit 3'
       assert_equal "$status $output" '3 said'
     done

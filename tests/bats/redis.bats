@@ -453,7 +453,7 @@ is_queued_or_refused() { has_ended "$1" || is_queued job "$1"; }
 # --- Login ---
 
 # Runs dlock with -v, so that it prints as much as possible.
-run_verbosely() { run timeout 20 dlock run -v job -- env; }
+run_verbosely() { run timeout 60 dlock run -v job -- env; }
 
 anybody_may_do_everything() { redis ACL SETUSER default on nopass '~*' '&*' +@all; }
 
@@ -606,7 +606,7 @@ refused='dlock: job: password file /mnt/secrets/password: every user of this mac
   assert_refused 78 'larger than 64 KiB'
   rm "$DLOCK_PASSWORD_FILE"
   mkfifo -m 600 "$DLOCK_PASSWORD_FILE"
-  run timeout 20 dlock run job -- echo started
+  run timeout 60 dlock run job -- echo started
   assert_refused 78 'the pipe was not written to its end'
 }
 
@@ -643,7 +643,7 @@ refused='dlock: job: password file /mnt/secrets/password: every user of this mac
   export DLOCK_PASSWORD=wrong
   for words in 'run job true' 'run -w forever job true' 'status job' 'list'; do
     # shellcheck disable=SC2086
-    run timeout 20 dlock $words
+    run timeout 60 dlock $words
     assert_refused 77 'login refused'
     refute_output_contains wrong
   done
@@ -813,8 +813,8 @@ let_wait() {  # <number>
   for ((number = 0; number < $1; number++)); do
     dlock run -w 10m --ttl 10m job -- sh -c 'echo started >> "$0"; exec sleep 600' "$order" 3>&- &
   done
-  EVENTUALLY_MS=60000 eventually has_waiters "$1"
-  EVENTUALLY_MS=60000 eventually all_listen "$1"
+  eventually has_waiters "$1"
+  eventually all_listen "$1"
 }
 
 @test "three waiters for another program's lock send at most 15 commands a second" {

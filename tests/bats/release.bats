@@ -133,7 +133,7 @@ share/zsh/site-functions/_dlock 644'
   use_tmpdir
   rm "$from/SHA256SUMS"
   get "$url"
-  assert_refused "there is no SHA256SUMS in $url"
+  assert_refused "cannot get SHA256SUMS from $url: "
 }
 
 @test "a copy of get.sh that was cut off anywhere installs nothing" {
@@ -183,7 +183,79 @@ share/man/man1/dlock.other'
   [[ $output == *' /usr/local'* ]]
 }
 
+@test "get.sh needs no HOME with --prefix or for root, and says what to write without one" {
+  printf '#!/bin/sh\necho 1000\n' > "$BATS_TEST_TMPDIR/bin/id"
+  chmod +x "$BATS_TEST_TMPDIR/bin/id"
+  run env -u HOME sh "$DLOCK_SOURCE/get.sh" --prefix "$prefix" "$from"
+  assert_status 0
+
+  local home
+  for home in '-u HOME' HOME= HOME=relative; do
+    # shellcheck disable=SC2086  # words
+    run env $home sh "$DLOCK_SOURCE/get.sh" "$from"
+    assert_equal "$status $output" '64 get.sh: HOME names no directory: --prefix says where to install (see get.sh --help)'
+    # shellcheck disable=SC2086  # words
+    run env $home sh "$DLOCK_SOURCE/get.sh" --uninstall
+    assert_equal "$status $output" '64 get.sh: HOME names no directory: --prefix says where to install (see get.sh --help)'
+  done
+
+  run env -i /bin/sh "$DLOCK_SOURCE/get.sh" --prefix "$prefix" "$from"
+  assert_equal "$status ${lines[0]}" "0 get.sh: installed $prefix/bin/dlock (dlock 1.2.3)"
+}
+
 # --- Refusing ---
+
+@test "get.sh says in its line why a download failed, with curl and with wget, and shows no password" {
+  local url get=$DLOCK_SOURCE/get.sh
+  (cd "$from" && exec /usr/bin/python3 -u -m http.server --bind 127.0.0.1 0) > "$BATS_TEST_TMPDIR/port" 2>&1 3>&- &
+  server=$!
+  eventually grep -q 'port [0-9]' "$BATS_TEST_TMPDIR/port"
+  url=127.0.0.1:$(sed -n 's/.* port \([0-9]*\) .*/\1/p' "$BATS_TEST_TMPDIR/port" | head -n 1)
+  use_tmpdir
+  for _ in curl wget; do
+    run sh "$get" --prefix "$prefix" http://127.0.0.1:1/release
+    assert_refused 'cannot get SHA256SUMS from http://127.0.0.1:1/release: '
+    [[ ${output,,} == *'refused'* || ${output,,} == *"couldn't connect"* || ${output,,} == *'failed to connect'* ]]
+    run sh "$get" --prefix "$prefix" "http://me:s3cret@$url/nosuch"
+    assert_refused "cannot get SHA256SUMS from http://***@$url/nosuch: "
+    assert_output_contains 404
+    refute_output_contains s3cret
+    run sh "$get" --prefix "$prefix" https://no-such-host.invalid
+    assert_refused 'from https://no-such-host.invalid: '
+    assert_output_contains resolve
+    mv "$archive" "$archive.away"
+    run sh "$get" --prefix "$prefix" "http://$url"
+    assert_refused "cannot get ${archive##*/} from http://$url: "
+    assert_output_contains 404
+    mv "$archive.away" "$archive"
+    sed 's/command -v curl/command -v no-such-curl/' "$DLOCK_SOURCE/get.sh" > "$BATS_TEST_TMPDIR/with-wget"
+    get=$BATS_TEST_TMPDIR/with-wget
+  done
+}
+
+@test "get.sh says in its line why a file cannot be read, unpacked or written" {
+  use_tmpdir
+  rm "$from/SHA256SUMS"
+  mkdir "$from/SHA256SUMS"
+  get "$from"
+  assert_refused "cannot get SHA256SUMS from $from: there is no such file"
+
+  rmdir "$from/SHA256SUMS"
+  head -c 300 "$release/${archive##*/}" > "$archive"
+  to=$from write_sums
+  get "$from"
+  assert_refused 'cannot be read: gzip: stdin: unexpected end of file'
+
+  needs_root
+  cp "$release/${archive##*/}" "$archive"
+  to=$from write_sums
+  use_private_mounts
+  inside mount -t tmpfs -o size=4k none /mnt
+  run inside sh "$DLOCK_SOURCE/get.sh" --prefix /mnt/prefix "$from"
+  assert_status 1
+  assert_equal "${#lines[@]}" 1
+  assert_output_contains 'No space left on device'
+}
 
 @test "an archive whose sum differs is refused" {
   use_tmpdir
@@ -234,7 +306,7 @@ share/man/man1/dlock.other'
   head -c 300 "$release/${archive##*/}" > "$archive"
   to=$from write_sums
   get "$from"
-  assert_refused 'cannot be read'
+  assert_refused 'cannot be read: '
 }
 
 @test "an unknown architecture and another system are refused" {
@@ -304,7 +376,7 @@ share/man/man1/dlock.other'
   cp "$prefix/bin/dlock" "$BATS_TEST_TMPDIR/before/bin/dlock"
   get "$from"
   assert_status 1
-  assert_equal "$output" "get.sh: cannot install in $prefix: $prefix/share/zsh cannot be created"
+  assert_equal "$output" "get.sh: cannot install in $prefix: $prefix/share/zsh cannot be created: mkdir: cannot create directory '$prefix/share/zsh': File exists"
   diff -r "$prefix" "$BATS_TEST_TMPDIR/before"
 }
 
@@ -343,7 +415,7 @@ sign() {
 @test "get.sh says in one line that it has not checked a signature" {
   get "$from"
   assert_status 0
-  assert_equal "${lines[1]}" "get.sh: note: the signature was not checked: there is none in $from (SHA256SUMS.minisig)"
+  assert_equal "${lines[1]}" "get.sh: note: the signature was not checked: cannot get the signature from $from (SHA256SUMS.minisig): there is no such file"
 
   sign
   get "$from"
@@ -383,7 +455,7 @@ sign() {
 
   rm "$from/SHA256SUMS.minisig"
   get --key "$BATS_TEST_TMPDIR/release.pub" "$from"
-  assert_refused 'there is no signature'
+  assert_refused 'cannot get the signature from '
 }
 
 # --- Removing ---

@@ -13,8 +13,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Runs dlock with its output in the files `out` and `err`, and sets $status to its exit code.
 run_apart() {
   status=0

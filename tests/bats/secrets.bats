@@ -13,8 +13,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Runs dlock. Sets $status to its exit code, and $output to all that it prints.
 run_any() {
   status=0

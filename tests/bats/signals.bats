@@ -14,8 +14,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Creates `note`, a command that appends its name and each signal that it gets to the file
 # `noted`. It exits with 7 once the file `finish` exists, and not before.
 make_noter() {

@@ -14,8 +14,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Creates `straggler`, which writes its pid to the file that its argument names and keeps
 # running, and `starts`, a command that leaves such processes behind and exits with 5. The
 # arguments of both are kinds of stragglers: plain; daemon, in its own session without a

@@ -14,8 +14,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 on_server() { [[ $DLOCK_STORE == redis* ]]; }
 
 outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
@@ -161,7 +159,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
   kill -KILL "$holder"
   eventually has_ended "$holder"
 
-  run timeout 20 dlock run --wait 60s --replace job -- bash -c 'has_ended "$1"' - "$command"
+  run timeout 60 dlock run --wait 60s --replace job -- bash -c 'has_ended "$1"' - "$command"
 
   assert_status 0
 }

@@ -3,8 +3,6 @@
 # shellcheck disable=SC2016  # shells in commands
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154  # for and from the helpers; tests are subshells
 
-bats_require_minimum_version 1.5.0
-
 # A release with the program of these tests, and the documents of the YAML files as JSON: Python takes
 # long to start.
 setup_file() {
@@ -104,6 +102,8 @@ is_free() { [[ $(dlock status "$1" --json | jq -r .state) == free ]]; }
   kill -INT "$job"
 
   assert_exits 1 "$job"
+  run ! grep ::error:: "$BATS_TEST_TMPDIR/messages"
+  grep -qx '::notice::cancelled: the lock was not acquired' "$BATS_TEST_TMPDIR/messages"
   eventually has_waiters 0
   run step post name=deploy release=installed
   assert_equal "$status $output" '0 '
@@ -136,6 +136,64 @@ is_held_by_action() { passed OUTPUT acquired | grep -qx true; }
   assert_status 0
   assert_equal "$(passed OUTPUT acquired)" false
   assert_output_contains '::notice::dlock: deploy: held by'
+}
+
+@test "the action names a version of node that runners have, and needs no newer one than these tests" {
+  # node20 left the runners in 2026.
+  assert_equal "$(yaml "$action" .runs.using)" node24
+  (($(node -p 'process.versions.node.split(".")[0]') <= 24))
+}
+
+@test "an input of the action that is neither true nor false is refused before anything is done" {
+  local value
+  for value in no yes 0 off 'true false'; do
+    run step main name=deploy release=installed "required=$value"
+    assert_status 1
+    assert_equal "$output" "::error::the input \`required\` must be true or false, not '$value'"
+    [[ ! -e $BATS_TEST_TMPDIR/OUTPUT ]]
+  done
+  is_free deploy
+
+  hold deploy
+  for value in False FALSE ' false '; do
+    run step main name=deploy release=installed wait=0 "required=$value"
+    assert_status 0
+  done
+  for value in True '' TRUE; do
+    run step main name=deploy release=installed wait=0 "required=$value"
+    assert_status 1
+  done
+}
+
+# A server that takes a connection and never says a word.
+start_silent_server() {
+  /usr/bin/python3 -uc 'import socket
+server = socket.create_server(("127.0.0.1", 0))
+print("port", server.getsockname()[1])
+kept = []
+while True:
+    kept.append(server.accept())
+    print("asked")' > "$BATS_TEST_TMPDIR/silent" 3>&- &
+  eventually grep -q port "$BATS_TEST_TMPDIR/silent"
+  silent=http://127.0.0.1:$(sed -n 's/^port //p' "$BATS_TEST_TMPDIR/silent")
+}
+
+was_asked() { (($(grep -c asked "$BATS_TEST_TMPDIR/silent") == $1)); }
+
+@test "a job of the action that is cancelled during the download ends at once, and is no failure" {
+  local signal job count=0
+  start_silent_server
+  for signal in INT TERM; do
+    (step main name=deploy "release=$silent") > "$BATS_TEST_TMPDIR/messages" 2>&1 3>&- &
+    job=$!
+    eventually was_asked $((count += 1))
+
+    kill "-$signal" "$job"
+
+    assert_exits 1 "$job"
+    assert_equal "$(cat "$BATS_TEST_TMPDIR/messages")" '::notice::cancelled: the lock was not acquired'
+    run ! pgrep -f "$silent"
+  done
 }
 
 @test "a label of another run is no command for the runner" {
@@ -183,7 +241,7 @@ start_server_with_login() {
     assert_status 0
     refute_output_contains secret
     refute_output_contains ::notice
-    run ! grep -r secret "$BATS_TEST_TMPDIR"/{ENV,OUTPUT,STATE}
+    refute grep -r secret "$BATS_TEST_TMPDIR"/{ENV,OUTPUT,STATE}
 
     unset DLOCK_STORE DLOCK_USER DLOCK_PASSWORD DLOCK_NAMESPACE
     run later dlock check
@@ -207,7 +265,7 @@ start_server_with_login() {
   assert_status 0
   assert_output_contains '::notice::DLOCK_STORE has a password and is not passed on'
   refute_output_contains secret
-  run ! grep -r secret "$BATS_TEST_TMPDIR"/{ENV,OUTPUT,STATE}
+  refute grep -r secret "$BATS_TEST_TMPDIR"/{ENV,OUTPUT,STATE}
 
   # As if the job had set it.
   later dlock check
@@ -281,7 +339,7 @@ start_server_with_login() {
   ref=main
   run step main name=deploy
   assert_status 1
-  assert_equal "$(grep -c '^::error::get.sh: there is no SHA256SUMS in .*; main of the action is version .*: if that has not been released, use the tag of a release' <<< "$output")" 1
+  assert_equal "$(grep -c '^::error::get.sh: cannot get SHA256SUMS from .*; main of the action is version .*: if that has not been released, use the tag of a release' <<< "$output")" 1
 }
 
 @test "the action installs no archive with another sum, and passes no password on" {
@@ -296,7 +354,7 @@ start_server_with_login() {
   run step main name=deploy release=installed store=redis://user:secret@127.0.0.1:1 password=secret wait=0
   assert_status 1
   refute_output_contains secret
-  run ! grep -r secret "$BATS_TEST_TMPDIR"/{ENV,OUTPUT,STATE}
+  refute grep -r secret "$BATS_TEST_TMPDIR"/{ENV,OUTPUT,STATE}
 }
 
 # --- GitLab ---
@@ -327,7 +385,7 @@ job() {  # <script> [<input>=<value>...]
     job 'dlock check && dlock status "$LOCK_NAME" --json' name=deploy "store=$DLOCK_STORE" "release=file://$release" \
       > "$BATS_TEST_TMPDIR/job"
 
-    run --separate-stderr env PATH=/usr/bin:/bin CI_JOB_URL=the-job bash "$BATS_TEST_TMPDIR/job"
+    run_apart env PATH=/usr/bin:/bin CI_JOB_URL=the-job bash "$BATS_TEST_TMPDIR/job"
 
     assert_status 0
     output=${lines[-1]}
@@ -339,15 +397,18 @@ job() {  # <script> [<input>=<value>...]
 # Runs a job in an image without dlock.
 run_job() {  # [<input>=<value>...]
   job 'echo ran' name=deploy "store=$DLOCK_STORE" "$@" > "$BATS_TEST_TMPDIR/job"
-  run --separate-stderr env PATH=/usr/bin:/bin TMPDIR="$BATS_TEST_TMPDIR/temp" CI_JOB_URL=the-job \
-    bash "$BATS_TEST_TMPDIR/job"
+  in_image bash
+}
+
+in_image() {  # <shell>
+  run_apart env PATH=/usr/bin:/bin TMPDIR="$BATS_TEST_TMPDIR/temp" CI_JOB_URL=the-job "$1" "$BATS_TEST_TMPDIR/job"
 }
 
 # Asserts that the job failed with one line, and has run nothing.
 assert_not_installed() {  # <text>
   assert_status 1
   assert_equal "$output" ''
-  assert_equal "$stderr" "cannot install dlock from 'file://$BATS_TEST_TMPDIR/from': $1"
+  [[ $stderr == "cannot install dlock from 'file://$BATS_TEST_TMPDIR/from': "$1 ]] || { echo "$stderr" >&2; return 1; }
   [[ ! -e $BATS_TEST_TMPDIR/ran ]]
 }
 
@@ -374,10 +435,53 @@ assert_not_installed() {  # <text>
 
   rm "$from/$name"
   run_job "release=file://$from"
-  assert_not_installed "$name cannot be had from there"
+  assert_not_installed "cannot get $name: *ouldn't open file*"
   echo > "$from/SHA256SUMS"
   run_job "release=file://$from"
-  assert_not_installed 'it has no SHA256SUMS with an archive for this machine'
+  assert_not_installed 'its SHA256SUMS has no archive for this machine'
+}
+
+@test "a job of the GitLab component leaves no file behind, whatever becomes of it and in whatever shell" {
+  local shell signal
+  for shell in bash dash; do
+    job 'exit 3' name=deploy "store=$DLOCK_STORE" "release=file://$release" > "$BATS_TEST_TMPDIR/job"
+    [[ $shell == bash ]] || sed -i 's/^set -eo pipefail$/set -e/' "$BATS_TEST_TMPDIR/job"
+    in_image "$shell"
+    assert_status 3
+    assert_equal "$(ls "$BATS_TEST_TMPDIR/temp")" ''
+    is_free deploy
+
+    # One that does not get the lock, and one without a release.
+    hold deploy
+    sed -i "s/^export LOCK_WAIT=.*/export LOCK_WAIT='0'/" "$BATS_TEST_TMPDIR/job"
+    in_image "$shell"
+    assert_status 75
+    assert_equal "$(ls "$BATS_TEST_TMPDIR/temp")" ''
+    let_go
+    eventually is_free deploy
+    sed -i "s|^export LOCK_RELEASE=.*|export LOCK_RELEASE='file:///nosuch'|" "$BATS_TEST_TMPDIR/job"
+    in_image "$shell"
+    assert_status 1
+    assert_equal "$(ls "$BATS_TEST_TMPDIR/temp")" ''
+
+    # One that loses the lock.
+    job 'dlock release "$LOCK_NAME"' name=deploy "store=$DLOCK_STORE" "release=file://$release" > "$BATS_TEST_TMPDIR/job"
+    [[ $shell == bash ]] || sed -i 's/^set -eo pipefail$/set -e/' "$BATS_TEST_TMPDIR/job"
+    in_image "$shell"
+    assert_status 76
+    assert_equal "$(ls "$BATS_TEST_TMPDIR/temp")" ''
+
+    # One that is cancelled.
+    job 'sleep 60' name=deploy "store=$DLOCK_STORE" "release=file://$release" > "$BATS_TEST_TMPDIR/job"
+    [[ $shell == bash ]] || sed -i 's/^set -eo pipefail$/set -e/' "$BATS_TEST_TMPDIR/job"
+    setsid env PATH=/usr/bin:/bin TMPDIR="$BATS_TEST_TMPDIR/temp" CI_JOB_URL=the-job "$shell" "$BATS_TEST_TMPDIR/job" 3>&- &
+    local cancelled=$!
+    eventually is_in_job
+    kill -TERM -- "-$cancelled"
+    assert_exits 143 "$cancelled"
+    assert_equal "$(ls "$BATS_TEST_TMPDIR/temp")" ''
+    eventually is_free deploy
+  done
 }
 
 @test "a GitLab job that is cancelled gives the lock back, and one that waits leaves the queue" {

@@ -27,8 +27,6 @@ teardown() {
   kill_leftovers
 }
 
-refute() { ! "$@"; }
-
 # Each link writes its pid, so a chain that continues changes the numbers.
 chains_have_begun() { [[ -s $stop.alive ]] && [[ $(od -An -td4 "$stop.alive") != *' 0'* ]]; }
 

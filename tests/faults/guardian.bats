@@ -425,7 +425,7 @@ cgroup_of() { sed -n 's/^0:://p' "/proc/$1/cgroup"; }  # <pid>
   memory=$(memory_of "$guardian")
 
   touch "$began.go"
-  EVENTUALLY_MS=60000 eventually grep -qx 2 "$began"
+  eventually grep -qx 2 "$began"
 
   eventually has_no_zombies "$guardian"
   assert_equal "$(descriptors_of "$guardian")" "$descriptors"

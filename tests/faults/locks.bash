@@ -42,6 +42,16 @@ queue() {  # <name> [<option>...] [--] <command>...
   eventually is_queued "$1" "$waiter"
 }
 
+# Does the same with a dlock of which no timer ever fires: it then gets its turn because something woke
+# it, and not because it looks again once in a while, however long that takes. $waiter is its strace.
+queue_without_timers() {  # <name> [<option>...] [--] <command>...
+  ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -qq -o /dev/null -e trace=timerfd_settime \
+    -e inject=timerfd_settime:retval=0 dlock run --wait 60s "$@" 3>&- &
+  waiter=$!
+  eventually queues_below_strace "$1"
+}
+queues_below_strace() { is_queued "$1" "$(pgrep -P "$waiter")"; }
+
 # Prints the result of a jq filter on the status of a lock, strings without quotes.
 look() {  # <name> <filter>
   dlock status --json "$1" | jq -r "$2"

@@ -116,7 +116,7 @@ print_reply() {  # <descriptor>
 
 # Sends a command as a user with all permissions, and prints the reply.
 redis() {  # <command> [<argument>...]
-  timeout 20 redis-cli -s "$redis_socket" --user admin --pass any --no-auth-warning "$@"
+  timeout 60 redis-cli -s "$redis_socket" --user admin --pass any --no-auth-warning "$@"
 }
 
 # For `setup`, before use_redis_store: sets $redis_port to a free port. Pass it to

@@ -202,7 +202,7 @@ taking_turns=(sh -c 'echo "$2" >> "$1"; ! mkdir "$1.first" 2> /dev/null || until
 
   kill_all_of "$second"
 
-  EVENTUALLY_MS=15000 eventually lines_in 2 "$order"
+  eventually lines_in 2 "$order"
   assert_equal "$(paste -sd ' ' "$order")" 'third fourth'
 }
 
@@ -219,7 +219,7 @@ taking_turns=(sh -c 'echo "$2" >> "$1"; ! mkdir "$1.first" 2> /dev/null || until
 
   kill_all_of "$holder"
 
-  EVENTUALLY_MS=15000 eventually lines_in 1 "$order"
+  eventually lines_in 1 "$order"
 }
 
 @test "a holder and the first two waiters that are killed cost the lease and a few seconds" {

@@ -147,7 +147,7 @@ is_held_or_over() { has_ended "$1" || ! is_free_again; }
       code=0
       eventually is_held_or_over "$tracer"
       pkill -TERM -o -x dlock -P "$(pgrep -P "$tracer" -x strace)" || true
-      EVENTUALLY_MS=8000 eventually has_ended "$tracer" || complain 'TERM does not end it'
+      eventually has_ended "$tracer" || complain 'TERM does not end it'
       wait "$tracer" || code=$?
       eventually no_leftovers || complain 'a process is left'
       eventually is_free_again || complain 'the lock is left'
