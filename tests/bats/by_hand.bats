@@ -128,7 +128,6 @@ assert_refused() {  # <exit code> <part of what it says>
   dlock acquire job
 
   run dlock acquire -w 200ms job
-  forget_wait
 
   assert_refused 75 'held by'
   nobody_waits job

@@ -228,7 +228,7 @@ tail_of() { jq -r .output_tail "$report"; }
 
   assert_exits 3 "$waiter"
   assert_equal "$(< old/log)" new
-  output=$(< "$err")
+  output=$(but_for_wait "$err")
   assert_one_line
   assert_equal "$output" 'dlock: job: cannot write the output to logs/log: No such file or directory; the output goes to the file of that name that was opened first, before it was renamed or removed'
 }

@@ -156,8 +156,7 @@ refute_output_contains() {  # <text>
   [[ $output != *"$1"* ]] || { printf '"%s" in the output:\n%s\n' "$1" "$output" >&2; return 1; }
 }
 
-# Takes the line of a wait for a lock out of the output, or prints a file without it.
-forget_wait() { output=$(sed '/: waiting: held by /d' <<< "$output"); }
+# Prints a file without the lines that waits for a lock begin with.
 but_for_wait() { sed '/: waiting: held by /d' "$1"; }
 
 # Asserts that the output is a single message of dlock.

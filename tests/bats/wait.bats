@@ -151,7 +151,6 @@ queue_stopped_elsewhere() {  # <name>
 
   assert_status 75
   assert_between $(($(now_ms) - begin)) 300 9000
-  forget_wait
   assert_one_line
   assert_output_contains "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
   no_sockets

@@ -6,8 +6,7 @@
 setup() {
   load ../bats/support
   load locks
-  local words=($BATS_TEST_DESCRIPTION)
-  kind=${words[-1]}
+  kind=${BATS_TEST_DESCRIPTION##* }
   DLOCK_TEST_STORE=$kind use_private_store
 }
 
