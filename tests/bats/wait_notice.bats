@@ -243,6 +243,7 @@ said_times() { (($(times_said "$2") == $1)); }
 @test "without a terminal, run and acquire say once which holder they wait for, with -v and without it, and nothing with -q" {
   local plain verbose
   hold job
+  : > "$said.plain"
   dlock run -w forever job -- true 2> "$said.plain" < /dev/null 3>&- &
   plain=$!
   eventually grep -qxE 'dlock: job: waiting: held by .*\(pid [0-9]+, sh .*\) for .*; position 1 of 1' "$said.plain"
@@ -265,6 +266,7 @@ said_times() { (($(times_said "$2") == $1)); }
 @test "without a terminal, a run says once that it waits for an unreachable server, and once for whom it waits then" {
   redis SAVE > /dev/null
   stop_redis
+  : > "$said"  # a test ends if it reads a file that does not exist yet
   dlock run -w forever job -- true 2> "$said" < /dev/null 3>&- &
   waiter=$!
   eventually says 'dlock: job: cannot reach .*; trying again'
