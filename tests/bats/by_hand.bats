@@ -156,7 +156,7 @@ assert_refused() {  # <exit code> <part of what it says>
 
     assert_exits $((128 + $(kill -l $signal))) $!
     nobody_waits job
-    assert_equal "$(cat token said)" ''
+    assert_equal "$(cat token; but_for_wait said)" ''
   done
 }
 
@@ -710,7 +710,7 @@ keeper_is_at_work() { readlink "/proc/$(keepers | grep -vx "$acquiring")/fd/"* |
   kill -KILL "$beneficiary"
 
   assert_exits 75 $!
-  assert_equal "$(< said)" "dlock: job: process $beneficiary has ended"
+  assert_equal "$(but_for_wait said)" "dlock: job: process $beneficiary has ended"
   nobody_waits job
   eventually no_keeper
 }

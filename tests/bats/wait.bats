@@ -51,6 +51,32 @@ is_quiet() {
   ((sleeps == before))
 }
 
+# Attempts at 0, 0.1, 0.3, 0.7 and 1.5 s, and the next one would be at 3.1 s. What ends the whole is a timer that is
+# set to one store timeout after the wait; the pause has one that is set to its end exactly.
+@test "a pause between two attempts to reach a store ends with the wait" {
+  local moments
+  cd "$BATS_TEST_TMPDIR"
+  run strace -f -o trace -e trace=timerfd_settime dlock --store "redis+unix:$PWD/none" --store-timeout 20ms run -w 2300ms job true
+  assert_status 69
+  moments=$(sed -nE 's/.*ABSTIME.*it_value=\{tv_sec=([0-9]+), tv_nsec=([0-9]+)\}.*/\1 \2/p' trace |
+    while read -r seconds nanoseconds; do echo $((seconds * 1000000000 + nanoseconds)); done | sort -n)
+  grep -qx $(($(tail -n 1 <<< "$moments") - 20000000)) <<< "$moments" || { echo "$moments" >&2; return 1; }
+}
+
+@test "a wait for a server that is never reached, which a signal ends, warns of no late request" {
+  local url
+  for url in "redis+unix:$PWD/none" redis://127.0.0.1:1 "postgres:///x?host=$PWD" postgres://127.0.0.1:1/x etcd://127.0.0.1:1 \
+    redis+sentinel://127.0.0.1:1/m redis+cluster://127.0.0.1:1 redis+quorum://127.0.0.1:1,127.0.0.2:1,127.0.0.3:1; do
+    dlock --store "$url" run -w 60s job -- touch "$BATS_TEST_TMPDIR/ran" > "$BATS_TEST_TMPDIR/said" 2>&1 3>&- &
+    waiter=$!
+    eventually grep -q 'trying again' "$BATS_TEST_TMPDIR/said"
+    kill -TERM "$waiter"
+    assert_exits 143 "$waiter"
+    # Its only line is that of the wait.
+    assert_equal "$(grep -cv 'trying again' "$BATS_TEST_TMPDIR/said")" 0 || { cat "$BATS_TEST_TMPDIR/said" >&2; return 1; }
+  done
+}
+
 @test "fifteen waiters get the lock one at a time" {
   alone='mkdir "$1" && echo 1 >> "$2" && rmdir "$1"'
   hold job

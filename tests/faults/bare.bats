@@ -289,7 +289,7 @@ use_server() {
   redis_freezes
 
   assert_exits 76 "$tracer"
-  guardian=$(awk '/PR_SET_NAME, "dlock-guardian"/ { print $1 }' "$trace")
+  guardian=$(awk '/PR_SET_NAME, "lock-guardian"/ { print $1 }' "$trace")
   awk -v pid="$guardian" '$1 == pid && /clone|fork/ { on = 1 } $1 == pid && on' "$trace" > "$trace.guardian"
   grep -q 'kill(-*[0-9]*, SIGKILL' "$trace.guardian"
   grep -E '(brk|mmap|mremap|mprotect|write|writev|socket|openat)\(' "$trace.guardian" > "$trace.not-allowed" || true

@@ -205,6 +205,23 @@ is_gone() { (($(left_of job) == -2)); }
   assert_exits 0 "$holder"
 }
 
+@test "no pattern for dlock matches its guardian, so the command is dead in time if all that match are stopped" {
+  hold job "${lease[@]}"
+  guardian=$(guardian_of "$holder")
+  for how in '' -f; do
+    # shellcheck disable=SC2086
+    pgrep $how dlock > "$BATS_TEST_TMPDIR/matching"
+    grep -qx "$holder" "$BATS_TEST_TMPDIR/matching"
+    if grep -qx "$guardian" "$BATS_TEST_TMPDIR/matching"; then return 1; fi
+    # shellcheck disable=SC2086
+    pgrep $how lock-guardian | grep -qx "$guardian"
+  done
+  kill -STOP "$holder"
+  eventually has_ended "$command"
+  kill -CONT "$holder"
+  assert_exits 76 "$holder"
+}
+
 @test "when dlock and the guardian are killed at once, the command itself is dead" {
   hold_tree --ttl 30s --wait 60s
 

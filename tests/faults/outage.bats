@@ -52,6 +52,20 @@ assert_ran_with_warning() {  # <text of the warning>
   # One after the other they would take six seconds.
   assert_between $(($(now_ms) - began)) 900 5900
   assert_equal "$(grep -c 'cannot release the lock: .*did not reply within' "$said")" 6
+  # The leases were not confirmed since they were renewed.
+  assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran false'
+}
+
+@test "a run whose release gets no reply was not certainly protected, and one whose release does was" {
+  for silent in 1 0; do
+    hold job --ttl 30s --store-timeout 1s --report "$report" 2> "$said"
+    ((silent == 0)) || redis_freezes
+    let_go
+    assert_exits 0 "$holder"
+    redis_goes_on
+    assert_equal "$(jq -r '"\(.outcome) \(.protected) \(.exit_code)"' "$report")" "ran $([[ $silent == 0 ]] && echo true || echo false) 0"
+    redis FLUSHALL > /dev/null
+  done
 }
 
 # --- Before the command ---
