@@ -99,12 +99,11 @@ start_postgres_of_pages() {
   dlock status release | grep -q free
 }
 
-@test "the commands in stores.md and security.md work" {
+@test "the commands in stores.md work" {
   use_private_store
   start_server
 
   run_page stores.md
-  run_page security.md
 }
 
 @test "the commands in operating.md about Redis, directories and passwords work, and its checks are described" {

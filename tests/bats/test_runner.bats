@@ -310,6 +310,8 @@ a failover b${z-}y hand|failover b${z-}y hand|manual, or a lease of acquire
 held by a foreig${z-}n holder|foreig${z-}n holder|another program
 the enclosin${z-}g run|enclosin${z-}g run|outer
 the lock was not obtaine${z-}d|not obtaine${z-}d|not acquired
+the server say${z-}s so|say${z-}s so|what it says, or the exit code
+the men${z-}d of a fault|men${z-}d|fix
 END
   assert_lint_finds words < "$BATS_TEST_TMPDIR/wanted"
 }
