@@ -7,7 +7,7 @@
 # compressors, and needs them.
 linked_packages=(libxxhash-dev libutf8proc-dev libhiredis-dev libssl-dev libc-ares-dev libnghttp2-dev
   zlib1g-dev libzstd-dev)
-build_packages=(g++ cmake ninja-build "${linked_packages[@]}" libprotozero-dev libcli11-dev libtoml11-dev
+build_packages=(g++ lld cmake ninja-build "${linked_packages[@]}" libprotozero-dev libcli11-dev libtoml11-dev
   nlohmann-json3-dev)
 
 # The packages for the tests of each change, except clang-format (see install_test_packages) and

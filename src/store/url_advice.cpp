@@ -119,10 +119,22 @@ bool is_scheme(std::string_view text) {
   return !text.empty() && text.size() <= 30 && run_of(text, "+-.").size() == text.size();
 }
 
+// Whether a word is the name of a kind of store, here or elsewhere. Any other one may be
+// a password.
+bool is_kind(std::string_view word) {
+  const auto name = canonical_scheme(word);
+  return std::any_of(std::begin(near_schemes), std::end(near_schemes),
+                     [&](const Near& near) {
+                       return name.size() > 3 && near.instead.starts_with(name);
+                     }) ||
+         near_with(near_schemes, [&](std::string_view known) { return known == word; });
+}
+
 }  // namespace
 
 std::string shown_url(std::string_view url) {
   const auto colon = url.find(':');
+  if (colon == std::string_view::npos && is_kind(url)) return std::string(url);
   if (colon == std::string_view::npos || !is_scheme(url.substr(0, colon))) return "...";
   const auto scheme = std::string(url.substr(0, colon + 1));
   const auto rest = url.substr(colon + 1);

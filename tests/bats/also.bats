@@ -53,6 +53,22 @@ hold_both() {  # [<option>...]
   assert_equal "$output" '[]'
 }
 
+@test "the command has the slots of all locks, in the form of the fences" {
+  run dlock run --also 'g p:slots=3' -n 9 ports -- printenv DLOCK_SLOTS
+  assert_equal "$output" 'ports=0 g%20p=0'
+
+  dlock run -n 3 gpu -- env DLOCK_HELD= dlock run -n 9 --also gpu:slots=3 ports -- printenv DLOCK_SLOTS DLOCK_SLOT > "$BATS_TEST_TMPDIR/both"
+  assert_equal "$(paste -sd " " "$BATS_TEST_TMPDIR/both")" 'ports=0 gpu=1 0'
+
+  run dlock run -n 2 job -- printenv DLOCK_SLOTS
+  assert_equal "$output" job=0
+  # Without a lock there is none, and none of an outer run.
+  run dlock run outer -- dlock run --store redis://127.0.0.1:1 --on-outage run -q job -- sh -c 'echo "[$DLOCK_SLOTS]"'
+  assert_equal "$output" '[]'
+  run dlock run outer --on-success 'echo "[$DLOCK_SLOTS]"' -- true
+  assert_equal "$output" '[]'
+}
+
 # --- All or none ---
 
 @test "all locks are held while the command runs, and free afterwards" {
@@ -134,14 +150,15 @@ hold_both() {  # [<option>...]
   test -e "$began"
 }
 
-@test "while it waits for the second, the first is kept for longer than its lease" {
+@test "while it waits for the second, the lease of the first is renewed" {
+  use_server_as_store
   hold b
-  dlock run --wait 60s --ttl 1s a --also b -- touch "$began" 3>&- &
+  dlock run --wait 60s --ttl 6s a --also b -- touch "$began" 3>&- &
   waiter=$!
   eventually is_queued b "$waiter"
   fence=$(look a '.holders[0].fence')
 
-  never_within 1500 is_free a
+  await_longer_lease a
   assert_equal "$(look a '.holders[0].fence')" "$fence"
   let_go
 

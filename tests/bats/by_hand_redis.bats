@@ -85,7 +85,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   redis DEL 'dlock:{job}'
 
   run dlock check job --fence "$fence"
-  assert_refused 76 'job: no longer held by this grant: the lock is free'
+  assert_refused 76 'job: no longer held: the lock is free'
 }
 
 @test "each verb exits with 77 if the login is refused, and with 69 if the server is unavailable" {

@@ -96,7 +96,34 @@ setup() {
 
   assert_status 2
   assert_found error schema 'there is no schema dlock in the database app, and user worker may not create it' \
-    'dlock doctor --schema | psql, as the owner'
+    'dlock doctor --schema --store '
+}
+
+# Runs what doctor or a run says for the owner, as it is printed but for the name.
+paste_line() {  # <start of it>
+  PATH=$postgres_programs:$PATH PGPASSWORD=$postgres_password sh -ec "$(sed -n "s/.*\($1.*\)/\1/p" <<< "$output" | sed 's/OWNER/app/')"
+}
+
+@test "the line for the owner can be pasted into a shell, has no password, and makes the schema" {
+  local url
+  use_shared_postgres
+  sql "CREATE ROLE worker LOGIN PASSWORD '$postgres_password'"
+  sql 'CREATE DATABASE "our app" OWNER app'
+  for url in "$(postgres_url 1 worker)" "$(postgres_tcp_url 1 worker)?dlock_schema=other" "$(postgres_url 1 worker our%20app)"; do
+    DLOCK_STORE=$url DLOCK_PASSWORD=$postgres_password run dlock run job -- true
+    assert_status 77
+    assert_one_line
+    assert_output_contains ': the owner of the database has to run dlock doctor'
+    refute_output_contains "$postgres_password"
+    DLOCK_STORE=$url DLOCK_PASSWORD=$postgres_password run dlock doctor
+    assert_status 2
+    refute_output_contains "$postgres_password"
+
+    paste_line 'dlock doctor --schema'
+
+    DLOCK_STORE=$url DLOCK_PASSWORD=$postgres_password run dlock run job -- echo ran
+    assert_equal "$status $output" '0 ran'
+  done
 }
 
 @test "permissions that are missing are named" {

@@ -171,7 +171,7 @@ is_watched() { (($(etcd_watchers) > 0)); }
   run dlock run --dedupe 1h job -- echo started
   assert_equal "$status $output" '0 started'
   run dlock history job
-  assert_output_contains 'vanished (does not count)'
+  assert_output_contains 'vanished (end not recorded)'
 }
 
 @test "a past run that another program has written as running does not count for --dedupe" {

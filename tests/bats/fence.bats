@@ -18,7 +18,7 @@ assert_refused() {  # <exit code> <part of what it says>
 
 assert_stale() {  # <resource> <fence>
   run dlock fence "$1" "$2"
-  assert_refused 76 "$1: fence $2 is stale: a greater fence was admitted before"
+  assert_refused 76 "$1: fence $2 is stale: a newer one was used before"
   run dlock -q fence "$1" "$2"
   assert_equal "$status $output" '76 '
 }

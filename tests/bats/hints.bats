@@ -171,8 +171,22 @@ ran"
   DLOCK_WAIT=5s run dlock run job -- echo ran
 
   assert_equal "$output" \
-    "dlock: DLOCK_WAIT is not a variable of dlock; use --wait or the configuration file
+    "dlock: DLOCK_WAIT is not a variable of dlock; use --wait or the configuration file (only the options of the store have variables: man dlock)
 ran"
+}
+
+@test "a store that is only the name of one is shown, and any other word is not, because it may be a password" {
+  local word
+  for word in redis valkey Postgres etcd sentinel pg; do
+    run dlock run --store "$word" job -- true
+    assert_status 78
+    assert_output_contains "store '$word': not a store URL"
+  done
+  for word in hunter2 red 'redis hunter2'; do
+    run dlock run --store "$word" job -- true
+    assert_status 78
+    assert_output_contains "store '...': "
+  done
 }
 
 @test "a warning about a mistyped variable suggests the right one" {

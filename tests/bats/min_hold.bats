@@ -41,6 +41,23 @@ teardown() {
   done
 }
 
+@test "a command that a signal ends keeps the lock as well, whether its own or one that dlock forwards" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    echo "on $DLOCK_STORE"
+    run dlock run --min-hold 1h own -- sh -c 'kill -TERM $$'
+    assert_status 143
+    hold sent --min-hold 1h
+    kill -TERM "$holder"
+    assert_exits 143 "$holder"
+
+    for name in own sent; do
+      run dlock status --json "$name"
+      assert_equal "$(json '.state, .holders[0].attached, .last_run.signal')" "$(printf '%s\n' held false TERM)"
+      assert_between "$(json '.holders[0].expires_in_ms')" 3400000 3600000
+    done
+  done
+}
+
 @test "a run that was killed with its dlock does not keep the lock" {
   for DLOCK_STORE in "${stores[@]}"; do
     echo "on $DLOCK_STORE"

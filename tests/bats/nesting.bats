@@ -63,6 +63,27 @@ assert_refused_inside() {
   assert_equal "$status $output" '0 inner'
 }
 
+@test "the line that the manual has for the top of a script locks it once, even one that an earlier run left behind" {
+  local line
+  line=$(grep -m 1 '|| exec dlock run nightly-report' "$DLOCK_SOURCE/man/dlock-run.1")
+  printf '%s\n' '#!/bin/sh' "$line" 'echo "$1 begins" >> log' 'echo "$1 ends" >> log' > nightly
+  chmod +x nightly
+  mkfifo fifo
+  exec {gate}<> fifo
+
+  ./nightly alone
+  assert_equal "$(paste -sd ' ' log)" 'alone begins alone ends'
+
+  # A daemon of an earlier run has its environment, and starts the script while another run has the lock.
+  dlock run nightly-report -- sh -c 'setsid sh -c "read -r _ < fifo; ./nightly left-behind; echo \$? > status" > said 2>&1 3>&- &'
+  hold nightly-report
+  echo >&"$gate"
+  eventually test -s status
+  assert_equal "$(< status)" 75
+  refute grep -q left-behind log
+  let_go
+}
+
 @test "a straggler of an outer run can take its lock again, or waits for the next holder" {
   straggle='(until [ -e over ]; do sleep 0.05; done; dlock run -w forever job -- touch inner) &'
   dlock run job -- sh -c "$straggle"

@@ -119,7 +119,7 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
 # Prints what the kernel shows of the environments of the command's ancestors that are dlock's.
 # shellcheck disable=SC2016
 ancestors='p=$$; while p=$(sed -n "s/^PPid:.//p" "/proc/$p/status"); do
-  case $(cat "/proc/$p/comm") in *dlock*) echo "one of dlock"; tr "\0" "\n" < "/proc/$p/environ" ;; *) break ;; esac; done'
+  case $(cat "/proc/$p/comm") in dlock* | lock-guardian) echo "one of dlock"; tr "\0" "\n" < "/proc/$p/environ" ;; *) break ;; esac; done'
 
 # Runs words of dlock, of which CODE stands for a look at the ancestors, and asserts that they show no secret.
 assert_ancestors_tell_nothing() {  # <store> <words>

@@ -143,7 +143,7 @@ assert_same_signal_state() {  # <option of env>...
   let_go
   assert_exits 0 "$holder"
   refute test -e ran
-  assert_equal "$(< said)" ''
+  assert_equal "$(but_for_wait said)" ''
 }
 
 @test "a signal kills dlock at once during --jitter and --splay" {

@@ -48,7 +48,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
   queue job --supersede -- touch newer
 
   assert_exits 75 "$older"
-  assert_equal "$(< said)" "dlock: job: superseded by a newer run ($(uname -n), pid $waiter)"
+  assert_equal "$(but_for_wait said)" "dlock: job: superseded by a newer run ($(uname -n), pid $waiter)"
   assert_equal "$(outcome_in report)" 'superseded null'
   let_go
   assert_exits 0 "$waiter"

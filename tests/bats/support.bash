@@ -156,6 +156,9 @@ refute_output_contains() {  # <text>
   [[ $output != *"$1"* ]] || { printf '"%s" in the output:\n%s\n' "$1" "$output" >&2; return 1; }
 }
 
+# Prints a file without the lines that waits for a lock begin with.
+but_for_wait() { sed '/: waiting: held by /d' "$1"; }
+
 # Asserts that the output is a single message of dlock.
 assert_one_line() {
   [[ $output == 'dlock: '* && $output != *$'\n'* ]] ||

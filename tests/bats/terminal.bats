@@ -95,7 +95,7 @@ press_before_dlock_continues() {  # <its pid> <key> <what is noted>
 command_of() {  # <pid of dlock>
   local child
   child=$(pgrep -P "$1")
-  [[ $(< "/proc/$child/comm") != dlock-guardian ]] || child=$(pgrep -P "$child")
+  [[ $(< "/proc/$child/comm") != lock-guardian ]] || child=$(pgrep -P "$child")
   echo "$child"
 }
 

@@ -86,6 +86,25 @@ use_project_of_parts() {
   chmod +x "$BATS_TEST_TMPDIR/bin/dpkg-query"
 }
 
+@test "tests/distributions gets packages from where the machine does, and names what it could not try" {
+  ((EUID == 0)) || skip 'only root makes systems'
+  use_project_of_parts
+  cp "$DLOCK_SOURCE/tests/distributions" "$project/tests/"
+  printf '#!/bin/sh\nprintf "Debian Debian-Security http://%%s/security/\\nDebian Debian http://%%s/debian/\\n" mirror mirror\n' \
+    > "$BATS_TEST_TMPDIR/bin/apt-get"
+  printf '#!/bin/sh\necho "$*" >> "%s"\necho unreachable\nexit 1\n' "$BATS_TEST_TMPDIR/asked" \
+    > "$BATS_TEST_TMPDIR/bin/debootstrap"
+  chmod +x "$BATS_TEST_TMPDIR/bin/debootstrap"
+
+  run "$project/tests/distributions" debian-13 ubuntu-24.04
+
+  assert_status 1
+  assert_output_contains 'not tried: debian-13, whose packages could not be reached or checked: unreachable'
+  assert_output_contains 'not tried: ubuntu-24.04'
+  grep -q ' trixie .*/root http://mirror/debian/ ' "$BATS_TEST_TMPDIR/asked"
+  grep -q ' noble .*/root  /' "$BATS_TEST_TMPDIR/asked"
+}
+
 # Prints the parts in the table, each with its result.
 parts_run() { awk -F ' [|] ' 'NR > 2 { print substr($1, 3) ": " substr($5, 1, 6) }' "$project/build/parts.md"; }
 

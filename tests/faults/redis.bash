@@ -131,7 +131,7 @@ use_relay() {
   DLOCK_STORE=redis://127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")
 }
 
-network() { echo "$1" > "$BATS_TEST_TMPDIR/mode"; }  # <forward, drop, drip, keep or late>
+network() { echo "$1" > "$BATS_TEST_TMPDIR/mode"; }  # <forward, drop, drip, crawl, keep or late>
 
 # Writes all commands that the server receives from now on to a file.
 start_monitor() {  # <file>

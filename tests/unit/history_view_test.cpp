@@ -62,7 +62,7 @@ TEST(HistoryText, has_a_heading_and_a_line_for_each_run) {
       "2023-11-14T21:13:20Z  1h0m  2.0s   web1           exit 0\n"
       "2023-11-14T21:13:20Z  1h0m  1.5s   a-longer-name  killed by SIGKILL\n"
       "2023-11-14T21:13:20Z  1h0m  10s    web1           timeout, exit 124\n"
-      "2023-11-14T21:13:20Z  1h0m  -      web1           vanished (does not count)\n");
+      "2023-11-14T21:13:20Z  1h0m  -      web1           vanished (end not recorded)\n");
 }
 
 TEST(HistoryText, has_the_calendar_periods_of_runs_if_any_has_one) {
@@ -158,7 +158,7 @@ TEST(HistoryText, color_distinguishes_failures_successes_and_runs_in_progress) {
   EXPECT_NE(text.find("\x1b[33mrunning\x1b[0m\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\x1b[32mexit 0\x1b[0m\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\x1b[31mexit 3\x1b[0m\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("\x1b[31mvanished (does not count)\x1b[0m\n"), std::string::npos)
+  EXPECT_NE(text.find("\x1b[31mvanished (end not recorded)\x1b[0m\n"), std::string::npos)
       << text;
 }
 

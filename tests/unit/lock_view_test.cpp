@@ -340,8 +340,9 @@ TEST(LockText, a_last_run_that_vanished_says_so) {
   lock.last_run->exit_code.reset();
   lock.last_run->ended.reset();
 
-  EXPECT_NE(status_text(lock, store, false).find("last run: vanished (does not count), "),
-            std::string::npos);
+  EXPECT_NE(
+      status_text(lock, store, false).find("last run: vanished (end not recorded), "),
+      std::string::npos);
 }
 
 TEST(LockText, a_last_run_that_timed_out_says_so) {
@@ -438,7 +439,7 @@ TEST(RunText, describes_a_vanished_run) {
 
   EXPECT_EQ(
       described(run),
-      "it ran on web\\x1b[2J at 2020-09-13T12:26:40.000Z: vanished (does not count)");
+      "it ran on web\\x1b[2J at 2020-09-13T12:26:40.000Z: vanished (end not recorded)");
 }
 
 }  // namespace

@@ -143,6 +143,8 @@ void RunConclusion::not_obtained(const Answer& answer) {
     if (options_.wait && options_.max_queue && !has_place &&
         busy->queued >= *options_.max_queue) {
       message += "; " + std::to_string(busy->queued) + " already waiting (--max-queue)";
+    } else {
+      message.insert(lock.about.size(), after_wait_text(options_.wait));
     }
     const auto& holders = busy->holders;
     const auto is_here = [](const HolderInfo& one) { return one.host == host_name(); };

@@ -71,7 +71,7 @@ std::string outcome_of(const RunInfo& run) {
   if (run.outcome == "ran" && run.exit_code) {
     return "exit " + std::to_string(*run.exit_code);
   }
-  if (run.outcome == "vanished") return run.outcome + " (does not count)";
+  if (run.outcome == "vanished") return run.outcome + " (end not recorded)";
   const auto reason = run.reason.empty() ? "" : " (" + printable(run.reason, 200) + ")";
   const auto code = run.exit_code ? ", exit " + std::to_string(*run.exit_code) : "";
   return printable(run.outcome, 20) + reason + code;
@@ -121,6 +121,11 @@ std::string refusal_text(const Answer& answer, unsigned slots) {
   return text;
 }
 
+std::string after_wait_text(std::optional<milliseconds> wait) {
+  if (!wait || *wait == milliseconds::max()) return "";
+  return "not acquired within " + for_people(*wait) + ": ";
+}
+
 std::string queue_hint(const Answer& answer) {
   const bool is_held = std::holds_alternative<Busy>(answer);
   return is_held && ::isatty(STDERR_FILENO) != 0 ? " (--wait queues)" : "";
@@ -133,8 +138,8 @@ std::string not_held_text(const LockInfo& lock, Fence fence, milliseconds at_lea
     return "held by this grant only for another " + time_left(holder) + ", not for " +
            for_people(at_least);
   }
-  if (lock.holders.empty()) return "no longer held by this grant: the lock is free";
-  return "no longer held by this grant: held by " + described(lock.holders.front());
+  if (lock.holders.empty()) return "no longer held: the lock is free";
+  return "no longer held: now held by " + described(lock.holders.front());
 }
 
 std::string waiting_text(const Busy& busy, std::size_t columns) {
@@ -180,7 +185,7 @@ std::string cause_of(Loss loss, bool on_server,
                      const std::optional<FailedRenewals>& failed,
                      const std::optional<Taker>& taker) {
   switch (loss) {
-    case Loss::taken_over: return "another holder was granted it";
+    case Loss::taken_over: return "another run has it";
     case Loss::gone:
       return on_server ? "the server no longer knows it (restarted or flushed?)"
                        : "the store no longer knows it (files removed or replaced?)";

@@ -53,12 +53,16 @@ std::string refusal_text(const Answer& answer, unsigned slots);
 // for 30s at most".
 std::string withdrawal_failed_text(const Claim& claim, const std::string& why);
 
+// How long a wait that is over was to last, in front of its refusal_text(): "not acquired
+// within 5m: ". Empty without one.
+std::string after_wait_text(std::optional<milliseconds> wait);
+
 // What to add for a person at a terminal who did not wait for a lock that is held: how to
 // queue. Empty elsewhere, and for other answers.
 std::string queue_hint(const Answer& answer);
 
 // Why a grant does not hold a lock for that long from now on (is_held_by): "no longer
-// held by this grant: the lock is free".
+// held: the lock is free".
 std::string not_held_text(const LockInfo& lock, Fence fence, milliseconds at_least);
 
 // "waiting: held by root@web1 (pid 123, ./backup.sh) for 3m12s; position 2 of 5", with

@@ -212,7 +212,7 @@ asio::awaitable<void> Acquisition::give_back() {
 }
 
 void Acquisition::refused(const Answer& answer) {
-  const auto message = refusal_text(answer, lock_.claim().slots);
+  auto message = refusal_text(answer, lock_.claim().slots);
   if (std::holds_alternative<SlotsDiffer>(answer)) {
     exit_.code = code_of(ExitStatus::misconfigured);
     speaker_.error(message);
@@ -221,6 +221,7 @@ void Acquisition::refused(const Answer& answer) {
   const auto* busy = std::get_if<Busy>(&answer);
   // A request of a claim that has waited may still be in progress.
   may_hold_ = busy != nullptr && (busy->place > 0 || options_.wait);
+  if (busy != nullptr) message.insert(0, after_wait_text(options_.wait));
   exit_.code = code_of(ExitStatus::not_obtained);
   speaker_.warning(message + (options_.wait ? "" : queue_hint(answer)));
 }

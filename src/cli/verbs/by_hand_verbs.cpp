@@ -159,7 +159,7 @@ Exit fence_verb(const Invocation& invocation) {
       return ExitStatus::success;
     }
     speaker.warning("fence " + std::to_string(fence.number) +
-                    " is stale: a greater fence was admitted before");
+                    " is stale: a newer one was used before");
     return ExitStatus::lost;
   });
 }

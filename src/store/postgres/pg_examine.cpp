@@ -397,6 +397,7 @@ asio::awaitable<Examination> examine(const StoreUrl& url, const std::string& nam
   facts.user = targets.front().user;
   facts.database = targets.front().database;
   facts.schema = targets.front().schema;
+  facts.schema_command = schema_command(targets.front());
   facts.timeout = timeout;
   facts.replicas = url.replicas;
   for (const auto& host : hosts) facts.hosts.push_back(host.facts);

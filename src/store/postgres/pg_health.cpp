@@ -20,8 +20,6 @@ using std::chrono::microseconds;
 // Sessions of dlock in one database: each notification wakes all that listen.
 constexpr std::int64_t many_sessions = 200;
 
-constexpr const char* owner_command = "dlock doctor --schema | psql, as the owner";
-
 std::string shown(const std::string& text) { return printable(text, 200); }
 
 constexpr const char* login_advice =
@@ -165,7 +163,7 @@ Finding schema(const PgFacts& facts) {
   }
   return {"schema", Level::error,
           lacks + ", and user " + shown(facts.user) + " may not create it",
-          owner_command};
+          facts.schema_command};
 }
 
 // The first owner that is not trusted: most often it owns the rest as well. Hidden rows
@@ -192,7 +190,7 @@ Finding permissions(const PgFacts& facts) {
   if (!facts.has_schema) {
     return not_checked("permissions", "there is no schema " + facts.schema + " yet");
   }
-  const auto advice = std::string(owner_command) + "; it grants what is missing";
+  const auto& advice = facts.schema_command;  // it also grants what is missing
   if (!facts.may_use_schema) {
     return {"permissions", Level::error, user + " may not use the schema " + facts.schema,
             advice};
@@ -221,7 +219,7 @@ std::optional<Finding> admit(const PgFacts& facts) {
                  "there is no function " + facts.schema +
                      ".admit, with which applications check fences in their own "
                      "transactions",
-                 owner_command};
+                 facts.schema_command};
 }
 
 Finding pooler(const PgFacts& facts) {

@@ -62,6 +62,7 @@ struct PgFacts {
   std::string user;
   std::string database;
   std::string schema;
+  std::string schema_command;  // for the owner
   milliseconds timeout{2000};  // of a step
   Replicas replicas;
   int trips_to_renew = 3;  // round trips of a renewal that has to connect first

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "rules/state.hpp"
+#include "store/url_parts.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {
@@ -89,13 +90,13 @@ bool is_missing(const SqlError& error) {
   return error.code() == "42P01" || error.code() == "3F000" || error.code() == "42703";
 }
 
-Failure not_allowed(const SqlError& error) {
+Failure not_allowed(const SqlError& error, const PgTarget& target) {
   const std::string what = error.what();
   const bool is_of_rows = what.find("row-level security") != std::string::npos;
   return Failure(Failure::Kind::rejected,
                  what + (is_of_rows ? ": the owner has to disable it for dlock's tables"
-                                    : ": `dlock doctor --schema` prints what the owner "
-                                      "of the database has to execute"));
+                                    : ": the owner of the database has to run " +
+                                          schema_command(target)));
 }
 
 // The schema, or a table in it, belongs to something else.
@@ -107,11 +108,37 @@ Failure not_ours(const PgTarget& target, const SqlError& error) {
 
 [[noreturn]] void throw_meaning(const SqlError& error, const PgTarget& target,
                                 bool is_made) {
-  if (error.code() == "42501") throw not_allowed(error);
+  if (error.code() == "42501") throw not_allowed(error, target);
   // Undefined, duplicate or of another type.
   if (is_made && error.code().starts_with("42")) throw not_ours(target, error);
   throw SqlError(error);
 }
+
+}  // namespace
+
+std::string schema_command(const PgTarget& target) {
+  const auto port = std::to_string(target.port);
+  const auto directory = target.path.substr(0, target.path.rfind('/'));
+  const bool is_socket = !target.path.empty();
+  const bool is_address = target.host.find(':') != std::string::npos;
+  std::string url = "postgres://" + encoded(target.user) + "@";
+  if (!is_socket) {
+    url += (is_address ? "[" + target.host + "]" : target.host) + ":" + port;
+  }
+  url += "/" + encoded(target.database);
+  std::string more;
+  if (is_socket) more = "&host=" + encoded(directory, "/") + "&port=" + port;
+  if (target.schema != PgTarget().schema) more += "&dlock_schema=" + target.schema;
+  if (!more.empty()) url += "?" + more.substr(1);
+  constexpr std::size_t longest = 4000;
+  return printable_command({"dlock", "doctor", "--schema", "--store", url}, longest) +
+         " | " +
+         printable_command({"psql", "-h", is_socket ? directory : target.host, "-p", port,
+                            "-U", "OWNER", target.database},
+                           longest);
+}
+
+namespace {
 
 // Asks what the server has first: CREATE SCHEMA needs a right on the database even if the
 // schema is there.

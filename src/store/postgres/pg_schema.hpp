@@ -69,6 +69,10 @@ std::vector<std::string> schema_statements(const std::string& schema);
 // need.
 std::string schema_script(const std::string& schema, const std::string& role);
 
+// The line for a shell that makes it, complete but for the name of the owner, without
+// secrets: "dlock doctor --schema --store postgres://... | psql -h ... -U OWNER app".
+std::string schema_command(const PgTarget& target);
+
 // As PgPrimary::exchange(). If a table or a column is missing, makes the schema and
 // repeats the exchange. Throws Failure (rejected) if the role must not do that,
 // (misconfigured) if there is a schema of that name which is not dlock's.
