@@ -293,7 +293,7 @@ exported_metrics() {
   run /usr/bin/python3 -c 'import json, sys, yaml
 rules = yaml.safe_load(open(sys.argv[1]))["groups"][0]["rules"]
 assert all(set(rule) <= {"alert", "expr", "for", "labels", "annotations"} for rule in rules)
-assert any(rule["expr"] == "absent(dlock_last_success_timestamp_seconds{name=\"backup\"})" for rule in rules)
+assert any(rule["expr"].startswith("absent(max_over_time(dlock_last_success_timestamp_seconds{name=\"backup\"}[7d]))") for rule in rules)
 panels = json.load(open(sys.argv[2]))["panels"]
 assert len({panel["id"] for panel in panels}) == len(panels)
 assert all(panel["datasource"]["uid"] == "${datasource}" for panel in panels)' \

@@ -300,6 +300,28 @@ is_too_long_ago() {
   ! dlock history job --succeeded-within "$1"
 }
 
+@test "--succeeded-within says what is in progress where there was no success, also with --nagios" {
+  local nagios
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run overdue -- true
+    for name in first overdue; do
+      hold "$name" --label 'the | night'
+      queue "$name" -- true
+      for nagios in '' --nagios; do
+        # shellcheck disable=SC2086  # words
+        run dlock history "$name" --succeeded-within 1ms $nagios
+        assert_status $((${#nagios} > 0 ? 2 : 1))
+        assert_equal "${#lines[@]}" 1
+        [[ $output =~ "$DLOCK_STORE"'; now held by '"$(id -un)@$(uname -n)"' (pid '[0-9]+', the '(\||\\x7c)' night: sh '.*' for '[^\;]+'; 1 waits'(' | age='.*)?$ ]]
+      done
+      run dlock history "$name" --succeeded-within 1ms --nagios
+      [[ ${output%% | *} != *'|'* ]]
+      kill "$waiter"
+      let_go
+    done
+  done
+}
+
 @test "--nagios answers as a plugin: exit code, words and performance data in one line" {
   for DLOCK_STORE in "${stores[@]}"; do
     run dlock history 'a|b' --succeeded-within 1h --nagios

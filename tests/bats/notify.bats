@@ -268,6 +268,22 @@ is_in_state() { [[ $(property "$1" ActiveState) == "$2" ]]; }
 
 is_held_there() { [[ $(dlock status job --json | jq .state) == '"held"' ]]; }
 
+@test "a unit with -E 200 as in the examples succeeds if the lock is held, and fails if its job exits with 75" {
+  grep -qx SuccessExitStatus=200 "$DLOCK_SOURCE/examples/dlock-nightly.service"
+  start_unit holder Type=exec '-- sleep 60'
+  eventually is_held_there
+  start_unit refused $'Type=oneshot\nSuccessExitStatus=200' '-E 200 -- true'
+  systemctl_there start refused
+  start_unit strict Type=oneshot '-E 200 -- true'
+  eventually is_in_state strict failed
+  assert_equal "$(property strict ExecMainStatus)" 200
+
+  stop_unit holder
+  start_unit failing $'Type=oneshot\nSuccessExitStatus=200' '-E 200 -- sh -c "exit 75"'
+  eventually is_in_state failing failed
+  assert_equal "$(property failing ExecMainStatus) $(property failing Result)" '75 exit-code'
+}
+
 @test "systemd shows for whom a unit waits, beyond the time limit of its start, until it is active" {
   needs_root
   start_unit holder Type=exec '-- sleep 60'

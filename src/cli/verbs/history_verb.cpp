@@ -171,10 +171,24 @@ std::string history_text(const std::vector<RunOfLock>& runs, WallTime now,
   return text_with(Detail::least, format);
 }
 
+namespace {
+
+// A first run that takes hours has not failed yet.
+std::string progress_of(const LockInfo& lock) {
+  std::string text;
+  if (!lock.holders.empty()) text = "; now held by " + described(lock.holders.front());
+  const auto waiters = lock.waiters.size();
+  if (waiters == 0) return text;
+  return text + "; " + std::to_string(waiters) + (waiters == 1 ? " waits" : " wait");
+}
+
+}  // namespace
+
 SuccessWithin success_within(const LockInfo& lock, milliseconds span) {
   SuccessWithin answer;
   answer.span = span;
   answer.last = lock.last_success;
+  answer.progress = progress_of(lock);
   answer.now = lock.now;
   const auto ended = answer.last ? answer.last->ended : std::nullopt;
   answer.is_within = ended && is_recent(*ended, span, lock.now);
@@ -195,12 +209,15 @@ std::string text_of(const SuccessWithin& answer, const std::string& lock,
                     const std::string& store) {
   const auto name = printable_name(lock);
   const auto where = " in " + printable(store);
-  if (!answer.last || !answer.last->ended) return name + " never succeeded" + where;
+  if (!answer.last || !answer.last->ended)
+    return name + " never succeeded" + where + answer.progress;
   const auto ended = *answer.last->ended;
   return name + (answer.is_within ? " succeeded " : " last succeeded ") +
          for_people(std::max(answer.now - ended, WallTime(0))) + " ago, at " +
          rfc3339(ended) + " on " + printable(answer.last->host, 64) +
-         (answer.is_within ? "" : ", not within " + for_people(answer.span) + where);
+         (answer.is_within
+              ? ""
+              : ", not within " + for_people(answer.span) + where + answer.progress);
 }
 
 std::string plugin_line(const SuccessWithin& answer, const std::string& lock,

@@ -127,6 +127,7 @@ struct SuccessWithin {
   milliseconds span{};
   bool is_within = false;
   std::optional<RunInfo> last;
+  std::string progress;  // "; now held by root@web1 (pid 7, x) for 3h; 1 waits"
   WallTime now{};
 };
 
@@ -135,7 +136,7 @@ Json json_of(const SuccessWithin& answer, const std::string& lock,
              const std::string& store);
 
 // "job succeeded 3m12s ago, at 2026-11-21T04:00:00.250Z on web1", "job never succeeded in
-// local:/var/lib/dlock"
+// local:/var/lib/dlock"; if it did not, also what is in progress.
 std::string text_of(const SuccessWithin& answer, const std::string& lock,
                     const std::string& store);
 
