@@ -251,7 +251,7 @@ assert_cannot_withdraw() {  # <pid in the queue> <time>
   kill "$waiter"
   assert_exits 143 "$waiter"
   redis_goes_on
-  output=$(< "$said")
+  output=$(but_for_wait "$said")
   assert_one_line
   [[ $output == *'cannot withdraw the request for the lock: '*' did not reply within '*"; it may still get the lock, for $2 at most" ]]
 }

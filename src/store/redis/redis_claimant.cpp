@@ -192,8 +192,10 @@ asio::awaitable<std::optional<Reply>> RedisClaimant::pop(Wakeup& wakeup,
   std::optional<Reply> reply;
   try {
     // Not repeated at another server, which must be asked for the lock first.
-    // The other half of the time is for what is asked next.
-    const auto until = later(end, route_.timeout() / 2);
+    // The other half of the time is for what is asked next. But a server looks at its
+    // clock only ten times a second.
+    const auto least = std::min(route_.timeout(), milliseconds(200));
+    const auto until = later(end, std::max(route_.timeout() / 2, least));
     auto* node = co_await route_.open(claim().lock, until, wakeup);
     auto replies = co_await node->exchange(alone(std::move(command)), until, wakeup);
     handed_over_by_ = node;
