@@ -287,7 +287,7 @@ paste_line() {  # <start of it>
   run dlock doctor --store "$pooled"
 
   assert_status 0
-  assert_found info pooler 'a pooler shares sessions among transactions'
+  assert_found info pooler 'a pooler is in between, which may share sessions among transactions' 'add listen=on to the URL if the pooler is in session mode'
   assert_found info notifications 'not checked: sessions do not listen behind a pooler'
 }
 

@@ -486,3 +486,43 @@ CREATE FUNCTION dlock.no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NUL
 DELETE FROM dlock.lock; CREATE FUNCTION dlock.no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; CREATE TRIGGER no BEFORE INSERT ON dlock.lock FOR EACH ROW EXECUTE FUNCTION dlock.no()
 END
 }
+
+# --- Many rows, and large ones that others have written ---
+
+@test "a namespace with many locks is listed in pages, and a row of another kind is left out" {
+  dlock run job -- true
+  sql "INSERT INTO dlock.lock SELECT namespace, 'j' || lpad(g::text, 5, '0'), version, format, state, runs, refused, due, keep_until
+    FROM dlock.lock, generate_series(1, 2500) g"
+  # A page ends early where rows are long.
+  sql "UPDATE dlock.lock SET state = '{\"unknown\":\"' || repeat('x', 800000) || '\",' || substr(state, 2)
+    WHERE name BETWEEN 'j00100' AND 'j00110'"
+  assert_equal "$(dlock list --store-timeout 10s --json | jq -r '.[].name' | sort -u | wc -l)" 2501
+  dlock history --store-timeout 10s --json > "$BATS_TEST_TMPDIR/history"
+
+  # One that is longer than what is read spoils no other.
+  sql "UPDATE dlock.lock SET state = '{\"unknown\":\"' || repeat('x', 2000000) || '\",' || substr(state, 2) WHERE name = 'j00200'"
+  code=0
+  dlock list --store-timeout 10s --json > "$BATS_TEST_TMPDIR/list" 2> "$said" || code=$?
+  assert_equal "$code" 78
+  assert_equal "$(jq -r '.[].name' "$BATS_TEST_TMPDIR/list" | sort -u | wc -l)" 2500
+  grep -q 'j00200 is damaged' "$said"
+}
+
+@test "a row of a megabyte without anything in it is damaged, and costs little memory" {
+  dlock run job -- true
+  for list in waiters holders answered; do
+    sql "UPDATE dlock.lock SET state = '{\"fence\":1,\"slots\":1,\"$list\":[' || rtrim(repeat('{},', 340000), ',') || ']}'"
+    run in_little_memory dlock status job
+    assert_status 78
+    assert_one_line
+    assert_output_contains 'is damaged'
+  done
+  sql "UPDATE dlock.lock SET state = '{\"fence\":1,\"slots\":1}', runs = '[' || rtrim(repeat('{},', 340000), ',') || ']'"
+  run in_little_memory dlock history job
+  assert_status 78
+}
+# The program itself has some 20 MB of data at most.
+in_little_memory() (  # <command>...
+  ulimit -d 100000
+  "$@"
+)

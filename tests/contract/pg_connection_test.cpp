@@ -25,6 +25,10 @@ using namespace pg_messages;
 
 const auto sync = message('S', "");
 
+// That the owners of the schema are trusted, in front of a session's first statement
+// there.
+const auto trusted = accepted + row({std::nullopt}) + done("SELECT 1");
+
 std::string reply(const std::string& value = "1") {
   return accepted + row({value}) + done("SELECT 1") + ready();
 }
@@ -375,7 +379,10 @@ TEST_F(PgConnections, are_not_opened_again_in_the_middle_of_a_transaction) {
   const PeerServer server(
       ending_with(greeting() + accepted + done("BEGIN") + ready('T')));
   PgConnection connection(context_, at(server));
-  ask(connection);
+  std::vector<Batch> begin(1, Batch(1, Statement{"BEGIN", {}}));
+  result_of(context_,
+            connection.exchange(std::move(begin), Clock::now() + std::chrono::seconds(5),
+                                wakeup_));
   EXPECT_TRUE(eventually(context_, [&] { return server.received().size() > 0; }));
 
   EXPECT_EQ(failure(connection).kind(), Failure::Kind::unreachable);
@@ -611,8 +618,9 @@ TEST_F(PgConnections, take_no_reply_that_lacks_what_was_asked_for) {
   for (const auto& [call, reply] : replies) {
     const PeerServer server([text = reply](const Peer& peer) {
       peer.read_until(sync);
-      peer.send(greeting() + accepted + text + done("SELECT 1") + ready() + accepted +
-                row({"f", "00000001", "1", "4711", "off"}) + done("SELECT 1") + ready());
+      peer.send(greeting() + trusted + accepted + text + done("SELECT 1") + ready() +
+                accepted + row({"f", "00000001", "1", "4711", "off"}) + done("SELECT 1") +
+                ready());
       peer.read_all();
     });
     auto hosts = std::make_shared<PgHosts>();
@@ -648,7 +656,7 @@ std::pair<std::string, std::string> step_replies(const std::string& standbys_at_
   const auto write = accepted + row({"on", "1"}) + done("SELECT 1") + accepted +
                      row({"1"}) + done("UPDATE 1") + ready() +
                      standing(standbys_at_write);
-  return {greeting() + read_reply + standing("1"), write};
+  return {greeting() + trusted + read_reply + standing("1"), write};
 }
 
 // Servers before version 14 do not report this default at the login.
@@ -656,7 +664,7 @@ TEST_F(PgConnections, count_a_refusal_for_a_role_that_is_read_only_by_default) {
   for (const std::string is_read_only : {"on", "off"}) {
     const PeerServer server([&](const Peer& peer) {
       peer.read_until(sync);
-      peer.send(greeting() + read_reply +
+      peer.send(greeting() + trusted + read_reply +
                 standing_reply({"f", "00000001", "1", "4711", is_read_only}));
       peer.read_all();
     });
@@ -741,7 +749,7 @@ TEST_F(PgStepReplies, that_take_long_are_awaited_by_a_claim_that_ends) {
     peer.send(write);
     peer.read_until(sync);
     std::this_thread::sleep_for(milliseconds(160));
-    peer.send(read.substr(greeting().size()));
+    peer.send(read.substr(greeting().size() + trusted.size()));
     peer.read_all();
   });
   const auto store = store_at(server);

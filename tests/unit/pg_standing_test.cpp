@@ -146,7 +146,7 @@ TEST(PgReplicas, are_too_few_if_an_old_primary_could_do_without_them) {
             "synchronous_standby_names must name every standby, and not *");
   const auto also = [](const std::string& counts) {
     return counts +
-           ": give each a name of its own (application_name in primary_conninfo) in "
+           ": give each a separate name (application_name in primary_conninfo) in "
            "synchronous_standby_names; a backup counts as one unless the user is a "
            "member "
            "of pg_monitor";

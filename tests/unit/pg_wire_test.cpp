@@ -138,6 +138,50 @@ TEST(PgReplies, are_incomplete_wherever_they_end_too_early) {
   }
 }
 
+TEST(PgReplies, make_no_sense_with_a_transaction_that_was_not_asked_for) {
+  const Statement begin{"BEGIN", {}};
+  const Statement write{"UPDATE", {}};
+  const Statement commit{"COMMIT", {}};
+  const auto wrote = accepted + done("UPDATE 1");
+  const auto began = accepted + done("BEGIN");
+  const auto committed = accepted + done("COMMIT");
+  const auto is_believed = [](const Batch& batch, const std::string& bytes) {
+    const Reading reading({batch}, bytes);
+    return reading.error.empty() && reading.replies.is_complete();
+  };
+  EXPECT_TRUE(is_believed({write}, wrote + ready()));
+  EXPECT_FALSE(is_believed({write}, wrote + ready('T')));
+  EXPECT_FALSE(is_believed({write}, wrote + ready('E')));
+  EXPECT_TRUE(is_believed({begin, write}, began + wrote + ready('T')));
+  EXPECT_FALSE(is_believed({begin, write}, began + wrote + ready()));
+  EXPECT_FALSE(is_believed({begin, write}, began + wrote + ready('E')));
+  EXPECT_TRUE(is_believed({begin, write, commit}, began + wrote + committed + ready()));
+  EXPECT_FALSE(
+      is_believed({begin, write, commit}, began + wrote + committed + ready('T')));
+  EXPECT_FALSE(is_believed({begin, write, commit},
+                           began + wrote + accepted + done("ROLLBACK") + ready()));
+}
+
+TEST(PgReplies, leave_out_the_result_of_a_guard) {
+  Statement guard{"SELECT 1", {}};
+  guard.is_guard = true;
+  Reading reading({{guard, {"SELECT 2", {}}}},
+                  accepted + row({"guard"}) + done("SELECT 1") + accepted + row({"2"}) +
+                      done("SELECT 1") + ready());
+
+  const auto results = reading.replies.take_results();
+  ASSERT_EQ(results.size(), 1u) << reading.error;
+  EXPECT_EQ(results[0].rows, (std::vector<Row>{{"2"}}));
+}
+
+TEST(PgReplies, with_rows_without_columns_are_limited_as_well) {
+  std::string rows;
+  for (int i = 0; i < 10'001; ++i) rows += row({});
+  const Reading reading({statements(1)}, accepted + rows);
+
+  EXPECT_EQ(reading.error, "a reply that is too long");
+}
+
 TEST(PgReplies, skip_what_follows_an_error_up_to_the_end_of_its_batch) {
   Reading reading({statements(3), statements(1)},
                   accepted + done("BEGIN") + error("ERROR", "40001", "again") +

@@ -307,6 +307,9 @@ PgConnection::~PgConnection() { close(); }
 
 bool PgConnection::is_open() const { return talk_->is_open(); }
 bool PgConnection::is_in_transaction() const { return talk_->is_in_transaction(); }
+bool PgConnection::has_failed_transaction() const {
+  return talk_->has_failed_transaction();
+}
 bool PgConnection::is_still_open() {
   talk_->catch_up();
   return talk_->is_open();

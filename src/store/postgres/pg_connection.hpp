@@ -37,6 +37,8 @@ class PgConnection {
 
   // Whether the last exchange has left a transaction open.
   bool is_in_transaction() const;
+  // Whether it can only be rolled back.
+  bool has_failed_transaction() const;
 
   // How often it was opened: what a session has, such as LISTEN, ends with it.
   std::uint64_t times_opened() const;

@@ -389,8 +389,9 @@ asio::awaitable<Examination> examine(const StoreUrl& url, const std::string& nam
                                      milliseconds timeout, asio::io_context& context,
                                      Wakeup& wakeup) {
   const auto targets = targets_of(url);
-  const auto ask_one = [&](std::size_t number, Wakeup& own) {
-    return ask_host(context, targets[number], timeout, own);
+  auto* const loop = &context;
+  const auto ask_one = [loop, targets, timeout](std::size_t number, Wakeup& own) {
+    return ask_host(*loop, targets[number], timeout, own);
   };
   const auto hosts = co_await ask_all<Host>(context, targets.size(), ask_one, wakeup);
   PgFacts facts;

@@ -224,11 +224,14 @@ std::optional<Finding> admit(const PgFacts& facts) {
 
 Finding pooler(const PgFacts& facts) {
   if (!facts.is_pooled) return {"pooler", Level::ok, "none", ""};
-  return {"pooler", Level::info,
-          "a pooler shares sessions among transactions: waiters ask again and again "
-          "instead of being notified, dlock break is noticed at the next renewal, and "
-          "dlock watch does not work",
-          "connect to the server itself to be notified"};
+  return {
+      "pooler", Level::info,
+      "a pooler is in between, which may share sessions among transactions: waiters ask "
+      "again and again "
+      "instead of being notified, dlock break is noticed at the next renewal, and "
+      "dlock watch does not work",
+      "add listen=on to the URL if the pooler is in session mode, where no session is "
+      "shared; else connect to the server itself to be notified"};
 }
 
 Finding notifications(const PgFacts& facts) {

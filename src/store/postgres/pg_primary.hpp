@@ -73,6 +73,7 @@ class PgPrimary {
 
   bool is_open() const { return connection_->is_open(); }
   bool is_in_transaction() const { return connection_->is_in_transaction(); }
+  bool has_failed_transaction() const { return connection_->has_failed_transaction(); }
   std::uint64_t times_opened() const {
     return opened_before_ + connection_->times_opened();
   }

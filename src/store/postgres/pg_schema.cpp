@@ -209,7 +209,11 @@ std::optional<std::int64_t> number_at(const Row& row, std::size_t column) {
 WallTime time_at(const Row& row, std::size_t column, const std::string& server) {
   column_at(row, column, server);
   const auto time = number_at(row, column);
-  if (time && rules::is_possible(WallTime(*time))) return WallTime(*time);
+  // The next fence would be one that dlock itself calls damaged.
+  const bool is_possible =
+      time && *time >= 0 &&
+      Fence{static_cast<std::uint64_t>(*time)} < greatest_believed_fence;
+  if (is_possible) return WallTime(*time);
   throw Failure(Failure::Kind::unreachable, server + ": no time in the reply");
 }
 

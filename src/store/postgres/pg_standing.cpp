@@ -200,7 +200,7 @@ std::optional<std::string> too_few_standbys(const Replicas& wanted,
   if (wanted.all && connected && *connected > awaited->count) {
     return counted(*connected) + " are connected, and its commits wait for " +
            (awaited->count == 1 ? "only 1" : "only " + std::to_string(awaited->count)) +
-           ": give each a name of its own (application_name in primary_conninfo) in "
+           ": give each a separate name (application_name in primary_conninfo) in "
            "synchronous_standby_names; a backup counts as one unless the user is a "
            "member "
            "of pg_monitor";

@@ -17,6 +17,17 @@ namespace {
 // For a request to end what the server is doing.
 constexpr milliseconds cancel_patience{2000};
 
+// Of what is read at once. A state is written with 900,000 bytes at most, and not
+// read with more than 1 MiB.
+constexpr std::int64_t page_bytes = 4 << 20;
+constexpr std::int64_t page_rows = 1000;
+
+// The state and the runs of a lock together; with the rest it is a message that is read.
+constexpr std::int64_t longest_row = 1'000'000;
+
+// Of all pages: a server that repeats them without end is not read for ever.
+constexpr std::size_t most_locks = 5'000'000;
+
 std::string text_of(std::int64_t number) { return std::to_string(number); }
 
 std::int64_t left_until(Clock::time_point until) {
@@ -117,6 +128,9 @@ PgStates::Snapshot PgStates::snapshot_from(const LockName& lock, const Row& row,
   read.is_watched = column(6) == "t";
   is_pooled_ = connection_->is_pooled();
   if (!column(0)) return read;
+  if (!number_at(row, 0)) {
+    throw Failure(Failure::Kind::unreachable, shown_ + ": no version in the reply");
+  }
   read.version = *column(0);
   const bool is_newer = number_at(row, 1).value_or(0) > record::greatest_state_format;
   auto state = is_newer ? std::nullopt : record::state_from_json(column(2).value_or(""));
@@ -129,9 +143,15 @@ PgStates::Snapshot PgStates::snapshot_from(const LockName& lock, const Row& row,
   return read;
 }
 
-// The columns that snapshot_from() expects.
+// The columns that snapshot_from() expects. What others have made too long to be read is
+// left out, so that such a row counts as damaged and no other one does.
 std::string PgStates::columns(bool with_runs) const {
-  return "l.version, l.format, l.state, " + std::string(with_runs ? "l.runs" : "'[]'") +
+  const std::string fits = "OPERATOR(pg_catalog.<=) " + std::to_string(longest_row);
+  const std::string size_of_runs = "pg_catalog.octet_length(l.runs) ";
+  return "l.version, l.format, CASE WHEN pg_catalog.octet_length(l.state) "
+         "OPERATOR(pg_catalog.+) " +
+         size_of_runs + fits + " THEN l.state END, " +
+         (with_runs ? "CASE WHEN " + size_of_runs + fits + " THEN l.runs END" : "'[]'") +
          ", l.refused, " + std::string(clock_micros) + ", " + is_watched();
 }
 
@@ -243,23 +263,51 @@ asio::awaitable<void> PgStates::leave(Wakeup& wakeup) {
   co_await post(std::move(batch), wakeup);
 }
 
+// Rows behind this name, sorted, and whether there are more behind them. A page is
+// limited by its rows, and by their size, but has one row at least.
+Statement PgStates::page(const std::string& name_space, const std::string& behind,
+                         bool with_runs) const {
+  const auto size = [](const char* column) {
+    return "pg_catalog.octet_length(l." + std::string(column) + ")";
+  };
+  return {"SELECT " + columns(with_runs) +
+              ", l.name, l.size OPERATOR(pg_catalog.<) l.whole OR l.rows "
+              "OPERATOR(pg_catalog.=) $4::pg_catalog.int8 FROM (SELECT p.*, "
+              "pg_catalog.sum(p.bytes) OVER (ORDER BY p.name) AS size, "
+              "pg_catalog.sum(p.bytes) OVER () AS whole, pg_catalog.count(*) OVER () AS "
+              "rows FROM (SELECT l.*, " +
+              size("state") + " OPERATOR(pg_catalog.+) " +
+              (with_runs ? size("runs") : "0") + " AS bytes FROM " + table("lock") +
+              " l WHERE l.namespace OPERATOR(pg_catalog.=) $1 AND l.name "
+              "OPERATOR(pg_catalog.>) $2 ORDER BY l.name LIMIT $4::pg_catalog.int8) p) l "
+              "WHERE l.size OPERATOR(pg_catalog.-) l.bytes OPERATOR(pg_catalog.<=) "
+              "$3::pg_catalog.int8 ORDER BY l.name",
+          {name_space, behind, std::to_string(page_bytes), std::to_string(page_rows)}};
+}
+
+// Each page has the time of a step.
 asio::awaitable<std::vector<std::pair<LockName, PgStates::Snapshot>>> PgStates::read_all(
     const std::string& name_space, bool with_runs, Clock::time_point until,
     Wakeup& wakeup) {
-  Statement select{"SELECT " + columns(with_runs) + ", l.name FROM " + table("lock") +
-                       " l WHERE l.namespace OPERATOR(pg_catalog.=) $1 ORDER BY l.name",
-                   {name_space}};
-  std::vector<Batch> batches(1, Batch(1, std::move(select)));
-  const auto sent_at = Clock::now();
-  const auto results = co_await exchange(std::move(batches), until, wakeup);
   std::vector<std::pair<LockName, Snapshot>> all;
   left_out_.clear();
-  for (const auto& row : results.at(0).rows) {
-    const LockName lock{name_space, column_at(row, 7, shown_).value_or("")};
-    try {
-      all.emplace_back(lock, snapshot_from(lock, row, sent_at));
-    } catch (const Failure& failure) {
-      left_out_.push_back(failure);
+  std::string last;
+  for (bool has_more = true; has_more && all.size() < most_locks;
+       until = later(Clock::now(), timeout_)) {
+    std::vector<Batch> batches(1, Batch(1, page(name_space, last, with_runs)));
+    const auto sent_at = Clock::now();
+    const auto results = co_await exchange(std::move(batches), until, wakeup);
+    has_more = false;
+    for (const auto& row : results.at(0).rows) {
+      const LockName lock{name_space, column_at(row, 7, shown_).value_or("")};
+      has_more = column_at(row, 8, shown_) == "t";
+      last = lock.name;
+      try {
+        all.emplace_back(lock, snapshot_from(lock, row, sent_at));
+      } catch (const Failure& failure) {
+        left_out_.push_back(failure);
+      }
+      if (Clock::now() > until) throw net::Timeout(shown_ + " has too much to read");
     }
   }
   co_return all;

@@ -115,6 +115,8 @@ class PgStates final : public stepped::StateStore {
   // As durably(), for what may be lost with a crash of the server.
   Statement unimportantly(Clock::time_point until) const;
   Statement reading(const LockName& lock) const;
+  Statement page(const std::string& name_space, const std::string& behind,
+                 bool with_runs) const;
   Statement to_write(const LockName& lock, const Snapshot& read, const Change& change,
                      const std::vector<Event>& events) const;
   Writing writing_of(const LockName& lock, const Snapshot& read, const Change& change,
@@ -133,7 +135,7 @@ class PgStates final : public stepped::StateStore {
   asio::awaitable<void> poll(std::size_t place, Clock::time_point until, Wakeup& wakeup);
   void end_turn();
   static asio::awaitable<void> keep_listening(std::shared_ptr<Listener> listener);
-  static asio::awaitable<void> listen_once(std::shared_ptr<Listener> listener);
+  static asio::awaitable<bool> listen_once(std::shared_ptr<Listener> listener);
 
   asio::io_context& context_;
   milliseconds timeout_;

@@ -137,7 +137,7 @@ asio::awaitable<std::vector<Result>> PgStates::go_on(std::vector<Batch> batches,
   Turn turn(*this);
   co_await turn.take(until, wakeup);
   const auto connection = connection_;
-  if (!connection->is_in_transaction()) {
+  if (!connection->is_in_transaction() || connection->has_failed_transaction()) {
     throw Failure(Failure::Kind::unreachable, shown_ + " has ended the transaction");
   }
   auto results = co_await connection->exchange(std::move(batches), until, wakeup);
@@ -266,6 +266,7 @@ std::unique_ptr<LeaseNews> PgStates::listen(rules::Session party,
 asio::awaitable<void> PgStates::keep_listening(std::shared_ptr<Listener> listener) {
   auto& wakeup = listener->wakeup;
   GrowingPause pause;
+  Restraint restraint;  // anyone who knows the channel can notify
   auto begin = Clock::now();
   for (;;) {
     if (Clock::now() < begin) co_await wakeup.sleep_until(begin);
@@ -280,8 +281,9 @@ asio::awaitable<void> PgStates::keep_listening(std::shared_ptr<Listener> listene
     bool has_failed = false;
     states->is_taken_ = true;
     try {
-      co_await listen_once(listener);
+      const bool has_told = co_await listen_once(listener);
       pause.reset();
+      if (has_told) begin = later(Clock::now(), restraint.pause(Clock::now()));
     } catch (const Failure& failure) {
       has_failed = failure.kind() != Failure::Kind::interrupted;
     }
@@ -295,30 +297,32 @@ asio::awaitable<void> PgStates::keep_listening(std::shared_ptr<Listener> listene
   }
 }
 
-asio::awaitable<void> PgStates::listen_once(std::shared_ptr<Listener> listener) {
+// Whether a notification came.
+asio::awaitable<bool> PgStates::listen_once(std::shared_ptr<Listener> listener) {
   auto& states = *listener->states;
   const auto connection = states.connection_;
   const auto told = listener->told;
   co_await states.tell_late(later(Clock::now(), states.timeout_), listener->wakeup);
-  if (listener->states == nullptr) co_return;
+  if (listener->states == nullptr) co_return false;
   for (const auto& [party, on_news] : told) {
     if (states.listens(party)) continue;
     std::vector<Batch> batches(1, states.to_listen(party));
     const auto until = later(Clock::now(), states.timeout_);
     co_await connection->exchange(std::move(batches), until, listener->wakeup);
-    if (listener->states == nullptr) co_return;
+    if (listener->states == nullptr) co_return false;
     states.note_listening(party);
-    on_news();  // it may have been told before
+    if (listener->told.count(party) > 0) on_news();  // it may have been told before
   }
-  if (!states.next_.empty()) co_return;
+  if (!states.next_.empty()) co_return false;
   listener->is_waiting = true;
   const auto until = later(Clock::now(), longest_silence);
   const auto found = co_await connection->notification(until, listener->wakeup);
-  if (!found || found->payload == in_front_payload) co_return;
+  if (!found || found->payload == in_front_payload) co_return false;
   for (const auto& [party, on_news] : told) {
     const bool is_there = listener->told.count(party) > 0;
     if (is_there && found->channel == channel_of(party)) on_news();
   }
+  co_return true;
 }
 
 // After the wait the object may be destroyed.

@@ -219,6 +219,7 @@ std::optional<std::pair<std::string, std::string>> parameter_from(std::string_vi
 
 void BatchReplies::expect(const std::vector<Batch>& batches) {
   expected_.clear();
+  is_within_.clear();
   may_fail_from_.clear();
   expect_also(batches);
   batch_ = statement_ = bytes_ = notices_ = 0;
@@ -230,11 +231,16 @@ void BatchReplies::expect(const std::vector<Batch>& batches) {
 }
 
 void BatchReplies::expect_also(const std::vector<Batch>& batches) {
+  bool is_within = is_within_.empty() ? transaction_ == 'T' : is_within_.back();
   for (const auto& batch : batches) {
     auto& expected = expected_.emplace_back();
     for (const auto& statement : batch) {
-      expected.push_back({statement.is_kept, statement.is_guard});
+      const bool is_commit = statement.sql == "COMMIT";
+      const bool ends = is_commit || statement.sql == "ROLLBACK";
+      is_within = !ends && (is_within || statement.sql.starts_with("BEGIN"));
+      expected.push_back({statement.is_kept, statement.is_guard, is_commit});
     }
+    is_within_.push_back(is_within);
     auto from = batch.size();
     while (from > 0 && batch[from - 1].may_fail) --from;
     may_fail_from_.push_back(from);
@@ -296,8 +302,9 @@ bool BatchReplies::take_row(std::string_view body) {
   BodyReader reader(body);
   const auto columns = reader.number(2);
   if (!columns || *columns > limits_.columns) return fail("a row of too many columns");
-  bytes_ += body.size() + *columns * sizeof(Row::value_type);
-  if (bytes_ > limits_.reply) return fail("a reply that is too long");
+  bytes_ += body.size() + sizeof(Row) + *columns * sizeof(Row::value_type);
+  const bool is_too_long = bytes_ > limits_.reply || result_.rows.size() >= limits_.rows;
+  if (is_too_long) return fail("a reply that is too long");
   auto& row = result_.rows.emplace_back();
   row.reserve(*columns);
   for (std::uint32_t i = 0; i < *columns; ++i) {
@@ -319,6 +326,9 @@ bool BatchReplies::take_end(std::string_view tag) {
   if (stage_ != Stage::rows) return fail("replies in the wrong order");
   result_.tag = tag.substr(0, std::min(tag.find('\0'), longest));
   auto result = std::exchange(result_, {});
+  if (expected_[batch_][statement_].is_commit && result.tag != "COMMIT") {
+    return fail("a commit that was none");
+  }
   if (!expected_[batch_][statement_].is_guard) results_.push_back(std::move(result));
   ++statement_;
   stage_ = Stage::parsed;
@@ -367,9 +377,9 @@ bool BatchReplies::take_notification(std::string_view body) {
     return fail("a malformed notification");
   }
   if (body.size() > limits_.notification) return fail("a notification that is too long");
-  if (notifications_.size() >= limits_.notifications) {
-    return fail("more notifications than can be taken");
-  }
+  // Anyone can send them, so too many are no reason to end the session. They are hints:
+  // whoever has not taken the others will look anyway.
+  if (notifications_.size() >= limits_.notifications) return true;
   notifications_.push_back({std::string(*channel), std::string(*payload)});
   return true;
 }
@@ -381,6 +391,10 @@ bool BatchReplies::take_ready(std::string_view body) {
   }
   if (!has_failed_ && statement_ != expected_[batch_].size())
     return fail("missing replies");
+  // A failed batch may have ended it or not; a failed commit has.
+  const bool is_possible =
+      has_failed_ ? body[0] != 'T' : body[0] == (is_within_[batch_] ? 'T' : 'I');
+  if (!is_possible) return fail("a transaction that was not asked for");
   // A commit without BEGIN happens at the Sync, behind the last statement.
   if (!result_.warnings.empty() && !results_.empty() && statement_ != 0) {
     auto& last = results_.back().warnings;

@@ -58,7 +58,8 @@ struct Notification {
 
 struct WireLimits {
   std::size_t message = 1u << 20;
-  std::size_t reply = 64u << 20;  // all rows of an exchange
+  std::size_t reply = 32u << 20;  // all rows of an exchange, as they are in memory
+  std::size_t rows = 10'000;      // of a statement; no question has more
   std::size_t columns = 64;
   std::size_t notifications = 10'000;  // that were not taken
   std::size_t notification = 8192;     // servers send 8,000 bytes, and the channel
@@ -168,8 +169,10 @@ class BatchReplies {
   struct Expected {
     bool is_kept;
     bool is_guard;
+    bool is_commit;
   };
   std::vector<std::vector<Expected>> expected_;  // of each batch, its statements
+  std::vector<bool> is_within_;                  // behind each batch, in a transaction
   std::vector<std::size_t> may_fail_from_;       // the statement of each
   std::size_t batch_ = 0;
   std::size_t statement_ = 0;  // in the batch
