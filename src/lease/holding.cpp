@@ -1,8 +1,6 @@
 #include "lease/holding.hpp"
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <exception>
 #include <memory>
 
 #include "loop/wakeup.hpp"

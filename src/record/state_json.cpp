@@ -211,7 +211,8 @@ constexpr Kind kind_of() {
 // Puts the values of a text where they belong. Stops at the first that does not fit.
 class StateReader final : public JsonEvents {
  public:
-  explicit StateReader(Place whole) : next_(whole) {}
+  // `most`: how many objects and lists there can be.
+  StateReader(Place whole, std::size_t most) : next_(whole), left_(most) {}
 
   bool key(string_t& key) override {
     const auto& object = open_.back();
@@ -259,7 +260,8 @@ class StateReader final : public JsonEvents {
   bool open(Function Kind::*how) {
     open_.push_back(take());
     const auto* opened = open_.back().kind;
-    return opened == nullptr || opened->*how != nullptr;
+    if (opened == nullptr) return true;
+    return opened->*how != nullptr && left_-- > 0;
   }
   bool close() {
     open_.pop_back();
@@ -268,13 +270,18 @@ class StateReader final : public JsonEvents {
 
   std::vector<Place> open_;  // the objects and lists around the next value
   Place next_;               // of the value of the last key
+  std::size_t left_;         // how many objects and lists may still be opened
 };
 
 template <typename T>
 std::optional<T> read_from(std::string_view text) {
   constexpr JsonLimits limits{std::size_t{1} << 20, 16, 1'000'000};
+  // An object takes hundreds of bytes once it is read, and two in the text if it is
+  // empty. Those that are written take more than this on average, with their lists.
+  constexpr std::size_t shortest = 30;
+  constexpr std::size_t in_short_texts = 100;
   T value;
-  StateReader reader({&value, &kind<T>});
+  StateReader reader({&value, &kind<T>}, in_short_texts + text.size() / shortest);
   if (!read_json(text, reader, limits)) return std::nullopt;
   return value;
 }

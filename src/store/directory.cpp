@@ -123,9 +123,10 @@ std::optional<std::string> default_directory(const Surroundings& surroundings) {
   if (surroundings.uid == 0) return "/var/lib/dlock";
   const auto& state = surroundings.xdg_state_home;
   if (!state.empty() && state.front() == '/') return state + "/dlock";
-  if (surroundings.home.empty() || surroundings.home.front() != '/') return std::nullopt;
   const auto& home = surroundings.home;
-  return (home == "/" ? "" : home) + "/.local/state/dlock";
+  // Containers set HOME to / for a user without an account; only root can write there.
+  if (home.empty() || home.front() != '/' || home == "/") return std::nullopt;
+  return home + "/.local/state/dlock";
 }
 
 void throw_failure_of(int error_number, const std::string& what) {

@@ -245,7 +245,7 @@ assert_all_verbs_work() {
   run contained dlock run job -- true
   assert_status 78
   assert_one_line
-  assert_output_contains 'cannot create the directory /.local: Read-only file system; name a directory'
+  assert_output_contains 'set HOME, or name a directory (--store local:/dir)'
 }
 
 @test "a volume that everyone can write to is refused, and a directory in it is used" {

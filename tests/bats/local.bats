@@ -117,6 +117,11 @@ victim_is_untouched() {
 
   assert_refused 78
   assert_output_contains local:/
+
+  # As container engines set it for a user without an account.
+  run as_user 4242 env -u DLOCK_STORE HOME=/ dlock run job -- echo started
+  assert_refused 78
+  assert_output_contains local:/dir
 }
 
 @test "a home that cannot be written to exits with 77" {

@@ -33,8 +33,8 @@ TEST(DefaultDirectory, is_below_home_without_a_state_home) {
 }
 
 // As container engines set it for a user whom the image does not know.
-TEST(DefaultDirectory, has_one_slash_if_home_is_the_root) {
-  EXPECT_EQ(default_directory({1000, "/", ""}), "/.local/state/dlock");
+TEST(DefaultDirectory, is_nowhere_if_home_is_the_root) {
+  EXPECT_EQ(default_directory({1000, "/", ""}), std::nullopt);
 }
 
 TEST(DefaultDirectory, does_not_depend_on_the_working_directory) {

@@ -1,6 +1,7 @@
 // The states of locks as JSON.
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -218,6 +219,25 @@ State with_waiters(std::size_t count) {
     waiter.queued_at = waiter.lives_until.emplace(some_time);
   }
   return state;
+}
+
+TEST(StateJson, empty_elements_take_no_more_memory_than_their_bytes_allow) {
+  const auto peak = [] {
+    rusage used{};
+    ::getrusage(RUSAGE_SELF, &used);
+    return used.ru_maxrss;  // KiB
+  };
+  std::string elements;
+  for (int i = 0; i < 340'000; ++i) elements += i == 0 ? "{}" : ",{}";
+  const auto before = peak();
+
+  for (const std::string list : {"waiters", "holders", "answered"}) {
+    const auto text = R"({"fence":1,"slots":1,")" + list + "\":[" + elements + "]}";
+    EXPECT_FALSE(state_from_json(text)) << list;
+  }
+  EXPECT_FALSE(runs_from_json("[" + elements + "]"));
+
+  EXPECT_LT(peak() - before, 80 * 1024);
 }
 
 TEST(StateJson, leaves_out_commands_that_are_too_long_for_all_holders) {
