@@ -360,9 +360,14 @@ void fields_in_state(T& left, Visit&& visit) {
   visit("waiter", left.waiter), visit("by", left.by), visit("newer", left.newer);
 }
 
+template <Of<rules::GrantId> T, typename Visit>
+void fields_in_state(T& grant, Visit&& visit) {
+  visit("claim", as<if_set>(grant.claim)), visit("fence", grant.fence);
+}
+
 template <Of<rules::Restored> T, typename Visit>
 void fields_in_state(T& restored, Visit&& visit) {
-  visit("granted", restored.granted), visit("vanished", as<if_set>(restored.vanished));
+  visit("granted", restored.granted), visit("leases", as<if_set>(restored.vanished));
 }
 
 template <Of<rules::State> T, typename Visit>
@@ -372,6 +377,7 @@ void fields_in_state(T& state, Visit&& visit) {
   visit("waiters", as<if_set>(state.waiters)), visit("last_run", state.last_run);
   visit("past", as<if_set>(state.past)), visit("answered", as<if_set>(state.answered));
   visit("superseded", as<if_set>(state.superseded)), visit("restored", state.restored);
+  visit("last_claim", as<if_set>(state.last_claim));
 }
 
 }  // namespace dlock::record

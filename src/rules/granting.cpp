@@ -48,12 +48,15 @@ void set_newest_fields(Waiter& waiter, const Claim& claim) {
 
 Holder& grant_to(State& state, const Ask& ask, Moment now) {
   const auto by_clock = std::max<std::int64_t>(now.wall.count(), 0);
+  const auto before = last_grant(state);
   state.last_fence.number =
       std::max({state.last_fence.number + 1, ask.claim.fence_floor.number + 1,
                 static_cast<std::uint64_t>(by_clock)});
   state.used = now.wall;
   state.restored.reset();
+  state.last_claim = ask.claim.token;
   Holder holder;
+  holder.after = before;
   holder.party = ask.party;
   holder.mode = ask.claim.mode;
   holder.slot = ask.claim.mode == Mode::shared ? 0 : free_slot(state);

@@ -34,12 +34,10 @@ void keep_ended(Holder& holder, Clock::time_point until) {
   holder.command_before = 0;
 }
 
-Fence last_granted(const State& state) {
-  return state.restored ? state.restored->granted : state.last_fence;
-}
+GrantId id_of(const Holder& holder) { return {holder.party.token, holder.fence}; }
 
-bool has_fence(const std::vector<Fence>& fences, Fence fence) {
-  return std::find(fences.begin(), fences.end(), fence) != fences.end();
+bool has(const std::vector<GrantId>& grants, const GrantId& one) {
+  return std::find(grants.begin(), grants.end(), one) != grants.end();
 }
 
 // What is known of the leases that may be restored. Each grant first removes those that
@@ -48,11 +46,24 @@ Restored restorable(const State& state, Moment now, const Liveness& liveness) {
   auto known = state.restored.value_or(Restored{state.last_fence, {}});
   for (const auto& holder : state.holders) {
     const bool has_vanished = !holder.ended && is_over(holder, now, liveness);
-    if (has_vanished && !has_fence(known.vanished, holder.fence)) {
-      known.vanished.push_back(holder.fence);
-    }
+    const auto id = id_of(holder);
+    if (has_vanished && !has(known.vanished, id)) known.vanished.push_back(id);
   }
   return known;
+}
+
+// Whether the last grant is the one that this one came after, and not a later one.
+bool is_next(const GrantId& last, const Holder& granted) {
+  return last.claim != Token{} && last == granted.after;
+}
+
+// Whether another claim may have been granted the lock since. Not decided by which fence
+// is greater: the clock of a server that took over or has lost its data may be behind. A
+// server that has recorded no grant at all may have forgotten others as well.
+bool was_granted_since(const GrantId& last, const Restored& known,
+                       const Holder& granted) {
+  return last.fence.number != 0 && last != id_of(granted) && !is_next(last, granted) &&
+         !has(known.vanished, id_of(granted));
 }
 
 bool has_room_for(const State& state, const Claim& claim, std::uint32_t slot,
@@ -82,12 +93,20 @@ void take_back_run(State& state, Fence fence, Consequences& consequences) {
 
 Renewal restore(State& state, const Claim& claim, const Holder& granted, Moment now,
                 const Liveness& liveness, Consequences& consequences) {
-  const auto known = restorable(state, now, liveness);
+  // Where the state is an older one, the claim may still wait.
+  std::erase_if(state.waiters, [&](const Waiter& waiter) {
+    return waiter.party.token == granted.party.token;
+  });
+  auto known = restorable(state, now, liveness);
+  const auto last = last_grant(state);
   remove_dead_holders(state, now, liveness, consequences);
-  const bool was_granted_since =
-      known.granted > granted.fence && !has_fence(known.vanished, granted.fence);
-  if (was_granted_since || !has_room_for(state, claim, granted.slot, now)) {
+  if (was_granted_since(last, known, granted) ||
+      !has_room_for(state, claim, granted.slot, now)) {
     return Renewal::taken_over;
+  }
+  if (is_next(last, granted)) {
+    known.granted = granted.fence;
+    state.last_claim = granted.party.token;
   }
   take_back_run(state, granted.fence, consequences);
   state.slots = claim.slots;
@@ -95,6 +114,9 @@ Renewal restore(State& state, const Claim& claim, const Holder& granted, Moment 
   state.used = now.wall;
   state.restored = known;
   auto& holder = state.holders.emplace_back(granted);
+  // Not later than now by a clock that is behind that of the grant.
+  holder.since = std::min(holder.since, now.wall);
+  holder.granted_at = std::min(holder.granted_at, now.boot);
   holder.lease = claim.ttl + claim.lock_delay;
   holder.lives_until = later(now.boot, holder.lease);
   return Renewal::reclaimed;
@@ -197,10 +219,11 @@ std::optional<Loss> loss_of(const State& state, const Token& token) {
 
 std::optional<Loss> loss_of(const State& state, const Holder& granted, Moment now,
                             const Liveness& liveness) {
-  bool is_taken = state.slots == 1 && last_granted(state) > granted.fence;
+  bool is_taken = state.slots == 1 && last_grant(state).fence > granted.fence;
   for (const auto& holder : state.holders) {
     if (is_over(holder, now, liveness)) continue;
-    if (!holder.ended && holder.fence == granted.fence) {
+    const bool is_own = holder.party.token == granted.party.token;
+    if (!holder.ended && is_own && holder.fence == granted.fence) {
       return holder.broken ? std::optional(Loss::broken) : std::nullopt;
     }
     is_taken = is_taken || (holder.mode == Mode::exclusive && state.slots == 1);

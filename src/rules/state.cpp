@@ -15,6 +15,10 @@ Session session_of(const Token& token) {
   return session | 1u;
 }
 
+GrantId last_grant(const State& state) {
+  return {state.last_claim, state.restored ? state.restored->granted : state.last_fence};
+}
+
 std::vector<Holder>::iterator holder_of(State& state, const Token& token) {
   return std::find_if(state.holders.begin(), state.holders.end(), [&](const Holder& h) {
     return !h.ended && h.party.token == token;

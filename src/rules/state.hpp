@@ -47,6 +47,16 @@ struct Party : Owner {
   bool operator==(const Party&) const = default;
 };
 
+// Which grant it is. Its fence does not show that: two servers, of which one lacks what
+// the other has granted, may grant the same; nor does the claim, which may be granted the
+// lock again.
+struct GrantId {
+  Token claim;  // none if it is not known
+  Fence fence;  // 0 if there was none
+
+  bool operator==(const GrantId&) const = default;
+};
+
 // The ttl of a detached lease of which no other is recorded.
 constexpr milliseconds usual_ttl{30'000};
 
@@ -77,6 +87,8 @@ struct Holder : Description {
   std::optional<Taker> taken_by = std::nullopt;  // if it is broken, and if known
   // The end of its run, if that is known from elsewhere; not a part of the state.
   std::optional<RunInfo> known_end = std::nullopt;
+  // The last grant before this one, for its client; not a part of the state.
+  GrantId after = {};
 
   bool operator==(const Holder&) const = default;
 };
@@ -120,8 +132,8 @@ struct AnsweredWaiter {
 
 // That a lease was restored since the last grant (Claim::reclaim).
 struct Restored {
-  Fence granted;                // the fence of that grant, as far as is known
-  std::vector<Fence> vanished;  // of the leases that had ended since; they count as well
+  Fence granted;                  // the fence of that grant; 0 if none was recorded
+  std::vector<GrantId> vanished;  // whose leases had ended since; they count as well
 
   bool operator==(const Restored&) const = default;
 };
@@ -140,9 +152,13 @@ struct State {
   std::uint64_t refused = 0;
   std::uint64_t superseded = 0;
   std::optional<Restored> restored = std::nullopt;
+  Token last_claim = {};  // that was granted the lock last; none if it is not known
 
   bool operator==(const State&) const = default;
 };
+
+// The last grant.
+GrantId last_grant(const State& state);
 
 // The holder with this token; end() if there is none. A holder whose run has ended is not
 // returned: its token is no longer valid, even if a client still presents it.

@@ -14,6 +14,7 @@ kept=(
   "etcd -DSTALE_READS"
   "etcd -DCONFIRMED_BY_READ"
   "row -DFAULTS=1 -DSTEPS=2"
+  "restore"
 )
 
 # The bugs, and the bounds within which they have to be found; -DBFS where that is sooner. Those of
@@ -45,6 +46,9 @@ bugs=(
   "row GRANT_ASYNCHRONOUS -DSTEPS=2 -DBFS"
   "row WARNING_IGNORED -DSTEPS=2 -DBFS"
   "row NEW_ROW_AT_VERSION_ONE -DSTEPS=2"
+  "restore FENCES_COMPARED"
+  "restore FENCE_ALONE"
+  "restore CLAIM_ALONE"
 )
 
 # What no model has: these bugs are not about the order of events, but about which server is asked,

@@ -61,8 +61,10 @@ class MemoryStates final : public StateStore {
     is_exclusive_ = access == Access::exclusive;
     const auto found = service_.locks.find(lock);
     const auto now = rules::Moment::now();
-    if (found == service_.locks.end()) co_return Snapshot{{}, now, sent_at, {}};
-    co_return Snapshot{found->second.state, now, sent_at, found->second.version};
+    if (found == service_.locks.end())
+      co_return Snapshot{{}, now, sent_at, {}, false, service_.epoch};
+    co_return Snapshot{found->second.state,   now,   sent_at,
+                       found->second.version, false, service_.epoch};
   }
 
   asio::awaitable<bool> write(const LockName& lock, const Snapshot& read,

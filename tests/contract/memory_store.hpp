@@ -62,6 +62,7 @@ struct MemoryService {
   std::function<Fate(bool only_counts)> fate = [](bool) { return Fate::done; };
   bool is_held_up = false;  // gives no answers
   std::uint64_t last_version = 0;
+  std::uint64_t epoch = 0;  // how often another server has taken over
 };
 
 // One client.

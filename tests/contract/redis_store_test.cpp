@@ -248,12 +248,29 @@ TEST_F(RedisStores, a_lease_whose_key_was_deleted_is_set_up_again_as_it_was) {
   EXPECT_FALSE(info.last_run);
 }
 
-TEST_F(RedisStores, a_lease_is_set_up_again_on_a_server_with_an_older_state) {
+TEST_F(RedisStores, a_lease_is_set_up_again_on_a_server_that_lacks_only_its_grant) {
+  auto& before = contender();
+  const auto fence = std::to_string(before.granted().fence.number);
+  before.release();
   auto& lost = holder(contender());
   world_.wipe_out();
-  RedisWorld::command("HSET dlock:{job}:s fence 5 slots 1");
+  RedisWorld::command("HSET dlock:{job}:s slots 1 fence " + fence + " last " + fence +
+                      ":" + hex(before.claim.token).substr(0, 16));
 
   EXPECT_TRUE(reclaims(lost));
+}
+
+TEST_F(RedisStores, a_lease_is_not_set_up_again_after_a_grant_that_it_does_not_know) {
+  for (const std::string last : {"", " last 5:0123456789abcdef"}) {
+    auto& lost = holder(contender());
+    world_.wipe_out();
+    RedisWorld::command("HSET dlock:{job}:s fence 5 slots 1" + last);
+
+    EXPECT_FALSE(renews(lost));
+
+    EXPECT_EQ(lost.witness.lost, Loss::taken_over);
+    world_.wipe_out();
+  }
 }
 
 TEST_F(RedisStores,
@@ -428,7 +445,7 @@ TEST_F(RedisStores, a_release_after_an_unanswered_request_cancels_that_request) 
       [](const Peer& peer) {
         if (!peer.read_until("}\r\n$0\r\n\r\n$1\r\n0\r\n$1\r\n0\r\n"))
           return;  // the request for the lock
-        peer.send("*3\r\n$7\r\ngranted\r\n$1\r\n5\r\n:0\r\n");
+        peer.send("*4\r\n$7\r\ngranted\r\n$1\r\n5\r\n:0\r\n$0\r\n\r\n");
         if (!peer.read_until("$3\r\n600\r\n")) return;  // the renewal
         peer.send("$4\r\ngone\r\n");
         peer.read_all();  // no replies to the rest
@@ -515,7 +532,7 @@ TEST_F(RedisStores, a_grant_after_a_release_without_a_reply_has_a_greater_fence)
   PeerServer server(
       [](const Peer& peer) {
         if (!peer.read_until("\r\n")) return;
-        peer.send("*3\r\n$7\r\ngranted\r\n$4\r\n4711\r\n:0\r\n:0\r\n");
+        peer.send("*4\r\n$7\r\ngranted\r\n$4\r\n4711\r\n:0\r\n$0\r\n\r\n:0\r\n");
         peer.read_all();
       },
       path);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/contract/contender.hpp"
+#include "tests/run_end.hpp"
 
 namespace dlock {
 namespace {
@@ -252,6 +253,48 @@ TEST_F(Stepped, a_late_release_does_not_free_the_lock_of_another) {
   world_.service.deliver();
 
   EXPECT_EQ(info().holders.at(0).fence, fence);
+}
+
+// A server that takes over may lack the lease. On the same server, a missing lease was
+// removed on purpose.
+TEST_F(Stepped, a_lease_that_is_restored_after_a_failover_and_then_removed_is_lost) {
+  auto& holder = contender();
+  holder.granted();
+  world_.wipe_out();
+  ++world_.service.epoch;
+  EXPECT_EQ(holder.renew(), Renewal::reclaimed);
+  EXPECT_EQ(holder.renew(), Renewal::confirmed);
+
+  world_.wipe_out();
+
+  EXPECT_EQ(holder.renew(), Renewal::gone);
+}
+
+TEST_F(Stepped, a_lease_that_is_confirmed_after_a_failover_and_then_removed_is_lost) {
+  auto& holder = contender();
+  holder.granted();
+  ++world_.service.epoch;
+  EXPECT_EQ(holder.renew(), Renewal::confirmed);
+
+  world_.wipe_out();
+
+  EXPECT_EQ(holder.renew(), Renewal::gone);
+}
+
+TEST_F(Stepped, a_lease_is_not_restored_after_a_failover_if_another_was_granted_since) {
+  auto& holder = contender();
+  auto& other = contender();
+  holder.granted();
+  world_.wipe_out();
+  ++world_.service.epoch;
+  other.granted();
+  other.release(exit_with(0));
+  auto& state = world_.service.locks[{"dlock", "job"}].state;
+  state.last_fence = Fence{1};  // by a clock that is behind
+  state.runs.clear();
+
+  EXPECT_EQ(holder.renew(), Renewal::failed_over);
+  EXPECT_EQ(holder.release(exit_with(0)), Release::failed_over);
 }
 
 // Contenders that ask and release until they get an answer, while requests lose races,

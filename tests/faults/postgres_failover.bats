@@ -62,6 +62,22 @@ fail_over_without_the_lease() {
   ((next > $(of_report .fence)))
 }
 
+# Then the fence of the other run is smaller.
+@test "a lease that the promoted standby lacks is lost if another run did, although its clock is behind" {
+  cc -shared -fPIC -O1 -o "$postgres_root/clock.so" "$DLOCK_SOURCE/tests/chaos/clock.c"
+  echo -20000 > "$postgres_root/offset"
+  chmod 644 "$postgres_root/offset"
+  postgres_environment=(LD_PRELOAD="$postgres_root/clock.so" CHAOS_CLOCK="$postgres_root/offset")
+  fail_over_without_the_lease
+  next=$(dlock run job -- printenv DLOCK_FENCE)
+  kill -CONT "$holder"
+
+  assert_exits 76 "$holder"
+
+  assert_equal "$(of_report '"\(.outcome) \(.reason) \(.protected)"')" 'lost failed over false'
+  ((next < $(of_report .fence)))
+}
+
 @test "a run that has seen a promotion does not go back to the old primary" {
   # The order in the URL does not matter.
   DLOCK_STORE=postgres://app@127.0.0.1:${postgres_port[2]},127.0.0.1:${postgres_port[1]}/app

@@ -134,6 +134,22 @@ holders() {
   is_free job
 }
 
+# Then the fence of the other run is smaller.
+@test "with --reclaim a run is lost if another one was granted the lock by a server without its data, whose clock is behind" {
+  hold_job --reclaim "${long[@]}"
+  halt "$holder"
+  stop_redis
+  cc -shared -fPIC -O1 -o "$BATS_TEST_TMPDIR/clock.so" "$DLOCK_SOURCE/tests/chaos/clock.c"
+  echo -20000 > "$BATS_TEST_TMPDIR/offset"
+  LD_PRELOAD=$BATS_TEST_TMPDIR/clock.so CHAOS_CLOCK=$BATS_TEST_TMPDIR/offset start_redis
+  next=$(dlock run job -- printenv DLOCK_FENCE)
+  kill -CONT "$holder"
+
+  assert_lost 'taken over'
+
+  ((next < $(jq .fence "$report")))
+}
+
 @test "a waiter keeps waiting, and a run that was recorded as vanished gets its real end, when the lease was set up again" {
   hold_job --reclaim "${lasting[@]}"
   queue job sh -c 'echo started >> "$0"' "$order"

@@ -19,7 +19,7 @@ void take_apart(const Reply& reply) {
   const auto heard = ask_reply_from(reply, claim, Clock::time_point{});
   if (heard) {
     if (const auto* grant = std::get_if<Grant>(&heard->answer)) {
-      require(reply.kind == Reply::Kind::array && reply.elements.size() == 3 &&
+      require(reply.kind == Reply::Kind::array && reply.elements.size() == 4 &&
                   reply.elements[0].text == "granted",
               "only a grant is a grant");
       require(grant->fence.number > 0 && grant->slot < claim.slots,
@@ -30,7 +30,8 @@ void take_apart(const Reply& reply) {
     require(reply.kind == Reply::Kind::array && reply.elements.size() == 2 &&
                 reply.elements[1].text.starts_with("granted "),
             "only a grant is handed off");
-    require(grant->fence.number > 0 && !pause_from(reply), "and says nothing else");
+    require(std::get<Grant>(grant->answer).fence.number > 0 && !pause_from(reply),
+            "and says nothing else");
   }
   if (renewal_from(reply)) require(!reply.is_error(), "an error renews nothing");
   if (release_from(reply)) require(!reply.is_error(), "an error releases nothing");

@@ -303,6 +303,23 @@ TEST(EtcdQueue, a_vanished_lease_is_set_up_again_if_nobody_came) {
   EXPECT_FALSE(can_be_set_up_again(Built(snapshot).ran(9, exit_with(0)).snapshot, lost));
 }
 
+// A cluster that was restored from an older snapshot counts its revisions from there.
+TEST(EtcdQueue, a_vanished_lease_is_not_set_up_again_after_a_run_with_a_smaller_fence) {
+  Built snapshot;
+  snapshot.foreign().foreign().hold(plain());
+  const auto lost = snapshot["c"];
+  Built restored;
+  restored.ran(1, exit_with(0));
+  ASSERT_GT(lost.fence(), Fence{1});
+
+  EXPECT_FALSE(can_be_set_up_again(restored.snapshot, lost));
+  OpenRun own;
+  own.id = lost.id;
+  own.info.fence = lost.fence();
+  restored.snapshot.runs.open.push_back(own);
+  EXPECT_TRUE(can_be_set_up_again(restored.snapshot, lost));
+}
+
 TEST(EtcdQueue, a_vanished_reader_does_not_return_ahead_of_a_waiting_writer) {
   Built snapshot;
   snapshot.hold(shared()).hold(shared());

@@ -425,10 +425,10 @@ TEST(GoldenRecords, the_arguments_of_the_scripts) {
             "01010101010101010101010101010101|45000|1|");
   EXPECT_EQ(words_of(renew_arguments(least, Fence{9})),
             "00000000000000000000000000000000|9|30000|");
-  EXPECT_EQ(words_of(reclaim_arguments(full, {})),
+  EXPECT_EQ(words_of(reclaim_arguments(full, {}, "7:0101010101010101")),
             "01010101010101010101010101010101|0|45050|s|3|0|{\"host\":HOST,\"pid\":4712,"
             "\"for_pid\":true,\"ttl_ms\":45000,\"user\":USER,\"command\":[\"sh\",\"\","
-            "\"\xEF\xBF\xBD\"],\"label\":\"a\\n\\\"b\\\"\"}|");
+            "\"\xEF\xBF\xBD\"],\"label\":\"a\\n\\\"b\\\"\"}|7:0101010101010101|");
 }
 
 TEST(GoldenRecords, a_turn_of_a_limit_on_a_redis_server) {

@@ -28,7 +28,7 @@ std::optional<AskReply> parsed(const std::string& bytes) {
   return ask_reply_from(reply(bytes), claim(), sent_at);
 }
 
-const std::string granted = "*3\r\n$7\r\ngranted\r\n$2\r\n42\r\n:2\r\n";
+const std::string granted = "*4\r\n$7\r\ngranted\r\n$2\r\n42\r\n:2\r\n$0\r\n\r\n";
 const std::string busy =
     "*6\r\n$4\r\nbusy\r\n$16\r\n1700000000000000\r\n:2\r\n:5\r\n:1234\r\n"
     "*2\r\n$7\r\nforeign\r\n:1234\r\n";
@@ -105,12 +105,12 @@ TEST(RedisAnswers, a_newer_claim_is_named_by_host_and_pid) {
 
 TEST(RedisAnswers, a_grant_that_is_broken_at_once_says_by_whom) {
   const auto broken = parsed(
-      "*5\r\n$7\r\ngranted\r\n$2\r\n42\r\n:0\r\n$6\r\nbroken\r\n"
+      "*6\r\n$7\r\ngranted\r\n$2\r\n42\r\n:0\r\n$0\r\n\r\n$6\r\nbroken\r\n"
       "$45\r\n{\"replaced_by\":{\"host\":\"web2\",\"user\":\"root\"}}\r\n");
-  const auto by_nobody =
-      parsed("*5\r\n$7\r\ngranted\r\n$2\r\n42\r\n:0\r\n$6\r\nbroken\r\n$2\r\n{}\r\n");
-  const auto nonsense =
-      parsed("*5\r\n$7\r\ngranted\r\n$2\r\n42\r\n:0\r\n$5\r\nwhole\r\n$2\r\n{}\r\n");
+  const auto by_nobody = parsed(
+      "*6\r\n$7\r\ngranted\r\n$2\r\n42\r\n:0\r\n$0\r\n\r\n$6\r\nbroken\r\n$2\r\n{}\r\n");
+  const auto nonsense = parsed(
+      "*6\r\n$7\r\ngranted\r\n$2\r\n42\r\n:0\r\n$0\r\n\r\n$5\r\nwhole\r\n$2\r\n{}\r\n");
 
   ASSERT_TRUE(broken);
   EXPECT_TRUE(std::get<Grant>(broken->answer).broken);
@@ -126,18 +126,20 @@ TEST(RedisAnswers, only_the_exact_shape_is_a_grant) {
            "+granted\r\n",
            "*1\r\n$7\r\ngranted\r\n",
            "*2\r\n$7\r\ngranted\r\n$2\r\n42\r\n",
-           "*3\r\n+granted\r\n$2\r\n42\r\n:2\r\n",
+           "*4\r\n+granted\r\n$2\r\n42\r\n:2\r\n$0\r\n\r\n",
            "*3\r\n$7\r\nGRANTED\r\n$2\r\n42\r\n:2\r\n",
-           "*3\r\n$7\r\ngranted\r\n:42\r\n:2\r\n",
-           "*3\r\n$7\r\ngranted\r\n$2\r\n42\r\n$1\r\n2\r\n",
-           "*3\r\n$7\r\ngranted\r\n$2\r\n42\r\n:3\r\n",
-           "*3\r\n$7\r\ngranted\r\n$2\r\n42\r\n:-1\r\n",
-           "*3\r\n$7\r\ngranted\r\n$1\r\n0\r\n:2\r\n",
-           "*3\r\n$7\r\ngranted\r\n$2\r\n-1\r\n:2\r\n",
-           "*3\r\n$7\r\ngranted\r\n$3\r\n4 2\r\n:2\r\n",
-           "*3\r\n$7\r\ngranted\r\n$-1\r\n:2\r\n",
+           "*4\r\n$7\r\ngranted\r\n:42\r\n:2\r\n$0\r\n\r\n",
+           "*4\r\n$7\r\ngranted\r\n$2\r\n42\r\n$1\r\n2\r\n$0\r\n\r\n",
+           "*4\r\n$7\r\ngranted\r\n$2\r\n42\r\n:3\r\n$0\r\n\r\n",
+           "*4\r\n$7\r\ngranted\r\n$2\r\n42\r\n:-1\r\n$0\r\n\r\n",
+           "*4\r\n$7\r\ngranted\r\n$1\r\n0\r\n:2\r\n$0\r\n\r\n",
+           "*4\r\n$7\r\ngranted\r\n$2\r\n-1\r\n:2\r\n$0\r\n\r\n",
+           "*4\r\n$7\r\ngranted\r\n$3\r\n4 2\r\n:2\r\n$0\r\n\r\n",
+           "*4\r\n$7\r\ngranted\r\n$-1\r\n:2\r\n$0\r\n\r\n",
            "*4\r\n$7\r\ngranted\r\n$2\r\n42\r\n:2\r\n:2\r\n",
            "*1\r\n*3\r\n$7\r\ngranted\r\n$2\r\n42\r\n:2\r\n",
+           "*3\r\n$7\r\ngranted\r\n$2\r\n42\r\n:2\r\n",
+           "*4\r\n$7\r\ngranted\r\n$2\r\n42\r\n:2\r\n$1\r\n7\r\n",
            "-granted\r\n",
            "$-1\r\n",
            "*-1\r\n",
@@ -262,10 +264,13 @@ TEST(RedisAnswers, a_waiter_is_told_that_the_lock_was_handed_over_to_it) {
   claim.ttl = milliseconds(30'000);
   const Clock::time_point asked_at(milliseconds(5'000));
 
-  const auto grant =
-      handed_over_from(popped("granted 1700000000000042"), claim, asked_at);
+  const auto handed = handed_over_from(
+      popped("granted 1700000000000042 1700000000000007:0123456789abcdef"), claim,
+      asked_at);
 
-  ASSERT_TRUE(grant);
+  ASSERT_TRUE(handed);
+  EXPECT_EQ(handed->after, "1700000000000007:0123456789abcdef");
+  const auto* grant = &std::get<Grant>(handed->answer);
   EXPECT_EQ(grant->fence.number, 1'700'000'000'000'042u);
   EXPECT_EQ(grant->slot, 0u);
   EXPECT_EQ(grant->sent_at, asked_at);
@@ -276,7 +281,8 @@ TEST(RedisAnswers, a_waiter_is_told_that_the_lock_was_handed_over_to_it) {
 TEST(RedisAnswers, only_the_exact_element_hands_the_lock_over) {
   for (const std::string text :
        {"", "0", "3100", "granted", "granted ", "granted 0", "granted x", "granted -1",
-        "granted 1x", "granted 1 0", "Granted 1", "granted  1"}) {
+        "granted 1x", "granted 1 0", "Granted 1", "granted  1",
+        "granted 2 1:0123456789abcde", "granted 2 1:0123456789abcdef 1"}) {
     EXPECT_FALSE(handed_over_from(popped(text), Claim(), {})) << text;
   }
   EXPECT_FALSE(handed_over_from(reply("*-1\r\n"), Claim(), {}));

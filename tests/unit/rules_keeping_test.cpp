@@ -150,6 +150,102 @@ TEST_F(LockByClock, a_lease_is_not_restored_after_another_grant) {
   EXPECT_EQ(renew(reclaiming(exclusive(1)), lease), Renewal::taken_over);
 }
 
+// A server that took over without the lease, on which another run was granted the lock,
+// and the clock of which is behind: the other one's fence is smaller.
+TEST_F(LockByClock, a_lease_is_not_restored_after_another_grant_with_a_smaller_fence) {
+  const auto lease = granted(exclusive(1));
+  state = {};
+  pass(-seconds(20));
+  const auto other = granted(exclusive(2));
+  ASSERT_LT(other.fence, lease.fence);
+  release(exclusive(2), other, RunEnd());
+
+  EXPECT_EQ(renew(reclaiming(exclusive(1)), lease), Renewal::taken_over);
+}
+
+// Both are the next after the last fence, because both clocks are behind that.
+TEST_F(LockByClock, a_lease_is_not_restored_after_another_grant_with_the_same_fence) {
+  const auto before = granted(exclusive(3));
+  release(exclusive(3), before, RunEnd());
+  const auto lacks_it = state;
+  pass(-seconds(20));
+  const auto lease = granted(exclusive(1));
+  state = lacks_it;
+  const auto other = granted(exclusive(2));
+  ASSERT_EQ(other.fence, lease.fence);
+  RunEnd done;
+  EXPECT_EQ(release(exclusive(1), lease, done), Release::taken_over);
+  release(exclusive(2), other, done);
+
+  EXPECT_EQ(renew(reclaiming(exclusive(1)), lease), Renewal::taken_over);
+}
+
+TEST_F(LockByClock, a_lease_is_restored_where_the_last_grant_is_the_one_before_it) {
+  const auto before = granted(exclusive(3));
+  release(exclusive(3), before, RunEnd());
+  const auto lacks_it = state;
+  const auto lease = granted(exclusive(1));
+  state = lacks_it;
+
+  EXPECT_EQ(renew(reclaiming(exclusive(1)), lease), Renewal::reclaimed);
+
+  EXPECT_EQ(renew(exclusive(1), lease), Renewal::confirmed);
+  EXPECT_GT(lease.fence, before.fence);
+}
+
+TEST_F(LockByClock, a_lease_is_not_restored_where_an_unknown_grant_is_the_last) {
+  const auto older = granted(exclusive(4));
+  release(exclusive(4), older, RunEnd());
+  const auto lacks_two = state;
+  const auto before = granted(exclusive(3));
+  release(exclusive(3), before, RunEnd());
+  const auto lease = granted(exclusive(1));
+  state = lacks_two;
+
+  EXPECT_EQ(renew(reclaiming(exclusive(1)), lease), Renewal::taken_over);
+}
+
+TEST_F(LockByClock, a_lease_of_a_claim_that_was_granted_the_lock_again_is_not_restored) {
+  const auto lease = granted(exclusive(1));
+  pass(ttl);
+  const auto other = granted(exclusive(2));
+  release(exclusive(2), other, RunEnd());
+  granted(exclusive(1));  // by a late request
+  pass(ttl);
+
+  EXPECT_EQ(renew(reclaiming(exclusive(1)), lease), Renewal::taken_over);
+}
+
+TEST_F(LockByClock,
+       leases_that_a_server_lacks_are_restored_in_the_order_of_their_grants) {
+  const auto before = granted(slot(3, 2));
+  release(slot(3, 2), before, RunEnd());
+  const auto lacks_both = state;
+  const auto first = granted(slot(1, 2));
+  const auto second = granted(slot(2, 2));
+  state = lacks_both;
+  EXPECT_EQ(renew(reclaiming(slot(2, 2)), second), Renewal::taken_over);
+
+  EXPECT_EQ(renew(reclaiming(slot(1, 2)), first), Renewal::reclaimed);
+  EXPECT_EQ(renew(reclaiming(slot(2, 2)), second), Renewal::reclaimed);
+
+  EXPECT_EQ(state.holders.size(), 2u);
+}
+
+// The other one's slot is free again, but was used beside both.
+TEST_F(LockByClock, a_lease_that_ended_here_is_not_the_one_before_another_lost_one) {
+  const auto first = granted(slot(1, 2));
+  const auto lacks_one = state;
+  const auto second = granted(slot(2, 2));
+  state = lacks_one;
+  const auto third = granted(slot(3, 2));
+  release(slot(3, 2), third, RunEnd());
+  pass(ttl);
+  EXPECT_EQ(renew(reclaiming(slot(1, 2)), first), Renewal::reclaimed);
+
+  EXPECT_EQ(renew(reclaiming(slot(2, 2)), second), Renewal::taken_over);
+}
+
 TEST_F(LockByClock, a_lease_is_not_restored_while_the_lock_is_promised) {
   const auto lease = granted(exclusive(1));
   ask(exclusive(2), Queue::join);
@@ -190,6 +286,22 @@ TEST_F(LockByClock, after_a_restored_lease_the_next_fence_is_greater) {
   release(claim, lease, RunEnd());
 
   EXPECT_GT(granted(exclusive(2)).fence, lease.fence);
+}
+
+// The waiter knows only when the lease would have ended before.
+TEST_F(LockByClock, a_detached_lease_that_is_to_end_sooner_wakes_the_first_waiter) {
+  auto claim = exclusive(1);
+  claim.attached = false;
+  granted(claim);
+  ask(exclusive(2), Queue::join);
+  const auto renew_for = [&](seconds lasts) {
+    then = {};
+    rules::renew(state, claim.token, lasts, now, ClockLiveness(now), then);
+    return then.wake;
+  };
+  EXPECT_EQ(renew_for(ttl + seconds(1)), std::vector<Session>{});
+
+  EXPECT_EQ(renew_for(seconds(5)), std::vector<Session>{2});
 }
 
 TEST_F(LockByClock, a_lost_run_may_leave_its_lease_until_that_ends) {

@@ -250,6 +250,16 @@ std::optional<Taker> replacer(const LockSnapshot& snapshot, std::string_view id)
 }
 
 bool can_be_set_up_again(const LockSnapshot& snapshot, const QueueEntry& lost) {
+  // A cluster that was restored from an older snapshot does not have this grant, and
+  // counts its revisions, which fences are, from there: what others were granted since
+  // may have smaller ones. One without any record may have forgotten others as well.
+  const auto& open = snapshot.runs.open;
+  const bool has_recorded_it =
+      std::any_of(open.begin(), open.end(), [&](const OpenRun& run) {
+        return run.id == lost.id && run.info.fence == lost.fence();
+      });
+  const bool has_recorded_none = open.empty() && snapshot.runs.past.empty();
+  if (!has_recorded_it && !has_recorded_none) return false;
   const auto later_than_lost = [&](Fence fence) { return fence > lost.fence(); };
   for (const auto& run : snapshot.runs.past) {
     if (later_than_lost(run.info.fence)) return false;

@@ -74,12 +74,13 @@ asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
   const auto handed = std::exchange(handed_over_, std::nullopt);
   // Where servers fail over, only a reply shows that this is still the right one.
   if (handed && !route_.fails_over() && !ballot_) {
-    const auto age = Clock::now() - handed->sent_at;
+    const auto& grant = std::get<Grant>(handed->answer);
+    const auto age = Clock::now() - grant.sent_at;
     if (age < claim().ttl / may_have_lost) {
-      grant_ = *handed;
+      note_grant(*handed);
       confirmed_by_ = handed_over_by_;
       restraint_ = Restraint();
-      co_return *handed;
+      co_return grant;
     }
   }
   auto args = ask_arguments(claim(), queue, waiter_id_, arrived_, fence_floor_, ballot_);
@@ -114,7 +115,7 @@ void RedisClaimant::note(const AskReply& reply, Clock::time_point sent_at) {
   } else if (arrived_ == 0) {
     arrived_ = reply.server_time.count();
   }
-  if (const auto* grant = std::get_if<Grant>(&reply.answer)) grant_ = *grant;
+  if (std::holds_alternative<Grant>(reply.answer)) note_grant(reply);
   taken_by_ = reply.taken_by;
   if (busy != nullptr) {
     // If the claim has waited, a late request would enter the queue again.
@@ -127,6 +128,12 @@ void RedisClaimant::note(const AskReply& reply, Clock::time_point sent_at) {
     // A late request could be granted what this one was not.
     if (!may_come_late_) known_ = Known::nothing;
   }
+}
+
+void RedisClaimant::note_grant(const AskReply& reply) {
+  const auto former = std::exchange(grant_, std::get<Grant>(reply.answer));
+  const bool is_repeated = former.fence == grant_.fence;
+  if (!is_repeated || !reply.after.empty()) after_ = reply.after;
 }
 
 // Sets when to ask again without a notification.

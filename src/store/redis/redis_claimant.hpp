@@ -70,6 +70,7 @@ class RedisClaimant final : public Claimant {
   asio::awaitable<std::optional<Reply>> pop(Wakeup& wakeup, Clock::time_point end);
   asio::awaitable<void> pause_if_woken_too_often(Wakeup& wakeup, Clock::time_point until);
   void note(const AskReply& reply, Clock::time_point sent_at);
+  void note_grant(const AskReply& reply);
   void watch_for(const Busy& busy, const AskReply& reply);
   void expect_answer();
 
@@ -93,12 +94,13 @@ class RedisClaimant final : public Claimant {
   Restraint restraint_;
   std::optional<Ballot> ballot_;
   WallTime busy_at_{};
-  Clock::time_point asked_at_;        // when the last answered request was sent
-  std::optional<Grant> handed_over_;  // received on the list
-  Node* handed_over_by_ = nullptr;    // the server of that list
-  Grant grant_;                       // ours until it is released
-  Fence fence_floor_;                 // the next grant has to have a greater fence
-  std::optional<Fence> recorded_;     // of the last run whose end the server has recorded
+  Clock::time_point asked_at_;           // when the last answered request was sent
+  std::optional<AskReply> handed_over_;  // received on the list
+  Node* handed_over_by_ = nullptr;       // the server of that list
+  Grant grant_;                          // ours until it is released
+  std::string after_;                    // names the grant before it, if that is known
+  Fence fence_floor_;                    // the next grant has to have a greater fence
+  std::optional<Fence> recorded_;  // of the last run whose end the server has recorded
   std::optional<Taker> taken_by_;
 };
 

@@ -194,7 +194,7 @@ asio::awaitable<bool> RedisClaimant::is_denied(Inquiry& inquiry, Clock::time_poi
   co_return opinion == Opinion::denied;
 }
 
-// A new primary may lack writes of the one that granted the lease. There the last fence
+// A new primary may lack writes of the one that granted the lease. There the last grant
 // shows whether the lock was granted to another claim since. On the same server, a
 // missing lease was removed on purpose.
 asio::awaitable<Renewal> RedisClaimant::found_lost(Renewal said, const Response& response,
@@ -222,7 +222,7 @@ std::unique_ptr<LeaseNews> RedisClaimant::listen(std::function<void()> on_news) 
 }
 
 asio::awaitable<Renewal> RedisClaimant::reclaim(Clock::time_point until, Wakeup& wakeup) {
-  auto args = reclaim_arguments(claim(), grant_);
+  auto args = reclaim_arguments(claim(), grant_, after_);
   // If it arrives too late, it must not set up a lease that was released meanwhile.
   expect_answer();
   const auto response = co_await route_.run(reclaim_script, claim().lock, std::move(args),

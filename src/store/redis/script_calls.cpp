@@ -104,6 +104,18 @@ std::optional<Grant> grant_of(const std::string& fence_text, std::int64_t slot,
   return grant;
 }
 
+// What grant_id() in state.lua names a grant, or nothing where it is not known.
+bool is_grant_id(std::string_view text) {
+  const auto colon = text.find(':');
+  if (colon == text.npos) return text.empty();
+  const auto is_hex = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+  };
+  const auto claim = text.substr(colon + 1);
+  return positive_in(text.substr(0, colon)) && claim.size() == 16 &&
+         std::all_of(claim.begin(), claim.end(), is_hex);
+}
+
 // No server keeps a key for longer.
 constexpr milliseconds longest_ttl{std::int64_t{1} << 53};
 
@@ -237,31 +249,28 @@ std::vector<std::string> renew_arguments(const Claim& claim, Fence fence) {
   return {text_of(claim.token), std::to_string(fence.number), lease_time(claim)};
 }
 
-std::vector<std::string> reclaim_arguments(const Claim& claim, const Grant& grant) {
-  return {text_of(claim.token),
-          std::to_string(grant.fence.number),
-          lease_time(claim),
-          mode_text(claim),
-          std::to_string(claim.slots),
-          std::to_string(grant.slot),
-          party_text(claim)};
+std::vector<std::string> reclaim_arguments(const Claim& claim, const Grant& grant,
+                                           const std::string& after) {
+  return {text_of(claim.token),        std::to_string(grant.fence.number),
+          lease_time(claim),           mode_text(claim),
+          std::to_string(claim.slots), std::to_string(grant.slot),
+          party_text(claim),           after};
 }
 
 std::optional<AskReply> ask_reply_from(const Reply& reply, const Claim& claim,
                                        Clock::time_point sent_at) {
-  if (is_answer(reply, "granted", {Kind::string, Kind::integer})) {
-    const auto grant =
-        grant_of(reply.elements[1].text, reply.elements[2].integer, claim, sent_at);
-    return grant ? std::optional<AskReply>(AskReply{*grant}) : std::nullopt;
-  }
-  if (is_answer(reply, "granted",
-                {Kind::string, Kind::integer, Kind::string, Kind::string})) {
+  constexpr auto text = Kind::string;
+  const bool comes_broken =
+      is_answer(reply, "granted", {text, Kind::integer, text, text, text});
+  if (comes_broken || is_answer(reply, "granted", {text, Kind::integer, text})) {
     auto grant =
         grant_of(reply.elements[1].text, reply.elements[2].integer, claim, sent_at);
-    if (!grant || reply.elements[3].text != "broken") return std::nullopt;
-    grant->broken = true;
+    if (!grant || !is_grant_id(reply.elements[3].text)) return std::nullopt;
+    if (comes_broken && reply.elements[4].text != "broken") return std::nullopt;
+    grant->broken = comes_broken;
     AskReply parsed{*grant};
-    parsed.taken_by = taker_from(reply.elements[4].text);
+    parsed.after = reply.elements[3].text;
+    if (comes_broken) parsed.taken_by = taker_from(reply.elements[5].text);
     return parsed;
   }
   if (is_answer(
@@ -337,12 +346,17 @@ std::optional<milliseconds> pause_from(const Reply& popped) {
   return milliseconds(*pause);
 }
 
-std::optional<Grant> handed_over_from(const Reply& popped, const Claim& claim,
-                                      Clock::time_point sent_at) {
+std::optional<AskReply> handed_over_from(const Reply& popped, const Claim& claim,
+                                         Clock::time_point sent_at) {
   constexpr std::string_view word = "granted ";
   const auto* text = popped_text(popped);
   if (text == nullptr || text->compare(0, word.size(), word) != 0) return std::nullopt;
-  return grant_of(text->substr(word.size()), 0, claim, sent_at);
+  const auto end = std::min(text->find(' ', word.size()), text->size());
+  const auto fence = text->substr(word.size(), end - word.size());
+  const auto grant = grant_of(fence, 0, claim, sent_at);
+  AskReply handed{grant.value_or(Grant{})};
+  handed.after = text->substr(std::min(end + 1, text->size()));
+  return grant && is_grant_id(handed.after) ? std::optional(handed) : std::nullopt;
 }
 
 std::optional<RateAnswer> rate_answer_from(const Reply& reply) {

@@ -61,8 +61,9 @@ std::vector<std::string> revoke_arguments(const Claim& claim,
 // For renew.lua (an attached lease) or set_lease.lua (a detached one).
 std::vector<std::string> renew_arguments(const Claim& claim, Fence fence);
 
-// For reclaim.lua.
-std::vector<std::string> reclaim_arguments(const Claim& claim, const Grant& grant);
+// For reclaim.lua. `after` is that of the reply with the grant.
+std::vector<std::string> reclaim_arguments(const Claim& claim, const Grant& grant,
+                                           const std::string& after);
 
 // AskReply::blocked_for, if other waiters watch for the end.
 inline constexpr std::int64_t others_watch = -2;
@@ -78,6 +79,9 @@ struct AskReply {
   // With Busy, for a waiter far back in the queue, for which others also watch: how long
   // it is not notified and needs no connection.
   std::optional<milliseconds> parked_for{};
+  // With a grant: names the grant before it; empty if that is unknown, or was said
+  // before.
+  std::string after{};
 };
 
 // Nothing if `reply` to `claim`, sent at `sent_at`, is invalid.
@@ -105,8 +109,8 @@ std::optional<milliseconds> pause_from(const Reply& popped);
 // The lease of `claim`, if the popped element says that the releasing holder has handed
 // the lock over to this waiter (grant_to_waiter() in turns.lua). The lease began after
 // the last reply, so it is counted from when that was requested, `sent_at`.
-std::optional<Grant> handed_over_from(const Reply& popped, const Claim& claim,
-                                      Clock::time_point sent_at);
+std::optional<AskReply> handed_over_from(const Reply& popped, const Claim& claim,
+                                         Clock::time_point sent_at);
 
 // The reply of limit.lua.
 std::optional<RateAnswer> rate_answer_from(const Reply& reply);

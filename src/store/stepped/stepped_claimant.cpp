@@ -144,10 +144,13 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
 void SteppedClaimant::note(const Answer& answer, const StateStore::Snapshot& read,
                            const State& state) {
   if (std::holds_alternative<Grant>(answer)) {
-    granted_ = *std::find_if(state.holders.begin(), state.holders.end(),
-                             [&](const rules::Holder& holder) {
-                               return !holder.ended && holder.party.token == kept_.token;
-                             });
+    const auto own = std::find_if(
+        state.holders.begin(), state.holders.end(), [&](const rules::Holder& holder) {
+          return !holder.ended && holder.party.token == kept_.token;
+        });
+    const auto former = std::exchange(granted_, *own);
+    const bool is_repeated = former && former->fence == own->fence;
+    if (is_repeated && own->after == rules::GrantId{}) granted_->after = former->after;
     note_taker(state);
     epoch_ = read.epoch;
     restraint_ = Restraint();

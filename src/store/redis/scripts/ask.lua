@@ -1,8 +1,8 @@
 -- Grants the lock, or says why not.
 --
 -- ARGV: the claim, see shared/claim.lua.
--- Answers {'granted', fence, slot}, followed by 'broken' and the holder as JSON if the lease was
--- broken at once,
+-- Answers {'granted', fence, slot, the grant before it or ''}, followed by 'broken' and the holder
+-- as JSON if the lease was broken at once,
 -- {'busy', now, place, queued, blocked for, holders},
 -- {'above', fence}, {'slots', number}, {'deduplicated', run},
 -- {'superseded', newer claimant} or {'given up'}. `blocked for` is -2 for a waiter that need not
@@ -143,7 +143,8 @@ if own and not own.promise then
   redis.call('PEXPIRE', key, int(math.max(ttl, left)))
   if raised then
     own.fence = raised
-    redis.call('HSET', S, 'fence', int(math.max(fence, raised)))
+    fence = math.max(fence, raised)
+    redis.call('HSET', S, 'fence', int(fence), 'last', grant_id(fence, token))
     keep_state()
     publish('granted', raised, ttl, own.info)
   end

@@ -34,7 +34,7 @@ if own_fence > 0 and not lost_info then
   local is_another = own and own.fence ~= own_fence -- as in renew.lua
   if is_promise or is_another or value ~= token and not (own and counts(token, own)) then
     refuse_late('gone')
-    local taken = value and value ~= MARKER and not is_promise or slots == 1 and granted > own_fence
+    local taken = value and value ~= MARKER and not is_promise or slots == 1 and latest.fence > own_fence
     return forced_answer(own_fence) or taken and 'taken over' or 'gone'
   end
   if own and own.broken and not is_unused then

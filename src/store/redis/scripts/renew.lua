@@ -22,7 +22,7 @@ elseif value == MARKER and own and own.ends > now and not is_another then
   redis.call('HSET', H, token, holder_text(own))
 else
   -- uses: runs
-  local taken = value and value ~= MARKER or slots == 1 and granted > own_fence
+  local taken = value and value ~= MARKER or slots == 1 and latest.fence > own_fence
   return forced_answer(own_fence) or taken and 'taken over' or 'gone'
 end
 redis.call('PEXPIRE', H, kept_ms)
@@ -82,25 +82,30 @@ return { 'renewed', ttl }
 -- script: reclaim
 -- Sets up a lease again that the server has forgotten, unless the lock was granted since.
 --
--- ARGV: token, fence, ttl in ms, mode (x or s), slots, slot, the holder as JSON. Answers
--- 'reclaimed' or 'taken over'.
+-- ARGV: token, fence, ttl in ms, mode (x or s), slots, slot, the holder as JSON, the grant before
+-- it or ''. Answers 'reclaimed' or 'taken over'.
 --
--- uses: expiry holding
+-- uses: expiry holding leaving
 local token, own_fence, ttl, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local wanted, slot, info = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
 -- The claim was released while this request was in flight.
 if redis.call('GET', key .. ':t:' .. token) == '1' then return 'taken over' end
 
+-- Where the state is an older one, it may still wait.
+remove_waiter(token)
+withdraw_promise(token)
+
 -- Each grant first removes expired leases. The leases that remove_expired() finds here thus expired
 -- after the last grant. They are recorded, because their holders may reclaim them in turn.
 local reclaimable = reclaimed or int(fence) .. ' '
-local function is_reclaimable(a_fence)
-  return string.find(reclaimable, ' ' .. int(a_fence) .. ' ', 1, true) ~= nil
+local function is_reclaimable(id)
+  return string.find(reclaimable, ' ' .. id .. ' ', 1, true) ~= nil
 end
 for other, h in pairs(holders) do
-  if not h.promise and not h.ended and not counts(other, h) and not is_reclaimable(h.fence) then
-    reclaimable = reclaimable .. int(h.fence) .. ' '
+  local id = grant_id(h.fence, other)
+  if not h.promise and not h.ended and not counts(other, h) and not is_reclaimable(id) then
+    reclaimable = reclaimable .. id .. ' '
   end
 end
 remove_expired()
@@ -137,8 +142,16 @@ local function take_back_run()
   end
 end
 
-if granted > own_fence and not is_reclaimable(own_fence) or not fits() then
-  return 'taken over'
+-- Not decided by which fence is greater: the clock of a server that took over or has lost its data
+-- may be behind. A server that has recorded no grant at all may have forgotten others as well.
+local own_id = grant_id(own_fence, token)
+local is_next = latest.id ~= '' and latest.id == ARGV[8]
+local was_granted_since = latest.fence ~= 0 and latest.id ~= own_id and not is_next and
+  not is_reclaimable(own_id)
+if was_granted_since or not fits() then return 'taken over' end
+if is_next then
+  latest.id = own_id
+  reclaimable = string.gsub(reclaimable, '^%d+', int(own_fence))
 end
 redis.call('HDEL', H, token) -- with memory full the first write must be one that frees
 since = take_back_run() or since
@@ -146,7 +159,7 @@ slots = wanted
 occupy(token, { mode = mode, slot = slot, fence = own_fence, since = since,
   ends = now + ttl * 1000, promise = false, info = info }, ttl)
 redis.call('HSET', S, 'fence', int(math.max(fence, own_fence)), 'slots', int(slots),
-  'reclaimed', reclaimable)
+  'last', latest.id, 'reclaimed', reclaimable)
 end_idleness()
 keep_state()
 if not own then publish('granted', own_fence, ttl, info) end

@@ -3,7 +3,8 @@
 -- uses: claim holding events
 
 local function granted(h)
-  return { 'granted', int(h.fence), h.slot, h.broken and 'broken' or nil, h.broken and h.info or nil }
+  return { 'granted', int(h.fence), h.slot, h.after or '', h.broken and 'broken' or nil,
+    h.broken and h.info or nil }
 end
 
 -- The claim as a holder with a new fence.
@@ -18,9 +19,10 @@ local function new_holder(slot)
     ends = now + ttl * 1000, promise = false, detached = detached, info = info }
 end
 
--- Records the grant in S, and publishes it.
+-- Records the grant in S, with the one before it in `h.after`, and publishes it.
 local function note_grant(h)
-  redis.call('HSET', S, 'fence', int(fence), 'slots', int(slots))
+  h.after, latest.id = latest.id, grant_id(fence, token)
+  redis.call('HSET', S, 'fence', int(fence), 'slots', int(slots), 'last', latest.id)
   keep_state()
   publish('granted', h.fence, ttl, info)
 end

@@ -9,8 +9,9 @@
 --             marker while shared or slot holders are in H. Anything else is the token of another
 --             program.
 -- KEYS[1]:s   a hash: fence (the last one), slots (the number that holders and waiters name),
---             reclaimed (from a lease that was set up again to the next grant: the fence of
---             the last grant, 0 if unknown, and those of leases lost since), run and good (of
+--             last (the last grant, as grant_id() names it), reclaimed (from a lease that was
+--             set up again to the next grant: the fence of the last grant, 0 if there was
+--             none, and the grants whose leases were lost since), run and good (of
 --             the runs that count for deduplication the last one, and the last successful one),
 --             dedupes (D may have entries), kept (until when all this is kept, in ms, if a lease
 --             is very long), told (when A was last notified of a promise), newest (when the last
@@ -85,7 +86,7 @@ end
 local function int(x) return texts[x] or string.format('%.0f', x) end
 
 local state = redis.call('HMGET', S, 'fence', 'slots', 'reclaimed', 'dedupes', 'kept',
-  'told', 'newest', 'replacers', 'idle', 'late', 'armed')
+  'told', 'newest', 'replacers', 'idle', 'late', 'armed', 'last')
 local fence = number(string.match(state[1] or '0', '^%d+$') or int(MOST_FENCE))
 local slots, reclaimed = number(state[2] or '1'), state[3]
 local dedupes = state[4] == '1'
@@ -98,8 +99,17 @@ local replacers = state[8]
 local is_idle = state[9] and state[9] == state[1]
 local late = tonumber(state[10] or 0)
 local armed = state[11]
--- The fence of the last grant: a lease that is set up again keeps its own fence.
-local granted = reclaimed and tonumber(string.match(reclaimed, '^%d+')) or fence
+-- The last grant: its fence, also where a lease that was set up again has a greater one, and its
+-- id; '' if that is not known, as earlier versions have not recorded it.
+local latest = { fence = reclaimed and tonumber(string.match(reclaimed, '^%d+')) or fence,
+  id = state[12] or '' }
+if string.match(latest.id, '^%d+') ~= int(latest.fence) then latest.id = '' end
+
+-- Which grant it is. Its fence does not show that: two servers, of which one lacks what the other
+-- has granted, may grant the same; nor does the token, for which the lock may be granted again.
+local function grant_id(of_fence, of_token)
+  return int(of_fence) .. ':' .. string.sub(of_token, 1, 16)
+end
 
 local value = false -- of KEYS[1]
 local holders = {}  -- token -> record, holders and promises

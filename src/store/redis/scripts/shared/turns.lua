@@ -24,9 +24,11 @@ local function grant_to_waiter(token, w)
   local ttl = number(w.ttl)
   occupy(token, { mode = w.mode, slot = 0, fence = fence, since = now, ends = now + ttl * 1000,
     info = w.info }, ttl)
-  redis.call('HSET', S, 'fence', int(fence))
+  local before = latest.id
+  latest.id = grant_id(fence, token)
+  redis.call('HSET', S, 'fence', int(fence), 'last', latest.id)
   publish('granted', fence, ttl, w.info)
-  wake(w, 'granted ' .. int(fence))
+  wake(w, 'granted ' .. int(fence) .. ' ' .. before)
   ensure_second_watch()
 end
 
