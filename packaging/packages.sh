@@ -7,15 +7,17 @@
 # compressors, and needs them.
 linked_packages=(libxxhash-dev libutf8proc-dev libhiredis-dev libssl-dev libc-ares-dev libnghttp2-dev
   zlib1g-dev libzstd-dev)
-build_packages=(g++ cmake ninja-build "${linked_packages[@]}" libprotozero-dev libcli11-dev libtoml11-dev
+build_packages=(g++ lld cmake ninja-build "${linked_packages[@]}" libprotozero-dev libcli11-dev libtoml11-dev
   nlohmann-json3-dev)
 
-# The packages to test it with, except clang-format (see install_test_packages) and clang-tidy
-# (see install_clang_tidy). No test uses the services that Debian starts for the servers.
-test_packages=(bats libgtest-dev liblua5.1-0-dev shellcheck mandoc jq strace procps util-linux zsh fish
-  bash-completion openssl redis-server redis-tools etcd-server etcd-client postgresql
-  pgbouncer spin attr systemd dpkg-dev lintian rpm cpio minisign iproute2 python3 python3-yaml nodejs patch buildah
-  podman runc catatonit tini dumb-init)
+# The packages for the tests of each change, except clang-format (see install_test_packages) and
+# clang-tidy (see install_clang_tidy). No test uses the services that Debian starts for the servers.
+test_packages=(bats libgtest-dev liblua5.1-0-dev shellcheck mandoc jq strace procps util-linux attr iproute2
+  openssl python3 redis-server redis-tools etcd-server etcd-client postgresql)
+
+# Those that only `tests/run --full` needs.
+full_packages=(zsh fish bash-completion pgbouncer spin systemd dpkg-dev lintian rpm cpio minisign
+  python3-yaml nodejs patch buildah podman runc catatonit tini dumb-init)
 
 # The version of clang-format that the source is formatted with. Others differ
 # from it in details, whatever their settings.
@@ -199,6 +201,8 @@ install_test_packages() {
   # tcc for gcc.
   [[ $(jq --version) != jq-1.6* ]] || install_missing gojq tcc || true
 }
+
+install_full_packages() { install_missing "${full_packages[@]}"; }
 
 # Those that the examples and the recipes of other distributions are for.
 install_night_packages() { install_missing ansible-core prometheus makepkg libarchive-tools fakeroot nix-bin ruby; }

@@ -16,8 +16,10 @@
 
 #include "cli/args/app.hpp"
 #include "cli/args/verb_table.hpp"
+#include "cli/run/hidden_secrets.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "store/store_url.hpp"
+#include "supervise/process_title.hpp"
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
 #include "util/json.hpp"
@@ -206,6 +208,8 @@ int main(int argc, char** argv) {
   dlock::open_standard_descriptors();
   const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
   for (int i = 1; i < argc; ++i) dlock::hide_login(argv[i]);
+  dlock::hide_secrets(environ);
+  dlock::note_arguments(argc, argv);
   const auto exit = dlock::dlock_main(args);
   if (exit.by_signal) dlock::die_by(*exit.by_signal);
   return exit.code;

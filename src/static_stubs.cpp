@@ -77,5 +77,10 @@ const char* __wrap__dl_get_origin() {
 void __wrap___register_frame_info(const void*, void*) {}
 void* __wrap___deregister_frame_info(const void*) { return nullptr; }
 
+// libstdc++ sets up std::cout and its siblings, and with them 28 facets of the locale,
+// because the headers of CLI11 and toml11 include <iostream>. Nothing here uses them.
+void __wrap__ZNSt8ios_base4InitC1Ev(void*) {}
+void __wrap__ZNSt8ios_base4InitD1Ev(void*) {}
+
 }  // extern "C"
 // NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)

@@ -34,6 +34,10 @@ def bar(x, y, width, height, kind):
             f'height="{number(height)}" rx="2" class="{kind}"/>')
 
 
+def dot(x, y, radius, kind):
+    return f'<circle cx="{number(x)}" cy="{number(y)}" r="{number(radius)}" class="{kind}"/>'
+
+
 def line(x1, y1, x2, y2, kind=""):
     kind = f' class="{kind}"' if kind else ""
     return (f'<line x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" '

@@ -1,8 +1,12 @@
 #include "lease/holding.hpp"
 
 #include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <exception>
+#include <memory>
 
 #include "loop/wakeup.hpp"
+#include "util/text.hpp"
 
 namespace dlock {
 namespace {
@@ -139,6 +143,48 @@ namespace {
 // How often a lease is requested again.
 constexpr int most_repeats = 3;
 
+// The last moment of a wait: what is in progress is given up then, whatever it is.
+class LastMoment {
+ public:
+  LastMoment(asio::io_context& context, Wakeup& waiter, Clock::time_point moment)
+      : state_(std::make_shared<State>(context, waiter)) {
+    asio::co_spawn(context, give_up_at(state_, moment), [](std::exception_ptr error) {
+      if (error) std::rethrow_exception(error);
+    });
+  }
+  ~LastMoment() {
+    state_->is_over = true;
+    state_->wakeup.notify();
+  }
+  LastMoment(const LastMoment&) = delete;
+  LastMoment& operator=(const LastMoment&) = delete;
+
+  bool has_come() const { return state_->has_come; }
+
+ private:
+  struct State {
+    State(asio::io_context& context, Wakeup& waiting)
+        : wakeup(context), waiter(waiting) {}
+
+    Wakeup wakeup;
+    Wakeup& waiter;  // may no longer exist once it is over
+    bool is_over = false;
+    bool has_come = false;
+  };
+
+  static asio::awaitable<void> give_up_at(std::shared_ptr<State> state,
+                                          Clock::time_point moment) {
+    while (!state->is_over && Clock::now() < moment) {
+      co_await state->wakeup.wait_until(moment);
+    }
+    if (state->is_over) co_return;
+    state->has_come = true;
+    state->waiter.give_up(true);
+  }
+
+  std::shared_ptr<State> state_;
+};
+
 }  // namespace
 
 Holding::Holding(asio::io_context& context, Wakeup& wakeup, Store& store,
@@ -160,9 +206,22 @@ void Holding::note(const Answer& answer) {
 }
 
 asio::awaitable<Answer> Holding::obtain(const Patience& patience) {
-  auto answer = co_await acquire(*claimant_, patience, wakeup_);
-  note(answer);
-  co_return answer;
+  std::optional<LastMoment> last;
+  const auto until = patience.until.value_or(Clock::time_point::min());
+  if (until > Clock::now() && until < Clock::time_point::max()) {
+    last.emplace(context_, wakeup_, later(until, timing_.budget()));
+  }
+  try {
+    auto answer = co_await acquire(*claimant_, patience, wakeup_);
+    note(answer);
+    co_return answer;
+  } catch (const Failure& failure) {
+    const bool is_late = last && last->has_come();
+    if (failure.kind() != Failure::Kind::interrupted || !is_late) throw;
+    throw Failure(Failure::Kind::unreachable, printable(store_.url()) +
+                                                  " did not reply within " +
+                                                  for_people(timing_.budget()));
+  }
 }
 
 asio::awaitable<Answer> Holding::ask_again() {

@@ -137,7 +137,8 @@ std::optional<milliseconds> parked_for(const State& state, const Token& token,
   const auto connected = state.slots + never_parked;
   if (present <= connected) return std::nullopt;
   const auto turns = static_cast<std::int64_t>((place + state.slots - 1) / state.slots);
-  auto pace = pace_of(state, now);
+  // What another program has written could overflow below.
+  auto pace = std::clamp(pace_of(state, now), milliseconds(0), 2 * longest_parking);
   if (pace * turns <= soon) {
     if (present <= state.slots + most_connected) return std::nullopt;
     pace = std::max(pace, quickest_turn);

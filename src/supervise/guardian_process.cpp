@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "supervise/command_tree.hpp"
+#include "supervise/process_title.hpp"
 #include "util/process.hpp"
 
 namespace dlock {
@@ -24,8 +25,11 @@ namespace {
 using Phase = GuardianPage::Phase;
 using Step = GuardianPage::Step;
 
-// Its name in process lists; the kernel truncates it to 15 characters.
-constexpr const char* process_name = "dlock-guardian";
+// Its name in process lists; the kernel truncates it to 15 characters. A pattern for
+// dlock
+// (`pkill dlock`) must not match it: one of the two has to stop the command in time if
+// the other is stopped or killed.
+constexpr const char* process_name = "lock-guardian";
 
 // The nice value (nice(2)).
 constexpr int guardian_priority = -10;
@@ -207,7 +211,7 @@ void GuardianProcess::settle() {
   if (::setpgid(0, 0) != 0) settle_error_ = errno;
   // Wakes us even if another process still has dlock's end of the channel open.
   if (::prctl(PR_SET_PDEATHSIG, SIGCHLD, 0, 0, 0) != 0) settle_error_ = errno;
-  ::prctl(PR_SET_NAME, process_name, 0, 0, 0);
+  rename_process(process_name);
   int ends[2] = {-1, -1};
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) settle_error_ = errno;
   launching_ = ends[0];

@@ -15,8 +15,10 @@ namespace {
 // Processes beyond this number get no signal; KILL, which comes later, needs no list.
 constexpr std::size_t most_told = 32'768;
 
-// The most scans at once: a process that ignores TERM may keep starting others.
+// The most scans at once: a process that ignores TERM may keep starting others. On a busy
+// machine they can take seconds, in which the caller has other events to handle.
 constexpr int most_scans = 10;
+constexpr milliseconds longest_look{50};
 
 // Between two looks at processes that are to die. It doubles, so the last look comes
 // after a second.
@@ -39,6 +41,12 @@ ToldProcess told[most_told];
 std::int64_t ticks(Clock::time_point moment) {
   const nanoseconds tick(1'000'000'000 / ::sysconf(_SC_CLK_TCK));
   return moment.time_since_epoch() / tick;
+}
+
+// Whether no process is left of the command, not even one that no scan shows.
+bool is_over(ProcessScan& scan, pid_t command) {
+  const auto state = state_of_child(command);
+  return state == ChildState::ended && scan.is_empty(command);
 }
 
 bool contains(unsigned long long signals, int signal) {
@@ -75,7 +83,12 @@ void SignalRound::resume(ProcessScan& scan, Clock::time_point until) {
 void SignalRound::look(ProcessScan& scan, Clock::time_point until) {
   end();
   bool is_any_left = true;
+  bool is_cut_short = false;
+  const auto last = later(Clock::now(), longest_look);
   for (int scans = 0; scans < most_scans && Clock::now() < until; ++scans) {
+    if (is_over(scan, root_.command)) return;
+    is_cut_short = scans > 0 && Clock::now() >= last;
+    if (is_cut_short) break;
     const auto found = scan.all();
     const bool was_any_new = send_to_all(scan, found, Look::again);
     const bool was_any_left = std::exchange(is_any_left, is_any_dying(found));
@@ -83,7 +96,7 @@ void SignalRound::look(ProcessScan& scan, Clock::time_point until) {
     const bool has_last_died = was_any_left && !is_any_left;
     if (!was_any_new && found.is_complete && !has_last_died) break;
   }
-  if (!is_any_left || pause_ > longest_pause) return;
+  if ((!is_any_left && !is_cut_short) || pause_ > longest_pause) return;
   next_look_ = later(Clock::now(), pause_);
   pause_ *= 2;
 }

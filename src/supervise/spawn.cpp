@@ -29,6 +29,9 @@ namespace {
 constexpr std::string_view pid_variables[] = {
     "LISTEN_PID=", "WATCHDOG_PID=", "SYSTEMD_EXEC_PID="};
 
+// Stands for a path in an ExecError: it is the output that could not be opened.
+constexpr std::size_t no_output = -1;
+
 // Why the kernel cannot execute a file: a script must begin with #!.
 std::string unknown_format(const std::string& path) {
   constexpr std::string_view elf = "\177ELF";
@@ -233,10 +236,10 @@ ExecError Launch::exec() const {
   const auto& [output, error, readers, reopened] = streams;
   if (reopened != nullptr) {
     const int file = ::open(reopened, O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (file >= 0) ::dup3(file, output, O_CLOEXEC);
+    if (file < 0 || ::dup3(file, output, O_CLOEXEC) < 0) return {errno, no_output};
   }
-  if (output >= 0 && ::dup3(output, STDOUT_FILENO, 0) < 0) return {errno, 0};
-  if (error >= 0 && ::dup3(error, STDERR_FILENO, 0) < 0) return {errno, 0};
+  if (output >= 0 && ::dup3(output, STDOUT_FILENO, 0) < 0) return {errno, no_output};
+  if (error >= 0 && ::dup3(error, STDERR_FILENO, 0) < 0) return {errno, no_output};
   ExecError worst{ENOENT, 0};
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const char* path = paths[i].c_str();
@@ -297,6 +300,10 @@ SpawnFailure::Kind kind_of_exec_error(int error_number, bool file_exists) {
 
 SpawnFailure failure_of_exec(const std::string& command,
                              const std::vector<std::string>& paths, ExecError error) {
+  if (error.path == no_output) {
+    return {SpawnFailure::Kind::no_resources,
+            "cannot open the file of the output again: " + reason(error.number, false)};
+  }
   const auto path = error.path < paths.size() ? paths[error.path] : std::string();
   const bool exists = !path.empty() && ::access(path.c_str(), F_OK) == 0;
   const auto kind = kind_of_exec_error(error.number, exists);

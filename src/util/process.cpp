@@ -140,6 +140,8 @@ std::optional<ProcessInfo> process_of(pid_t pid) {
 
 const std::string& host_name() {
   static const std::string name = [] {
+    const char* given = std::getenv("DLOCK_HOST");
+    if (given != nullptr && *given != '\0') return std::string(given);
     char text[256] = "";
     ::gethostname(text, sizeof text - 1);
     return std::string(text);

@@ -10,7 +10,7 @@
 
 namespace dlock {
 
-// The name of this machine when it was first asked for; empty if it has no name.
+// DLOCK_HOST, or else the name of this machine, when first asked for; empty: none.
 const std::string& host_name();
 
 struct ProcessInfo {

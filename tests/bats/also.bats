@@ -17,8 +17,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 assert_reported() { assert_equal "$(jq -r "$1" "$report")" "$2"; }  # <jq filter> <expected>
 
 # Runs a command under db and cache in the background, and waits until it runs. Sets $holder
@@ -52,6 +50,22 @@ hold_both() {  # [<option>...]
 
   run dlock run outer -- dlock run --store redis://127.0.0.1:1 --on-outage run -q job -- \
     sh -c 'echo "[$DLOCK_FENCES]"'
+  assert_equal "$output" '[]'
+}
+
+@test "the command has the slots of all locks, in the form of the fences" {
+  run dlock run --also 'g p:slots=3' -n 9 ports -- printenv DLOCK_SLOTS
+  assert_equal "$output" 'ports=0 g%20p=0'
+
+  dlock run -n 3 gpu -- env DLOCK_HELD= dlock run -n 9 --also gpu:slots=3 ports -- printenv DLOCK_SLOTS DLOCK_SLOT > "$BATS_TEST_TMPDIR/both"
+  assert_equal "$(paste -sd " " "$BATS_TEST_TMPDIR/both")" 'ports=0 gpu=1 0'
+
+  run dlock run -n 2 job -- printenv DLOCK_SLOTS
+  assert_equal "$output" job=0
+  # Without a lock there is none, and none of an outer run.
+  run dlock run outer -- dlock run --store redis://127.0.0.1:1 --on-outage run -q job -- sh -c 'echo "[$DLOCK_SLOTS]"'
+  assert_equal "$output" '[]'
+  run dlock run outer --on-success 'echo "[$DLOCK_SLOTS]"' -- true
   assert_equal "$output" '[]'
 }
 
@@ -103,7 +117,7 @@ hold_both() {  # [<option>...]
     done
   done
 
-  for pid in "${runs[@]}"; do EVENTUALLY_MS=60000 assert_exits 0 "$pid"; done
+  for pid in "${runs[@]}"; do assert_exits 0 "$pid"; done
   assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/runs")" 20
 }
 
@@ -136,14 +150,15 @@ hold_both() {  # [<option>...]
   test -e "$began"
 }
 
-@test "while it waits for the second, the first is kept for longer than its lease" {
+@test "while it waits for the second, the lease of the first is renewed" {
+  use_server_as_store
   hold b
-  dlock run --wait 60s --ttl 1s a --also b -- touch "$began" 3>&- &
+  dlock run --wait 60s --ttl 6s a --also b -- touch "$began" 3>&- &
   waiter=$!
   eventually is_queued b "$waiter"
   fence=$(look a '.holders[0].fence')
 
-  never_within 1500 is_free a
+  await_longer_lease a
   assert_equal "$(look a '.holders[0].fence')" "$fence"
   let_go
 
@@ -274,7 +289,7 @@ hold_both() {  # [<option>...]
 @test "a lock that an outer run holds is refused at once, even behind one that is held" {
   hold a
 
-  run timeout 20 dlock run outer --also z -- dlock run --wait forever b --also a --also z -- touch "$began"
+  run timeout 60 dlock run outer --also z -- dlock run --wait forever b --also a --also z -- touch "$began"
 
   assert_status 75
   assert_output_contains 'dlock: b: z: held by an outer run'

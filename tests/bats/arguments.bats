@@ -16,8 +16,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Asserts that the command of the last run was called with exactly these arguments.
 assert_arrived() {  # [<argument>...]
   (($# == 0)) || printf '%s\0' "$@" > wanted

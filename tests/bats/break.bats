@@ -13,8 +13,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Runs a shell command on its own terminal, as terminal.bats does.
 on_terminal() {  # <command for a shell>
   : > screen  # so that output of an earlier command is not taken for that of this one
@@ -280,7 +278,7 @@ is_marked() { dlock status "$1" | grep -qF '(broken)'; }
 @test "break stops a command whose dlock was killed, though it ignores TERM" {
   orphan job 'trap "" TERM;'
 
-  EVENTUALLY_MS=20000 eventually dlock break --yes job
+  eventually dlock break --yes job
 
   has_ended "$command"
   is_free job

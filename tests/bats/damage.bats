@@ -3,8 +3,6 @@
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 # shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
-bats_require_minimum_version 1.5.0
-
 setup() {
   load support
   load ../faults/locks
@@ -210,7 +208,7 @@ assert_unusable() {  # <description of the damage>
 
   for names in 'job another' 'another job'; do
     # shellcheck disable=SC2086
-    run --separate-stderr dlock status --json $names
+    run_apart dlock status --json $names
     assert_equal "$status $(jq -r '.[].name' <<< "$output")" '78 another'
     assert_equal "${#stderr_lines[@]}" 1
     [[ $stderr == 'dlock: job: '* ]]
@@ -219,10 +217,10 @@ assert_unusable() {  # <description of the damage>
   assert_status 0
   run dlock run third -- echo started
   assert_equal "$status $output" '0 started'
-  run --separate-stderr dlock break --yes --json job another 'anot*'
+  run_apart dlock break --yes --json job another 'anot*'
   assert_equal "$status $(jq -r '.[].name' <<< "$output")" '78 another'
   [[ $stderr == 'dlock: job: '* ]]
-  run --separate-stderr dlock status --json job job
+  run_apart dlock status --json job job
   assert_equal "$status $(jq -r .error.code <<< "$output")" '78 78'
 }
 
@@ -255,13 +253,13 @@ assert_unusable() {  # <description of the damage>
     run dlock doctor
     assert_status 0
     assert_output_contains "$head is "
-    run timeout 20 dlock run "another $damage" -- echo started
+    run timeout 60 dlock run "another $damage" -- echo started
     assert_equal "$status $output" '0 started'
     run dlock doctor
     [[ $output =~ 'ok '\ *'state' ]]
   done
   sed -i 's/dlock0[0-9]/dlock99/' "$head"
-  run timeout 20 dlock run another -- echo started
+  run timeout 60 dlock run another -- echo started
   assert_status 78
   assert_one_line
   assert_output_contains "$head is "
@@ -319,15 +317,15 @@ damage_while_held() {  # <directory> <file> <damage>
   hold job 2> /dev/null
   $3 "${store:?}/$2"
 
-  timeout 20 dlock --store-timeout 15s run -w 15s job -- \
+  timeout 60 dlock --store-timeout 15s run -w 15s job -- \
     sh -c "! grep -qs '^State:[[:space:]]*[^ZX[:space:]]' /proc/$command/status || touch '$began.both'" \
     2> /dev/null || true
   let_go
-  EVENTUALLY_MS=20000 eventually has_ended "$holder"
+  eventually has_ended "$holder"
   wait "$holder" || true
   [[ ! -e $began.both ]] || { echo "$3 $2: two ran" >&2; return 1; }
 
-  run timeout 20 dlock run job -- echo started
+  run timeout 60 dlock run job -- echo started
   [[ "$status $output" == '0 started' ]] || { echo "$3 $2: $status $output" >&2; return 1; }
 }
 
@@ -362,7 +360,7 @@ damage_while_held() {  # <directory> <file> <damage>
   run dlock run another -- echo started
   assert_equal "$status $output" '0 started'
   kill -KILL "$holder" "$command"
-  EVENTUALLY_MS=5000 eventually dlock run job -- true
+  eventually dlock run job -- true
 }
 
 @test "many that begin at once with a lock whose file is missing all get their turn" {
@@ -444,7 +442,7 @@ is_fresh() { (($(date +%s) - $(stat -c %Y "$1") < 3600)); }
   for damage in 'truncate -s 0' 'truncate -s 8191' 'sed -i s/dlock0[0-9]/dlock99/'; do
     cp "$file" "$saved"
     $damage "$file"
-    run timeout 20 dlock limit api 5/1h
+    run timeout 60 dlock limit api 5/1h
     assert_status 78
     assert_one_line
     assert_output_contains "$file is "
@@ -475,7 +473,7 @@ is_fresh() { (($(date +%s) - $(stat -c %Y "$1") < 3600)); }
 
   for look in 'status job' list 'history job'; do
     # shellcheck disable=SC2086
-    run timeout 20 dlock $look
+    run timeout 60 dlock $look
     assert_status 78
     assert_one_line
     assert_output_contains "$file is truncated"
@@ -496,7 +494,7 @@ damage_one_of_two() {
   for look in list 'list --json' 'list --prometheus' history 'history --json' 'history --quiet'; do
     status=0
     # shellcheck disable=SC2086
-    timeout 20 dlock $look > "$saved" 2> "$began" || status=$?
+    timeout 60 dlock $look > "$saved" 2> "$began" || status=$?
     output=$(< "$began")
     assert_status 78
     assert_one_line
@@ -514,7 +512,7 @@ damage_one_of_two() {
   truncate -s 4096 "$(file_of job)"
 
   for look in list history; do
-    run timeout 20 dlock "$look"
+    run timeout 60 dlock "$look"
     assert_status 78
     assert_one_line
     assert_output_contains 'is truncated'

@@ -44,8 +44,6 @@ assert_skipped() {  # <start of the reason> [<option>...]
   refute test -e "$ran"
 }
 
-refute() { ! "$@"; }
-
 # Asserts that a run with --dedupe 1h is not deduplicated.
 assert_runs() {
   run dlock run --dedupe 1h job -- echo started
@@ -141,7 +139,7 @@ assert_runs() {
 
     for pid in "${waiting[@]}"; do assert_exits 0 "$pid"; done
     refute test -e "$order"
-    assert_equal "$(< "$said")" ''
+    assert_equal "$(but_for_wait "$said")" ''
   done
 }
 

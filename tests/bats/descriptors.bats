@@ -16,8 +16,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Compares two lists of descriptors, and prints those that a run adds. Fails if a descriptor
 # is missing.
 added() {  # <without> <with>

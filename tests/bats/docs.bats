@@ -54,7 +54,7 @@ start_postgres_of_pages() {
   start_postgres_of_pages
   sql 'CREATE TABLE account AS SELECT 100 AS balance, 5 AS interest; ALTER TABLE account OWNER TO app'
   mkdir -p "$here/place"
-  blocks using.md sql 'Check a fence in a transaction' | cut -d ' ' -f 3- > "$here/place/settle.sql"
+  blocks using.md sql 'Reject late writes in PostgreSQL' | cut -d ' ' -f 3- > "$here/place/settle.sql"
   DLOCK_STORE=local:$here/store
   start_server
 
@@ -99,12 +99,11 @@ start_postgres_of_pages() {
   dlock status release | grep -q free
 }
 
-@test "the commands in stores.md and security.md work" {
+@test "the commands in stores.md work" {
   use_private_store
   start_server
 
   run_page stores.md
-  run_page security.md
 }
 
 @test "the commands in operating.md about Redis, directories and passwords work, and its checks are described" {
@@ -203,7 +202,7 @@ stub_engines() {
   run_page containers.md
   run_script "$(blocks containers.md ini | sed -n 's/.* ini command = //p')"
 
-  assert_equal "$(grep -c '^report.sh' "$calls")" 2
+  assert_equal "$(grep -c '^report.sh' "$calls")" 1
   for name in Containerfile entrypoint.sh compose.yaml kubernetes.yaml; do
     [[ $(< "$docs/containers.md") == *"(../examples/$name)"* ]] || { echo "does not name $name" >&2; return 1; }
   done
@@ -349,6 +348,35 @@ assert_finds_nothing() {  # <number> <program> [<argument>...]
       wrong("promises.md lacks @$_") if !$known{"@$_"};
       ++$count;
     }'
+}
+
+@test "the numbers that the README claims are those of measured.md, and it has every store" {
+  assert_finds_nothing 8 '
+    my ($readme, $measured, $figures) =
+      (text("README.md"), text("docs/measured.md"), text("docs/pictures/peers.figures"));
+    my ($version, $minutes, $other) = $readme =~
+      /last hour of \[random failures\].*?no two commands at once \(([\d.]+); PostgreSQL: (\d+) minutes of ([\w.-]+)\)/s
+      or wrong("README.md: no claim about random failures");
+    my %measured;
+    while ($measured =~ /^\| `([a-z]+)\d*`(?: \([\d.]+\))? \| ([\w.-]+)(?: \(\w+\))? \| (\d+) min \| ([-\d]+) \| [\d,]+ \| [\d,]+ \| (.*) \|$/mg) {
+      my ($store, $with, $for, $on, $complaints) = ($1, $2, $3, $4, $5);
+      $measured{$store} = 1;
+      ++$count;
+      wrong("measured.md: $store: $complaints") if $complaints ne "none";
+      wrong("$store: $for minutes of $with") if $store eq "postgres" ? $for != $minutes || $with ne $other : $for < 60 || $with ne $version;
+    }
+    my ($stores) = $readme =~ /^## Stores\n(.*?)^## /ms;
+    while ($stores =~ /^\| `(?:redis\+)?([a-z]+):(?!.dir)/mg) {
+      wrong("README.md: $1 has no row in measured.md") if $1 ne "none" && !$measured{$1};
+      ++$count;
+    }
+    my ($run, $flock) = $figures =~ /^run\trun .bin.true; flock\t([\d.]+ ms)\t([\d.]+ ms)/m;
+    wrong("measured.md: not $run and $flock") if $measured !~ /^\| a run .*\| \Q$run\E \|.*\n\| the same with flock\(1\) \| \Q$flock\E \|/m;
+    my ($bytes) = $measured =~ /^\| the program for x86-64 \| ([\d,]+) bytes/m;
+    $bytes =~ s/,//g;
+    my $size = sprintf "%.1f", $bytes / 1e6;
+    wrong("performance.md: the program has $size MB") if text("docs/performance.md") !~ /^\| the program \| \Q$size\E MB \|/m;
+  '
 }
 
 @test "the README is short, and the newest release in the changelog is the version of the program, or older between releases" {

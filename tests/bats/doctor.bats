@@ -222,7 +222,7 @@ file_of() {  # <name>
   hold_until_stored job
 
   "$DLOCK_SOURCE/tests/faults/flip_bits" "$(file_of job)" 9 \
-    timeout 20 dlock doctor > "$BATS_TEST_TMPDIR/flips"
+    timeout 60 dlock doctor > "$BATS_TEST_TMPDIR/flips"
 
   (($(grep -c " 2 kept ok .* error  *state  *$(file_of job) is damaged" "$BATS_TEST_TMPDIR/flips") > 20))
   assert_equal "$(grep -vE '^[0-9]+ [0-9]+ [02] kept ok ' "$BATS_TEST_TMPDIR/flips")" ''
@@ -256,7 +256,7 @@ file_of() {  # <name>
   busy=$!
   eventually grep -q held "$BATS_TEST_TMPDIR/held"
 
-  run timeout 20 dlock doctor --store-timeout 200ms
+  run timeout 60 dlock doctor --store-timeout 200ms
 
   assert_status 2
   assert_found error state "kept busy for 200ms by process $busy" 'check what that process waits for'

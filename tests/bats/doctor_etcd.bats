@@ -82,7 +82,7 @@ teardown() {
   assert_found warning reachable '2 of 3; cannot reach 127.0.0.1'
 
   crash_etcd 2
-  EVENTUALLY_MS=20000 eventually has_no_leader 1
+  eventually has_no_leader 1
   run dlock doctor --store-timeout 500ms
 
   assert_status 2

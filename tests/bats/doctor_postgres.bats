@@ -147,7 +147,7 @@ paste_line() {  # <start of it>
   assert_found error permissions 'row-level security hides rows of lock from user worker' 'ALTER TABLE "dlock".lock DISABLE ROW LEVEL SECURITY'
   run dlock run other -- true
   assert_status 77
-  assert_output_contains 'the owner has to disable it'
+  assert_output_contains 'row-level security hides rows of lock from user worker'
 }
 
 @test "a schema that is not dlock's, and locks of a newer dlock, are errors" {

@@ -77,12 +77,12 @@ as_admin() {
 @test "a server that cannot be reached, does not reply or stops replying halfway is an error" {
   use_good_server
   redis CLIENT PAUSE 100000 WRITE
-  run timeout 20 dlock doctor --store-timeout 300ms
+  run timeout 60 dlock doctor --store-timeout 300ms
   assert_status 2
   assert_found error reachable 'did not reply within' 'the server replied at first'
 
   redis_freezes
-  run timeout 20 dlock doctor --store-timeout 300ms
+  run timeout 60 dlock doctor --store-timeout 300ms
   assert_status 2
   assert_found error reachable 'did not reply within'
 
@@ -171,7 +171,7 @@ commands_needed() {
     esac
     if [[ -n $verb ]]; then
       # shellcheck disable=SC2086
-      run timeout 20 dlock $verb
+      run timeout 60 dlock $verb
       assert_status 78
       assert_one_line
       assert_output_contains "the server does not know $command (renamed or disabled"
@@ -372,7 +372,7 @@ alter() {  # <Perl expression for tests/faults/altering_relay>
 
   alter 's/./x/sg'
 
-  run timeout 20 dlock doctor
+  run timeout 60 dlock doctor
 
   assert_status 2
   assert_output_contains 'error'

@@ -93,7 +93,7 @@ use_absolute_programs() {
 }
 
 @test "no variable is set twice" {
-  export DLOCK_NAME=old DLOCK_FENCE=1 DLOCK_FENCES=old=1 DLOCK_SLOT=9 DLOCK_HELD='' DLOCK_NAMESPACE=old
+  export DLOCK_NAME=old DLOCK_FENCE=1 DLOCK_FENCES=old=1 DLOCK_SLOT=9 DLOCK_SLOTS=old=9 DLOCK_HELD='' DLOCK_NAMESPACE=old
 
   dlock run job -- env -0 | tr '\n\0' ' \n' | cut -d = -f 1 | LC_ALL=C sort | uniq -d > twice
 
@@ -198,7 +198,7 @@ DLOCK_TLS_NAME=db.example.org"
 
   assert_equal "$(grep -c '^<' <<< "$output" || true)" 0
   assert_equal "$(grep '^>' <<< "$output" | sort | tr '\n' ' ')" \
-    '> DLOCK_FENCE > DLOCK_FENCES > DLOCK_HELD > DLOCK_NAME > DLOCK_NAMESPACE > DLOCK_RUN_ID > DLOCK_SLOT '
+    '> DLOCK_FENCE > DLOCK_FENCES > DLOCK_HELD > DLOCK_NAME > DLOCK_NAMESPACE > DLOCK_RUN_ID > DLOCK_SLOT > DLOCK_SLOTS '
 }
 
 @test "dlock runs with an empty environment" {
@@ -286,3 +286,40 @@ prints_itself='echo $$ $LISTEN_PID $LISTEN_FDS $WATCHDOG_PID $SYSTEMD_EXEC_PID; 
   done
 }
 
+@test "DLOCK_HOST names the host in records, reports, --spread, --splay and --mine, and config shows it" {
+  export DLOCK_HOST=node-7.example
+
+  dlock run --report report job -- dlock status --json job > seen
+  assert_equal "$(jq -r '.holders[0].host' seen) $(jq -r .host report)" 'node-7.example node-7.example'
+  assert_equal "$(dlock history --json job | jq -r '.[0].runs[0].host // .[0].host // .runs[0].host')" node-7.example
+  assert_equal "$(dlock run job -- printenv DLOCK_HOST)" node-7.example
+  assert_equal "$(dlock config | awk '$1 == "host" { print $2, $3 }')" 'node-7.example DLOCK_HOST'
+  assert_equal "$(DLOCK_HOST='' dlock config | awk '$1 == "host" { print $2, $3 }')" "$(uname -n) default"
+
+  # Two containers of one machine are one host, and two machines of one image are two.
+  run dlock run -n 2 --spread slots -- env DLOCK_HELD= dlock run -n 2 --spread slots true
+  assert_status 75
+  run dlock run -n 2 --spread slots -- env DLOCK_HELD= DLOCK_HOST=node-8 dlock run -n 2 --spread slots true
+  assert_status 0
+  assert_equal "$(dlock run job -- dlock list --mine --json | jq length)" 1
+  assert_equal "$(dlock run job -- env DLOCK_HOST=node-8 dlock list --mine --json | jq length)" 0
+
+  # The fixed delay is that of the name.
+  local one again other
+  one=$(dlock run -v --splay 100ms job true 2>&1 | grep splay)
+  again=$(dlock run -v --splay 100ms job true 2>&1 | grep splay)
+  other=$(DLOCK_HOST=node-9 dlock run -v --splay 100ms job true 2>&1 | grep splay)
+  assert_equal "$again" "$one"
+  [[ $other != "$one" ]]
+}
+
+@test "a DLOCK_HOST that is no host name is refused" {
+  local host
+  for host in -x 'a b' $'a\nb' 'a/b' "$(printf '%0256d' 0)"; do
+    DLOCK_HOST=$host run dlock run job -- touch began
+    assert_status 64
+    assert_output_contains 'DLOCK_HOST: not a host name'
+    assert_one_line
+  done
+  [[ ! -e began ]]
+}

@@ -170,6 +170,10 @@ END
   { printf '# ours\nstore = '; printf '[%.0s' {1..20000}; } > deep
   { printf '# ours\n'; printf 'a.%.0s' {1..100000}; echo 'a = 1'; } > dotted
   { printf '# ours\n'; printf 'a.%.0s' {1..60}; printf 'a = '; printf '[%.0s' {1..60}; } > both
+  printf '# ours\n[run]\nwait = soon\n' > word
+  printf 'store = none:\n' > not_quoted
+  printf '[run]\nwait = "1s\n' > open_string
+  printf 'json = true\njson = false\n' > twice
   echo '[rnu]' > table
   echo 'store = [1]' > array
   printf '[run]\nwait = "soon"\n' > value
@@ -182,7 +186,11 @@ END
     78 | dlock --config missing list   | */missing: No such file or directory
     78 | dlock --config directory list | */directory: it is a directory, not a file
     78 | dlock --config key list       | */key:1: unknown key stor: did you mean 'store'?
-    78 | dlock --config syntax list    | */syntax:2: not valid TOML: *
+    78 | dlock --config syntax list    | */syntax:2: not valid TOML: ?*
+    78 | dlock --config word list      | */word:3: not valid TOML: ?*
+    78 | dlock --config not_quoted list | */not_quoted:1: not valid TOML: ?*
+    78 | dlock --config open_string list | */open_string:2: not valid TOML: ?*
+    78 | dlock --config twice list     | */twice:2: not valid TOML: *already exists*
     78 | dlock --config deep list      | */deep:2: nested more than 100 levels deep
     78 | dlock --config dotted list    | */dotted:2: nested more than 100 levels deep
     78 | dlock --config both list      | */both:2: nested more than 100 levels deep

@@ -39,7 +39,7 @@ start_etcd() {  # [<members>]
   DLOCK_STORE=${DLOCK_STORE/#http/etcd}
   export ETCDCTL_API=3
   export ETCDCTL_ENDPOINTS=${etcd_scheme:-http}://${servers//,/,${etcd_scheme:-http}://}
-  for ((i = 1; i <= count; ++i)); do EVENTUALLY_MS=60000 eventually etcd_serves "$i" || return; done
+  for ((i = 1; i <= count; ++i)); do eventually etcd_serves "$i" || return; done
 }
 
 # For `setup_file` and `teardown_file`: one member for all tests of a file.

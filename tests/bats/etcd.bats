@@ -78,7 +78,7 @@ held"
 
   kill "$process"
 
-  EVENTUALLY_MS=10000 eventually is_free job
+  eventually is_free job
 }
 
 @test "the fence is the revision that created the holder's key, and it grows" {
@@ -100,7 +100,7 @@ held"
   let_go
   assert_exits 3 "$waiter"
   token=$(dlock acquire --ttl 2s job)
-  EVENTUALLY_MS=10000 eventually is_told expired
+  eventually is_told expired
 
   assert_equal "$(jq -r .event "$said" | paste -sd ' ')" 'granted queued released granted released granted expired'
   assert_equal "$(jq -r 'select(.event == "released").message' "$said" | cut -d, -f1 | paste -sd ' ')" 'exit 0 exit 3'
@@ -308,7 +308,7 @@ waits_in_line() { [[ $(keys dlock/job/ | wc -l) == "$1" ]]; }  # <number>
   stopped=$waiter
   queue job -- "${noting[@]}" "$order" other
   kill -STOP "$stopped"
-  EVENTUALLY_MS=8000 eventually waits_in_line 2
+  eventually waits_in_line 2
 
   kill -CONT "$stopped"
   eventually waits_in_line 3
@@ -329,7 +329,7 @@ waits_in_line() { [[ $(keys dlock/job/ | wc -l) == "$1" ]]; }  # <number>
 
   left=$(look job '.holders[0].expires_in_ms // "over"')
   [[ $left == over ]] || assert_between "$left" 0 2000
-  EVENTUALLY_MS=8000 eventually is_free job
+  eventually is_free job
   (($(now_ms) - begin >= 500))
 }
 

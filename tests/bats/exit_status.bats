@@ -15,8 +15,6 @@ teardown() {
   [[ -z ${open_place:-} ]] || rm -rf "$open_place"
 }
 
-refute() { ! "$@"; }
-
 # For each line of shell, prints how dlock ends that runs it, as wait(2) reports it, which is more than
 # a shell's status: "exit 3", "signal 15", "signal 11 core". No signal is ignored.
 how_dlock_ends() {  # <line of shell>...
@@ -96,7 +94,7 @@ assert_not_started_as_by_env() {  # <exit code> <command>...
   ln -s /no/such/file link
 
   # Directories in PATH that cannot be entered would make it 126.
-  PATH=$BATS_TEST_TMPDIR/bin:/usr/bin:/bin assert_not_started_as_by_env 127 no-such-command ./no/such/command '' ./link
+  PATH=$BATS_FILE_TMPDIR/bin:/usr/bin:/bin assert_not_started_as_by_env 127 no-such-command ./no/such/command '' ./link
   run_any run job -- ./file/command
   assert_not_started 127
   assert_free

@@ -10,8 +10,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 assert_refused() {  # <exit code> <part of what it says>
   assert_status "$1"
   assert_one_line

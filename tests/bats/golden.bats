@@ -488,6 +488,7 @@ saw() { grep -qF "$1" sent; }
 
 @test "dlock config is as before" {
   use_private_store
+  export DLOCK_HOST=golden.example
   cat > rich.toml << 'END'
 store = "redis://host:7000/2"
 namespace = "shop"

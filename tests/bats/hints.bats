@@ -13,14 +13,14 @@ teardown() { kill_leftovers; }
 
 # Asserts that this is the message of a usage error.
 assert_hint() {  # <message> <dlock's arguments>...
-  run timeout 20 dlock "${@:2}" < /dev/null
+  run timeout 60 dlock "${@:2}" < /dev/null
   assert_status 64
   assert_equal "$output" "dlock: $1"
 }
 
 # Asserts that the command runs and dlock prints nothing.
 assert_runs() {  # <dlock's arguments>...
-  run timeout 20 dlock "$@"
+  run timeout 60 dlock "$@"
   assert_equal "$status $output" '0 ran'
 }
 

@@ -3,8 +3,6 @@
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
-bats_require_minimum_version 1.5.0
-
 setup() {
   load support
   load ../faults/locks
@@ -245,6 +243,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 }
 
 @test "--host, --owner, --mine and --label choose runs" {
+  needs_root
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run --label nightly job -- true
     unshare --uts sh -c 'echo web1 > /proc/sys/kernel/hostname; exec dlock run --label once job -- false' || true
@@ -350,7 +349,7 @@ is_critical() {  # <lock> <span>
     '--succeeded-within 1h' 'job --succeeded-within 1h --json' 'job --succeeded-within 1h --oops' \
     "job --succeeded-within 1h --config $BATS_TEST_TMPDIR/wrong.toml"; do
     # shellcheck disable=SC2086
-    run --separate-stderr dlock history --nagios $wrong
+    run_apart dlock history --nagios $wrong
     # shellcheck disable=SC2154
     [[ "$status $stderr" == '3 ' && $output == 'DLOCK UNKNOWN - '* && ${#lines[@]} -eq 1 ]]
   done

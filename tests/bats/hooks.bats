@@ -231,7 +231,7 @@ start_hook() {  # [<what the hook does first>]
 
   kill -TERM "$runner"
 
-  EVENTUALLY_MS=9000 assert_exits 143 "$runner"
+  assert_exits 143 "$runner"
   eventually has_ended "$hook"
   eventually has_ended "$left"
 }

@@ -108,6 +108,7 @@ is_waited_for_only() {
 }
 
 @test "--host, --owner, --mine and --label choose locks by one of their holders or waiters" {
+  needs_root
   hold other --label import
   hold mine --label deploy-web
   dlock_on web1 acquire --label deploy-db theirs

@@ -20,7 +20,7 @@ assert_refused_in_line() {  # <line> <message> [<verb with its words>...]
   local words
   for words in "${@:3}" 'run other -- echo started'; do
     # shellcheck disable=SC2086
-    run timeout 20 dlock $words
+    run timeout 60 dlock $words
     assert_status 78
     assert_equal "$output" "dlock: $own:$1: $2"
   done
@@ -71,7 +71,7 @@ END
   assert_equal "$output" first
 
   dlock limit api 1/1h
-  run timeout 20 dlock limit api 1/1h
+  run timeout 60 dlock limit api 1/1h
   assert_status 75
 }
 

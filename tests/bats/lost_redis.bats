@@ -143,22 +143,26 @@ delete_lease() { [[ $(redis DEL 'dlock:{job}') == 1 ]]; }
   let_go
 
   assert_exits 0 "$holder"
-  assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran true'
+  # The lease was not confirmed since it was renewed last.
+  assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran false'
 
   start_redis
   rm "$report"
-  # With these times, a renewal is in progress from 2.9 s to 4.4 s after the grant, and the
-  # deadline is at 4 s.
-  dlock run --ttl 4s --store-timeout 1500ms --kill-after 0 --report "$report" job -- \
-    sh -c 'echo on > "$0"; exec sleep 3.3' "$ran" 2> "$said" 3>&- &
-  holder=$!
-  eventually test -s "$ran"
-
+  # With these times, a renewal fails 6.5 s after the grant, and the next one is in progress for 3.5 s.
+  # The deadline is at 9 s.
+  hold job --ttl 9s --store-timeout 3500ms --kill-after 0 --report "$report" 2> "$said"
   redis_freezes
+  known=$(connections)
+  eventually has_more_connections
+  let_go
 
   assert_exits 0 "$holder"
-  assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran true'
+  assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran false'
 }
+
+# Prints how many connections the server has, also those that it has not accepted yet.
+connections() { grep -c " $redis_socket\$" /proc/net/unix; }
+has_more_connections() { (($(connections) > known)); }
 
 # --- What is recorded ---
 

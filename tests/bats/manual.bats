@@ -143,7 +143,7 @@ options_listed() {
 options_described() {
   awk '
     /^\.It / { sub(/ Ar .*/, ""); sub(/.* -/, ""); names = names " " $0; next }
-    names != "" { if (!/^(\.No )?As (in|of) /) print names; names = "" }' | tr -s ' ' '\n'
+    names != "" { if (!/^(\.No )?As (in|of)( |$)/) print names; names = "" }' | tr -s ' ' '\n'
 }
 
 # Prints the options that a help lists, as options_in does.
@@ -210,12 +210,20 @@ wait w D'
 
 @test "dlock(1) is short, and each verb has a synopsis on its page and a line in dlock(1)" {
   local verb
-  (($(wc -l < "$manual/dlock.1") <= 350))
+  (($(wc -w < "$manual/dlock.1") <= 2700))
   for verb in $(verbs); do
     [[ $verb == help ]] || section SYNOPSIS "$(page_of "$verb")" | grep -A 1 '^\.Nm dlock$' | grep -q "^\.Cm $verb\( \|$\)" ||
       { echo "the manual has no synopsis of $verb" >&2; return 1; }
   done
   assert_equal "$(section VERBS dlock.1 | sed -n 's/^\.It Cm //p' | tr -d , | tr -s ' ' '\n' | sort)" "$(verbs)"
+}
+
+@test "every page of the manual names the program and its version" {
+  local page version
+  version=$(sed -nE 's/^project\(dlock VERSION ([0-9]+\.[0-9]+).*/\1/p' "$DLOCK_SOURCE/CMakeLists.txt")
+  for page in "$manual"/*; do
+    grep -qx ".Os dlock $version" "$page" || { echo "${page##*/}: not .Os dlock $version" >&2; return 1; }
+  done
 }
 
 @test "every reference in the manual leads to a page, a section or a document" {
@@ -349,7 +357,7 @@ wait w D'
 make_script() {  # <path> <line>...
   {
     echo '#!/bin/sh'
-    grep '^\[ .* || exec dlock run ' "$manual/dlock-run.1"
+    grep '^dlock check .* || exec dlock run ' "$manual/dlock-run.1"
     printf '%s\n' "${@:2}"
   } > "$1"
   chmod +x "$1"
@@ -364,6 +372,17 @@ make_script() {  # <path> <line>...
 
   assert_status 3
   assert_equal "$output" 'nightly-report: two words *'
+}
+
+@test "a script with that line is not taken in by a variable that says that the lock is held" {
+  mkfifo "$BATS_TEST_TMPDIR/wait"
+  make_script "$BATS_TEST_TMPDIR/script" "cat '$BATS_TEST_TMPDIR/wait'"
+  "$BATS_TEST_TMPDIR/script" 3>&- &
+  eventually dlock status nightly-report
+
+  DLOCK_NAME=nightly-report DLOCK_FENCE=1 DLOCK_HELD='' run "$BATS_TEST_TMPDIR/script"
+
+  assert_status 75
 }
 
 @test "a script with that line exits with 75 while another instance runs" {

@@ -12,8 +12,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Runs dlock for at most 10 s, and sets $status to its exit code and $output to its output.
 run_briefly() {
   status=0
@@ -63,6 +61,27 @@ assert_refused_inside() {
     dlock --store "local:$PWD/other" run job -- dlock --store none: run job -- dlock --store none: run job -- echo inner
 
   assert_equal "$status $output" '0 inner'
+}
+
+@test "the line that the manual has for the top of a script locks it once, even one that an earlier run left behind" {
+  local line
+  line=$(grep -m 1 '|| exec dlock run nightly-report' "$DLOCK_SOURCE/man/dlock-run.1")
+  printf '%s\n' '#!/bin/sh' "$line" 'echo "$1 begins" >> log' 'echo "$1 ends" >> log' > nightly
+  chmod +x nightly
+  mkfifo fifo
+  exec {gate}<> fifo
+
+  ./nightly alone
+  assert_equal "$(paste -sd ' ' log)" 'alone begins alone ends'
+
+  # A daemon of an earlier run has its environment, and starts the script while another run has the lock.
+  dlock run nightly-report -- sh -c 'setsid sh -c "read -r _ < fifo; ./nightly left-behind; echo \$? > status" > said 2>&1 3>&- &'
+  hold nightly-report
+  echo >&"$gate"
+  eventually test -s status
+  assert_equal "$(< status)" 75
+  refute grep -q left-behind log
+  let_go
 }
 
 @test "a straggler of an outer run can take its lock again, or waits for the next holder" {

@@ -47,6 +47,30 @@ tail_of() { jq -r .output_tail "$report"; }
   assert_equal "$output" "$(for i in 1 2 3 4 5; do echo "o$i"; echo "e$i"; done)"
 }
 
+@test "with --output on-failure, a command that fails and prints nothing is told in one line" {
+  run dlock run --output on-failure job false
+  assert_status 1
+  assert_equal "$output" 'dlock: job: the command exited with 1 and printed nothing'
+
+  run dlock run --output on-failure job -- sh -c 'kill -TERM $$'
+  assert_equal "$output" 'dlock: job: the command was killed by SIGTERM and printed nothing'
+
+  # What says more is enough.
+  run dlock run --output on-failure --timeout 100ms job sleep 60
+  assert_status 124
+  assert_one_line
+  refute_output_contains nothing
+  touch no-program
+  run dlock run --output on-failure job ./no-program
+  assert_status 126
+  assert_one_line
+  refute_output_contains nothing
+  run dlock run --output on-failure job true
+  assert_equal "$output" ''
+  run dlock run --output log.txt job false
+  assert_equal "$output" ''
+}
+
 @test "the output of a command that was lost, timed out or killed is printed" {
   run dlock run "${kept[@]}" --timeout 2s job -- sh -c 'echo said; exec sleep 600'
   assert_status 124
@@ -88,7 +112,7 @@ tail_of() { jq -r .output_tail "$report"; }
   for store in "$DLOCK_STORE" server; do
     [[ $store != server ]] || use_server_as_store
     for stragglers in leave kill; do
-      run timeout 20 dlock run "${kept[@]}" --stragglers "$stragglers" job -- \
+      run timeout 60 dlock run "${kept[@]}" --stragglers "$stragglers" job -- \
         sh -c 'echo said; sleep 600 3>&- & exit 3'
       assert_equal "$status $output" '3 said'
     done
@@ -163,6 +187,34 @@ tail_of() { jq -r .output_tail "$report"; }
   done
 }
 
+@test "if the kernel lets only root look at dlock, a renamed log gets the output with a warning, and not in silence" {
+  ((EUID == 0)) || skip 'only root can arrange this'
+  local open port
+  port=$(free_ports 1)
+  redis-server --port "$port" --bind 127.0.0.1 --save '' --dir "$PWD" > server.log 2>&1 3>&- &
+  eventually accepts_connections "$port"
+  open=$(mktemp -d "${BATS_TMPDIR:-/tmp}/dlock-output.XXXXXX")
+  install -d -m 777 "$open/logs"
+  chmod 711 "$open"
+  # A program that can be executed and not read.
+  install -m 711 "$(realpath "$DLOCK_BIN")" "$open/dlock"
+  export DLOCK_STORE=redis://127.0.0.1:$port
+  dlock run job -- sh -c 'until [ -e ended ]; do sleep 0.05; done' 3>&- &
+  eventually dlock status job
+  setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/ "$open/dlock" run --wait 60s --output "$open/logs/log" job -- echo new \
+    2> "$err" < /dev/null 3>&- &
+  waiter=$!
+  eventually has_waiter
+  mv "$open/logs/log" "$open/logs/log.1"
+
+  touch ended
+
+  assert_exits 0 "$waiter"
+  assert_equal "$(cat "$open/logs/log.1")" new
+  grep -q 'the output goes to the file of that name that was opened first' "$err"
+  rm -r "$open"
+}
+
 @test "if a renamed log cannot be opened again, a warning says so, and the renamed one gets the output" {
   dlock run job -- sh -c 'until [ -e ended ]; do sleep 0.05; done' 3>&- &
   eventually dlock status job
@@ -176,7 +228,7 @@ tail_of() { jq -r .output_tail "$report"; }
 
   assert_exits 3 "$waiter"
   assert_equal "$(< old/log)" new
-  output=$(< "$err")
+  output=$(but_for_wait "$err")
   assert_one_line
   assert_equal "$output" 'dlock: job: cannot write the output to logs/log: No such file or directory; the output goes to the file of that name that was opened first, before it was renamed or removed'
 }

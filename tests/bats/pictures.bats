@@ -17,7 +17,7 @@ setup() {
 }
 
 @test "the tables of the peers, and what the README says of them, match the figures of the picture" {
-  assert_equal "$(sed -n '/^## Compared with/,/^### /p' "$DLOCK_SOURCE/docs/performance.md" | grep '^| [^|-]' |
+  assert_equal "$(sed -n '/^## Compared with/,/^## How/p' "$DLOCK_SOURCE/docs/performance.md" | grep '^| [^|-]' |
     grep -v '^| |')" "$("$pictures/draw_peers" --table "$pictures/peers.figures")"
 
   assert_equal "$(awk -F '\t' '$2 == "run /bin/true; flock" { printf "%.0f %.0f", $3, $4 }' "$pictures/peers.figures")" '2 2'

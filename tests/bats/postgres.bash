@@ -146,7 +146,7 @@ END
 # may.
 start_postgres() {  # <number> [<option>...]
   launch_postgres "$@"
-  EVENTUALLY_MS=30000 eventually postgres_serves "$1" || { tail -n 30 "$postgres_root/$1.log" >&2; return 1; }
+  eventually postgres_serves "$1" || { tail -n 30 "$postgres_root/$1.log" >&2; return 1; }
 }
 
 # Does not wait. `postgres_environment` can hold assignments for the server.

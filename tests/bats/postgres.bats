@@ -117,7 +117,7 @@ waits_for_absent() { [[ $(sql 'SHOW synchronous_standby_names') == absent ]]; }
 
   dlock break --yes job > /dev/null
 
-  EVENTUALLY_MS=5000 assert_exits 76 "$holder"
+  assert_exits 76 "$holder"
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost broken'
 }
 
@@ -208,7 +208,7 @@ no_session() { [[ $(sql "SELECT count(*) FROM pg_stat_activity WHERE usename = '
   hold job --ttl 15s
   eventually no_session
   version=$(sql 'SELECT version FROM dlock.lock')
-  EVENTUALLY_MS=10000 eventually is_renewed
+  eventually is_renewed
   eventually no_session
   let_go
   assert_exits 0 "$holder"

@@ -147,6 +147,123 @@ END
   assert_equal "$(sql "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'dlock' AND table_name = 'lock'")" 2
 }
 
+# A role that may create schemas, and what it would like to run with the rights of others.
+use_mallory() {
+  sql "CREATE ROLE mallory LOGIN; CREATE ROLE victim LOGIN; GRANT CREATE ON DATABASE app TO mallory"
+  mallory=$(postgres_url 1 mallory)
+}
+as_mallory() { sql "SET client_min_messages = warning; SET SESSION AUTHORIZATION mallory; $1"; }
+evil="CREATE FUNCTION dlock.evil() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN
+    IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN ALTER ROLE mallory SUPERUSER; END IF; RETURN NEW; END \$\$;
+  CREATE FUNCTION dlock.evil_text() RETURNS text LANGUAGE plpgsql AS \$\$ BEGIN
+    IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN ALTER ROLE mallory SUPERUSER; END IF; RETURN ''; END \$\$;
+  GRANT ALL ON SCHEMA dlock TO PUBLIC; GRANT ALL ON ALL TABLES IN SCHEMA dlock TO PUBLIC"
+assert_refused_to() {  # <role> <what the message names>
+  local verb
+  for verb in 'run job -- echo started' 'status job' 'list' 'history job' 'break --yes job' 'acquire job' 'fence disk 7' \
+    'limit api 5/1h' 'cache value -- echo started' 'watch'; do
+    # shellcheck disable=SC2086  # words
+    run timeout 20 dlock --store "$(postgres_url 1 "$1")" $verb
+    assert_status 78
+    assert_one_line
+    assert_output_contains "$2"
+  done
+  assert_equal "$(sql "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'")" f
+}
+
+@test "a schema that another role has made runs nothing with the rights of others" {
+  use_mallory
+  for trap in 'CREATE TRIGGER t BEFORE INSERT OR UPDATE ON dlock.lock FOR EACH ROW EXECUTE FUNCTION dlock.evil()' \
+    'ALTER TABLE dlock.lock ADD CHECK (dlock.evil_text() IS NOT NULL) NOT VALID' \
+    'ALTER TABLE dlock.lock ADD COLUMN more text DEFAULT dlock.evil_text()' \
+    'CREATE RULE r AS ON INSERT TO dlock.lock DO ALSO SELECT dlock.evil_text()' \
+    'CREATE DOMAIN dlock.d AS text CHECK (dlock.evil_text() IS NOT NULL); DROP VIEW dlock.locks; ALTER TABLE dlock.lock ALTER COLUMN state TYPE dlock.d' \
+    'ALTER TABLE dlock.lock RENAME TO old; CREATE VIEW dlock.lock AS SELECT namespace, name, version, format, state || dlock.evil_text() AS state, runs, refused, due, keep_until FROM dlock.old'; do
+    dlock --store "$mallory" run job -- true
+    as_mallory "$evil; $trap"
+    assert_refused_to postgres 'belongs to mallory'
+    run dlock --store "$(postgres_url 1 postgres)" doctor
+    assert_status 2
+    assert_output_contains 'belongs to mallory'
+    [[ $trap == *RENAME* ]] || assert_output_contains 'not made by dlock'
+    as_mallory 'DROP SCHEMA dlock CASCADE'
+  done
+  # One that has nothing yet, and one in which the owner of the database has made the tables.
+  as_mallory 'CREATE SCHEMA dlock; GRANT ALL ON SCHEMA dlock TO PUBLIC'
+  assert_refused_to postgres 'the schema dlock belongs to mallory'
+  assert_refused_to app 'the schema dlock belongs to mallory'
+  as_mallory 'ALTER SCHEMA dlock RENAME TO away'
+  dlock run job -- true
+  sql 'ALTER SCHEMA dlock OWNER TO mallory'
+  assert_refused_to postgres 'the schema dlock belongs to mallory'
+}
+
+@test "a table or a trigger that another role has planted in dlock's schema runs nothing" {
+  use_mallory
+  dlock run job -- true
+  sql 'GRANT ALL ON SCHEMA dlock TO mallory; GRANT ALL ON ALL TABLES IN SCHEMA dlock TO mallory'
+  as_mallory "${evil%%GRANT*}
+    CREATE TRIGGER t BEFORE INSERT OR UPDATE ON dlock.lock FOR EACH ROW EXECUTE FUNCTION dlock.evil()"
+  assert_refused_to postgres 'the trigger t on lock belongs to mallory'
+  sql 'DROP TRIGGER t ON dlock.lock; ALTER TABLE dlock.rate RENAME TO old; GRANT mallory TO app'
+  as_mallory 'CREATE TABLE dlock.rate (LIKE dlock.old)'
+  assert_refused_to postgres 'the table dlock.rate belongs to mallory'
+  run dlock run job -- echo started  # for a member of mallory it is fine
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a trigger of someone who is trusted is executed, and doctor names it" {
+  dlock run job -- true
+  sql 'CREATE TABLE public.audit (name text); GRANT ALL ON public.audit TO PUBLIC'
+  sql "SET SESSION AUTHORIZATION app; CREATE FUNCTION dlock.note() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN
+      INSERT INTO public.audit VALUES (NEW.name); RETURN NEW; END \$\$;
+    CREATE TRIGGER noted AFTER UPDATE ON dlock.lock FOR EACH ROW EXECUTE FUNCTION dlock.note()"
+
+  run dlock run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+  (($(sql 'SELECT count(*) FROM public.audit') > 0))
+  run dlock doctor
+  assert_output_contains 'not made by dlock, in or on its schema dlock: function note, trigger noted on lock'
+}
+
+@test "a schema of the owner of the database, of a superuser or of a group of the role is used" {
+  sql 'CREATE ROLE one LOGIN; CREATE ROLE team; GRANT team TO one'
+  DLOCK_STORE=$(postgres_url 1 one)
+  for owner in app postgres team one; do
+    sql "DROP SCHEMA IF EXISTS dlock CASCADE; GRANT CREATE ON DATABASE app TO $owner"
+    dlock doctor --schema | sed "s/^BEGIN;/BEGIN; SET LOCAL ROLE $owner;/" > "$BATS_TEST_TMPDIR/schema.sql"
+    "$postgres_programs/psql" -XqAt -v ON_ERROR_STOP=1 -f "$BATS_TEST_TMPDIR/schema.sql" "$(postgres_url 1 postgres)"
+    run dlock run job -- echo started
+    assert_equal "$status $output" '0 started'
+  done
+  run dlock doctor
+  refute_output_contains 'belongs to'
+}
+
+@test "rows that row-level security hides are no answer to any verb" {
+  sql 'CREATE ROLE job LOGIN'
+  hold nightly
+  sql 'GRANT USAGE ON SCHEMA dlock TO job; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA dlock TO job;
+    ALTER TABLE dlock.lock ENABLE ROW LEVEL SECURITY; ALTER TABLE dlock.rate ENABLE ROW LEVEL SECURITY'
+  DLOCK_STORE=$(postgres_url 1 job)
+  for verb in 'status nightly' 'status --quiet nightly' 'list' 'history nightly' 'history nightly --succeeded-within 1d' \
+    'break --yes nightly' 'run nightly -- echo started' 'acquire nightly' 'limit api 5/1h' 'watch' 'run --wait 1s nightly -- echo started'; do
+    # shellcheck disable=SC2086  # words
+    run timeout 20 dlock $verb
+    assert_status 77
+    assert_one_line
+    assert_output_contains 'row-level security hides rows of'
+  done
+  run dlock history nightly --succeeded-within 1d --nagios
+  assert_status 3
+  run dlock list --prometheus
+  assert_status 77
+  assert_output_contains 'dlock_up{namespace="dlock"} 0'
+  sql 'ALTER TABLE dlock.lock DISABLE ROW LEVEL SECURITY; ALTER TABLE dlock.rate DISABLE ROW LEVEL SECURITY'
+  dlock status nightly
+}
+
 @test "an empty schema of that name is used" {
   sql 'CREATE SCHEMA dlock AUTHORIZATION app'
 
@@ -238,7 +355,7 @@ is_refused_once() { [[ $(sql "SELECT refused FROM dlock.lock WHERE name = 'job'"
 
 # Asserts that the store is refused in one line, with one of these exit codes.
 assert_store_is_refused() {  # <pattern of exit codes> <part of what it says>
-  run timeout 20 dlock --store-timeout 1s run job -- echo started
+  run timeout 60 dlock --store-timeout 1s run job -- echo started
   # shellcheck disable=SC2053  # a pattern
   [[ $status == $1 ]] || { echo "$status: $output" >&2; return 1; }
   assert_one_line

@@ -65,7 +65,7 @@ assert_runs() {
 }
 
 assert_refused() {  # <exit code> <part of what it says>
-  run timeout 20 dlock --store-timeout 1s run job -- echo started
+  run timeout 60 dlock --store-timeout 1s run job -- echo started
   assert_status "$1"
   assert_one_line
   assert_output_contains "$2"
@@ -304,7 +304,7 @@ assert_refused() {  # <exit code> <part of what it says>
     eventually test -s "$BATS_TEST_TMPDIR/port"
     for mode in prefer require; do
       DLOCK_STORE="postgres://app@127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")/app?sslmode=$mode"
-      run timeout 20 dlock --store-timeout 300ms run job -- echo started
+      run timeout 60 dlock --store-timeout 300ms run job -- echo started
       [[ $status == @(69|77) ]]
       assert_one_line
     done
@@ -318,7 +318,7 @@ assert_refused() {  # <exit code> <part of what it says>
   export PGPASSWORD=$postgres_password
   DLOCK_STORE="postgres://app@127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")/app?sslmode=require&sslnegotiation=direct"
 
-  run timeout 20 dlock --store-timeout 2s run job -- echo started
+  run timeout 60 dlock --store-timeout 2s run job -- echo started
 
   assert_status 69
   assert_one_line

@@ -89,11 +89,34 @@ at_once() {  # <number> <script>
   assert_equal "$output" 8
 }
 
-@test "the first example shows what a second run says" {
-  start_backup ./backup.sh
+@test "the first example shows a run that works, one that is refused, and one that waits" {
+  local example first second third
+  example=$(awk '/^```$/ { exit } inside; /^```console$/ { inside = 1 }' "$DLOCK_SOURCE/README.md")
+  first=$(sed -n 1,2p <<< "$example") second=$(sed -n 3,4p <<< "$example") third=$(sed -n '5,$p' <<< "$example")
+  # It runs until it may finish: at once, if no other run is to meet it.
+  mkfifo finish
+  printf '#!/bin/sh\n[ -e quick ] || read -r _ < finish\necho "backup of /srv: done"\n' > backup.sh
+  chmod +x backup.sh
 
-  assert_console "$(awk '/^```$/ { exit } inside; /^```console$/ { inside = 1 }' "$DLOCK_SOURCE/README.md")"
+  touch quick
+  assert_console "$first"
+  rm quick
+
+  dlock run backup -- ./backup.sh 3>&- &
+  eventually dlock status backup
+  assert_console "$second"
+  run bash -c "$(sed -n 's/^\$ //p' <<< "$second")"
+  assert_status 75
+
+  bash -c "$(sed -n 's/^\$ //p' <<< "$third")" > waited 2> /dev/null 3>&- &
+  eventually is_waited_for backup
+  touch quick
+  echo > finish
+  assert_exits 0 $!
+  assert_equal "$(cat waited)" "$(grep -v '^\$ ' <<< "$third")"
 }
+
+is_waited_for() { [[ $(dlock status --json "$1" | jq '.waiters | length') == 1 ]]; }
 
 @test "the first crontab sets a PATH that includes the directory of install.sh" {
   stubs=/usr/local/bin
@@ -119,6 +142,17 @@ at_once() {  # <number> <script>
 
   assert_equal "$(cat "$calls")" 'report.sh '
   assert_equal "$(cat said)" 'report.sh was here'
+}
+
+@test "the recipe for cron on ten hosts runs the job again, once, if the first host fails" {
+  # shellcheck disable=SC2016  # for the stub
+  printf '#!/bin/sh\necho try >> "%s"\n[ "$(wc -l < "%s")" -gt 1 ]\n' "$calls" "$calls" > "$stubs/report.sh"
+  chmod +x "$stubs/report.sh"
+
+  # The first host fails, and says so.
+  at_once 10 "$(cron_recipe 'Cron on ten hosts')" || true
+
+  assert_equal "$(cat "$calls")" $'try\ntry'
 }
 
 @test "the recipe for a deploy queues its runs" {

@@ -56,7 +56,7 @@ assert_nobody_logged_in() { assert_equal "$(calls_of auth)" "$((logins + 1))"; }
 
 # Asserts that a run with the client's certificate and this key gets its lock.
 assert_works_with_key() {  # <key> [<option>...]
-  run timeout 20 dlock --tls-cert "$BATS_FILE_TMPDIR/client.crt" --tls-key "$1" "${@:2}" \
+  run timeout 60 dlock --tls-cert "$BATS_FILE_TMPDIR/client.crt" --tls-key "$1" "${@:2}" \
     run job -- echo started < /dev/null
   assert_equal "$status $output" '0 started'
 }
@@ -65,7 +65,7 @@ assert_works_with_key() {  # <key> [<option>...]
 # moment, on a terminal too.
 assert_refused_file() {  # <file> <why> <option>...
   # shellcheck disable=SC2016  # the inner shell's
-  run bash -o pipefail -c 'timeout 20 script -qec "$1" /dev/null < /dev/null | tr -d "\r"' - \
+  run bash -o pipefail -c 'timeout 60 script -qec "$1" /dev/null < /dev/null | tr -d "\r"' - \
     "$(printf '%q ' dlock "${@:3}" run job -- echo started)"
   assert_status 78
   assert_one_line
@@ -276,7 +276,7 @@ END
 @test "a client that uses TLS where the server does not, or the reverse, ends with 69 and says so" {
   use_tls_server server
 
-  run timeout 20 dlock --store "redis://127.0.0.1:$redis_port" run job -- echo started
+  run timeout 60 dlock --store "redis://127.0.0.1:$redis_port" run job -- echo started
 
   assert_status 69
   assert_one_line
@@ -286,7 +286,7 @@ END
   start_redis --port "$redis_port"
   note_logins
 
-  run timeout 20 dlock run job -- echo started
+  run timeout 60 dlock run job -- echo started
 
   assert_status 69
   assert_one_line
@@ -301,7 +301,7 @@ END
     -tls1_1 -cipher DEFAULT@SECLEVEL=0 > "$BATS_TEST_TMPDIR/log" 2>&1 3>&- &
   eventually is_listening
 
-  run timeout 20 dlock --store "rediss://127.0.0.1:$redis_port" --tls-ca ours.crt \
+  run timeout 60 dlock --store "rediss://127.0.0.1:$redis_port" --tls-ca ours.crt \
     run job -- echo started
 
   [[ $status == @(69|77) ]]
@@ -371,7 +371,7 @@ is_listening() { grep -q ":$(printf %04X "$redis_port") 00000000:0000 0A" /proc/
   assert_not_trusted 'certificate not trusted'
   mkfifo "$BATS_TEST_TMPDIR/fifo"
   note_logins
-  run env SSL_CERT_FILE="$BATS_TEST_TMPDIR/fifo" timeout 20 dlock run job -- echo started
+  run env SSL_CERT_FILE="$BATS_TEST_TMPDIR/fifo" timeout 60 dlock run job -- echo started
   assert_not_trusted 'certificate not trusted'
   SSL_CERT_FILE=$BATS_FILE_TMPDIR/ours.crt run dlock run job -- echo started
   assert_equal "$status $output" '0 started'
@@ -381,7 +381,7 @@ is_listening() { grep -q ":$(printf %04X "$redis_port") 00000000:0000 0A" /proc/
   use_tls_server server
   mkfifo "$BATS_TEST_TMPDIR/fifo"
   for file in "$BATS_TEST_TMPDIR/fifo" /dev/zero; do
-    run timeout 20 dlock --tls-ca "$file" run job -- echo started
+    run timeout 60 dlock --tls-ca "$file" run job -- echo started
     assert_status 78
     assert_one_line
     assert_output_contains "cannot use the CA file $file: "

@@ -13,8 +13,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Runs dlock with its output in the files `out` and `err`, and sets $status to its exit code.
 run_apart() {
   status=0
@@ -60,7 +58,7 @@ is_empty() {  # <file>
   refute test -e "$ran"
 }
 
-@test "-w waits for the lock and then runs the command, and prints nothing without a terminal" {
+@test "-w waits for the lock and then runs the command, and prints one line without a terminal" {
   hold job
   dlock run -w 60s job -- touch "$ran" > out 2> err 3>&- &
   waiter=$!
@@ -72,7 +70,7 @@ is_empty() {  # <file>
   assert_exits 0 "$waiter"
   test -e "$ran"
   is_empty out
-  is_empty err
+  assert_equal "$(grep -c 'dlock: job: waiting: held by' err) $(wc -l < err)" '1 1'
 }
 
 @test "-q does not hide that the command was not found" {

@@ -13,8 +13,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Runs dlock. Sets $status to its exit code, and $output to all that it prints.
 run_any() {
   status=0
@@ -116,6 +114,56 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
     refute_output_contains "$secret"
     assert_no_file_tells
   done
+}
+
+# Prints what the kernel shows of the environments of the command's ancestors that are dlock's.
+# shellcheck disable=SC2016
+ancestors='p=$$; while p=$(sed -n "s/^PPid:.//p" "/proc/$p/status"); do
+  case $(cat "/proc/$p/comm") in dlock* | lock-guardian) echo "one of dlock"; tr "\0" "\n" < "/proc/$p/environ" ;; *) break ;; esac; done'
+
+# Runs words of dlock, of which CODE stands for a look at the ancestors, and asserts that they show no secret.
+assert_ancestors_tell_nothing() {  # <store> <words>
+  local words
+  read -ra words <<< "$2"
+  status=0
+  DLOCK_STORE=$1 DLOCK_PASSWORD=$secret DLOCK_SENTINEL_PASSWORD=$secret DLOCK_TOKEN=$secret PGPASSWORD=$secret \
+    dlock "${words[@]/CODE/$ancestors}" > output 2>&1 < /dev/null || status=$?
+  output=$(< output)
+  assert_status 0
+  assert_output_contains 'one of dlock'
+  assert_output_contains DLOCK_TOKEN=xxxxxxx
+  refute_output_contains "$secret"
+}
+
+@test "a command and a hook cannot read a secret in the environment that the kernel shows of dlock and its guardian" {
+  local port words
+  port=$(free_ports 1)
+  redis-server --port "$port" --bind 127.0.0.1 --requirepass "$secret" --save '' --dir "$PWD" > server.log 2>&1 3>&- &
+  disown $!
+  eventually accepts_connections "$port"
+  for words in 'run --on-success CODE job sh -c CODE' 'run --on-start CODE job sleep 0.2' 'run job -- dlock run other -- sh -c CODE' \
+    'run --stragglers kill job sh -c CODE' 'limit api 99/1h sh -c CODE' 'cache key sh -c CODE'; do
+    # An inner run has no password, and is refused there.
+    [[ $words == *dlock* ]] || assert_ancestors_tell_nothing "redis://:$secret@127.0.0.1:$port" "$words"
+    assert_ancestors_tell_nothing "$DLOCK_STORE" "$words"
+    assert_ancestors_tell_nothing none: "$words"
+  done
+  # What the environment shows has been overwritten, and not what is used.
+  DLOCK_STORE=redis://:$secret@127.0.0.1:$port run dlock list
+  assert_status 0
+}
+
+@test "a process that keeps a lease shows no secret in its environment" {
+  DLOCK_PASSWORD=$secret DLOCK_TOKEN=$secret dlock acquire --for-pid $$ job > output 3>&-
+  : > shown
+  for process in /proc/[0-9]*; do
+    [[ $process/exe -ef $DLOCK_BIN ]] || continue
+    if grep -qzxF "DLOCK_TEST_ID=$DLOCK_TEST_ID" "$process/environ"; then tr '\0' '\n' < "$process/environ" >> shown; fi
+  done
+  output=$(< shown)
+  assert_output_contains DLOCK_TOKEN=xxxxxxx
+  refute_output_contains "$secret"
+  dlock break --yes job
 }
 
 @test "the name of a password file is printed, and its content is not" {

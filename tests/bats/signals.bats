@@ -14,8 +14,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Creates `note`, a command that appends its name and each signal that it gets to the file
 # `noted`. It exits with 7 once the file `finish` exists, and not before.
 make_noter() {
@@ -145,7 +143,7 @@ assert_same_signal_state() {  # <option of env>...
   let_go
   assert_exits 0 "$holder"
   refute test -e ran
-  assert_equal "$(< said)" ''
+  assert_equal "$(but_for_wait said)" ''
 }
 
 @test "a signal kills dlock at once during --jitter and --splay" {

@@ -14,8 +14,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Creates `straggler`, which writes its pid to the file that its argument names and keeps
 # running, and `starts`, a command that leaves such processes behind and exits with 5. The
 # arguments of both are kinds of stragglers: plain; daemon, in its own session without a
@@ -193,4 +191,19 @@ END
 
   assert_status 0
   is_alive plain
+}
+
+# The ordinary user cannot see the parents of dlock, so no look at /proc counts as complete, and one takes 0.8 s.
+@test "--stragglers kill ends when nothing is left, and not at --kill-after, however long a look at /proc takes" {
+  use_private_mounts
+  inside mount -t proc -o hidepid=2 proc /proc
+  inside install -m 755 "$(realpath "$DLOCK_BIN")" /mnt/dlock
+  inside install -d -m 700 -o 65534 /mnt/store
+
+  inside strace -u "$(id -nu 65534)" -f -o "$BATS_TEST_TMPDIR/trace" -e trace=getdents64 -e inject=getdents64:delay_enter=400000 \
+    /mnt/dlock --store local:/mnt/store/l run --stragglers kill --kill-after 20s job -- sh -c 'sleep 60 & exit 3' > /dev/null 3>&- || status=$?
+
+  assert_equal "$status" 3
+  # There were some thirty.
+  (($(grep -c getdents64 "$BATS_TEST_TMPDIR/trace") <= 12))
 }

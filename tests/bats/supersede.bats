@@ -14,8 +14,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 on_server() { [[ $DLOCK_STORE == redis* ]]; }
 
 outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
@@ -50,7 +48,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
   queue job --supersede -- touch newer
 
   assert_exits 75 "$older"
-  assert_equal "$(< said)" "dlock: job: superseded by a newer run ($(uname -n), pid $waiter)"
+  assert_equal "$(but_for_wait said)" "dlock: job: superseded by a newer run ($(uname -n), pid $waiter)"
   assert_equal "$(outcome_in report)" 'superseded null'
   let_go
   assert_exits 0 "$waiter"
@@ -161,7 +159,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
   kill -KILL "$holder"
   eventually has_ended "$holder"
 
-  run timeout 20 dlock run --wait 60s --replace job -- bash -c 'has_ended "$1"' - "$command"
+  run timeout 60 dlock run --wait 60s --replace job -- bash -c 'has_ended "$1"' - "$command"
 
   assert_status 0
 }

@@ -18,8 +18,6 @@ teardown() {
   kill_leftovers
 }
 
-refute() { ! "$@"; }
-
 next=(bash -c 'has_ended "$1" && touch ran' -)  # <pid of the process that must have ended>
 
 @test "--replace of a stopped or killed run begins when the lease has expired and the command has ended" {

@@ -48,12 +48,14 @@ silence=$BATS_FILE_TMPDIR/silence
 # the directory of the file was removed.
 pause() { read -r -t "$1" 2> /dev/null <> "$silence" || [[ -p $silence ]] || sleep "$1"; }  # <seconds>
 
-# Waits until a command succeeds, for at most 10 s or $EVENTUALLY_MS.
+# Waits until a command succeeds, for at most a minute or $EVENTUALLY_MS. It costs nothing if it comes
+# true, so a bound below a minute only says how busy the machine may be.
 eventually() {  # <command>...
-  local limit=${EVENTUALLY_MS:-10000} started=${EPOCHREALTIME/[.,]/} span=0.02 attempts=0
+  local limit=${EVENTUALLY_MS:-60000} started=${EPOCHREALTIME/[.,]/} span=0.02 attempts=0
   until "$@" > /dev/null 2>&1; do
     if ((${EPOCHREALTIME/[.,]/} - started >= limit * 1000)); then
       echo "did not come true within $limit ms: $*" >&2
+      show_servers >&2
       return 1
     fi
     pause "$span"
@@ -62,6 +64,27 @@ eventually() {  # <command>...
     ((attempts < 30)) || span=0.12
   done
 }
+
+# Prints the ends of the logs of the servers, and how they see each other. They do not exist any more
+# when anyone reads why a test failed.
+# shellcheck disable=SC2154  # the helpers of each kind of server set these
+show_servers() {
+  local log i
+  for log in "$BATS_TEST_TMPDIR"/*.log "${redis_root:-/nowhere}"/log "${fleet:-/nowhere}"/*/log \
+    "${postgres_root:-/nowhere}"/*.log; do
+    [[ ! -s $log ]] || { printf -- '--- %s\n' "$log"; tail -n 20 "$log"; }
+  done
+  if [[ -n ${redis_root:-} ]]; then timeout 5 redis-cli -s "$redis_socket" INFO replication; fi
+  for i in ${fleet:+"${!ports[@]}"}; do
+    ((i == 0)) || { printf -- '--- server %s: ' "$i"; member "$i" ROLE | tr '\n' ' '; echo; }
+  done
+  for i in ${postgres_root:+"${!postgres_pid[@]}"}; do
+    printf -- '--- server %s: standbys:\n' "$i"
+    timeout 10 "$postgres_programs/psql" -XAt -h "$postgres_sockets" -p "${postgres_port[i]}" -U postgres -d app \
+      -c 'SELECT application_name, state, sync_state, sent_lsn, flush_lsn FROM pg_stat_replication'
+  done
+  uptime
+} 2> /dev/null
 
 # Removes a directory in which running processes may still create files. A single rm
 # fails if a file appears while it is at work.
@@ -102,6 +125,21 @@ assert_equal() {  # <actual> <expected>
   [[ $1 == "$2" ]] || { printf 'is:       %s\nexpected: %s\n' "$1" "$2" >&2; return 1; }
 }
 
+# For the end of a test as well: `!` alone does not fail there, and Bats has `run !` only from 1.5 on.
+refute() { ! "$@"; }  # <command>...
+
+# As `run`, but what goes to standard error is in $stderr and $stderr_lines.
+run_apart() {  # <command>...
+  # shellcheck disable=SC2034  # they are for the test
+  {
+    status=0
+    output=$("$@" 2> "$BATS_TEST_TMPDIR/apart") || status=$?
+    stderr=$(< "$BATS_TEST_TMPDIR/apart")
+    mapfile -t lines <<< "$output"
+    mapfile -t stderr_lines < "$BATS_TEST_TMPDIR/apart"
+  }
+}
+
 # The next ones check the result of `run`: $status, $output and $lines.
 
 assert_status() {  # <status>
@@ -117,6 +155,9 @@ assert_output_contains() {  # <text>
 refute_output_contains() {  # <text>
   [[ $output != *"$1"* ]] || { printf '"%s" in the output:\n%s\n' "$1" "$output" >&2; return 1; }
 }
+
+# Prints a file without the lines that waits for a lock begin with.
+but_for_wait() { sed '/: waiting: held by /d' "$1"; }
 
 # Asserts that the output is a single message of dlock.
 assert_one_line() {
@@ -149,10 +190,12 @@ use_private_store() {
   unset NO_COLOR
 
   [[ -x $DLOCK_BIN ]] || { echo "not built: $DLOCK_BIN" >&2; return 1; }
+  # $root/bin is for programs of a test's own.
   mkdir -m 700 "$root/bin" "$root/home" "$root/runtime"
   [[ $DLOCK_BIN == /* ]] || DLOCK_BIN=$PWD/$DLOCK_BIN
-  ln -s "$DLOCK_BIN" "$root/bin/dlock"
-  PATH=$root/bin:$PATH
+  [[ -e $BATS_FILE_TMPDIR/bin/dlock ]] ||
+    { mkdir -p "$BATS_FILE_TMPDIR/bin" && ln -sf "$DLOCK_BIN" "$BATS_FILE_TMPDIR/bin/dlock"; } || return
+  PATH=$root/bin:$BATS_FILE_TMPDIR/bin:$PATH
 
   export HOME=$root/home
   export XDG_CONFIG_HOME=$HOME/.config XDG_DATA_HOME=$HOME/.local/share
@@ -166,6 +209,8 @@ use_private_store() {
     etcd | sentinel | cluster | quorum) use_servers_as_store ;;
   esac || return
   export DLOCK_TEST_ID=$root
+  # Processes with the mark have greater pids, unless pids begin anew.
+  read -r _ _ _ _ marked_since < /proc/loadavg
 }
 
 # Makes a private Redis server the store, for DLOCK_TEST_STORE=redis.
@@ -222,14 +267,15 @@ accepts_connections() { (: <> "/dev/tcp/127.0.0.1/$1") 2> /dev/null; }  # <port>
 
 # Sets $left to the processes that this test started and that still run.
 find_leftovers() {
-  local last process variables
-  # Their pids are greater than that of the shell, unless pids began anew meanwhile. Those few are read
-  # without another process, which would take longer than most of what a test does.
+  local last process variables first=${marked_since:-$$}
+  left=()
+  # Without another process, which would take longer than most of what a test does. On a machine that
+  # does nothing else, there is no process to look at.
   read -r _ _ _ _ last < /proc/loadavg
-  if ((last > $$ && last < $$ + 5000 && SECONDS < 20)); then
-    left=()
+  if ((last >= first && last < first + 5000 && SECONDS < 20)); then
+    ((last > first)) || return 0
     for process in /proc/[0-9]*; do
-      ((${process#/proc/} > $$)) || continue
+      ((${process#/proc/} > first)) || continue
       mapfile -d '' variables 2> /dev/null < "$process/environ" || continue
       [[ " ${variables[*]} " != *" DLOCK_TEST_ID=$BATS_TEST_TMPDIR "* ]] || left+=("${process#/proc/}")
     done
@@ -260,9 +306,9 @@ has_halted() {
 
 # For `teardown`: kills all processes that the test has left.
 kill_leftovers() {
-  local pids
+  local pids=()
   # Background jobs that are functions or subshells have no mark.
-  mapfile -t pids < <(jobs -p -r; jobs -p -s)
+  [[ -z ${!:-} ]] || mapfile -t pids < <(jobs -p -r; jobs -p -s)
   end_processes "${pids[@]}" ${server_pid:+"$server_pid"}
   case ${DLOCK_TEST_STORE:-} in
     postgres) stop_postgres ;;

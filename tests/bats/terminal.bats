@@ -15,8 +15,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-refute() { ! "$@"; }
-
 # Creates `note`, a command that appends its name and each signal that it gets to the file
 # `noted`. It exits with 7 once the file `finish` exists, and not before.
 make_noter() {
@@ -97,7 +95,7 @@ press_before_dlock_continues() {  # <its pid> <key> <what is noted>
 command_of() {  # <pid of dlock>
   local child
   child=$(pgrep -P "$1")
-  [[ $(< "/proc/$child/comm") != dlock-guardian ]] || child=$(pgrep -P "$child")
+  [[ $(< "/proc/$child/comm") != lock-guardian ]] || child=$(pgrep -P "$child")
   echo "$child"
 }
 
@@ -476,7 +474,7 @@ has_pending_int() { grep -q '^ShdPnd:.*[2367abef]$' "/proc/$1/status"; }
   eventually appears 'position 1'
   press $'\003'
   press $'echo "code=$?"\n'
-  EVENTUALLY_MS=5000 eventually appears 'code=130'
+  eventually appears 'code=130'
 }
 
 @test "after Ctrl-Z in a wait, a SIGCONT to dlock alone is enough for the command to run" {

@@ -128,7 +128,7 @@ asked_or_over() { [[ -e asked ]] || has_ended "$1"; }  # <pid of dlock>
     dlock run --timeout "$limit" --kill-after 60s job -- bash -c '
       trap ": > asked" TERM
       while :; do read -rt 0.2 <> "$silence"; done' 3>&- &
-    EVENTUALLY_MS=40000 eventually asked_or_over $!
+    eventually asked_or_over $!
     [[ ! -e asked ]] || break
   done
 

@@ -240,12 +240,15 @@ said_times() { (($(times_said "$2") == $1)); }
 
 # --- With -v ---
 
-@test "without a terminal, -v says once which holder run and acquire wait for, and nothing is printed without it" {
-  local quiet verbose
+@test "without a terminal, run and acquire say once which holder they wait for, with -v and without it, and nothing with -q" {
+  local plain verbose
   hold job
-  dlock run -w forever job -- true 2> "$said.quiet" < /dev/null 3>&- &
-  quiet=$!
-  eventually is_queued job "$quiet"
+  : > "$said.plain"
+  dlock run -w forever job -- true 2> "$said.plain" < /dev/null 3>&- &
+  plain=$!
+  eventually grep -qxE 'dlock: job: waiting: held by .*\(pid [0-9]+, sh .*\) for .*; position 1 of 1' "$said.plain"
+  run dlock -q run -w 300ms job -- true
+  assert_equal "$output" ''
 
   with_v run -w 90s job -- true
   verbose=$waiter
@@ -254,8 +257,41 @@ said_times() { (($(times_said "$2") == $1)); }
   eventually grep -qE 'dlock: job: waiting: held by .*; position 3 of 3; (1m30s|1m2[0-9]s) left$' "$said.acquire"
 
   let_go
-  assert_exits 0 "$quiet"
+  assert_exits 0 "$plain"
   assert_exits 0 "$verbose"
   assert_equal "$(times_said 'waiting:')" 1
-  assert_equal "$(< "$said.quiet")" ''
+  assert_equal "$(wc -l < "$said.plain")" 1
+}
+
+@test "without a terminal, a run says once that it waits for an unreachable server, and once for whom it waits then" {
+  redis SAVE > /dev/null
+  stop_redis
+  : > "$said"  # a test ends if it reads a file that does not exist yet
+  dlock run -w forever job -- true 2> "$said" < /dev/null 3>&- &
+  waiter=$!
+  eventually says 'dlock: job: cannot reach .*; trying again'
+  start_redis
+  EVENTUALLY_MS=60000 assert_exits 0 "$waiter"
+  assert_equal "$(wc -l < "$said")" 1
+
+  hold job --ttl 60s
+  dlock run -w forever job -- touch "$BATS_TEST_TMPDIR/ran" 2> "$said" < /dev/null 3>&- &
+  waiter=$!
+  eventually says 'waiting: held by'
+  restart_with_its_data says 'trying again'
+  let_go
+  EVENTUALLY_MS=60000 assert_exits 0 "$waiter"
+  assert_equal "$(times_said waiting) $(times_said 'trying again')" '1 1'
+}
+
+@test "a wait for a turn, and one with -E 0, print nothing without a terminal" {
+  dlock limit api 1/1s true
+  run dlock limit -w 60s api 1/1s true
+  assert_status 0
+  assert_equal "$output" ''
+
+  hold job
+  run dlock run -E 0 -w 300ms job true
+  assert_status 0
+  assert_equal "$output" ''
 }

@@ -43,7 +43,7 @@ teardown() { kill_leftovers; }
 
   kill -KILL "$holder" "$command"
 
-  EVENTUALLY_MS=5000 eventually has_seen 'expired job 1'
+  eventually has_seen 'expired job 1'
 }
 
 @test "a store that is removed is watched again when it is back, and watch says so" {

@@ -71,7 +71,7 @@ short=(--ttl 3s --store-timeout 900ms)
 
   redis --pipe < "$BATS_TEST_TMPDIR/events" > /dev/null
   all_were_read() { [[ $(redis CLIENT LIST TYPE pubsub) == *' omem=0 '* ]]; }
-  EVENTUALLY_MS=60000 eventually all_were_read
+  eventually all_were_read
   kill -CONT "$reader"
   eventually has_seen 'released job 1'
   dlock run job -- true

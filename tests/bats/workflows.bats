@@ -3,8 +3,6 @@
 # shellcheck disable=SC2016  # shells in commands
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154  # for and from the helpers; tests are subshells
 
-bats_require_minimum_version 1.5.0
-
 # A release with the program of these tests, and the documents of the YAML files as JSON: Python takes
 # long to start.
 setup_file() {
@@ -243,7 +241,7 @@ start_server_with_login() {
     assert_status 0
     refute_output_contains secret
     refute_output_contains ::notice
-    run ! grep -r secret "$BATS_TEST_TMPDIR"/{ENV,OUTPUT,STATE}
+    refute grep -r secret "$BATS_TEST_TMPDIR"/{ENV,OUTPUT,STATE}
 
     unset DLOCK_STORE DLOCK_USER DLOCK_PASSWORD DLOCK_NAMESPACE
     run later dlock check
@@ -267,7 +265,7 @@ start_server_with_login() {
   assert_status 0
   assert_output_contains '::notice::DLOCK_STORE has a password and is not passed on'
   refute_output_contains secret
-  run ! grep -r secret "$BATS_TEST_TMPDIR"/{ENV,OUTPUT,STATE}
+  refute grep -r secret "$BATS_TEST_TMPDIR"/{ENV,OUTPUT,STATE}
 
   # As if the job had set it.
   later dlock check
@@ -356,7 +354,7 @@ start_server_with_login() {
   run step main name=deploy release=installed store=redis://user:secret@127.0.0.1:1 password=secret wait=0
   assert_status 1
   refute_output_contains secret
-  run ! grep -r secret "$BATS_TEST_TMPDIR"/{ENV,OUTPUT,STATE}
+  refute grep -r secret "$BATS_TEST_TMPDIR"/{ENV,OUTPUT,STATE}
 }
 
 # --- GitLab ---
@@ -387,7 +385,7 @@ job() {  # <script> [<input>=<value>...]
     job 'dlock check && dlock status "$LOCK_NAME" --json' name=deploy "store=$DLOCK_STORE" "release=file://$release" \
       > "$BATS_TEST_TMPDIR/job"
 
-    run --separate-stderr env PATH=/usr/bin:/bin CI_JOB_URL=the-job bash "$BATS_TEST_TMPDIR/job"
+    run_apart env PATH=/usr/bin:/bin CI_JOB_URL=the-job bash "$BATS_TEST_TMPDIR/job"
 
     assert_status 0
     output=${lines[-1]}
@@ -403,7 +401,7 @@ run_job() {  # [<input>=<value>...]
 }
 
 in_image() {  # <shell>
-  run --separate-stderr env PATH=/usr/bin:/bin TMPDIR="$BATS_TEST_TMPDIR/temp" CI_JOB_URL=the-job "$1" "$BATS_TEST_TMPDIR/job"
+  run_apart env PATH=/usr/bin:/bin TMPDIR="$BATS_TEST_TMPDIR/temp" CI_JOB_URL=the-job "$1" "$BATS_TEST_TMPDIR/job"
 }
 
 # Asserts that the job failed with one line, and has run nothing.

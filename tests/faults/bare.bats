@@ -18,6 +18,8 @@ teardown() {
 # Asserts that `run` printed either only the command's output, or a refusal in one line.
 assert_worked_or_refused() {
   [[ $status == 0 && $output == started ]] && return
+  # A dlock that is not linked statically.
+  [[ $status == 127 && $output == *'error while loading shared libraries'* ]] && return
   [[ $status == @(69|78|125) ]] && assert_one_line
 }
 
@@ -25,7 +27,7 @@ assert_worked_or_refused() {
   use_private_mounts
   inside mount -t tmpfs none /proc
 
-  run timeout 20 nsenter --mount="/proc/$mounts/ns/mnt" \
+  run timeout 60 nsenter --mount="/proc/$mounts/ns/mnt" \
     dlock --store local:/mnt/store run job -- echo started
 
   assert_status 78
@@ -81,7 +83,7 @@ assert_hidden_processes_are_killed() {
 @test "with little memory a run works, or says in one line why not" {
   local megabytes
   for megabytes in 16 32 64 300; do
-    run timeout 20 prlimit --as=$((megabytes << 20)) dlock run job -- echo started
+    run timeout 60 prlimit --as=$((megabytes << 20)) dlock run job -- echo started
 
     assert_worked_or_refused
   done
@@ -286,8 +288,8 @@ use_server() {
 
   redis_freezes
 
-  EVENTUALLY_MS=20000 assert_exits 76 "$tracer"
-  guardian=$(awk '/PR_SET_NAME, "dlock-guardian"/ { print $1 }' "$trace")
+  assert_exits 76 "$tracer"
+  guardian=$(awk '/PR_SET_NAME, "lock-guardian"/ { print $1 }' "$trace")
   awk -v pid="$guardian" '$1 == pid && /clone|fork/ { on = 1 } $1 == pid && on' "$trace" > "$trace.guardian"
   grep -q 'kill(-*[0-9]*, SIGKILL' "$trace.guardian"
   grep -E '(brk|mmap|mremap|mprotect|write|writev|socket|openat)\(' "$trace.guardian" > "$trace.not-allowed" || true
@@ -300,7 +302,7 @@ use_server() {
   use_private_mounts
   inside mount -t tmpfs none /proc
 
-  run timeout 20 nsenter --mount="/proc/$mounts/ns/mnt" dlock run job -- touch "$BATS_TEST_TMPDIR/on"
+  run timeout 60 nsenter --mount="/proc/$mounts/ns/mnt" dlock run job -- touch "$BATS_TEST_TMPDIR/on"
 
   assert_status 78
   assert_one_line

@@ -7,7 +7,6 @@
 # store. A member that does not respond for a second is considered dead.
 use_cluster_store() {
   use_private_store || return
-  allow_for_a_second_failover
   fleet=$BATS_TEST_TMPDIR/fleet
   first_sentinel=100 # there is none
   local i
@@ -26,7 +25,7 @@ use_cluster_store() {
   redis-cli --cluster-yes --cluster create "127.0.0.1:${ports[1]}" "127.0.0.1:${ports[2]}" \
     "127.0.0.1:${ports[3]}" "127.0.0.1:${ports[4]}" "127.0.0.1:${ports[5]}" "127.0.0.1:${ports[6]}" \
     --cluster-replicas 1 > "$fleet/created"
-  for i in 1 2 3 4 5 6; do EVENTUALLY_MS=60000 eventually is_settled "$i"; done
+  for i in 1 2 3 4 5 6; do eventually is_settled "$i"; done
   export DLOCK_STORE="redis+cluster://127.0.0.1:${ports[1]},127.0.0.1:${ports[2]},127.0.0.1:${ports[3]}"
 }
 

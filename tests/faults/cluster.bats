@@ -92,7 +92,7 @@ somebody_watches() {
     member "$i" CONFIG SET cluster-announce-bus-port $((ports[i] + 10000))
     member "$i" CONFIG SET cluster-announce-port "$(announced_port "$i")"
   done
-  EVENTUALLY_MS=60000 eventually announces_others
+  eventually announces_others
   DLOCK_STORE=redis+cluster://127.0.0.1:${ports[1]}
   local name
   name=$(name_elsewhere)
@@ -134,7 +134,7 @@ assert_all_refused() {  # <number> <verb with its words>...
   local verb
   for verb in "${@:2}"; do
     # shellcheck disable=SC2086
-    DLOCK_STORE=redis://127.0.0.1:${ports[$1]} run timeout 20 dlock $verb
+    DLOCK_STORE=redis://127.0.0.1:${ports[$1]} run timeout 60 dlock $verb
     assert_status 78
     assert_output_contains 'is a member of a cluster: use redis+cluster://'
   done
@@ -439,7 +439,7 @@ start_eavesdropper() {
   dlock run "$name" -- true
   assert_equal "$(< "$hint")" "$said_there"
   freeze "$owner"
-  EVENTUALLY_MS=15000 eventually has_other_owner_by_first "$name"
+  eventually has_other_owner_by_first "$name"
   run dlock run --store-timeout 10s "$name" -- echo ran
   go_on "$owner"
   assert_equal "$status $output" '0 ran'

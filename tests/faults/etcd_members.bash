@@ -75,10 +75,10 @@ use_etcd_around_island() {
     etcd_pids[i]=$!
   done
   export ETCDCTL_API=3
-  EVENTUALLY_MS=60000 eventually on_island etcdctl --endpoints "$(client_of 1)" \
+  eventually on_island etcdctl --endpoints "$(client_of 1)" \
     --command-timeout=1s get dlock || return
   export DLOCK_STORE=etcd://${hosts[2]}:13002,${hosts[3]}:13003
-  EVENTUALLY_MS=60000 eventually dlock list
+  eventually dlock list
 }
 
 client_of() { echo "http://${hosts[$1]}:$((13000 + $1))"; }  # <number>

@@ -62,7 +62,7 @@ others_than() {  # <number>
   hold job "${lease[@]}" --report "$report"
 
   crash_etcd "$leader"
-  EVENTUALLY_MS=10000 eventually new_leader "$leader"
+  eventually new_leader "$leader"
 
   assert_lived_through "${others[0]}"
 }
@@ -73,7 +73,7 @@ others_than() {  # <number>
   hold job "${lease[@]}" --report "$report"
 
   freeze_etcd "$leader"
-  EVENTUALLY_MS=10000 eventually new_leader "$leader"
+  eventually new_leader "$leader"
   go_on_etcd "$leader"
 
   for _ in 1 2 3 4 5; do
@@ -93,7 +93,7 @@ assert_no_former_lease_is_needed() {  # [<option of the waiter>...]
   assert_equal "$(wc -l <<< "$former")" 2
 
   freeze_etcd "$leader"
-  EVENTUALLY_MS=10000 eventually new_leader "$leader"
+  eventually new_leader "$leader"
   go_on_etcd "$leader"
   eventually the_holder_has_another
   revoke_at "${others[0]}" "$(head -n 1 <<< "$former")"
@@ -129,7 +129,7 @@ revoke_at() { etcdctl_at "$1" lease revoke "$(printf %x "$2")" > /dev/null 2>&1 
   queue job "${lease[@]}" -- touch "$ran"
 
   crash_etcd "$leader"
-  EVENTUALLY_MS=10000 eventually new_leader "$leader"
+  eventually new_leader "$leader"
   let_go
 
   assert_exits 0 "$holder"
@@ -149,7 +149,7 @@ revoke_at() { etcdctl_at "$1" lease revoke "$(printf %x "$2")" > /dev/null 2>&1 
   never_within 1500 test -e "$ran"
   launch_etcd 2
 
-  EVENTUALLY_MS=20000 eventually has_ended "$waiter"
+  eventually has_ended "$waiter"
   assert_exits 0 "$waiter"
   [[ -e $ran ]]
 }
@@ -160,7 +160,7 @@ revoke_at() { etcdctl_at "$1" lease revoke "$(printf %x "$2")" > /dev/null 2>&1 
 
   crash_etcd 1 2 3
   for member in 1 2 3; do launch_etcd "$member"; done
-  EVENTUALLY_MS=10000 eventually new_leader
+  eventually new_leader
 
   assert_lived_through 1
 }
@@ -203,7 +203,7 @@ turn_old() { touch "$old"; }
   use_member_that_can_turn_old
   DLOCK_STORE=$relayed hold job --ttl 9s --report "$report"
   # After this, the relay knows the answers to a renewal.
-  EVENTUALLY_MS=30000 eventually is_renewed_again
+  eventually is_renewed_again
 
   turn_old
   revoke_at 1 "$(leases_by 1)"
@@ -276,7 +276,7 @@ fill_etcd() {
   kill -CONT "$holder"
 
   (($(< "$BATS_TEST_TMPDIR/death") < $(< "$ran")))
-  EVENTUALLY_MS=10000 eventually has_ended "$holder"
+  eventually has_ended "$holder"
   assert_exits 76 "$holder"
 }
 
@@ -292,7 +292,7 @@ fill_etcd() {
   done
 
   let_go
-  EVENTUALLY_MS=10000 eventually grep -qsx 6 "$order"
+  eventually grep -qsx 6 "$order"
 
   assert_equal "$(paste -sd ' ' "$order")" '1 2 3 4 5 6'
 }

@@ -331,7 +331,7 @@ assert_wins_race() {  # {<kind> <target>}...
 
   run "$tools/judge" --for 1 -- "${racing_verbs[@]}"
 
-  for member in "${members[@]}"; do EVENTUALLY_MS=40000 assert_exits 0 "$member" || { cat "$yard/raced" >&2; return 1; }; done
+  for member in "${members[@]}"; do assert_exits 0 "$member" || { cat "$yard/raced" >&2; return 1; }; done
   assert_nothing_outside_was_touched
   assert_equal "$status $output" '0 '
 }
@@ -367,7 +367,7 @@ make_anew() {
     find "$shared" -mindepth 1 -maxdepth 1 -name 'state-*' -not -name '*.new' \
       -exec rm -rf {} +
     code=0
-    timeout 20 dlock run -w 30ms job -- true 2>> "$yard/said" || code=$?
+    timeout 60 dlock run -w 30ms job -- true 2>> "$yard/said" || code=$?
     [[ $code =~ ^(0|69|7[5-8])$ ]] || { echo "exit code $code" >&2; return 1; }
     dlock fence res 9 2>> "$yard/said" || true
   done
@@ -433,7 +433,7 @@ orphan() {  # <script>
   orphan 'for fd in /proc/$$/fd/*; do fd=${fd##*/}; ((fd < 3 || fd == 255)) || eval "exec $fd>&-"; done;'
   refute_session "$command"
 
-  run timeout 20 dlock break --yes job
+  run timeout 60 dlock break --yes job
 
   assert_status 77
   assert_one_line
@@ -457,7 +457,7 @@ refute_session() {
   eventually has_ended "$command"
   is_held job
 
-  run timeout 20 dlock break --yes job
+  run timeout 60 dlock break --yes job
 
   is_alive "$victim"
   [[ $status =~ ^(69|75|77)$ ]] || assert_status 77

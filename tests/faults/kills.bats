@@ -64,7 +64,9 @@ has_no_draft() { ! compgen -G "$store/*.new" && ! compgen -G "$store/*/*.new"; }
 }
 
 @test "a waiter that is killed at any change does not hold up the next one" {
-  local call n released
+  local call n
+  # No timer fires for the next one, so it is not held up for a while, either.
+  local before_next=("${without_timers[@]}")
   hold job
   changes_of dlock run -w 20s job -- true > "$BATS_TEST_TMPDIR/changes" &
   eventually is_queued_or_over $!
@@ -76,14 +78,12 @@ has_no_draft() { ! compgen -G "$store/*.new" && ! compgen -G "$store/*/*.new"; }
     hold job
     run_with signal=KILL "$call" "$n" run -w 20s job -- "${witness[@]}" < /dev/null &
     eventually is_queued_or_over $!
-    released=$(now_ms)
     let_go
     wait $! || continue
     ((++kills))
     what="a kill at $call number $n"
 
     assert_sound
-    (($(now_ms) - released < 2500)) || complain 'it took long'
     ! compgen -G "$store/wake-*" > /dev/null || complain 'its socket is left'
   done < "$BATS_TEST_TMPDIR/changes"
   echo "$kills kills"

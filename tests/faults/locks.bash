@@ -42,6 +42,18 @@ queue() {  # <name> [<option>...] [--] <command>...
   eventually is_queued "$1" "$waiter"
 }
 
+# Does the same with a dlock of which no timer ever fires. It gets its turn because something woke it,
+# and not because it looks again once in a while, however long that takes. $waiter is its strace.
+# shellcheck disable=SC2034  # also for tests
+without_timers=(env ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
+  strace -qq -o /dev/null -e trace=timerfd_settime -e inject=timerfd_settime:retval=0)
+queue_without_timers() {  # <name> [<option>...] [--] <command>...
+  "${without_timers[@]}" dlock run --wait 60s "$@" 3>&- &
+  waiter=$!
+  eventually queues_below_strace "$1"
+}
+queues_below_strace() { is_queued "$1" "$(pgrep -P "$waiter")"; }
+
 # Prints the result of a jq filter on the status of a lock, strings without quotes.
 look() {  # <name> <filter>
   dlock status --json "$1" | jq -r "$2"
@@ -52,6 +64,18 @@ is_held() { [[ $(dlock status --json "$1") == *'"state":"held"'* ]]; }
 is_free() { [[ $(dlock status --json "$1") == *'"state":"free"'* ]]; }
 nobody_waits() { [[ $(dlock status --json "$1") == *'"waiters":[]'* ]]; }
 somebody_waits() { [[ $(dlock status --json "$1") == *'"waiters":[{'* ]]; }
+# Waits until the lease of a holder was renewed: more of it is left than before.
+await_longer_lease() {  # <name>
+  left_before=$(look "$1" '.holders[0].expires_in_ms')
+  eventually has_longer_lease "$1"
+}
+has_longer_lease() {
+  local left
+  left=$(look "$1" '.holders[0].expires_in_ms')
+  ((left <= left_before)) || return 0
+  left_before=$left
+  return 1
+}
 is_queued() {  # <name> <pid>
   local status
   status=$(dlock status --json "$1")

@@ -38,7 +38,7 @@ stop_inside() {  # <system call>[:<N>] <dlock's arguments>...
 run_briefly() {
   local begin
   begin=$(now_ms)
-  run timeout 20 dlock --store-timeout 1s "$@"
+  run timeout 60 dlock --store-timeout 1s "$@"
   took=$(($(now_ms) - begin))
 }
 
@@ -46,7 +46,7 @@ run_briefly() {
 run_at_once() {
   local begin
   begin=$(now_ms)
-  run timeout 20 dlock --store-timeout 8s "$@"
+  run timeout 60 dlock --store-timeout 8s "$@"
   assert_between $(($(now_ms) - begin)) 0 7900
 }
 
@@ -163,7 +163,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   assert_exits 143 "$waiter"
   assert_between $(($(now_ms) - begin)) 0 8000
 
-  timeout 20 dlock --store-timeout 15s run -w 15s job -- touch "$began" 3>&- &
+  timeout 60 dlock --store-timeout 15s run -w 15s job -- touch "$began" 3>&- &
   eventually is_at_the_gate $!
   continue_stopped
   assert_exits 0 $!

@@ -51,7 +51,7 @@ call_as() {  # <permission> <permission> <verb> <argument>...
   local status=0 reply
   tell "${preparation[@]}" "ACL SETUSER dlock $1 $2"
   for reply in "${replies[@]}"; do assert_equal "$reply" OK; done
-  timeout 20 dlock "${@:3}" > "$BATS_TEST_TMPDIR/said" 2>&1 < /dev/null || status=$?
+  timeout 60 dlock "${@:3}" > "$BATS_TEST_TMPDIR/said" 2>&1 < /dev/null || status=$?
   tell "ACL SETUSER dlock +${1#-} +${2#[+-]}" "EVAL \"${find_lasting_keys//$'\n'/ }\" 0"
   what="as a user with $1 $2, ${*:3}"
   [[ $status == @(0|1|75|76|77) || $what == *--slots* && $status == 78 ]] ||

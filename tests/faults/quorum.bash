@@ -14,7 +14,6 @@ start_quorum() {  # <number>
   fleet=$BATS_TEST_TMPDIR/fleet
   first_sentinel=100 # there is none
   servers=$1
-  EVENTUALLY_MS=30000 # on a busy machine, a vote may be missed now and then
   begin_to_use_ports
   read -ra ports <<< "$(free_ports "$servers")"
   ports=(0 "${ports[@]}")

@@ -116,7 +116,7 @@ print_reply() {  # <descriptor>
 
 # Sends a command as a user with all permissions, and prints the reply.
 redis() {  # <command> [<argument>...]
-  timeout 20 redis-cli -s "$redis_socket" --user admin --pass any --no-auth-warning "$@"
+  timeout 60 redis-cli -s "$redis_socket" --user admin --pass any --no-auth-warning "$@"
 }
 
 # For `setup`, before use_redis_store: sets $redis_port to a free port. Pass it to
@@ -131,7 +131,7 @@ use_relay() {
   DLOCK_STORE=redis://127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")
 }
 
-network() { echo "$1" > "$BATS_TEST_TMPDIR/mode"; }  # <forward, drop, drip, keep or late>
+network() { echo "$1" > "$BATS_TEST_TMPDIR/mode"; }  # <forward, drop, drip, crawl, keep or late>
 
 # Writes all commands that the server receives from now on to a file.
 start_monitor() {  # <file>

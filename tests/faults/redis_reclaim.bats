@@ -41,7 +41,7 @@ assert_lost() {  # <reason>
 again='dlock: job: the lease was missing from the store and was restored'
 
 # Waits until dlock says that its lease was set up again.
-await_reclaim() { EVENTUALLY_MS=20000 eventually grep -q 'was restored' "$said"; }
+await_reclaim() { eventually grep -q 'was restored' "$said"; }
 
 # Asserts that the run continues and succeeds, and that dlock printed only this line.
 assert_reclaimed() {
@@ -112,7 +112,7 @@ holders() {
   hold job
 
   holder=$first
-  EVENTUALLY_MS=20000 assert_lost 'taken over'
+  assert_lost 'taken over'
   is_held job
   assert_equal "$(grep -c . "$said")" 1
 

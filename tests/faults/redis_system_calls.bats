@@ -25,8 +25,8 @@ teardown() {
 run_with() {  # <fault> <system call> <N>
   code=0
   : > "$ran"
-  timeout -s KILL 20 strace -f -qq -o "$log" -e "trace=execve,$2" -e "inject=$2:$1:when=$3" \
-    dlock run --ttl 2s --store-timeout 200ms job -- sh -c 'echo ran > "$0"' "$ran" \
+  timeout -s KILL 60 strace -f -qq -o "$log" -e "trace=execve,$2" -e "inject=$2:$1:when=$3" \
+    dlock run --ttl 6s --store-timeout 2s job -- sh -c 'echo ran > "$0"' "$ran" \
     > "$BATS_TEST_TMPDIR/said" 2>&1 3>&- || code=$?
   said=$(< "$BATS_TEST_TMPDIR/said")
   what="$1 at $2 number $3"
@@ -139,15 +139,15 @@ is_held_or_over() { has_ended "$1" || ! is_free_again; }
     rt_sigprocmask:EINVAL; do
     for ((n = 1; n < 12; ++n)); do
       : > "$log"
-      timeout -s KILL 30 strace -f -qq -o "$log" -e "trace=${fault%:*}" \
+      timeout -s KILL 100 strace -f -qq -o "$log" -e "trace=${fault%:*}" \
         -e "inject=${fault%:*}:error=${fault#*:}:when=$n" \
-        dlock run --ttl 2s --store-timeout 200ms job -- sleep 20 > "$BATS_TEST_TMPDIR/said" 2>&1 3>&- &
+        dlock run --ttl 6s --store-timeout 2s job -- sleep 600 > "$BATS_TEST_TMPDIR/said" 2>&1 3>&- &
       tracer=$!
       what="$fault number $n"
       code=0
       eventually is_held_or_over "$tracer"
       pkill -TERM -o -x dlock -P "$(pgrep -P "$tracer" -x strace)" || true
-      EVENTUALLY_MS=8000 eventually has_ended "$tracer" || complain 'TERM does not end it'
+      eventually has_ended "$tracer" || complain 'TERM does not end it'
       wait "$tracer" || code=$?
       eventually no_leftovers || complain 'a process is left'
       eventually is_free_again || complain 'the lock is left'

@@ -31,7 +31,7 @@ assert_worked_or_ran_short() {
 
 @test "with few descriptors dlock works, or says in one line that they are too few" {
   for limit in {7..40}; do
-    run timeout 20 prlimit --nofile="$limit" dlock run job -- echo started
+    run timeout 60 prlimit --nofile="$limit" dlock run job -- echo started
 
     assert_worked_or_ran_short
     is_free job
@@ -42,7 +42,7 @@ assert_worked_or_ran_short() {
 @test "with few descriptors a waiter works, or says in one line that they are too few" {
   for limit in {8..40..2}; do
     hold job
-    timeout 20 prlimit --nofile="$limit" dlock run -w 10s job -- echo started \
+    timeout 60 prlimit --nofile="$limit" dlock run -w 10s job -- echo started \
       > "$began" 2>&1 3>&- &
     eventually is_queued_or_over $!
     waiter=$!
@@ -99,7 +99,7 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
   for limit in 0 100 5000 10000 100000; do
     rm -rf "$store"
 
-    run timeout 20 prlimit --fsize="$limit" dlock run job -- echo started
+    run timeout 60 prlimit --fsize="$limit" dlock run job -- echo started
 
     assert_worked_or_refused '69|78'
   done
@@ -108,7 +108,7 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
 @test "a limit on file size that is set later is reported in one line as well" {
   dlock run job -- true
   for limit in 0 100 5000 10000 100000; do
-    run timeout 20 prlimit --fsize="$limit" dlock run job -- echo started
+    run timeout 60 prlimit --fsize="$limit" dlock run job -- echo started
 
     assert_worked_or_refused '69|78'
   done
@@ -118,7 +118,7 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
   dlock run job -- true
   yes '{}' | head -c 3000000 >> "$store/runs.jsonl"
 
-  run timeout 20 prlimit --fsize=2000000 dlock run job -- sh -c 'sleep 0.2; echo started'
+  run timeout 60 prlimit --fsize=2000000 dlock run job -- sh -c 'sleep 0.2; echo started'
 
   assert_equal "$status $output" '0 started'
 }
@@ -137,7 +137,7 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
 # Runs a verb whose process may write no file, with its output into files that exist.
 without_room() {  # <dlock's arguments>...
   # shellcheck disable=SC2016
-  run timeout 20 prlimit --fsize=0 dlock "$@"
+  run timeout 60 prlimit --fsize=0 dlock "$@"
   [[ $status == 69 ]] || { echo "$*: $status ($output), not 69" >&2; return 1; }
   assert_one_line
   assert_output_contains 'ulimit -f'
@@ -162,7 +162,7 @@ without_room() {  # <dlock's arguments>...
   for verb in 'check --fence=1 lease' 'limit --show api' 'limit --reset api' 'cache --show key' \
     'cache --forget key' 'status job' list 'history job' doctor config; do
     # shellcheck disable=SC2086
-    run timeout 20 prlimit --fsize=0 dlock $verb
+    run timeout 60 prlimit --fsize=0 dlock $verb
     ((status < 128)) || { echo "$verb: $status" >&2; return 1; }
   done
 }
@@ -175,13 +175,13 @@ without_room() {  # <dlock's arguments>...
   for verb in 'status job' list 'history job' doctor config --version help --help 'limit --show api' \
     'cache --show key' 'cache key -- true'; do
     # shellcheck disable=SC2016,SC2086
-    run timeout 20 prlimit --fsize=0 sh -c 'dlock "$@" > "$HOME/output"' - $verb
+    run timeout 60 prlimit --fsize=0 sh -c 'dlock "$@" > "$HOME/output"' - $verb
     [[ $status == 69 && $output == *'ulimit -f'* ]] ||
       { echo "$verb: $status ($output)" >&2; return 1; }
   done
   for verb in bogus 'run job' 'status --bogus job' 'run --store redis://127.0.0.1:1 job -- true'; do
     # shellcheck disable=SC2016,SC2086
-    run timeout 20 prlimit --fsize=0 sh -c 'DLOCK_BOGUS=1 dlock "$@" 2> "$HOME/output"' - $verb
+    run timeout 60 prlimit --fsize=0 sh -c 'DLOCK_BOGUS=1 dlock "$@" 2> "$HOME/output"' - $verb
     ((status == 64 || status == 69 || status == 77 || status == 78)) ||
       { echo "$verb: $status" >&2; return 1; }
   done

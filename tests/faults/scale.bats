@@ -189,7 +189,7 @@ assert_served_with_few_sessions() {  # <number> <seconds> <most sessions>
   use_postgres_store
   hold crowd
   gather 150 sh -c 'echo "$2" >> "$1"' - "$BATS_TEST_TMPDIR/served"
-  EVENTUALLY_MS=60000 eventually few_sessions
+  eventually few_sessions
 
   assert_served_with_few_sessions 150 120 60
 }

@@ -39,11 +39,7 @@ use_sentinel_store() {
   start_fleet
 }
 
-# On a busy machine a server may not reply for a second, and then another one takes over.
-allow_for_a_second_failover() { EVENTUALLY_MS=30000; }
-
 start_fleet() {
-  allow_for_a_second_failover
   fleet=$BATS_TEST_TMPDIR/fleet
   first_sentinel=4
   begin_to_use_ports
@@ -69,7 +65,7 @@ start_fleet() {
     start_member "$i"
   done
   ports_are_used
-  for i in 4 5 6; do EVENTUALLY_MS=60000 eventually reaches_all "$i"; done
+  for i in 4 5 6; do eventually reaches_all "$i"; done
   local sentinels
   sentinels=$(for i in 4 5 6; do echo "$(host_of "$i"):${ports[i]}"; done | paste -sd ,)
   export DLOCK_STORE=redis+sentinel://$sentinels/main

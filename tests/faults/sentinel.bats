@@ -357,8 +357,8 @@ is_listening_there() { member "$(primary_by 4)" CLIENT LIST | grep -q 'cmd=blpop
   eventually has_failed_over
   eventually is_up_to 21000
   renewed_at=$(($(lease_end_on "$(primary_by 4)") - 30000))
-  # The sentinels are asked every 3 s.
-  assert_between $((renewed_at - $(named_at))) -1000 4500
+  # The sentinels are asked every 3 s. Otherwise the renewal that got no reply would end after 12 s.
+  assert_between $((renewed_at - $(named_at))) -1000 9000
   # It does not know the scripts yet, and needs them before it waits for replicas.
   [[ $(member "$(primary_by 4)" INFO errorstats) != *NOSCRIPT* ]]
   go_on 1
@@ -435,17 +435,16 @@ has_been_given_back() { member 1 INFO commandstats | grep -q 'cmdstat_eval:calls
   eventually is_on_replicas job
 
   cut_the_link
-  cut_at=$(now_ms)
   end=$(member 2 PEXPIRETIME 'dlock:{job}')
   dlock() { on_side east "$(type -P dlock)" "$@"; }
   dlock run -w 30s "${lease[@]}" --replicas all job -- bash -c 'clock_into "$1"' - "$ran" 3>&- &
   waiter=$!
 
   await_death
-  assert_between "$spare" 0 6000
+  ((spare > 0))
   assert_exits 76 "$holder"
   assert_exits 0 "$waiter"
-  assert_between $(($(< "$ran") / 1000)) "$((end - spare))" "$((cut_at + 12000))"
+  (($(< "$ran") / 1000 >= end - spare))
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost unconfirmed'
 }
 

@@ -33,7 +33,7 @@ hold_tree() {  # [<option>...]
 guardian_of() {  # <pid of dlock>
   local child
   for child in $(pgrep -P "$1"); do
-    [[ $(< "/proc/$child/comm") != dlock-guardian ]] || echo "$child"
+    [[ $(< "/proc/$child/comm") != lock-guardian ]] || echo "$child"
   done
 }
 

@@ -75,7 +75,7 @@ void EtcdCluster::be_led_by(EtcdMember& member, bool is_noticed, Time noticed_af
                  std::to_string(reign.term + 1));
   former.reset();
   if (!is_noticed) {
-    former = reign;
+    former.emplace(reign);  // not assigned: GCC 14 takes the map for uninitialized
     seen_by_former = data;
     kernel().at(kernel().now + noticed_after, [this, term = reign.term] {
       if (former && former->term == term) former.reset();

@@ -144,6 +144,19 @@ TEST(PgReplicas, are_too_few_if_an_old_primary_could_do_without_them) {
             "its commits wait for 1 standby of the 2 in synchronous_standby_names");
   EXPECT_EQ(refusal("all", "ANY 2 (*)", 2),
             "synchronous_standby_names must name every standby, and not *");
+  const auto also = [](const std::string& counts) {
+    return counts +
+           ": give each a name of its own (application_name in primary_conninfo) in "
+           "synchronous_standby_names; a backup counts as one unless the user is a "
+           "member "
+           "of pg_monitor";
+  };
+  EXPECT_EQ(refusal("all", "walreceiver", 2),
+            also("2 standbys are connected, and its commits wait for only 1"));
+  EXPECT_EQ(refusal("all", "FIRST 2 (a, b)", 3),
+            also("3 standbys are connected, and its commits wait for only 2"));
+  EXPECT_EQ(refusal("all", "FIRST 2 (walreceiver)", 2), "");
+  EXPECT_EQ(refusal("1", "walreceiver", 2), "");
   EXPECT_EQ(refusal("1", "ANY 2 (a, b)", 1),
             "its commits wait for 2 standbys, and only 1 is connected");
   EXPECT_EQ(refusal("all", "a", 0),

@@ -68,8 +68,8 @@ TEST(RedisReconnecting,
 TEST(RedisReconnecting, a_message_about_no_time_has_no_number) {
   asio::io_context context;
   Wakeup wakeup(context);
-  const net::Budget spent(Clock::now() - milliseconds(1000), wakeup, "db:6379");
-  const net::Budget whole(later(Clock::now(), milliseconds(2000)), wakeup, "db:6379");
+  const net::Budget spent(Clock::now() - 1s, wakeup, "db:6379");
+  const net::Budget whole(later(Clock::now(), 2s), wakeup, "db:6379");
 
   EXPECT_STREQ(spent.timeout("db:6379").what(), "db:6379 did not reply in time");
   EXPECT_STREQ(whole.timeout("db:6379").what(), "db:6379 did not reply within 2.0s");

@@ -222,12 +222,28 @@ std::vector<std::string> unknown_variables() {
   return warnings;
 }
 
+// DLOCK_HOST is recorded, and passed to hooks of others.
+void check_host(const std::string& host) {
+  constexpr std::size_t longest = 255;
+  const bool is_name =
+      host.size() <= longest && !host.starts_with('-') &&
+      std::all_of(host.begin(), host.end(), [](char letter) {
+        return is_alphanumeric(letter) ||
+               std::string_view("-._:").find(letter) != std::string_view::npos;
+      });
+  if (is_name) return;
+  throw UsageError(
+      "DLOCK_HOST: not a host name: at most 255 letters, digits and -._: are allowed, "
+      "and no - at its begin");
+}
+
 Invocation invocation_of(const VerbSpec& verb, const Words& words,
                          const OptionValues& options) {
   Invocation invocation;
   invocation.verb = &verb;
   invocation.operands = words.operands;
   invocation.command = words.command;
+  if (const char* host = std::getenv("DLOCK_HOST")) check_host(host);
   const auto found = found_config(options);
   if (found.is_named) invocation.config = found.config->path;
   invocation.settings = settings_from(options, verb.verb, lock_of(verb, words.operands),

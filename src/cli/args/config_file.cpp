@@ -4,6 +4,7 @@
 #include <memory>
 #include <sstream>
 #include <toml.hpp>
+#include <type_traits>
 #include <vector>
 
 #include "cli/args/values.hpp"
@@ -14,6 +15,34 @@ namespace dlock {
 namespace {
 
 constexpr std::size_t longest_file = 1u << 20;
+
+// toml11 has other names for lines, and for where an error is, since version 4 (Debian
+// 13).
+template <typename Location>
+std::size_t number_of(const Location& place) {
+  if constexpr (requires { place.line(); }) {
+    return place.line();
+  } else {
+    return place.first_line_number();
+  }
+}
+
+template <typename Error>
+concept HasLocation = requires(const Error& error) {
+  error.location();
+};
+
+using SyntaxError =
+    std::conditional_t<HasLocation<toml::exception>, toml::exception, toml::syntax_error>;
+
+template <typename Error>
+std::size_t line_of_error(const Error& error) {
+  if constexpr (HasLocation<Error>) {
+    return number_of(error.location());
+  } else {
+    return number_of(error.errors().front().locations().front().first);
+  }
+}
 
 Failure broken(const std::string& path, const std::string& why) {
   return Failure(Failure::Kind::misconfigured, printable(path) + ": " + why);
@@ -28,13 +57,19 @@ std::string contents_of(const std::string& path) {
   return small_file(path, kind).text;
 }
 
-// The parser's message has several lines; the first one has the reason.
-std::string first_line_of(std::string text) {
+// The parser's message has several lines. The first one has the reason, or else the one
+// that points at the place.
+std::string reason_of(const std::string& message) {
   constexpr std::string_view prefix = "[error] ";
-  if (text.starts_with(prefix)) text.erase(0, prefix.size());
-  text.resize(std::min(text.find('\n'), text.size()));
+  constexpr std::string_view pointer = "^--- ";
+  const auto line_from = [&](std::size_t begin) {
+    return message.substr(begin, message.find('\n', begin) - begin);
+  };
+  auto text = line_from(message.starts_with(prefix) ? prefix.size() : 0);
   if (text.starts_with("toml::")) text.erase(0, std::min(text.find(": "), text.size()));
   if (text.starts_with(": ")) text.erase(0, 2);
+  const auto place = message.find(pointer);
+  if (text.empty() && place != message.npos) text = line_from(place + pointer.size());
   return printable(text, 200);
 }
 
@@ -42,7 +77,7 @@ std::string first_line_of(std::string text) {
 using Toml = std::shared_ptr<const toml::value>;
 
 Line line_of(const Toml& root, const toml::value& value) {
-  return [root, &value] { return std::size_t{value.location().line()}; };
+  return [root, &value] { return number_of(value.location()); };
 }
 
 ConfigValue value_from(const Toml& root, const toml::value& value,
@@ -153,12 +188,12 @@ Toml parsed_toml(const std::string& text, const std::string& path) {
   std::istringstream stream(text);
   try {
     return std::make_shared<const toml::value>(toml::parse(stream, path));
-  } catch (const toml::exception& error) {
-    const std::size_t line = error.location().line();
+  } catch (const SyntaxError& error) {
+    const auto line = line_of_error(error);
     throw broken_line(
-        path, [line] { return line; }, "not valid TOML: " + first_line_of(error.what()));
+        path, [line] { return line; }, "not valid TOML: " + reason_of(error.what()));
   } catch (const std::exception& error) {
-    throw broken(path, "not valid TOML: " + first_line_of(error.what()));
+    throw broken(path, "not valid TOML: " + reason_of(error.what()));
   }
 }
 

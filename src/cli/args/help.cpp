@@ -33,7 +33,7 @@ constexpr std::string_view examples =
 constexpr ExitText usual_exits[] = {
     {ExitStatus::usage, "invalid command line"},
     {ExitStatus::unavailable, "unavailable: the store cannot be reached or used"},
-    {ExitStatus::bug, "a bug in dlock"},
+    {ExitStatus::bug, "an internal error, or the guardian was killed"},
     {ExitStatus::permission, "permission denied: login, ACL, certificate or directory"},
     {ExitStatus::misconfigured, "invalid configuration: store URL, file or kind of key"},
     {ExitStatus::no_resources, "out of processes, file descriptors or memory"},

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <iterator>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "cli/args/options.hpp"
 #include "cli/args/usage_hint.hpp"
 #include "cli/args/verb_table.hpp"
+#include "util/path_trust.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 
@@ -60,15 +62,24 @@ std::string settled(const OptionSpec& spec, const std::string& value,
   return absolute(directory + value);
 }
 
+// Also a file behind a link of another user that the kernel does not follow
+// (fs.protected_symlinks): to read it then says why it is refused.
+bool is_there(const std::string& path) {
+  if (::access(path.c_str(), F_OK) == 0) return true;
+  if (errno != EACCES) return false;
+  const auto way = way_to(path);
+  return way.error == 0 && has_end(way);
+}
+
 // The named file, or the first default file that exists; empty if there is none.
 std::string config_path(const std::string& named) {
   if (!named.empty()) return named;
   auto home = environment("HOME");
   if (home.empty()) home = home_directory(::geteuid());
   auto own = home + "/.config/dlock/config.toml";
-  if (!home.empty() && ::access(own.c_str(), F_OK) == 0) return own;
+  if (!home.empty() && is_there(own)) return own;
   constexpr const char* global = "/etc/dlock/config.toml";
-  return ::access(global, F_OK) == 0 ? global : "";
+  return is_there(global) ? global : "";
 }
 
 // Adds the settings of a table of the file that are among these options and not set yet.

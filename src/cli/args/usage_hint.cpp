@@ -86,7 +86,8 @@ std::string name_from_path(std::string_view path) {
 }
 
 // Variables that dlock sets for commands, or that its users set; without DLOCK_.
-constexpr std::string_view set_by_dlock[] = {"NAME", "FENCE", "FENCES", "SLOT", "HELD"};
+constexpr std::string_view set_by_dlock[] = {"NAME", "FENCE", "FENCES",
+                                             "SLOT", "SLOTS", "HELD"};
 
 // "store-timeout" for "STORE_TIMEOUT".
 std::string option_name(std::string_view variable) {
@@ -102,7 +103,7 @@ std::string option_name(std::string_view variable) {
 
 // The variables of options, without DLOCK_.
 std::vector<std::string_view> settable() {
-  std::vector<std::string_view> names{"PASSWORD", "SENTINEL_PASSWORD"};
+  std::vector<std::string_view> names{"PASSWORD", "SENTINEL_PASSWORD", "HOST"};
   const auto add = [&](const OptionSpec& option) {
     if (!option.environment.empty()) names.push_back(option.environment.substr(6));
   };

@@ -356,7 +356,8 @@ asio::awaitable<Release> LockedRun::answer_to_release(RunLock& lock,
                                                       Wakeup& wakeup) {
   const auto answer = co_await lock.holding.release(end, wakeup);
   const auto loss = loss_found_by(answer);
-  if (!loss) co_return answer;
+  // Without an end, nothing is recorded as lost.
+  if (!loss || !end) co_return answer;
   if (conclusion_.result().ran) conclusion_.found_lost(lock, *loss);
   auto lost = recorded_end(lock);
   if (!lost) lost = end;
@@ -369,7 +370,12 @@ void LockedRun::tell_of(const Handover& one) {
   if (one.answer == Release::released) conclusion_.released(*one.lock, one.end);
   if (one.answer == Release::left) conclusion_.not_released(*one.lock, "");
   if (!one.failure || one.failure->kind() == Failure::Kind::interrupted) return;
-  if (one.lock->is_held) conclusion_.not_released(*one.lock, one.failure->what());
+  if (one.lock->is_held) {
+    // The lease was not confirmed since it was renewed last.
+    auto& is_protected = conclusion_.result().is_protected;
+    if (is_protected && one.lock->store->leases_expire()) is_protected = false;
+    conclusion_.not_released(*one.lock, one.failure->what());
+  }
   if (!one.lock->is_held) conclusion_.not_withdrawn(*one.lock, one.failure->what());
 }
 

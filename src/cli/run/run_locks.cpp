@@ -1,5 +1,7 @@
 #include "cli/run/run_locks.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -18,6 +20,12 @@ RunOptions options_for(const AlsoLock& lock, RunOptions options) {
   options.shared = lock.shared;
   options.dedupe.reset();
   return options;
+}
+
+// Whether no log should have a line of the wait. With -E 0, cron sends no mail of a lock
+// that is held, and calls of `cache` wait for each other as a matter of course.
+bool is_no_news(const RunOptions& options, const Claim& claim) {
+  return options.conflict_exit_code == 0 || (claim.dedupe && claim.dedupe->joins);
 }
 
 std::string spoken_name(const std::string& lock, const std::string& run) {
@@ -128,8 +136,11 @@ asio::awaitable<Answer> RunLocks::obtain_one(RunLock& lock,
     };
   }
   lock.is_asked = true;
-  co_return co_await dlock::obtain(lock.holding, std::move(patience), lock.speaker,
-                                   listener_);
+  const bool says_nothing =
+      is_no_news(options_, lock.holding.claim()) && ::isatty(STDERR_FILENO) == 0;
+  Speaker silent(spoken_name(lock.name(), options_.name), true, common_.verbose);
+  co_return co_await dlock::obtain(lock.holding, std::move(patience),
+                                   says_nothing ? silent : lock.speaker, listener_);
 }
 
 // Kills the processes of runs whose dlock has exited and from which this run has taken

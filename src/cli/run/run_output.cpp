@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,7 +36,7 @@ class OutputFile final : public RunOutput {
   OutputFile(const std::string& path, const Speaker& speaker);
 
   CommandStreams streams() const override {
-    return {file_.get(), file_.get(), {-1, -1}, size() < 0 ? nullptr : own_.c_str()};
+    return {file_.get(), file_.get(), {-1, -1}, is_reopened() ? own_.c_str() : nullptr};
   }
   void command_starts(asio::io_context&) override;
   void command_runs() override {}
@@ -45,11 +46,16 @@ class OutputFile final : public RunOutput {
 
  private:
   off_t size() const;
+  bool is_reopened() const { return is_shown_ && size() >= 0; }
+  void open_again();
 
   std::string path_;
   Speaker speaker_;
   Fd file_;
   std::string own_;  // how other processes open the same file
+  // Whether they may: the kernel refuses it if only root may look at this process,
+  // for example because its program can be executed and not read.
+  bool is_shown_ = ::prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1 || ::geteuid() == 0;
   off_t begin_ = 0;  // what others have written before
 };
 
@@ -76,16 +82,21 @@ void OutputFile::command_starts(asio::io_context&) {
   const bool is_there = ::stat(path_.c_str(), &there) == 0 &&
                         there.st_dev == opened.st_dev && there.st_ino == opened.st_ino;
   try {
-    // With the same number, which other processes know.
-    if (is_file && !is_there) {
-      ::dup3(opened_output(path_).get(), file_.get(), O_CLOEXEC);
-    }
+    if (is_file && !is_there) open_again();
   } catch (const Failure& failure) {
     speaker_.warning(std::string(failure.what()) +
                      "; the output goes to the file of that name that was opened first, "
                      "before it was renamed or removed");
   }
   begin_ = std::max<off_t>(size(), 0);
+}
+
+// With the same number, which other processes know.
+void OutputFile::open_again() {
+  const auto fresh = is_shown_ ? opened_output(path_) : Fd();
+  if (fresh && ::dup3(fresh.get(), file_.get(), O_CLOEXEC) >= 0) return;
+  throw failure_of_named(is_shown_ ? errno : EACCES,
+                         "cannot open " + printable(path_) + " again");
 }
 
 // -1 if it is no regular file.

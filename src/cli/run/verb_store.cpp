@@ -157,10 +157,13 @@ std::vector<std::string> command_environment(const char* const* inherited,
   };
   bool has_lock = false;  // the one that the run is named after
   std::string fences;
+  std::string slots;
   auto held = settings.held;
   for (const auto& [name, grant] : settings.locks) {
     fences = with_grant(fences, name, grant.fence);
     held = with_grant(held, name, grant.fence);
+    slots += (slots.empty() ? "" : " ") + percent_encoded(name) + "=" +
+             std::to_string(grant.slot);
     if (name != settings.name) continue;
     has_lock = true;
     own.push_back("DLOCK_FENCE=" + std::to_string(grant.fence.number));
@@ -168,6 +171,7 @@ std::vector<std::string> command_environment(const char* const* inherited,
   }
   if (!fences.empty()) {
     own.push_back("DLOCK_FENCES=" + fences);
+    own.push_back("DLOCK_SLOTS=" + slots);
     own.push_back("DLOCK_HELD=" + held);
   }
   if (!settings.run_id.empty()) own.push_back("DLOCK_RUN_ID=" + settings.run_id);
@@ -187,7 +191,7 @@ std::vector<std::string> command_environment(const char* const* inherited,
         std::any_of(own.begin(), own.end(),
                     [&](const std::string& set) { return set.starts_with(name); });
     // A run without a lock must not look like the holder of an outer one.
-    const bool outer = name == "DLOCK_FENCES=" ||
+    const bool outer = name == "DLOCK_FENCES=" || name == "DLOCK_SLOTS=" ||
                        (!has_lock && (name == "DLOCK_FENCE=" || name == "DLOCK_SLOT="));
     if (is_secret(entry) || outer || (replaced && !name.empty())) continue;
     environment.emplace_back(entry);

@@ -55,6 +55,9 @@ constexpr milliseconds step_every = std::chrono::minutes(1);
 
 constexpr milliseconds listened_every{10'000};
 
+// What is left of a wait that is worth a line without a terminal.
+constexpr milliseconds shortest_told{1000};
+
 std::size_t columns_of_terminal(int fd) {
   constexpr std::size_t usual = 80;  // if the terminal does not report it
   winsize size{};
@@ -142,6 +145,12 @@ milliseconds WaitNotice::say(For what, const Text& text) {
     }
     const auto left_of_minute = std::chrono::ceil<milliseconds>(say_again_ - now);
     good_for = std::min(good_for, left_of_minute);
+  } else if (what != said_ && say_again_ != Clock::time_point::max() &&
+             until_ - now >= shortest_told && ::isatty(STDERR_FILENO) == 0) {
+    // Nothing else shows there that it waits, and for whom: once for each.
+    if (said_ != For::nothing) say_again_ = Clock::time_point::max();
+    said_ = what;
+    speaker_.warning(text(any_columns) + left());
   }
   return speaker_.live(line_of(text)) ? std::min(good_for, live_for) : good_for;
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 
 #include "cli/args/option_table.hpp"
@@ -6,6 +7,7 @@
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "util/json.hpp"
+#include "util/process.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -88,6 +90,10 @@ std::vector<SettingRow> common_rows(const Invocation& invocation, const Config& 
     }
     rows.push_back(std::move(row));
   }
+  const char* host = std::getenv("DLOCK_HOST");
+  const bool is_given = host != nullptr && *host != '\0';
+  rows.push_back({nullptr, "host", host_name(), is_given ? "variable" : "default",
+                  is_given ? "DLOCK_HOST" : ""});
   for (const char* secret : {"password", "sentinel-password"}) {
     const auto found = invocation.settings.find(secret);
     if (found == invocation.settings.end()) continue;

@@ -142,7 +142,10 @@ asio::awaitable<RateAnswer> Limited::obtain() {
   TurnPatience patience;
   if (options_.wait) patience.until = later(Clock::now(), *options_.wait);
   WaitNotice notice(speaker_, patience.until);
+  // Turns are as usual as the requests that they are for: no line of a log.
+  const bool is_shown = speaker_.is_verbose() || ::isatty(STDERR_FILENO) != 0;
   patience.waiting = [&](milliseconds turn_in) {
+    if (!is_shown) return milliseconds::max();
     return notice.waiting(
         [&](std::size_t) { return "waiting: turn in " + for_people(turn_in); });
   };

@@ -11,6 +11,7 @@
 #include "cli/run/verb_store.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "supervise/signals.hpp"
 #include "util/bits.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
@@ -59,16 +60,28 @@ void write_report(ReportFile& report, const std::string& path, const std::string
                   std::strerror(error));
 }
 
-// Prints the output if the command has failed. Returns its last lines. The lock has been
+// Prints the output if the command has failed and the output was `kept`, and says so if
+// there is none. Returns its last lines. The lock has been
 // released, so a signal may end dlock while it waits for a reader.
-std::optional<std::string> end_output(const RunOutput& output, const RunResult& result,
-                                      const HeldSignals& held, const Speaker& speaker) {
+std::optional<std::string> end_output(const RunOutput& output, bool kept,
+                                      const RunResult& result, const HeldSignals& held,
+                                      const Speaker& speaker) {
   if (!result.started) return std::nullopt;
-  if (result.outcome != RunOutcome::ran || result.exit_code != 0) {
+  const bool has_failed = result.outcome != RunOutcome::ran || result.exit_code != 0;
+  if (has_failed) {
     const HeldSignals::LetThrough ends_us(held);
     output.print(speaker);
   }
-  return result.ran ? output.last_lines() : std::nullopt;
+  auto lines = result.ran ? output.last_lines() : std::nullopt;
+  // Otherwise cron would send no mail of this failure, as of a success.
+  if (has_failed && result.message.empty() && kept && lines && lines->empty()) {
+    speaker.error("the command " +
+                  (result.signal
+                       ? "was killed by SIG" + signal_name(*result.signal)
+                       : "exited with " + std::to_string(result.exit_code.value_or(0))) +
+                  " and printed nothing");
+  }
+  return lines;
 }
 
 // Runs the command. What it has printed is not lost if an unexpected exception ends
@@ -152,7 +165,8 @@ Exit run_verb(const Invocation& invocation) {
       refused ? *refused : executed(invocation, options, held, additions, output.get());
   const auto& result = run.result;
   if (output && !refused) {
-    run.result.last_lines = end_output(*output, result, held, speaker);
+    run.result.last_lines =
+        end_output(*output, options.output.on_failure, result, held, speaker);
   }
   // Written before the hook runs, because the hook can take long.
   const bool failed = run.error && result.exit_code;

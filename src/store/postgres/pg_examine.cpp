@@ -12,6 +12,7 @@
 #include "store/postgres/pg_standing.hpp"
 #include "store/postgres/pg_store.hpp"
 #include "store/postgres/pg_target.hpp"
+#include "store/postgres/pg_trust.hpp"
 #include "util/bits.hpp"
 #include "util/text.hpp"
 
@@ -50,16 +51,23 @@ class Questions {
 
   // Throws Failure; SqlError if the server refuses the statement.
   asio::awaitable<std::vector<Row>> must_answer(Statement statement) {
-    std::vector<Batch> batches(1, Batch(1, std::move(statement)));
+    co_return co_await must_answer(Batch(1, std::move(statement)));
+  }
+  asio::awaitable<std::vector<Row>> must_answer(Batch batch) {
+    std::vector<Batch> batches(1, std::move(batch));
     auto results =
         co_await connection_.exchange(std::move(batches), budget_end(), wakeup_);
-    co_return std::move(results.front().rows);
+    co_return std::move(results.back().rows);
   }
 
   // No rows if the server refuses the statement, as other products may.
   asio::awaitable<std::vector<Row>> ask(Statement statement) {
+    co_return co_await ask(Batch(1, std::move(statement)));
+  }
+  // Of the last statement.
+  asio::awaitable<std::vector<Row>> ask(Batch batch) {
     try {
-      co_return co_await must_answer(std::move(statement));
+      co_return co_await must_answer(std::move(batch));
     } catch (const SqlError&) {
       co_return std::vector<Row>{};
     }
@@ -178,6 +186,8 @@ class PrimaryExaminer {
     facts_.may_create = flag_at(rows, 2);
     facts_.has_admit = flag_at(rows, 3);
     co_await ask_tables();
+    co_await ask_strangers();
+    if (!facts_.distrusted.empty()) co_return;
     const auto locks =
         std::find_if(facts_.tables.begin(), facts_.tables.end(),
                      [](const TableFacts& table) { return table.name == "lock"; });
@@ -199,6 +209,17 @@ class PrimaryExaminer {
     facts_.format = number_at(rows_of_locks, 0);
     facts_.greatest_fence = number_at(rows_of_locks, 1);
     facts_.greatest_fence_of = text_in(rows_of_locks, 2);
+  }
+
+  asio::awaitable<void> ask_strangers() {
+    if (!facts_.has_schema) co_return;
+    Result answer;
+    answer.rows = co_await questions_.ask(trust_question(facts_.schema));
+    facts_.distrusted = distrust_from(answer, facts_.schema);
+    const auto found = co_await questions_.ask(stranger_question(facts_.schema));
+    for (std::size_t row = 0; row < found.size(); ++row) {
+      facts_.strangers.push_back(printable(text_in(found, 0, row), 100));
+    }
   }
 
   asio::awaitable<void> ask_tables() {

@@ -166,6 +166,25 @@ Finding schema(const PgFacts& facts) {
           facts.schema_command};
 }
 
+// The first owner that is not trusted: most often it owns the rest as well. Hidden rows
+// are a matter of permissions.
+std::optional<Finding> owner(const PgFacts& facts) {
+  for (const auto& distrusted : facts.distrusted) {
+    if (distrusted.kind != Failure::Kind::misconfigured) continue;
+    return Finding{"owner", Level::error, distrusted.what, distrusted.advice};
+  }
+  return std::nullopt;
+}
+
+std::optional<Finding> strangers(const PgFacts& facts) {
+  if (facts.strangers.empty()) return std::nullopt;
+  return Finding{"strangers", Level::warning,
+                 "not made by dlock, in or on its schema " + facts.schema + ": " +
+                     listed(facts.strangers) +
+                     ": such things can run code in each step, or change what it writes",
+                 "drop what you do not know"};
+}
+
 Finding permissions(const PgFacts& facts) {
   const auto user = "user " + shown(facts.user);
   if (!facts.has_schema) {
@@ -351,6 +370,8 @@ std::vector<Finding> findings_of(const PgFacts& facts) {
   }
   for (const auto check : {version, schema, permissions})
     findings.push_back(check(facts));
+  if (auto found = owner(facts)) findings.push_back(std::move(*found));
+  if (auto found = strangers(facts)) findings.push_back(std::move(*found));
   if (auto found = admit(facts)) findings.push_back(std::move(*found));
   if (auto found = fences(facts)) findings.push_back(std::move(*found));
   for (const auto check : {pooler, notifications, persistence, replicas}) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lock/store.hpp"
+#include "store/postgres/pg_trust.hpp"
 #include "store/store_url.hpp"
 #include "util/failure.hpp"
 
@@ -76,7 +77,11 @@ struct PgFacts {
   bool has_schema = false;
   bool may_use_schema = false;
   bool may_create = false;  // what is missing: the schema, or tables in it
-  bool has_admit = false;   // the function for transactions of applications
+  // The owners that could run code with the rights of the role, and hidden rows.
+  std::vector<Distrust> distrusted;
+  std::vector<std::string>
+      strangers;           // what dlock has not made there: "trigger t on lock"
+  bool has_admit = false;  // the function for transactions of applications
   std::vector<TableFacts> tables;
   std::optional<std::int64_t> format;          // the newest in the table of locks
   std::optional<std::int64_t> greatest_fence;  // in that table

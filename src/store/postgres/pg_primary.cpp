@@ -5,6 +5,7 @@
 
 #include "net/budget.hpp"
 #include "store/fan_out.hpp"
+#include "store/postgres/pg_trust.hpp"
 #include "store/postgres/pg_url.hpp"
 
 namespace dlock::postgres {
@@ -170,22 +171,30 @@ asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches
   const bool is_alone = !is_in_transaction();
   for (bool repeats = true; repeats;) {
     repeats = false;
+    bool is_refused = false;
     auto sent = batches;
+    const bool is_new = trusted_session_ != times_opened() || !is_open();
+    const bool is_guarded = is_new && guard(sent, target().schema);
     if (keeps_statements() && connection_->is_still_open()) {
       kept_.name(times_opened(), sent);
     }
     try {
       results = co_await connection_->exchange(std::move(sent), until, wakeup);
       kept_.note();
+      if (is_guarded) trusted_session_ = times_opened();
     } catch (const SqlError& refused) {
       // A standby says so here, if the login did not.
       if (session().in_hot_standby.value_or(false)) {
         close();
         throw is_standby(target().shown(), !hosts_->are_several());
       }
+      is_refused = is_guarded && is_of_guard(refused.code());
       repeats = kept_.is_lost(refused) && refused.batch() == 0 && is_alone;
-      if (!repeats) throw;
+      if (!repeats && !is_refused) throw;
     }
+    if (!is_refused) continue;
+    co_await demand_trust(until, wakeup);
+    repeats = true;
   }
   if (asks) {
     const auto standing = standing_of(results, session());
@@ -197,6 +206,17 @@ asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches
     take(standing_of(reply, session()));
   }
   co_return results;
+}
+
+// The guard has refused; nothing behind it was executed.
+asio::awaitable<void> PgPrimary::demand_trust(Clock::time_point until, Wakeup& wakeup) {
+  const auto& schema = target().schema;
+  std::vector<Batch> batches(1, trust_question(schema));
+  const auto results = co_await connection_->exchange(std::move(batches), until, wakeup);
+  for (const auto& found : distrust_from(results.back(), schema)) {
+    throw Failure(found.kind, target().shown() + ": " + found.what + ": " + found.advice);
+  }
+  trusted_session_ = times_opened();
 }
 
 asio::awaitable<void> PgPrimary::open(Clock::time_point until, Wakeup& wakeup) {

@@ -88,7 +88,8 @@ class PgPrimary {
 
   // As those of PgConnection. They also throw Failure (unreachable) if no server is a
   // primary, and if the one that was in use is not any more: then what was sent to it may
-  // have been executed there.
+  // have been executed there. Failure (misconfigured, rejected) if the owners of the
+  // schema are not trusted, or rows are hidden: then nothing was executed.
   asio::awaitable<void> open(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
                                                 Clock::time_point until, Wakeup& wakeup);
@@ -128,6 +129,7 @@ class PgPrimary {
   asio::awaitable<std::vector<Result>> asked(std::vector<Batch> batches,
                                              Clock::time_point until, Wakeup& wakeup);
   void take(const std::optional<PgStanding>& standing);
+  asio::awaitable<void> demand_trust(Clock::time_point until, Wakeup& wakeup);
   void use(std::shared_ptr<PgConnection> connection);
   Failure no_primary(
       const std::vector<std::optional<std::variant<Found, Failure>>>& answers) const;
@@ -138,6 +140,7 @@ class PgPrimary {
   std::uint64_t opened_before_ = 0;  // the sessions of connections before this one
   std::uint64_t known_session_ = 0;  // whose standing this is:
   PgStanding standing_;
+  std::uint64_t trusted_session_ = 0;  // in which the owners of the schema are trusted
   KeptStatements kept_;
 };
 

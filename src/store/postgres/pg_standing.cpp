@@ -98,7 +98,9 @@ std::optional<std::uint32_t> timeline_in(std::string_view text) {
 
 }  // namespace
 
-// In recovery the name of the current file is refused.
+// In recovery the name of the current file is refused. Only connections are counted that
+// a standby can have: neither backups nor logical replication. That a connection is a
+// backup, only a member of pg_monitor sees, and of a logical one everyone sees the slot.
 Statement standing_question(bool with_standbys) {
   std::string sql =
       "SELECT pg_catalog.pg_is_in_recovery(), CASE WHEN pg_catalog.pg_is_in_recovery() "
@@ -110,7 +112,11 @@ Statement standing_question(bool with_standbys) {
   if (with_standbys) {
     sql +=
         ", pg_catalog.current_setting('synchronous_standby_names'), "
-        "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication)";
+        "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication r WHERE r.state "
+        "IS DISTINCT FROM 'backup' AND NOT EXISTS (SELECT 1 FROM "
+        "pg_catalog.pg_replication_slots s WHERE s.active_pid OPERATOR(pg_catalog.=) "
+        "r.pid AND (s.slot_type OPERATOR(pg_catalog.=) 'logical' OR (s.temporary AND "
+        "s.slot_name OPERATOR(pg_catalog.~~) 'pg_basebackup%'))))";
   }
   return {std::move(sql), {}, true};
 }
@@ -189,6 +195,15 @@ std::optional<std::string> too_few_standbys(const Replicas& wanted,
   if (wanted.all && awaited->count < named) {
     return "its commits wait for " + counted(awaited->count) + " of the " +
            std::to_string(named) + " in synchronous_standby_names";
+  }
+  // Two standbys can have one name, and each that is connected can be promoted.
+  if (wanted.all && connected && *connected > awaited->count) {
+    return counted(*connected) + " are connected, and its commits wait for " +
+           (awaited->count == 1 ? "only 1" : "only " + std::to_string(awaited->count)) +
+           ": give each a name of its own (application_name in primary_conninfo) in "
+           "synchronous_standby_names; a backup counts as one unless the user is a "
+           "member "
+           "of pg_monitor";
   }
   if (!wanted.all && awaited->count < wanted.count) {
     return "its commits wait for " + counted(awaited->count) +

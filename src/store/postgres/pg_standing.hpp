@@ -23,7 +23,7 @@ struct PgStanding {
   bool is_read_only = false;  // a transaction that does not say otherwise
   // If they were asked for.
   std::string standby_names;         // synchronous_standby_names
-  std::optional<unsigned> standbys;  // how many are connected
+  std::optional<unsigned> standbys;  // how many are connected, whatever their names are
 };
 
 // Asks for it. A server that is only like PostgreSQL need not know these functions.

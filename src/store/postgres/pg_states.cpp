@@ -24,11 +24,6 @@ std::int64_t left_until(Clock::time_point until) {
   return std::clamp<std::int64_t>(left, 1, 1'000'000'000);
 }
 
-// The settings hold until the end of the transaction. A role may have others.
-constexpr const char* is_durable =
-    "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) "
-    "'remote_apply' THEN 'remote_apply' ELSE 'on' END";
-
 }  // namespace
 
 PgStates::PgStates(asio::io_context& context, std::shared_ptr<PgHosts> hosts)
@@ -74,10 +69,16 @@ Failure PgStates::unreadable(std::string_view table, const LockName& name,
   return Failure(Failure::Kind::misconfigured, std::move(text));
 }
 
+// A role, a database or the options of a URL may have other settings. That a commit waits
+// for its standby no longer is only a warning, which client_min_messages can hide.
 Statement PgStates::durably(Clock::time_point until) const {
-  return {std::string("SELECT pg_catalog.set_config('synchronous_commit', ") +
-              is_durable + ", true), pg_catalog.set_config('lock_timeout', $1, true)",
-          {text_of(left_until(until))}};
+  return {
+      "SELECT pg_catalog.set_config('synchronous_commit', CASE WHEN "
+      "pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) "
+      "'remote_apply' THEN 'remote_apply' ELSE 'on' END, true), "
+      "pg_catalog.set_config('client_min_messages', 'warning', true), "
+      "pg_catalog.set_config('lock_timeout', $1, true)",
+      {text_of(left_until(until))}};
 }
 
 Batch PgStates::begin_exclusive(Clock::time_point until) const {

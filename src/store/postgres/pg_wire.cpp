@@ -218,7 +218,7 @@ std::optional<std::pair<std::string, std::string>> parameter_from(std::string_vi
 }
 
 void BatchReplies::expect(const std::vector<Batch>& batches) {
-  kept_.clear();
+  expected_.clear();
   may_fail_from_.clear();
   expect_also(batches);
   batch_ = statement_ = bytes_ = notices_ = 0;
@@ -231,8 +231,10 @@ void BatchReplies::expect(const std::vector<Batch>& batches) {
 
 void BatchReplies::expect_also(const std::vector<Batch>& batches) {
   for (const auto& batch : batches) {
-    auto& kept = kept_.emplace_back();
-    for (const auto& statement : batch) kept.push_back(statement.is_kept);
+    auto& expected = expected_.emplace_back();
+    for (const auto& statement : batch) {
+      expected.push_back({statement.is_kept, statement.is_guard});
+    }
     auto from = batch.size();
     while (from > 0 && batch[from - 1].may_fail) --from;
     may_fail_from_.push_back(from);
@@ -249,11 +251,12 @@ bool BatchReplies::take(const WireMessage& message) {
   if (take_unasked(message)) return error_.empty();
   if (is_complete()) return fail("a reply without a request");
   if (message.type == 'Z') return take_ready(message.body);
-  if (has_failed_ || statement_ == kept_[batch_].size()) {
+  if (has_failed_ || statement_ == expected_[batch_].size()) {
     return fail("a reply without a request");
   }
   const auto stage = stage_;
-  const auto before_bound = kept_[batch_][statement_] ? Stage::parsed : Stage::bound;
+  const auto before_bound =
+      expected_[batch_][statement_].is_kept ? Stage::parsed : Stage::bound;
   switch (message.type) {
     case '1':
       stage_ = Stage::bound;
@@ -315,7 +318,8 @@ bool BatchReplies::take_end(std::string_view tag) {
   constexpr std::size_t longest = 64;
   if (stage_ != Stage::rows) return fail("replies in the wrong order");
   result_.tag = tag.substr(0, std::min(tag.find('\0'), longest));
-  results_.push_back(std::exchange(result_, {}));
+  auto result = std::exchange(result_, {});
+  if (!expected_[batch_][statement_].is_guard) results_.push_back(std::move(result));
   ++statement_;
   stage_ = Stage::parsed;
   return true;
@@ -331,7 +335,7 @@ bool BatchReplies::take_fault(std::string_view body) {
   has_failed_ = true;
   result_ = {};
   // The error of a commit comes behind the result of the last statement.
-  const bool is_of_commit = !is_complete() && statement_ == kept_[batch_].size();
+  const bool is_of_commit = !is_complete() && statement_ == expected_[batch_].size();
   const auto failed = is_of_commit ? 0 : statement_;
   if (!is_fatal && failed >= may_fail_from_[batch_]) {
     if (is_of_commit) results_.pop_back();
@@ -375,7 +379,8 @@ bool BatchReplies::take_ready(std::string_view body) {
   if (body.size() != 1 || states.find(body[0]) == std::string_view::npos) {
     return fail("a malformed end of a reply");
   }
-  if (!has_failed_ && statement_ != kept_[batch_].size()) return fail("missing replies");
+  if (!has_failed_ && statement_ != expected_[batch_].size())
+    return fail("missing replies");
   // A commit without BEGIN happens at the Sync, behind the last statement.
   if (!result_.warnings.empty() && !results_.empty() && statement_ != 0) {
     auto& last = results_.back().warnings;

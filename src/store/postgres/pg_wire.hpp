@@ -23,6 +23,8 @@ struct Statement {
   // `is_kept` already, only the parameters are sent.
   std::string name{};
   bool is_kept = false;
+  // Its result, if it succeeds, is left out.
+  bool is_guard = false;
 };
 
 // Up to one Sync: an implicit transaction, unless it begins one.
@@ -133,7 +135,7 @@ class BatchReplies {
   // makes no sense at this place; see error().
   bool take(const WireMessage& message);
 
-  bool is_complete() const { return batch_ == kept_.size(); }
+  bool is_complete() const { return batch_ == expected_.size(); }
   // Of the statements that succeeded, in order.
   std::vector<Result> take_results() { return std::exchange(results_, {}); }
   // The first error since expect(), and in which batch; a fatal one comes first.
@@ -163,8 +165,12 @@ class BatchReplies {
   bool take_ready(std::string_view body);
 
   WireLimits limits_;
-  std::vector<std::vector<bool>> kept_;     // of each batch, whether its statements are
-  std::vector<std::size_t> may_fail_from_;  // the statement of each
+  struct Expected {
+    bool is_kept;
+    bool is_guard;
+  };
+  std::vector<std::vector<Expected>> expected_;  // of each batch, its statements
+  std::vector<std::size_t> may_fail_from_;       // the statement of each
   std::size_t batch_ = 0;
   std::size_t statement_ = 0;  // in the batch
   Stage stage_ = Stage::parsed;

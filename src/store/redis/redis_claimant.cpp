@@ -192,7 +192,8 @@ asio::awaitable<std::optional<Reply>> RedisClaimant::pop(Wakeup& wakeup,
   std::optional<Reply> reply;
   try {
     // Not repeated at another server, which must be asked for the lock first.
-    const auto until = later(end, route_.timeout());
+    // The other half of the time is for what is asked next.
+    const auto until = later(end, route_.timeout() / 2);
     auto* node = co_await route_.open(claim().lock, until, wakeup);
     auto replies = co_await node->exchange(alone(std::move(command)), until, wakeup);
     handed_over_by_ = node;

@@ -13,6 +13,7 @@
 #include "rules/watches.hpp"
 #include "store/stepped/state_store.hpp"
 #include "util/bits.hpp"
+#include "util/fd.hpp"
 #include "util/process.hpp"
 #include "util/users.hpp"
 
@@ -122,9 +123,11 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
     if (own->lives_until == before->lives_until) own->Description::operator=(*before);
     return answer;
   };
-  may_be_known_ = true;
+  // If nothing was sent that writes, there is nothing to withdraw.
+  const OnExit note_request([&] { may_be_known_ = may_be_known_ || unanswered_; });
   auto step =
       co_await take(states_, claim().lock, rule, budget_end(), unanswered_, wakeup);
+  may_be_known_ = true;
   if (auto* grant = std::get_if<Grant>(&step.answer)) {
     grant->sent_at = step.read.sent_at;
     grant->deadline = LeaseTiming(claim().ttl, {}, {}).deadline(grant->sent_at);

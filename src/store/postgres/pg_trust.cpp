@@ -1,0 +1,191 @@
+#include "store/postgres/pg_trust.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "store/postgres/pg_schema.hpp"
+#include "util/text.hpp"
+
+namespace dlock::postgres {
+namespace {
+
+// "{lock,fence,…}": the names of the tables.
+std::string table_names() {
+  std::string names;
+  for (const auto& table : schema_tables) {
+    names += (names.empty() ? "{" : ",") + std::string(table.name);
+  }
+  return names + "}";
+}
+
+std::string replaced(std::string text, std::string_view from, const std::string& to) {
+  for (auto at = text.find(from); at != std::string::npos;
+       at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+// What follows can name functions and operators without their schema. The setting is
+// undone at the end of the batch.
+Batch in_catalog(std::string sql, const std::string& schema) {
+  sql = replaced(replaced(std::move(sql), "$SCHEMA", "'" + schema + "'"), "$TABLES",
+                 "'" + table_names() + "'::name[]");
+  Batch batch;
+  batch.push_back(
+      {"SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)", {}});
+  batch.push_back({std::move(sql), {}});
+  return batch;
+}
+
+// A superuser counts as a member of each role, but is a member only of those that it was
+// made one of.
+constexpr const char* question =
+    "WITH RECURSIVE mine(oid) AS (SELECT r.oid FROM pg_roles r WHERE r.rolname = "
+    "current_user UNION SELECT m.roleid FROM pg_auth_members m JOIN mine ON m.member = "
+    "mine.oid), "
+    "trusted(oid) AS (SELECT oid FROM mine UNION SELECT r.oid FROM pg_roles r, "
+    "pg_database d WHERE d.datname = current_database() AND (r.rolsuper OR r.oid = 6171 "
+    "OR pg_has_role(r.oid, d.datdba, 'MEMBER'))), "
+    "ours AS (SELECT c.oid, c.relname, c.relowner, c.relrowsecurity FROM pg_namespace n "
+    "JOIN pg_class c ON c.relnamespace = n.oid WHERE n.nspname = $SCHEMA AND c.relname = "
+    "ANY ($TABLES)), "
+    "found(rank, kind, name, owner) AS (SELECT 1, 'rows', o.relname::text, 0::oid FROM "
+    "ours o WHERE o.relrowsecurity AND row_security_active(o.oid) UNION ALL SELECT 2, "
+    "'schema', n.nspname::text, n.nspowner FROM pg_namespace n WHERE n.nspname = $SCHEMA "
+    "UNION ALL SELECT 3, 'table', o.relname::text, o.relowner FROM ours o UNION ALL "
+    "SELECT 4, 'trigger', t.tgname || ' on ' || o.relname, p.proowner FROM ours o JOIN "
+    "pg_trigger t ON t.tgrelid = o.oid JOIN pg_proc p ON p.oid = t.tgfoid) "
+    "SELECT f.kind, f.name, coalesce(r.rolname::text, f.owner::text), current_user::text "
+    "FROM found f LEFT JOIN pg_roles r ON r.oid = f.owner WHERE f.owner NOT IN (SELECT "
+    "oid FROM trusted) ORDER BY f.rank, f.name LIMIT 20";
+
+// Constraints that are no checks are indexes and triggers, and those of other tables that
+// refer to ours.
+constexpr const char* strangers =
+    "WITH ours AS (SELECT c.oid, c.relname, c.relkind, n.oid AS namespace FROM "
+    "pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid WHERE n.nspname = $SCHEMA "
+    "AND c.relname = ANY ($TABLES)), "
+    "found(what) AS (SELECT 'trigger ' || t.tgname || ' on ' || o.relname FROM ours o "
+    "JOIN pg_trigger t ON t.tgrelid = o.oid WHERE NOT t.tgisinternal UNION ALL SELECT "
+    "'rule ' || r.rulename || ' on ' || o.relname FROM ours o JOIN pg_rewrite r ON "
+    "r.ev_class = o.oid UNION ALL SELECT 'policy ' || p.polname || ' on ' || o.relname "
+    "FROM ours o JOIN pg_policy p ON p.polrelid = o.oid UNION ALL SELECT 'constraint ' "
+    "|| k.conname || ' on ' || o.relname FROM ours o JOIN pg_constraint k ON o.oid IN "
+    "(k.conrelid, k.confrelid) WHERE k.contype IN ('c', 'f', 'x', 't') UNION ALL SELECT "
+    "'index ' || i.indexrelid::regclass || ' on ' || o.relname FROM ours o JOIN pg_index "
+    "i ON i.indrelid = o.oid WHERE NOT i.indisprimary OR i.indexprs IS NOT NULL OR "
+    "i.indpred IS NOT NULL UNION ALL SELECT 'inheritance of ' || o.relname FROM ours o "
+    "JOIN pg_inherits h ON o.oid IN (h.inhrelid, h.inhparent) UNION ALL SELECT CASE WHEN "
+    "a.attgenerated <> '' THEN 'generated column ' WHEN a.atthasdef THEN 'default of "
+    "column ' ELSE 'type of column ' END || a.attname || ' of ' || o.relname FROM ours o "
+    "JOIN pg_attribute a ON a.attrelid = o.oid JOIN pg_type y ON y.oid = a.atttypid "
+    "WHERE "
+    "a.attnum > 0 AND NOT a.attisdropped AND (a.attgenerated <> '' OR (a.atthasdef AND "
+    "NOT (o.relname = 'lock' AND a.attname = 'refused')) OR y.typnamespace <> "
+    "'pg_catalog'::regnamespace) UNION ALL SELECT CASE o.relkind WHEN 'v' THEN 'view ' "
+    "WHEN 'f' THEN 'foreign table ' ELSE 'relation of another kind ' END || o.relname "
+    "FROM ours o WHERE o.relkind <> 'r' UNION ALL SELECT 'relation ' || c.relname FROM "
+    "pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid WHERE n.nspname = $SCHEMA "
+    "AND n.nspname <> 'public' AND c.relkind NOT IN ('i', 'I', 'S', 'c') AND c.relname "
+    "<> "
+    "ALL ($TABLES) AND c.relname <> 'locks' UNION ALL SELECT 'function ' || p.proname "
+    "FROM pg_namespace n JOIN pg_proc p ON p.pronamespace = n.oid WHERE n.nspname = "
+    "$SCHEMA AND n.nspname <> 'public' AND p.proname <> 'admit' UNION ALL SELECT 'type ' "
+    "|| y.typname FROM pg_namespace n JOIN pg_type y ON y.typnamespace = n.oid WHERE "
+    "n.nspname = $SCHEMA AND n.nspname <> 'public' AND y.typelem = 0 AND (y.typtype <> "
+    "'c' OR EXISTS (SELECT 1 FROM pg_class c WHERE c.oid = y.typrelid AND c.relkind = "
+    "'c'))) SELECT what FROM found ORDER BY what LIMIT 20";
+
+std::string text_at(const Row& row, std::size_t column) {
+  return column < row.size() ? printable(row[column].value_or(""), 100) : "";
+}
+
+}  // namespace
+
+// That the text is no number is an error of the server. The roles have these numbers on
+// every server: 10 is the first superuser; and 6171 has, from version 14 on, the owner of
+// the database as its only member, and whoever may act as that one. Of others it has
+// none.
+Statement trust_guard(const std::string& schema) {
+  Statement guard;
+  guard.sql =
+      "SELECT pg_catalog.min(n.nspname::pg_catalog.text)::pg_catalog.int4 FROM "
+      "pg_catalog.pg_namespace n LEFT JOIN pg_catalog.pg_class c ON c.relnamespace "
+      "OPERATOR(pg_catalog.=) n.oid AND c.relname OPERATOR(pg_catalog.=) ANY ('" +
+      table_names() +
+      "'::pg_catalog.name[]), LATERAL (SELECT "
+      "pg_catalog.pg_has_role(10::pg_catalog.oid, 'MEMBER')) me(may_all) WHERE n.nspname "
+      "OPERATOR(pg_catalog.=) '" +
+      schema + "'";
+  const auto is_strange = [](const std::string& owner) {
+    return "NOT (pg_catalog.pg_has_role(" + owner +
+           ", 6171::pg_catalog.oid, 'MEMBER') OR (NOT me.may_all AND "
+           "pg_catalog.pg_has_role(" +
+           owner + ", 'MEMBER')))";
+  };
+  guard.sql += " AND (" + is_strange("n.nspowner") + " OR " + is_strange("c.relowner") +
+               " OR c.relhastriggers OR (c.relrowsecurity AND "
+               "pg_catalog.row_security_active(c.oid)))";
+  guard.is_guard = true;
+  return guard;
+}
+
+bool guard(std::vector<Batch>& batches, const std::string& schema) {
+  bool is_needed = false;
+  const auto tables = in_schema(schema, "");
+  for (auto& batch : batches) {
+    const bool uses_tables =
+        std::any_of(batch.begin(), batch.end(), [&](const Statement& statement) {
+          return statement.sql.find(tables) != std::string::npos;
+        });
+    if (!uses_tables) continue;
+    is_needed = true;
+    const bool begins = batch.front().sql.starts_with("BEGIN");
+    batch.insert(batch.begin() + (begins ? 1 : 0), trust_guard(schema));
+  }
+  return is_needed;
+}
+
+bool is_of_guard(const std::string& code) { return code == "22P02"; }
+
+Batch trust_question(const std::string& schema) { return in_catalog(question, schema); }
+
+Batch stranger_question(const std::string& schema) {
+  return in_catalog(strangers, schema);
+}
+
+std::vector<Distrust> distrust_from(const Result& answer, const std::string& schema) {
+  std::vector<Distrust> all;
+  for (const auto& row : answer.rows) {
+    const auto kind = text_at(row, 0);
+    const auto name = text_at(row, 1);
+    const auto owner = text_at(row, 2);
+    const auto user = text_at(row, 3);
+    if (kind == "rows") {
+      all.push_back({Failure::Kind::rejected,
+                     "row-level security hides rows of " + name + " from user " + user,
+                     "ALTER TABLE " + in_schema(schema, name) +
+                         " DISABLE ROW LEVEL SECURITY, as the owner"});
+      continue;
+    }
+    const auto what = kind == "trigger" ? "the trigger " + name
+                      : kind == "table" ? "the table " + schema + "." + name
+                                        : "the schema " + name;
+    all.push_back({Failure::Kind::misconfigured,
+                   what + " belongs to " + owner + ", who is neither user " + user +
+                       " nor the owner of the database, and could run code with the "
+                       "rights of " +
+                       user,
+                   kind == "trigger"
+                       ? "DROP TRIGGER, as the owner of the table"
+                       : "give it to the owner of the database (ALTER " +
+                             std::string(kind == "table" ? "TABLE " : "SCHEMA ") +
+                             (kind == "table" ? in_schema(schema, name) : name) +
+                             " OWNER TO ...), or name another schema with "
+                             "?dlock_schema=NAME"});
+  }
+  return all;
+}
+
+}  // namespace dlock::postgres

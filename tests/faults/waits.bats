@@ -1,0 +1,56 @@
+#!/usr/bin/env bats
+# A wait ends within one store timeout after its time, even if the servers fall silent meanwhile.
+# shellcheck disable=SC2030,SC2031  # each test has its own store
+# shellcheck disable=SC2154  # the helpers set the pids of servers
+
+setup() {
+  load ../bats/support
+  load locks
+  kind=${BATS_TEST_DESCRIPTION##* }
+  DLOCK_TEST_STORE=$kind use_private_store
+}
+
+teardown() {
+  kill -CONT "${silent[@]}" 2> /dev/null || true
+  case $kind in
+    redis) end_processes "$server_pid" ;;
+    postgres) stop_postgres ;;
+    etcd) stop_etcd ;;
+    *) stop_fleet ;;
+  esac
+  kill_leftovers
+}
+
+# Stops all servers of the store. Their processes accept connections, and do not reply.
+servers_fall_silent() {
+  case $kind in
+    redis) silent=("$server_pid") ;;
+    postgres) mapfile -t silent < <(processes_of_postgres 1) ;;
+    etcd) silent=("${etcd_pids[@]}") ;;
+    *) silent=("${pids[@]}") ;;
+  esac
+  kill -STOP "${silent[@]}"
+}
+
+# The end of the wait, then 8 s for the last question and the reply to it, then the withdrawal. With a store
+# timeout for each it was 18 s and more.
+assert_wait_ends() {
+  local began
+  hold job --ttl 60s
+  began=$(now_ms)
+  dlock run --ttl 60s --store-timeout 8s --wait 2s job -- true > "$BATS_TEST_TMPDIR/said" 2>&1 3>&- &
+  waiter=$!
+  eventually is_queued job "$waiter"
+  servers_fall_silent
+
+  EVENTUALLY_MS=60000 assert_exits 69 "$waiter"
+  assert_between $(($(now_ms) - began)) 2000 15000
+  grep -q 'did not reply within 8.0s' "$BATS_TEST_TMPDIR/said"
+}
+
+@test "a wait for a lock ends within one store timeout after its time, on redis" { assert_wait_ends; }
+@test "a wait for a lock ends within one store timeout after its time, on postgres" { assert_wait_ends; }
+@test "a wait for a lock ends within one store timeout after its time, on etcd" { assert_wait_ends; }
+@test "a wait for a lock ends within one store timeout after its time, on sentinel" { assert_wait_ends; }
+@test "a wait for a lock ends within one store timeout after its time, on cluster" { assert_wait_ends; }
+@test "a wait for a lock ends within one store timeout after its time, on quorum" { assert_wait_ends; }
