@@ -19,8 +19,6 @@ teardown() {
 
 short=(--ttl 3s --store-timeout 900ms)  # for leases that have to expire
 
-fence_of() { look job ".holders[] | select(.pid == $1) | .fence"; }  # <pid>
-
 # Asserts that the run ended because its lease was broken.
 assert_broken() {
   assert_exits 76 "$holder"
@@ -146,75 +144,6 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
 }
 
 # --- By force ---
-
-eventually_history() { eventually history_says "$1"; }
-history_says() { dlock history job | grep -q "$1"; }
-
-@test "a holder whose lock was freed by force learns of it, is not set up again, and does not count for --dedupe" {
-  hold job --report "$report" --ttl 60s 2> "$next"
-  eventually listens
-
-  dlock break --force --yes job
-
-  is_free job
-  assert_broken
-  grep -q 'took the lock with dlock break --force; the command was stopped' "$next"
-  eventually_history 'lost (broken by force by .*), exit 76'
-
-  redis FLUSHALL
-  run dlock run --report "$report" job -- bash -c 'dlock break --force --yes job; dlock run job -- true'
-
-  assert_status 76
-  assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected)"' "$report")" 'lost broken false'
-
-  redis FLUSHALL
-  hold job --report "$report" --reclaim --dedupe 1h
-
-  dlock break --force --yes job
-
-  assert_broken
-  run dlock run --dedupe 1h job -- echo started
-  assert_equal "$status $output" '0 started'
-}
-
-@test "--force frees a shared lock and one of several slots" {
-  for kind in --shared --slots=2; do
-    hold job "$kind" --ttl 10m
-    kill -KILL "$holder" "$command"
-    hold job "$kind" --ttl 10m --report "$report"
-
-    dlock break --force --yes --fence "$(look job '[.holders[].fence] | min')" job
-
-    assert_equal "$(look job '.holders | length')" 1
-    let_go
-    assert_exits 0 "$holder"
-  done
-}
-
-@test "--force frees the lock of a dead machine at once, for the first waiter, and watch shows it as broken" {
-  load watching
-  hold job --ttl 10m
-  fence=$(fence_of "$holder")
-  queue job -- sh -c 'echo "$DLOCK_FENCE" > "$0"' "$next"
-  kill -KILL "$holder" "$command"
-
-  run dlock break --force --yes job
-
-  assert_equal "$status $output" '0 '
-  assert_exits 0 "$waiter"
-  (($(< "$next") > fence))
-  run dlock history job
-  assert_output_contains "lost (broken by force by $(id -un)@$(uname -n))"
-  assert_equal "$(dlock history --json job | jq -r '.[1] | "\(.outcome) \(.ended != null)"')" 'lost true'
-
-  redis FLUSHALL
-  hold job --ttl 10m
-  kill -KILL "$holder" "$command"
-  watch job
-  dlock break --force --yes job
-  eventually has_seen 'broken job 1'
-  grep -q 'took the lock with dlock break --force' <<< "$(jq -r 'select(.event == "broken").message' "$seen")"
-}
 
 @test "--force says that two commands can run, and wants --yes where there is no terminal" {
   hold job

@@ -88,19 +88,6 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_refused 76 'job: no longer held: the lock is free'
 }
 
-@test "each verb exits with 77 if the login is refused, and with 69 if the server is unavailable" {
-  token=$(dlock acquire job)
-  for words in 'acquire other' "renew job --token $token" "release job --token $token" \
-    'check job --fence 1' 'fence disk 1'; do
-    # shellcheck disable=SC2086
-    DLOCK_USER=stranger run dlock $words
-    assert_refused 77 'login refused'
-    # shellcheck disable=SC2086
-    run dlock --store redis+unix:/nonexistent $words
-    assert_refused 69 /nonexistent
-  done
-}
-
 @test "with full memory, a server renews and releases, and the refusal of a grant says why" {
   token=$(dlock acquire job)
   slot=$(dlock acquire -n 2 slots)

@@ -202,27 +202,3 @@ fill_database() {
   assert_found ok reachable '1 of 1'
   assert_found ok permissions 'can be read and written'
 }
-
-@test "silent members are waited for together" {
-  use_private_store
-  start_silent_servers
-  export DLOCK_STORE=etcd://$silent
-
-  run_doctor_for_one_time_limit
-
-  assert_status 2
-  assert_found error reachable '0 of 5; '
-  assert_equal "$(grep ' reachable ' <<< "$output" | grep -oE '127[.0-9]+:[0-9]+' | paste -sd ,)" "$silent"
-}
-
-@test "silent members cost no more time if another one replies" {
-  use_etcd_store
-  start_silent_servers
-  DLOCK_STORE=${DLOCK_STORE/\/\//\/\/$silent,}
-
-  run_doctor_for_one_time_limit
-
-  assert_status 1
-  assert_found warning reachable '1 of 6; '
-  assert_found ok permissions 'can be read and written'
-}

@@ -278,18 +278,6 @@ paste_line() {  # <start of it>
   assert_found ok role 'is the primary; 1 on standby'
 }
 
-@test "a server of several that does not reply is a warning, and all are asked at once" {
-  use_postgres_store
-  start_silent_servers
-
-  DLOCK_STORE=postgres://app@$silent/app
-
-  run_doctor_for_one_time_limit
-
-  assert_status 2
-  assert_found error reachable '0 of 5'
-}
-
 # --- Poolers ---
 
 @test "a pooler in transaction mode is recognized, and doctor says what is slower there" {

@@ -129,51 +129,6 @@ has_been_told() { (($(wc -l < "$said") >= $1)); }  # <number of events>
 # Whether a watcher is connected.
 is_watched() { (($(etcd_watchers) > 0)); }
 
-@test "break --force frees the lock of a dead machine at once, for the first waiter" {
-  hold job --ttl 10m
-  fence=$(look job '.holders[0].fence')
-  queue job -- sh -c 'echo "$DLOCK_FENCE" > "$0"' "$order"
-  kill -KILL "$holder" "$command"
-
-  dlock break --force --yes job
-
-  assert_exits 0 "$waiter"
-  (($(< "$order") > fence))
-  run dlock history job
-  assert_output_contains "lost (broken by force by $(id -un)@$(uname -n))"
-}
-
-@test "a holder that is alive learns that its lock was freed by force, and does not set it up again" {
-  hold job --reclaim --report "$report" 2> "$said"
-
-  dlock break --force --yes job
-
-  is_free job
-  assert_exits 76 "$holder"
-  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost broken'
-  grep -q 'took the lock with dlock break --force' "$said"
-  run dlock history job
-  assert_output_contains 'lost (broken by force by '
-  assert_output_contains ', exit 76'
-}
-
-@test "a run that was lost in an outage, or killed with its dlock, does not count for --dedupe" {
-  hold job "${short[@]}" --dedupe 1h --report "$report" 2> "$said"
-  freeze_etcd 1
-  assert_exits 76 "$holder"
-  go_on_etcd 1
-  eventually is_free job
-
-  hold job "${short[@]}" --dedupe 1h
-  kill -KILL "$holder" "$command"
-  eventually is_free job
-
-  run dlock run --dedupe 1h job -- echo started
-  assert_equal "$status $output" '0 started'
-  run dlock history job
-  assert_output_contains 'vanished (end not recorded)'
-}
-
 @test "a past run that another program has written as running does not count for --dedupe" {
   token=$(dlock acquire job)
   queue job --dedupe 1h -- "${noting[@]}" "$order" started
@@ -298,25 +253,6 @@ hold_by_etcdctl() {  # <name>
   etcdctl lock "dlock/$1" > /dev/null 3>&- &
   foreign=$!
   eventually is_held "$1"
-}
-
-waits_in_line() { [[ $(keys dlock/job/ | wc -l) == "$1" ]]; }  # <number>
-
-@test "a waiter that was stopped for longer than its lease goes to the end of the queue" {
-  hold job
-  queue job "${short[@]}" -- "${noting[@]}" "$order" stopped
-  stopped=$waiter
-  queue job -- "${noting[@]}" "$order" other
-  kill -STOP "$stopped"
-  eventually waits_in_line 2
-
-  kill -CONT "$stopped"
-  eventually waits_in_line 3
-  let_go
-
-  assert_exits 0 "$waiter"
-  assert_exits 0 "$stopped"
-  assert_equal "$(paste -sd ' ' "$order")" 'other stopped'
 }
 
 @test "a lease with a TTL below etcd's minimum lasts at least its TTL and expires within seconds" {

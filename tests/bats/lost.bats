@@ -172,20 +172,6 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_output_contains 'lost (gone), exit 76'
 }
 
-@test "a lost run does not count for --dedupe" {
-  for loss in "$replaced" "$no_sessions" "$broken"; do
-    rm -rf "$store" "$store.old"
-    run_job "$loss" --dedupe 1h
-    assert_status 76
-    eventually is_free job
-
-    run dlock run --dedupe 1h job -- touch "$ran"
-
-    assert_status 0
-    rm "$ran"
-  done
-}
-
 @test "a lost run does not count for --dedupe after a reboot" {
   run_job "$no_state" --dedupe 1h
   assert_status 76

@@ -14,7 +14,7 @@ setup() {
 teardown() { kill_leftovers; }
 
 # Runs dlock with its output in the files `out` and `err`, and sets $status to its exit code.
-run_apart() {
+run_dlock_apart() {
   status=0
   timeout -s KILL 20 dlock "$@" > out 2> err < /dev/null || status=$?
 }
@@ -38,7 +38,7 @@ is_empty() {  # <file>
   hold job
   begin=$(now_ms)
 
-  run_apart run job -- touch "$ran"
+  run_dlock_apart run job -- touch "$ran"
 
   assert_status 75
   assert_between $(($(now_ms) - begin)) 0 10000
@@ -74,7 +74,7 @@ is_empty() {  # <file>
 }
 
 @test "-q does not hide that the command was not found" {
-  run_apart run -q job -- no-such-command
+  run_dlock_apart run -q job -- no-such-command
 
   output=$(< err)
   assert_one_line
@@ -87,18 +87,18 @@ is_empty() {  # <file>
 
 @test "standard output and standard error are the command's, byte for byte" {
   printf 'one\0\377\n\ntwo' > wanted
-  run_apart run job -- cat wanted
+  run_dlock_apart run job -- cat wanted
   cmp out wanted
   is_empty err
 
-  run_apart run job -- sh -c 'cat wanted >&2; exit 9'
+  run_dlock_apart run job -- sh -c 'cat wanted >&2; exit 9'
   assert_status 9
   cmp err wanted
   is_empty out
 }
 
 @test "-v prints each step as a line on standard error, and leaves standard output to the command" {
-  run_apart run -v job -- echo mine
+  run_dlock_apart run -v job -- echo mine
 
   assert_equal "$(< out)" mine
   (($(wc -l < err) >= 3))

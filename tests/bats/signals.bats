@@ -294,16 +294,6 @@ assert_same_signal_state() {  # <option of env>...
   assert_exits 7 "$waiter"
 }
 
-@test "a limit on file sizes does not kill dlock by a signal in an existing store, either" {
-  [[ $DLOCK_STORE == local:* ]] || skip 'a server has the files'
-  dlock run job -- true
-
-  for limit in 0 1 4 16 64 256; do
-    run bash -c "ulimit -f $limit; exec timeout -s KILL 20 dlock run job -- true 2>&1 | cat; exit \${PIPESTATUS[0]}"
-    ((status < 128))
-  done
-}
-
 @test "many signals in a short time do not end the run" {
   launch setsid dlock run job -- env --ignore-signal=USR1,WINCH,RTMIN \
     sh -c 'echo > started; until [ -e finish ]; do sleep 0.05; done; exit 7'

@@ -317,32 +317,6 @@ another_of() {  # <number>
   done
 }
 
-@test "a paused primary costs the run nothing with --replicas all, and grants nothing" {
-  hold job --ttl 15s --replicas all --report "$report"
-  old=$(owner_of job)
-  freeze "$old"
-  # Different members have to be asked.
-  local i servers=
-  for i in 1 2 3 4 5 6; do [[ $i == "$old" ]] || servers+=,127.0.0.1:${ports[i]}; done
-  DLOCK_STORE=redis+cluster://${servers#,}
-  eventually has_other_owner_by_others
-  go_on "$old"
-
-  for _ in 1 2 3; do
-    run dlock run "${lease[@]}" job -- touch "$ran"
-    assert_status 75
-  done
-  let_go
-  assert_exits 0 "$holder"
-  assert_equal "$(of_report .protected)" true
-}
-
-has_other_owner_by_others() {
-  local owner
-  owner=$(owner_by "$((old == 1 ? 2 : 1))" job)
-  [[ -n $owner && $owner != "$old" ]]
-}
-
 # --- Hints: where a lock was the last time ---
 
 hints_of() { compgen -G "$XDG_RUNTIME_DIR/dlock/server.*"; }

@@ -154,17 +154,6 @@ revoke_at() { etcdctl_at "$1" lease revoke "$(printf %x "$2")" > /dev/null 2>&1 
   [[ -e $ran ]]
 }
 
-@test "all members that are restarted cost the run nothing" {
-  use_etcd_store 3
-  hold job "${lease[@]}" --report "$report"
-
-  crash_etcd 1 2 3
-  for member in 1 2 3; do launch_etcd "$member"; done
-  eventually new_leader
-
-  assert_lived_through 1
-}
-
 @test "a client that is isolated with its member stops its command before the lock is granted again" {
   use_island
   use_etcd_around_island
@@ -262,22 +251,6 @@ fill_etcd() {
     head -c 20000 /dev/zero | tr '\0' x | etcdctl put "fill/$i" > /dev/null 2>&1 || return 0
   done
   return 1
-}
-
-@test "a command whose dlock is stopped for three ttls is dead before its lease ends" {
-  use_etcd_store
-  hold job --ttl 3s
-  "$faults/last_death" "$command" > "$BATS_TEST_TMPDIR/death" 3>&- &
-  death=$!
-
-  kill -STOP "$holder"
-  dlock run --wait 30s --ttl 3s job -- sh -c 'date +%s%3N > "$1"' - "$ran"
-  wait "$death"
-  kill -CONT "$holder"
-
-  (($(< "$BATS_TEST_TMPDIR/death") < $(< "$ran")))
-  eventually has_ended "$holder"
-  assert_exits 76 "$holder"
 }
 
 # --- Beside etcdctl, in one line ---

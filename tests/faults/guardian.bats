@@ -55,23 +55,6 @@ is_gone() { (($(left_of job) == -2)); }
   assert_dead_in_time
 }
 
-# More faults of the network, which are no different for the guardian: tests/simulation.
-@test "when the server stops answering, drips its answers, or is busy, all of the tree is dead before the lease ends" {
-  use_relay
-  for fault in redis_freezes 'network crawl' run_endless_script; do
-    hold_tree "${lease[@]}"
-    begin_fault
-
-    $fault > /dev/null 2>&1 3>&- &
-
-    echo "$fault"
-    if [[ $fault == run_endless_script ]]; then eventually read_logged_end; fi
-    assert_dead_in_time
-    network forward
-    restart_redis
-  done
-}
-
 # The first renewal fails after 3 + 1 s at most, and there are 4 s more for one that does not.
 @test "an outage that ends before the lease does is not noticed, also with --on-outage run" {
   hold other --ttl 9s --store-timeout 1s --kill-after 200ms --on-outage run --report "$report.other" 2> "$said"

@@ -516,17 +516,6 @@ assert_works_after_boot() {
   done
 }
 
-@test "deeply nested JSON in the log does not stop the store at the next boot, on a small stack either" {
-  forge_run .
-  { printf '%s,"counts":' "${forged%\}}"
-    printf '[%.0s' {1..30000}
-    printf ']%.0s' {1..30000}
-    echo '}'; } >> "$shared/runs.jsonl"
-  ulimit -S -s 256
-
-  assert_works_after_boot
-}
-
 @test "a log of runs of 1 GiB takes little memory at the next boot" {
   use_own_store
   dlock run job -- true
@@ -544,27 +533,6 @@ assert_works_after_boot() {
 
   assert_works_after_boot
 }
-
-@test "watch reads past deeply nested JSON and a million empty lines in the events" {
-  use_own_store
-  ulimit -S -s 256
-  dlock watch --json > "$BATS_TEST_TMPDIR/seen" 3>&- &
-  watcher=$!
-  eventually test -e "$shared/events"
-
-  { printf '{"event":"granted","namespace":"dlock","name":"deep","command":'
-    printf '[%.0s' {1..30000}
-    printf ']%.0s' {1..30000}
-    echo '}'
-    head -c 1000000 /dev/zero | tr '\0' '\n'; } > "$BATS_TEST_TMPDIR/lines"
-  cat "$BATS_TEST_TMPDIR/lines" >> "$shared/events"
-
-  eventually is_watched
-  assert_equal "$(jq -r .name "$BATS_TEST_TMPDIR/seen" | sort -u)" job
-  kill "$watcher"
-}
-
-is_watched() { dlock run job -- true && grep -q '"released"' "$BATS_TEST_TMPDIR/seen"; }
 
 @test "registers and events of 1 GiB take little memory" {
   use_own_store

@@ -117,19 +117,6 @@ lose_a_race() {
   assert_lived_through
 }
 
-@test "a server that is stopped for half a lease costs the run nothing" {
-  use_postgres_store
-  hold job "${lease[@]}" --report "$report"
-  await_renewal job
-
-  freeze_postgres 1
-  never_within 3000 has_ended "$holder"
-  postgres_goes_on 1
-
-  await_renewal job
-  assert_lived_through
-}
-
 @test "while a server is stopped for two leases, the command dies before its lease ends" {
   use_postgres_store
   hold job "${lease[@]}" --report "$report"
@@ -147,34 +134,6 @@ lose_a_race() {
   assert_exits 0 "$waiter"
   (($(< "$BATS_TEST_TMPDIR/death") <= end))
   assert_lost_in_time unconfirmed
-}
-
-@test "a network that drops everything without a word costs the command, and the next holder comes when the lease ends" {
-  use_postgres_store
-  use_relay
-  DLOCK_STORE=$relayed hold job "${brief[@]}" --report "$report"
-  watch_the_command
-
-  network drop
-  begin=$(now_ms)
-  dlock run --wait 30s job -- "${arriving[@]}" "$ran"
-
-  assert_between $(($(now_ms) - begin)) 1000 5900
-  assert_lost_in_time unconfirmed
-}
-
-@test "a run that is stopped for three leases is dead before its lease ends" {
-  use_postgres_store
-  hold job "${brief[@]}" --report "$report"
-  watch_the_command
-
-  kill -STOP "$holder"
-  dlock run --wait 30s job -- "${arriving[@]}" "$ran"
-  kill -CONT "$holder"
-
-  wait "$death"
-  (($(< "$BATS_TEST_TMPDIR/death") < $(< "$ran")))
-  assert_exits 76 "$holder"
 }
 
 @test "a client that vanishes inside a step delays others for no longer than half its store timeout" {
@@ -214,50 +173,6 @@ lose_a_race() {
 
   assert_exits 0 "$stopped"
   assert_equal "$(paste -sd ' ' "$order")" 'first late'
-}
-
-@test "all sessions that are terminated every second cost neither the run nor the order of the waiters anything" {
-  use_postgres_store
-  hold job "${lease[@]}" --report "$report"
-  for number in 1 2 3; do queue job "${lease[@]}" -- "${noting[@]}" "$order" "$number"; done
-
-  for _ in 1 2 3 4; do
-    sql "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'app'" > /dev/null
-    never_within 700 has_ended "$holder"
-  done
-  let_go
-
-  assert_exits 0 "$holder"
-  eventually grep -qsx 3 "$order"
-  assert_equal "$(paste -sd ' ' "$order")" '1 2 3'
-  assert_equal "$(of_report .outcome)" ran
-}
-
-# Once the pace of a lock is known, a waiter from the fifth place on asks seldom.
-@test "a holder that is killed together with those before a waiter costs the lease and a few seconds" {
-  use_postgres_store
-  for name in quick many; do dlock run "$name" -- true; done
-  # One that becomes the first by releases, which do not wake it.
-  hold quick "${brief[@]}"
-  first=$holder
-  for _ in 1 2 3; do queue quick -- true; done
-  queue quick "${brief[@]}" -- sh -c 'echo > "$1"; exec sleep 60' - "$report"
-  killed=("$waiter")
-  queue quick "${brief[@]}" -- touch "$ran"
-  # One behind so many that none of them is left to notice anything.
-  hold many "${brief[@]}"
-  killed+=("$holder")
-  for _ in 1 2 3 4 5 6; do queue many "${brief[@]}" -- true && killed+=("$waiter"); done
-  for number in 1 2; do queue many "${brief[@]}" -- "${noting[@]}" "$order" "$number"; done
-  let_go "$first"
-  eventually test -e "$report"
-
-  kill -KILL "${killed[@]}"
-
-  # The lease, and promises to those that are dead.
-  eventually test -e "$ran"
-  eventually grep -qsx 2 "$order"
-  assert_equal "$(paste -sd ' ' "$order")" '1 2'
 }
 
 @test "a server without free connections is unavailable to new runs, and holders renew on their own" {
@@ -483,22 +398,6 @@ is_unconfirmed() { grep -q 'did not confirm' "$said" || nobody_waits_for_standby
   eventually nobody_waits_for_standby
   run dlock run --replicas 1 --store-timeout 1s job -- touch "$ran"
   assert_status 69
-}
-
-@test "a holder loses its lock in time when the standby that --replicas needs goes down" {
-  use_synchronous_standby
-  hold job --replicas 1 "${lease[@]}" --report "$report"
-  watch_the_command
-  note_end_of_lease
-
-  freeze_postgres 2
-  wait "$death"
-  postgres_goes_on 2
-
-  (($(< "$BATS_TEST_TMPDIR/death") <= end))
-  assert_exits 76 "$holder"
-  dlock run --replicas 1 --wait 10s job -- "${arriving[@]}" "$ran"
-  assert_lost_in_time unconfirmed
 }
 
 @test "--replicas is refused by a server that waits for fewer standbys" {

@@ -92,27 +92,6 @@ has_strength() { [[ $(look job .strength) == "$1" ]]; }
   ((first > ahead && second > first))
 }
 
-@test "deeply nested JSON on one of three servers keeps no run from the lock" {
-  use_quorum_store 3
-  hold job -w 20s --min-strength 1
-  member 1 EVAL '
-    local token = redis.call("HKEYS", KEYS[1])[1]
-    local record = redis.call("HGET", KEYS[1], token)
-    return redis.call("HSET", KEYS[1], token, record:sub(1, record:find("{") - 1) ..
-      "{\"command\":" .. string.rep("[", 100000) .. string.rep("]", 100000) .. "}")' \
-    1 'dlock:{job}:h'
-
-  for verb in 'status job' list 'history job' 'run job -- true' 'break --yes job'; do
-    read -ra words <<< "$verb"
-    run dlock "${words[@]}"
-    assert_status "$([[ $verb == run* ]] && echo 75 || echo 0)"
-  done
-
-  assert_exits 76 "$holder"
-  run dlock run -w 20s job -- true
-  assert_status 0
-}
-
 @test "watch reports the events that a majority of servers knows" {
   use_quorum_store 3
   dlock watch --json job > "$said" 3>&- &
@@ -328,13 +307,6 @@ shows_no_lie() {
   assert_status 76
 }
 
-@test "a password that one server does not accept costs its vote" {
-  use_quorum_store 3
-  member 2 CONFIG SET requirepass secret
-
-  eventually is_complained_about 2
-}
-
 # --- Servers that are away ---
 
 @test "with two of five stopped a run goes on, and another one waits for it" {
@@ -360,26 +332,6 @@ was_renewed_on() {
   left=$(member "$1" PTTL 'dlock:{job}')
   ((left > 0 && left <= 4500)) && was_low=1
   ((${was_low:-0} && left > 5000))
-}
-
-@test "a waiter gets the lock as soon as a majority of servers is back" {
-  use_quorum_store 3
-  freeze 2 3
-  dlock run -w 60s "${lease[@]}" job -- touch "$ran" 3>&- &
-  waiter=$!
-  eventually has_asked_again
-
-  go_on 2 3
-
-  assert_exits 0 "$waiter"
-  [[ -e $ran ]]
-}
-
-# It has released the grant of the first server and asked again.
-has_asked_again() {
-  local calls
-  calls=$(member 1 INFO commandstats | sed -n 's/^cmdstat_eval\(sha\)*:calls=\([0-9]*\),.*/\2/p' | paste -sd +)
-  ((calls >= 5))
 }
 
 @test "with three of five stopped the command is dead before its lease ends" {
@@ -451,38 +403,6 @@ has_granted() { [[ $(member "$1" EXISTS 'dlock:{job}') == 1 ]]; }  # <server>
   assert_equal "$(of_report '"\(.outcome) \(.reason) \(.protected)"')" 'ran null false'
   assert_equal "$(held_on job)" 0
 }
-
-@test "a run that was lost in an outage does not count for --dedupe once the servers are back" {
-  use_quorum_store 3
-  hold job "${lease[@]}" --dedupe 1h --report "$report" 2> "$said"
-
-  freeze 1 2 3
-  assert_exits 76 "$holder"
-  go_on 1 2 3
-  eventually is_free job
-
-  run dlock run -w 20s --dedupe 1h job -- echo started
-  assert_equal "$status $output" '0 started'
-}
-
-@test "break --force frees the lock of a dead machine on the servers, and an alive holder learns it" {
-  use_quorum_store 3
-  crash 3
-  hold job --ttl 50s -w 20s
-  queue job --ttl 50s --report "$report" -- sleep 60
-  kill -KILL "$holder" "$command"
-
-  dlock break --force --yes job
-  eventually is_held_by "$waiter"
-  run dlock history job
-  assert_output_contains 'lost (broken by force by '
-
-  dlock break --force --yes job
-  assert_exits 76 "$waiter"
-  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost broken'
-}
-
-is_held_by() { [[ $(look job '.holders[0].pid') == "$1" ]]; }  # <pid>
 
 @test "a request that arrives late finds that it was abandoned" {
   use_quorum_store 3
@@ -566,22 +486,6 @@ ends_when_emptied() {  # <number>...
   eventually ends_when_emptied 1 2
   eventually has_ended "$holder"
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
-}
-
-@test "a run that finds at its end that it was lost does not deduplicate others" {
-  use_quorum_store 3
-  wipe=$(printf 'redis-cli -p %s FLUSHALL; ' "${ports[@]:1:2}")
-
-  run dlock run --report "$report" --dedupe 1h job -- sh -c "$wipe"
-
-  assert_status 76
-  assert_equal "$(of_report .reason)" gone
-  run dlock run -w 20s --min-strength 1 --dedupe 1h job -- echo ran
-  assert_status 0
-  assert_equal "$output" ran
-  run dlock history job
-  assert_output_contains ' lost '
-  assert_equal "$(grep -c ' exit 0' <<< "$output")" 1
 }
 
 @test "of five servers two may forget the lock, and no third" {

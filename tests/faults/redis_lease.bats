@@ -106,16 +106,6 @@ assert_nothing_noticed() {
 
 # --- The server falls silent ---
 
-@test "a command that exits with 0 on TERM is lost nevertheless" {
-  start_job sh -c 'trap "echo told >> \"\$0\"; exit 0" TERM; echo $$ > "$0"
-    while :; do sleep 0.1; done' "$began"
-
-  redis_freezes
-
-  assert_lost unconfirmed
-  grep -qx told "$began"
-}
-
 @test "a server that refuses the login or writes meanwhile ends the run" {
   hold_job "${short[@]}"
 
@@ -352,16 +342,4 @@ assert_cannot_withdraw() {  # <pid in the queue> <time>
   kill -CONT "$waiter"
 
   eventually started next
-}
-
-@test "a wait for a server that died in the meantime ends with 69" {
-  hold job
-  dlock run -w 3s job -- echo started > "$said" 2>&1 3>&- &
-  waiter=$!
-  eventually is_queued job "$waiter"
-
-  stop_redis
-
-  assert_exits 69 "$waiter"
-  grep -q 'cannot reach' "$said"
 }

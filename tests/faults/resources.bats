@@ -105,24 +105,6 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
   done
 }
 
-@test "a limit on file size that is set later is reported in one line as well" {
-  dlock run job -- true
-  for limit in 0 100 5000 10000 100000; do
-    run timeout 60 prlimit --fsize="$limit" dlock run job -- echo started
-
-    assert_worked_or_refused '69|78'
-  done
-}
-
-@test "a log that exceeds a limit on file size does not stop the command" {
-  dlock run job -- true
-  yes '{}' | head -c 3000000 >> "$store/runs.jsonl"
-
-  run timeout 60 prlimit --fsize=2000000 dlock run job -- sh -c 'sleep 0.2; echo started'
-
-  assert_equal "$status $output" '0 started'
-}
-
 @test "a release that hits a limit on file size still frees the lock" {
   dlock run job -- true
   hold job
@@ -224,16 +206,6 @@ without_room() {  # <dlock's arguments>...
   assert_one_line
 }
 
-# The state of a lock takes 8 KiB.
-@test "a limit on file size that dlock hits is an error, not a death by signal" {
-  for limit in 0 1 4 7; do
-    rm -rf "$store"
-    run bash -c "ulimit -f $limit; exec timeout -s KILL 20 dlock run job -- echo ran 2>&1 | cat; exit \${PIPESTATUS[0]}"
-    ((status != 0 && status < 128))
-    assert_one_line
-  done
-}
-
 @test "a limit on file size that leaves room for the state of a lock blocks no run" {
   for limit in 8 16 64; do
     rm -rf "$store"
@@ -242,14 +214,4 @@ without_room() {  # <dlock's arguments>...
 
     assert_equal "$status $output" '0 ran'
   done
-}
-
-@test "a limit on file size that dlock hits later does not affect the command" {
-  dlock run job -- true
-  # An append to it exceeds the limit.
-  perl -e 'print "x" x 99, "\n" for 1 .. 30000' >> "$store/runs.jsonl"
-
-  run bash -c 'ulimit -f 2500; exec timeout -s KILL 20 dlock run job -- sleep 0.2'
-
-  assert_status 0
 }

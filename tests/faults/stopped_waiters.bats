@@ -63,33 +63,6 @@ release_behind_stopped() {  # <number>
   assert_took_no_promise
 }
 
-@test "waiters that are stopped after the next one came are passed over without a promise to each" {
-  hold job
-  for ((i = 0; i < many; ++i)); do
-    queue job -- true
-    stopped+=("$waiter")
-  done
-  queue job -- "${timing[@]}" "$began"
-  kill -STOP "${stopped[@]}"
-  for pid in "${stopped[@]}"; do eventually is_stopped "$pid"; done
-
-  clock_into "$released"
-  let_go
-
-  assert_took_no_promise
-}
-
-@test "a holder that is killed with stopped waiters behind it has a successor without a promise to each" {
-  hold job
-  queue_stopped "$many"
-  queue job -- "${timing[@]}" "$began"
-
-  clock_into "$released"
-  kill -KILL "$holder" "$command"
-
-  assert_took_no_promise
-}
-
 @test "stopped waiters that continue get the lock in the order in which they came" {
   release_behind_stopped 4
   eventually test -s "$began"

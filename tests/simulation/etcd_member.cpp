@@ -33,7 +33,7 @@ void EtcdMember::crash() {
     session.connection->close_server(true);
   }
   connections.clear();
-  if (cluster_->former && cluster_->former->leader == this) cluster_->former.reset();
+  if (cluster_->former.leader == this) cluster_->former = {};
   cluster_->elect_later(*this);
 }
 
@@ -100,13 +100,11 @@ void EtcdMember::closed(const std::shared_ptr<Connection>& by) {
   sessions_.remove_if([&](const auto& one) { return one.connection == by; });
 }
 
-bool EtcdMember::is_former() const {
-  return cluster_->former && cluster_->former->leader == this;
-}
+bool EtcdMember::is_former() const { return cluster_->former.leader == this; }
 
 // In which this member is, as far as it knows.
 std::uint64_t EtcdMember::term() const {
-  return is_former() ? cluster_->former->term : cluster_->reign.term;
+  return is_former() ? cluster_->former.term : cluster_->reign.term;
 }
 
 std::int64_t EtcdMember::seen() const {
@@ -193,7 +191,7 @@ void EtcdMember::take(Session& session, int call, const std::string& path,
     return later(span, [this, connection = session.connection, call, lease] {
       // Without a leader, there is no reply.
       if (is_former()) {
-        answer(connection.get(), call, keep_alive(lease, *cluster_->former));
+        answer(connection.get(), call, keep_alive(lease, cluster_->former));
       } else if (cluster_->reign.leader->is_awake()) {
         answer(connection.get(), call, keep_alive(lease, cluster_->reign));
       }

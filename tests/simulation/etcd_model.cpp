@@ -73,12 +73,12 @@ void EtcdCluster::be_led_by(EtcdMember& member, bool is_noticed, Time noticed_af
   if (reign.leader == &member) return;
   kernel().trace("another member of etcd is elected, in term " +
                  std::to_string(reign.term + 1));
-  former.reset();
+  former = {};
   if (!is_noticed) {
-    former.emplace(reign);  // not assigned: GCC 14 takes the map for uninitialized
+    former = reign;
     seen_by_former = data;
     kernel().at(kernel().now + noticed_after, [this, term = reign.term] {
-      if (former && former->term == term) former.reset();
+      if (former.term == term) former = {};
       changed();
     });
   }
@@ -115,9 +115,9 @@ void EtcdCluster::set_end(EtcdReign& of, std::int64_t lease) {
 }
 
 void EtcdCluster::expire(std::int64_t lease, std::uint64_t term) {
-  auto* by = reign.term == term               ? &reign
-             : former && former->term == term ? &*former
-                                              : nullptr;
+  auto* by = reign.term == term                                ? &reign
+             : former.leader != nullptr && former.term == term ? &former
+                                                               : nullptr;
   if (by == nullptr || !by->leader->is_up) return;
   const auto end = by->ends.find(lease);
   if (end == by->ends.end() || end->second > kernel().now) return;
@@ -191,8 +191,8 @@ Peer::Leases EtcdCluster::leases() {
   Peer::Leases all;
   for (const auto& [fence, lease] : holders) {
     all[fence] = reign.ends.count(lease) > 0 ? reign.ends.at(lease) : kernel().now;
-    if (!former || former->ends.count(lease) == 0) continue;
-    all[fence] = std::min(all[fence], former->ends.at(lease));
+    if (former.ends.count(lease) == 0) continue;
+    all[fence] = std::min(all[fence], former.ends.at(lease));
   }
   return all;
 }

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -48,8 +47,9 @@ struct EtcdCluster {
   EtcdData data;
   std::vector<etcd::KeyChange> history;
   EtcdReign reign;
-  // The leader before, as long as it does not know, and its data.
-  std::optional<EtcdReign> former;
+  // The leader before, as long as it does not know, and its data. (Not an optional, whose
+  // map GCC 14 takes for uninitialized.)
+  EtcdReign former;
   EtcdData seen_by_former;
   std::uint64_t greatest = 0;                     // fence
   std::int64_t parsed = 0;                        // the revision of which `holders` are:
