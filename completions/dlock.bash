@@ -5,7 +5,7 @@
 
 _dlock_verbs=(run acquire renew release check fence break cache limit status list watch
   history doctor config help)
-_dlock_common_options=(--store --namespace --config --store-timeout --user --password-file
+_dlock_common_options=(--store --namespace --config --store-timeout --user --password-file --password-command
   --replicas --sentinel-user --sentinel-password-file --sentinel-tls --min-strength --max-ttl
   --address-map --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name --tls-insecure --json -q --quiet -v --verbose --color -h --help --version)
 _dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared --spread --priority --also -E --conflict-exit-code
@@ -19,14 +19,14 @@ _dlock_release_options=(--token --token-file)
 _dlock_check_options=(--fence --min-validity)
 _dlock_list_options=(--held --host --owner --mine --label --sort --live --prometheus)
 _dlock_history_options=(--host --owner --mine --label --limit --failed --since --succeeded-within --nagios)
-_dlock_break_options=(--fence --force --yes)
+_dlock_break_options=(--fence --host --force --yes)
 _dlock_cache_options=(--ttl --stale --max-size -w --wait -E --conflict-exit-code --forget --show)
 _dlock_limit_options=(-w --wait --show --reset)
 _dlock_doctor_options=(--schema)
 
 # Whether the next word is the value of this option (a long one, or its letter).
 _dlock_takes_value() {  # <option>
-  [[ $1 == --@(store|namespace|config|store-timeout|color|user|password-file) ||
+  [[ $1 == --@(store|namespace|config|store-timeout|color|user|password-file|password-command) ||
     $1 == --tls-@(ca|cert|key|key-password-file|name) || $1 == --replicas ||
     $1 == --sentinel-@(user|password-file|tls) || $1 == --@(min-strength|max-ttl|address-map) ||
     $1 == --@(wait|ttl|slots|priority|also|conflict-exit-code|timeout|kill-after|jitter|splay) ||
@@ -38,7 +38,7 @@ _dlock_takes_value() {  # <option>
 
 # Whether the option selects the store or is needed to use it.
 _dlock_tells_store() {  # <option>
-  [[ $1 == --@(store|namespace|config|user|password-file) || $1 == --tls-@(ca|cert|key|key-password-file|name) ||
+  [[ $1 == --@(store|namespace|config|user|password-file|password-command) || $1 == --tls-@(ca|cert|key|key-password-file|name) ||
     $1 == --sentinel-@(user|password-file|tls) ]]
 }
 

@@ -3,7 +3,7 @@
 # Whether an option takes the next word as its value.
 function __dlock_wants_value
     contains -- $argv[1] --store --namespace --config --store-timeout --color \
-        --user --password-file --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name \
+        --user --password-file --password-command --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name \
         --replicas --sentinel-user --sentinel-password-file --sentinel-tls \
         --min-strength --max-ttl --address-map \
         --wait --ttl --slots --priority --also --conflict-exit-code --timeout --kill-after --jitter --splay \
@@ -96,7 +96,7 @@ function __dlock_names
     set -l program $tokens[1]
     type -q -- $program; or set program dlock
     set -l store
-    set -l tells_store '^--(store|namespace|config|user|password-file|tls-(ca|cert|key|name)|sentinel-(user|password-file|tls))'
+    set -l tells_store '^--(store|namespace|config|user|password-(file|command)|tls-(ca|cert|key|name)|sentinel-(user|password-file|tls))'
     for i in (seq 2 (count $tokens))
         if string match -qr "$tells_store=|^--tls-insecure\$" -- $tokens[$i]
             set -a store $tokens[$i]
@@ -177,6 +177,7 @@ complete -c dlock $common -l config -r -F -d 'TOML configuration file'
 complete -c dlock $common -l store-timeout -x -a '1s 5s 10s 30s' -d 'time limit of a store operation'
 complete -c dlock $common -l user -x -d 'log in to the store as this user'
 complete -c dlock $common -l password-file -r -F -d 'read the password from this file'
+complete -c dlock $common -l password-command -x -d 'run CMD for the password at each login'
 complete -c dlock $common -l replicas -x -a '0 1 2 all' -d 'replicas that must confirm a lease'
 complete -c dlock $common -l sentinel-user -x -d 'log in to sentinels as this user'
 complete -c dlock $common -l sentinel-password-file -r -F -d 'read the sentinel password from this file'
@@ -269,6 +270,7 @@ complete -c dlock $of_history -l succeeded-within -x -a '10m 1h 1d' -d 'check fo
 complete -c dlock $of_history -l nagios -d 'answer as a monitoring plugin'
 set -l break -n '__dlock_options break'
 complete -c dlock $break -l fence -x -d 'only the holder with this fencing token'
+complete -c dlock $break -l host -x -d 'only holders on this host, of all locks'
 complete -c dlock $break -l force -d 'free the lock at once: for dead machines'
 complete -c dlock $break -l yes -d 'do not ask for confirmation'
 

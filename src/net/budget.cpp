@@ -61,6 +61,7 @@ std::string kind_of_server(std::string_view first_bytes) {
 }
 
 Failure with_tls_hint(const Failure& failure, const std::string& scheme) {
+  if (is_slow(failure)) return failure;
   return Failure(failure.kind(),
                  std::string(failure.what()) + "; does it require TLS (" + scheme + ")?");
 }
@@ -134,8 +135,23 @@ Timeout Budget::timeout(const std::string& who) const {
       std::max(until_ - began_, Clock::duration::zero()));
   // Earlier exchanges of the same operation may have used all of it.
   const bool had_time = budget.count() > 0;
-  return Timeout(who + " did not reply " +
-                 (had_time ? "within " + for_people(budget) : "in time"));
+  auto text =
+      who + " did not reply " + (had_time ? "within " + for_people(budget) : "in time");
+  if (!is_slow_) return Timeout(text);
+  return Timeout(
+      text + ", " + progress_ +
+          ": if it is far away or busy, give it more time with --store-timeout",
+      true);
+}
+
+void Budget::reached(std::string_view what) {
+  if (std::exchange(last_reached_, what) == what) return;
+  const auto took = Clock::now() - began_;
+  // A server that is near does so much sooner.
+  is_slow_ = is_slow_ || took > (until_ - began_) / 10;
+  progress_ +=
+      (progress_.empty() ? "" : ", ") + std::string(what) + " after " +
+      for_people(std::chrono::round<std::chrono::duration<long long, std::centi>>(took));
 }
 
 void Budget::hand_on() {

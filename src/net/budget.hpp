@@ -102,8 +102,21 @@ class Attempts {
 // Nothing came within the budget. Any other failure says more about the server.
 class Timeout : public Failure {
  public:
-  explicit Timeout(const std::string& message) : Failure(Kind::unreachable, message) {}
+  explicit Timeout(const std::string& message, bool is_slow = false)
+      : Failure(Kind::unreachable, message), is_slow_(is_slow) {}
+
+  // Whether the server has replied before, slowly: then the message says how far it came
+  // and which option gives it more time, and needs no other reason.
+  bool is_slow() const { return is_slow_; }
+
+ private:
+  bool is_slow_;
 };
+
+inline bool is_slow(const Failure& failure) {
+  const auto* timeout = dynamic_cast<const Timeout*>(&failure);
+  return timeout != nullptr && timeout->is_slow();
+}
 
 // The total time limit of one exchange. All waiting within the exchange happens here.
 class Budget {
@@ -126,6 +139,10 @@ class Budget {
   Wakeup& wakeup() const { return wakeup_; }
   const std::string& server() const { return server_; }
 
+  // Notes how far the exchange has come, for timeout(): "connected". The same word only
+  // counts once.
+  void reached(std::string_view what);
+
   // "`who` did not reply within 2.0s", or "in time" if there was none.
   Timeout timeout(const std::string& who) const;
 
@@ -141,6 +158,9 @@ class Budget {
   Clock::time_point until_;
   Wakeup& wakeup_;
   std::string server_;
+  std::string_view last_reached_;
+  std::string progress_;  // "connected after 300ms, logged in after 1.2s"
+  bool is_slow_ = false;
   bool woken_for_others_ = false;
 };
 

@@ -25,6 +25,7 @@ Refusal lost_in_handshake(const std::string& server, int error_number) {
 }
 
 Timeout no_handshake(const Timeout& timeout) {
+  if (timeout.is_slow()) return timeout;
   return Timeout(std::string(timeout.what()) + " in the TLS handshake; does it use TLS?");
 }
 
@@ -61,6 +62,7 @@ asio::awaitable<void> Stream::secure(const TlsOptions& plan, const std::string& 
     if (!ready) throw no_handshake(budget.timeout(budget.server()));
   }
   tls_ = std::move(tls);
+  budget.reached("TLS");
 }
 
 std::optional<TlsPeer> Stream::tls_peer() const {
@@ -183,6 +185,7 @@ asio::awaitable<std::unique_ptr<Stream>> open_stream(asio::io_context& context,
     fd = co_await dial(context, endpoints, budget, used);
   }
   auto stream = std::make_unique<Stream>(context, std::move(fd));
+  budget.reached("connected");
   if (peer.tls) {
     const auto& name = peer.tls->name.empty() ? peer.host : peer.tls->name;
     co_await stream->secure(*peer.tls, name, budget);

@@ -145,6 +145,22 @@ std::string binding_of(X509* certificate) {
   return {bytes, bytes + size};
 }
 
+// Which option helps, as the end of the message; empty if another certificate is needed.
+std::string remedy_for(long verdict) {
+  switch (verdict) {
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+      return ": name the CA of the server with --tls-ca FILE";
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+      return ": say which name it must have with --tls-name NAME";
+    default: return "";
+  }
+}
+
 }  // namespace
 
 Tls::Tls(const TlsOptions& plan, const std::string& host, int fd, std::string server)
@@ -262,7 +278,8 @@ Progress Tls::progress_of(int result) {
       SSL_get_verify_mode(session_.get()) != SSL_VERIFY_NONE) {
     throw Failure(Failure::Kind::rejected,
                   server_ + ": certificate not trusted: " +
-                      lower_first(X509_verify_cert_error_string(verdict)));
+                      lower_first(X509_verify_cert_error_string(verdict)) +
+                      remedy_for(verdict));
   }
   if (is_about_our_certificate(error)) {
     throw Failure(Failure::Kind::rejected,

@@ -41,6 +41,10 @@ Finding clocks_finding(const std::string& who,
                        std::optional<std::chrono::microseconds> spread,
                        const std::string& harm, std::string advice);
 
+// How long doctor waits for a reply if the user has not said: longer than a run does, to
+// see how far away a server is that is too slow for a run.
+inline constexpr milliseconds examination_limit{10'000};
+
 // How the clock of a server whose clock alone ends leases differs from this machine's.
 Finding clock_finding(std::optional<std::chrono::microseconds> ahead);
 

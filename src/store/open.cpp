@@ -40,8 +40,7 @@ constexpr StoreKind kinds[] = {
               .port = 6379,
               .most = 1,
               .path = "only /db or ?db=N may follow the host",
-              .has_database = true,
-              .has_query = true},
+              .has_database = true},
      .features = {.leases_expire = true},
      .open = redis::open,
      .examine = redis::examine},
@@ -99,7 +98,8 @@ constexpr StoreKind kinds[] = {
      .open = postgres::open,
      .examine = postgres::examine,
      .outside = postgres::outside_settings,
-     .schema = postgres::schema},
+     .schema = postgres::schema,
+     .timeout = postgres::connect_timeout},
 };
 
 // All kinds, for messages.

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "net/password_command.hpp"
 #include "util/failure.hpp"
 #include "util/path_trust.hpp"
 #include "util/text.hpp"
@@ -16,7 +17,6 @@ namespace {
 constexpr std::size_t longest_socket_path = sizeof(sockaddr_un::sun_path) - 1;
 constexpr std::size_t longest_master = 255;
 constexpr unsigned most_databases = 0x7FFFFFFF;  // the type of the server is int
-constexpr std::string_view db_query = "?db=";
 
 // Far more than any password or token.
 constexpr std::size_t longest_password = 64u << 10;
@@ -42,13 +42,25 @@ unsigned database_from(std::string_view text) {
   return number_from(text, 0, most_databases, "the database");
 }
 
-// `query` begins with db_query.
-unsigned database_of_query(std::string_view query) {
-  const auto end = std::min(query.find('&'), query.size());
-  if (end < query.size()) {
-    throw bad_url(advice_on_query(query.substr(end), "only ?db=N may be in the query"));
+// What follows the ?: the database as other programs also name it, and parameters that
+// are for them alone. `is_named`: the path has named it already.
+void take_query(std::string_view query, bool is_named, StoreUrl& url) {
+  const auto& form = url.kind->form;
+  if (query.starts_with('#')) throw bad_url(std::string(form.path));
+  for (const auto& [name, value] : parameters_of(query)) {
+    if (name != "db") {
+      url.ignore(name);
+      continue;
+    }
+    if (!form.has_database) {
+      throw bad_url(std::string(form.why_no_database) + std::string(form.path));
+    }
+    const auto database = database_from(value);
+    if (is_named && database != url.database) {
+      throw bad_url("two databases are named, by /db and by ?db=N");
+    }
+    url.database = database;
   }
-  return database_from(query.substr(db_query.size()));
 }
 
 std::string master_from(std::string_view text) {
@@ -82,11 +94,7 @@ void take_socket(std::string_view rest, StoreUrl& url) {
     throw bad_url("a socket path may have at most " +
                   std::to_string(longest_socket_path) + " bytes");
   }
-  if (query.empty()) return;
-  if (!query.starts_with(db_query)) {
-    throw bad_url(advice_on_query(query, "only ?db=N may follow the path"));
-  }
-  url.database = database_of_query(query);
+  take_query(query, false, url);
 }
 
 void take_login(std::string_view text, const UrlForm& form, Login& login) {
@@ -157,14 +165,11 @@ std::string text_with_parameters(const StoreUrl& url) {
   return text;
 }
 
-// What follows the servers: a name, a number, or neither.
-void take_path(UrlParts parts, const UrlForm& form, StoreUrl& url) {
-  std::optional<unsigned> named;
-  const auto query =
-      form.has_query ? parts.behind.find(db_query) : std::string_view::npos;
-  const auto all = parts.behind;
-  if (query != std::string_view::npos) parts.behind = all.substr(0, query);
-  auto path = path_behind(parts, std::string(form.path));
+// What follows the servers: a name, a number, or neither, and parameters.
+void take_path(std::string_view behind, const UrlForm& form, StoreUrl& url) {
+  const auto end = std::min(behind.find_first_of("?#"), behind.size());
+  auto path = behind.substr(0, end);
+  path.remove_prefix(std::min<std::size_t>(1, path.size()));
   if (form.has_master) {
     const auto slash = std::min(path.find('/'), path.size());
     url.master = master_from(path.substr(0, slash));
@@ -174,13 +179,7 @@ void take_path(UrlParts parts, const UrlForm& form, StoreUrl& url) {
     throw bad_url(std::string(form.why_no_database) + std::string(form.path));
   }
   if (!path.empty()) url.database = database_from(path);
-  if (query == std::string_view::npos) return;
-  // Other programs also write redis://host?db=N.
-  const auto by_query = database_of_query(all.substr(query));
-  if (!path.empty() && by_query != url.database) {
-    throw bad_url("two databases are named, by /db and by ?db=N");
-  }
-  url.database = by_query;
+  take_query(behind.substr(end), !path.empty(), url);
 }
 
 // Whether the value of a parameter, whose name is as a URL has it, may be a secret.
@@ -255,7 +254,7 @@ StoreUrl StoreUrl::parsed(const StoreKind& kind, std::string_view scheme,
     take_name_and_parameters(parts.behind, form, url);
     return url;
   }
-  take_path(parts, form, url);
+  take_path(parts.behind, form, url);
   if (scheme == kind.tls_scheme) {
     url.tls.emplace();
     url.sentinel_tls.emplace();
@@ -264,7 +263,8 @@ StoreUrl StoreUrl::parsed(const StoreKind& kind, std::string_view scheme,
 }
 
 void StoreUrl::set(const Credentials& credentials) {
-  login.set(credentials.user, credentials.password, credentials.password_file);
+  login.set(credentials.user, credentials.password, credentials.password_file,
+            credentials.password_command);
   sentinel_login.set(credentials.sentinel_user, credentials.sentinel_password,
                      credentials.sentinel_password_file);
   if (tls) tls = credentials.tls;
@@ -278,6 +278,22 @@ void StoreUrl::set(const Credentials& credentials) {
   addresses = credentials.addresses;
 }
 
+void StoreUrl::ignore(const std::string& name) {
+  const bool is_name =
+      name.size() <= 60 && std::all_of(name.begin(), name.end(), [](char c) {
+        return is_alphanumeric(c) || c == '_' || c == '-' || c == '.';
+      });
+  if (!is_name) throw bad_url("a parameter has a name that dlock does not know");
+  if (must_be_obeyed(name)) {
+    throw bad_url("the parameter " + name +
+                  " is not supported, and not ignored, because it may be about TLS, the "
+                  "login or the place of the locks: leave it out, and use dlock's own "
+                  "options (--tls-ca FILE, --tls-insecure, --user NAME, --password-file "
+                  "FILE; man dlock-stores)");
+  }
+  ignored.push_back(name);
+}
+
 std::string StoreUrl::text() const {
   const auto number = std::to_string(database);
   if (kind->form.place != UrlForm::Place::servers) {
@@ -285,7 +301,7 @@ std::string StoreUrl::text() const {
   }
   if (!path.empty()) {
     return std::string(kind->socket_scheme) + ":" + encoded(path, "/") +
-           (database == 0 ? "" : std::string(db_query) + number);
+           (database == 0 ? "" : "?db=" + number);
   }
   if (kind->form.take_parameters != nullptr) return text_with_parameters(*this);
   auto url = std::string(tls ? kind->tls_scheme : kind->scheme) + "://";
@@ -298,15 +314,32 @@ std::string StoreUrl::text() const {
   return url;
 }
 
-std::optional<std::string> Login::secret() const {
-  if (!password_file.empty()) return password_in(password_file);
-  return password;
+asio::awaitable<std::optional<std::string>> Login::secret(asio::io_context& context,
+                                                          net::Budget& budget) const {
+  if (!password_command.empty()) {
+    co_return co_await net::password_printed_by(context, password_command, budget);
+  }
+  if (!password_file.empty()) co_return password_in(password_file);
+  co_return password;
+}
+
+std::string remark_on_password(const std::optional<std::string>& password) {
+  if (!password || password->empty()) return "";
+  const auto is_in = [](char c, std::string_view set) {
+    return set.find(c) != std::string_view::npos;
+  };
+  if (is_in(password->back(), "\r\n")) return "; the password ends with a line end";
+  if (is_in(password->back(), " \t")) return "; the password ends with a blank";
+  if (is_in(password->front(), " \t\r\n")) return "; the password begins with a blank";
+  return "";
 }
 
 void Login::set(const std::optional<std::string>& new_user,
                 const std::optional<std::string>& new_password,
-                const std::string& new_password_file) {
-  const bool has_other = !new_password_file.empty() || new_password;
+                const std::string& new_password_file,
+                const std::vector<std::string>& new_password_command) {
+  const bool is_elsewhere = !new_password_file.empty() || !new_password_command.empty();
+  const bool has_other = is_elsewhere || new_password;
   if (alone == Alone::password && (has_other || new_user == password)) {
     user = *std::exchange(password, std::nullopt);
     alone = Alone::nothing;
@@ -315,8 +348,9 @@ void Login::set(const std::optional<std::string>& new_user,
     user = *new_user;
     if (alone == Alone::user) alone = Alone::nothing;
   }
-  if (!new_password_file.empty()) {
+  if (is_elsewhere) {
     password_file = new_password_file;
+    password_command = new_password_command;
     password.reset();
   } else if (new_password) {
     password = new_password;

@@ -21,6 +21,9 @@ namespace asio = boost::asio;
 
 class Store;
 class Wakeup;
+namespace net {
+class Budget;
+}
 struct Examination;
 struct StoreUrl;
 
@@ -59,7 +62,8 @@ struct Credentials {
   std::optional<std::string> user;
   std::optional<std::string> password;
   std::string password_file;  // takes precedence over the password; empty: none
-  net::TlsOptions tls;        // for a store over TLS
+  std::vector<std::string> password_command;  // the same
+  net::TlsOptions tls;                        // for a store over TLS
 
   // For sentinels, which never receive the login above.
   std::optional<std::string> sentinel_user;
@@ -77,20 +81,27 @@ struct Login {
   std::string user;  // empty: none, or the default user
   std::optional<std::string> password;
   std::string password_file;  // read at each login, so that a rotated password is used
+  std::vector<std::string> password_command;  // run at each login, as its words
   // What it is if the URL has just one word before the @: some stores take it for the
   // user, others for the password.
   enum class Alone { nothing, user, password } alone = Alone::nothing;
 
-  bool has_password() const { return password || !password_file.empty(); }
+  bool has_password() const {
+    return password || !password_file.empty() || !password_command.empty();
+  }
 
-  // From the file, if there is one, as password_in().
-  std::optional<std::string> secret() const;
+  // For one login: what the command prints, within the budget (net/password_command), or
+  // what is in the file, as password_in(), or the password. Nothing if there is none.
+  asio::awaitable<std::optional<std::string>> secret(asio::io_context& context,
+                                                     net::Budget& budget) const;
 
-  // Replaces what these set. A lone password becomes the user if the password is set
-  // here, or if it is the user here: so it is in a URL that this program has written.
+  // Replaces what is set besides the URL. A lone password becomes the user if the
+  // password is set there, or if it is the user there: so it is in a URL that this
+  // program has written.
   void set(const std::optional<std::string>& new_user,
            const std::optional<std::string>& new_password,
-           const std::string& new_password_file);
+           const std::string& new_password_file,
+           const std::vector<std::string>& new_password_command = {});
 };
 
 // What a kind of store supports besides locks, and which settings it has a use for.
@@ -103,6 +114,9 @@ struct StoreFeatures {
   bool votes = false;          // is a quorum (QuorumTerms)
   bool sentinels = false;      // its servers are named by sentinels, with their own login
 };
+
+// How long an operation may take at most, by what the URL says; nothing: it says nothing.
+using UsualTimeout = std::optional<milliseconds>(const StoreUrl& url);
 
 // Takes the parameters of a URL that libpq could read, by name. Throws Failure
 // (misconfigured) for one that is not supported.
@@ -126,8 +140,7 @@ struct UrlForm {
   std::string_view why_no_database = {};  // the beginning of that message
   bool is_user_required = false;          // a lone word is the user, not the password
   bool has_master = false;                // the path begins with the name of a primary
-  bool has_database = false;              // the path may end with a number
-  bool has_query = false;                 // ?db=N may also name the database
+  bool has_database = false;              // the path may end with a number, or ?db=N
   // If set, the URL is read as libpq reads it: a lone word is surely the user, a server
   // may be the directory of a socket, /NAME is the database, and parameters follow.
   TakeParameters* take_parameters = nullptr;
@@ -156,6 +169,7 @@ struct StoreKind {
   ExamineStore* examine;
   OutsideSettings* outside = nullptr;  // in force for a URL; null: there are none
   SchemaText* schema = nullptr;        // null: such a store needs none
+  UsualTimeout* timeout = nullptr;     // null: its URLs say nothing
 
   bool has_scheme(std::string_view text) const {
     return !text.empty() &&
@@ -174,6 +188,7 @@ struct StoreUrl {
   unsigned database = 0;
   std::string database_name;                      // of PostgreSQL
   std::map<std::string, std::string> parameters;  // no secret is among them
+  std::vector<std::string> ignored;               // names of parameters: see ignore()
   Login login;  // the same on every server, except for sentinels
   std::optional<net::TlsOptions> tls;
   Login sentinel_login;
@@ -190,6 +205,11 @@ struct StoreUrl {
   // Replaces the login and the TLS settings by those set elsewhere, and sets the rest. No
   // effect on a store without a login.
   void set(const Credentials& credentials);
+
+  // Notes a parameter that no store has: it is one of another program that reads the same
+  // URL. Throws Failure (misconfigured) if must_be_obeyed(), or if it has no name that
+  // can be shown.
+  void ignore(const std::string& name);
 
   // Whether a lease there expires unless it is renewed (Store::leases_expire).
   bool leases_expire() const { return kind->features.leases_expire; }
@@ -222,7 +242,20 @@ std::string password_in(const std::string& file);
 // there is no password, there is a second line, or a NUL byte.
 std::string password_from(std::string content);
 
+// What is odd about a password that a server has refused: a line end or a blank at one of
+// its ends, as a variable or a file may have by mistake. The end of a message, or
+// nothing.
+std::string remark_on_password(const std::optional<std::string>& password);
+
+// The end of a message that a password is missing: inside the command of another dlock,
+// that it does not pass on its own; else nothing.
+std::string password_of_run_outside();
+
 // What to write instead of a store URL that cannot be used, and what of it can be shown.
+
+// Whether a parameter with this name, which no kind of store has, may say with whom to
+// talk and as whom, or which locks are meant, so that it must not be ignored.
+bool must_be_obeyed(std::string_view name);
 
 // The URL for a message, without anything that may be a password, even if that is in the
 // wrong place: the scheme, and the host if it cannot be anything else.
@@ -239,10 +272,6 @@ std::string advice_on(const std::string& scheme, std::string_view rest,
 
 // The same for a text that has no scheme.
 std::string advice_on_text(std::string_view text, const std::string& all_kinds);
-
-// The same for a query, or a fragment, that is not supported. `path` is what may be
-// there instead: "only /db may follow the host".
-std::string advice_on_query(std::string_view query, const std::string& path);
 
 // No store: grants everything, remembers nothing. For development, and for switching
 // locking off without editing a crontab.

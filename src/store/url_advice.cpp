@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <iterator>
 #include <span>
@@ -96,30 +97,17 @@ constexpr Near near_schemes[] = {
     {"local:", {"file", "dir", "path"}},
 };
 
-// Parts of the names of parameters of other programs, in lower case. The first match
-// counts.
-constexpr Near near_parameters[] = {
-    {"--tls-ca FILE, or --tls-insecure if it must not be verified", {"cert_reqs"}},
-    {"--tls-name NAME, or --tls-insecure if it must not be verified", {"check_hostname"}},
-    {"--tls-ca FILE, or --tls-insecure if it must not be verified",
-     {"verify", "insecure", "reject"}},
-    {"rediss:// or etcds:// for TLS", {"sslmode"}},
-    {"--tls-key FILE", {"keyfile", "ssl_key"}},
-    {"--tls-cert FILE", {"certfile"}},
-    {"--tls-ca FILE", {"ca_cert", "ca_path", "cafile", "cacert"}},
-    {"--password-file FILE or DLOCK_PASSWORD", {"pass", "auth", "token"}},
-    {"--user NAME", {"user"}},
-    {"--store-timeout D", {"timeout"}},
-    {"rediss:// or etcds:// for TLS", {"tls", "ssl"}},
-    {"--namespace NS", {"namespace", "prefix"}},
-    {"nothing: addresses of both families are tried", {"family"}},
-};
-
 bool is_scheme(std::string_view text) {
   return !text.empty() && text.size() <= 30 && run_of(text, "+-.").size() == text.size();
 }
 
 }  // namespace
+
+std::string password_of_run_outside() {
+  if (std::getenv("DLOCK_NAME") == nullptr) return "";
+  return "; the dlock that runs this command does not pass on the password of its URL, "
+         "its variable or its command: use a file, or name the whole URL again (--store)";
+}
 
 std::string shown_url(std::string_view url) {
   const auto colon = url.find(':');
@@ -207,14 +195,18 @@ std::string advice_on_text(std::string_view text, const std::string& all_kinds) 
   return is_path ? why + ": did you mean local:" + printable(text, 200) + "?" : why;
 }
 
-std::string advice_on_query(std::string_view query, const std::string& path) {
-  const auto name = lower_case(run_of(without_first(query, 1), "-_."));
-  const auto* near = near_with(near_parameters, [&](std::string_view word) {
-    return name.find(word) != std::string::npos;
-  });
-  return near == nullptr
-             ? path
-             : path + "; for that parameter, use " + std::string(near->instead);
+bool must_be_obeyed(std::string_view name) {
+  constexpr std::string_view parts[] = {
+      "ssl",    "tls",     "auth",     "cert",  "pass",     "pwd",
+      "secret", "token",   "host",     "gss",   "kerb",     "krb",
+      "scram",  "channel", "insecure", "verif", "database", "dlock"};
+  constexpr std::string_view words[] = {"db",   "dbname", "user",      "username",
+                                        "port", "master", "namespace", "socket"};
+  const auto text = lower_case(name);
+  return std::find(std::begin(words), std::end(words), text) != std::end(words) ||
+         std::any_of(std::begin(parts), std::end(parts), [&](std::string_view part) {
+           return text.find(part) != std::string::npos;
+         });
 }
 
 }  // namespace dlock

@@ -123,12 +123,6 @@ UrlParts url_parts(std::string_view rest, const std::string& form) {
   return {authority.substr(0, at), authority.substr(at + 1), behind};
 }
 
-std::string_view path_behind(const UrlParts& parts, const std::string& allowed) {
-  const auto query = parts.behind.find_first_of("?#");
-  if (query != npos) throw bad_url(advice_on_query(parts.behind.substr(query), allowed));
-  return parts.behind.substr(std::min<std::size_t>(1, parts.behind.size()));
-}
-
 std::map<std::string, std::string> parameters_of(std::string_view query) {
   std::map<std::string, std::string> parameters;
   if (query.find('#') != npos) throw bad_url("write # in a parameter as %23");
@@ -311,6 +305,15 @@ ServerAddress AddressMap::used_for(ServerAddress announced) const {
   auto used = found->to;
   if (used.port == 0) used.port = announced.port;
   return used;
+}
+
+std::optional<ServerAddress> AddressMap::announced_for(const ServerAddress& used) const {
+  for (const auto& [from, to] : entries_) {
+    auto announced = from;
+    if (announced.port == 0) announced.port = used.port;
+    if (used_for(announced) == used) return announced;
+  }
+  return std::nullopt;
 }
 
 }  // namespace dlock

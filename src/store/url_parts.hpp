@@ -41,11 +41,6 @@ struct UrlParts {
 // `form` is the expected form, for the message.
 UrlParts url_parts(std::string_view rest, const std::string& form);
 
-// What follows the servers, without its first slash. Throws Failure if there is a query
-// or a fragment. `allowed` is what may be there, for the message: "only /db may follow
-// the host".
-std::string_view path_behind(const UrlParts& parts, const std::string& allowed);
-
 // The parameters of ?name=value&name=value, decoded, by name. Throws Failure if one has
 // no value, or two.
 std::map<std::string, std::string> parameters_of(std::string_view query);
@@ -110,6 +105,9 @@ class AddressMap {
   // The address to use for an announced one: the same if nothing maps it. A FROM with a
   // port precedes one without.
   ServerAddress used_for(ServerAddress announced) const;
+
+  // The inverse: what was announced where this address is used, if anything maps to it.
+  std::optional<ServerAddress> announced_for(const ServerAddress& used) const;
 
   bool operator==(const AddressMap&) const = default;
 

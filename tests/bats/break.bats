@@ -142,6 +142,31 @@ knows_command() { dlock status "$1"; }
   assert_equal "$status $output" '64 dlock: --fence is that of one lock: name only that one'
 }
 
+@test "break --host takes all locks that are held on that host, and those of no other" {
+  run dlock break --yes
+  assert_status 64
+  assert_one_line
+  assert_output_contains '--host H'
+  hold deploy-a
+  first=$holder
+  hold 'star*'
+  here=$(look 'star*' '.holders[0].host')
+  run dlock break --yes --host "not-$here"
+  assert_status 1
+  assert_one_line
+  assert_output_contains "is held by host not-$here in local:"
+  run dlock break --yes --host "not-$here" 'star*'
+  assert_status 1
+  refute has_ended "$first"
+
+  run dlock break --yes --json --host "$here"
+
+  assert_status 0
+  assert_equal "$(jq -r 'map(.name) | join(" ")' <<< "${lines[-1]}")" 'deploy-a star*'
+  assert_exits 76 "$first"
+  assert_exits 76 "$holder"
+}
+
 @test "a held lock whose name looks like a pattern is the one that break takes" {
   hold 'x[1]'
   local named=$holder

@@ -365,13 +365,54 @@ assert_refused() {  # <exit code> <part of what it says>
   [[ $status == @(64|78) ]]
 }
 
-@test "parameters that mean nothing here are accepted, and unknown ones are named" {
-  for parameter in connect_timeout=3 keepalives=1 gssencmode=disable load_balance_hosts=random schema=public pgbouncer=true \
-    connection_limit=5 pool_timeout=3 target_session_attrs=read-write application_name=mine 'options=-c%20geqo%3Doff'; do
+@test "parameters of other programs are ignored with one warning that names them" {
+  local named=(pool=5 prepared_statements=false statement_cache_mode=describe default_query_exec_mode=simple_protocol
+    binary_parameters=yes x-migrations-table=m uselibpqcompat=true serverVersion=16 charset=utf8 TimeZone=UTC
+    lock_timeout=5000 schema=public pgbouncer=true connection_limit=5 workaround=supabase-pooler.vercel)
+  over_tcp_with_password "$(IFS='&' && echo "${named[*]}")&ssl=false&sslcompression=0&sslsni=1"
+
+  run dlock run job -- sh -c 'echo "$DLOCK_STORE"; "$0" check' "$(command -v dlock)"
+
+  assert_status 0
+  assert_equal "${#lines[@]}" 2
+  assert_equal "$(tr ' ' '\n' <<< "${lines[0]#*ignored: }" | sort)" "$(printf '%s\n' "${named[@]%%=*}" | sort)"
+  assert_equal "${lines[1]}" "$(postgres_tcp_url 1)?sslmode=disable"
+  run dlock -q run job -- echo started
+  assert_equal "$status $output" '0 started'
+}
+
+@test "sslmode=no-verify of other programs is told what to write, as a parameter and as a variable" {
+  over_tcp_with_password sslmode=no-verify
+  run dlock run job -- echo started
+  assert_status 78
+  assert_one_line
+  assert_output_contains 'write sslmode=require and add --tls-insecure'
+  over_tcp
+  PGSSLMODE=no-verify run dlock run job -- echo started
+  assert_status 78
+  assert_output_contains 'PGSSLMODE: sslmode must be one of'
+  assert_output_contains '--tls-insecure'
+}
+
+@test "a certificate that is not trusted: the message and doctor name --tls-ca" {
+  serve_tls unknown
+  over_tcp_with_password 'sslmode=require&channel_binding=disable'
+  run dlock run job -- echo started
+  assert_status 77
+  assert_one_line
+  assert_output_contains 'name the CA of the server with --tls-ca FILE'
+  run dlock doctor
+  assert_output_contains 'use --tls-ca FILE, with the CA certificate'
+  run dlock run --tls-ca "$certificates/theirs.crt" job -- echo started
+  assert_equal "$status $output" '0 started'
+}
+
+@test "parameters that mean nothing here are accepted, and those that mean security are named" {
+  for parameter in connect_timeout=3 keepalives=1 gssencmode=disable load_balance_hosts=random sslsni=1 target_session_attrs=read-write application_name=mine 'options=-c%20geqo%3Doff'; do
     run dlock --store "$(postgres_url 1)&$parameter" run job -- echo started
     assert_equal "$parameter $status $output" "$parameter 0 started"
   done
-  for parameter in service=mine sslcrl=file bogus=1 sslmode=sometimes; do
+  for parameter in service=mine sslcrl=file sslaccept=strict sslmode=sometimes; do
     run dlock --store "$(postgres_url 1)&$parameter" run job -- echo started
     [[ $status == @(64|78) ]] || { echo "$parameter $status $output" >&2; return 1; }
     assert_one_line

@@ -41,15 +41,42 @@ shown() { awk -v name="$1" '$1 == name { $1 = ""; print substr($0, 2) }' <<< "$o
   assert_equal "$(shown password)" "*** $HOME/.pgpass"
   refute_output_contains hidden
 
-  chmod 640 "$HOME/.pgpass"
+  # As secrets are mounted: a group can read it.
+  chmod 440 "$HOME/.pgpass"
+  run dlock config
+  assert_equal "$(shown password)" "*** $HOME/.pgpass"
+
+  expose "$HOME/.pgpass"
   run dlock config
   assert_status 0
-  assert_equal "$(shown password)" "- password file $HOME/.pgpass: its group or others can use it (chmod 600)"
+  assert_equal "$(shown password)" "- password file $HOME/.pgpass: every user of this machine can read it (chmod o-r, or mount it with mode 0440)"
+}
+
+# Every user can read it from now on.
+expose() {  # <file>
+  local directory=${1%/*}
+  chmod 644 "$1"
+  while [[ $directory == /tmp/* || $directory == "$BATS_TEST_TMPDIR"* ]]; do
+    chmod o+x "$directory"
+    directory=${directory%/*}
+  done
+}
+
+@test "a password file of libpq may have the modes of --password-file" {
+  over_tcp
+  local secret=$BATS_TEST_TMPDIR/secret
+  mkdir "$secret"
+  echo "*:*:*:*:${postgres_password//:/\\:}" > "$secret/pgpass"
+  for mode in 400 440 600 640; do
+    chmod "$mode" "$secret/pgpass"
+    PGPASSFILE=$secret/pgpass run dlock run job -- echo started
+    assert_equal "$mode $status $output" "$mode 0 started"
+  done
 }
 
 @test "a password file that others can read is refused, but only where a password is needed" {
   echo "*:*:*:*:$postgres_password" > "$HOME/.pgpass"
-  chmod 640 "$HOME/.pgpass"
+  expose "$HOME/.pgpass"
   dlock run job -- true
 
   over_tcp
@@ -57,7 +84,19 @@ shown() { awk -v name="$1" '$1 == name { $1 = ""; print substr($0, 2) }' <<< "$o
 
   assert_status 77
   assert_one_line
-  assert_output_contains "password required: password file $HOME/.pgpass: its group or others can use it (chmod 600)"
+  assert_output_contains "password required: password file $HOME/.pgpass: every user of this machine can read it (chmod o-r"
+}
+
+@test "inside a run with the password in its URL, the message says that it is not passed on" {
+  local url
+  url="postgres://app:only%20(us)%20%25%24%3A%40%2F@127.0.0.1:${postgres_port[1]}/app"
+  unset DLOCK_STORE
+  run dlock run --store "$url" job -- sh -c '"$0" check; echo "$?"' "$(command -v dlock)"
+  assert_equal "${lines[1]}" 77
+  assert_output_contains 'does not pass on the password'
+  assert_output_contains '(--store)'
+  run dlock run --store "$url" job -- sh -c '"$0" check --store "$1" && echo held' "$(command -v dlock)" "$url"
+  assert_equal "$output" held
 }
 
 @test "the command can use the same store without the variables, and with another directory" {
@@ -102,7 +141,7 @@ postgres://h/d?sslnegotiation=direct sslnegotiation=direct_needs_sslmode=require
 END
   PGSERVICE=x run dlock --store postgres: run job -- echo started
   assert_status 78
-  assert_output_contains 'PGSERVICE is set'
+  assert_output_contains 'PGSERVICE is not supported: write the host'
   PGPORT=x run dlock --store postgres: run job -- echo started
   assert_status 78
   assert_output_contains 'PGPORT: the port must be a number'

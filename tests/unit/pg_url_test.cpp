@@ -132,10 +132,12 @@ TEST(PgUrl, names_each_server_once_with_the_port_that_it_comes_to) {
 TEST(PgUrl, the_text_has_what_leads_to_the_same_store_and_no_password) {
   const std::string text = text_of(
       "postgresql://u:secret@h/d?sslmode=verify-full&sslrootcert=ca.pem&dlock_schema=lo"
-      "&listen=off&options=-c%20a%3Db&password=secret&passfile=/p&connect_timeout=3");
+      "&listen=off&options=-c%20a%3Db&password=secret&passfile=/p&connect_timeout=3"
+      "&pool=5");
 
   EXPECT_EQ(text,
-            "postgres://u@h:5432/d?dlock_schema=lo&listen=off&options=-c%20a%3Db"
+            "postgres://u@h:5432/d?connect_timeout=3&dlock_schema=lo&listen=off"
+            "&options=-c%20a%3Db"
             "&passfile=/p&sslmode=verify-full&sslrootcert=/here/ca.pem");
   EXPECT_EQ(text_of(text), text);
 }
@@ -198,7 +200,8 @@ TEST(PgUrl, a_variable_that_cannot_be_used_is_named) {
   EXPECT_EQ(refusal("PGTARGETSESSIONATTRS", "standby"),
             "PGTARGETSESSIONATTRS: target_session_attrs must be one of any, read-write, "
             "primary: locks need the primary");
-  EXPECT_NE(refusal("PGSERVICE", "x").find("PGSERVICE is set"), std::string::npos);
+  EXPECT_NE(refusal("PGSERVICE", "x").find("PGSERVICE is not supported"),
+            std::string::npos);
   EXPECT_NE(refusal("PGHOSTADDR", "name").find("PGHOSTADDR: hostaddr must be an address"),
             std::string::npos);
 }
@@ -214,9 +217,9 @@ TEST(PgUrl, a_variable_that_demands_what_is_not_checked_is_refused) {
       {"PGSSLMINPROTOCOLVERSION", "TLSv1.3"},
       {"PGSSLCERTMODE", "require"}};
   for (const auto& [name, value] : refused) {
-    EXPECT_EQ(
-        (Surroundings{{{name, value}}, {}}.refusal("postgres:")),
-        std::string(name) + " demands what dlock does not check: unset it for dlock");
+    const Surroundings set{{{name, value}}, {}};
+    EXPECT_EQ(set.refusal("postgres:").find(std::string(name) + " is not supported: "),
+              0u);
   }
   const std::map<std::string, std::string> harmless = {
       {"PGREQUIRESSL", "0"},
@@ -269,17 +272,47 @@ TEST(PgUrl, a_certificate_and_its_key_are_found_as_psql_finds_them) {
 }
 
 TEST(PgUrl, a_parameter_is_taken_ignored_or_refused_by_name) {
-  for (const char* query :
-       {"sslmode=prefer", "sslnegotiation=direct&sslmode=require", "ssl=true",
-        "channel_binding=require", "target_session_attrs=read-write", "keepalives_idle=9",
-        "keepalives=0", "gssencmode=disable", "load_balance_hosts=random",
-        "schema=public", "pgbouncer=true", "connection_limit=1", "pool_timeout=0",
-        "dlock_schema=Lo_1", "listen=on", "", "&", "application_name=x",
-        "hostaddr=10.0.0.1"}) {
+  for (const char* query : {"sslmode=prefer",
+                            "sslnegotiation=direct&sslmode=require",
+                            "ssl=true",
+                            "channel_binding=require",
+                            "target_session_attrs=read-write",
+                            "keepalives_idle=9",
+                            "keepalives=0",
+                            "gssencmode=disable",
+                            "load_balance_hosts=random",
+                            "schema=public",
+                            "pgbouncer=true",
+                            "connection_limit=1",
+                            "pool_timeout=0",
+                            "bogus=1",
+                            "ssl=false",
+                            "ssl=1",
+                            "ssl=verify-full",
+                            "sslsni=1",
+                            "sslcompression=0",
+                            "replication=false",
+                            "connect_timeout=0",
+                            "connect_timeout=-1",
+                            "sslcrl=",
+                            "dlock_schema=Lo_1",
+                            "listen=on",
+                            "",
+                            "&",
+                            "application_name=x",
+                            "hostaddr=10.0.0.1"}) {
     EXPECT_EQ(refusal_of_url("postgres://h/d?" + std::string(query)), "") << query;
   }
   constexpr std::pair<const char*, const char*> refused[] = {
-      {"sslcrl=/x", "the parameter sslcrl is not supported (supported: host, hostaddr"},
+      {"sslcrl=/x", "the parameter sslcrl is not supported: dlock does not check it"},
+      {"sslmode=no-verify", "write sslmode=require and add --tls-insecure"},
+      {"ssl=no-verify", "write sslmode=require and add --tls-insecure"},
+      {"ssl=maybe", "sslmode must be one of"},
+      {"connect_timeout=soon", "connect_timeout must be a number of seconds"},
+      {"replication=database", "the parameter replication is not supported"},
+      {"sslaccept=strict", "the parameter sslaccept is not supported, and not ignored"},
+      {"trustServerCertificate=true", "the parameter trustServerCertificate is not"},
+      {"dlock_shema=x", "the parameter dlock_shema is not supported, and not ignored"},
       {"service=app", "the parameter service is not supported: write the host"},
       {"require_auth=none", "the parameter require_auth is not supported"},
       {"SSLMODE=require", "the parameter SSLMODE is not supported"},
@@ -299,7 +332,7 @@ TEST(PgUrl, a_parameter_is_taken_ignored_or_refused_by_name) {
       {"port=1,2", "one port, or as many as servers"},
       {"hostaddr=name", "hostaddr must be an address"},
       {"hostaddr=::1,::2", "as many addresses as there are servers"},
-      {"s%20e=x", "a parameter is not supported"},
+      {"s%20e=x", "a parameter has a name that dlock does not know"},
   };
   for (const auto& [query, why] : refused) {
     const auto refusal = refusal_of_url("postgres://h/d?" + std::string(query));
@@ -307,15 +340,34 @@ TEST(PgUrl, a_parameter_is_taken_ignored_or_refused_by_name) {
   }
 }
 
+TEST(PgUrl, what_is_ignored_is_named_and_not_passed_on) {
+  const auto url =
+      parsed_store_url("postgres://h/d?pool=5&x-migrations-table=m&sslsni=1");
+
+  EXPECT_EQ(url.ignored, (std::vector<std::string>{"pool", "x-migrations-table"}));
+  EXPECT_EQ(url.text(), "postgres://h/d");
+}
+
+TEST(PgUrl, connect_timeout_is_in_seconds_and_zero_is_no_limit) {
+  const auto timeout = [](const char* query) {
+    return connect_timeout(parsed_store_url("postgres://h/d" + std::string(query)));
+  };
+
+  EXPECT_EQ(timeout("?connect_timeout=3"), milliseconds(3000));
+  EXPECT_EQ(timeout("?connect_timeout=0"), std::nullopt);
+  EXPECT_EQ(timeout(""), std::nullopt);
+}
+
 TEST(PgUrl, a_password_is_never_in_a_message) {
   for (const char* url :
-       {"postgres://u:secret@h:port/d", "postgres://h/d?password=secret&x=1",
-        "postgres://h/d?x=1&password=secret", "postgres://u:p@h/d?password=secret",
+       {"postgres://u:secret@h:port/d", "postgres://h/d?password=secret&x_auth=1",
+        "postgres://h/d?x_auth=1&password=secret", "postgres://u:p@h/d?password=secret",
         "postgres://u:se?secret@h/d", "postgres://u:secret/d", "postgres:u:secret@h",
         "postgres://h/d?secret", "postgres://h/d#secret",
         "postgres://u:secret@h,u:secret@i/d", "postgresql+psycopg2://u:secret@h/d",
         "jdbc:postgresql://h/d?user=u&password=secret",
-        "postgres://u:secret@h/d?sslmode=secret", "postgres://h/d?passwor%64=secret&x=1",
+        "postgres://u:secret@h/d?sslmode=secret",
+        "postgres://h/d?passwor%64=secret&x_auth=1",
         "postgres://h/d?passwor%2564=secret"}) {
     EXPECT_NE(refusal_of_url(url), "") << url;
     EXPECT_EQ(refusal_of_url(url).find("secret"), std::string::npos) << url;

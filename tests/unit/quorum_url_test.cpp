@@ -59,7 +59,7 @@ TEST(QuorumUrl, has_three_to_nine_servers) {
 
 TEST(QuorumUrl, refuses_invalid_urls) {
   for (const auto* list : {"", "a,b,", ",a,b,c", "a,,b,c", "a,b,c:0", "a,b,a", "a,b,c/x",
-                           "a,b,c/1/2", "a,b,c?db=1", "a,b,c#1", "u:p@a,u:p@b,c"}) {
+                           "a,b,c/1/2", "a,b,c/2?db=1", "a,b,c#1", "u:p@a,u:p@b,c"}) {
     EXPECT_NE(refusal_of_url("redis+quorum://" + std::string(list)), "") << list;
   }
 }

@@ -64,6 +64,14 @@ TEST(Address, a_query_may_name_the_database) {
   EXPECT_EQ(target_of("rediss://:pw@host/3?db=3").database, 3u);
 }
 
+TEST(Address, parameters_of_other_programs_are_ignored_and_named) {
+  const auto url = parsed_store_url("redis://host/2?max_connections=5&protocol=3&db=2");
+
+  EXPECT_EQ(url.ignored, (std::vector<std::string>{"max_connections", "protocol"}));
+  EXPECT_EQ(url.text(), "redis://host/2");
+  EXPECT_EQ(parsed_store_url("redis+unix:/a?x=1&db=3").text(), "redis+unix:/a?db=3");
+}
+
 TEST(Address, a_login_is_percent_decoded) {
   const auto target = target_of("redis://al%69ce%40x:p%3aw%2F%25%3F%23%20%C3%A9@host");
 
@@ -137,8 +145,8 @@ constexpr const char* bad_addresses[] = {
     "redis://host/99999999999999999999", "redis://host/1.5", "redis://host/%31",
     // Unexpected query or fragment
     "redis://host/1?db=2", "redis://host?db=", "redis://host?db=x",
-    "redis://host?db=1&x=2", "redis://host?DB=1", "redis://host/1?", "redis://host#",
-    "redis://host/1#x", "redis://host?",
+    "redis://host?db=1&ssl=2", "redis://host?DB=1", "redis://host#", "redis://host/1#x",
+    "redis://host?x", "redis://host?database=1", "redis://host?password=x",
     // Invalid host
     "redis://ho st", "redis://host\t", "redis://host\n", "redis://ho%73t", "redis://h\\x",
     "redis://a,b", "redis://host,", "redis://<host>", "redis://h\xC3\xB6st",
@@ -155,11 +163,10 @@ constexpr const char* bad_addresses[] = {
     "redis+unix:", "redis+unix:path", "redis+unix:./path", "redis+unix:~/path",
     "redis+unix:/", "redis+unix:///", "redis+unix://", "redis+unix://host/path",
     "redis+unix:///%2F", "redis+unix:/a%00b", "redis+unix:/a%", "redis+unix:/a%zz",
-    "redis+unix:/a\n", "redis+unix:/a?", "redis+unix:/a?db",
-    "redis+unix:/a?db=", "redis+unix:/a?db=x", "redis+unix:/a?db=-1",
-    "redis+unix:/a?db=1&x=2", "redis+unix:/a?x=1", "redis+unix:/a?DB=1",
-    "redis+unix:/a#b", "redis+unix:?db=1", "redis+unix:/a?db=2147483648",
-    "redis+unix://user:password@/path"};
+    "redis+unix:/a\n", "redis+unix:/a?db", "redis+unix:/a?db=", "redis+unix:/a?db=x",
+    "redis+unix:/a?db=-1", "redis+unix:/a?db=1&tls=2", "redis+unix:/a?auth=1",
+    "redis+unix:/a?DB=1", "redis+unix:/a#b", "redis+unix:?db=1",
+    "redis+unix:/a?db=2147483648", "redis+unix://user:password@/path"};
 INSTANTIATE_TEST_SUITE_P(addresses, BadAddress, ::testing::ValuesIn(bad_addresses));
 
 TEST(Address, a_nul_byte_is_refused) {

@@ -167,8 +167,8 @@ constexpr const char* bad_urls[] = {
     "redis+sentinel://a/m/1/2", "redis+sentinel://a/m//1", "redis+sentinel://a/m/ 1",
     "redis+sentinel://a/m/2147483648",
     // Extra parts
-    "redis+sentinel://a?m", "redis+sentinel://a/m?db=1", "redis+sentinel://a/m#1",
-    "redis+sentinel://a/m/1?", "redis+sentinel://a?/m",
+    "redis+sentinel://a?m", "redis+sentinel://a/m/0?db=1", "redis+sentinel://a/m#1",
+    "redis+sentinel://a/m?master=n", "redis+sentinel://a?/m",
     // An invalid login
     "redis+sentinel://@a/m", "redis+sentinel://:@a/m", "redis+sentinel://u:@a/m",
     "redis+sentinel://u:secret@a,u:secret@b/m", "redis+sentinel://u:se/secret@a/m",

@@ -238,6 +238,12 @@ Invocation invocation_of(const VerbSpec& verb, const Words& words,
   }
   invocation.passed_on = passed_on(invocation.settings);
   invocation.warnings = unknown_variables();
+  if (const auto& ignored = invocation.common.store.ignored; !ignored.empty()) {
+    invocation.warnings.push_back(
+        "warning: the store URL has parameters that are not for dlock, and are "
+        "ignored: " +
+        joined(ignored, ' '));
+  }
   for (auto& warning : exposed_secrets(invocation.common, invocation.settings)) {
     invocation.warnings.push_back(std::move(warning));
   }

@@ -13,6 +13,7 @@
 
 #include "cli/args/options.hpp"
 #include "cli/args/usage_hint.hpp"
+#include "net/password_command.hpp"
 #include "util/text.hpp"
 
 // A separate namespace, because the verbs have names that functions have elsewhere.
@@ -144,6 +145,25 @@ inline void take_also(VerbOptions& options, const Setting& setting) {
   const bool is_none = setting.value.empty() && is_file(setting.source);
   static_cast<RunOptions&>(options).also =
       is_none ? std::vector<AlsoLock>() : parsed_also(setting.value);
+}
+
+inline std::vector<std::string> command_words(const std::string& value) {
+  try {
+    return net::words_of_command(value);
+  } catch (const Failure& failure) {
+    throw UsageError(failure.what());
+  }
+}
+
+// A program of the working directory could be anyone's when a file names it.
+inline void take_password_command(VerbOptions& options, const Setting& setting) {
+  auto words = command_words(setting.value);
+  const auto& program = words.front();
+  const bool is_relative = program.front() != '/' && program.find('/') != program.npos;
+  if (is_relative && is_file(setting.source)) {
+    throw UsageError("name the program by its absolute path, or one in PATH");
+  }
+  static_cast<CommonOptions&>(options).login.password_command = std::move(words);
 }
 
 // Read from the settings, where it is used.

@@ -54,6 +54,8 @@ constexpr OptionSpec common_rows[] = {
     {"password-file", 0, "FILE", "DLOCK_PASSWORD_FILE", every_verb, "",
      "read the password from FILE",
      into<parsed_file_name, login, &Credentials::password_file>},
+    {"password-command", 0, "CMD", "DLOCK_PASSWORD_COMMAND", every_verb, "",
+     "run CMD for the password at each login", take_password_command},
     {"replicas", 0, "N", "DLOCK_REPLICAS", every_verb, "0",
      "replicas that must confirm a lease, or all",
      into<replicas, login, &Credentials::replicas>},
@@ -210,6 +212,8 @@ constexpr OptionSpec own_rows[] = {
      flag<&HistoryOptions::nagios>},
     {"fence", 0, "N", "", of(break_lock), "", "only the holder with this fencing token",
      into<parsed_fence, &BreakOptions::fence>},
+    {"host", 0, "H", "", of(break_lock), "", "only holders on the host H: of all locks",
+     into<text<"host">, &BreakOptions::host>},
     {"force", 0, "", "", of(break_lock), "", "free the lock at once: for dead machines",
      flag<&BreakOptions::force>},
     {"yes", 0, "", "", of(break_lock), "", "do not ask for confirmation",
@@ -240,7 +244,8 @@ constexpr OptionSpec own_rows[] = {
 };
 
 constexpr Exclusion common_pairs[] = {
-    {"quiet", "verbose", Exclusion::Rule::ranked_or_both}};
+    {"quiet", "verbose", Exclusion::Rule::ranked_or_both},
+    {"password-file", "password-command"}};
 constexpr Exclusion own_pairs[] = {
     {"shared", "slots", Exclusion::Rule::ranked, true},
     // Concurrent runs are meant to be several, so they cannot be deduplicated.

@@ -24,15 +24,21 @@ Settings take(Verb verb, const Settings& settings, Options& options) {
   return chosen;
 }
 
-// The password is taken from the first of these: a file named on the command line or in
-// the environment, the variable, a file named in the configuration, the URL.
+// The password is taken from the first of these: a file or a command that is named on the
+// command line or in the environment, the variable, one that is named in the
+// configuration, the URL.
 void choose_password(const Settings& settings, const std::string& name,
-                     std::optional<std::string>& password, std::string& password_file) {
+                     std::optional<std::string>& password, std::string& password_file,
+                     std::vector<std::string>& password_command) {
   const auto variable = settings.find(name);
   if (variable == settings.end()) return;
-  if (!password_file.empty() && !is_from_file(settings, name + "-file")) return;
+  for (const auto* from : {"-file", "-command"}) {
+    const auto source = name + from;
+    if (settings.count(source) > 0 && !is_from_file(settings, source)) return;
+  }
   password = variable->second.value;
   password_file.clear();
+  password_command.clear();
 }
 
 // The options that only some stores have a use for.
@@ -94,9 +100,11 @@ CommonOptions common_options(const Settings& settings) {
   take_common(chosen, options);
   if (chosen.count("store-timeout") == 0) options.store_timeout.reset();
   auto& login = options.login;
-  choose_password(chosen, "password", login.password, login.password_file);
+  choose_password(chosen, "password", login.password, login.password_file,
+                  login.password_command);
+  std::vector<std::string> none;
   choose_password(chosen, "sentinel-password", login.sentinel_password,
-                  login.sentinel_password_file);
+                  login.sentinel_password_file, none);
   if (login.tls.certificate.empty() != login.tls.key.empty()) {
     throw UsageError("--tls-cert and --tls-key must be set together",
                      is_from_file(chosen, "tls-cert") || is_from_file(chosen, "tls-key"));
@@ -136,10 +144,18 @@ void refuse_useless_options(const Settings& settings, const StoreUrl& store) {
   }
 }
 
-milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl) {
+milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl,
+                           std::optional<milliseconds> wait) {
   if (common.store_timeout) return *common.store_timeout;
-  const auto usual = parsed_duration(common_option("store-timeout")->usual);
-  return ttl ? std::min(usual, *ttl / 10) : usual;
+  auto usual = parsed_duration(common_option("store-timeout")->usual);
+  if (ttl) usual = std::min(usual, *ttl / 10);
+  const auto* kind = common.store.kind;
+  const bool may_say = kind != nullptr && kind->timeout != nullptr;
+  auto wanted = may_say ? kind->timeout(common.store) : std::nullopt;
+  if (wait && ttl) wanted = std::max({usual, wanted.value_or(usual), *wait / 4});
+  if (!wanted) return usual;
+  // A lease lasts for several attempts, whatever other programs may wait for.
+  return ttl ? std::min(*wanted, std::max(usual, *ttl / 5)) : *wanted;
 }
 
 std::vector<Fence> outer_fences_of(std::string_view held, const std::string& name) {
@@ -361,6 +377,12 @@ BreakOptions break_options(const Settings& settings,
     if (std::find(list.begin(), list.end(), word) == list.end()) list.push_back(word);
   }
   take(Verb::break_lock, settings, options);
+  // From a file it only narrows down what the command line names.
+  const bool is_all = !options.host.empty() && !is_from_file(settings, "host");
+  if (operands.empty() && !is_all) {
+    throw UsageError("missing lock name, or --host H for all locks of a host");
+  }
+  if (operands.empty()) options.patterns.emplace_back("*");
   if (options.fence && (options.names.size() != 1 || !options.patterns.empty())) {
     throw UsageError("--fence is that of one lock: name only that one",
                      is_from_file(settings, "fence"));

@@ -167,6 +167,7 @@ struct BreakOptions : VerbOptions {
   std::vector<std::string> names;     // without repetitions
   std::vector<std::string> patterns;  // that match more than one name
   std::optional<Fence> fence;         // only the holder with this fence
+  std::string host;                   // only holders there; empty: any
   bool force = false;                 // Break::by_force
   bool yes = false;
 };
@@ -258,8 +259,11 @@ DedupeWindow parsed_dedupe_window(const std::string& text);
 milliseconds splay_for(const std::string& host, const std::string& lock,
                        milliseconds most);
 
-// The time limit of one operation on the store: --store-timeout if it is set, else 2 s,
-// but no more than a tenth of the ttl where leases can expire.
-milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl);
+// The time limit of one operation on the store: --store-timeout if it is set, else what
+// the URL says (connect_timeout), but no more than a fifth of the ttl where leases can
+// expire, else 2 s, but no more than a tenth of it.
+// Whoever waits for at most `wait` has more patience with each attempt.
+milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl,
+                           std::optional<milliseconds> wait = std::nullopt);
 
 }  // namespace dlock

@@ -30,7 +30,7 @@ Setting setting_in(const Config& config, const std::string& shown, const std::st
 // Settings that a nested dlock finds elsewhere, or does not need; it gets all others that
 // have a variable.
 constexpr std::string_view not_passed_on[] = {"store", "namespace", "config",
-                                              "store-timeout"};
+                                              "store-timeout", "password-command"};
 
 // Not options, because every user can read the arguments of a process.
 struct SecretVariable {

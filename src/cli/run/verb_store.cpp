@@ -144,7 +144,9 @@ std::string with_grant(const std::string& held, const std::string& name, Fence f
 }
 
 bool is_secret(std::string_view entry) {
+  // A command that prints a password is as good as the password.
   return entry.starts_with("DLOCK_PASSWORD=") || entry.starts_with("DLOCK_TOKEN=") ||
+         entry.starts_with("DLOCK_PASSWORD_COMMAND=") ||
          entry.starts_with("DLOCK_SENTINEL_PASSWORD=");
 }
 

@@ -18,9 +18,11 @@
 namespace dlock {
 namespace {
 
-milliseconds budget_of(const CommonOptions& common, const Claim& claim) {
+milliseconds budget_of(const CommonOptions& common, const Claim& claim,
+                       std::optional<milliseconds> wait) {
   const bool can_expire = common.store.leases_expire();
-  return store_timeout(common, can_expire ? std::optional(claim.ttl) : std::nullopt);
+  return store_timeout(common, can_expire ? std::optional(claim.ttl) : std::nullopt,
+                       wait);
 }
 
 // Lines for `eval` in any POSIX shell.
@@ -42,9 +44,10 @@ class Acquisition {
         speaker_(options.name, common.quiet, common.verbose),
         wakeup_(context),
         signals_(context, wakeup_, held),
-        store_(opened_store(common, budget_of(common, claim), context, options.name)),
+        store_(opened_store(common, budget_of(common, claim, options.wait), context,
+                            options.name)),
         lock_(context, wakeup_, *store_, claim,
-              LeaseTiming(claim.ttl, {}, budget_of(common, claim))) {}
+              LeaseTiming(claim.ttl, {}, budget_of(common, claim, options.wait))) {}
 
   asio::awaitable<Exit> execute();
 
@@ -255,7 +258,7 @@ Exit acquire_verb(const Invocation& invocation) {
     std::unique_ptr<BackgroundKeeper> keeper;
     if (options.for_pid) {
       keeper = std::make_unique<BackgroundKeeper>(*options.for_pid, common.store, claim,
-                                                  budget_of(common, claim));
+                                                  budget_of(common, claim, options.wait));
     }
 
     const HeldSignals held;

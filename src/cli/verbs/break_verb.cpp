@@ -120,6 +120,17 @@ class BreakCommand {
   void add_matching(std::vector<LockInfo>& locks, const std::string& pattern);
   void note(ExitStatus status);
   std::string where() const { return " in " + printable(store_->url()); }
+  std::string by_host() const {
+    return options_.host.empty() ? "" : " by host " + printable(options_.host, 300);
+  }
+  bool is_meant(const HolderInfo& holder) const {
+    return (!options_.fence || holder.fence == *options_.fence) &&
+           (options_.host.empty() || holder.host == options_.host);
+  }
+  bool is_meant(const LockInfo& lock) const {
+    return std::any_of(lock.holders.begin(), lock.holders.end(),
+                       [&](const HolderInfo& holder) { return is_meant(holder); });
+  }
   bool is_agreed(const std::vector<LockInfo>& locks) const;
   void take(const std::vector<LockInfo>& locks);
   // Does one step for a lock of several, and reports why it failed.
@@ -142,9 +153,8 @@ void BreakCommand::open() {
 }
 
 bool BreakCommand::add(std::vector<LockInfo>& locks, LockInfo info) {
-  std::erase_if(info.holders, [&](const HolderInfo& holder) {
-    return options_.fence && holder.fence != *options_.fence;
-  });
+  std::erase_if(info.holders,
+                [&](const HolderInfo& holder) { return !is_meant(holder); });
   const bool is_known =
       std::any_of(locks.begin(), locks.end(),
                   [&](const LockInfo& other) { return other.lock == info.lock; });
@@ -175,7 +185,7 @@ void BreakCommand::add_named(std::vector<LockInfo>& locks) {
     speaker(name).warning(
         (options_.fence ? "not held by fence " + std::to_string(options_.fence->number)
                         : "not held") +
-        where());
+        by_host() + where());
   }
 }
 
@@ -188,13 +198,15 @@ void BreakCommand::add_matching(std::vector<LockInfo>& locks,
         [&](const std::string& name) { return matches_glob(pattern, name); }, wakeup_);
   });
   note(report_left_out(store_->inspector()));
-  std::erase_if(found, [](const LockInfo& lock) { return lock.holders.empty(); });
-  if (found.empty()) {
-    note(ExitStatus::not_held);
-    speaker("").warning("no lock that matches " + printable(pattern, 300) + " is held" +
-                        where());
+  bool is_held = false;
+  for (auto& lock : found) {
+    is_held = is_held || is_meant(lock);
+    add(locks, std::move(lock));
   }
-  for (auto& lock : found) add(locks, std::move(lock));
+  if (is_held) return;
+  note(ExitStatus::not_held);
+  speaker("").warning("no lock that matches " + printable(pattern, 300) + " is held" +
+                      by_host() + where());
 }
 
 // What cannot be read does not keep those from being taken that are known.

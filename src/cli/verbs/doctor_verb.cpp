@@ -4,6 +4,7 @@
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "loop/wakeup.hpp"
+#include "store/checks.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
 
@@ -173,7 +174,9 @@ Exit doctor_verb(const Invocation& invocation) {
     print(schema(common.store));
     return ExitStatus::success;
   }
-  const auto timeout = store_timeout(common, {});
+  const auto timeout = common.store_timeout || !common.store.leases_expire()
+                           ? store_timeout(common, {})
+                           : std::max(store_timeout(common, {}), examination_limit);
   asio::io_context context(1);
   Wakeup wakeup(context);
   const auto examination = run_blocking(context, [&] {

@@ -20,16 +20,14 @@ namespace dlock::etcd {
 struct EtcdAccess {
   std::vector<ServerAddress> members;  // in the order in which they are tried
   std::optional<net::TlsOptions> tls;  // may contain a client certificate as login
-  std::string user;                    // empty: no login
-  bool is_user_alone = false;  // what the URL has before the @, perhaps a password
-  std::optional<std::string> password;
-  std::string password_file;  // read at each login, so that a rotated password is used
+  Login login;                         // an empty user: none
 };
 
 EtcdAccess access_of(const StoreUrl& url);
 
-// Throws Failure: misconfigured if the user has no password, and as password_in() does.
-std::string password_of(const EtcdAccess& access);
+// Throws Failure: misconfigured if the user has no password, and as Login::secret().
+asio::awaitable<std::string> password_of(const EtcdAccess& access,
+                                         asio::io_context& context, net::Budget& budget);
 
 class EtcdCluster;
 

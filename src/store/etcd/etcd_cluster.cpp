@@ -163,22 +163,21 @@ CallFailure login_failure(const grpc::CallOutcome& sent, const std::string& serv
   return failed_call;
 }
 
-EtcdAccess access_of(const StoreUrl& url) {
-  return {url.servers,        url.tls,
-          url.login.user,     url.login.alone == Login::Alone::user,
-          url.login.password, url.login.password_file};
-}
+EtcdAccess access_of(const StoreUrl& url) { return {url.servers, url.tls, url.login}; }
 
-std::string password_of(const EtcdAccess& access) {
-  if (!access.password_file.empty()) return password_in(access.password_file);
-  if (access.password) return *access.password;
+asio::awaitable<std::string> password_of(const EtcdAccess& access,
+                                         asio::io_context& context, net::Budget& budget) {
+  const auto& login = access.login;
+  if (auto password = co_await login.secret(context, budget)) {
+    co_return std::move(*password);
+  }
   // Otherwise the calls would go out without a login.
-  throw Failure(
-      Failure::Kind::misconfigured,
-      "no password for " +
-          (access.is_user_alone ? std::string("the user before the @ of the store's URL")
-                                : "user '" + printable(access.user, 200) + "'") +
-          ": use --password-file or DLOCK_PASSWORD");
+  const bool is_alone = login.alone == Login::Alone::user;
+  throw Failure(Failure::Kind::misconfigured,
+                "no password for " +
+                    (is_alone ? std::string("the user before the @ of the store's URL")
+                              : "user '" + printable(login.user, 200) + "'") +
+                    ": use --password-file or DLOCK_PASSWORD");
 }
 
 namespace {
@@ -205,7 +204,7 @@ EtcdCluster::EtcdCluster(asio::io_context& context, EtcdAccess access,
     : context_(context),
       access_(std::move(access)),
       timeout_(timeout),
-      logs_in_(!access_.user.empty()) {
+      logs_in_(!access_.login.user.empty()) {
   for (const auto& server : access_.members) {
     members_.emplace_back(context_, server, access_.tls);
   }
@@ -231,7 +230,7 @@ asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat,
     was_answered = was_answered || failed_call->was_answered;
     if (Clock::now() >= until) throw Failure(attempts.reason());
     if (failed_call->remedy == CallFailure::Remedy::login) {
-      if (access_.user.empty() || has_logged_in_anew) throw failed_call->failure;
+      if (access_.login.user.empty() || has_logged_in_anew) throw failed_call->failure;
       has_logged_in_anew = true;
       logs_in_ = true;
       token_.clear();
@@ -276,8 +275,9 @@ asio::awaitable<std::optional<CallFailure>> EtcdCluster::reach(net::Budget& budg
 
 asio::awaitable<std::optional<CallFailure>> EtcdCluster::log_in(net::Budget& budget) {
   AuthenticateRequest login;
-  login.user = access_.user;
-  login.password = password_of(access_);
+  login.user = access_.login.user;
+  login.password = co_await password_of(access_, context_, budget);
+  const auto remark = remark_on_password(login.password);
   const Request request = std::move(login);
   std::vector<grpc::CallStart> calls;
   calls.push_back(start_of(path_of(request), encoded(request), true));
@@ -285,7 +285,11 @@ asio::awaitable<std::optional<CallFailure>> EtcdCluster::log_in(net::Budget& bud
   const auto& reply = replies.front();
   auto result = answer_in(request, reply.outcome);
   if (!result && reply.outcome.code != grpc::Code::ok) {
-    co_return login_failure(reply.outcome, member().shown());
+    auto refused = login_failure(reply.outcome, member().shown());
+    if (refused.failure.kind() == Kind::rejected) {
+      refused.failure = Failure(Kind::rejected, refused.failure.what() + remark);
+    }
+    co_return refused;
   }
   if (!result) result = decoded(request, reply.message);
   if (!result) {

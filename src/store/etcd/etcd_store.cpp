@@ -119,7 +119,7 @@ constexpr int round_trips_measured = 20;
 int trips_to_renew(const EtcdAccess& access) {
   constexpr int connect_and_ask = 2;
   constexpr int tls = 2;
-  return connect_and_ask + (access.tls ? tls : 0) + (access.user.empty() ? 0 : 1);
+  return connect_and_ask + (access.tls ? tls : 0) + (access.login.user.empty() ? 0 : 1);
 }
 
 template <typename Answer, typename Question>
@@ -152,13 +152,13 @@ asio::awaitable<MemberFacts> ask_member(asio::io_context& context, EtcdAccess ac
   MemberFacts member;
   member.server = access.members.front().shown();
   EtcdAccess anonymous = access;
-  anonymous.user.clear();
+  anonymous.login = {};
   try {
     member.status = co_await status_for(context, anonymous, timeout, wakeup);
   } catch (const Failure& failure) {
     member.failure = let_pass(failure);
   }
-  if (member.status || member.failure || access.user.empty()) co_return member;
+  if (member.status || member.failure || access.login.user.empty()) co_return member;
   try {
     member.status = co_await status_for(context, access, timeout, wakeup);
   } catch (const Failure& failure) {
@@ -199,7 +199,7 @@ class ClusterExaminer {
                   milliseconds timeout, Wakeup& wakeup)
       : calls_(context, replied_first(access, members), timeout), wakeup_(wakeup) {
     facts.named = std::move(members);
-    facts.user = access.user;
+    facts.user = access.login.user;
     facts.prefix = namespace_prefix(name_space);
     facts.trips_to_renew = trips_to_renew(access);
   }
@@ -239,8 +239,10 @@ class ClusterExaminer {
 
   asio::awaitable<void> measure_login() {
     AuthenticateRequest login;
-    login.user = calls_.access().user;
-    login.password = password_of(calls_.access());
+    login.user = calls_.access().login.user;
+    net::Budget budget(calls_.budget_end(), wakeup_, calls_.name());
+    login.password = co_await password_of(calls_.access(), calls_.context(), budget);
+    budget.hand_on();
     const auto began = Clock::now();
     const auto result =
         co_await ask<AuthenticateResult>(calls_, std::move(login), wakeup_);

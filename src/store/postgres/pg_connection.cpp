@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "net/budget.hpp"
+#include "net/password_command.hpp"
 #include "store/postgres/pg_link.hpp"
 #include "store/postgres/pg_login.hpp"
 #include "util/failure.hpp"
@@ -67,8 +68,10 @@ class PgConnection::Talk {
 
   // Connects and logs in, and sends `request` as soon as it may.
   asio::awaitable<void> open(std::string request, net::Budget& budget) {
+    const auto began = Clock::now();
     // First: without it a connection would be useless.
-    auto password = target_.password ? target_.password() : std::nullopt;
+    auto password = co_await secret(budget);
+    remark_ = remark_on_password(password);
     session_ = {};
     replies_ = BatchReplies();
     link_.emplace(context_, target_);
@@ -86,6 +89,8 @@ class PgConnection::Talk {
     session_.is_proven = channel.is_trusted || login.is_bound();
     check_product(session_, target_);
     is_ready_ = true;
+    budget.reached("logged in");
+    opening_took_ = Clock::now() - began;
     ++times_opened_;
   }
 
@@ -122,6 +127,17 @@ class PgConnection::Talk {
       throw SqlError(*fault, shown_, replies_.faulty_batch());
     }
     co_return replies_.take_results();
+  }
+
+  // The timeout of an exchange that had this span, where opening the connection has used
+  // up what the operation had.
+  std::exception_ptr explained(const net::Timeout& timeout, Clock::duration span) const {
+    if (timeout.is_slow() || opening_took_ < span) return std::current_exception();
+    return std::make_exception_ptr(net::Timeout(
+        std::string(timeout.what()) + ", after " + for_people(opening_took_) +
+            " for the connection and the login: if it is far away or busy, give it more "
+            "time with --store-timeout",
+        true));
   }
 
   bool is_in_transaction() const { return is_ready_ && has_transaction(); }
@@ -166,6 +182,14 @@ class PgConnection::Talk {
   }
 
  private:
+  asio::awaitable<std::optional<std::string>> secret(net::Budget& budget) {
+    const auto& command = target_.password_command;
+    if (!command.empty()) {
+      co_return co_await net::password_printed_by(context_, command, budget);
+    }
+    co_return target_.password ? target_.password() : std::nullopt;
+  }
+
   // What was posted leaves none behind.
   bool has_transaction() const {
     return replies_.is_complete() && replies_.transaction() != 'I';
@@ -220,6 +244,7 @@ class PgConnection::Talk {
         take_login(message, login.is_done());
         continue;
       }
+      budget.reached("asked for the login");
       auto answer = login.answer(message.body);
       const bool may_send = login.is_done() || (answer.is_last && may_tell());
       auto bytes = std::move(answer.bytes);
@@ -250,7 +275,9 @@ class PgConnection::Talk {
     if (message.type == 'E') {
       const auto notice = notice_from(message.body);
       if (!notice) throw link_->nonsense("a malformed error");
-      throw_refused(session_error(*notice), shown_);
+      auto error = session_error(*notice);
+      if (error.code == "28P01") error.message += remark_ + expired();
+      throw_refused(error, shown_);
     }
     if (message.type == 'N') return;
     if (message.type == 'S') {
@@ -264,6 +291,14 @@ class PgConnection::Talk {
       return;
     }
     throw link_->nonsense("a message at the wrong place in the login");
+  }
+
+  // Of a password that a server has accepted before, and refuses now.
+  std::string expired() const {
+    const bool is_new = times_opened_ == 0 || !target_.password_command.empty();
+    return is_new ? ""
+                  : "; a login succeeded earlier, and a password that expires needs "
+                    "--password-command";
   }
 
   bool has_ended() const { return replies_.fault() && replies_.fault()->is_fatal(); }
@@ -291,12 +326,14 @@ class PgConnection::Talk {
   BatchReplies replies_;
   PgSession session_;
   SaltedPassword salted_;
+  std::string remark_;     // on the password
   std::string key_;        // of the last login, for cancel requests
   std::string binding_;    // the certificate of the server that the key is for
   bool is_ready_ = false;  // logged in
   bool in_use_ = false;
   bool has_sent_request_ = false;
   std::uint64_t times_opened_ = 0;
+  Clock::duration opening_took_{};
   std::optional<net::Endpoint> last_used_;
 };
 
@@ -324,6 +361,7 @@ asio::awaitable<void> PgConnection::open(Clock::time_point until, Wakeup& wakeup
 asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> batches,
                                                             Clock::time_point until,
                                                             Wakeup& wakeup) {
+  const auto began = Clock::now();
   net::Budget budget(until, wakeup, talk_->shown());
   std::exception_ptr failure;
   std::optional<SqlError> refused;
@@ -342,6 +380,8 @@ asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> b
     found = co_await talk_->results(batches, budget);
   } catch (const SqlError& error) {
     refused = error;
+  } catch (const net::Timeout& timeout) {
+    failure = talk_->explained(timeout, until - began);
   } catch (const Failure&) {
     failure = std::current_exception();
   }

@@ -29,6 +29,10 @@ constexpr const char* login_advice =
     "~/.pgpass), the certificates (--tls-ca, --tls-cert, --tls-key), and pg_hba.conf on "
     "the server";
 
+constexpr const char* ca_advice =
+    "use --tls-ca FILE, with the CA certificate of the service or of whoever runs the "
+    "server; --tls-insecure accepts any certificate, so that any server can pose as it";
+
 Finding reachable(const PgFacts& facts) {
   constexpr const char* advice =
       "check that the server runs, that the URL has the right host and port or socket, "
@@ -44,7 +48,11 @@ Finding reachable(const PgFacts& facts) {
     return reached_finding("reachable", reached);
   }
   const auto& host = facts.hosts.front();
-  if (host.failure) return refusal_finding(*host.failure, login_advice, advice);
+  if (host.failure) {
+    const auto text = std::string_view(host.failure->what());
+    const bool is_ca = text.find("certificate not trusted") != std::string_view::npos;
+    return refusal_finding(*host.failure, is_ca ? ca_advice : login_advice, advice);
+  }
   return {"reachable", Level::ok, host.server, ""};
 }
 
@@ -265,16 +273,18 @@ Finding replicas(const PgFacts& facts) {
 }
 
 std::optional<Finding> timeouts(const PgFacts& facts) {
+  const auto of_runs =
+      facts.timeout == examination_limit ? PgFacts().timeout : facts.timeout;
   std::vector<std::string> shorter;
   for (const auto& timeout : facts.timeouts) {
-    if (timeout.limit.count() > 0 && timeout.limit < facts.timeout) {
+    if (timeout.limit.count() > 0 && timeout.limit < of_runs) {
       shorter.push_back(timeout.name + " = " + for_people(timeout.limit));
     }
   }
   if (shorter.empty()) return std::nullopt;
   return Finding{"timeouts", Level::warning,
                  "user " + shown(facts.user) + " has " + listed(shorter) +
-                     ", less than --store-timeout (" + for_people(facts.timeout) +
+                     ", less than --store-timeout (" + for_people(of_runs) +
                      "): the server ends steps that could still succeed",
                  "raise it for this role (ALTER ROLE ... SET), or lower --store-timeout"};
 }

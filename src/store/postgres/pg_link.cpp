@@ -89,6 +89,7 @@ asio::awaitable<bool> PgLink::agree_on_tls(net::Budget& budget) {
   }
   if (failure) std::rethrow_exception(failure);
   greeting_ = reply.substr(0, longest_greeting);
+  budget.reached("first reply");
   if (reply == "S") co_return true;
   if (reply == "N" && target_.ssl == SslMode::prefer) co_return false;
   if (reply == "N") {
@@ -194,7 +195,8 @@ Failure PgLink::closed() const {
 // anything.
 std::exception_ptr PgLink::with_hint(const Failure& failure) const {
   const bool is_silent = greeting_.empty() && !is_known_;
-  if (!is_silent || failure.kind() != Failure::Kind::unreachable) {
+  if (!is_silent || failure.kind() != Failure::Kind::unreachable ||
+      net::is_slow(failure)) {
     return std::current_exception();
   }
   // Some servers of other protocols wait for the end of a line.

@@ -162,7 +162,8 @@ PgLogin::Answer PgLogin::send_password() {
     throw Failure(Failure::Kind::rejected,
                   server_ +
                       " asks for the password itself, which is only sent over TLS with "
-                      "a trusted certificate, or over a unix socket");
+                      "a trusted certificate, or over a unix socket: name the CA of the "
+                      "server with --tls-ca FILE");
   }
   stage_ = Stage::sent_password;
   return {password_message(password()), true};
@@ -237,7 +238,8 @@ void PgLogin::begin(const std::string& method, bool is_bound) {
 const std::string& PgLogin::password() const {
   if (password_ && !password_->empty()) return *password_;
   throw Failure(Failure::Kind::rejected,
-                server_ + ": password required: " + how_to_set_password_);
+                server_ + ": password required: " + how_to_set_password_ +
+                    password_of_run_outside());
 }
 
 void PgLogin::demand(Stage stage) const {
@@ -258,7 +260,8 @@ void PgLogin::demand_proof() const {
   const auto why = channel_.distrust();
   if (!why.empty()) {
     refuse("certificate not trusted: " + why + "; and " + without +
-           ", which would also prove the server");
+           ", which would also prove the server: name the CA of the server with --tls-ca "
+           "FILE (or sslrootcert), or accept any certificate with --tls-insecure");
   }
 }
 

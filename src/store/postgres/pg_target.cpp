@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <iterator>
 #include <memory>
@@ -64,16 +63,25 @@ std::string password_file_of(const StoreUrl& url, const PgSurroundings& surround
   return !surroundings.home.empty() && surroundings.is_there(usual) ? usual : "";
 }
 
-// What psql would say before it ignores the file: others can use it, or it is no file.
-// Empty if not. PGPASSFILE=/dev/null means that there is none.
+std::string text_of_pgpass(const std::string& file) {
+  constexpr std::size_t longest = 1u << 20;
+  FileKind kind{"password file " + printable(file, 200), longest, Use::credential};
+  kind.may_be_pipe = false;
+  kind.is_secret = true;
+  return small_file(file, kind).text;
+}
+
+// Why the file is not used; empty if it is. The rule is that of --password-file, and not
+// the stricter one of psql: platforms hand out secrets that a group can read. With
+// PGPASSFILE=/dev/null there is none.
 std::string fault_of_pgpass(const std::string& file) {
-  struct stat status {};
   if (file.empty() || file == "/dev/null") return "";
-  const auto name = "password file " + printable(file, 200);
-  if (::stat(file.c_str(), &status) != 0) return failure_of(errno, name).what();
-  if (!S_ISREG(status.st_mode)) return name + ": not a regular file";
-  const bool is_exposed = (status.st_mode & (S_IRWXG | S_IRWXO)) != 0;
-  return is_exposed ? name + ": its group or others can use it (chmod 600)" : "";
+  try {
+    text_of_pgpass(file);
+  } catch (const Failure& failure) {
+    return failure.what();
+  }
+  return "";
 }
 
 std::optional<std::string> password_in_pgpass(const std::string& file,
@@ -81,10 +89,7 @@ std::optional<std::string> password_in_pgpass(const std::string& file,
   // As psql does, go without one that is no file.
   struct stat status {};
   if (::stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  constexpr std::size_t longest = 1u << 20;
-  FileKind kind{"password file " + printable(file, 200), longest, Use::credential};
-  kind.may_be_pipe = false;
-  return password_for(wanted, small_file(file, kind).text);
+  return password_for(wanted, text_of_pgpass(file));
 }
 
 // The next field of a line, without its backslashes; `line` loses it and the colon.
@@ -152,8 +157,11 @@ std::vector<PgTarget> targets_of(const StoreUrl& url, milliseconds timeout,
       one.host = addresses.empty() ? server.host : addresses.at(i).host;
       if (one.tls.name.empty() && !addresses.empty()) one.tls.name = server.host;
     }
-    if (complete.login.has_password()) {
-      one.password = [login = complete.login] { return login.secret(); };
+    one.password_command = complete.login.password_command;
+    if (!complete.login.password_file.empty()) {
+      one.password = [file = complete.login.password_file] { return password_in(file); };
+    } else if (complete.login.has_password()) {
+      one.password = [password = complete.login.password] { return password; };
     } else if (!pgpass.empty() && target.why_no_password.empty()) {
       const PgPassEntry wanted{server.host, server.port, target.database, target.user};
       one.password = [pgpass, wanted] { return password_in_pgpass(pgpass, wanted); };

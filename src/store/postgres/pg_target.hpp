@@ -36,6 +36,7 @@ struct PgTarget {
   // Reads the password, at each login; empty, or a result of nothing: there is none.
   // Throws Failure.
   std::function<std::optional<std::string>()> password;
+  std::vector<std::string> password_command;  // takes precedence: see Login
   std::string why_no_password;  // if there is one that must not be used; for messages
   SslMode ssl = SslMode::prefer;
   bool negotiates_tls =

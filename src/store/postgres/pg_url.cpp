@@ -1,6 +1,7 @@
 #include "store/postgres/pg_url.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -40,28 +41,54 @@ constexpr Parameter taken[] = {
     {"target_session_attrs", "PGTARGETSESSIONATTRS", "any, read-write, primary"},
     {"options", "PGOPTIONS"},
     {"application_name", "PGAPPNAME"},
+    {"connect_timeout",
+     nullptr},  // see connect_timeout(): it is needed before the others
     {"dlock_schema", nullptr},
     {"listen", nullptr, "on, off"},
 };
 
-// Variables by which libpq demands what is not checked here, and the values with which
-// they demand nothing.
-constexpr std::pair<const char*, std::string_view> demands[] = {
-    {"PGREQUIREAUTH", ""},
-    {"PGREQUIREPEER", ""},
-    {"PGREQUIRESSL", "0"},
-    {"PGSSLCRL", ""},
-    {"PGSSLCRLDIR", ""},
-    {"PGSSLCERTMODE", "disable, allow"},
-    {"PGSSLMINPROTOCOLVERSION", "TLSv1, TLSv1.1, TLSv1.2"},
-    {"PGGSSENCMODE", "disable, prefer"}};
+// What libpq can be asked for and dlock does not do, so that it must not be ignored.
+struct Demand {
+  std::string_view name;
+  const char* variable;       // null: none
+  std::string_view harmless;  // the values that ask for nothing
+  std::string_view instead;   // what to write
+};
 
-// Without a meaning here: dlock has its own time limits and keepalives, and these
-// settings of other programs do not change what a lock is.
+constexpr std::string_view no_gssapi =
+    "GSSAPI is not supported, use a password or a certificate";
+constexpr std::string_view no_service =
+    "write the host and the database of the service into the URL";
+constexpr std::string_view unchecked = "dlock does not check it, leave it out";
+constexpr std::string_view own_password = "use --password-file FILE";
+
+constexpr Demand demands[] = {
+    {"service", "PGSERVICE", "", no_service},
+    {"servicefile", nullptr, "", no_service},
+    {"require_auth", "PGREQUIREAUTH", "", unchecked},
+    {"requirepeer", "PGREQUIREPEER", "", unchecked},
+    {"requiressl", "PGREQUIRESSL", "0", "use sslmode=require"},
+    {"sslcrl", "PGSSLCRL", "", unchecked},
+    {"sslcrldir", "PGSSLCRLDIR", "", unchecked},
+    {"sslcertmode", "PGSSLCERTMODE", "disable, allow", unchecked},
+    {"sslpassword", nullptr, "", "use --tls-key-password-file FILE"},
+    {"sslsni", "PGSSLSNI", "1", "the name of the server is always sent"},
+    {"ssl_min_protocol_version", "PGSSLMINPROTOCOLVERSION", "TLSv1, TLSv1.1, TLSv1.2",
+     unchecked},
+    {"ssl_max_protocol_version", "PGSSLMAXPROTOCOLVERSION", "TLSv1.3", unchecked},
+    {"gssencmode", "PGGSSENCMODE", "disable, prefer", no_gssapi},
+    {"gssdelegation", "PGGSSDELEGATION", "0", no_gssapi},
+    {"gsslib", "PGGSSLIB", "", no_gssapi},
+    {"krbsrvname", "PGKRBSRVNAME", "", no_gssapi},
+    {"scram_client_key", nullptr, "", own_password},
+    {"scram_server_key", nullptr, "", own_password},
+    {"replication", nullptr, "false, off, no, 0", "leave it out"},
+};
+
+// Of libpq, and without a meaning here: dlock has its own keepalives.
 constexpr std::string_view ignored =
-    "connect_timeout, keepalives, keepalives_idle, keepalives_interval, "
-    "keepalives_count, tcp_user_timeout, gssencmode, load_balance_hosts, "
-    "client_encoding, schema, pgbouncer, connection_limit, pool_timeout, "
+    "keepalives, keepalives_idle, keepalives_interval, keepalives_count, "
+    "tcp_user_timeout, load_balance_hosts, client_encoding, sslcompression, "
     "fallback_application_name";
 
 bool is_one_of(std::string_view words, const std::string& value) {
@@ -76,30 +103,24 @@ const Parameter* parameter_named(std::string_view name) {
   return found == std::end(taken) ? nullptr : found;
 }
 
-// The name can be shown if it looks like one, and not like a part of a password.
-Failure not_supported(const std::string& name) {
-  const bool is_name =
-      name.size() <= 40 && std::all_of(name.begin(), name.end(), [](char c) {
-        return is_alphanumeric(c) || c == '_' || c == '-';
-      });
-  const auto what = is_name ? "the parameter " + name : std::string("a parameter");
-  constexpr std::pair<std::string_view, std::string_view> hints[] = {
-      {"service", "write the host and the database of the service into the URL"},
-      {"sslpassword", "use --tls-key-password-file FILE"},
-      {"gsslib", "GSSAPI is not supported, use a password or a certificate"},
-      {"krbsrvname", "GSSAPI is not supported, use a password or a certificate"},
-      {"currentSchema", "use dlock_schema for the schema of dlock's tables"},
-      {"search_path", "use dlock_schema for the schema of dlock's tables"},
-      {"statement_timeout", "use --store-timeout D"},
-  };
-  for (const auto& [other, hint] : hints) {
-    if (other == name) return bad_url(what + " is not supported: " + std::string(hint));
-  }
-  std::string names;
-  for (const auto& one : taken) {
-    names += (names.empty() ? "" : ", ") + std::string(one.name);
-  }
-  return bad_url(what + " is not supported (supported: " + names + ")");
+Failure not_supported(std::string_view name, std::string_view instead) {
+  return bad_url(std::string(name) + " is not supported: " + std::string(instead));
+}
+
+// Whether it is a parameter that asks for nothing here. Throws Failure if it asks for
+// something.
+bool asks_for_nothing(const std::string& name, const std::string& value) {
+  const auto* demand = std::find_if(std::begin(demands), std::end(demands),
+                                    [&](const Demand& one) { return one.name == name; });
+  if (demand == std::end(demands)) return is_one_of(ignored, name);
+  if (value.empty() || is_one_of(demand->harmless, value)) return true;
+  throw not_supported("the parameter " + name, demand->instead);
+}
+
+// `ssl` of other clients as sslmode.
+std::string ssl_mode_of_word(const std::string& value) {
+  if (is_one_of("true, 1, on, yes", value)) return "require";
+  return is_one_of("false, 0, off, no", value) ? "disable" : value;
 }
 
 void check_schema(const std::string& name) {
@@ -118,9 +139,16 @@ void check(const Parameter& parameter, const std::string& value) {
   const auto name = std::string(parameter.name);
   if (value.empty()) throw bad_url(name + " is empty");
   if (name == "dlock_schema") check_schema(value);
+  if (name == "connect_timeout" && !number_in<int>(value)) {
+    throw bad_url("connect_timeout must be a number of seconds");
+  }
   if (parameter.words.empty() || is_one_of(parameter.words, value)) return;
+  const bool wants_none = name == "sslmode" && value == "no-verify";
   throw bad_url(name + " must be one of " + std::string(parameter.words) +
-                (name == "target_session_attrs" ? ": locks need the primary" : ""));
+                (name == "target_session_attrs" ? ": locks need the primary"
+                 : wants_none ? ": for TLS with any certificate, write sslmode=require "
+                                "and add --tls-insecure"
+                              : ""));
 }
 
 std::vector<std::string> parts_of(const std::string& list) {
@@ -330,14 +358,13 @@ void make_absolute(StoreUrl& url, const std::string& directory) {
 }
 
 void refuse_unsupported(const PgSurroundings& surroundings) {
-  if (!surroundings.variable("PGSERVICE").empty()) {
-    throw bad_url("PGSERVICE is set: write what it names into the store URL instead");
-  }
-  for (const auto& [name, harmless] : demands) {
-    const auto value = surroundings.variable(name);
-    if (value.empty() || is_one_of(harmless, value)) continue;
-    throw bad_url(std::string(name) +
-                  " demands what dlock does not check: unset it for dlock");
+  for (const auto& demand : demands) {
+    if (demand.variable == nullptr) continue;
+    const auto value = surroundings.variable(demand.variable);
+    if (value.empty() || is_one_of(demand.harmless, value)) continue;
+    throw not_supported(demand.variable, demand.instead == unchecked
+                                             ? "dlock does not check it, unset it"
+                                             : demand.instead);
   }
 }
 
@@ -345,21 +372,16 @@ void refuse_unsupported(const PgSurroundings& surroundings) {
 
 void take_parameters(StoreUrl& url, const Parameters& parameters) {
   for (const auto& [name, value] : parameters) {
-    if (is_one_of(ignored, name)) {
-      if (name == "gssencmode" && value == "require") {
-        throw bad_url("gssencmode=require: GSSAPI is not supported");
-      }
-      continue;
+    const bool is_word = name == "ssl";
+    const auto* parameter = parameter_named(is_word ? "sslmode" : name);
+    if (parameter != nullptr) {
+      if (is_word && parameters.count("sslmode") != 0) continue;
+      const auto meant = is_word ? ssl_mode_of_word(value) : value;
+      check(*parameter, meant);
+      url.parameters[std::string(parameter->name)] = meant;
+    } else if (!asks_for_nothing(name, value)) {
+      url.ignore(name);
     }
-    // As JDBC has it, and libpq.
-    if (name == "ssl" && value == "true") {
-      url.parameters.try_emplace("sslmode", "require");
-      continue;
-    }
-    const auto* parameter = parameter_named(name);
-    if (parameter == nullptr) throw not_supported(name);
-    check(*parameter, value);
-    url.parameters[name] = value;
   }
   url.tls.emplace();
   place(url);
@@ -385,6 +407,15 @@ StoreUrl completed(StoreUrl url, const PgSurroundings& surroundings,
   add_usual_files(url, surroundings);
   make_absolute(url, surroundings.directory);
   return url;
+}
+
+std::optional<milliseconds> connect_timeout(const StoreUrl& url) {
+  auto text = parameter_of(url, "connect_timeout");
+  const char* variable = std::getenv("PGCONNECT_TIMEOUT");
+  if (text.empty() && variable != nullptr) text = variable;
+  const auto seconds = number_in<int>(text).value_or(0);
+  if (seconds <= 0) return std::nullopt;  // as in libpq: no limit
+  return std::chrono::seconds(std::min(seconds, 3600));
 }
 
 std::string parameter_of(const StoreUrl& url, const char* name) {

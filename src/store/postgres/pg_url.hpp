@@ -26,9 +26,12 @@ struct PgSurroundings {
 };
 
 // Puts the parameters into the URL: `host`, `user` and their like where they belong, the
-// others into its `parameters`. Those of libpq and Prisma that mean nothing to dlock are
-// dropped.
+// others into its `parameters`. Those of libpq that mean nothing to dlock are dropped,
+// and those of other programs go to StoreUrl::ignore().
 TakeParameters take_parameters;
+
+// The time that `connect_timeout`, or PGCONNECT_TIMEOUT, allows; nothing: no limit.
+UsualTimeout connect_timeout;
 
 // The URL with everything that it leaves open: from the variables of libpq, else as psql
 // has it: the socket of this machine, the user's name, a database of that name. Paths are

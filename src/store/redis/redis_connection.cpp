@@ -82,10 +82,12 @@ class RedisConnection::Link {
 
   asio::awaitable<void> open(net::Budget& budget) {
     // First: without it a connection would be useless.
-    const auto login = login_commands(target_);
+    const auto password = co_await target_.login.secret(context_, budget);
+    const auto login = login_commands(target_, password);
     const net::Peer peer{target_.host, target_.port, target_.path, target_.tls};
     stream_ = co_await net::open_stream(context_, peer, budget, last_used_);
-    if (!login.empty()) check_login(target_, co_await ask(login, budget));
+    if (!login.empty()) check_login(target_, password, co_await ask(login, budget));
+    budget.reached("logged in");
     is_ready_ = true;
   }
 

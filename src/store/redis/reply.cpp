@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "store/store_url.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -292,8 +293,9 @@ bool ReplyReader::is_empty() const { return codec_->is_empty(); }
 const std::string& ReplyReader::error() const { return codec_->error(); }
 
 Failure password_required(const std::string& server, std::string_view options) {
-  return Failure(Failure::Kind::rejected,
-                 server + ": password required: use " + std::string(options));
+  return Failure(Failure::Kind::rejected, server + ": password required: use " +
+                                              std::string(options) +
+                                              password_of_run_outside());
 }
 
 Failure failure_from(const Reply& error, const std::string& server) {

@@ -1,7 +1,5 @@
 #include "store/redis/target.hpp"
 
-#include <utility>
-
 #include "net/dial.hpp"
 #include "util/text.hpp"
 
@@ -13,7 +11,7 @@ bool is_ok(const Reply& reply) {
 }
 
 void require_ok(const Target& target, const Reply& reply, Failure::Kind kind,
-                const std::string& what) {
+                const std::string& what, const std::string& remark = "") {
   if (is_ok(reply)) return;
   if (!reply.is_error()) {
     throw Failure(Failure::Kind::unreachable,
@@ -25,7 +23,7 @@ void require_ok(const Target& target, const Reply& reply, Failure::Kind kind,
   if (code == "NOPERM" || code == "DENIED") {
     throw Failure(Failure::Kind::rejected, target.shown() + ": login refused: " + text);
   }
-  auto why = target.shown() + ": " + what + ": " + text;
+  auto why = target.shown() + ": " + what + ": " + text + remark;
   // Another reader of the URL may take it for the user, which it is in the URL that the
   // command of a run gets.
   if (kind == Failure::Kind::rejected && target.login.alone == Login::Alone::password) {
@@ -52,6 +50,14 @@ Failure Target::with_origin(const Failure& failure) const {
   const bool is_announced =
       !announced_by.empty() && failure.kind() == Failure::Kind::unreachable;
   if (!is_announced) return failure;
+  if (mapped_from) {
+    std::string text = failure.what();
+    const auto name = shown();
+    const auto at = text.find(name);
+    const auto end = at == std::string::npos ? text.size() : at + name.size();
+    text.insert(end, " (" + mapped_from->shown() + " by --address-map)");
+    return Failure(failure.kind(), text);
+  }
   return Failure(failure.kind(),
                  failure.what() + (", the address that " + std::string(announced_by) +
                                    " announce (--address-map if it differs here)"));
@@ -94,19 +100,20 @@ std::vector<Target> sentinels_of(const StoreUrl& url) {
   return sentinels;
 }
 
-std::vector<std::vector<std::string>> login_commands(const Target& target) {
+std::vector<std::vector<std::string>> login_commands(
+    const Target& target, const std::optional<std::string>& password) {
   std::vector<std::vector<std::string>> commands;
-  if (auto password = target.login.secret()) {
+  if (password) {
     auto& auth = commands.emplace_back();
     auth.emplace_back("AUTH");
     if (!target.login.user.empty()) auth.push_back(target.login.user);
-    auth.push_back(std::move(*password));
+    auth.push_back(*password);
   } else if (!target.login.user.empty()) {
     // Otherwise the commands would run as the default user.
     throw Failure(Failure::Kind::misconfigured,
                   target.shown() + ": no password for user '" +
                       printable(target.login.user, 200) + "': use " +
-                      std::string(target.password_options));
+                      std::string(target.password_options) + password_of_run_outside());
   }
   if (target.database != 0) {
     commands.push_back({"SELECT", std::to_string(target.database)});
@@ -114,11 +121,12 @@ std::vector<std::vector<std::string>> login_commands(const Target& target) {
   return commands;
 }
 
-void check_login(const Target& target, const std::vector<Reply>& replies) {
-  const bool has_auth = target.login.has_password();
+void check_login(const Target& target, const std::optional<std::string>& password,
+                 const std::vector<Reply>& replies) {
   for (std::size_t i = 0; i < replies.size(); ++i) {
-    if (i == 0 && has_auth) {
-      require_ok(target, replies[i], Failure::Kind::rejected, "login refused");
+    if (i == 0 && password) {
+      require_ok(target, replies[i], Failure::Kind::rejected, "login refused",
+                 remark_on_password(password));
     } else {
       require_ok(target, replies[i], Failure::Kind::misconfigured,
                  "no database " + std::to_string(target.database));

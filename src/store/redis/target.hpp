@@ -24,7 +24,8 @@ struct Target {
   // How the user sets the password, for messages.
   std::string_view password_options = usual_password_options;
   unsigned database = 0;
-  std::string_view announced_by;  // who named its address, if the URL does not
+  std::string_view announced_by;             // who named its address, if the URL does not
+  std::optional<ServerAddress> mapped_from;  // the announced one, if --address-map has it
 
   ServerAddress address() const { return {host, port}; }
 
@@ -48,13 +49,15 @@ std::vector<Target> targets_of(const StoreUrl& url);
 std::vector<Target> sentinels_of(const StoreUrl& url);
 
 // The commands to log in and select the database, to be sent in one write; empty if none
-// are needed. Throws Failure for a password file that is missing or accessible to others,
-// and for a user without a password.
-std::vector<std::vector<std::string>> login_commands(const Target& target);
+// are needed. `password` is that of this login (Login::secret). Throws Failure for a user
+// without a password.
+std::vector<std::vector<std::string>> login_commands(
+    const Target& target, const std::optional<std::string>& password);
 
 // Throws Failure unless `replies` to those commands are OK: rejected for a refused login,
 // misconfigured for a database that does not exist, unreachable for an invalid reply.
-void check_login(const Target& target, const std::vector<Reply>& replies);
+void check_login(const Target& target, const std::optional<std::string>& password,
+                 const std::vector<Reply>& replies);
 
 // A setting that a server reports in milliseconds, above 0 and at most a day; nothing if
 // it is invalid.

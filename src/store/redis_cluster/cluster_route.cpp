@@ -92,6 +92,7 @@ Node& ClusterRoute::node_at(const ServerAddress& address) {
   auto& node = nodes_[address];
   if (!node) {
     auto target = redis::login_target(url_).at(address);
+    target.mapped_from = url_.addresses.announced_for(address);
     if (!is_seed(address)) target.announced_by = "the members of the cluster";
     node = std::make_unique<Node>(context_, std::move(target), timeout(),
                                   redis::Role::cluster_member);

@@ -219,6 +219,7 @@ asio::awaitable<Examination> examine(const StoreUrl& url, const std::string& nam
   co_await ask_sentinels(context, url, timeout, facts, wakeup);
   auto primary = redis::login_target(url).at(*address);
   primary.announced_by = announced_by;
+  primary.mapped_from = url.addresses.announced_for(*address);
   auto targets = replicas_in(facts, url);
   targets.insert(targets.begin(), primary);
   auto servers =

@@ -64,6 +64,7 @@ redis::Node& SentinelRoute::node_at(const ServerAddress& address) {
   auto& node = nodes_[address];
   if (!node) {
     auto target = redis::login_target(url_).at(address);
+    target.mapped_from = url_.addresses.announced_for(address);
     target.announced_by = announced_by;
     node = std::make_unique<redis::Node>(context_, std::move(target), timeout(),
                                          redis::Role::primary);

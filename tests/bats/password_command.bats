@@ -1,0 +1,165 @@
+#!/usr/bin/env bats
+# --password-command: passwords that a command of the user prints at each login, on every kind of
+# store.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2030,SC2031  # each test has its own store
+# shellcheck disable=SC2034,SC2154  # the helpers set redis_password and others, and read DLOCK_STORE
+
+setup() {
+  load support
+  load ../faults/locks
+  helper=$BATS_TEST_TMPDIR/print-password
+  called=$BATS_TEST_TMPDIR/called
+  store_of_test=
+}
+
+teardown() {
+  case $store_of_test in
+    redis) stop_redis ;;
+    postgres) stop_postgres ;;
+    etcd) stop_etcd ;;
+  esac
+  kill_leftovers
+}
+
+use_redis() {
+  store_of_test=redis
+  load ../faults/redis
+  use_redis_store || return
+  unset DLOCK_PASSWORD_FILE
+  password=$redis_password
+}
+
+use_postgres() {
+  store_of_test=postgres
+  load postgres
+  use_postgres_store || return
+  DLOCK_STORE=$(postgres_tcp_url 1)
+  password=$postgres_password
+}
+
+use_etcd() {
+  store_of_test=etcd
+  load etcd
+  use_etcd_store || return
+  password=opensesame
+  etcdctl user add root:secret > /dev/null
+  etcdctl user grant-role root root > /dev/null
+  etcdctl role add locks > /dev/null
+  etcdctl role grant-permission locks readwrite --prefix=true dlock/ > /dev/null
+  etcdctl user add jobs:opensesame > /dev/null
+  etcdctl user grant-role jobs locks > /dev/null
+  etcdctl auth enable > /dev/null
+  export DLOCK_USER=jobs
+}
+
+# A program that notes that it was called, with its arguments, and prints the password.
+make_helper() {
+  printf '%s' "$password" > "$BATS_TEST_TMPDIR/word"
+  printf '#!/bin/sh\necho "$# $*" >> "%s"\ncat "%s"\necho\necho more\n' "$called" "$BATS_TEST_TMPDIR/word" > "$helper"
+  chmod +x "$helper"
+}
+
+# The command of a run gets neither the password nor the variable.
+check_store() {
+  make_helper
+  export DLOCK_STORE_TIMEOUT=10s
+  run dlock run --password-command "$helper --user 'a b' \"c\"" job -- sh -c 'env; echo started'
+  assert_status 0
+  assert_output_contains started
+  refute_output_contains "$password"
+  refute_output_contains PASSWORD_COMMAND
+  assert_equal "$(head -n 1 "$called")" '3 --user a b c'
+  DLOCK_PASSWORD_COMMAND=$helper run dlock run job -- sh -c 'env; echo started'
+  assert_status 0
+  refute_output_contains PASSWORD_COMMAND
+
+  # Its failure is one line that shows nothing of what it prints.
+  while IFS='|' read -r expected command says; do
+    run dlock run --password-command "$command" job -- echo started
+    assert_equal "$command $status" "$command $expected"
+    assert_one_line
+    assert_output_contains "$says"
+    refute_output_contains "${password%% *}"
+  done << END
+78|$helper.missing|cannot be started: no such file or directory
+78|true|prints no password
+69|sh -c 'cat $BATS_TEST_TMPDIR/word; exit 3'|ended with exit code 3
+69|sh -c 'cat $BATS_TEST_TMPDIR/word; kill -9 \$\$'|was killed by signal 9
+78|sh -c 'yes'|prints more than any password has
+64|sh 'open|a quote is not closed
+END
+  run dlock run --store-timeout 300ms --password-command 'sleep 100' job -- echo started
+  assert_status 69
+  assert_one_line
+  assert_output_contains 'has printed no password in time'
+  assert_equal "$(pgrep -x -P $$ sleep || true)" ''
+}
+
+@test "on Redis, the first line that the command prints is the password, and its failures have their codes" {
+  use_redis
+  check_store
+}
+
+@test "on PostgreSQL, the first line that the command prints is the password, and its failures have their codes" {
+  use_postgres
+  check_store
+}
+
+@test "on etcd, the first line that the command prints is the password, and its failures have their codes" {
+  use_etcd
+  check_store
+}
+
+@test "a run whose session was stopped logs in again with the password of that moment" {
+  use_postgres
+  make_helper
+  sql "ALTER ROLE app PASSWORD 'token-1'"
+  echo token-1 > "$BATS_TEST_TMPDIR/word"
+  hold job --password-command "$helper" --ttl 9s
+  echo token-2 > "$BATS_TEST_TMPDIR/word"
+  sql "ALTER ROLE app PASSWORD 'token-2'" -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'"
+  eventually logged_in_again
+  let_go
+  assert_exits 0 "$holder"
+}
+logged_in_again() { (($(sql "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'") > 0)); }
+
+@test "a file and a command of the same source cannot be combined, and DLOCK_PASSWORD precedes the file's command" {
+  use_redis
+  make_helper
+  run dlock run --password-command "$helper" --password-file x job -- true
+  assert_status 64
+  assert_output_contains '--password-file and --password-command cannot be combined'
+  printf 'password-command = "%s"\n' "$helper" > "$BATS_TEST_TMPDIR/config.toml"
+  run dlock run --config "$BATS_TEST_TMPDIR/config.toml" job -- sh -c '"$0" check && echo held' "$(command -v dlock)"
+  assert_equal "$status $output" '0 held'
+  rm "$called"
+  DLOCK_PASSWORD=$password dlock run --config "$BATS_TEST_TMPDIR/config.toml" job -- true
+  [[ ! -e $called ]]
+  echo 'password-command = "./print-password"' > "$BATS_TEST_TMPDIR/config.toml"
+  run dlock run --config "$BATS_TEST_TMPDIR/config.toml" job -- true
+  assert_status 78
+  assert_output_contains 'absolute path'
+}
+
+@test "a refused password that ends with a blank or a line end is told so, and not shown" {
+  use_redis
+  DLOCK_PASSWORD="$redis_password"$'\n' run dlock run job -- true
+  assert_status 77
+  assert_one_line
+  assert_output_contains '; the password ends with a line end'
+  (umask 077 && echo "$redis_password " > "$BATS_TEST_TMPDIR/file")
+  run dlock run --password-file "$BATS_TEST_TMPDIR/file" job -- true
+  assert_status 77
+  assert_output_contains '; the password ends with a blank'
+  refute_output_contains "${redis_password% *}"
+}
+
+@test "a refused password that ends with a blank is told so on PostgreSQL" {
+  use_postgres
+  DLOCK_PASSWORD="$postgres_password " run dlock run job -- true
+  assert_status 77
+  assert_one_line
+  assert_output_contains '; the password ends with a blank'
+}
