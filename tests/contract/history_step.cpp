@@ -14,6 +14,9 @@ const char* name_of(Act act) {
     case Act::remove_expired: return "tidy";
     case Act::inspect: return "inspect";
     case Act::history: return "history";
+    case Act::reclaim: return "reclaim";
+    case Act::save: return "save";
+    case Act::go_back: return "go back";
   }
   return "";
 }
@@ -63,6 +66,7 @@ std::string text_of(const RunInfo& run) {
   auto text = std::to_string(run.fence.number) + " from " + number(run.started.count()) +
               " to " + number(run.ended.value_or(WallTime{}).count()) + " " + run.outcome;
   if (run.exit_code) text += " " + number(*run.exit_code);
+  if (run.signal) text += " by " + *run.signal;
   return text + (run.reason.empty() ? "" : " for being " + run.reason);
 }
 

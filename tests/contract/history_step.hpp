@@ -34,7 +34,23 @@ inline std::string number(std::int64_t value) { return std::to_string(value); }
 // Of a renewal that keeps the ttl of the lease, which is another one.
 constexpr milliseconds other_ttl{777};
 
-enum class Act { ask, release, renew, take_away, remove_expired, inspect, history };
+// Of a renewal that shortens the lease.
+inline milliseconds shortened(milliseconds ttl) { return ttl / 4 + milliseconds(1); }
+
+// `save` keeps a copy of the state, and `go_back` makes it the state again: a server that
+// was behind has taken over. `reclaim` is by a holder that has lost its lease by that.
+enum class Act {
+  ask,
+  release,
+  renew,
+  take_away,
+  remove_expired,
+  inspect,
+  history,
+  reclaim,
+  save,
+  go_back
+};
 
 struct Step {
   Act act = Act::remove_expired;
@@ -44,6 +60,7 @@ struct Step {
   std::optional<RunEnd> end;
   std::vector<Fence> fences;  // whose leases are broken
   bool by_force = false;
+  bool shortens = false;  // a renewal of a detached lease
 };
 
 struct SeenEvent {

@@ -16,7 +16,8 @@ constexpr milliseconds calls_until{2500};
 
 const rules::Holder* holder_with(const rules::State& state, const Contender& contender) {
   for (const auto& holder : state.holders) {
-    const bool is_own = contender.grant && holder.fence == contender.grant->fence;
+    const bool is_own = contender.grant && holder.fence == contender.grant->fence &&
+                        holder.party.token == contender.claim.token;
     if (is_own && !holder.ended) return &holder;
   }
   return nullptr;
@@ -86,6 +87,8 @@ WallTime RandomSteps::time_to_pass(const RulesSide& rules) {
   milliseconds passes(dice_.one_in(5) ? dice_.pick(seldom) : dice_.pick(often));
   if (dice_.one_in(300))
     passes = dice_.one_in(4) ? milliseconds(700'000) : rules::place_lasts;
+  // The scripts take a fence for the time of its grant.
+  if (kind_.reclaims) passes = std::max(passes, milliseconds(1));
   const auto& waiters = rules.state().waiters;
   const rules::Moment now{Clock::time_point(now_), now_};
   for (std::size_t i = 0; i < waiters.size(); ++i) {
@@ -109,11 +112,16 @@ std::optional<RunEnd> RandomSteps::random_end(const Contender& contender) {
   RunEnd end;
   end.duration = milliseconds(1500);
   end.exit_code = dice_.pick(codes);
+  if (kind_.reclaims && dice_.one_in(6)) {
+    end.exit_code.reset();
+    end.signal = "TERM";
+  }
   end.outcome = "ran";
   if (contender.knows_loss ||
       (contender.claim.min_hold.count() == 0 && dice_.one_in(12))) {
     end.lost = Loss::unconfirmed;
     end.exit_code = 76;
+    end.signal.reset();
     end.outcome = "lost";
     end.leaves_lease = kind_.has_force && dice_.one_in(2);
   } else if (dice_.one_in(8)) {
@@ -144,13 +152,28 @@ void RandomSteps::choose_for_holder(Step& step, const RulesSide& rules) {
   if (chance < 2 && (holds || dice_.one_in(4)) && !contender.knows_loss) {
     step.act = Act::ask;  // the answer may have been lost or may be late
   } else if (chance < 6 && !contender.knows_loss) {
-    step.act = Act::renew;
+    const bool is_forced =
+        rules::forced_by(rules.state(), contender.grant->fence).has_value();
+    const bool may_reclaim = kind_.reclaims && contender.claim.attached && !is_forced;
+    step.act = !holds && may_reclaim ? Act::reclaim : Act::renew;
+    step.shortens = kind_.reclaims && !contender.claim.attached && dice_.one_in(2);
   } else {
     step.act = Act::release;
     step.end = random_end(contender);
     const bool is_broken = holder != nullptr && holder->broken;
     if (step.end && is_broken) step.end->leaves_lease = false;
   }
+}
+
+void RandomSteps::choose_state(Step& step) {
+  step.act = dice_.one_in(2) ? Act::save : Act::go_back;
+  if (step.act == Act::save) {
+    saved_at_ = now_;
+    return;
+  }
+  const auto since = static_cast<unsigned>((now_ - saved_at_).count() / 1000);
+  now_ = saved_at_ + milliseconds(dice_.below(since + 1));
+  step.now = now_;
 }
 
 Step RandomSteps::next(const RulesSide& rules) {
@@ -163,7 +186,9 @@ Step RandomSteps::next(const RulesSide& rules) {
   if (contender.waits && rules.is_dead(contender.claim.token, now_)) {
     replace(contender, rules.state());
   }
-  if (dice_.one_in(7)) {
+  if (kind_.reclaims && dice_.one_in(30)) {
+    choose_state(step);
+  } else if (dice_.one_in(7)) {
     choose_look(step, rules.state());
   } else if (contender.grant) {
     choose_for_holder(step, rules);

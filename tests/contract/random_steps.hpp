@@ -2,8 +2,9 @@
 //
 // Some things never happen in a history, because only one side knows them:
 //
-// - The clock does not step back.
-// - No lock is foreign, set up again after it was deleted, or left to expire.
+// - The clock does not step back, but to what it showed since the state to which a server
+//   goes back.
+// - No lock is foreign, or left to expire.
 // - No request arrives so late that the server has abandoned its claim or deleted its
 //   place in the queue.
 // - The dead do not come back.
@@ -26,14 +27,16 @@ namespace dlock::against {
 struct Kind {
   const char* name;
   unsigned slots;
-  bool has_readers;
-  bool has_runs;            // some use --dedupe or --min-hold
-  bool has_detached;        // some are detached
-  bool uses_queue_options;  // some use --replace, --supersede or --max-queue
+  bool has_readers = false;
+  bool has_runs = false;            // some use --dedupe or --min-hold
+  bool has_detached = false;        // some are detached
+  bool uses_queue_options = false;  // some use --replace, --supersede or --max-queue
   // Some break by force; some renewals keep the ttl; some lost runs leave their lease.
   bool has_force = false;
   bool has_priorities = false;
   bool spreads = false;  // some with slots use --spread
+  // Servers go back to an older state, and leases that they lack then are set up again.
+  bool reclaims = false;
 };
 
 // Numbers that are the same with every library, unlike those of std's distributions.
@@ -70,10 +73,12 @@ class RandomSteps {
   std::optional<RunEnd> random_end(const Contender& contender);
   void choose_look(Step& step, const rules::State& state);
   void choose_for_holder(Step& step, const RulesSide& rules);
+  void choose_state(Step& step);
 
   const Kind& kind_;
   Dice dice_;
   WallTime now_{std::chrono::seconds(1'700'000'000)};
+  WallTime saved_at_ = now_;
   Session last_number_ = 0;
   std::vector<Contender> contenders_;
 };

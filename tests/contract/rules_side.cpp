@@ -1,6 +1,7 @@
 #include "tests/contract/rules_side.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "lock/history.hpp"
 #include "rules/granting.hpp"
@@ -19,6 +20,12 @@ using rules::Waiter;
 const LockName lock_name{"dlock", "job"};
 
 std::string text(std::uint64_t value) { return std::to_string(value); }
+
+// As the scripts name a grant.
+std::string id_of(const rules::GrantId& grant) {
+  if (grant.claim == Token{}) return "";
+  return text(grant.fence.number) + ":" + text_of(grant.claim).substr(0, 16);
+}
 
 // A request as a process makes it.
 rules::Party party_of(const Contender& contender) {
@@ -63,6 +70,13 @@ Seen RulesSide::take(const Step& step, std::vector<Contender>& contenders,
   }
 
   Seen seen;
+  if (step.act == Act::save || step.act == Act::go_back) {
+    (step.act == Act::save ? saved_ : state_) = step.act == Act::save ? state_ : saved_;
+    seen.state = shown_state();
+    return seen;
+  }
+  const bool is_of_lost = step.act == Act::reclaim || step.act == Act::release;
+  if (is_of_lost && contender.grant) forget_since(contender);
   auto before = state_;
   seen.answer = act(step, contender);
   if (bug_) bug_({step, before, state_, seen.answer, then_.wake});
@@ -85,10 +99,13 @@ std::string RulesSide::act(const Step& step, Contender& contender) {
   switch (step.act) {
     case Act::ask: return ask(contender.claim, step.queue, contender);
     case Act::release: return release(step, contender);
-    case Act::renew: return renew(contender);
+    case Act::renew:
+    case Act::reclaim: return renew(step, contender);
     case Act::take_away: return take_away(step);
     case Act::remove_expired: rules::tidy(state_, now_, liveness_, then_); return "";
     case Act::inspect: return text_of(rules::info_of(state_, lock_name, now_, liveness_));
+    case Act::save:
+    case Act::go_back:
     case Act::history: break;
   }
   auto runs = rules::runs_of_holders(state_, now_, liveness_);
@@ -103,8 +120,12 @@ std::string RulesSide::ask(const Claim& claim, Queue queue, Contender& contender
   for (const auto& holder : then_.broken) cause_.broken.push_back(holder.fence);
   cause_.taken_by = rules::replacing(party);
   if (std::holds_alternative<Grant>(answer)) {
-    contender.grant = *rules::holder_of(state_, claim.token);
+    const auto former =
+        std::exchange(contender.grant, *rules::holder_of(state_, claim.token));
     contender.waits = false;
+    const bool is_new = !former || former->fence != contender.grant->fence;
+    return text_of_answer(answer, claim.token) + " after " +
+           (is_new ? id_of(contender.grant->after) : "");
   }
   return text_of_answer(answer, claim.token);
 }
@@ -123,11 +144,26 @@ std::string RulesSide::release(const Step& step, Contender& contender) {
   return outcome == Release::not_ours ? "not ours" : "released";
 }
 
-std::string RulesSide::renew(const Contender& contender) {
-  const auto& claim = contender.claim;
+// Where the state is an older one, the scripts know of a grant only its fence.
+void RulesSide::forget_since(Contender& contender) const {
+  auto& grant = *contender.grant;
+  const auto is_it = [&](const auto& one) { return one.fence == grant.fence; };
+  const auto is_in = [&](const auto& all) {
+    return std::any_of(all.begin(), all.end(), is_it);
+  };
+  if (is_in(state_.holders) || is_in(state_.runs)) return;
+  const WallTime fence(static_cast<std::int64_t>(grant.fence.number));
+  grant.since = std::min(fence, now_.wall);
+  grant.granted_at = Clock::time_point(grant.since);
+}
+
+std::string RulesSide::renew(const Step& step, const Contender& contender) {
+  auto claim = contender.claim;
+  claim.reclaim = step.act == Act::reclaim;
   if (!claim.attached) {
     auto renewing = claim;
     if (claim.keeps_ttl) renewing.ttl = other_ttl;
+    if (step.shortens) renewing.ttl = shortened(claim.ttl);
     const auto ttl = rules::ttl_to_set(state_, renewing);
     const auto renewal = rules::renew(state_, claim.token, ttl, now_, liveness_, then_);
     return renewal == Renewal::confirmed ? "renewed" : "lost";
@@ -137,6 +173,7 @@ std::string RulesSide::renew(const Contender& contender) {
   if (renewal == Renewal::broken) {
     return "broken" + text_of_taker(claim.token, &*contender.grant);
   }
+  if (renewal == Renewal::reclaimed) return "reclaimed";
   return renewal == Renewal::confirmed ? "renewed" : "lost";
 }
 

@@ -62,7 +62,8 @@ class RulesSide {
  private:
   std::string ask(const Claim& claim, Queue queue, Contender& contender);
   std::string release(const Step& step, Contender& contender);
-  std::string renew(const Contender& contender);
+  std::string renew(const Step& step, const Contender& contender);
+  void forget_since(Contender& contender) const;
   std::string take_away(const Step& step);
   std::string act(const Step& step, Contender& contender);
   std::string text_of_answer(const Answer& answer, const Token& token) const;
@@ -76,7 +77,7 @@ class RulesSide {
                 Seen& seen) const;
 
   Bug bug_;
-  rules::State state_;
+  rules::State state_, saved_;
   rules::Moment now_;
   rules::ClockLiveness liveness_{now_};
   rules::Consequences then_;

@@ -164,9 +164,10 @@ std::string text_of_ask(const Shown& shown, const Reply& reply) {
   const auto& word = parts.at(0).text;
   if (word == "granted") {
     return word + " " + parts.at(1).text + " in " + number(parts.at(2).integer) +
-           (parts.size() > 3
-                ? " " + parts[3].text + text_of(redis::taker_from(parts[4].text))
-                : "");
+           (parts.size() > 4
+                ? " " + parts[4].text + text_of(redis::taker_from(parts[5].text))
+                : "") +
+           " after " + parts.at(3).text;
   }
   if (word == "superseded") {
     const auto newer = redis::newer_from(parts.at(1).text);
@@ -200,9 +201,12 @@ std::string text_of_answer(const Shown& shown, const Step& step) {
     case Act::ask: return text_of_ask(shown, reply);
     case Act::release:
     case Act::renew:
+    case Act::reclaim:
       return reply.kind == Reply::Kind::array
                  ? reply.elements.at(0).text + text_of(redis::taker_from(reply))
                  : lost_or(reply.text);
+    case Act::save:
+    case Act::go_back:
     case Act::remove_expired: return "";
     case Act::take_away: {
       std::string text;
@@ -276,6 +280,40 @@ std::vector<std::string> release_args(const Step& step, const Contender& contend
   return args;
 }
 
+// Keeps a copy of all keys of the lock, and makes it the state again.
+constexpr const char* save_text = R"lua(
+for _, old in ipairs(redis.call('KEYS', 'saved:' .. KEYS[1] .. '*')) do redis.call('DEL', old) end
+for _, name in ipairs(redis.call('KEYS', KEYS[1] .. '*')) do
+  redis.call('COPY', name, 'saved:' .. name)
+end
+return ''
+)lua";
+constexpr const char* go_back_text = R"lua(
+for _, name in ipairs(redis.call('KEYS', KEYS[1] .. '*')) do redis.call('DEL', name) end
+for _, name in ipairs(redis.call('KEYS', 'saved:' .. KEYS[1] .. '*')) do
+  redis.call('COPY', name, string.sub(name, 7), 'REPLACE')
+end
+for _, over in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1] .. '>ends', '-inf', KEYS[2])) do
+  redis.call('DEL', over)
+end
+return ''
+)lua";
+
+// As the client names the grant before that of this contender.
+std::string grant_id(const rules::GrantId& grant) {
+  if (grant.claim == Token{}) return "";
+  return std::to_string(grant.fence.number) + ":" + text_of(grant.claim).substr(0, 16);
+}
+
+std::vector<std::string> reclaim_args(const Contender& contender) {
+  const auto& claim = contender.claim;
+  const auto& grant = *contender.grant;
+  return {text_of(claim.token),      std::to_string(grant.fence.number),
+          number(claim.ttl.count()), claim.mode == Mode::shared ? "s" : "x",
+          number(claim.slots),       number(grant.slot),
+          party_text(contender),     grant_id(grant.after)};
+}
+
 }  // namespace
 
 Loaded load_scripts(ClockedServer& server, const Replacement& replaced) {
@@ -289,7 +327,9 @@ Loaded load_scripts(ClockedServer& server, const Replacement& replaced) {
   Loaded loaded{load(redis::ask_script),     load(redis::release_script),
                 load(redis::renew_script),   load(redis::set_lease_script),
                 load(redis::break_script),   load(redis::remove_expired_script),
-                load(redis::inspect_script), load(redis::history_script)};
+                load(redis::inspect_script), load(redis::history_script),
+                load(redis::reclaim_script), server.load(save_text),
+                server.load(go_back_text)};
   if (!is_found) throw std::runtime_error("in no script: " + std::string(replaced.find));
   return loaded;
 }
@@ -311,10 +351,13 @@ redis::Command ScriptsSide::command(const Step& step, const Contender& contender
     case Act::remove_expired: return call(scripts_.remove_expired, {});
     case Act::inspect: return call(scripts_.inspect, {});
     case Act::history: return call(scripts_.history, {});
+    case Act::reclaim: return call(scripts_.reclaim, reclaim_args(contender));
+    case Act::save: return call(scripts_.save, {});
+    case Act::go_back: return call(scripts_.go_back, {});
     case Act::renew: break;
   }
   const auto token = text_of(claim.token);
-  const auto ttl = number(claim.ttl.count());
+  const auto ttl = number((step.shortens ? shortened(claim.ttl) : claim.ttl).count());
   if (!claim.attached) {
     return call(scripts_.set_lease,
                 {token, claim.keeps_ttl ? "777" : ttl, claim.keeps_ttl ? "1" : "0"});

@@ -15,7 +15,8 @@ namespace dlock::against {
 
 // The ids of the scripts that take part.
 struct Loaded {
-  std::string ask, release, renew, set_lease, take_away, remove_expired, inspect, history;
+  std::string ask, release, renew, set_lease, take_away, remove_expired, inspect, history,
+      reclaim, save, go_back;
 };
 
 // Loads the scripts, with a replacement in the text of one or all of them. Throws
