@@ -217,7 +217,7 @@ stub_engines() {
   run_page migrating.md
   run_tables migrating.md 'From flock(1)' 8
   run_tables migrating.md 'From cronlock' 6
-  run_tables migrating.md 'From consul lock' 6
+  run_tables migrating.md 'From consul lock' 4
   run_tables migrating.md 'From etcdctl lock' 3
   run_tables migrating.md 'From a lock decorator' 3
 }
