@@ -160,26 +160,6 @@ struct Finder {
   }
 };
 
-// Fits no value, so the text is not read further.
-constexpr Kind nothing;
-
-// How many elements are read at most. Each party has a token, of which an element without
-// any says that others have written it: no more are made than the text has room for.
-constexpr std::size_t most_words = 5000;
-template <typename T>
-bool has_room(const std::vector<T>& list) {
-  if constexpr (std::is_same_v<T, RunInfo>) {
-    return list.size() < runs_kept;
-  } else if constexpr (std::is_same_v<T, rules::AnsweredWaiter>) {
-    return list.empty() || !(list.back().waiter.party.token == Token());
-  } else if constexpr (std::is_same_v<T, rules::Holder> ||
-                       std::is_same_v<T, rules::Waiter>) {
-    return list.empty() || !(list.back().party.token == Token());
-  } else {
-    return list.size() < most_words;
-  }
-}
-
 template <typename T>
 constexpr Kind kind_of() {
   Kind known;
@@ -194,9 +174,7 @@ constexpr Kind kind_of() {
     known.text = &set_text<T>;
   } else if constexpr (is_list<T>) {
     known.element = [](void* to) -> Place {
-      auto& list = *static_cast<T*>(to);
-      if (!has_room(list)) return {nullptr, &nothing};
-      return {&list.emplace_back(), &kind<typename T::value_type>};
+      return {&static_cast<T*>(to)->emplace_back(), &kind<typename T::value_type>};
     };
   } else {
     known.field = [](void* to, std::string_view key) {

@@ -113,7 +113,13 @@ Renewal restore(State& state, const Claim& claim, const Holder& granted, Moment 
   state.last_fence = std::max(state.last_fence, granted.fence);
   state.used = now.wall;
   state.restored = known;
-  auto& holder = state.holders.emplace_back(granted);
+  const auto later_one =
+      std::find_if(state.holders.begin(), state.holders.end(),
+                   [&](const Holder& other) { return other.fence > granted.fence; });
+  auto& holder = *state.holders.insert(later_one, granted);
+  // Its client was not told that it has to end, or it would not ask.
+  holder.broken = false;
+  holder.taken_by.reset();
   // Not later than now by a clock that is behind that of the grant.
   holder.since = std::min(holder.since, now.wall);
   holder.granted_at = std::min(holder.granted_at, now.boot);

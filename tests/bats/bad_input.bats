@@ -132,7 +132,7 @@ END
   for store in nowhere: http://host local /dir '' : file:/dir local:/dev/null $'local\n:/dir' none:/dir \
     local:dir local:~/dir 'local: /dir' \
     redis:host redis:// redis://host:0 redis://host/x redis://host,other $'redis://ho\nst' $'redis://host\e[31m' redis://:@host \
-    redis+unix:path redis+unix://host/path 'redis+unix:/path?x=1' "redis+unix:/$(printf 'n%.0s' {1..108})" \
+    redis+unix:path redis+unix://host/path 'redis+unix:/path?tls=1' "redis+unix:/$(printf 'n%.0s' {1..108})" \
     redis+sentinel://a,b redis+sentinel://a,,b/m $'redis+sentinel://a/m\e[31m' redis+cluster://a,a redis+cluster://a/0 \
     redis+quorum://a,b redis+quorum://a,b,c/x redis+quorum://a,b,c,d,e,f,g,h,i,j \
     etcd:a etcd://a,b/name etcd://:p@a etcd+unix:/a "etcds://$(printf 'h%s,' {1..32})h"; do

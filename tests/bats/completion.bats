@@ -333,7 +333,6 @@ make_locks() {  # <name>...
 }
 
 @test "bash, zsh and fish list names with the login and TLS options of the line" {
-  rm bin/dlock
   # This dlock lists one lock, whose name contains the options that dlock got.
   cat > bin/dlock << 'END'
 #!/bin/sh
@@ -404,7 +403,6 @@ END
 }
 
 @test "a dlock that hangs delays Tab only for seconds" {
-  rm bin/dlock
   printf '#!/bin/sh\nexec sleep 600\n' > bin/dlock
   chmod +x bin/dlock
 

@@ -116,7 +116,7 @@ has_waiters() {  # <number>
 
     assert_exits 0 "$holder"
     for waiter in "${waiters[@]}"; do assert_exits 0 "$waiter"; done
-    assert_equal "$(< "$saved")" ''
+    assert_equal "$(but_for_wait "$saved")" ''
     run dlock status --json job
     assert_equal "$(json '"\(.state) \(.last_run.outcome) \(.waiters)"')" 'free ran []'
   done
@@ -574,7 +574,7 @@ warnings() { grep -c "dlock: warning: $file is truncated" "$began"; }
   kill -KILL "$holder" "$command"
 
   assert_exits 0 "$waiter"
-  assert_equal "$(< "$began")" started
+  assert_equal "$(but_for_wait "$began")" started
 }
 
 @test "status exits with 78 and one line if the lock file is truncated during the read" {

@@ -124,6 +124,7 @@ paste_line() {  # <start of it>
     DLOCK_STORE=$url DLOCK_PASSWORD=$postgres_password run dlock run job -- echo ran
     assert_equal "$status $output" '0 ran'
   done
+  sql 'DROP DATABASE "our app"' # the next test could not drop the role
 }
 
 @test "permissions that are missing are named" {

@@ -291,7 +291,7 @@ END
   some=000102030405060708090a0b0c0d0e0f
   assert_says << 'END'
     75 | dlock run job -- true               | job: held by *@* (pid *, sh -c *) for *
-    75 | dlock run -w 100ms job -- true      | job: held by *
+    75 | dlock run -w 100ms job -- true      | job: not acquired within 100ms: held by *
     78 | dlock run -n 3 sem -- true          | sem: in use with 2 slots, not 3: all users of a lock must set the same --slots
     78 | dlock run -n 2 job -- true          | job: in use with 1 slot, not 2: all users of a lock must set the same --slots
     75 | dlock limit api 1/1h                | api: rate exceeded (1/1h): next turn in *

@@ -241,10 +241,14 @@ postgres_goes_on() {  # <number>
 
 # Kills a server as a power failure would. Its other processes notice it, and exit.
 crash_postgres() {  # <number>
-  local pids
+  local pid pids
+  # One that is stopped forks no further processes, which would still use the shared memory.
+  kill -STOP "${postgres_pid[$1]}" 2> /dev/null || true
+  eventually has_halted "${postgres_pid[$1]}" || true
   mapfile -t pids < <(processes_of_postgres "$1")
   end_processes "${pids[@]}"
   wait "${postgres_pid[$1]}" 2> /dev/null || true
+  for pid in "${pids[@]}"; do eventually has_ended "$pid" || return; done
   unset "postgres_pid[$1]"
 }
 

@@ -118,7 +118,7 @@ assert_refused() {  # <exit code> <part of what it says>
 @test "the right password is in no output, and in no argument of a process" {
   over_tcp
   DLOCK_STORE=${DLOCK_STORE/app@/app:only%20(us)%20%25\$%3A%40%2F@}
-  run dlock -v run -v job -- sh -c 'cat /proc/$PPID/cmdline | tr "\0" " "'
+  run dlock -v run -v job -- sh -c 'cat /proc/$PPID/cmdline /proc/"$(cut -d " " -f 4 /proc/$PPID/stat)"/cmdline | tr "\0" " "'
   assert_status 0
   refute_output_contains 'only (us)'
   for verb in doctor config 'config --json' status list; do

@@ -114,7 +114,7 @@ held"
 @test "a password is not in the URL that the command gets, nor in the arguments of dlock" {
   local url
   url="$(postgres_tcp_url 1)?password=only%20(us)%20%25%24:%40/&application_name=mine"
-  run dlock run --store "$url" job -- sh -c 'echo "$DLOCK_STORE"; tr "\0" "\n" < /proc/$PPID/cmdline'
+  run dlock run --store "$url" job -- sh -c 'echo "$DLOCK_STORE"; tr "\0" "\n" < "/proc/$(cut -d " " -f 4 /proc/$PPID/stat)/cmdline"'
   assert_status 0
   refute_output_contains only
   assert_output_contains 'password=xxxx'

@@ -96,7 +96,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
     '[null,null,null,null,null,null,null,null,["true"]]'
   assert_reported '.waited_ms >= 150 and .waited_ms < 10000' true
   assert_reported '.holder | del(.held_ms) | tojson' "$(look job '.holders[0] | del(.held_ms) | tojson')"
-  assert_reported '.message | startswith("held by ")' true
+  assert_reported '.message | startswith("not acquired within 150ms: held by ")' true
 
   dlock run -E 0 --report "$report" job -- true
   assert_outcome busy 0 null

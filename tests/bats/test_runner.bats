@@ -76,7 +76,7 @@ use_project_of_parts() {
   cp "$DLOCK_SOURCE/packaging/packages.sh" "$project/packaging/"
   touch "$project/tests/long/first.bats" "$project/tests/long/second.bats"
   for name in "$BATS_TEST_TMPDIR"/bin/{cmake,ctest,apt-get,sudo,bats} \
-    "$project"/tests/{lint,bench/run,bench/latest_death,bench/failovers}; do
+    "$project"/tests/{lint,bench/run,bench/latest_death,bench/failovers,distributions}; do
     # shellcheck disable=SC2016  # for the program; `bats --count` has to print a number
     printf '#!/bin/sh\necho "$(basename "$0") $*" >> "%s"\necho 1\n[ ! "$1" -ef "%s" ]\n' \
       "$BATS_TEST_TMPDIR/called" "$BATS_TEST_TMPDIR/fails" > "$name"
@@ -118,7 +118,7 @@ parts_run() { awk -F ' [|] ' 'NR > 2 { print substr($1, 3) ": " substr($5, 1, 6)
   assert_equal "$(parts_run | grep long)" 'tests/long/first.bats: passed
 tests/long/second.bats: FAILED'
   assert_equal "$(parts_run | sed -n '1p;$p')" 'release: tests: passed
-bench: passed'
+distributions: passed'
 
   rm "$BATS_TEST_TMPDIR/fails" "$BATS_TEST_TMPDIR/called" "$project/build/parts.md"
   run "$project/tests/run" --all --from tests/long/second.bats

@@ -120,7 +120,7 @@ said_times() { (($(times_said "$2") == $1)); }
   assert_exits 75 "$terminal"
   shows '; position 1 of 1; [1-9]00ms left$'
   assert_equal "$(wc -l < "$screen")" 1
-  [[ $(tr -d '\n' < "$screen") =~ $'\r\e[K''dlock: job: held by '[^$'\e']*$ ]]
+  [[ $(tr -d '\n' < "$screen") =~ $'\r\e[K''dlock: job: not acquired within 900ms: held by '[^$'\e']*$ ]]
   [[ $(< "$screen") != *$'\e]'* ]]
 
   on_terminal 200 'run job -- true'

@@ -37,7 +37,7 @@ inline must(promise, condition) {
   fi
 }
 
-/* What was granted after a first loss can be lost by a second one: then it is not known. */
+/* What was granted after a first loss can be lost by a second one: then no server knows. */
 inline forget() {
   for (i : 0 .. CLAIMS - 1) { is_known = is_known && !(phase[i] == holds && granted_since[i]) }
   i = 0

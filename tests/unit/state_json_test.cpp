@@ -106,7 +106,10 @@ class RandomStates {
 State as_kept(State state) {
   state.refused = 0;
   state.runs.clear();
-  for (auto& holder : state.holders) holder.argv = {"run", "\ufffd not UTF-8"};
+  for (auto& holder : state.holders) {
+    holder.argv = {"run", "\ufffd not UTF-8"};
+    holder.after = {};  // for its client only
+  }
   return state;
 }
 
