@@ -205,3 +205,14 @@ is_free() { dlock status "$1" | grep -q free; }
 
   assert_console "$(recipe 'Who has it')"
 }
+
+@test "the README names only systems on which its first command passed" {
+  local named system
+  # As tests/distributions names them: tried on Debian 12, Debian 13 and Ubuntu 24.04.
+  named=$(tr '\n' ' ' < "$DLOCK_SOURCE/README.md" | grep -o 'tried on [^(]*' | grep -oE '(Debian|Ubuntu) [0-9.]+' |
+    tr 'A-Z ' 'a-z-')
+  [[ -n $named ]]
+  for system in $named; do
+    grep -q "^| $system | passed |" "$DLOCK_SOURCE/tests/distributions.md" || { echo "not tried on $system" >&2; return 1; }
+  done
+}

@@ -327,3 +327,36 @@ END
     grep -qF "@test \"$name\"" "$DLOCK_SOURCE"/tests/bats/*.bats || { echo "no test: $name" >&2; return 1; }
   done
 }
+
+@test "each promise names a C++ test and a Bats file that run for each change" {
+  # shellcheck disable=SC2016  # a program in Perl
+  run env -C "$DLOCK_SOURCE" perl -Mstrict -e '
+    sub text { local (@ARGV, $/) = @_; <> }
+    my $lists = text("tests/CMakeLists.txt");
+    my ($quick) = $lists =~ /set\(quick_sources\)(.*?)add_executable\(dlock_quick_tests/s;
+    my %is_quick;
+    while ($quick =~ /foreach\(name\s+(.*?)\)\s+list\(APPEND quick_sources (\w+)/gs) {
+      $is_quick{"tests/$2/$_.cpp"} = 1 for split " ", $1;
+    }
+    my ($table) = $lists =~ /set\(bats_table(.*?)\)\n/s;
+    my %when = $table =~ /"([\w.]+) +(\w+)/g;
+    my ($stores) = $lists =~ /set\(other_stores "(.*?)"/;
+    # A file without a row is as the first row; one that never runs by itself runs on each store.
+    sub runs_always {
+      my ($name) = $_[0] =~ m{(\w+)\.bats$};
+      my @rows = ($when{$name} // $when{default}) ne "never" ? ($name) : map { "$name.$_" } split /\|/, $stores;
+      !grep { ($when{$_} // $when{default}) ne "always" } @rows;
+    }
+    for my $promise (split /^(?=## )/m, text("docs/promises.md")) {
+      my ($name) = $promise =~ /^## (P\d+)\./ or next;
+      my ($guards) = $promise =~ /^- each change: (.*?)\n(?=- |\n)/ms or print "$name: no guard\n";
+      my @cpp = $guards =~ /`(\S+\.cpp)`/g;
+      my @bats = $guards =~ /`(\S+\.bats)`/g;
+      print "$name: guards are a C++ test and a Bats file, not: $guards\n" if !@cpp || !@bats && $name ne "P10";
+      print map { "$name: not for each change: $_\n" } grep { !$is_quick{$_} } @cpp;
+      print map { "$name: not for each change: $_\n" } grep { !-e || !runs_always($_) } @bats;
+      print map { "$name: not in $_\n" } grep { m{/promises\.} && text($_) !~ /^\@test "[P0-9, ]*\b$name\b/m } @bats;
+      print "$name\n";
+    }'
+  assert_equal "$status $output" "0 $(printf 'P%s\n' {1..12})"
+}
