@@ -50,7 +50,7 @@ assert_worked_or_ran_short() {
     assert_exits 0 "$holder"
     status=0
     wait "$waiter" || status=$?
-    output=$(< "$began")
+    output=$(but_for_wait "$began")
     mapfile -t lines <<< "$output"
 
     assert_worked_or_ran_short
@@ -171,7 +171,7 @@ without_room() {  # <dlock's arguments>...
 
 @test "the keeper of a lease continues under a limit on file size that it hits" {
   sleep 60 3>&- &
-  dlock acquire -t 1s --for-pid "$!" job > /dev/null
+  dlock acquire -t 5s --for-pid "$!" job > /dev/null
   keeper=$(pgrep -f -- "--for-pid $! job")
 
   prlimit --pid "$keeper" --fsize=0
