@@ -27,7 +27,7 @@ END
 }
 
 # A login in a URL stays out of messages, which end in the logs of others.
-say() { printf 'get.sh: %s\n' "$*" | sed 's|://[^/@ ]*@|://***@|g'; }
+say() { printf 'get.sh: %s\n' "$*" | sed 's|://[^ ]*@|://***@|g'; }
 
 fail() {
   say "$@" >&2

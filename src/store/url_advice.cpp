@@ -208,12 +208,18 @@ std::string advice_on_text(std::string_view text, const std::string& all_kinds) 
 }
 
 bool must_be_obeyed(std::string_view name) {
+  // About TLS, the login, and which server or which locks are meant.
   constexpr std::string_view parts[] = {
-      "ssl",    "tls",     "auth",     "cert",  "pass",     "pwd",
-      "secret", "token",   "host",     "gss",   "kerb",     "krb",
-      "scram",  "channel", "insecure", "verif", "database", "dlock"};
-  constexpr std::string_view words[] = {"db",   "dbname", "user",      "username",
-                                        "port", "master", "namespace", "socket"};
+      "ssl",      "tls",     "secure",  "encrypt",   "cert",       "verif",    "channel",
+      "keystore", "keyfile", "ca_",     "cafile",    "capath",     "trust",    "auth",
+      "pass",     "pwd",     "secret",  "token",     "credential", "login",    "apikey",
+      "api_key",  "sasl",    "iam",     "principal", "jaas",       "spnego",   "gss",
+      "kerb",     "krb",     "scram",   "host",      "addr",       "endpoint", "proxy",
+      "sentinel", "master",  "cluster", "database",  "prefix",     "dlock"};
+  constexpr std::string_view words[] = {
+      "db",         "dbname",      "user", "username", "port", "namespace",
+      "socket",     "ca",          "key",  "pw",       "sni",  "server",
+      "servername", "server_name", "role", "readonly"};
   const auto text = lower_case(name);
   return std::find(std::begin(words), std::end(words), text) != std::end(words) ||
          std::any_of(std::begin(parts), std::end(parts), [&](std::string_view part) {

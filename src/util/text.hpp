@@ -20,6 +20,9 @@ bool is_utf8(std::string_view text);
 bool is_alphanumeric(char c);
 std::string lower_case(std::string_view text);
 
+// The text with each `from` in it replaced. `from` is not empty.
+std::string replaced(std::string text, std::string_view from, std::string_view to);
+
 // Whether `text` is valid UTF-8 without control characters (C0, DEL, C1) and
 // without the invisible characters that reorder or hide text (bidirectional
 // controls, line and paragraph separators).

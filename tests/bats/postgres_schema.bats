@@ -188,6 +188,13 @@ assert_refused_to() {  # <role> <what the message names>
     [[ $trap == *RENAME* ]] || assert_output_contains 'not made by dlock'
     as_mallory 'DROP SCHEMA dlock CASCADE'
   done
+  # The question about the owner does not depend on the name.
+  for schema in 123 dlock; do
+    dlock --store "$mallory?dlock_schema=$schema" run job -- true
+    run dlock --store "$(postgres_url 1 postgres)?dlock_schema=$schema" run job -- echo started
+    assert_status 78
+    as_mallory "DROP SCHEMA \"$schema\" CASCADE"
+  done
   # One that has nothing yet, and one in which the owner of the database has made the tables.
   as_mallory 'CREATE SCHEMA dlock; GRANT ALL ON SCHEMA dlock TO PUBLIC'
   assert_refused_to postgres 'the schema dlock belongs to mallory'

@@ -720,8 +720,9 @@ TEST_F(PgStepReplies, that_end_after_any_byte_grant_nothing) {
     const auto first = read.substr(0, size);
     const auto second = size > read.size() ? write.substr(0, size - read.size()) : "";
     try {
-      ask(first, second);
-      ADD_FAILURE() << "granted after " << size << " bytes";
+      const auto answer = ask(first, second);
+      ADD_FAILURE() << "granted after " << size << " bytes of " << read.size() << " and "
+                    << write.size() << ": answer " << answer.index();
     } catch (const Failure& failure) {
       EXPECT_EQ(failure.kind(), Failure::Kind::unreachable) << size;
     }

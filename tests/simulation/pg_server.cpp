@@ -195,7 +195,9 @@ void PgServer::execute(Session& session) {
   }
   if (perform(session) == Progress::done) {
     session.waits = 0;
-    session.unsent += encoded_message('C', std::string("DONE\0", 5));
+    auto tag = session.sql.substr(0, session.sql.find(' '));
+    if (tag == "WITH") tag = "SELECT";
+    session.unsent += encoded_message('C', tag + std::string(1, '\0'));
     return;
   }
   session.waits = ++waits_;

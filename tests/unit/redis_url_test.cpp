@@ -72,6 +72,17 @@ TEST(Address, parameters_of_other_programs_are_ignored_and_named) {
   EXPECT_EQ(parsed_store_url("redis+unix:/a?x=1&db=3").text(), "redis+unix:/a?db=3");
 }
 
+TEST(Address, parameters_about_tls_the_login_or_the_place_of_locks_are_not_ignored) {
+  for (const char* name :
+       {"secure",   "encrypt",    "ca",         "cafile", "key",     "trustStore", "sni",
+        "login",    "credential", "api_key",    "sasl",   "iam",     "pw",         "addr",
+        "endpoint", "proxy",      "masterName", "server", "cluster", "keyPrefix",  "role",
+        "readonly", "sentinel"}) {
+    EXPECT_THROW(parsed_store_url("redis://h?" + std::string(name) + "=x"), Failure)
+        << name;
+  }
+}
+
 TEST(Address, a_login_is_percent_decoded) {
   const auto target = target_of("redis://al%69ce%40x:p%3aw%2F%25%3F%23%20%C3%A9@host");
 

@@ -240,7 +240,12 @@ TEST(StateJson, empty_elements_take_no_more_memory_than_their_bytes_allow) {
   }
   EXPECT_FALSE(runs_from_json("[" + elements + "]"));
 
-  EXPECT_LT(peak() - before, 80 * 1024);
+#ifdef DLOCK_LOOKS_FOR_LEAKS
+  constexpr long most = 200 * 1024;  // a sanitizer keeps what was freed
+#else
+  constexpr long most = 80 * 1024;
+#endif
+  EXPECT_LT(peak() - before, most);
 }
 
 TEST(StateJson, leaves_out_commands_that_are_too_long_for_all_holders) {

@@ -144,15 +144,13 @@ void refuse_useless_options(const Settings& settings, const StoreUrl& store) {
   }
 }
 
-milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl,
-                           std::optional<milliseconds> wait) {
+milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl) {
   if (common.store_timeout) return *common.store_timeout;
   auto usual = parsed_duration(common_option("store-timeout")->usual);
   if (ttl) usual = std::min(usual, *ttl / 10);
   const auto* kind = common.store.kind;
   const bool may_say = kind != nullptr && kind->timeout != nullptr;
-  auto wanted = may_say ? kind->timeout(common.store) : std::nullopt;
-  if (wait && ttl) wanted = std::max({usual, wanted.value_or(usual), *wait / 4});
+  const auto wanted = may_say ? kind->timeout(common.store) : std::nullopt;
   if (!wanted) return usual;
   // A lease lasts for several attempts, whatever other programs may wait for.
   return ttl ? std::min(*wanted, std::max(usual, *ttl / 5)) : *wanted;

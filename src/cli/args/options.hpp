@@ -262,8 +262,6 @@ milliseconds splay_for(const std::string& host, const std::string& lock,
 // The time limit of one operation on the store: --store-timeout if it is set, else what
 // the URL says (connect_timeout), but no more than a fifth of the ttl where leases can
 // expire, else 2 s, but no more than a tenth of it.
-// Whoever waits for at most `wait` has more patience with each attempt.
-milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl,
-                           std::optional<milliseconds> wait = std::nullopt);
+milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl);
 
 }  // namespace dlock

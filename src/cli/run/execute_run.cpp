@@ -18,8 +18,8 @@ namespace {
 // The timing of this run's lease.
 LeaseTiming timing_of(const CommonOptions& common, const RunOptions& options) {
   const bool can_expire = common.store.leases_expire();
-  const auto budget = store_timeout(
-      common, can_expire ? std::optional(options.ttl) : std::nullopt, options.wait);
+  const auto budget =
+      store_timeout(common, can_expire ? std::optional(options.ttl) : std::nullopt);
   return LeaseTiming(options.ttl, options.supervision.kill_after, budget);
 }
 

@@ -18,11 +18,9 @@
 namespace dlock {
 namespace {
 
-milliseconds budget_of(const CommonOptions& common, const Claim& claim,
-                       std::optional<milliseconds> wait) {
+milliseconds budget_of(const CommonOptions& common, const Claim& claim) {
   const bool can_expire = common.store.leases_expire();
-  return store_timeout(common, can_expire ? std::optional(claim.ttl) : std::nullopt,
-                       wait);
+  return store_timeout(common, can_expire ? std::optional(claim.ttl) : std::nullopt);
 }
 
 // Lines for `eval` in any POSIX shell.
@@ -44,10 +42,9 @@ class Acquisition {
         speaker_(options.name, common.quiet, common.verbose),
         wakeup_(context),
         signals_(context, wakeup_, held),
-        store_(opened_store(common, budget_of(common, claim, options.wait), context,
-                            options.name)),
+        store_(opened_store(common, budget_of(common, claim), context, options.name)),
         lock_(context, wakeup_, *store_, claim,
-              LeaseTiming(claim.ttl, {}, budget_of(common, claim, options.wait))) {}
+              LeaseTiming(claim.ttl, {}, budget_of(common, claim))) {}
 
   asio::awaitable<Exit> execute();
 
@@ -259,7 +256,7 @@ Exit acquire_verb(const Invocation& invocation) {
     std::unique_ptr<BackgroundKeeper> keeper;
     if (options.for_pid) {
       keeper = std::make_unique<BackgroundKeeper>(*options.for_pid, common.store, claim,
-                                                  budget_of(common, claim, options.wait));
+                                                  budget_of(common, claim));
     }
 
     const HeldSignals held;

@@ -21,14 +21,6 @@ constexpr std::string_view key = "text COLLATE \"C\" NOT NULL";
 // Without it several first users would make the same table at once, and all but one fail.
 constexpr std::string_view schema_lock = "7164193208544829537";
 
-std::string replaced(std::string text, std::string_view from, std::string_view to) {
-  for (auto at = text.find(from); at != std::string::npos;
-       at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-  return text;
-}
-
 // KEY and SCHEMA stand for themselves.
 constexpr const char* makings[] = {
     // Only the key has an index, so that an update needs no new entries in one.

@@ -96,11 +96,11 @@ Batch PgStates::begin_exclusive(Clock::time_point until) const {
   const auto left = left_until(until);
   Batch batch;
   batch.push_back({begin_to_write, {}});
-  // Whoever stops in here keeps others from the row for no longer than this.
+  // Whoever stops in here keeps others from the row for a second at most.
   batch.push_back(
       {"SELECT pg_catalog.set_config('lock_timeout', $1, true), "
        "pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)",
-       {text_of(left), text_of(std::max<std::int64_t>(left / 2, 1))}});
+       {text_of(left), text_of(std::clamp<std::int64_t>(left / 2, 1, 1000))}});
   return batch;
 }
 
@@ -292,7 +292,7 @@ asio::awaitable<std::vector<std::pair<LockName, PgStates::Snapshot>>> PgStates::
   std::vector<std::pair<LockName, Snapshot>> all;
   left_out_.clear();
   std::string last;
-  for (bool has_more = true; has_more && all.size() < most_locks;
+  for (bool has_more = true; has_more && all.size() + left_out_.size() < most_locks;
        until = later(Clock::now(), timeout_)) {
     std::vector<Batch> batches(1, Batch(1, page(name_space, last, with_runs)));
     const auto sent_at = Clock::now();
@@ -300,6 +300,9 @@ asio::awaitable<std::vector<std::pair<LockName, PgStates::Snapshot>>> PgStates::
     has_more = false;
     for (const auto& row : results.at(0).rows) {
       const LockName lock{name_space, column_at(row, 7, shown_).value_or("")};
+      if (lock.name <= last) {
+        throw Failure(Failure::Kind::unreachable, shown_ + ": pages without an end");
+      }
       has_more = column_at(row, 8, shown_) == "t";
       last = lock.name;
       try {

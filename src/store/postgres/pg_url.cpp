@@ -78,8 +78,8 @@ constexpr Demand demands[] = {
     {"ssl_max_protocol_version", "PGSSLMAXPROTOCOLVERSION", "TLSv1.3", unchecked},
     {"gssencmode", "PGGSSENCMODE", "disable, prefer", no_gssapi},
     {"gssdelegation", "PGGSSDELEGATION", "0", no_gssapi},
-    {"gsslib", "PGGSSLIB", "", no_gssapi},
-    {"krbsrvname", "PGKRBSRVNAME", "", no_gssapi},
+    {"gsslib", "PGGSSLIB", "gssapi", no_gssapi},
+    {"krbsrvname", "PGKRBSRVNAME", "postgres", no_gssapi},
     {"scram_client_key", nullptr, "", own_password},
     {"scram_server_key", nullptr, "", own_password},
     {"replication", nullptr, "false, off, no, 0", "leave it out"},
@@ -375,8 +375,14 @@ void take_parameters(StoreUrl& url, const Parameters& parameters) {
     const bool is_word = name == "ssl";
     const auto* parameter = parameter_named(is_word ? "sslmode" : name);
     if (parameter != nullptr) {
-      if (is_word && parameters.count("sslmode") != 0) continue;
       const auto meant = is_word ? ssl_mode_of_word(value) : value;
+      const auto mode = parameters.find("sslmode");
+      if (is_word && mode != parameters.end()) {
+        if ((meant == "disable") != (mode->second == "disable")) {
+          throw not_supported("the parameter ssl", "it contradicts sslmode");
+        }
+        continue;
+      }
       check(*parameter, meant);
       url.parameters[std::string(parameter->name)] = meant;
     } else if (!asks_for_nothing(name, value)) {

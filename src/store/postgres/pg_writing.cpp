@@ -192,6 +192,12 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
   }
   is_exclusive_ = false;
   if (!results) co_return false;
+  // Without the right tag these are replies to something else.
+  const bool tells = read.is_watched && !events.empty();
+  const auto* const tag = tells ? "SELECT" : read.version.empty() ? "INSERT" : "UPDATE";
+  if (!results->at(writing.change).tag.starts_with(tag)) {
+    throw Failure(Failure::Kind::unreachable, shown_ + " replied to something else");
+  }
   if (writing.listens) note_listening(*change.sleeper);
   if (results->at(writing.change).rows.empty()) {
     // No other step could change the row; or if there is none, another step has made it,
