@@ -190,8 +190,8 @@ assert_refused_to() {  # <role> <what the message names>
   done
   # The question about the owner does not depend on the name.
   for schema in 123 dlock; do
-    dlock --store "$mallory?dlock_schema=$schema" run job -- true
-    run dlock --store "$(postgres_url 1 postgres)?dlock_schema=$schema" run job -- echo started
+    dlock --store "$mallory&dlock_schema=$schema" run job -- true
+    run dlock --store "$(postgres_url 1 postgres)&dlock_schema=$schema" run job -- echo started
     assert_status 78
     as_mallory "DROP SCHEMA \"$schema\" CASCADE"
   done
