@@ -30,7 +30,7 @@ teardown() {
   kill_leftovers
 }
 
-short=(--ttl 2s --store-timeout 400ms)  # for leases that have to expire
+short=(--ttl 4s --store-timeout 900ms)  # for leases that have to expire
 
 noting=(sh -c 'echo "$2" >> "$1"' -)
 noted() { grep -qsx "$1" "$order"; }

@@ -53,7 +53,7 @@ move_away() {  # <round trip in seconds>
 }
 
 @test "a server that is too far away for the limit: how far it came, the option, and the value that doctor names" {
-  dlock run job -- true
+  dlock run --store-timeout 30s --ttl 5m job -- true
   move_away 0.4
   run dlock run --store-timeout 1s job -- echo started
   assert_status 69

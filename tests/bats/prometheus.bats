@@ -312,12 +312,12 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   assert_status 64
 }
 
-@test "the crontab line in the manual writes one complete file" {
+@test "the line of the example crontab writes one complete file" {
   dlock run job -- true
   mkdir "$BATS_TEST_TMPDIR/collected"
-  line=$(grep -x '\* .*dlock list --prometheus.*' "$DLOCK_SOURCE/man/dlock-status.1" | sed 's/^[* ]*//')
+  line=$(sed -n 's/^[* ]*\(dlock list --prometheus.*\)/\1/p' "$DLOCK_SOURCE/examples/crontab")
 
-  D=$BATS_TEST_TMPDIR/collected sh -c "$line"
+  METRICS=$BATS_TEST_TMPDIR/collected sh -c "$line"
 
   assert_equal "$(ls "$BATS_TEST_TMPDIR/collected")" dlock.prom
   run cat "$BATS_TEST_TMPDIR/collected/dlock.prom"
