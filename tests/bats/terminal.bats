@@ -467,6 +467,7 @@ has_pending_int() { grep -q '^ShdPnd:.*[2367abef]$' "/proc/$1/status"; }
   press $'fg\n'
   let_go
   eventually test -e ran
+  eventually is_free job
 
   hold job
   : > screen
