@@ -116,7 +116,7 @@ END
   make_helper
   sql "ALTER ROLE app PASSWORD 'token-1'"
   echo token-1 > "$BATS_TEST_TMPDIR/word"
-  hold job --password-command "$helper" --ttl 9s
+  hold job --password-command "$helper" --wait 60s --ttl 20s
   echo token-2 > "$BATS_TEST_TMPDIR/word"
   sql "ALTER ROLE app PASSWORD 'token-2'" -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'"
   eventually logged_in_again
