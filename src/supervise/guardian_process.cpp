@@ -25,9 +25,9 @@ namespace {
 using Phase = GuardianPage::Phase;
 using Step = GuardianPage::Step;
 
-// Its name in process lists; the kernel truncates it to 15 characters. A pattern for dlock
-// (`pkill dlock`) must not match it: one of the two has to stop the command in time if the
-// other is stopped or killed.
+// Its name in process lists; the kernel truncates it to 15 characters. A pattern for
+// dlock (`pkill dlock`) must not match it: one of the two has to stop the command in time
+// if the other is stopped or killed.
 constexpr const char* process_name = "lock-guardian";
 
 // The nice value (nice(2)).

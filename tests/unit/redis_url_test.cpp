@@ -74,10 +74,10 @@ TEST(Address, parameters_of_other_programs_are_ignored_and_named) {
 
 TEST(Address, parameters_about_tls_the_login_or_the_place_of_locks_are_not_ignored) {
   for (const char* name :
-       {"secure",   "encrypt",    "ca",         "cafile", "key",     "trustStore", "sni",
-        "login",    "credential", "api_key",    "sasl",   "iam",     "pw",         "addr",
-        "endpoint", "proxy",      "masterName", "server", "cluster", "keyPrefix",  "role",
-        "readonly", "sentinel"}) {
+       {"secure",  "encrypt",   "ca",         "cafile",   "key",        "trustStore",
+        "sni",     "login",     "credential", "api_key",  "sasl",       "iam",
+        "pw",      "addr",      "endpoint",   "proxy",    "masterName", "server",
+        "cluster", "keyPrefix", "role",       "readonly", "sentinel"}) {
     EXPECT_THROW(parsed_store_url("redis://h?" + std::string(name) + "=x"), Failure)
         << name;
   }

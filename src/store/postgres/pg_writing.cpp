@@ -37,6 +37,13 @@ bool tells_no_watcher(const Result& reply) {
   return !reply.rows.empty() && reply.rows[0].size() > 6 && reply.rows[0][6] == "f";
 }
 
+// By its tag: whether it is the result of what to_write() has made.
+bool is_of_write(const Result& result, const PgStates::Snapshot& read,
+                 const std::vector<Event>& events) {
+  if (read.is_watched && !events.empty()) return result.tag.starts_with("SELECT");
+  return result.tag.starts_with(read.version.empty() ? "INSERT" : "UPDATE");
+}
+
 }  // namespace
 
 // The events are told within the statement that changes the row, so that they come in the
@@ -192,10 +199,7 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
   }
   is_exclusive_ = false;
   if (!results) co_return false;
-  // Without the right tag these are replies to something else.
-  const bool tells = read.is_watched && !events.empty();
-  const auto* const tag = tells ? "SELECT" : read.version.empty() ? "INSERT" : "UPDATE";
-  if (!results->at(writing.change).tag.starts_with(tag)) {
+  if (!is_of_write(results->at(writing.change), read, events)) {
     throw Failure(Failure::Kind::unreachable, shown_ + " replied to something else");
   }
   if (writing.listens) note_listening(*change.sleeper);
