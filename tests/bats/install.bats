@@ -29,6 +29,7 @@ share/doc/dlock/CHANGELOG.md 644
 share/doc/dlock/CONTRIBUTING.md 644
 share/doc/dlock/LICENSE 644
 share/doc/dlock/README.md 644
+share/doc/dlock/RELEASING.md 644
 share/doc/dlock/SECURITY.md 644
 $(cd "$DLOCK_SOURCE" && find docs -name '*.md' -printf 'share/doc/dlock/%p 644\n' -o \
     -name '*.svg' -printf 'share/doc/dlock/%p 644\n' | LC_ALL=C sort)

@@ -54,7 +54,7 @@ tag() { rpm -qp --qf "%{$1}" "$rpm"; }
 files_of_package() {  # <where zsh looks>
   printf '%s\n' /usr/bin/dlock /usr/share/bash-completion/completions/dlock \
     /usr/share/doc/dlock/ARCHITECTURE.md /usr/share/doc/dlock/CONTRIBUTING.md \
-    /usr/share/doc/dlock/README.md /usr/share/doc/dlock/SECURITY.md \
+    /usr/share/doc/dlock/README.md /usr/share/doc/dlock/RELEASING.md /usr/share/doc/dlock/SECURITY.md \
     /usr/share/doc/dlock/tests/chaos/README.md \
     /usr/share/doc/dlock/tests/model/README.md \
     /usr/share/doc/dlock/tests/simulation/README.md \
