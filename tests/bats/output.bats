@@ -13,7 +13,10 @@ setup() {
   cd "$BATS_TEST_TMPDIR" || return
 }
 
-teardown() { kill_leftovers; }
+teardown() {
+  kill_leftovers
+  [[ -z ${open:-} ]] || rm -rf "$open"
+}
 
 kept=(--output on-failure)
 
@@ -212,7 +215,6 @@ tail_of() { jq -r .output_tail "$report"; }
   assert_exits 0 "$waiter"
   assert_equal "$(cat "$open/logs/log.1")" new
   grep -q 'the output goes to the file of that name that was opened first' "$err"
-  rm -r "$open"
 }
 
 @test "if a renamed log cannot be opened again, a warning says so, and the renamed one gets the output" {
