@@ -192,7 +192,7 @@ tail_of() { jq -r .output_tail "$report"; }
 
 @test "if the kernel lets only root look at dlock, a renamed log gets the output with a warning, and not in silence" {
   ((EUID == 0)) || skip 'only root can arrange this'
-  local open port
+  local port
   port=$(free_ports 1)
   redis-server --port "$port" --bind 127.0.0.1 --save '' --dir "$PWD" > server.log 2>&1 3>&- &
   eventually accepts_connections "$port"
