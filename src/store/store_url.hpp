@@ -147,11 +147,11 @@ struct UrlForm {
 };
 
 // A setting that a URL leaves open, and that other programs for this kind of store also
-// have set for themselves.
+// have set for themselves; or one that the URL has in the terms of those.
 struct OutsideSetting {
   std::string name;    // "user"
   std::string value;   // "***" for a secret
-  std::string origin;  // the variable, or the file
+  std::string origin;  // the variable, or the file; empty: the URL
   bool is_variable = true;
 };
 using OutsideSettings = std::vector<OutsideSetting>(const StoreUrl& url);

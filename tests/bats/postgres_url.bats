@@ -34,6 +34,16 @@ shown() { awk -v name="$1" '$1 == name { $1 = ""; print substr($0, 2) }' <<< "$o
   assert_equal "$(json '.settings[] | select(.setting == "password") | .value + .source + .origin')" '***variablePGPASSWORD'
 }
 
+@test "config shows the store timeout that the URL or a variable allows, unless the option is set" {
+  export PGCONNECT_TIMEOUT=4
+  DLOCK_STORE=postgres://app@127.0.0.1/app run dlock config
+  assert_equal "$(shown store-timeout)" '4s PGCONNECT_TIMEOUT'
+  DLOCK_STORE='postgres://app@127.0.0.1/app?connect_timeout=9' run dlock config
+  assert_equal "$(shown store-timeout)" '9s DLOCK_STORE'
+  DLOCK_STORE='postgres://app@127.0.0.1/app?connect_timeout=9' run dlock config --store-timeout 3s
+  assert_equal "$(shown store-timeout)" '3s --store-timeout'
+}
+
 @test "config shows the password file that is in force, and why one is not" {
   over_tcp
   (umask 077 && echo '127.0.0.1:*:app:app:hidden' > "$HOME/.pgpass")

@@ -240,6 +240,34 @@ TEST_F(PgConnections, are_not_used_again_after_a_reply_that_was_late) {
   EXPECT_EQ(server.connections(), 2);
 }
 
+TEST_F(PgConnections, blame_a_slow_login_only_for_the_operation_that_it_was_part_of) {
+  const auto logging_in_slowly = [](const Peer& peer) {
+    if (!peer.read_until(sync)) return;
+    std::this_thread::sleep_for(milliseconds(150));
+    peer.send(greeting() + reply());
+    peer.read_all();
+  };
+  const PeerServer server(logging_in_slowly);
+  const auto says = [&](PgConnection& connection, Clock::time_point until) {
+    try {
+      std::vector<Batch> batches(1, Batch(1, Statement{"SELECT 1", {}}));
+      result_of(context_, connection.exchange(std::move(batches), until, wakeup_));
+    } catch (const net::Timeout& timeout) {
+      return std::string(timeout.what());
+    }
+    return std::string();
+  };
+  for (const bool is_same : {true, false}) {
+    PgConnection connection(context_, at(server));
+    const auto until = Clock::now() + milliseconds(250);
+    EXPECT_EQ(says(connection, until), "");
+
+    const auto end = is_same ? until : Clock::now() + milliseconds(50);
+    const bool is_blamed = says(connection, end).find("the login") != std::string::npos;
+    EXPECT_EQ(is_blamed, is_same);
+  }
+}
+
 TEST_F(PgConnections, stay_open_after_a_refused_statement) {
   const PeerServer server(
       replying(error("ERROR", "42501", "Permission denied") + ready()));

@@ -444,7 +444,19 @@ is_unconfirmed() { grep -q 'did not confirm' "$said" || nobody_waits_for_standby
   commits_wait_for 1 'FIRST 2 (walreceiver)' 2
   run dlock --replicas all run job -- echo started
   assert_equal "$status $output" '0 started'
+
+  # What archives the log is none.
+  sql 'GRANT pg_monitor TO app'
+  mkdir -m 777 "$postgres_root/archive"
+  "${as_postgres[@]}" "$postgres_programs/pg_receivewal" --no-sync -D "$postgres_root/archive" \
+    -d "host=$postgres_sockets port=${postgres_port[1]} user=postgres application_name=archive" 3>&- &
+  archiver=$!
+  eventually archives
+  run dlock --replicas all run job -- echo started
+  end_processes "$archiver"
+  assert_equal "$status $output" '0 started'
 }
+archives() { [[ $(sql "SELECT count(write_lsn) FROM pg_stat_replication WHERE application_name = 'archive'") == 1 ]]; }
 assert_not_all() {
   for verb in 'run job -- touch ran' 'acquire job' 'fence disk 7' 'limit api 5/1h'; do
     # shellcheck disable=SC2086  # words

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "store/postgres/pg_trust.hpp"
+
 namespace dlock::postgres {
 namespace {
 
@@ -147,9 +149,9 @@ TEST(PgReplicas, are_too_few_if_an_old_primary_could_do_without_them) {
   const auto also = [](const std::string& counts) {
     return counts +
            ": give each a separate name (application_name in primary_conninfo) in "
-           "synchronous_standby_names; a backup counts as one unless the user is a "
-           "member "
-           "of pg_monitor";
+           "synchronous_standby_names; a backup or an archiver counts as one unless the "
+           "user "
+           "is a member of pg_monitor";
   };
   EXPECT_EQ(refusal("all", "walreceiver", 2),
             also("2 standbys are connected, and its commits wait for only 1"));
@@ -163,6 +165,19 @@ TEST(PgReplicas, are_too_few_if_an_old_primary_could_do_without_them) {
             "its commits wait for 1 standby, and none is "
             "connected");
   EXPECT_NE(refusal("1", "a b", 1), "");
+}
+
+TEST(PgGuard, refuses_with_its_own_words_and_not_with_each_text_that_is_no_number) {
+  const auto refusal = [](const std::string& text) {
+    return SqlError({"ERROR", "22P02", "invalid input syntax for type integer: " + text},
+                    "db:5432");
+  };
+  const auto sql = trust_guard("dlock").sql;
+  const auto begin = sql.find('\'');
+  const auto word = sql.substr(begin + 1, sql.find('\'', begin + 1) - begin - 1);
+
+  EXPECT_TRUE(is_of_guard(refusal('"' + word + '"')));
+  EXPECT_FALSE(is_of_guard(refusal("\"x\"")));
 }
 
 }  // namespace

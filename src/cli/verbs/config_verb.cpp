@@ -61,13 +61,19 @@ SettingRow row_of(const VerbSpec* verb, const OptionSpec& option,
 void add_outside(std::vector<SettingRow>& rows, const StoreUrl& store) {
   if (store.kind->outside == nullptr) return;
   for (const auto& setting : store.kind->outside(store)) {
-    const auto source = setting.is_variable ? "variable" : "file";
+    std::string source = setting.is_variable ? "variable" : "file";
     auto value = setting.value.empty() ? std::nullopt : std::optional(setting.value);
-    const auto user = std::find_if(rows.begin(), rows.end(), [&](const SettingRow& row) {
-      return row.option == setting.name && row.option == "user";
+    const auto same = std::find_if(rows.begin(), rows.end(), [&](const SettingRow& row) {
+      return row.option == setting.name &&
+             (row.option == "user" || row.option == "store-timeout");
     });
-    if (user != rows.end()) {
-      *user = {nullptr, "user", value, source, setting.origin};
+    if (same != rows.end()) {
+      const bool is_in_url = setting.origin.empty();
+      if (is_in_url) source = rows.front().source;
+      if (same->option == "user" || same->source == "default") {
+        *same = {nullptr, same->option, value, source,
+                 is_in_url ? rows.front().origin : setting.origin};
+      }
       continue;
     }
     const bool is_known = setting.name == "password";

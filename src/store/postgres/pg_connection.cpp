@@ -67,7 +67,8 @@ class PgConnection::Talk {
   }
 
   // Connects and logs in, and sends `request` as soon as it may.
-  asio::awaitable<void> open(std::string request, net::Budget& budget) {
+  asio::awaitable<void> open(std::string request, Clock::time_point until,
+                             net::Budget& budget) {
     const auto began = Clock::now();
     // First: without it a connection would be useless.
     auto password = co_await secret(budget);
@@ -91,6 +92,7 @@ class PgConnection::Talk {
     is_ready_ = true;
     budget.reached("logged in");
     opening_took_ = Clock::now() - began;
+    opened_for_ = until;
     ++times_opened_;
   }
 
@@ -130,9 +132,12 @@ class PgConnection::Talk {
   }
 
   // The timeout of an exchange that had this span, where opening the connection has used
-  // up what the operation had.
-  std::exception_ptr explained(const net::Timeout& timeout, Clock::duration span) const {
-    if (timeout.is_slow() || opening_took_ < span) return std::current_exception();
+  // up what the operation had: each of its exchanges has the same end.
+  std::exception_ptr explained(const net::Timeout& timeout, Clock::duration span,
+                               Clock::time_point until) const {
+    if (timeout.is_slow() || opening_took_ < span || opened_for_ != until) {
+      return std::current_exception();
+    }
     return std::make_exception_ptr(net::Timeout(
         std::string(timeout.what()) + ", after " + for_people(opening_took_) +
             " for the connection and the login: if it is far away or busy, give it more "
@@ -334,6 +339,7 @@ class PgConnection::Talk {
   bool has_sent_request_ = false;
   std::uint64_t times_opened_ = 0;
   Clock::duration opening_took_{};
+  Clock::time_point opened_for_{};  // the end of the operation that opened it
   std::optional<net::Endpoint> last_used_;
 };
 
@@ -376,7 +382,7 @@ asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> b
     talk_->begin();
     auto request = encoded_batches(batches);
     if (!talk_->is_open()) {
-      co_await talk_->open(request, budget);
+      co_await talk_->open(request, until, budget);
     } else if (!request.empty()) {
       co_await talk_->send(request, budget);
     }
@@ -384,7 +390,7 @@ asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> b
   } catch (const SqlError& error) {
     refused = error;
   } catch (const net::Timeout& timeout) {
-    failure = talk_->explained(timeout, until - began);
+    failure = talk_->explained(timeout, until - began, until);
   } catch (const Failure&) {
     failure = std::current_exception();
   }

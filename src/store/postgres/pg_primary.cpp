@@ -188,7 +188,7 @@ asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches
         close();
         throw is_standby(target().shown(), !hosts_->are_several());
       }
-      is_refused = is_guarded && is_of_guard(refused.code());
+      is_refused = is_guarded && is_of_guard(refused);
       repeats = kept_.is_lost(refused) && refused.batch() == 0 && is_alone;
       if (!repeats && !is_refused) throw;
     }

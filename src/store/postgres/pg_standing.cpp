@@ -99,8 +99,9 @@ std::optional<std::uint32_t> timeline_in(std::string_view text) {
 }  // namespace
 
 // In recovery the name of the current file is refused. Only connections are counted that
-// a standby can have: neither backups nor logical replication. That a connection is a
-// backup, only a member of pg_monitor sees, and of a logical one everyone sees the slot.
+// a standby can have: neither backups nor archives (pg_receivewal, which never replays)
+// nor logical replication. Only a member of pg_monitor sees that a connection is one of
+// the first two; of a logical one everyone sees the slot.
 Statement standing_question(bool with_standbys) {
   std::string sql =
       "SELECT pg_catalog.pg_is_in_recovery(), CASE WHEN pg_catalog.pg_is_in_recovery() "
@@ -113,7 +114,8 @@ Statement standing_question(bool with_standbys) {
     sql +=
         ", pg_catalog.current_setting('synchronous_standby_names'), "
         "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication r WHERE r.state "
-        "IS DISTINCT FROM 'backup' AND NOT EXISTS (SELECT 1 FROM "
+        "IS DISTINCT FROM 'backup' AND (r.write_lsn IS NULL OR r.replay_lsn IS NOT NULL) "
+        "AND NOT EXISTS (SELECT 1 FROM "
         "pg_catalog.pg_replication_slots s WHERE s.active_pid OPERATOR(pg_catalog.=) "
         "r.pid AND (s.slot_type OPERATOR(pg_catalog.=) 'logical' OR (s.temporary AND "
         "s.slot_name OPERATOR(pg_catalog.~~) 'pg_basebackup%'))))";
@@ -201,9 +203,9 @@ std::optional<std::string> too_few_standbys(const Replicas& wanted,
     return counted(*connected) + " are connected, and its commits wait for " +
            (awaited->count == 1 ? "only 1" : "only " + std::to_string(awaited->count)) +
            ": give each a separate name (application_name in primary_conninfo) in "
-           "synchronous_standby_names; a backup counts as one unless the user is a "
-           "member "
-           "of pg_monitor";
+           "synchronous_standby_names; a backup or an archiver counts as one unless the "
+           "user "
+           "is a member of pg_monitor";
   }
   if (!wanted.all && awaited->count < wanted.count) {
     return "its commits wait for " + counted(awaited->count) +

@@ -174,6 +174,11 @@ std::vector<OutsideSetting> outside_settings(const StoreUrl& url) {
   const auto surroundings = own_surroundings();
   std::vector<OutsideSetting> found;
   const auto complete = completed(url, surroundings, &found);
+  if (const auto limit = connect_timeout(url)) {
+    const bool is_in_url = !parameter_of(url, "connect_timeout").empty();
+    found.push_back({"store-timeout", std::to_string(limit->count() / 1000) + "s",
+                     is_in_url ? "" : "PGCONNECT_TIMEOUT"});
+  }
   const auto file = password_file_of(complete, surroundings);
   if (complete.login.has_password() || file.empty()) return found;
   if (auto fault = fault_of_pgpass(file); !fault.empty()) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "store/postgres/pg_errors.hpp"
 #include "store/postgres/pg_wire.hpp"
 #include "util/failure.hpp"
 
@@ -25,7 +26,7 @@ bool guard(std::vector<Batch>& batches, const std::string& schema);
 
 // Whether the error is the one by which the guard refuses. Then only the question says
 // whether the schema can be used.
-bool is_of_guard(const std::string& code);
+bool is_of_guard(const SqlError& error);
 
 // Asks who is not trusted, and which rows are hidden. The last result has the answer.
 Batch trust_question(const std::string& schema);
