@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <utility>
 
 #include "lock/lease.hpp"
 #include "util/text.hpp"
@@ -13,8 +12,9 @@ using std::chrono::microseconds;
 
 namespace {
 
-// The default budget of an operation.
-constexpr milliseconds usual_budget{2000};
+constexpr milliseconds usual_ttl{30'000};
+constexpr milliseconds usual_kill_after{5000};
+constexpr milliseconds step{500};  // of the values that are advised
 
 std::string shown(microseconds round_trip) {
   char text[32];
@@ -23,7 +23,146 @@ std::string shown(microseconds round_trip) {
   return text;
 }
 
+void judge_clock(const StoreFacts& facts, CheckReport& say) {
+  // A difference that does not matter in printed times.
+  constexpr microseconds close_enough = std::chrono::seconds(2);
+  if (!facts.has_clock) return;
+  const auto ahead = facts.clock_ahead;
+  if (!ahead) return say.not_checked("the server does not report its time");
+  if (std::chrono::abs(*ahead) < close_enough) {
+    return say.ok("agrees with this machine's");
+  }
+  say.info(distance_of(*ahead) + " this machine's",
+           "harmless: locks use the server's clock only; the times in status and history "
+           "are the server's");
+}
+
+void judge_round_trip(const StoreFacts& facts, CheckReport& say) {
+  const auto median = median_of(facts.round_trips);
+  if (!median) return;
+  const auto budget = needed_budget(*median, facts.trips_to_renew);
+  const auto ttl = for_people(smallest_ttl_for(budget));
+  const auto message = shown(*median) + ", the median of " +
+                       std::to_string(facts.round_trips.size()) +
+                       "; fast enough for a --ttl of " + ttl + " or more";
+  if (budget <= facts.store_timeout) return say.ok(message);
+  say.warning(message, "use a nearer server, or --store-timeout " + for_people(budget) +
+                           " and a --ttl of " + ttl);
+}
+
+constexpr Check<StoreFacts> checks_of_all[] = {
+    {"clock", judge_clock},
+    {"round-trip", judge_round_trip},
+};
+
+// The shortest lease with which a run survives a failover of this length that begins just
+// before a renewal is due.
+milliseconds smallest_ttl_to_outlive(milliseconds failover) {
+  for (auto ttl = step;; ttl += step) {
+    const auto budget = std::min(StoreFacts().store_timeout, ttl / 10);
+    const LeaseTiming timing(ttl, usual_kill_after, budget);
+    const auto left =
+        ttl - timing.renew_every() - timing.drift() - timing.grace() - timing.margin();
+    if (left >= failover) return ttl;
+  }
+}
+
 }  // namespace
+
+std::span<const Check<StoreFacts>> common_checks() { return checks_of_all; }
+
+Failure let_pass(const Failure& failure) {
+  if (failure.kind() == Failure::Kind::exhausted ||
+      failure.kind() == Failure::Kind::interrupted) {
+    throw failure;
+  }
+  return failure;
+}
+
+bool is_refusal(const Failure& failure) {
+  return failure.kind() == Failure::Kind::rejected ||
+         failure.kind() == Failure::Kind::misconfigured;
+}
+
+void judge_reachable(const std::vector<ServerFacts>& servers, std::size_t needed,
+                     const std::string& settings, CheckReport& say) {
+  const auto advice =
+      "check that the server runs, that the URL has the right host and port or socket, "
+      "and that the server accepts connections from this machine (" +
+      settings + ", firewall)";
+  if (servers.size() == 1) {
+    const auto& failure = servers.front().failure;
+    if (!failure) return say.ok(servers.front().server);
+    if (!is_refusal(*failure)) say.error(failure->what(), advice);
+    return;
+  }
+  std::size_t there = 0;
+  std::string reasons;
+  for (const auto& one : servers) {
+    there += one.failure ? 0 : 1;
+    if (one.failure) reasons += "; " + std::string(one.failure->what());
+  }
+  const auto message =
+      std::to_string(there) + " of " + std::to_string(servers.size()) +
+      (needed > 1 ? " reply, " + std::to_string(needed) + " required" : "") + reasons;
+  if (there == servers.size()) return say.ok(message);
+  if (there < needed) return say.error(message, advice);
+  say.warning(message, "locks work without the others: restore them");
+}
+
+void judge_refusal(const Failure& failure, const std::string& also, CheckReport& say) {
+  if (failure.kind() != Failure::Kind::rejected) {
+    return say.error(failure.what(),
+                     "correct the store URL, or the login and TLS options");
+  }
+  say.error(failure.what(),
+            "check the user, the password (--user, --password-file, DLOCK_PASSWORD) and, "
+            "over TLS, the certificates (--tls-ca, --tls-cert, --tls-key)" +
+                also);
+}
+
+void judge_version(const std::string& version, bool is_old, const std::string& needed,
+                   CheckReport& say) {
+  if (!is_old) return say.ok(version);
+  say.error(version + " is too old", "upgrade: dlock needs " + needed);
+}
+
+void judge_permissions(const std::string& user, const std::string& missing,
+                       const std::string& advice, CheckReport& say) {
+  if (!missing.empty()) return say.error("user " + user + " " + missing, advice);
+  say.ok("user " + user + " has all permissions that locks need");
+}
+
+void judge_fences(const FarFences& fences, CheckReport& say) {
+  if (fences.empty()) return;
+  std::vector<std::string> all;
+  for (const auto& [name, fence] : fences) {
+    all.push_back(printable(name, 300) + " has fence " + printable(fence, 40));
+  }
+  say.warning(listed(all, 3) + ": implausibly far ahead of the clock",
+              "see 'A fence far ahead of the clock' in docs/operating.md");
+}
+
+void judge_work(const std::string& why, CheckReport& say, const std::string& advice) {
+  say.error("the server grants no locks now: " + printable(why, 200), advice);
+}
+
+void judge_clocks(const std::string& who, std::optional<microseconds> spread,
+                  const std::string& harm, CheckReport& say) {
+  if (!spread) return say.not_checked("no server reports its time");
+  if (*spread < clocks_agree_within) return say.ok("all " + who + " agree");
+  say.warning("the " + who + "' clocks differ by " + for_people(*spread) + harm,
+              synchronize_clocks);
+}
+
+void judge_failover(milliseconds failover, const std::string& detected,
+                    const std::string& what, std::string advice, CheckReport& say) {
+  const auto least = smallest_ttl_to_outlive(failover);
+  const auto message =
+      detected + "a --ttl of " + for_people(least) + " or more survives " + what;
+  if (least <= usual_ttl) return say.ok(message);
+  say.warning(message + ", the default of 30s does not", std::move(advice));
+}
 
 std::optional<microseconds> median_of(std::vector<std::chrono::nanoseconds> round_trips) {
   if (round_trips.empty()) return std::nullopt;
@@ -40,122 +179,9 @@ milliseconds needed_budget(microseconds round_trip, int trips) {
 
 milliseconds smallest_ttl_for(milliseconds budget) {
   constexpr milliseconds least{500};  // that --ttl takes
-  constexpr milliseconds step{500};
-  constexpr milliseconds longest_grace{5000};
   auto ttl = std::max(least, (budget * 10 + step - milliseconds(1)) / step * step);
-  while (!LeaseTiming(ttl, longest_grace, budget).is_sound()) ttl += step;
+  while (!LeaseTiming(ttl, usual_kill_after, budget).is_sound()) ttl += step;
   return ttl;
-}
-
-milliseconds smallest_ttl_to_outlive(milliseconds failover) {
-  constexpr milliseconds step{500};
-  constexpr milliseconds kill_after{5000};  // the usual one
-  auto ttl = step;
-  for (;; ttl += step) {
-    const LeaseTiming timing(ttl, kill_after, std::min(milliseconds(2000), ttl / 10));
-    const auto left =
-        ttl - timing.renew_every() - timing.drift() - timing.grace() - timing.margin();
-    if (left >= failover) return ttl;
-  }
-}
-
-Finding failover_finding(milliseconds failover, const std::string& detected,
-                         const std::string& what, std::string advice) {
-  constexpr milliseconds usual_ttl{30'000};
-  const auto least = smallest_ttl_to_outlive(failover);
-  const auto message =
-      detected + "a --ttl of " + for_people(least) + " or more survives " + what;
-  if (least <= usual_ttl) return {"failover", Finding::Level::ok, message, ""};
-  return {"failover", Finding::Level::warning, message + ", the default of 30s does not",
-          std::move(advice)};
-}
-
-std::optional<Finding> round_trip_finding(
-    const std::vector<std::chrono::nanoseconds>& round_trips, int trips_to_renew) {
-  const auto median = median_of(round_trips);
-  if (!median) return std::nullopt;
-  const auto budget = needed_budget(*median, trips_to_renew);
-  const auto ttl = for_people(smallest_ttl_for(budget));
-  const auto message = shown(*median) + ", the median of " +
-                       std::to_string(round_trips.size()) +
-                       "; fast enough for a --ttl of " + ttl + " or more";
-  if (budget <= usual_budget)
-    return Finding{"round-trip", Finding::Level::ok, message, ""};
-  return Finding{"round-trip", Finding::Level::warning, message,
-                 "use a nearer server, or --store-timeout " + for_people(budget) +
-                     " and a --ttl of " + ttl};
-}
-
-Finding not_checked(std::string check, const std::string& why, std::string advice) {
-  return {std::move(check), Finding::Level::info, "not checked: " + why,
-          std::move(advice), false};
-}
-
-Failure let_pass(const Failure& failure) {
-  if (failure.kind() == Failure::Kind::exhausted ||
-      failure.kind() == Failure::Kind::interrupted) {
-    throw failure;
-  }
-  return failure;
-}
-
-Finding refusal_finding(const Failure& failure, std::string login_advice,
-                        std::string advice) {
-  switch (failure.kind()) {
-    case Failure::Kind::rejected:
-      return {"login", Finding::Level::error, failure.what(), std::move(login_advice)};
-    case Failure::Kind::misconfigured:
-      return {"login", Finding::Level::error, failure.what(),
-              "correct the store URL, or the login and TLS options"};
-    case Failure::Kind::unreachable:
-    case Failure::Kind::unsupported:
-    case Failure::Kind::exhausted:
-    case Failure::Kind::interrupted: break;
-  }
-  return {"reachable", Finding::Level::error, failure.what(), std::move(advice)};
-}
-
-Finding reached_finding(std::string check, const Reached& reached) {
-  const auto& failures = reached.failures;
-  const auto there = static_cast<std::size_t>(
-      std::count_if(failures.begin(), failures.end(),
-                    [](const auto& failure) { return !failure.has_value(); }));
-  auto message =
-      std::to_string(there) + " of " + std::to_string(failures.size()) + reached.what;
-  if (there == failures.size()) {
-    return {std::move(check), Finding::Level::ok, message, ""};
-  }
-  for (const auto& failure : failures) {
-    if (failure) message += "; " + std::string(failure->what());
-  }
-  if (there < reached.needed) {
-    return {std::move(check), Finding::Level::error, message, reached.advice_if_too_few};
-  }
-  return {std::move(check), Finding::Level::warning, message, reached.advice};
-}
-
-Finding clocks_finding(const std::string& who, std::optional<microseconds> spread,
-                       const std::string& harm, std::string advice) {
-  if (!spread) return not_checked("clocks", "no server reports its time");
-  if (*spread < clocks_agree_within) {
-    return {"clocks", Finding::Level::ok, "all " + who + " agree", ""};
-  }
-  return {"clocks", Finding::Level::warning,
-          "the " + who + "' clocks differ by " + for_people(*spread) + harm,
-          std::move(advice)};
-}
-
-Finding clock_finding(std::optional<microseconds> ahead) {
-  // A difference that does not matter in printed times.
-  constexpr microseconds close_enough = std::chrono::seconds(2);
-  if (!ahead) return not_checked("clock", "the server does not report its time");
-  const auto distance = ahead->count() < 0 ? -*ahead : *ahead;
-  if (distance < close_enough) {
-    return {"clock", Finding::Level::ok, "agrees with this machine's", ""};
-  }
-  return {"clock", Finding::Level::info, distance_of(*ahead) + " this machine's",
-          "harmless: locks use the server's clock only; the times in status and history "
-          "are the server's"};
 }
 
 std::optional<microseconds> spread_of(const std::vector<microseconds>& clocks) {
@@ -165,19 +191,21 @@ std::optional<microseconds> spread_of(const std::vector<microseconds>& clocks) {
 }
 
 std::string distance_of(microseconds ahead) {
-  return for_people(ahead.count() < 0 ? -ahead : ahead) +
+  return for_people(std::chrono::abs(ahead)) +
          (ahead.count() < 0 ? " behind" : " ahead of");
 }
 
 Examination examination_of(std::vector<Finding> findings,
-                           std::optional<microseconds> slowest, int trips_to_renew,
-                           milliseconds least_ttl) {
+                           const std::vector<StoreFacts>& servers) {
   Examination examination;
   examination.findings = std::move(findings);
-  examination.round_trip = slowest;
-  if (slowest) {
-    examination.smallest_ttl =
-        std::max(smallest_ttl_for(needed_budget(*slowest, trips_to_renew)), least_ttl);
+  for (const auto& one : servers) {
+    const auto median = median_of(one.round_trips);
+    if (!median) continue;
+    const auto ttl = std::max(
+        smallest_ttl_for(needed_budget(*median, one.trips_to_renew)), one.least_ttl);
+    examination.round_trip = std::max(examination.round_trip.value_or(*median), *median);
+    examination.smallest_ttl = std::max(examination.smallest_ttl.value_or(ttl), ttl);
   }
   return examination;
 }
@@ -194,10 +222,13 @@ void add_worst(std::vector<Finding>& findings, Finding found, const std::string&
   }
 }
 
-std::string listed(const std::vector<std::string>& words) {
+std::string listed(const std::vector<std::string>& words, std::size_t most) {
   std::string list;
-  for (const auto& word : words) list += (list.empty() ? "" : ", ") + word;
-  return list;
+  for (std::size_t i = 0; i < std::min(words.size(), most); ++i) {
+    list += (i > 0 ? ", " : "") + words[i];
+  }
+  if (words.size() <= most) return list;
+  return list + ", " + std::to_string(words.size() - most) + " more";
 }
 
 }  // namespace dlock

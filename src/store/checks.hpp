@@ -1,52 +1,171 @@
-// The checks of `dlock doctor` that several kinds of store have in common. Each store
-// adds the facts.
+// What `dlock doctor` checks: for each kind of store a table, whose order is that of the
+// findings, and behind it the checks of all stores; and judgments that they share.
 #pragma once
 
 #include <chrono>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lock/store.hpp"
+#include "store/store_url.hpp"
 #include "util/clock.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {
 
-// A check that could not be made: "not checked: WHY".
-Finding not_checked(std::string check, const std::string& why, std::string advice = "");
+// Takes what a check says, under its name. If it says nothing, it does not apply.
+class CheckReport {
+ public:
+  CheckReport(std::string check, std::vector<Finding>& findings)
+      : check_(std::move(check)), findings_(findings) {}
+
+  void level(Finding::Level level, std::string message, std::string advice = "") {
+    findings_.push_back({check_, level, std::move(message), std::move(advice)});
+  }
+  void ok(std::string message) { level(Finding::Level::ok, std::move(message)); }
+  void info(std::string message, std::string advice = "") {
+    level(Finding::Level::info, std::move(message), std::move(advice));
+  }
+  void warning(std::string message, std::string advice = "") {
+    level(Finding::Level::warning, std::move(message), std::move(advice));
+  }
+  void error(std::string message, std::string advice) {
+    level(Finding::Level::error, std::move(message), std::move(advice));
+  }
+  // The check could not be made: "not checked: WHY".
+  void not_checked(const std::string& why, std::string advice = "") {
+    info("not checked: " + why, std::move(advice));
+    findings_.back().is_made = false;
+  }
+
+ private:
+  std::string check_;
+  std::vector<Finding>& findings_;
+};
+
+// A row of a table of checks.
+template <typename Facts>
+struct Check {
+  const char* name;
+  void (*judge)(const Facts& facts, CheckReport& say);
+  // What the store is asked for, in its language, besides what it is asked for anyway.
+  std::string_view question = {};
+  // Whether the checks behind it can only be made if it finds no error.
+  bool is_basis = false;
+};
+
+// A server, or a member of a group of them.
+struct ServerFacts {
+  std::string server;              // its address, for messages
+  std::optional<Failure> failure;  // why it did not reply
+};
+
+// What the checks of all stores need; fields are empty where nothing is known.
+struct StoreFacts {
+  bool has_clock = false;                                // that alone ends leases
+  std::optional<std::chrono::microseconds> clock_ahead;  // of this machine's
+  std::vector<std::chrono::nanoseconds> round_trips;
+  int trips_to_renew = 3;            // round trips of a renewal that has to connect first
+  milliseconds store_timeout{2000};  // of a run
+  milliseconds least_ttl{0};         // that the store takes
+};
+
+// The table of the checks of all stores.
+std::span<const Check<StoreFacts>> common_checks();
+
+// Adds what the checks say. Whether all were made, and none of those in front was the
+// basis of the others and found an error.
+template <typename Facts>
+bool judge(std::span<const Check<Facts>> checks, const Facts& facts,
+           std::vector<Finding>& findings) {
+  for (const auto& check : checks) {
+    const auto before = findings.size();
+    CheckReport say(check.name, findings);
+    check.judge(facts, say);
+    const bool has_spoken = findings.size() > before;
+    if (check.is_basis && has_spoken && findings.back().level == Finding::Level::error) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The findings of a store, or of one of its servers.
+template <typename Facts, std::size_t count>
+std::vector<Finding> judged(const Check<Facts> (&checks)[count], const Facts& facts) {
+  std::vector<Finding> findings;
+  if (judge(std::span<const Check<Facts>>(checks), facts, findings)) {
+    judge(common_checks(), static_cast<const StoreFacts&>(facts), findings);
+  }
+  return findings;
+}
 
 // The failure as a fact about a server. Throws it if it says nothing about one, because
 // this machine lacks something or the caller wants to stop.
 Failure let_pass(const Failure& failure);
 
-// For a server that refused the login, or cannot be used as the URL says, or did not
-// reply: "login" or "reachable".
-Finding refusal_finding(const Failure& failure, std::string login_advice,
-                        std::string advice);
+// Whether the server refused the login, or cannot be used as the URL says.
+bool is_refusal(const Failure& failure);
 
-// "2 of 3 WHAT; WHY", the reasons of those that do not reply; too few are an error.
-struct Reached {
-  std::vector<std::optional<Failure>> failures;  // of each server; nothing: it replies
-  std::size_t needed = 1;
-  std::string what;  // with a blank in front; may be empty
-  std::string advice_if_too_few;
-  std::string advice;
-};
-Finding reached_finding(std::string check, const Reached& reached);
+// --- Judgments that stores share ---
+
+// Whether as many servers reply as are needed. `settings`: of the server, that can be why
+// it does not. Says nothing of a refusal by the only one: see judge_refusal().
+void judge_reachable(const std::vector<ServerFacts>& servers, std::size_t needed,
+                     const std::string& settings, CheckReport& say);
+template <typename Facts>
+std::vector<ServerFacts> servers_of(const std::vector<Facts>& servers) {
+  return {servers.begin(), servers.end()};
+}
+
+// A login that was refused. `also`: what else to check besides the options.
+void judge_refusal(const Failure& failure, const std::string& also, CheckReport& say);
+
+// `needed`: "Redis 6.2 or later".
+void judge_version(const std::string& version, bool is_old, const std::string& needed,
+                   CheckReport& say);
+
+// `missing`: "may not call get"; empty: nothing is.
+void judge_permissions(const std::string& user, const std::string& missing,
+                       const std::string& advice, CheckReport& say);
+
+// Fences that no clock explains, each with what has it, as the store has them; the next
+// grants would go on from there. See greatest_plausible_fence().
+using FarFences = std::vector<std::pair<std::string, std::string>>;
+void judge_fences(const FarFences& fences, CheckReport& say);
+
+// A store that does not work now, for this reason.
+void judge_work(const std::string& why, CheckReport& say,
+                const std::string& advice = "check the server's log");
+
+constexpr const char* synchronize_clocks =
+    "synchronize the clocks of all servers by slewing (chrony, ntpd)";
 
 // Whether the clocks of `who` ("servers") agree, because fences and the order of a queue
 // depend on them. `spread`: see spread_of(); `harm` is added if they do not.
-Finding clocks_finding(const std::string& who,
-                       std::optional<std::chrono::microseconds> spread,
-                       const std::string& harm, std::string advice);
+void judge_clocks(const std::string& who, std::optional<std::chrono::microseconds> spread,
+                  const std::string& harm, CheckReport& say);
 
-// How long doctor waits for a reply if the user has not said: longer than a run does, to
-// see how far away a server is that is too slow for a run.
-inline constexpr milliseconds examination_limit{10'000};
+// A failover that takes this long: "DETECTED a --ttl of 6.0s or more survives WHAT".
+void judge_failover(milliseconds failover, const std::string& detected,
+                    const std::string& what, std::string advice, CheckReport& say);
 
-// How the clock of a server whose clock alone ends leases differs from this machine's.
-Finding clock_finding(std::optional<std::chrono::microseconds> ahead);
+// --- Round trips and clocks ---
+
+constexpr std::size_t round_trips_measured = 20;
+
+// Adds the durations of calls, until all are measured or the time is up.
+template <typename Call>
+asio::awaitable<void> measure(StoreFacts& facts, Clock::time_point until, Call call) {
+  for (std::size_t i = 0; i < round_trips_measured && Clock::now() < until; ++i) {
+    const auto began = Clock::now();
+    co_await call();
+    facts.round_trips.emplace_back(Clock::now() - began);
+  }
+}
 
 // By how much the clocks differ; nothing if there are none.
 std::optional<std::chrono::microseconds> spread_of(
@@ -69,30 +188,15 @@ milliseconds needed_budget(std::chrono::microseconds round_trip, int trips);
 // LeaseTiming.
 milliseconds smallest_ttl_for(milliseconds budget);
 
-// The shortest lease with which a run survives a failover of this length that begins just
-// before a renewal is due.
-milliseconds smallest_ttl_to_outlive(milliseconds failover);
-
-// The finding of dlock doctor on a failover that takes this long: "DETECTED a --ttl
-// of 6.0s or more survives WHAT".
-Finding failover_finding(milliseconds failover, const std::string& detected,
-                         const std::string& what, std::string advice);
-
-// The finding of dlock doctor; nothing if there are no round trips.
-std::optional<Finding> round_trip_finding(
-    const std::vector<std::chrono::nanoseconds>& round_trips, int trips_to_renew);
-
-// With the round trip of the slowest server, and the shortest lease for it, which is at
-// least `least_ttl`.
+// With the round trip of the slowest of these servers, and the shortest lease for it.
 Examination examination_of(std::vector<Finding> findings,
-                           std::optional<std::chrono::microseconds> slowest,
-                           int trips_to_renew, milliseconds least_ttl = milliseconds(0));
+                           const std::vector<StoreFacts>& servers);
 
 // For a store of several servers: adds a finding of one of them, which it names if it is
 // a problem, or keeps the one of the same check that is there, if that is as severe.
 void add_worst(std::vector<Finding>& findings, Finding found, const std::string& server);
 
-// "a, b"
-std::string listed(const std::vector<std::string>& words);
+// "a, b"; of more than `most`: "a, b, 3 more".
+std::string listed(const std::vector<std::string>& words, std::size_t most = 1000);
 
 }  // namespace dlock

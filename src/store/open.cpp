@@ -134,11 +134,9 @@ StoreUrl parsed_store_url(const std::string& url) {
   throw bad(url, advice_on(scheme, rest, all_kinds()));
 }
 
-asio::awaitable<Examination> examine_store(const StoreUrl& url,
-                                           const std::string& name_space,
-                                           milliseconds timeout,
+asio::awaitable<Examination> examine_store(const ExaminationOrder& order,
                                            asio::io_context& context, Wakeup& wakeup) {
-  return url.kind->examine(url, name_space, timeout, context, wakeup);
+  return order.url.kind->examine(order, context, wakeup);
 }
 
 std::unique_ptr<Store> open_store(const StoreUrl& url, milliseconds timeout,

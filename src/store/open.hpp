@@ -15,12 +15,9 @@ namespace dlock {
 StoreUrl parsed_store_url(const std::string& url);
 
 // Examines the store for use with locks of the namespace (dlock doctor). It changes
-// nothing there. An unreachable store is also a finding; each request takes at most
-// `timeout`. Throws Failure (exhausted) if this machine lacks the resources to examine
-// it.
-asio::awaitable<Examination> examine_store(const StoreUrl& url,
-                                           const std::string& name_space,
-                                           milliseconds timeout,
+// nothing there. An unreachable store is also a finding. Throws Failure (exhausted) if
+// this machine lacks the resources to examine it.
+asio::awaitable<Examination> examine_store(const ExaminationOrder& order,
                                            asio::io_context& context, Wakeup& wakeup);
 
 // Contacts nothing yet. `timeout` is the budget of one operation.

@@ -27,12 +27,18 @@ class Budget;
 struct Examination;
 struct StoreUrl;
 
+// What `dlock doctor` is asked for.
+struct ExaminationOrder {
+  const StoreUrl& url;
+  std::string name_space;
+  milliseconds timeout;        // of each request
+  milliseconds store_timeout;  // of one operation of a run, for advice
+};
+
 // As open_store() and examine_store(); each kind of store declares its own.
 using OpenStore = std::unique_ptr<Store>(const StoreUrl& url, milliseconds timeout,
                                          asio::io_context& context);
-using ExamineStore = asio::awaitable<Examination>(const StoreUrl& url,
-                                                  const std::string& name_space,
-                                                  milliseconds timeout,
+using ExamineStore = asio::awaitable<Examination>(const ExaminationOrder& order,
                                                   asio::io_context& context,
                                                   Wakeup& wakeup);
 

@@ -249,6 +249,13 @@ paste_line() {  # <start of it>
 
   run dlock doctor --store-timeout 800ms
   assert_status 0
+
+  sql "ALTER ROLE app SET statement_timeout = '5s'"
+  run dlock doctor
+  assert_status 0
+  run dlock doctor --store-timeout 10s
+  assert_status 1
+  assert_found warning timeouts 'statement_timeout = 5.0s, less than --store-timeout (10s)'
 }
 
 @test "few free connections are a warning, whatever limits them" {

@@ -33,9 +33,13 @@ EtcdFacts good() {
   }
   facts.alarms.emplace();
   facts.prefix = "dlock/";
-  facts.least_ttl = 2;
+  facts.least_ttl = 2s;
   facts.round_trips.assign(20, 1ms);
   return facts;
+}
+
+std::optional<milliseconds> smallest_ttl_of(const EtcdFacts& facts) {
+  return examination_of({}, {facts}).smallest_ttl;
 }
 
 Finding found(const EtcdFacts& facts, const std::string& check) {
@@ -208,7 +212,7 @@ TEST(EtcdHealth, a_database_that_is_nearly_full_is_a_warning) {
 
 TEST(EtcdHealth, a_slow_election_is_a_warning) {
   auto facts = good();
-  facts.least_ttl = 15;
+  facts.least_ttl = 15s;
 
   EXPECT_EQ(found(facts, "failover").level, Level::warning);
 }
@@ -227,7 +231,7 @@ TEST(EtcdHealth, the_smallest_ttl_depends_on_the_cluster_and_the_round_trip) {
 TEST(EtcdHealth, an_impossible_ttl_is_ignored) {
   for (const std::int64_t ttl : {std::int64_t{-1}, std::int64_t{0}, INT64_MAX}) {
     auto facts = good();
-    facts.least_ttl = ttl;
+    facts.least_ttl = least_ttl_from(ttl);
 
     EXPECT_FALSE(found(facts, "leases").is_made) << ttl;
     EXPECT_EQ(smallest_ttl_of(facts), 500ms) << ttl;

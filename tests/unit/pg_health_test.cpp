@@ -8,8 +8,15 @@
 #include <algorithm>
 #include <string>
 
+#include "store/postgres/pg_schema.hpp"
+
 namespace dlock::postgres {
 namespace {
+
+std::vector<Row> sessions(int used, int of_dlock, int limit) {
+  return {{std::to_string(used), std::to_string(of_dlock), "0", "0",
+           std::to_string(limit), "-1", "-1"}};
+}
 
 PgFacts good_facts() {
   PgFacts facts;
@@ -26,11 +33,17 @@ PgFacts good_facts() {
   facts.version = "15.18";
   facts.version_number = 150'018;
   facts.product = "PostgreSQL 15.18";
-  facts.has_schema = facts.may_use_schema = facts.has_admit = true;
-  facts.tables = {{"lock", true, {}, {}}};
+  facts.answers["schema"] = {{"t", "t", "f"}};
+  facts.answers["admit"] = {{"t"}};
+  for (const auto& table : schema_tables) {
+    for (const auto& column : columns_of(table)) {
+      facts.answers["permissions"].push_back(
+          {std::string(table.name), column, "t", "t", "t", "t", "f"});
+    }
+  }
+  facts.answers["persistence"] = {{"on", "on"}};
+  facts.answers["sessions"] = sessions(10, 3, 97);
   facts.was_notified = true;
-  facts.fsync = facts.full_page_writes = true;
-  facts.sessions = {10, 3, 97, "max_connections for users"};
   facts.clock_ahead = std::chrono::microseconds(0);
   return facts;
 }
@@ -47,11 +60,10 @@ std::string found(const PgFacts& facts, const std::string& check) {
 
 TEST(PgHealth, warns_of_a_fence_that_is_far_ahead_of_the_clock) {
   auto facts = good_facts();
-  facts.greatest_fence_of = "job";
-  facts.greatest_fence = wall_now().count();
+  facts.answers["fences"] = {{"1", std::to_string(wall_now().count()), "job"}};
   EXPECT_EQ(found(facts, "fences"), "nothing");
 
-  facts.greatest_fence = 4'000'000'000'000'000;
+  facts.answers["fences"] = {{"1", "4000000000000000", "job"}};
   EXPECT_EQ(found(facts, "fences"),
             "warning: the lock job has fence 4000000000000000: implausibly far ahead of "
             "the clock");
@@ -110,16 +122,15 @@ TEST(PgHealth, too_few_standbys_are_an_error_and_unused_ones_are_mentioned) {
 
 TEST(PgHealth, warns_of_many_sessions_and_of_old_snapshots) {
   auto facts = good_facts();
-  facts.sessions.used = 49;
+  facts.answers["sessions"] = sessions(49, 3, 97);
   EXPECT_TRUE(found(facts, "sessions").starts_with("warning: "));
-  facts.sessions = {400, 201, 5000, "max_connections for users"};
+  facts.answers["sessions"] = sessions(400, 201, 5000);
   EXPECT_TRUE(found(facts, "sessions").ends_with("wakes all that listen"));
 
   EXPECT_EQ(found(facts, "snapshots"), "ok: no old transaction is open");
-  facts.oldest_snapshot = std::chrono::hours(2);
+  facts.answers["snapshots"] = {{"7200", "5"}};
   EXPECT_TRUE(found(facts, "snapshots").starts_with("warning: a transaction is open"));
-  facts.oldest_snapshot.reset();
-  facts.oldest_snapshot_age = 2'000'000;
+  facts.answers["snapshots"] = {{std::nullopt, "2000000"}};
   EXPECT_TRUE(found(facts, "snapshots").starts_with("warning: a transaction is open"));
 }
 
@@ -132,6 +143,18 @@ TEST(PgHealth, warns_if_no_notification_arrives_where_one_is_expected) {
   facts.listens = false;
   EXPECT_EQ(found(facts, "notifications"),
             "info: not checked: turned off by listen=off in the URL");
+}
+
+TEST(PgHealth, compares_time_limits_of_the_role_with_the_store_timeout_that_is_in_force) {
+  auto facts = good_facts();
+  facts.answers["timeouts"] = {{"statement_timeout", "5000"},
+                               {"idle_session_timeout", "0"}};
+  EXPECT_EQ(found(facts, "timeouts"), "nothing");
+  facts.store_timeout = milliseconds(10'000);
+  EXPECT_TRUE(found(facts, "timeouts")
+                  .ends_with("statement_timeout = 5.0s, less than --store-timeout (10s): "
+                             "the server ends steps "
+                             "that could still succeed"));
 }
 
 }  // namespace

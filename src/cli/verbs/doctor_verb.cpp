@@ -4,7 +4,6 @@
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "loop/wakeup.hpp"
-#include "store/checks.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
 
@@ -174,14 +173,16 @@ Exit doctor_verb(const Invocation& invocation) {
     print(schema(common.store));
     return ExitStatus::success;
   }
-  const auto timeout = common.store_timeout || !common.store.leases_expire()
-                           ? store_timeout(common, {})
-                           : std::max(store_timeout(common, {}), examination_limit);
+  // Longer than a run waits, to see how far away a server is that is too slow for one.
+  constexpr milliseconds patience{10'000};
+  const bool waits = !common.store_timeout && common.store.leases_expire();
+  const auto of_runs = store_timeout(common, {});
+  const auto timeout = waits ? std::max(of_runs, patience) : of_runs;
   asio::io_context context(1);
   Wakeup wakeup(context);
-  const auto examination = run_blocking(context, [&] {
-    return examine_store(common.store, common.name_space, timeout, context, wakeup);
-  });
+  const ExaminationOrder order{common.store, common.name_space, timeout, of_runs};
+  const auto examination =
+      run_blocking(context, [&] { return examine_store(order, context, wakeup); });
   const auto store = url_of(common.store, timeout, context);
   if (common.json) {
     print(to_line(json_of(examination, store)) + "\n");

@@ -5,7 +5,12 @@
 #include <set>
 #include <utility>
 
-#include "store/checks.hpp"
+#include "net/budget.hpp"
+#include "store/etcd/etcd_calls.hpp"
+#include "store/etcd/etcd_cluster.hpp"
+#include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_store.hpp"
+#include "store/fan_out.hpp"
 #include "util/text.hpp"
 
 namespace dlock::etcd {
@@ -59,121 +64,104 @@ std::vector<KnownFault> known_faults_of(const Version& version) {
   return found;
 }
 
+milliseconds least_ttl_from(std::int64_t seconds) {
+  constexpr std::int64_t most = 24 * 3600;  // more than any cluster asks for
+  return std::chrono::seconds(seconds < 1 || seconds > most ? 0 : seconds);
+}
+
 namespace {
 
-using Level = Finding::Level;
-using std::chrono::seconds;
-
-std::size_t count_reached(const EtcdFacts& facts) {
-  return static_cast<std::size_t>(
-      std::count_if(facts.named.begin(), facts.named.end(),
-                    [](const MemberFacts& one) { return !one.failure; }));
-}
-
-Finding reachable(const EtcdFacts& facts) {
-  Reached reached;
-  for (const auto& member : facts.named) reached.failures.push_back(member.failure);
-  reached.advice_if_too_few =
-      "check that etcd runs there and that this machine can reach its client port";
-  reached.advice = "locks work while most members do: restore the others";
-  return reached_finding("reachable", reached);
-}
-
-Finding login(const EtcdFacts& facts) {
-  if (facts.user.empty()) {
-    return {"login", Level::ok, "none, or by client certificate", ""};
-  }
-  const auto user = "user " + printable(facts.user, 200);
-  if (facts.login_is_off) {
-    return {"login", Level::warning, "not required: anyone can write to the cluster",
-            "run etcdctl auth enable, or leave out --user"};
-  }
-  if (!facts.login_took) return {"login", Level::ok, user, ""};
-  return {
-      "login", Level::info,
-      user + "; each run logs in, which takes a member " + for_people(*facts.login_took),
-      "where many runs start at once, log in by certificate (--tls-cert)"};
-}
-
 // Some versions since 3.5.28 report it only to the role root (etcd issue 21663).
-Finding not_reported(const std::string& check) {
-  return not_checked(check, "etcd does not report it to this user");
-}
+constexpr const char* not_reported = "etcd does not report it to this user";
 
-Finding fault_finding(const std::string& version, const KnownFault& fault) {
-  return {"version", Level::warning,
-          printable(version, 40) + ": " + std::string(fault.what) + " (mended in " +
-              text_of(fault.mended) + ")",
-          "upgrade etcd"};
+std::vector<StatusResult> statuses_of(const EtcdFacts& facts) {
+  std::vector<StatusResult> all;
+  for (const auto& member : facts.named) {
+    if (member.status) all.push_back(*member.status);
+  }
+  return all;
 }
 
 // One finding, or one for each known fault.
-std::vector<Finding> versions(const EtcdFacts& facts) {
+void version(const EtcdFacts& facts, CheckReport& say) {
   constexpr Version oldest{3, 4, 0};
   std::set<std::string> found;
-  for (const auto& member : facts.named) {
-    if (member.status) found.insert(member.status->version);
-  }
-  if (found.empty()) return {not_reported("version")};
-  std::string message;
-  std::vector<Finding> faults;
+  for (const auto& status : statuses_of(facts)) found.insert(status.version);
+  if (found.empty()) return say.not_checked(not_reported);
+  std::vector<std::string> shown;
+  bool is_old = false;
+  bool has_faults = false;
   for (const auto& one : found) {
-    message += (message.empty() ? "" : ", ") + printable(one, 40);
-    for (const auto& fault : known_faults_of(version_from(one)))
-      faults.push_back(fault_finding(one, fault));
+    shown.push_back(printable(one, 40));
+    is_old = is_old || version_from(one) < oldest;
+    has_faults = has_faults || !known_faults_of(version_from(one)).empty();
   }
-  const bool is_old = std::any_of(found.begin(), found.end(), [&](const auto& one) {
-    return version_from(one) < oldest;
-  });
-  if (is_old) {
-    return {{"version", Level::error, message + ": dlock needs 3.4 or later",
-             "upgrade etcd"}};
+  if (is_old || (found.size() == 1 && !has_faults)) {
+    return judge_version("etcd " + listed(shown), is_old, "etcd 3.4 or later", say);
   }
-  if (!faults.empty()) return faults;
-  if (found.size() > 1) {
-    return {{"version", Level::info, message + ": an upgrade is in progress", ""}};
+  if (!has_faults) return say.info(listed(shown) + ": an upgrade is in progress");
+  for (const auto& one : found) {
+    for (const auto& fault : known_faults_of(version_from(one))) {
+      say.warning(printable(one, 40) + ": " + std::string(fault.what) + " (mended in " +
+                      text_of(fault.mended) + ")",
+                  "upgrade etcd");
+    }
   }
-  return {{"version", Level::ok, message, ""}};
 }
 
-Finding leader(const EtcdFacts& facts) {
+void leader(const EtcdFacts& facts, CheckReport& say) {
   std::set<std::uint64_t> leaders;
   for (const auto& member : facts.named) {
     if (!member.status) continue;
     if (member.status->leader == 0) {
-      return {"leader", Level::error, member.server + " has no leader",
-              "restore members until more than half of them run"};
+      return say.error(member.server + " has no leader",
+                       "restore members until more than half of them run");
     }
     leaders.insert(member.status->leader);
   }
-  if (leaders.empty()) return not_reported("leader");
-  if (leaders.size() > 1) {
-    return {"leader", Level::warning,
-            "members follow different leaders: an election, or two clusters in one URL",
-            "run doctor again; then check that all servers are members of one cluster"};
-  }
-  return {"leader", Level::ok, "all members agree", ""};
+  if (leaders.empty()) return say.not_checked(not_reported);
+  if (leaders.size() == 1) return say.ok("all members agree");
+  say.warning("members follow different leaders: an election, or two clusters in one URL",
+              "run doctor again; then check that all servers are members of one cluster");
 }
 
-Finding members(const EtcdFacts& facts) {
-  const auto voting = static_cast<std::size_t>(
+void login(const EtcdFacts& facts, CheckReport& say) {
+  if (facts.failure && is_refusal(*facts.failure)) {
+    return judge_refusal(*facts.failure, "", say);
+  }
+  if (facts.user.empty()) return say.ok("none, or by client certificate");
+  const auto user = "user " + printable(facts.user, 200);
+  if (facts.login_is_off) {
+    return say.warning("not required: anyone can write to the cluster",
+                       "run etcdctl auth enable, or leave out --user");
+  }
+  if (!facts.login_took) return say.ok(user);
+  say.info(
+      user + "; each run logs in, which takes a member " + for_people(*facts.login_took),
+      "where many runs start at once, log in by certificate (--tls-cert)");
+}
+
+void members(const EtcdFacts& facts, CheckReport& say) {
+  const auto voting =
       std::count_if(facts.members.begin(), facts.members.end(),
-                    [](const ClusterMember& one) { return !one.is_learner; }));
-  if (voting == 0) {
-    return not_checked("members", "the cluster does not list them");
-  }
-  auto message = std::to_string(voting) + ", of which " +
-                 std::to_string((voting - 1) / 2) + " may fail";
+                    [](const ClusterMember& one) { return !one.is_learner; });
+  if (voting == 0) return say.not_checked("the cluster does not list them");
+  const auto message = std::to_string(voting) + ", of which " +
+                       std::to_string((voting - 1) / 2) + " may fail";
   if (voting < 3) {
-    return {"members", voting == 1 ? Level::info : Level::warning, message,
-            "run three or five, each on its own machine"};
+    return say.level(voting == 1 ? Finding::Level::info : Finding::Level::warning,
+                     message, "run three or five, each on its own machine");
   }
-  if (facts.named.size() < facts.members.size()) {
-    return {"members", Level::info,
-            message + "; the URL names " + std::to_string(facts.named.size()),
-            "name all of them in the URL, so that any of them may fail"};
-  }
-  return {"members", Level::ok, message, ""};
+  if (facts.named.size() >= facts.members.size()) return say.ok(message);
+  say.info(message + "; the URL names " + std::to_string(facts.named.size()),
+           "name all of them in the URL, so that any of them may fail");
+}
+
+bool has_alarm(const EtcdFacts& facts, std::initializer_list<Alarm::Kind> kinds) {
+  const auto alarms = facts.alarms.value_or(std::vector<Alarm>());
+  return std::any_of(alarms.begin(), alarms.end(), [&](const Alarm& alarm) {
+    return std::find(kinds.begin(), kinds.end(), alarm.kind) != kinds.end();
+  });
 }
 
 std::string shown_bytes(std::int64_t bytes) {
@@ -182,131 +170,279 @@ std::string shown_bytes(std::int64_t bytes) {
 }
 
 // Versions before 3.6 do not report the quota, so the default is assumed.
-Finding quota(const EtcdFacts& facts) {
-  for (const auto& alarm : facts.alarms.value_or(std::vector<Alarm>())) {
-    if (alarm.kind != Alarm::Kind::no_space) continue;
-    return {"quota", Level::error,
-            "the database is full: no lock is granted (alarm NOSPACE)",
-            "run etcdctl compact, etcdctl defrag, then etcdctl alarm disarm"};
-  }
+void quota(const EtcdFacts& facts, CheckReport& say) {
   constexpr std::int64_t usual_quota = 2LL << 30;
-  std::optional<std::int64_t> largest;
-  for (const auto& member : facts.named) {
-    if (member.status) largest = std::max(largest.value_or(0), member.status->size);
+  if (has_alarm(facts, {Alarm::Kind::no_space})) {
+    return say.error("the database is full: no lock is granted (alarm NOSPACE)",
+                     "run etcdctl compact, etcdctl defrag, then etcdctl alarm disarm");
   }
-  if (!largest) return not_reported("quota");
-  const auto size = *largest;
+  std::int64_t size = -1;
+  for (const auto& status : statuses_of(facts)) size = std::max(size, status.size);
+  if (size < 0) return say.not_checked(not_reported);
   const auto message = "the database has " + shown_bytes(size);
-  if (size > usual_quota / 10 * 8) {
-    return {
-        "quota", Level::warning,
-        message + ", and the default quota is " + shown_bytes(usual_quota),
-        "run etcdctl compact and etcdctl defrag, or set a larger --quota-backend-bytes"};
-  }
-  return {"quota", Level::ok, message, ""};
+  if (size <= usual_quota / 10 * 8) return say.ok(message);
+  say.warning(
+      message + ", and the default quota is " + shown_bytes(usual_quota),
+      "run etcdctl compact and etcdctl defrag, or set a larger --quota-backend-bytes");
 }
 
-Finding alarms(const EtcdFacts& facts) {
-  if (!facts.alarms) return not_reported("alarms");
-  for (const auto& alarm : *facts.alarms) {
-    if (alarm.kind != Alarm::Kind::corrupt && alarm.kind != Alarm::Kind::other) continue;
-    return {"alarms", Level::error,
-            "a member's data differs from the others' (alarm CORRUPT)",
-            "run etcdctl alarm list, and replace that member"};
-  }
-  return {"alarms", Level::ok, "none", ""};
+void alarms(const EtcdFacts& facts, CheckReport& say) {
+  if (!facts.alarms) return say.not_checked(not_reported);
+  if (!has_alarm(facts, {Alarm::Kind::corrupt, Alarm::Kind::other}))
+    return say.ok("none");
+  say.error("a member's data differs from the others' (alarm CORRUPT)",
+            "run etcdctl alarm list, and replace that member");
 }
 
-Finding work(const EtcdFacts& facts) {
-  if (!facts.refuses_work) {
-    return {"permissions", Level::ok,
-            "keys that begin with " + printable(facts.prefix, 200) +
-                " can be read and written",
-            ""};
-  }
-  const bool lacks_permission = facts.refuses_work->kind() == Failure::Kind::rejected;
-  return {
-      lacks_permission ? "permissions" : "work", Level::error, facts.refuses_work->what(),
-      lacks_permission ? "etcdctl role grant-permission ROLE readwrite --prefix=true " +
-                             printable_command({facts.prefix}, 200)
-                       : "check the etcd log"};
+bool lacks_permission(const EtcdFacts& facts) {
+  return facts.refuses_work && facts.refuses_work->kind() == Failure::Kind::rejected;
 }
 
-std::optional<milliseconds> least_ttl_of(const EtcdFacts& facts) {
-  // More than any cluster asks for.
-  constexpr std::int64_t most = 24 * 3600;
-  if (!facts.least_ttl || *facts.least_ttl < 1 || *facts.least_ttl > most) {
-    return std::nullopt;
+void permissions(const EtcdFacts& facts, CheckReport& say) {
+  if (lacks_permission(facts)) {
+    return say.error(facts.refuses_work->what(),
+                     "etcdctl role grant-permission ROLE readwrite --prefix=true " +
+                         printable_command({facts.prefix}, 200));
   }
-  return seconds(*facts.least_ttl);
+  if (facts.refuses_work) return;
+  say.ok("keys that begin with " + printable(facts.prefix, 200) +
+         " can be read and written");
 }
 
-Finding leases(const EtcdFacts& facts) {
-  const auto least = least_ttl_of(facts);
-  if (!least) {
-    return not_checked("leases", "no lease was granted");
-  }
+void leases(const EtcdFacts& facts, CheckReport& say) {
+  if (facts.least_ttl.count() == 0) return say.not_checked("no lease was granted");
   if (!facts.answers_keep_alive) {
-    return {"leases", Level::warning,
-            "keep-alives are not answered, as behind etcd grpc-proxy: each renewal takes "
-            "a new lease, which is three writes instead of one",
-            "name the members themselves in the URL"};
+    return say.warning(
+        "keep-alives are not answered, as behind etcd grpc-proxy: each renewal takes a "
+        "new lease, which is three writes instead of one",
+        "name the members themselves in the URL");
   }
-  return {"leases", Level::ok,
-          "the shortest lease is " + for_people(*least) +
-              ": the cluster keeps a lease that long even if --ttl is shorter",
-          ""};
+  say.ok("the shortest lease is " + for_people(facts.least_ttl) +
+         ": the cluster keeps a lease that long even if --ttl is shorter");
 }
 
 // The shortest ttl is one and a half times the election timeout, rounded up, and a member
 // begins an election after at most twice that timeout.
-Finding failover(const EtcdFacts& facts) {
-  const auto least_ttl = least_ttl_of(facts);
-  if (!least_ttl || facts.members.size() < 3) {
-    return not_checked("failover", "no other members can take over");
+void failover(const EtcdFacts& facts, CheckReport& say) {
+  if (facts.least_ttl.count() == 0 || facts.members.size() < 3) {
+    return say.not_checked("no other members can take over");
   }
-  return failover_finding(*least_ttl * 4 / 3, "", "the loss of the leader",
-                          "set a shorter --election-timeout for etcd, or a longer --ttl");
+  judge_failover(facts.least_ttl * 4 / 3, "", "the loss of the leader",
+                 "set a shorter --election-timeout for etcd, or a longer --ttl", say);
 }
 
-Finding clocks(const EtcdFacts&) {
-  return not_checked("clocks",
-                     "etcd does not report its time, and no lease depends on it; "
-                     "--dedupe and --min-hold use the clocks of the hosts",
-                     "synchronize the clocks of the hosts (chrony, ntpd)");
+constexpr Check<EtcdFacts> checks[] = {
+    {"reachable",
+     [](const EtcdFacts& facts, CheckReport& say) {
+       judge_reachable(servers_of(facts.named), 1, "--listen-client-urls", say);
+     },
+     "", true},
+    {"version", version},
+    {"leader", leader},
+    {"login", login, "", true},
+    {"work",
+     [](const EtcdFacts& facts, CheckReport& say) {
+       if (facts.failure) judge_work(facts.failure->what(), say);
+     },
+     "", true},
+    {"members", members},
+    {"quota", quota},
+    {"alarms", alarms},
+    {"permissions", permissions},
+    {"work",
+     [](const EtcdFacts& facts, CheckReport& say) {
+       if (!facts.refuses_work || lacks_permission(facts)) return;
+       judge_work(facts.refuses_work->what(), say);
+     }},
+    {"leases", leases},
+    {"failover", failover},
+    {"clocks",
+     [](const EtcdFacts&, CheckReport& say) {
+       say.not_checked(
+           "etcd does not report its time, and no lease depends on it; --dedupe and "
+           "--min-hold use the clocks of the hosts",
+           "synchronize the clocks of the hosts (chrony, ntpd)");
+     }},
+};
+
+int trips_to_renew(const EtcdAccess& access) {
+  constexpr int connect_and_ask = 2;
+  constexpr int tls = 2;
+  return connect_and_ask + (access.tls ? tls : 0) + (access.login.user.empty() ? 0 : 1);
 }
+
+template <typename Answer, typename Question>
+asio::awaitable<Answer> ask(EtcdCalls& calls, Question question, Wakeup& wakeup) {
+  std::vector<Request> requests;
+  requests.emplace_back(std::move(question));
+  auto results = co_await calls.together(std::move(requests), Repeat::freely,
+                                         calls.budget_end(), wakeup);
+  co_return std::get<Answer>(std::move(results.front()));
+}
+
+// Nothing if it may not be told to this user.
+template <typename Answer, typename Question>
+asio::awaitable<std::optional<Answer>> ask_if_permitted(EtcdCalls& calls,
+                                                        Question question, Wakeup& wakeup,
+                                                        bool has_login = true) {
+  try {
+    co_return co_await ask<Answer>(calls, std::move(question), wakeup);
+  } catch (const Failure& failure) {
+    const bool is_login = !has_login && is_login_required(failure);
+    if (!is_permission_denied(failure) && !is_login) throw;
+  }
+  co_return std::nullopt;
+}
+
+// The only member of `access`: without a login, which may need the other members; if the
+// member requires one, with it.
+asio::awaitable<MemberFacts> ask_member(asio::io_context& context, EtcdAccess access,
+                                        milliseconds timeout, Wakeup& wakeup) {
+  MemberFacts member;
+  member.server = access.members.front().shown();
+  const auto login = std::exchange(access.login, {});
+  for (const bool logs_in : {false, true}) {
+    if (logs_in) access.login = login;
+    if (member.status || member.failure || (logs_in && login.user.empty())) break;
+    EtcdCalls calls(context, access, timeout);
+    try {
+      member.status =
+          co_await ask_if_permitted<StatusResult>(calls, StatusRequest{}, wakeup, false);
+    } catch (const Failure& failure) {
+      // A member that has replied is there; a login that is refused is asked for later.
+      const auto fact = let_pass(failure);
+      if (!logs_in) member.failure = fact;
+    }
+  }
+  co_return member;
+}
+
+// With the members first that have replied, so that the others cost no time.
+EtcdAccess replied_first(EtcdAccess access, const std::vector<MemberFacts>& named) {
+  std::vector<ServerAddress> sorted;
+  for (const bool has_failed : {false, true}) {
+    for (std::size_t i = 0; i < named.size(); ++i) {
+      const bool is_one = named[i].failure.has_value() == has_failed;
+      if (is_one) sorted.push_back(access.members[i]);
+    }
+  }
+  access.members = std::move(sorted);
+  return access;
+}
+
+class ClusterExaminer {
+ public:
+  ClusterExaminer(asio::io_context& context, const EtcdAccess& access,
+                  milliseconds timeout, EtcdFacts& facts, Wakeup& wakeup)
+      : calls_(context, replied_first(access, facts.named), timeout),
+        facts_(facts),
+        wakeup_(wakeup) {}
+
+  asio::awaitable<void> examine() {
+    try {
+      if (!facts_.user.empty()) co_await measure_login();
+      if (auto alarms =
+              co_await ask_if_permitted<AlarmsResult>(calls_, AlarmsRequest{}, wakeup_)) {
+        facts_.alarms = std::move(alarms->alarms);
+      }
+      if (auto members = co_await ask_if_permitted<MemberListResult>(
+              calls_, MemberListRequest{}, wakeup_)) {
+        facts_.members = std::move(members->members);
+      }
+      co_await try_to_write();
+      if (facts_.refuses_work) co_return;
+      co_await measure(facts_, calls_.budget_end(), [this]() -> asio::awaitable<void> {
+        RangeRequest look;
+        look.key = facts_.prefix;
+        co_await calls_.range(look, calls_.budget_end(), wakeup_);
+      });
+    } catch (const Failure& failure) {
+      facts_.failure = let_pass(failure);
+    }
+  }
+
+ private:
+  asio::awaitable<void> measure_login() {
+    AuthenticateRequest login;
+    login.user = calls_.access().login.user;
+    net::Budget budget(calls_.budget_end(), wakeup_, calls_.name());
+    login.password = co_await password_of(calls_.access(), calls_.context(), budget);
+    budget.hand_on();
+    const auto began = Clock::now();
+    const auto result =
+        co_await ask<AuthenticateResult>(calls_, std::move(login), wakeup_);
+    facts_.login_took = Clock::now() - began;
+    facts_.login_is_off = result.token.empty();
+  }
+
+  // etcd checks permissions and the quota for everything that a transaction might do,
+  // even if its condition does not hold.
+  asio::awaitable<void> try_to_write() {
+    Compare never;
+    never.key = facts_.prefix;
+    never.number = -1;
+    PutRequest put;
+    put.key = facts_.prefix;
+    DeleteRequest deletion;
+    deletion.key = facts_.prefix + ".";  // a key may occur only once
+    TxnRequest txn;
+    txn.conditions.push_back(never);
+    txn.then.emplace_back(std::move(put));
+    txn.then.emplace_back(std::move(deletion));
+    LeaseGrantRequest shortest;
+    shortest.ttl = 1;
+    try {
+      co_await calls_.txn(std::move(txn), Repeat::freely, calls_.budget_end(), wakeup_);
+      const auto granted =
+          co_await calls_.lease_grant(shortest, calls_.budget_end(), wakeup_);
+      facts_.least_ttl = least_ttl_from(granted.ttl);
+      const LeaseKeepAliveRequest keep{granted.id};
+      const auto alive =
+          co_await calls_.lease_keep_alive(keep, calls_.budget_end(), wakeup_);
+      facts_.answers_keep_alive = !alive.is_unanswered && alive.term != 0;
+      LeaseRevokeRequest back;
+      back.id = granted.id;
+      co_await calls_.lease_revoke(back, calls_.budget_end(), wakeup_);
+    } catch (const Failure& failure) {
+      const bool is_about_login =
+          failure.kind() == Failure::Kind::rejected && !is_permission_denied(failure);
+      if (is_about_login) throw;
+      facts_.refuses_work = let_pass(failure);
+    }
+  }
+
+  EtcdCalls calls_;
+  EtcdFacts& facts_;
+  Wakeup& wakeup_;
+};
 
 }  // namespace
 
-std::vector<Finding> findings_of(const EtcdFacts& facts) {
-  std::vector<Finding> findings{reachable(facts)};
-  if (count_reached(facts) == 0) return findings;
-  for (auto& finding : versions(facts)) findings.push_back(std::move(finding));
-  findings.push_back(leader(facts));
-  if (facts.failure) {
-    const bool is_login = facts.failure->kind() == Failure::Kind::rejected ||
-                          facts.failure->kind() == Failure::Kind::misconfigured;
-    findings.push_back({is_login ? "login" : "work", Level::error, facts.failure->what(),
-                        is_login ? "set a user (--user) and a password (--password-file "
-                                   "or DLOCK_PASSWORD), or a certificate (--tls-cert)"
-                                 : "check the etcd log"});
-    return findings;
-  }
-  for (const auto check :
-       {login, members, quota, alarms, work, leases, failover, clocks}) {
-    findings.push_back(check(facts));
-  }
-  if (auto found = round_trip_finding(facts.round_trips, facts.trips_to_renew)) {
-    findings.push_back(std::move(*found));
-  }
-  return findings;
-}
+std::vector<Finding> findings_of(const EtcdFacts& facts) { return judged(checks, facts); }
 
-std::optional<milliseconds> smallest_ttl_of(const EtcdFacts& facts) {
-  const auto median = median_of(facts.round_trips);
-  if (!median) return std::nullopt;
-  const auto by_answers = smallest_ttl_for(needed_budget(*median, facts.trips_to_renew));
-  return std::max(by_answers, least_ttl_of(facts).value_or(by_answers));
+asio::awaitable<Examination> examine(const ExaminationOrder& order,
+                                     asio::io_context& context, Wakeup& wakeup) {
+  const auto access = access_of(order.url);
+  const auto ask_one = [loop = &context, access, timeout = order.timeout](
+                           std::size_t number, Wakeup& own) {
+    EtcdAccess only = access;
+    only.members.assign(1, access.members[number]);
+    return ask_member(*loop, std::move(only), timeout, own);
+  };
+  EtcdFacts facts;
+  facts.named =
+      co_await ask_all<MemberFacts>(context, access.members.size(), ask_one, wakeup);
+  facts.user = access.login.user;
+  facts.prefix = namespace_prefix(order.name_space);
+  facts.trips_to_renew = trips_to_renew(access);
+  facts.store_timeout = order.store_timeout;
+  const bool is_reached = std::any_of(facts.named.begin(), facts.named.end(),
+                                      [](const auto& one) { return !one.failure; });
+  if (is_reached) {
+    ClusterExaminer examiner(context, access, order.timeout, facts, wakeup);
+    co_await examiner.examine();
+  }
+  co_return examination_of(findings_of(facts), {facts});
 }
 
 }  // namespace dlock::etcd

@@ -1,4 +1,5 @@
-// Judges a cluster: findings from the facts about it.
+// Examines a cluster, and judges it by what its members say. It leaves nothing behind:
+// the trial write never takes effect, and the lease is revoked.
 #pragma once
 
 #include <array>
@@ -8,9 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lock/store.hpp"
+#include "store/checks.hpp"
 #include "store/etcd/etcd_messages.hpp"
-#include "util/failure.hpp"
 
 namespace dlock::etcd {
 
@@ -32,36 +32,31 @@ struct KnownFault {
 // Those of a version.
 std::vector<KnownFault> known_faults_of(const Version& version);
 
-struct MemberFacts {
-  std::string server;              // its address, for messages
-  std::optional<Failure> failure;  // why it did not reply
-  // If it did, and reports it to this user.
+struct MemberFacts : ServerFacts {
+  // If it replied, and reports it to this user.
   std::optional<StatusResult> status;
 };
 
 // What the cluster has reported; fields are empty where it did not.
-struct EtcdFacts {
+struct EtcdFacts : StoreFacts {
   std::vector<MemberFacts> named;  // in the URL, in its order
   std::string user;                // logged in as this user; empty: no login
   std::string prefix;              // of the keys of the namespace
-  int trips_to_renew = 2;          // round trips of a renewal that has to connect first
 
   std::optional<Failure> failure;  // why the cluster did not answer the user
   std::optional<std::chrono::nanoseconds> login_took;
   bool login_is_off = false;
   std::vector<ClusterMember> members;
   std::optional<std::vector<Alarm>> alarms;
-  std::optional<std::int64_t> least_ttl;  // the shortest it grants, in seconds
-  bool answers_keep_alive = true;         // a proxy may not
+  bool answers_keep_alive = true;  // a proxy may not
   // Its error to a write in the namespace, if it refuses one.
   std::optional<Failure> refuses_work;
-  std::vector<std::chrono::nanoseconds> round_trips;
 };
+
+// The shortest lease that a cluster grants, of so many seconds; 0 if that is impossible.
+milliseconds least_ttl_from(std::int64_t seconds);
 
 // One finding for each check; a check that depends on another follows it.
 std::vector<Finding> findings_of(const EtcdFacts& facts);
-
-// The shortest lease that the cluster and its round-trip times allow; nothing if unknown.
-std::optional<milliseconds> smallest_ttl_of(const EtcdFacts& facts);
 
 }  // namespace dlock::etcd

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 
+#include "store/local/local_store.hpp"
 #include "store/local/local_waiting.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/state_folder.hpp"
@@ -202,8 +203,6 @@ DirectoryFacts facts_of(const std::string& path, milliseconds timeout) {
 
 namespace {
 
-using Level = Finding::Level;
-
 constexpr std::uint64_t mebibyte = 1u << 20u;
 
 // Space for the files of some hundred new locks.
@@ -211,141 +210,111 @@ constexpr std::uint64_t too_little = mebibyte;
 constexpr std::uint64_t little = 16 * mebibyte;
 constexpr std::uint64_t few_files = 100;
 
-// The message without the advice that follows it.
-std::string without_advice(const std::string& message) {
-  return message.substr(0, message.find("; "));
-}
-
-std::string advice_in(const std::string& message) {
+// A message and the advice that follows it.
+std::pair<std::string, std::string> parts_of(const std::string& message,
+                                             const std::string& usual_advice = "") {
   const auto end = message.find("; ");
-  if (end != std::string::npos) return message.substr(end + 2);
-  return "use your own directory, or one that is set up as shared (chmod 2770)";
+  if (end == std::string::npos) return {message, usual_advice};
+  return {message.substr(0, end), message.substr(end + 2)};
 }
 
-Finding missing(const DirectoryFacts& facts) {
+void missing(const DirectoryFacts& facts, CheckReport& say) {
   const auto path = printable(facts.path);
   if (facts.parents_are_missing) {
-    return {"directory", Level::error,
-            path + " does not exist, and neither does its parent directory",
-            "create it: install -d -m 700 " + path};
+    return say.error(path + " does not exist, and neither does its parent directory",
+                     "create it: install -d -m 700 " + path);
   }
-  if (!facts.can_be_created) {
-    return {"directory", Level::error,
-            path + " does not exist, and cannot be created in " + printable(facts.parent),
-            "create it as a user with permission, or name another one (--store "
-            "local:/dir)"};
+  if (facts.can_be_created) {
+    return say.info(path + " does not exist yet",
+                    "nothing to do: the first lock creates it");
   }
-  return {"directory", Level::info, path + " does not exist yet",
-          "nothing to do: the first lock creates it"};
+  say.error(
+      path + " does not exist, and cannot be created in " + printable(facts.parent),
+      "create it as a user with permission, or name another one (--store local:/dir)");
 }
 
-Finding directory(const DirectoryFacts& facts) {
+void directory(const DirectoryFacts& facts, CheckReport& say) {
   const auto path = printable(facts.path);
-  const auto quoted = printable_command({facts.path}, 4096);
   if (facts.unusable) {
-    return {
-        "directory", Level::error, without_advice(*facts.unusable),
-        facts.is_link_or_file ? "name the directory itself" : advice_in(*facts.unusable)};
+    auto [message, advice] =
+        parts_of(*facts.unusable,
+                 "use your own directory, or one that is set up as shared (chmod 2770)");
+    if (facts.is_link_or_file) advice = "name the directory itself";
+    return say.error(message, advice);
   }
+  if (!facts.exists) return missing(facts, say);
   if (facts.is_read_only) {
-    return {"directory", Level::error,
-            path + " is on a file system that is mounted read-only",
-            "mount it with permission to write, or use a directory elsewhere"};
+    return say.error(path + " is on a file system that is mounted read-only",
+                     "mount it with permission to write, or use a directory elsewhere");
   }
-  if (!facts.can_be_written) {
-    return {"directory", Level::error, "this user cannot write to " + path,
-            "chmod u+rwx " + quoted + ", or, if it is shared, join its group"};
-  }
-  return {"directory", Level::ok, path, ""};
+  if (facts.can_be_written) return say.ok(path);
+  say.error("this user cannot write to " + path,
+            "chmod u+rwx " + printable_command({facts.path}, 4096) +
+                ", or, if it is shared, join its group");
 }
 
-// The directory above `path` that systemd-tmpfiles and the like clean up, if any.
-std::string cleaned_place(const std::string& path) {
-  for (const std::string place : {"/tmp", "/var/tmp"}) {
-    if (path.starts_with(place + "/")) return place;
-  }
-  return "";
-}
-
-Finding file_system(const DirectoryFacts& facts) {
+void file_system(const DirectoryFacts& facts, CheckReport& say) {
+  if (!facts.exists) return;
   const auto name = facts.file_system.empty() ? "local" : facts.file_system;
-  if (const auto place = cleaned_place(facts.path); !place.empty()) {
-    return {
-        "file-system", Level::info,
-        name + ", below " + place +
-            ", where programs remove what was not used for days: past runs and fences "
-            "of locks are lost then",
-        "if that matters, use a directory elsewhere (/var/lib/NAME)"};
+  // systemd-tmpfiles and the like clean up there.
+  for (const std::string place : {"/tmp", "/var/tmp"}) {
+    if (!facts.path.starts_with(place + "/")) continue;
+    return say.info(name + ", below " + place +
+                        ", where programs remove what was not used for days: past runs "
+                        "and fences of locks are lost then",
+                    "if that matters, use a directory elsewhere (/var/lib/NAME)");
   }
-  if (!facts.forgets) return {"file-system", Level::ok, name, ""};
-  return {"file-system", Level::info,
-          name + ", in memory: a reboot loses past runs and the fences of dlock fence",
-          "if that matters, use a directory on a disk"};
+  if (!facts.forgets) return say.ok(name);
+  say.info(name + ", in memory: a reboot loses past runs and the fences of dlock fence",
+           "if that matters, use a directory on a disk");
 }
 
-Finding state(const DirectoryFacts& facts) {
+void state(const DirectoryFacts& facts, CheckReport& say) {
+  if (!facts.exists) return;
   if (facts.state) {
-    return {
-        "state", Level::error, without_advice(*facts.state),
+    return say.error(
+        parts_of(*facts.state).first,
         "the next run under that lock replaces the file, unless it may contain a lease "
-        "by hand: then move it away; past runs and fences are kept"};
+        "by hand: then move it away; past runs and fences are kept");
   }
   if (facts.busy) {
-    return {"state", Level::error, *facts.busy,
-            "check what that process waits for; continue it or end it"};
+    return say.error(*facts.busy,
+                     "check what that process waits for; continue it or end it");
   }
   if (facts.mended) {
-    return {"state", Level::info, without_advice(*facts.mended),
-            "nothing to do: the next run with a new lock name writes it anew"};
+    return say.info(parts_of(*facts.mended).first,
+                    "nothing to do: the next run with a new lock name writes it anew");
   }
-  if (!facts.has_state) {
-    return {"state", Level::ok, "none since boot", ""};
-  }
-  return {"state", Level::ok,
-          "intact, " + std::to_string(facts.locks) +
-              (facts.locks == 1 ? " lock" : " locks") + " known",
-          ""};
+  if (!facts.has_state) return say.ok("none since boot");
+  say.ok("intact, " + std::to_string(facts.locks) +
+         (facts.locks == 1 ? " lock" : " locks") + " known");
 }
 
-std::optional<Finding> fences(const DirectoryFacts& facts) {
-  if (!facts.fences) return std::nullopt;
-  return Finding{"fences", Level::error, without_advice(*facts.fences),
-                 "restore it from a backup, or remove it if no fence register matters"};
-}
-
-std::optional<Finding> far_ahead(const DirectoryFacts& facts) {
-  if (!facts.fence_far_ahead) return std::nullopt;
-  return Finding{"fences", Level::warning,
-                 printable(facts.path) + "/runs.jsonl has fence " +
-                     std::to_string(facts.fence_far_ahead->number) +
-                     ", implausibly far ahead of the clock",
-                 "see 'A fence far ahead of the clock' in docs/operating.md"};
-}
-
-std::string list_of(const std::vector<std::string>& names, const std::string& separator) {
-  constexpr std::size_t most = 5;
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < most; ++i) {
-    text += (i > 0 ? separator : "") + printable(names[i], 100);
+void fences(const DirectoryFacts& facts, CheckReport& say) {
+  if (facts.fences) {
+    say.error(parts_of(*facts.fences).first,
+              "restore it from a backup, or remove it if no fence register matters");
   }
-  if (names.size() > most) {
-    text += separator + std::to_string(names.size() - most) + " more";
-  }
-  return text;
+  if (!facts.fence_far_ahead) return;
+  judge_fences(
+      {{facts.path + "/runs.jsonl", std::to_string(facts.fence_far_ahead->number)}}, say);
 }
 
-Finding files(const DirectoryFacts& facts) {
+std::string list_of(const std::vector<std::string>& names) {
+  std::vector<std::string> shown;
+  for (const auto& name : names) shown.push_back(printable(name, 100));
+  return listed(shown, 5);
+}
+
+void files(const DirectoryFacts& facts, CheckReport& say) {
+  if (!facts.exists) return;
   if (!facts.stale.empty()) {
-    return {"files", Level::warning,
-            "unused, and not removed automatically: " + list_of(facts.stale, ", "),
-            "remove them from " + printable(facts.path)};
+    return say.warning("unused, and not removed automatically: " + list_of(facts.stale),
+                       "remove them from " + printable(facts.path));
   }
-  if (!facts.abandoned.empty()) {
-    return {"files", Level::info,
-            "left over from killed processes: " + list_of(facts.abandoned, ", "),
-            "nothing to do: the next run removes them"};
-  }
-  return {"files", Level::ok, "none left over", ""};
+  if (facts.abandoned.empty()) return say.ok("none left over");
+  say.info("left over from killed processes: " + list_of(facts.abandoned),
+           "nothing to do: the next run removes them");
 }
 
 std::string shown(std::uint64_t bytes) {
@@ -355,45 +324,42 @@ std::string shown(std::uint64_t bytes) {
   return std::to_string(bytes / 1024) + " KiB";
 }
 
-std::optional<Finding> space(const DirectoryFacts& facts) {
-  if (!facts.room) return std::nullopt;
+void space(const DirectoryFacts& facts, CheckReport& say) {
+  if (!facts.room) return;
   const auto left = shown(facts.room->bytes) + " free";
-  const auto files = facts.room->files;
-  const std::string advice = "free space on that file system";
+  const auto files = facts.room->files.value_or(few_files);
+  constexpr const char* advice = "free space on that file system";
   if (facts.room->bytes < too_little) {
-    return Finding{"space", Level::error, left + ": too little for new locks", advice};
+    return say.error(left + ": too little for new locks", advice);
   }
-  if (files && *files == 0) {
-    return Finding{"space", Level::error, "no more files can be created (no inodes left)",
-                   advice};
+  if (files == 0) {
+    return say.error("no more files can be created (no inodes left)", advice);
   }
-  if (facts.room->bytes < little) return Finding{"space", Level::warning, left, advice};
-  if (files && *files < few_files) {
-    return Finding{"space", Level::warning,
-                   "only " + std::to_string(*files) + " more files can be created",
-                   advice};
-  }
-  return Finding{"space", Level::ok, left, ""};
+  if (facts.room->bytes < little) return say.warning(left, advice);
+  if (files >= few_files) return say.ok(left);
+  say.warning("only " + std::to_string(files) + " more files can be created", advice);
 }
+
+constexpr Check<DirectoryFacts> checks[] = {
+    {"directory", directory, "", true},
+    {"file-system", file_system},
+    {"state", state},
+    {"fences", fences},
+    {"files", files},
+    {"space", space},
+};
 
 }  // namespace
 
 std::vector<Finding> findings_of(const DirectoryFacts& facts) {
-  std::vector<Finding> findings;
-  if (!facts.exists && !facts.unusable) {
-    findings.push_back(missing(facts));
-    if (auto found = space(facts)) findings.push_back(std::move(*found));
-    return findings;
-  }
-  findings.push_back(directory(facts));
-  if (findings.back().level == Level::error) return findings;
-  findings.push_back(file_system(facts));
-  findings.push_back(state(facts));
-  if (auto found = fences(facts)) findings.push_back(std::move(*found));
-  if (auto found = far_ahead(facts)) findings.push_back(std::move(*found));
-  findings.push_back(files(facts));
-  if (auto found = space(facts)) findings.push_back(std::move(*found));
-  return findings;
+  return judged(checks, facts);
+}
+
+asio::awaitable<Examination> examine(const ExaminationOrder& order, asio::io_context&,
+                                     Wakeup&) {
+  Examination examination;
+  examination.findings = findings_of(facts_of(order.url.path, order.timeout));
+  co_return examination;
 }
 
 }  // namespace dlock::local

@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "lock/lease.hpp"
-#include "lock/store.hpp"
-#include "util/clock.hpp"
-#include "util/failure.hpp"
+#include "store/checks.hpp"
 
 namespace dlock::local {
 
@@ -23,7 +21,7 @@ struct Room {
   std::optional<std::uint64_t> files;  // nothing where they are not counted
 };
 
-struct DirectoryFacts {
+struct DirectoryFacts : StoreFacts {
   std::string path;
   bool exists = false;
   std::string parent;                // where it would be created: the part that exists

@@ -6,7 +6,6 @@
 
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "store/local/local_health.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/text_files.hpp"
 #include "util/process.hpp"
@@ -162,13 +161,6 @@ asio::awaitable<void> LocalRates::reset(const LockName& limit, Wakeup& wakeup) {
 std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
                             asio::io_context& context) {
   return std::make_unique<LocalStore>(context, url.path, timeout);
-}
-
-asio::awaitable<Examination> examine(const StoreUrl& url, const std::string&,
-                                     milliseconds timeout, asio::io_context&, Wakeup&) {
-  Examination examination;
-  examination.findings = findings_of(facts_of(url.path, timeout));
-  co_return examination;
 }
 
 }  // namespace dlock::local

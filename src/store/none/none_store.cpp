@@ -95,8 +95,8 @@ std::unique_ptr<Store> open(const StoreUrl&, milliseconds, asio::io_context&) {
   return std::make_unique<NoneStore>();
 }
 
-asio::awaitable<Examination> examine(const StoreUrl&, const std::string&, milliseconds,
-                                     asio::io_context&, Wakeup&) {
+asio::awaitable<Examination> examine(const ExaminationOrder&, asio::io_context&,
+                                     Wakeup&) {
   Examination examination;
   examination.findings.push_back(
       {"store", Finding::Level::info,

@@ -1,402 +1,462 @@
 #include "store/postgres/pg_health.hpp"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "lock/lease.hpp"
 #include "record/states.hpp"
-#include "store/checks.hpp"
 #include "store/postgres/pg_login.hpp"
 #include "store/postgres/pg_schema.hpp"
+#include "store/postgres/pg_trust.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {
 namespace {
 
-using Level = Finding::Level;
-using std::chrono::microseconds;
-
-// Sessions of dlock in one database: each notification wakes all that listen.
-constexpr std::int64_t many_sessions = 200;
-
 std::string shown(const std::string& text) { return printable(text, 200); }
 
-constexpr const char* login_advice =
-    "check the user, the password (--user, --password-file, DLOCK_PASSWORD, PGPASSWORD, "
-    "~/.pgpass), the certificates (--tls-ca, --tls-cert, --tls-key), and pg_hba.conf on "
-    "the server";
-
-constexpr const char* ca_advice =
-    "use --tls-ca FILE, with the CA certificate of the service or of whoever runs the "
-    "server; --tls-insecure accepts any certificate, so that any server can pose as it";
-
-Finding reachable(const PgFacts& facts) {
-  constexpr const char* advice =
-      "check that the server runs, that the URL has the right host and port or socket, "
-      "and that the server accepts connections from this machine (listen_addresses, "
-      "pg_hba.conf, firewall)";
-  if (facts.hosts.size() > 1) {
-    Reached reached;
-    for (const auto& host : facts.hosts) reached.failures.push_back(host.failure);
-    reached.advice_if_too_few = advice;
-    reached.advice =
-        "restore the others: one of them has to become the primary if this "
-        "one fails";
-    return reached_finding("reachable", reached);
+// The rows of an answer; a value is empty if it is NULL or missing.
+class Answer {
+ public:
+  Answer(const PgFacts& facts, std::string_view check) {
+    const auto found = facts.answers.find(check);
+    if (found != facts.answers.end()) rows_ = found->second;
   }
-  const auto& host = facts.hosts.front();
-  if (host.failure) {
-    const auto text = std::string_view(host.failure->what());
-    const bool is_ca = text.find("certificate not trusted") != std::string_view::npos;
-    return refusal_finding(*host.failure, is_ca ? ca_advice : login_advice, advice);
+  std::size_t size() const { return rows_.size(); }
+  const std::vector<Row>& rows() const { return rows_; }
+  std::string text(std::size_t column, std::size_t row = 0) const {
+    const bool is_there = row < rows_.size() && column < rows_[row].size();
+    return is_there ? rows_[row][column].value_or("") : "";
   }
-  return {"reachable", Level::ok, host.server, ""};
+  std::optional<std::int64_t> number(std::size_t column) const {
+    return number_in<std::int64_t>(text(column));
+  }
+  bool is_true(std::size_t column, std::size_t row = 0) const {
+    return text(column, row) == "t";
+  }
+
+ private:
+  std::vector<Row> rows_;
+};
+
+// A table of the schema, and what is missing there.
+struct TableFacts {
+  std::string name;
+  bool exists = false;
+  std::vector<std::string> missing_columns;
+  std::vector<std::string> missing_rights;  // "INSERT"
+  bool hides_rows = false;                  // row-level security applies to the user
+};
+
+std::vector<TableFacts> tables_of(const PgFacts& facts) {
+  constexpr const char* rights[] = {"SELECT", "INSERT", "UPDATE", "DELETE"};
+  const Answer columns(facts, "permissions");
+  std::vector<TableFacts> tables;
+  for (const auto& needed : schema_tables) {
+    TableFacts table;
+    table.name = needed.name;
+    table.missing_columns = columns_of(needed);
+    for (std::size_t row = 0; row < columns.size(); ++row) {
+      if (columns.text(0, row) != table.name) continue;
+      std::erase(table.missing_columns, columns.text(1, row));
+      if (std::exchange(table.exists, true)) continue;
+      for (std::size_t i = 0; i < std::size(rights); ++i) {
+        if (!columns.is_true(2 + i, row)) table.missing_rights.emplace_back(rights[i]);
+      }
+      table.hides_rows = columns.is_true(2 + std::size(rights), row);
+    }
+    if (!table.exists) table.missing_columns.clear();
+    tables.push_back(std::move(table));
+  }
+  return tables;
 }
 
-// Whether the server is the one that is meant.
-Finding identity(const HostFacts& host) {
-  const std::string how = host.is_encrypted ? "encrypted" : "not encrypted";
-  if (!host.proof.empty())
-    return {"tls", Level::ok, how + "; proven by " + host.proof, ""};
-  if (host.is_local) return {"tls", Level::ok, how + ", on this machine", ""};
-  return {"tls", Level::warning,
-          how +
-              ", and not proven to be the server that is meant: another one could take "
-              "its place, and grant a lock twice",
-          host.is_encrypted
-              ? "add sslmode=verify-full to the URL, with --tls-ca if its certificate is "
-                "not signed by a public authority"
-              : "turn on ssl on the server, and add sslmode=verify-full to the URL"};
+bool has_schema(const PgFacts& facts) { return Answer(facts, "schema").is_true(0); }
+
+std::vector<Distrust> distrusted_by(const PgFacts& facts) {
+  Result result;
+  result.rows = Answer(facts, "owner").rows();
+  return distrust_from(result, facts.schema);
 }
 
-// For the worst of several servers.
-Finding identity(const PgFacts& facts) {
-  if (facts.hosts.size() == 1) return identity(facts.hosts.front());
-  std::vector<Finding> all;
+// The one that is used, or one that has answered; null if none has.
+const HostFacts* host_of(const PgFacts& facts) {
+  if (facts.primary) return &facts.hosts[*facts.primary];
   for (const auto& host : facts.hosts) {
-    if (!host.failure) add_worst(all, identity(host), host.server);
+    if (!host.failure) return &host;
   }
-  return all.front();
+  return nullptr;
 }
 
-Finding login(const PgFacts& facts, const HostFacts& primary) {
+void login(const PgFacts& facts, CheckReport& say) {
+  const auto* host = host_of(facts);
+  if (host == nullptr) {
+    const auto& failure = *facts.hosts.front().failure;
+    const auto text = std::string_view(failure.what());
+    if (text.find("certificate not trusted") == std::string_view::npos) {
+      return judge_refusal(
+          failure, "; also PGPASSWORD, ~/.pgpass, and pg_hba.conf on the server", say);
+    }
+    return say.error(
+        failure.what(),
+        "use --tls-ca FILE, with the CA certificate of the service or of "
+        "whoever runs the server; --tls-insecure accepts any certificate, so "
+        "that any server can pose as it");
+  }
   const auto user = "user " + shown(facts.user);
-  if (primary.login.empty()) {
-    return {"login", Level::ok, user + ", without a password", ""};
-  }
-  const auto message = user + ", by " + primary.login;
-  const bool is_weak = primary.login == "MD5" || primary.login == "password";
-  if (!is_weak) return {"login", Level::ok, message, ""};
-  return {"login", Level::warning,
-          message + (primary.login == "MD5"
-                         ? ": whoever sees logins can find out the password"
-                         : ": the server learns the password at each login"),
-          "set password_encryption = 'scram-sha-256', set the password again, and use "
-          "scram-sha-256 in pg_hba.conf"};
+  if (host->login.empty()) return say.ok(user + ", without a password");
+  const auto message = user + ", by " + host->login;
+  const bool is_md5 = host->login == "MD5";
+  if (!is_md5 && host->login != "password") return say.ok(message);
+  say.warning(
+      message + (is_md5 ? ": whoever sees logins can find out the password"
+                        : ": the server learns the password at each login"),
+      "set password_encryption = 'scram-sha-256', set the password again, and use "
+      "scram-sha-256 in pg_hba.conf");
 }
 
-// Not PostgreSQL, though it speaks its protocol; empty if it is.
-std::string other_product(const std::string& version) {
-  for (const std::string_view name : {"CockroachDB", "Redshift", "-YB-", "Greenplum",
-                                      "Materialize", "QuestDB", "CrateDB", "Spanner"}) {
-    if (version.find(name) == std::string::npos) continue;
-    return name == "-YB-" ? "YugabyteDB" : std::string(name);
+// Whether each server is the one that is meant.
+void tls(const PgFacts& facts, CheckReport& say) {
+  std::string good;
+  for (const auto& host : facts.hosts) {
+    if (host.failure) continue;
+    const std::string how = host.is_encrypted ? "encrypted" : "not encrypted";
+    if (!host.proof.empty() || host.is_local) {
+      if (!good.empty()) continue;
+      good =
+          how + (host.proof.empty() ? ", on this machine" : "; proven by " + host.proof);
+      continue;
+    }
+    return say.warning(
+        (facts.hosts.size() > 1 ? host.server + ": " : "") + how +
+            ", and not proven to be the server that is meant: another one could take its "
+            "place, and grant a lock twice",
+        host.is_encrypted
+            ? "add sslmode=verify-full to the URL, with --tls-ca if its certificate is "
+              "not signed by a public authority"
+            : "turn on ssl on the server, and add sslmode=verify-full to the URL");
   }
-  return "";
-}
-
-Finding version(const PgFacts& facts) {
-  if (const auto other = other_product(facts.product); !other.empty()) {
-    return {"version", Level::warning,
-            other + ": dlock is not tested there, and promises nothing",
-            "use a PostgreSQL server for locks"};
-  }
-  const auto name = "PostgreSQL " + printable(facts.version, 60);
-  constexpr int oldest = static_cast<int>(oldest_major_version) * 10'000;
-  if (facts.version_number >= oldest) return {"version", Level::ok, name, ""};
-  return {"version", Level::error, name + " is too old",
-          "upgrade: dlock needs PostgreSQL " + std::to_string(oldest_major_version) +
-              " or later"};
+  say.ok(good);
 }
 
 // One server has to be the primary.
-Finding role(const PgFacts& facts) {
+void role(const PgFacts& facts, CheckReport& say) {
   std::vector<std::string> standbys;
   for (const auto& host : facts.hosts) {
     if (!host.failure && host.is_standby) standbys.push_back(host.server);
   }
   if (!facts.primary) {
-    return {"role", Level::error,
-            (standbys.size() > 1 ? "only standbys: " : "a standby: ") + listed(standbys) +
-                "; a standby grants no locks",
-            "name the primary in the store URL, or all servers"};
+    return say.error((standbys.size() > 1 ? "only standbys: " : "a standby: ") +
+                         listed(standbys) + "; a standby grants no locks",
+                     "name the primary in the store URL, or all servers");
   }
-  if (!facts.complaint.empty()) return {"role", Level::warning, facts.complaint, ""};
-  if (facts.hosts.size() == 1) return {"role", Level::ok, "a primary", ""};
-  const auto rest =
-      standbys.empty() ? "" : "; " + std::to_string(standbys.size()) + " on standby";
-  return {"role", Level::ok,
-          facts.hosts[*facts.primary].server + " is the primary" + rest, ""};
+  if (!facts.complaint.empty()) return say.warning(facts.complaint);
+  if (facts.hosts.size() == 1) return say.ok("a primary");
+  say.ok(
+      facts.hosts[*facts.primary].server + " is the primary" +
+      (standbys.empty() ? "" : "; " + std::to_string(standbys.size()) + " on standby"));
 }
 
-Finding schema(const PgFacts& facts) {
-  const auto name = "schema " + facts.schema;
-  const auto column_missing = std::find_if(
-      facts.tables.begin(), facts.tables.end(),
-      [](const TableFacts& table) { return !table.missing_columns.empty(); });
-  if (column_missing != facts.tables.end()) {
-    return {"schema", Level::error,
-            name + " has a table " + column_missing->name + " without the column " +
-                column_missing->missing_columns.front() + ": not made by this dlock",
-            "use another schema (?dlock_schema=NAME in the URL), or let a newer dlock "
-            "add what is missing"};
+void version(const PgFacts& facts, CheckReport& say) {
+  // They speak the protocol of PostgreSQL.
+  constexpr std::string_view others[] = {"CockroachDB", "Redshift",    "-YB-",
+                                         "Greenplum",   "Materialize", "QuestDB",
+                                         "CrateDB",     "Spanner"};
+  for (const auto name : others) {
+    if (facts.product.find(name) == std::string::npos) continue;
+    return say.warning((name == "-YB-" ? "YugabyteDB" : std::string(name)) +
+                           ": dlock is not tested there, and promises nothing",
+                       "use a PostgreSQL server for locks");
   }
-  if (facts.format && *facts.format > record::greatest_state_format) {
-    return {"schema", Level::error,
-            name + " has locks that a newer dlock has written (format " +
-                std::to_string(*facts.format) + ")",
-            "upgrade dlock"};
+  constexpr int oldest = static_cast<int>(oldest_major_version);
+  judge_version("PostgreSQL " + printable(facts.version, 60),
+                facts.version_number < oldest * 10'000,
+                "PostgreSQL " + std::to_string(oldest) + " or later", say);
+}
+
+void schema(const PgFacts& facts, CheckReport& say) {
+  const auto name = "schema " + facts.schema;
+  std::vector<std::string> missing;
+  for (const auto& table : tables_of(facts)) {
+    if (!table.exists) missing.push_back(table.name);
+    if (table.missing_columns.empty()) continue;
+    return say.error(name + " has a table " + table.name + " without the column " +
+                         table.missing_columns.front() + ": not made by this dlock",
+                     "use another schema (?dlock_schema=NAME in the URL), or let a newer "
+                     "dlock add what is missing");
+  }
+  const auto format = Answer(facts, "fences").number(0).value_or(0);
+  if (format > record::greatest_state_format) {
+    return say.error(name + " has locks that a newer dlock has written (format " +
+                         std::to_string(format) + ")",
+                     "upgrade dlock");
+  }
+  if (has_schema(facts) && missing.empty()) return say.ok(name);
+  const auto lacks = has_schema(facts) ? name + " lacks " + listed(missing)
+                                       : "there is no " + name + " in the database " +
+                                             shown(facts.database);
+  const bool may_create = Answer(facts, "schema").is_true(2);
+  if (may_create) return say.info(lacks + "; dlock creates it on first use");
+  say.error(lacks + ", and user " + shown(facts.user) + " may not create it",
+            facts.schema_command);
+}
+
+void permissions(const PgFacts& facts, CheckReport& say) {
+  if (!has_schema(facts)) {
+    return say.not_checked("there is no schema " + facts.schema + " yet");
   }
   std::vector<std::string> missing;
-  for (const auto& table : facts.tables) {
-    if (!table.exists) missing.push_back(table.name);
+  for (const auto& table : tables_of(facts)) {
+    if (table.hides_rows) {
+      return say.error("row-level security hides rows of " + table.name + " from user " +
+                           shown(facts.user),
+                       "ALTER TABLE " + in_schema(facts.schema, table.name) +
+                           " DISABLE ROW LEVEL SECURITY, as the owner");
+    }
+    if (table.missing_rights.empty()) continue;
+    missing.push_back(listed(table.missing_rights) + " on " + table.name);
   }
-  if (facts.has_schema && missing.empty()) return {"schema", Level::ok, name, ""};
-  const auto lacks = facts.has_schema ? name + " lacks " + listed(missing)
-                                      : "there is no " + name + " in the database " +
-                                            shown(facts.database);
-  if (facts.may_create) {
-    return {"schema", Level::info, lacks + "; dlock creates it on first use", ""};
-  }
-  return {"schema", Level::error,
-          lacks + ", and user " + shown(facts.user) + " may not create it",
-          facts.schema_command};
+  auto lacks = missing.empty() ? "" : "lacks " + listed(missing);
+  const bool may_use = Answer(facts, "schema").is_true(1);
+  if (!may_use) lacks = "may not use the schema " + facts.schema;
+  judge_permissions(shown(facts.user), lacks, facts.schema_command, say);
 }
 
 // The first owner that is not trusted: most often it owns the rest as well. Hidden rows
 // are a matter of permissions.
-std::optional<Finding> owner(const PgFacts& facts) {
-  for (const auto& distrusted : facts.distrusted) {
+void owner(const PgFacts& facts, CheckReport& say) {
+  for (const auto& distrusted : distrusted_by(facts)) {
     if (distrusted.kind != Failure::Kind::misconfigured) continue;
-    return Finding{"owner", Level::error, distrusted.what, distrusted.advice};
+    return say.error(distrusted.what, distrusted.advice);
   }
-  return std::nullopt;
 }
 
-std::optional<Finding> strangers(const PgFacts& facts) {
-  if (facts.strangers.empty()) return std::nullopt;
-  return Finding{"strangers", Level::warning,
-                 "not made by dlock, in or on its schema " + facts.schema + ": " +
-                     listed(facts.strangers) +
-                     ": such things can run code in each step, or change what it writes",
-                 "drop what you do not know"};
+void strangers(const PgFacts& facts, CheckReport& say) {
+  const Answer answer(facts, "strangers");
+  std::vector<std::string> found;
+  for (std::size_t row = 0; row < answer.size(); ++row) {
+    found.push_back(printable(answer.text(0, row), 100));
+  }
+  if (found.empty()) return;
+  say.warning("not made by dlock, in or on its schema " + facts.schema + ": " +
+                  listed(found) +
+                  ": such things can run code in each step, or change what it writes",
+              "drop what you do not know");
 }
 
-Finding permissions(const PgFacts& facts) {
-  const auto user = "user " + shown(facts.user);
-  if (!facts.has_schema) {
-    return not_checked("permissions", "there is no schema " + facts.schema + " yet");
-  }
-  const auto& advice = facts.schema_command;  // it also grants what is missing
-  if (!facts.may_use_schema) {
-    return {"permissions", Level::error, user + " may not use the schema " + facts.schema,
-            advice};
-  }
-  std::vector<std::string> missing;
-  for (const auto& table : facts.tables) {
-    if (table.missing_rights.empty()) continue;
-    missing.push_back(listed(table.missing_rights) + " on " + table.name);
-  }
-  if (!missing.empty()) {
-    return {"permissions", Level::error, user + " lacks " + listed(missing), advice};
-  }
-  for (const auto& table : facts.tables) {
-    if (!table.hides_rows) continue;
-    return {"permissions", Level::error,
-            "row-level security hides rows of " + table.name + " from " + user,
-            "ALTER TABLE " + in_schema(facts.schema, table.name) +
-                " DISABLE ROW LEVEL SECURITY, as the owner"};
-  }
-  return {"permissions", Level::ok, user + " has all permissions that locks need", ""};
+void admit(const PgFacts& facts, CheckReport& say) {
+  if (!has_schema(facts) || Answer(facts, "admit").is_true(0)) return;
+  say.info("there is no function " + facts.schema +
+               ".admit, with which applications check fences in their own transactions",
+           facts.schema_command);
 }
 
-std::optional<Finding> admit(const PgFacts& facts) {
-  if (!facts.has_schema || facts.has_admit) return std::nullopt;
-  return Finding{"admit", Level::info,
-                 "there is no function " + facts.schema +
-                     ".admit, with which applications check fences in their own "
-                     "transactions",
-                 facts.schema_command};
+void fences(const PgFacts& facts, CheckReport& say) {
+  const Answer greatest(facts, "fences");
+  const auto now = wall_now() + facts.clock_ahead.value_or(std::chrono::microseconds(0));
+  const auto fence = static_cast<std::uint64_t>(greatest.number(1).value_or(0));
+  if (fence <= greatest_plausible_fence(now, {}).number) return;
+  judge_fences({{"the lock " + greatest.text(2), std::to_string(fence)}}, say);
 }
 
-Finding pooler(const PgFacts& facts) {
-  if (!facts.is_pooled) return {"pooler", Level::ok, "none", ""};
-  return {
-      "pooler", Level::info,
+void pooler(const PgFacts& facts, CheckReport& say) {
+  if (!facts.is_pooled) return say.ok("none");
+  say.info(
       "a pooler is in between, which may share sessions among transactions: waiters ask "
-      "again and again "
-      "instead of being notified, dlock break is noticed at the next renewal, and "
-      "dlock watch does not work",
+      "again and again instead of being notified, dlock break is noticed at the next "
+      "renewal, and dlock watch does not work",
       "add listen=on to the URL if the pooler is in session mode, where no session is "
-      "shared; else connect to the server itself to be notified"};
+      "shared; else connect to the server itself to be notified");
 }
 
-Finding notifications(const PgFacts& facts) {
+void notifications(const PgFacts& facts, CheckReport& say) {
   if (!facts.listens) {
-    return not_checked("notifications", facts.is_pooled
-                                            ? "sessions do not listen behind a pooler"
-                                            : "turned off by listen=off in the URL");
+    return say.not_checked(facts.is_pooled ? "sessions do not listen behind a pooler"
+                                           : "turned off by listen=off in the URL");
   }
-  if (facts.was_notified) return {"notifications", Level::ok, "they arrive", ""};
+  if (facts.was_notified) return say.ok("they arrive");
   const auto why = facts.listen_failure ? std::string(facts.listen_failure->what())
                                         : "a notification was sent and did not arrive";
-  return {"notifications", Level::warning,
-          why + ": waiters notice a release late, and holders dlock break",
-          "connect to the server itself, or add listen=off to the URL"};
+  say.warning(why + ": waiters notice a release late, and holders dlock break",
+              "connect to the server itself, or add listen=off to the URL");
 }
 
-Finding persistence(const PgFacts& facts) {
-  if (!facts.fsync || !facts.full_page_writes) {
-    return not_checked("persistence", "the server does not report fsync");
+void persistence(const PgFacts& facts, CheckReport& say) {
+  const Answer settings(facts, "persistence");
+  std::vector<std::string> off;
+  for (const std::size_t i : {0U, 1U}) {
+    const auto value = settings.text(i);
+    if (value.empty()) return say.not_checked("the server does not report fsync");
+    if (value != "on") off.emplace_back(i == 0 ? "fsync" : "full_page_writes");
   }
-  std::string off;
-  if (!*facts.fsync) off = "fsync";
-  if (!*facts.full_page_writes)
-    off += (off.empty() ? "" : " and ") + std::string("full_page_writes");
-  if (off.empty()) return {"persistence", Level::ok, "fsync is on", ""};
-  return {"persistence", Level::error,
-          off + (off.size() > 16 ? " are" : " is") +
-              " off: a crash of the machine can lose every lock, or damage the database",
-          "set it to on in postgresql.conf, and reload"};
+  if (off.empty()) return say.ok("fsync is on");
+  const bool are_both = off.size() > 1;
+  say.error(
+      (are_both ? off[0] + " and " + off[1] + " are" : off[0] + " is") +
+          " off: a crash of the machine can lose every lock, or damage the database",
+      "set it to on in postgresql.conf, and reload");
 }
 
-Finding replicas(const PgFacts& facts) {
-  const auto& names = facts.standby_names;
-  const bool wants_some = facts.replicas.all || facts.replicas.count > 0;
+void replicas(const PgFacts& facts, CheckReport& say) {
+  const auto names = "synchronous_standby_names is " + shown(facts.standby_names);
   if (facts.too_few_standbys) {
-    return {"replicas", Level::error, *facts.too_few_standbys,
-            "set synchronous_standby_names on the server, or lower --replicas"};
+    return say.error(*facts.too_few_standbys,
+                     "set synchronous_standby_names on the server, or lower --replicas");
   }
-  if (wants_some) {
-    return {"replicas", Level::ok,
-            "commits wait for the standbys in synchronous_standby_names: " + shown(names),
-            ""};
+  if (facts.replicas.all || facts.replicas.count > 0) {
+    return say.ok("commits wait for standbys: " + names);
   }
-  if (!names.empty()) {
-    return {"replicas", Level::info,
-            "synchronous_standby_names is " + shown(names) +
-                ", and --replicas is not set: dlock does not check that it stays so",
-            "--replicas 1, or all"};
-  }
-  return {"replicas", Level::ok, "not asked for (--replicas)", ""};
+  if (facts.standby_names.empty()) return say.ok("not asked for (--replicas)");
+  say.info(names + ", and --replicas is not set: dlock does not check that it stays so",
+           "--replicas 1, or all");
 }
 
-std::optional<Finding> timeouts(const PgFacts& facts) {
-  const auto of_runs =
-      facts.timeout == examination_limit ? PgFacts().timeout : facts.timeout;
+void timeouts(const PgFacts& facts, CheckReport& say) {
+  const Answer limits(facts, "timeouts");
   std::vector<std::string> shorter;
-  for (const auto& timeout : facts.timeouts) {
-    if (timeout.limit.count() > 0 && timeout.limit < of_runs) {
-      shorter.push_back(timeout.name + " = " + for_people(timeout.limit));
-    }
+  for (std::size_t row = 0; row < limits.size(); ++row) {
+    const milliseconds limit(number_in<std::int64_t>(limits.text(1, row)).value_or(0));
+    if (limit.count() == 0 || limit >= facts.store_timeout) continue;
+    shorter.push_back(printable(limits.text(0, row), 40) + " = " + for_people(limit));
   }
-  if (shorter.empty()) return std::nullopt;
-  return Finding{"timeouts", Level::warning,
-                 "user " + shown(facts.user) + " has " + listed(shorter) +
-                     ", less than --store-timeout (" + for_people(of_runs) +
-                     "): the server ends steps that could still succeed",
-                 "raise it for this role (ALTER ROLE ... SET), or lower --store-timeout"};
+  if (shorter.empty()) return;
+  say.warning("user " + shown(facts.user) + " has " + listed(shorter) +
+                  ", less than --store-timeout (" + for_people(facts.store_timeout) +
+                  "): the server ends steps that could still succeed",
+              "raise it for this role (ALTER ROLE ... SET), or lower --store-timeout");
 }
 
-Finding sessions(const PgFacts& facts) {
-  const auto& now = facts.sessions;
-  auto message = std::to_string(now.used) +
-                 (now.used == 1 ? " session, " : " sessions, ") +
-                 std::to_string(now.dlock) + " of them dlock's";
-  if (now.limit) {
-    message += "; " + now.limited_by + " is " + std::to_string(*now.limit);
+void sessions(const PgFacts& facts, CheckReport& say) {
+  const Answer answer(facts, "sessions");
+  const auto count = [&](std::size_t column) {
+    return answer.number(column).value_or(0);
+  };
+  auto used = count(0);
+  std::optional<std::int64_t> limit;
+  std::string limited_by;
+  // The limit that is nearest: of sessions on the server, in the database, of the role.
+  constexpr const char* names[] = {"max_connections for users",
+                                   "the limit of the database", "the limit of the role"};
+  for (std::size_t i = 0; i < std::size(names); ++i) {
+    const auto most = answer.number(4 + i);
+    const auto now = count(i == 0 ? 0 : 1 + i);
+    if (!most || *most < 0 || (limit && *limit - used <= *most - now)) continue;
+    limit = most;
+    used = now;
+    limited_by = names[i];
   }
+  const auto message = std::to_string(used) + (used == 1 ? " session, " : " sessions, ") +
+                       std::to_string(count(1)) + " of them dlock's" +
+                       (limit ? "; " + limited_by + " is " + std::to_string(*limit) : "");
   constexpr const char* advice =
       "let hosts start at different times (--jitter), put a pooler between "
       "(docs/operating.md), or raise the limit";
-  if (now.limit && now.used * 2 > *now.limit) {
-    return {"sessions", Level::warning,
-            message + ": waiters and holders may be refused a connection", advice};
+  constexpr std::int64_t many = 200;
+  if (limit && used * 2 > *limit) {
+    return say.warning(message + ": waiters and holders may be refused a connection",
+                       advice);
   }
-  if (now.dlock > many_sessions) {
-    return {"sessions", Level::warning,
-            message + ": each notification wakes all that listen", advice};
-  }
-  return {"sessions", Level::ok, message, ""};
+  if (count(1) <= many) return say.ok(message);
+  say.warning(message + ": each notification wakes all that listen", advice);
 }
 
-Finding snapshots(const PgFacts& facts) {
+void snapshots(const PgFacts& facts, CheckReport& say) {
+  const Answer oldest(facts, "snapshots");
   constexpr auto old = std::chrono::hours(1);
   constexpr std::int64_t many_transactions = 1'000'000;
-  constexpr const char* harm =
-      ": rows that locks leave behind cannot be removed, and steps become slower";
-  constexpr const char* advice =
+  const std::chrono::seconds age(oldest.number(0).value_or(0));
+  const auto transactions = oldest.number(1).value_or(0);
+  if (age <= old && transactions <= many_transactions) {
+    return say.ok("no old transaction is open");
+  }
+  say.warning(
+      "a transaction is open since " +
+          (age > old ? for_people(age) : std::to_string(transactions) + " transactions") +
+          ": rows that locks leave behind cannot be removed, and steps become "
+          "slower",
       "find it in pg_stat_activity by backend_xmin, and end it; set "
-      "idle_in_transaction_session_timeout for its role";
-  if (facts.oldest_snapshot && *facts.oldest_snapshot > old) {
-    return {"snapshots", Level::warning,
-            "a transaction is open since " + for_people(*facts.oldest_snapshot) + harm,
-            advice};
-  }
-  if (facts.oldest_snapshot_age && *facts.oldest_snapshot_age > many_transactions) {
-    return {"snapshots", Level::warning,
-            "a transaction is open since " + std::to_string(*facts.oldest_snapshot_age) +
-                " transactions" + harm,
-            advice};
-  }
-  return {"snapshots", Level::ok, "no old transaction is open", ""};
+      "idle_in_transaction_session_timeout for its role");
 }
 
-// The next grants would go on from such a fence.
-std::optional<Finding> fences(const PgFacts& facts) {
-  const auto now = wall_now() + facts.clock_ahead.value_or(std::chrono::microseconds(0));
-  const auto greatest = static_cast<std::uint64_t>(facts.greatest_fence.value_or(0));
-  if (greatest <= greatest_plausible_fence(now, {}).number) return std::nullopt;
-  return Finding{"fences", Level::warning,
-                 "the lock " + printable(facts.greatest_fence_of, 300) + " has fence " +
-                     std::to_string(greatest) + ": implausibly far ahead of the clock",
-                 "see 'A fence far ahead of the clock' in docs/operating.md"};
-}
+const Check<PgFacts> checks[] = {
+    {"reachable",
+     [](const PgFacts& facts, CheckReport& say) {
+       judge_reachable(servers_of(facts.hosts), 1, "listen_addresses, pg_hba.conf", say);
+     },
+     "", true},
+    {"login", login, "", true},
+    {"tls", tls},
+    {"role", role, "", true},
+    {"work",
+     [](const PgFacts& facts, CheckReport& say) {
+       if (facts.failure) judge_work(facts.failure->what(), say);
+     },
+     "", true},
+    {"version", version},
+    // Whether it exists, can be used, and what it lacks can be created.
+    {"schema", schema,
+     "SELECT n.oid IS NOT NULL, has_schema_privilege(n.oid, 'USAGE'), CASE WHEN n.oid IS "
+     "NULL THEN has_database_privilege(current_database(), 'CREATE') ELSE "
+     "has_schema_privilege(n.oid, 'CREATE') END FROM (SELECT 1) one LEFT JOIN "
+     "pg_namespace n ON n.nspname = $SCHEMA"},
+    {"permissions", permissions,
+     "SELECT c.relname, a.attname, has_table_privilege(c.oid, 'SELECT'), "
+     "has_table_privilege(c.oid, 'INSERT'), has_table_privilege(c.oid, 'UPDATE'), "
+     "has_table_privilege(c.oid, 'DELETE'), row_security_active(c.oid) FROM pg_namespace "
+     "n JOIN pg_class c ON c.relnamespace = n.oid JOIN pg_attribute a ON a.attrelid = "
+     "c.oid WHERE n.nspname = $SCHEMA AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND "
+     "NOT a.attisdropped"},
+    {"owner", owner, trust_question},
+    {"strangers", strangers, stranger_question},
+    {"admit", admit,
+     "SELECT EXISTS (SELECT 1 FROM pg_namespace n JOIN pg_proc p ON p.pronamespace = "
+     "n.oid WHERE n.nspname = $SCHEMA AND p.proname = 'admit')"},
+    // The fence is the first member of a state; one that is damaged has none.
+    {"fences", fences,
+     "SELECT max(l.format), max(f.fence), (array_agg(l.name ORDER BY f.fence DESC NULLS "
+     "LAST))[1] FROM $LOCKS l, LATERAL (SELECT substring(l.state, "
+     "'^{\"fence\":([0-9]{1,18}),')::int8) f(fence) WHERE l.namespace = $1"},
+    {"pooler", pooler},
+    {"notifications", notifications},
+    {"persistence", persistence,
+     "SELECT current_setting('fsync', true), current_setting('full_page_writes', true)"},
+    {"replicas", replicas},
+    {"timeouts", timeouts,
+     "SELECT s.name, s.setting FROM pg_settings s WHERE s.name IN ('statement_timeout', "
+     "'transaction_timeout', 'idle_session_timeout')"},
+    {"sessions", sessions,
+     "SELECT count(*), count(*) FILTER (WHERE a.application_name LIKE 'dlock%'), "
+     "count(*) "
+     "FILTER (WHERE a.datname = current_database()), count(*) FILTER (WHERE a.usename = "
+     "current_user), current_setting('max_connections', true)::int8 - "
+     "current_setting('superuser_reserved_connections', true)::int8, (SELECT "
+     "d.datconnlimit FROM pg_database d WHERE d.datname = current_database()), (SELECT "
+     "r.rolconnlimit FROM pg_roles r WHERE r.rolname = current_user) FROM "
+     "pg_stat_activity a WHERE a.usesysid IS NOT NULL AND a.datid IS NOT NULL"},
+    // Of sessions that we may see, and in transactions, of all.
+    {"snapshots", snapshots,
+     "SELECT date_part('epoch', max(age(clock_timestamp(), a.xact_start)) FILTER (WHERE "
+     "a.backend_xmin IS NOT NULL))::int8, max(age(a.backend_xmin)) FROM pg_stat_activity "
+     "a WHERE a.usesysid IS NOT NULL AND a.datid IS NOT NULL"},
+};
 
 }  // namespace
 
-std::vector<Finding> findings_of(const PgFacts& facts) {
-  std::vector<Finding> findings{reachable(facts)};
-  const auto reached = std::find_if(facts.hosts.begin(), facts.hosts.end(),
-                                    [](const HostFacts& host) { return !host.failure; });
-  if (reached == facts.hosts.end()) return findings;
-  findings.push_back(identity(facts));
-  findings.push_back(
-      login(facts, facts.primary ? facts.hosts[*facts.primary] : *reached));
-  findings.push_back(role(facts));
-  if (!facts.primary) return findings;
-  if (facts.failure) {
-    findings.push_back(
-        {"work", Level::error, facts.failure->what(), "check the server's log"});
-    return findings;
+std::vector<Question> questions() {
+  std::vector<Question> all;
+  for (const auto& check : checks) {
+    const bool reads_locks = check.question.find("$LOCKS") != std::string_view::npos;
+    if (!check.question.empty()) all.push_back({check.name, check.question, reads_locks});
   }
-  for (const auto check : {version, schema, permissions})
-    findings.push_back(check(facts));
-  if (auto found = owner(facts)) findings.push_back(std::move(*found));
-  if (auto found = strangers(facts)) findings.push_back(std::move(*found));
-  if (auto found = admit(facts)) findings.push_back(std::move(*found));
-  if (auto found = fences(facts)) findings.push_back(std::move(*found));
-  for (const auto check : {pooler, notifications, persistence, replicas}) {
-    findings.push_back(check(facts));
-  }
-  if (auto found = timeouts(facts)) findings.push_back(std::move(*found));
-  for (const auto check : {sessions, snapshots}) findings.push_back(check(facts));
-  findings.push_back(clock_finding(facts.clock_ahead));
-  if (auto found = round_trip_finding(facts.round_trips, facts.trips_to_renew)) {
-    findings.push_back(std::move(*found));
-  }
-  return findings;
+  return all;
 }
+
+bool can_read_locks(const PgFacts& facts) {
+  if (!Answer(facts, "schema").is_true(1) || !distrusted_by(facts).empty()) return false;
+  const auto locks = tables_of(facts).front();
+  return locks.exists && locks.missing_columns.empty() && locks.missing_rights.empty();
+}
+
+std::vector<Finding> findings_of(const PgFacts& facts) { return judged(checks, facts); }
 
 }  // namespace dlock::postgres

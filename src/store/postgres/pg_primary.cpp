@@ -211,7 +211,7 @@ asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches
 // The guard has refused; nothing behind it was executed.
 asio::awaitable<void> PgPrimary::demand_trust(Clock::time_point until, Wakeup& wakeup) {
   const auto& schema = target().schema;
-  std::vector<Batch> batches(1, trust_question(schema));
+  std::vector<Batch> batches(1, in_catalog(trust_question, schema));
   const auto results = co_await connection_->exchange(std::move(batches), until, wakeup);
   for (const auto& found : distrust_from(results.back(), schema)) {
     throw Failure(found.kind, target().shown() + ": " + found.what + ": " + found.advice);

@@ -18,22 +18,20 @@ std::string table_names() {
   return names + "}";
 }
 
-// What follows can name functions and operators without their schema. The setting is
-// undone at the end of the batch.
-Batch in_catalog(std::string sql, const std::string& schema) {
-  sql = replaced(replaced(std::move(sql), "$SCHEMA", "'" + schema + "'"), "$TABLES",
-                 "'" + table_names() + "'::name[]");
-  Batch batch;
-  batch.push_back(
-      {"SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)", {}});
-  batch.push_back({std::move(sql), {}});
-  return batch;
+// What the guard asks the server to take for a number: servers quote it in their error,
+// in each language.
+constexpr std::string_view refusal = "dlock asks who owns the schema";
+
+std::string text_at(const Row& row, std::size_t column) {
+  return column < row.size() ? printable(row[column].value_or(""), 100) : "";
 }
+
+}  // namespace
 
 // A superuser counts as a member of each role, but is a member only of those that it was
 // made one of. Others have the rights of a role (USAGE): from version 16 on, whoever
 // makes a role is a member of it, but without its rights.
-constexpr const char* question =
+const char* const trust_question =
     "WITH RECURSIVE me(oid, rolsuper) AS (SELECT r.oid, r.rolsuper FROM pg_roles r WHERE "
     "r.rolname = current_user), mine(oid) AS (SELECT r.oid FROM pg_roles r, me WHERE "
     "r.oid = me.oid OR (NOT me.rolsuper AND pg_has_role(r.oid, 'USAGE')) UNION SELECT "
@@ -57,7 +55,7 @@ constexpr const char* question =
 
 // Constraints that are no checks are indexes and triggers, and those of other tables that
 // refer to ours.
-constexpr const char* strangers =
+const char* const stranger_question =
     "WITH ours AS (SELECT c.oid, c.relname, c.relkind, n.oid AS namespace FROM "
     "pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid WHERE n.nspname = $SCHEMA "
     "AND c.relname = ANY ($TABLES)), "
@@ -91,16 +89,6 @@ constexpr const char* strangers =
     "n.nspname = $SCHEMA AND n.nspname <> 'public' AND y.typelem = 0 AND (y.typtype <> "
     "'c' OR EXISTS (SELECT 1 FROM pg_class c WHERE c.oid = y.typrelid AND c.relkind = "
     "'c'))) SELECT what FROM found ORDER BY what LIMIT 20";
-
-// What the guard asks the server to take for a number: servers quote it in their error,
-// in each language.
-constexpr std::string_view refusal = "dlock asks who owns the schema";
-
-std::string text_at(const Row& row, std::size_t column) {
-  return column < row.size() ? printable(row[column].value_or(""), 100) : "";
-}
-
-}  // namespace
 
 // That the text is no number is an error of the server. The roles have these numbers on
 // every server: 10 is the first superuser; and 6171 has, from version 14 on, the owner of
@@ -152,10 +140,15 @@ bool is_of_guard(const SqlError& error) {
          std::string_view(error.what()).find(refusal) != std::string_view::npos;
 }
 
-Batch trust_question(const std::string& schema) { return in_catalog(question, schema); }
-
-Batch stranger_question(const std::string& schema) {
-  return in_catalog(strangers, schema);
+// The setting is undone at the end of the batch.
+Batch in_catalog(std::string sql, const std::string& schema) {
+  sql = replaced(replaced(std::move(sql), "$SCHEMA", "'" + schema + "'"), "$TABLES",
+                 "'" + table_names() + "'::name[]");
+  Batch batch;
+  batch.push_back(
+      {"SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)", {}});
+  batch.push_back({std::move(sql), {}});
+  return batch;
 }
 
 std::vector<Distrust> distrust_from(const Result& answer, const std::string& schema) {

@@ -28,8 +28,8 @@ bool guard(std::vector<Batch>& batches, const std::string& schema);
 // whether the schema can be used.
 bool is_of_guard(const SqlError& error);
 
-// Asks who is not trusted, and which rows are hidden. The last result has the answer.
-Batch trust_question(const std::string& schema);
+// Asks who is not trusted, and which rows are hidden. For in_catalog().
+extern const char* const trust_question;
 
 // Why the schema must not be used.
 struct Distrust {
@@ -40,7 +40,12 @@ struct Distrust {
 std::vector<Distrust> distrust_from(const Result& answer, const std::string& schema);
 
 // Asks what is in the schema, or on its tables, that dlock has not made: a row for each,
-// as the name of the thing. The last result has the answer.
-Batch stranger_question(const std::string& schema);
+// as the name of the thing. For in_catalog().
+extern const char* const stranger_question;
+
+// The statement, which can name functions and operators of PostgreSQL without their
+// schema: with '$SCHEMA' for the schema, and $TABLES for an array of the tables in it.
+// The last result is its own.
+Batch in_catalog(std::string sql, const std::string& schema);
 
 }  // namespace dlock::postgres

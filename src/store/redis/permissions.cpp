@@ -5,25 +5,27 @@
 
 namespace dlock::redis {
 
+std::vector<std::string> words_of(std::string_view command) {
+  std::vector<std::string> words;
+  while (!command.empty()) {
+    const auto end = std::min(command.find(' '), command.size());
+    words.emplace_back(command.substr(0, end));
+    command.remove_prefix(std::min(end + 1, command.size()));
+  }
+  return words;
+}
+
+// What stands for them begins a word. Not before the split: either may contain a blank.
 std::vector<std::string> command_of(const Permission& right, const std::string& key,
                                     const std::string& prefix) {
-  std::string form(right.form);
-  const auto put = [&](std::string_view word, const std::string& value) {
-    const auto at = form.find(word);
-    if (at != std::string::npos) form.replace(at, word.size(), value);
-  };
-  std::vector<std::string> words;
-  for (std::size_t begin = 0; begin < form.size();) {
-    const auto end = std::min(form.find(' ', begin), form.size());
-    words.push_back(form.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  // Not before the split, because either may contain a blank.
+  auto words = words_of(right.form);
   for (auto& word : words) {
-    form = word;
-    put("KEY", key);
-    put("NAMESPACE:", prefix);
-    word = form;
+    constexpr std::string_view of_key = "KEY";
+    constexpr std::string_view of_prefix = "NAMESPACE:";
+    if (word.starts_with(of_key))
+      word.replace(0, of_key.size(), key);
+    else if (word.starts_with(of_prefix))
+      word.replace(0, of_prefix.size(), prefix);
   }
   return words;
 }

@@ -86,6 +86,9 @@ struct Trial {
 std::vector<Trial> trials_of(std::span<const Permission> rights, const std::string& key,
                              const std::string& prefix);
 
+// "CLIENT SETNAME x" as three words.
+std::vector<std::string> words_of(std::string_view command);
+
 // The form of a permission with these, split into words.
 std::vector<std::string> command_of(const Permission& right, const std::string& key,
                                     const std::string& prefix);

@@ -1,11 +1,9 @@
 #include "store/redis/redis_facts.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 
 #include "lock/lease.hpp"
-#include "store/checks.hpp"
 #include "store/fan_out.hpp"
 #include "store/redis/redis_connection.hpp"
 #include "util/text.hpp"
@@ -15,8 +13,6 @@ namespace {
 
 using std::chrono::microseconds;
 using Kind = Reply::Kind;
-
-constexpr std::size_t round_trips_measured = 20;
 
 // How many steps of SCAN look for locks: enough for 100,000 keys.
 constexpr int most_scans = 100;
@@ -35,26 +31,16 @@ end
 return missing
 )lua";
 
+// Like dlock's scripts, it uses a key that it does not declare, derived from a declared
+// one.
+constexpr const char* use_undeclared = "return redis.call('EXISTS', KEYS[1] .. ARGV[1])";
+
 int trips_to_renew(const Target& target) {
-  const bool logs_in = target.login.has_password();
+  const bool logs_in = target.login.has_password() || target.database != 0;
   constexpr int connect = 1;
   constexpr int tls = 2;
   constexpr int ask = 2;  // the server may have forgotten the script
-  return connect + (target.tls ? tls : 0) + (logs_in || target.database != 0 ? 1 : 0) +
-         ask;
-}
-
-// A key in the namespace that no lock uses, because no name is empty.
-std::string key_for_trials(const std::string& prefix) { return prefix + "{}:doctor"; }
-
-Command words_of(std::string_view form) {
-  Command words;
-  while (!form.empty()) {
-    const auto end = std::min(form.find(' '), form.size());
-    words.emplace_back(form.substr(0, end));
-    form.remove_prefix(std::min(end + 1, form.size()));
-  }
-  return words;
+  return connect + (target.tls ? tls : 0) + (logs_in ? 1 : 0) + ask;
 }
 
 // The pairs of HELLO and CONFIG GET.
@@ -63,20 +49,6 @@ void add_pairs(const Reply& reply, Fields& fields) {
     fields[reply.elements[i].text] = reply.elements[i + 1].text;
   }
 }
-
-void add_answer(const Reply& reply, Fields& fields, std::optional<std::string>& refused) {
-  if (reply.is_error()) {
-    refused = reply.text;
-  } else if (reply.kind == Kind::string) {
-    fields.merge(fields_of_info(reply.text));
-  } else {
-    add_pairs(reply, fields);
-  }
-}
-
-// Like dlock's scripts, it uses a key that it does not declare, derived from a declared
-// one.
-constexpr const char* use_undeclared = "return redis.call('EXISTS', KEYS[1] .. ARGV[1])";
 
 // Whether the server is too busy, too full or not allowed to execute commands; not
 // whether the arguments of a trial are wrong.
@@ -110,7 +82,7 @@ class RedisExaminer {
       if (facts.no_login) co_return;
       co_await try_commands();
       co_await try_undeclared();
-      co_await measure();
+      co_await measure(facts, budget_end(), [this] { return ask_for_time(); });
     } catch (const Failure& failure) {
       // A shortage on this machine says nothing about the server.
       if (failure.kind() == Failure::Kind::exhausted) throw;
@@ -130,38 +102,38 @@ class RedisExaminer {
  private:
   Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
 
+  asio::awaitable<std::vector<Reply>> ask(std::vector<Command> commands) {
+    return connection_.exchange(std::move(commands), budget_end(), wakeup_);
+  }
+
   asio::awaitable<void> ask_for_settings() {
-    constexpr const char* sections[] = {"server",  "replication", "persistence", "memory",
-                                        "cluster", "clients",     "stats"};
-    constexpr const char* settings[] = {"save", "min-replicas-to-write",
-                                        "cluster-node-timeout", "maxclients",
-                                        "max-new-tls-connections-per-cycle"};
-    std::vector<Command> commands;
     // HELLO needs no permission and reports what INFO may not. The protocol stays RESP2.
-    commands.push_back(words_of("HELLO 2"));
-    for (const auto* section : sections) commands.push_back({"INFO", section});
-    for (const auto* setting : settings) commands.push_back({"CONFIG", "GET", setting});
-    const auto replies =
-        co_await connection_.exchange(std::move(commands), budget_end(), wakeup_);
-    std::size_t next = 0;
-    if (replies[next].error_code() == "NOAUTH") facts.no_login = replies[next].text;
-    add_pairs(replies[next++], facts.hello);
-    for (std::size_t i = 0; i < std::size(sections); ++i) {
-      if (replies[next].error_code() == "NOAUTH") facts.no_login = replies[next].text;
-      add_answer(replies[next++], facts.info, facts.info_refused);
-    }
-    for (std::size_t i = 0; i < std::size(settings); ++i) {
-      add_answer(replies[next++], facts.config, facts.config_refused);
+    std::vector<Command> commands{{"HELLO", "2"}};
+    for (const auto& question : questions()) commands.push_back(words_of(question));
+    const auto all = commands;
+    const auto replies = co_await ask(std::move(commands));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto& reply = replies[i];
+      const bool is_config = all[i].front() == "CONFIG";
+      if (!is_config && reply.error_code() == "NOAUTH") facts.no_login = reply.text;
+      if (i > 0 && reply.is_error()) {
+        (is_config ? facts.config_refused : facts.info_refused) = reply.text;
+      } else if (reply.kind == Kind::string) {
+        facts.info.merge(fields_of_info(reply.text));
+      } else {
+        add_pairs(reply, is_config ? facts.config : facts.hello);
+      }
     }
   }
 
   asio::awaitable<void> try_commands() {
-    const auto key = key_for_trials(facts.key_prefix);
+    // A key in the namespace that no lock uses, because no name is empty.
+    const auto key = facts.key_prefix + "{}:doctor";
     auto trials = trials_of(needed_permissions, key, facts.key_prefix);
     for (auto& more : trials_of(more_, key, facts.key_prefix)) trials.push_back(more);
     std::vector<Command> commands;
     for (const auto& trial : trials) commands.push_back(trial.command);
-    Command ask{"EVAL", permissions_script, "1", key};
+    Command asking{"EVAL", permissions_script, "1", key};
     std::map<std::string, const Permission*> asked;  // by form
     for (const auto& right : needed_permissions) {
       if (right.how != Permission::How::asked) continue;
@@ -170,16 +142,15 @@ class RedisExaminer {
         form += (form.empty() ? "" : " ") + word;
       }
       asked.emplace(form, &right);
-      ask.push_back(form);
+      asking.push_back(form);
     }
-    commands.push_back(std::move(ask));
-    const auto replies =
-        co_await connection_.exchange(std::move(commands), budget_end(), wakeup_);
-    for (std::size_t i = 0; i < trials.size(); ++i) note_reply(trials[i], replies[i]);
-    const auto eval = std::find_if(trials.begin(), trials.end(), [](const Trial& trial) {
-      return trial.right->how == Permission::How::known;
-    });
-    note_rights(*eval->right, replies.back());
+    commands.push_back(std::move(asking));
+    const auto replies = co_await ask(std::move(commands));
+    for (std::size_t i = 0; i < trials.size(); ++i) {
+      note_reply(trials[i], replies[i]);
+      const bool is_eval = trials[i].right->how == Permission::How::known;
+      if (is_eval) note_rights(*trials[i].right, replies.back());
+    }
     for (const auto& missing : replies.back().elements) {
       const auto found = asked.find(missing.text);
       if (found == asked.end()) continue;
@@ -190,16 +161,14 @@ class RedisExaminer {
   }
 
   // Compared with the same script with a declared key: if that also fails, there is
-  // another reason.
+  // another reason. Both keys are in the same slot of a cluster.
   asio::awaitable<void> try_undeclared() {
-    // Both keys are in the same slot of a cluster.
     const auto key = facts.key_prefix + "{:doctor}";
     std::vector<Command> commands;
     for (const char* end : {"", ":q"}) {
       commands.push_back({"EVAL", use_undeclared, "1", key, end});
     }
-    const auto replies =
-        co_await connection_.exchange(std::move(commands), budget_end(), wakeup_);
+    const auto replies = co_await ask(std::move(commands));
     facts.refuses_undeclared = undeclared_refused(replies[0], replies[1]);
   }
 
@@ -225,65 +194,15 @@ class RedisExaminer {
     if (refuses_work(reply) && !facts.refuses_work) facts.refuses_work = reply.text;
   }
 
-  asio::awaitable<void> measure() {
-    const auto give_up_at = budget_end();
-    auto best = std::chrono::nanoseconds::max();
-    for (std::size_t i = 0; i < round_trips_measured; ++i) {
-      std::vector<Command> commands;
-      commands.push_back(words_of("TIME"));
-      const auto sent_at = Clock::now();
-      const auto wall = wall_now();
-      const auto replies =
-          co_await connection_.exchange(std::move(commands), budget_end(), wakeup_);
-      const auto took = Clock::now() - sent_at;
-      facts.round_trips.push_back(took);
-      // The fastest reply gives the most accurate time.
-      if (took < best) {
-        best = took;
-        note_time(replies.front(),
-                  wall + std::chrono::duration_cast<microseconds>(took) / 2);
-      }
-      if (Clock::now() >= give_up_at) co_return;
-    }
-  }
-
-  // The counters of the locks, as far as they can be read within the budget.
-  asio::awaitable<void> look_at_fences() {
-    const auto until = budget_end();
-    std::string cursor = "0";
-    for (int step = 0; step < most_scans && Clock::now() < until; ++step) {
-      Command scan{"SCAN",  std::move(cursor),
-                   "MATCH", facts.key_prefix + "{*}:s",
-                   "COUNT", "1000"};
-      const auto found =
-          co_await connection_.exchange(alone(std::move(scan)), until, wakeup_);
-      const auto& reply = found.front();
-      if (reply.kind != Kind::array || reply.elements.size() != 2) co_return;
-      co_await note_fences(reply.elements[1].elements, until);
-      cursor = reply.elements[0].text;
-      if (cursor == "0") co_return;
-    }
-  }
-
-  asio::awaitable<void> note_fences(const std::vector<Reply>& keys,
-                                    Clock::time_point until) {
-    if (keys.empty()) co_return;
-    std::vector<Command> commands;
-    for (const auto& key : keys) commands.push_back({"HGET", key.text, "fence"});
-    const auto fences =
-        co_await connection_.exchange(std::move(commands), until, wakeup_);
-    const auto plausible = greatest_plausible_fence(
-        wall_now() + facts.clock_ahead.value_or(microseconds(0)), {});
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      note_fence(keys[i].text, fences[i], plausible);
-    }
-  }
-
-  void note_fence(const std::string& key, const Reply& fence, Fence plausible) {
-    if (fence.kind != Kind::string) return;
-    const auto number = number_in<std::uint64_t>(fence.text);
-    if (number && *number <= plausible.number) return;
-    facts.far_fences.emplace_back(key, fence.text);
+  // The fastest reply gives the most accurate time.
+  asio::awaitable<void> ask_for_time() {
+    const auto wall = wall_now();
+    const auto began = Clock::now();
+    const auto replies = co_await ask(alone(words_of("TIME")));
+    const auto took = Clock::now() - began;
+    if (took >= fastest_) co_return;
+    fastest_ = took;
+    note_time(replies.front(), wall + std::chrono::floor<microseconds>(took) / 2);
   }
 
   void note_time(const Reply& reply, WallTime ours) {
@@ -295,18 +214,43 @@ class RedisExaminer {
     facts.clock_ahead = std::chrono::seconds(seconds) + microseconds(rest) - ours;
   }
 
+  // The counters of the locks, as far as they can be read within the budget.
+  asio::awaitable<void> look_at_fences() {
+    const auto until = budget_end();
+    const auto plausible = greatest_plausible_fence(
+        wall_now() + facts.clock_ahead.value_or(microseconds(0)), {});
+    std::string cursor = "0";
+    for (int step = 0; step < most_scans && Clock::now() < until; ++step) {
+      const auto pattern = facts.key_prefix + "{*}:s";
+      Command scan{"SCAN", std::move(cursor), "MATCH", pattern, "COUNT", "1000"};
+      const auto found =
+          co_await connection_.exchange(alone(std::move(scan)), until, wakeup_);
+      const auto& reply = found.front();
+      if (reply.kind != Kind::array || reply.elements.size() != 2) co_return;
+      const auto& keys = reply.elements[1].elements;
+      std::vector<Command> commands;
+      for (const auto& key : keys) commands.push_back({"HGET", key.text, "fence"});
+      std::vector<Reply> fences;
+      if (!keys.empty()) {
+        fences = co_await connection_.exchange(std::move(commands), until, wakeup_);
+      }
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        const auto number = number_in<std::uint64_t>(fences[i].text);
+        if (fences[i].kind != Kind::string) continue;
+        if (number && *number <= plausible.number) continue;
+        facts.far_fences.emplace_back(keys[i].text, fences[i].text);
+      }
+      cursor = reply.elements[0].text;
+      if (cursor == "0") co_return;
+    }
+  }
+
   RedisConnection connection_;
   milliseconds timeout_;
   std::span<const Permission> more_;
   Wakeup& wakeup_;
+  Clock::duration fastest_ = Clock::duration::max();
 };
-
-bool is_before(std::string_view version, int major, int minor) {
-  const auto first = take_number<int>(version).value_or(0);
-  if (version.starts_with('.')) version.remove_prefix(1);
-  const auto second = take_number<int>(version).value_or(0);
-  return first != major ? first < major : second < minor;
-}
 
 }  // namespace
 
@@ -325,44 +269,44 @@ std::optional<std::string> undeclared_refused(const Reply& declared,
   return undeclared.text;
 }
 
-asio::awaitable<RedisFacts> facts_of(asio::io_context& context, const Target& target,
-                                     const std::string& name_space, milliseconds timeout,
-                                     Wakeup& wakeup, std::span<const Permission> more) {
-  RedisExaminer examiner(context, target, name_space, timeout, more, wakeup);
-  co_await examiner.examine();
-  co_return std::move(examiner.facts);
-}
-
-asio::awaitable<std::vector<RedisFacts>> facts_of_all(
-    asio::io_context& context, std::vector<Target> targets, std::string name_space,
-    milliseconds timeout, Wakeup& wakeup, std::span<const Permission> more) {
+asio::awaitable<std::vector<RedisFacts>> facts_of_all(asio::io_context& context,
+                                                      std::vector<Target> targets,
+                                                      const ExaminationOrder& order,
+                                                      Wakeup& wakeup,
+                                                      std::span<const Permission> more) {
   const auto count = targets.size();
-  const auto ask = [&context, targets = std::move(targets),
-                    name_space = std::move(name_space), timeout,
-                    more](std::size_t number, Wakeup& own) {
-    return facts_of(context, targets[number], name_space, timeout, own, more);
+  auto* const loop = &context;
+  const auto ask = [loop, targets = std::move(targets), name_space = order.name_space,
+                    timeout = order.timeout, of_runs = order.store_timeout, more](
+                       std::size_t number, Wakeup& own) -> asio::awaitable<RedisFacts> {
+    RedisExaminer examiner(*loop, targets[number], name_space, timeout, more, own);
+    examiner.facts.store_timeout = of_runs;
+    co_await examiner.examine();
+    co_return std::move(examiner.facts);
   };
   co_return co_await ask_all<RedisFacts>(context, count, ask, wakeup);
 }
 
-std::optional<ServerVersion> version_of(const RedisFacts& facts) {
-  if (const auto valkey = field(facts.info, "valkey_version"); !valkey.empty()) {
-    return ServerVersion{"Valkey", valkey, is_before(valkey, 7, 2)};
-  }
-  auto text = field(facts.info, "redis_version");
-  if (text.empty()) text = field(facts.hello, "version");
-  if (text.empty()) return std::nullopt;
-  const bool is_valkey = field(facts.hello, "server") == "valkey";
-  return ServerVersion{is_valkey ? "Valkey" : "Redis", text,
-                       is_valkey ? is_before(text, 7, 2) : is_before(text, 6, 2)};
-}
-
-std::optional<microseconds> clock_spread(std::span<const RedisFacts> servers) {
+std::optional<microseconds> clock_spread(const std::vector<RedisFacts>& servers) {
   std::vector<microseconds> clocks;
   for (const auto& one : servers) {
     if (one.clock_ahead) clocks.push_back(*one.clock_ahead);
   }
   return spread_of(clocks);
+}
+
+void add_findings_of(const std::vector<RedisFacts>& servers,
+                     std::vector<Finding>& findings) {
+  for (const auto& server : servers) {
+    for (auto& found : findings_of(server)) {
+      add_worst(findings, std::move(found), server.server);
+    }
+  }
+}
+
+Examination examination_of(std::vector<Finding> findings,
+                           const std::vector<RedisFacts>& servers) {
+  return dlock::examination_of(std::move(findings), {servers.begin(), servers.end()});
 }
 
 }  // namespace dlock::redis

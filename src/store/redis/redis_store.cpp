@@ -187,12 +187,10 @@ std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
   return std::make_unique<RedisStore>(context, url.text(), std::move(route));
 }
 
-asio::awaitable<Examination> examine(const StoreUrl& url, const std::string& name_space,
-                                     milliseconds timeout, asio::io_context& context,
-                                     Wakeup& wakeup) {
-  const auto target = targets_of(url).front();
-  const auto facts = co_await facts_of(context, target, name_space, timeout, wakeup);
-  co_return examination_of(findings_of(facts), {&facts, 1});
+asio::awaitable<Examination> examine(const ExaminationOrder& order,
+                                     asio::io_context& context, Wakeup& wakeup) {
+  const auto facts = co_await facts_of_all(context, targets_of(order.url), order, wakeup);
+  co_return examination_of(findings_of(facts.front()), facts);
 }
 
 // The fields of a value and how long it has left. One round trip without a script: a

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "store/checks.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/redis_connection.hpp"
 #include "store/redis/redis_facts.hpp"
@@ -13,59 +12,55 @@
 namespace dlock::redis_cluster {
 namespace {
 
-// What its members have reported.
-struct ClusterMemberFacts {
+struct ClusterFacts {
   std::optional<Failure> failure;  // why the primaries are not known
   std::vector<redis::RedisFacts> primaries;
-  // The longest time after which a member considers another one dead.
-  std::optional<milliseconds> node_timeout;
 };
 
-using Level = Finding::Level;
-using std::chrono::microseconds;
-
-// From the detection of a dead primary until its replica accepts writes.
-constexpr milliseconds election{1500};
-
-Finding failover(const ClusterMemberFacts& facts) {
-  if (!facts.node_timeout) {
-    return not_checked("failover", "no permission for CONFIG GET");
+// The longest time after which a member considers another one dead.
+std::optional<milliseconds> node_timeout_of(const ClusterFacts& facts) {
+  std::optional<milliseconds> longest;
+  for (const auto& primary : facts.primaries) {
+    const auto found =
+        redis::milliseconds_from(redis::field(primary.config, "cluster-node-timeout"));
+    if (found) longest = std::max(longest.value_or(*found), *found);
   }
-  return failover_finding(
-      *facts.node_timeout + election,
-      "detected after " + for_people(*facts.node_timeout) + " (cluster-node-timeout); ",
-      "a failover",
-      "CONFIG SET cluster-node-timeout 5000 on each member, or a longer --ttl");
+  return longest;
 }
 
-std::optional<milliseconds> node_timeout_of(const redis::RedisFacts& facts) {
-  const auto found = facts.config.find("cluster-node-timeout");
-  if (found == facts.config.end()) return std::nullopt;
-  return redis::milliseconds_from(found->second);
-}
-
-// One finding for each check of all servers together; a problem of one server names it.
-std::vector<Finding> findings_of(const ClusterMemberFacts& facts) {
-  std::vector<Finding> findings;
-  if (facts.failure) {
-    findings.push_back({"reachable", Level::error, facts.failure->what(),
-                        "name several members in the store URL, and check that they run "
-                        "and accept connections from this machine"});
-    return findings;
-  }
-  std::vector<std::string> names;
-  for (const auto& primary : facts.primaries) names.push_back(primary.server);
-  findings.push_back(
-      {"primaries", Level::ok,
-       std::to_string(facts.primaries.size()) + ", serving all slots: " + listed(names),
-       ""});
-  findings.push_back(failover(facts));
-  const auto spread = redis::clock_spread(facts.primaries).value_or(microseconds(0));
-  findings.push_back(clocks_finding(
-      "primaries", spread, "", "synchronize the clocks of all servers (chrony, ntpd)"));
-  redis::add_findings_of(facts.primaries, findings);
-  return findings;
-}
+constexpr Check<ClusterFacts> checks[] = {
+    {"reachable",
+     [](const ClusterFacts& facts, CheckReport& say) {
+       if (!facts.failure) return;
+       say.error(facts.failure->what(),
+                 "name several members in the store URL, and check that they run and "
+                 "accept connections from this machine");
+     },
+     "", true},
+    {"primaries",
+     [](const ClusterFacts& facts, CheckReport& say) {
+       std::vector<std::string> names;
+       for (const auto& primary : facts.primaries) names.push_back(primary.server);
+       say.ok(std::to_string(names.size()) + ", serving all slots: " + listed(names));
+     }},
+    {"failover",
+     [](const ClusterFacts& facts, CheckReport& say) {
+       // From the detection of a dead primary until its replica accepts writes.
+       constexpr milliseconds election{1500};
+       const auto timeout = node_timeout_of(facts);
+       if (!timeout) return say.not_checked("no permission for CONFIG GET");
+       judge_failover(
+           *timeout + election,
+           "detected after " + for_people(*timeout) + " (cluster-node-timeout); ",
+           "a failover",
+           "CONFIG SET cluster-node-timeout 5000 on each member, or a longer --ttl", say);
+     }},
+    {"clocks",
+     [](const ClusterFacts& facts, CheckReport& say) {
+       const auto spread = redis::clock_spread(facts.primaries);
+       judge_clocks("primaries", spread.value_or(std::chrono::microseconds(0)), "", say);
+     }},
+};
 
 }  // namespace
 
@@ -285,30 +280,25 @@ std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
   return std::make_unique<redis::RedisStore>(context, url.text(), std::move(route));
 }
 
-asio::awaitable<Examination> examine(const StoreUrl& url, const std::string& name_space,
-                                     milliseconds timeout, asio::io_context& context,
-                                     Wakeup& wakeup) {
-  ClusterMemberFacts facts;
-  ClusterRoute route(context, url, timeout);
-  std::vector<redis::Node*> primaries;
+asio::awaitable<Examination> examine(const ExaminationOrder& order,
+                                     asio::io_context& context, Wakeup& wakeup) {
+  ClusterFacts facts;
+  ClusterRoute route(context, order.url, order.timeout);
+  std::vector<redis::Target> targets;
   try {
-    primaries = co_await route.all(route.budget_end(), wakeup);
+    const auto primaries = co_await route.all(route.budget_end(), wakeup);
+    for (auto* primary : primaries) targets.push_back(primary->target());
   } catch (const Failure& failure) {
     if (failure.kind() == Failure::Kind::exhausted) throw;
     facts.failure = failure;
   }
-  std::vector<redis::Target> targets;
-  for (auto* primary : primaries) targets.push_back(primary->target());
-  facts.primaries = co_await redis::facts_of_all(
-      context, std::move(targets), name_space, timeout, wakeup, redis::needed_in_cluster);
-  for (auto& primary : facts.primaries) {
-    primary.is_in_cluster = true;
-    if (const auto node_timeout = node_timeout_of(primary)) {
-      facts.node_timeout =
-          std::max(facts.node_timeout.value_or(*node_timeout), *node_timeout);
-    }
-  }
-  co_return redis::examination_of(findings_of(facts), facts.primaries);
+  facts.primaries = co_await redis::facts_of_all(context, std::move(targets), order,
+                                                 wakeup, redis::needed_in_cluster);
+  for (auto& primary : facts.primaries) primary.is_in_cluster = true;
+  std::vector<Finding> findings;
+  judge<ClusterFacts>(checks, facts, findings);
+  redis::add_findings_of(facts.primaries, findings);
+  co_return redis::examination_of(std::move(findings), facts.primaries);
 }
 
 }  // namespace dlock::redis_cluster

@@ -1,8 +1,6 @@
 // Judges a quorum: findings from the facts about its servers.
-#include <algorithm>
 #include <map>
 
-#include "store/checks.hpp"
 #include "store/redis/node.hpp"
 #include "store/redis/redis_facts.hpp"
 #include "store/redis_quorum/quorum_store.hpp"
@@ -12,37 +10,30 @@
 namespace dlock::redis_quorum {
 namespace {
 
-using Level = Finding::Level;
 using redis::RedisFacts;
-using std::chrono::microseconds;
 
-Finding reachable(const std::vector<RedisFacts>& servers) {
-  Reached reached;
-  for (const auto& one : servers) reached.failures.push_back(one.failure);
-  reached.needed = needed(servers.size());
-  reached.what = " reply, " + std::to_string(reached.needed) + " required";
-  reached.advice =
-      "check that they run, that the store URL names them correctly, and that they "
-      "accept connections from this machine";
-  reached.advice_if_too_few = reached.advice;
-  return reached_finding("servers", reached);
+struct QuorumFacts {
+  const std::vector<RedisFacts>& servers;
+  milliseconds max_ttl;
+};
+
+void servers(const QuorumFacts& facts, CheckReport& say) {
+  judge_reachable(servers_of(facts.servers), needed(facts.servers.size()),
+                  "bind, protected-mode", say);
 }
 
-Finding distinct(const std::vector<RedisFacts>& servers) {
+void run_ids(const QuorumFacts& facts, CheckReport& say) {
   std::map<std::string, std::string> seen;
-  for (const auto& one : servers) {
+  for (const auto& one : facts.servers) {
     const auto run_id = redis::field(one.info, "run_id");
     if (run_id.empty()) continue;
     const auto [other, is_new] = seen.emplace(run_id, one.server);
     if (is_new) continue;
-    return {"run-ids", Level::error,
-            other->second + " and " + one.server + " are the same server",
-            "name each server once in the store URL"};
+    return say.error(other->second + " and " + one.server + " are the same server",
+                     "name each server once in the store URL");
   }
-  if (seen.empty()) {
-    return not_checked("run-ids", "no server reports its run_id");
-  }
-  return {"run-ids", Level::ok, "all different", ""};
+  if (seen.empty()) return say.not_checked("no server reports its run_id");
+  say.ok("all different");
 }
 
 // How long a server has been up at least; nothing if it does not say.
@@ -56,50 +47,50 @@ std::optional<milliseconds> uptime_of(const RedisFacts& facts) {
   return std::chrono::floor<milliseconds>(now - life->began);
 }
 
-Finding uptimes(const std::vector<RedisFacts>& servers, const QuorumTerms& terms) {
-  if (terms.max_ttl.count() == 0) {
-    return {"uptime", Level::ok, "not needed: --max-ttl is 0", ""};
-  }
+void uptime(const QuorumFacts& facts, CheckReport& say) {
+  if (facts.max_ttl.count() == 0) return say.ok("not needed: --max-ttl is 0");
   std::vector<std::string> without;
   std::size_t known = 0;
-  for (const auto& one : servers) {
+  for (const auto& one : facts.servers) {
     const auto up = uptime_of(one);
-    if (!up) continue;
-    ++known;
-    if (*up < terms.max_ttl) without.push_back(one.server);
+    known += up ? 1 : 0;
+    if (up && *up < facts.max_ttl) without.push_back(one.server);
   }
-  if (known == 0) {
-    return not_checked("uptime", "no server reports its uptime");
-  }
-  const auto span = for_people(terms.max_ttl);
-  if (without.empty()) {
-    return {"uptime", Level::ok,
-            "all have been up for " + span + " (--max-ttl) or longer", ""};
-  }
-  const bool is_enough = servers.size() - without.size() >= needed(servers.size());
-  return {"uptime", is_enough ? Level::warning : Level::error,
-          listed(without) + ": no vote until up for " + span + " (--max-ttl)",
-          "wait, or set a shorter --max-ttl; no lease may be longer than it"};
+  if (known == 0) return say.not_checked("no server reports its uptime");
+  const auto span = for_people(facts.max_ttl) + " (--max-ttl)";
+  if (without.empty()) return say.ok("all have been up for " + span + " or longer");
+  const auto all = facts.servers.size();
+  const bool is_enough = all - without.size() >= needed(all);
+  say.level(is_enough ? Finding::Level::warning : Finding::Level::error,
+            listed(without) + ": no vote until up for " + span,
+            "wait, or set a shorter --max-ttl; no lease may be longer than it");
 }
+
+constexpr Check<QuorumFacts> checks[] = {
+    {"servers", servers},
+    {"run-ids", run_ids},
+    {"uptime", uptime},
+    // Each server times leases by its own clock; the clocks only need to agree on the
+    // order of the queue.
+    {"clocks",
+     [](const QuorumFacts& facts, CheckReport& say) {
+       judge_clocks("servers", redis::clock_spread(facts.servers),
+                    ": a server whose clock steps can lose leases", say);
+     }},
+};
 
 }  // namespace
 
 std::vector<Finding> findings_of(const std::vector<RedisFacts>& servers,
                                  const QuorumTerms& terms) {
-  std::vector<Finding> findings{reachable(servers), distinct(servers),
-                                uptimes(servers, terms)};
-  // Each server times leases by its own clock; the clocks only need to agree on the order
-  // of the queue.
-  findings.push_back(
-      clocks_finding("servers", redis::clock_spread(servers),
-                     ": a server whose clock steps can lose leases",
-                     "synchronize the clocks of all servers by slewing (chrony, ntpd)"));
+  std::vector<Finding> findings;
+  judge<QuorumFacts>(checks, {servers, terms.max_ttl}, findings);
   for (const auto& server : servers) {
     if (server.failure) continue;  // reported above
     for (auto& found : redis::findings_of(server)) {
       const bool is_covered = found.check == "persistence" && terms.max_ttl.count() > 0;
-      if (is_covered && found.level == Level::warning) {
-        found.level = Level::info;
+      if (is_covered && found.level == Finding::Level::warning) {
+        found.level = Finding::Level::info;
         found.message = "none: a restarted server has no vote for --max-ttl";
         found.advice.clear();
       }
@@ -109,13 +100,11 @@ std::vector<Finding> findings_of(const std::vector<RedisFacts>& servers,
   return findings;
 }
 
-asio::awaitable<Examination> examine(const StoreUrl& url, const std::string& name_space,
-                                     milliseconds timeout, asio::io_context& context,
-                                     Wakeup& wakeup) {
-  const auto servers =
-      co_await redis::facts_of_all(context, redis::targets_of(url), name_space, timeout,
-                                   wakeup, redis::needed_in_quorum);
-  co_return redis::examination_of(findings_of(servers, url.terms), servers);
+asio::awaitable<Examination> examine(const ExaminationOrder& order,
+                                     asio::io_context& context, Wakeup& wakeup) {
+  const auto servers = co_await redis::facts_of_all(
+      context, redis::targets_of(order.url), order, wakeup, redis::needed_in_quorum);
+  co_return redis::examination_of(findings_of(servers, order.url.terms), servers);
 }
 
 }  // namespace dlock::redis_quorum

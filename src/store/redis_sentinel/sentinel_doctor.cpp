@@ -3,7 +3,6 @@
 #include <set>
 #include <utility>
 
-#include "store/checks.hpp"
 #include "store/fan_out.hpp"
 #include "store/redis/redis_connection.hpp"
 #include "store/redis/redis_facts.hpp"
@@ -17,9 +16,10 @@ namespace {
 
 // What they have reported; fields are empty where they did not.
 struct SentinelFacts {
-  std::string master;                   // the master name
-  std::vector<std::string> names;       // of the sentinels, for messages
-  std::vector<SentinelBallot> ballots;  // in the same order
+  std::string master;                    // the master name
+  std::vector<std::string> names;        // of the sentinels, for messages
+  std::vector<SentinelBallot> ballots;   // in the same order
+  std::optional<ServerAddress> primary;  // that they have elected
   std::vector<std::string> tilted;
   // The longest time after which one of them considers the primary dead.
   std::optional<milliseconds> down_after;
@@ -54,15 +54,16 @@ std::optional<milliseconds> down_after_in(const Reply& primary) {
 }
 
 // Those that have voted.
-asio::awaitable<void> ask_sentinels(asio::io_context& context, const StoreUrl& url,
-                                    milliseconds timeout, SentinelFacts& facts,
+asio::awaitable<void> ask_sentinels(asio::io_context& context,
+                                    const ExaminationOrder& order, SentinelFacts& facts,
                                     Wakeup& wakeup) {
+  const auto& url = order.url;
   std::vector<std::size_t> voters;
   for (std::size_t i = 0; i < url.servers.size(); ++i) {
     if (facts.ballots[i].vote) voters.push_back(i);
   }
   const auto ask = [&context, sentinels = redis::sentinels_of(url), master = url.master,
-                    timeout, voters](std::size_t number, Wakeup& own) {
+                    timeout = order.timeout, voters](std::size_t number, Wakeup& own) {
     std::vector<Command> commands;
     commands.push_back({"SENTINEL", "MASTER", master});
     commands.push_back({"INFO", "sentinel"});
@@ -101,140 +102,136 @@ std::vector<redis::Target> replicas_in(const SentinelFacts& facts, const StoreUr
   return replicas;
 }
 
-using Level = Finding::Level;
-
 // From the detection of a dead primary until the next one accepts writes: the sentinels'
 // vote, which begins up to a second late, and the promotion.
 constexpr milliseconds election{1300};
 
-Finding sentinels(const SentinelFacts& facts) {
+void sentinels(const SentinelFacts& facts, CheckReport& say) {
   // They have one vote, so this can also be why no primary is elected.
   if (const auto twins = same_sentinel(facts.names, facts.ballots)) {
-    return {"sentinels", Level::error, twins->what(),
-            "name each sentinel once in the store URL"};
+    return say.error(twins->what(), "name each sentinel once in the store URL");
   }
-  const auto primary = elected(facts.ballots);
+  const auto& primary = facts.primary;
   if (!primary) {
-    return {"sentinels", Level::error,
-            no_primary_elected(facts.master, facts.names, facts.ballots).what(),
-            "in the store URL, name all sentinels, and the primary as `sentinel monitor` "
-            "does"};
+    return say.error(no_primary_elected(facts.master, facts.names, facts.ballots).what(),
+                     "in the store URL, name all sentinels, and the primary as `sentinel "
+                     "monitor` does");
   }
   const auto all = facts.ballots.size();
-  const auto agree = static_cast<std::size_t>(std::count_if(
-      facts.ballots.begin(), facts.ballots.end(), [&](const SentinelBallot& one) {
-        return one.vote && one.vote->primary == primary;
-      }));
-  auto message = std::to_string(agree) + " of " + std::to_string(all) + " name " +
-                 printable(primary->host, 200) + ":" + std::to_string(primary->port);
-  if (agree == all && all < 3) {
-    return {"sentinels", Level::warning, message + ": too few to survive the loss of one",
-            "run three or more, each on its own machine"};
-  }
-  if (agree == all) return {"sentinels", Level::ok, message, ""};
+  std::size_t agree = 0;
+  std::string others;
   for (std::size_t i = 0; i < all; ++i) {
     const auto& ballot = facts.ballots[i];
     if (ballot.failure) {
-      message += "; " + std::string(ballot.failure->what());
+      others += "; " + std::string(ballot.failure->what());
     } else if (!ballot.vote || ballot.vote->primary != primary) {
-      message += "; " + facts.names[i] + " does not";
+      others += "; " + facts.names[i] + " does not";
+    } else {
+      ++agree;
     }
   }
-  return {"sentinels", Level::warning, message,
-          "locks work while more than half agree: check the logs of the others"};
+  const auto message = std::to_string(agree) + " of " + std::to_string(all) + " name " +
+                       printable(primary->host, 200) + ":" +
+                       std::to_string(primary->port);
+  if (agree < all) {
+    return say.warning(message + others,
+                       "locks work while more than half agree: check the logs of the "
+                       "others");
+  }
+  if (all >= 3) return say.ok(message);
+  say.warning(message + ": too few to survive the loss of one",
+              "run three or more, each on its own machine");
 }
 
-Finding failover(const SentinelFacts& facts) {
-  if (!facts.down_after) {
-    return not_checked("failover", "no sentinel reports its settings");
-  }
-  return failover_finding(
+void failover(const SentinelFacts& facts, CheckReport& say) {
+  if (!facts.down_after) return say.not_checked("no sentinel reports its settings");
+  judge_failover(
       *facts.down_after + election,
       "detected after " + for_people(*facts.down_after) + " (down-after-milliseconds); ",
       "a failover",
       "SENTINEL SET " + printable_command({facts.master}, 200) +
-          " down-after-milliseconds 5000, or a longer --ttl");
+          " down-after-milliseconds 5000, or a longer --ttl",
+      say);
 }
 
-Finding replicas(const SentinelFacts& facts) {
-  const auto up = replicas_up(*elected(facts.ballots), facts.ballots);
+void replicas(const SentinelFacts& facts, CheckReport& say) {
+  const auto up = replicas_up(*facts.primary, facts.ballots);
   if (up > 0) {
-    return {"replicas-up", Level::ok,
-            std::to_string(up) +
-                " according to most sentinels; --replicas all waits for them",
-            ""};
+    return say.ok(std::to_string(up) +
+                  " according to most sentinels; --replicas all waits for them");
   }
-  return {"replicas-up", Level::warning,
-          "none according to most sentinels: no failover is possible, and --replicas all "
-          "grants nothing",
-          "restore a replica"};
+  say.warning(
+      "none according to most sentinels: no failover is possible, and --replicas all "
+      "grants nothing",
+      "restore a replica");
 }
 
-Finding tilt(const SentinelFacts& facts) {
-  if (facts.tilted.empty()) return {"tilt", Level::ok, "none", ""};
-  return {"tilt", Level::warning,
-          listed(facts.tilted) + " is in TILT mode and performs no failover",
-          "check whether its machine's clock jumps or the machine is overloaded"};
+void tilt(const SentinelFacts& facts, CheckReport& say) {
+  if (facts.tilted.empty()) return say.ok("none");
+  say.warning(listed(facts.tilted) + " is in TILT mode and performs no failover",
+              "check whether its machine's clock jumps or the machine is overloaded");
 }
 
-Finding clocks(const SentinelFacts& facts) {
+void clocks(const SentinelFacts& facts, CheckReport& say) {
   for (const auto& [name, ahead] : facts.clocks_ahead) {
     if (std::chrono::abs(ahead) < clocks_agree_within) continue;
-    return {"replica-clocks", Level::warning,
-            name + " is " + distance_of(ahead) +
-                " the primary: after a failover, leases end too late or too early",
-            "synchronize the clocks of all servers (chrony, ntpd)"};
+    return say.warning(name + " is " + distance_of(ahead) +
+                           " the primary: after a failover, leases end too late or too "
+                           "early",
+                       synchronize_clocks);
   }
   if (facts.clocks_ahead.empty()) {
-    return not_checked("replica-clocks", "no replica reports its time");
+    return say.not_checked("no replica reports its time");
   }
-  return {"replica-clocks", Level::ok, "agree with the primary's", ""};
+  say.ok("agree with the primary's");
 }
 
-// One finding for each check.
-std::vector<Finding> findings_of(const SentinelFacts& facts) {
-  std::vector<Finding> findings{sentinels(facts)};
-  if (!elected(facts.ballots)) return findings;
-  for (const auto check : {failover, replicas, tilt, clocks}) {
-    findings.push_back(check(facts));
-  }
-  return findings;
-}
+constexpr Check<SentinelFacts> checks[] = {
+    {"sentinels", sentinels, "", true}, {"failover", failover},
+    {"replicas-up", replicas},          {"tilt", tilt},
+    {"replica-clocks", clocks},
+};
 
 }  // namespace
 
-asio::awaitable<Examination> examine(const StoreUrl& url, const std::string& name_space,
-                                     milliseconds timeout, asio::io_context& context,
-                                     Wakeup& wakeup) {
+asio::awaitable<Examination> examine(const ExaminationOrder& order,
+                                     asio::io_context& context, Wakeup& wakeup) {
+  const auto& url = order.url;
   SentinelFacts facts;
   facts.master = url.master;
   facts.names = names_of(url.servers);
-  const auto until = later(Clock::now(), timeout);
+  const auto until = later(Clock::now(), order.timeout);
   Discovery discovery(context, url, true, until);
   const auto never = [](const std::vector<SentinelBallot>&) { return false; };
   co_await discovery.wait(never, until, wakeup);
   facts.ballots = discovery.ballots();
-  const auto address = elected(facts.ballots);
-  if (!address) co_return redis::examination_of(findings_of(facts), {});
-  co_await ask_sentinels(context, url, timeout, facts, wakeup);
-  auto primary = redis::login_target(url).at(*address);
-  primary.announced_by = announced_by;
-  primary.mapped_from = url.addresses.announced_for(*address);
-  auto targets = replicas_in(facts, url);
-  targets.insert(targets.begin(), primary);
-  auto servers =
-      co_await redis::facts_of_all(context, std::move(targets), name_space, timeout,
-                                   wakeup, redis::needed_on_replicated);
-  auto& server = servers.front();
-  if (server.failure) server.failure = primary.with_origin(*server.failure);
-  for (std::size_t i = 1; i < servers.size() && server.clock_ahead; ++i) {
-    if (!servers[i].clock_ahead) continue;
-    facts.clocks_ahead.emplace_back(servers[i].server,
-                                    *servers[i].clock_ahead - *server.clock_ahead);
+  facts.primary = elected(facts.ballots);
+  std::vector<redis::RedisFacts> servers;
+  if (facts.primary) {
+    co_await ask_sentinels(context, order, facts, wakeup);
+    auto primary = redis::login_target(url).at(*facts.primary);
+    primary.announced_by = announced_by;
+    primary.mapped_from = url.addresses.announced_for(*facts.primary);
+    auto targets = replicas_in(facts, url);
+    targets.insert(targets.begin(), primary);
+    servers = co_await redis::facts_of_all(context, std::move(targets), order, wakeup,
+                                           redis::needed_on_replicated);
+    auto& failure = servers.front().failure;
+    if (failure) failure = primary.with_origin(*failure);
+    const auto clock = servers.front().clock_ahead;
+    for (std::size_t i = 1; i < servers.size(); ++i) {
+      const auto& one = servers[i];
+      if (!clock || !one.clock_ahead) continue;
+      facts.clocks_ahead.emplace_back(one.server, *one.clock_ahead - *clock);
+    }
+    servers.resize(1);
   }
-  auto findings = findings_of(facts);
-  for (auto& found : redis::findings_of(server)) findings.push_back(std::move(found));
-  co_return redis::examination_of(std::move(findings), {&server, 1});
+  std::vector<Finding> findings;
+  if (judge<SentinelFacts>(checks, facts, findings)) {
+    const auto of_primary = redis::findings_of(servers.front());
+    findings.insert(findings.end(), of_primary.begin(), of_primary.end());
+  }
+  co_return redis::examination_of(std::move(findings), servers);
 }
 
 }  // namespace dlock::redis_sentinel
