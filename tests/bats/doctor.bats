@@ -120,6 +120,13 @@ file_of() {  # <name>
 
   assert_status 2
   assert_found error directory 'cannot write to /mnt/store'
+  run inside setpriv --reuid 1234 --clear-groups "$DLOCK_BIN" doctor --store local:/mnt/store/new
+  assert_status 2
+  assert_found error directory '/mnt/store/new does not exist, and cannot be created in /mnt/store' 'create it as a user with permission'
+  inside mount --bind -o ro /mnt/store /mnt/store
+  run inside dlock doctor --store local:/mnt/store
+  assert_status 2
+  assert_found error directory 'mounted read-only' 'mount it with permission to write'
 }
 
 @test "a symbolic link in the place of the directory is an error" {
@@ -302,12 +309,13 @@ file_of() {  # <name>
   touch "$store/runs.jsonl.new"
   run dlock doctor
   assert_found ok files 'none left over'
-  touch -d '1 hour ago' "$store/runs.jsonl.new"
+  touch -d '1 hour ago' "$store/runs.jsonl.new" "$store"/$'\e.new'
 
   run dlock doctor
 
   assert_status 0
   assert_found info files runs.jsonl.new
+  assert_output_contains '\x1b.new'
 }
 
 # --- The disk ---

@@ -12,15 +12,14 @@ namespace {
 
 using Level = Finding::Level;
 
+Paint paint_of(Level level) {
+  if (level == Level::error) return Paint::red;
+  return level == Level::warning ? Paint::yellow : Paint::green;
+}
+
 std::string colored(Level level, bool wanted) {
-  std::string text = name_of(level);
-  switch (level) {
-    case Level::ok: return colored(text, Paint::green, wanted);
-    case Level::warning: return colored(text, Paint::yellow, wanted);
-    case Level::error: return colored(text, Paint::red, wanted);
-    case Level::info: break;
-  }
-  return text;
+  const std::string text = name_of(level);
+  return level == Level::info ? text : colored(text, paint_of(level), wanted);
 }
 
 // `text` after `indent` columns that are already used, wrapped at `columns` unless that
@@ -49,12 +48,9 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t col
   return out;
 }
 
-std::string count_of(const Examination& examination, Level level, const char* word) {
-  const auto count =
-      std::count_if(examination.findings.begin(), examination.findings.end(),
-                    [&](const Finding& finding) { return finding.level == level; });
-  if (count == 0) return "";
-  return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
+std::int64_t count_of(const Examination& examination, Level level) {
+  return std::count_if(examination.findings.begin(), examination.findings.end(),
+                       [&](const Finding& finding) { return finding.level == level; });
 }
 
 std::int64_t not_made(const Examination& examination) {
@@ -62,21 +58,24 @@ std::int64_t not_made(const Examination& examination) {
                        [](const Finding& finding) { return !finding.is_made; });
 }
 
-// "no problems found", "1 error, 2 warnings; 1 check could not be run"
-std::string summary_of(const Examination& examination) {
-  const auto errors = count_of(examination, Level::error, "error");
-  const auto warnings = count_of(examination, Level::warning, "warning");
-  const auto unknown = not_made(examination);
-  auto text = errors + (errors.empty() || warnings.empty() ? "" : ", ") + warnings;
-  if (text.empty()) text = "no problems found";
-  if (unknown == 0) return text;
-  return text + "; " + std::to_string(unknown) + (unknown == 1 ? " check" : " checks") +
-         " could not be run";
+// "2 errors", with a separator in front unless `text` is empty; nothing if there are
+// none.
+void add_count(std::string& text, std::int64_t count, const std::string& word,
+               const char* separator) {
+  if (count == 0) return;
+  if (!text.empty()) text += separator;
+  text += std::to_string(count) + " " + word + (count == 1 ? "" : "s");
 }
 
-Paint paint_of(Level level) {
-  if (level == Level::error) return Paint::red;
-  return level == Level::warning ? Paint::yellow : Paint::green;
+// "no problems found", "1 error, 2 warnings; 1 check could not be run"
+std::string summary_of(const Examination& examination) {
+  std::string text;
+  add_count(text, count_of(examination, Level::error), "error", ", ");
+  add_count(text, count_of(examination, Level::warning), "warning", ", ");
+  if (text.empty()) text = "no problems found";
+  const auto unknown = not_made(examination);
+  add_count(text, unknown, "check", "; ");
+  return text + (unknown > 0 ? " could not be run" : "");
 }
 
 }  // namespace
@@ -153,14 +152,9 @@ std::string url_of(const StoreUrl& url, milliseconds timeout, asio::io_context& 
   }
 }
 
-ExitStatus status_of(Finding::Level level) {
-  switch (level) {
-    case Finding::Level::warning: return ExitStatus::warnings_found;
-    case Finding::Level::error: return ExitStatus::errors_found;
-    case Finding::Level::ok:
-    case Finding::Level::info: break;
-  }
-  return ExitStatus::success;
+ExitStatus status_of(Level level) {
+  if (level == Level::error) return ExitStatus::errors_found;
+  return level == Level::warning ? ExitStatus::warnings_found : ExitStatus::success;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "store/local/local_store.hpp"
@@ -17,6 +18,15 @@
 
 namespace dlock::local {
 namespace {
+
+// What the checks look at.
+struct CheckedDirectory : StoreFacts {
+  std::string path;
+  bool is_ours = false;                // the default one
+  milliseconds timeout{0};             // how long to wait for a mutex
+  std::optional<Failure> unusable;     // why the directory cannot be used for locks
+  std::optional<Directory> directory;  // nothing: it does not exist
+};
 
 struct KnownFileSystem {
   unsigned long type;
@@ -42,13 +52,10 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &status) == 0;
 }
 
-void look_at_room(const std::string& path, DirectoryFacts& facts) {
-  struct statvfs status {};
-  if (::statvfs(path.c_str(), &status) != 0) return;
-  Room room;
-  room.bytes = std::uint64_t{status.f_bavail} * status.f_frsize;
-  if (status.f_files > 0) room.files = status.f_favail;
-  facts.room = room;
+// The path, or what exists of it.
+std::string existing_part_of(std::string path) {
+  while (!exists(path)) path = parent_of(path);
+  return path;
 }
 
 // By the effective user. A container engine that does not know faccessat2 refuses it with
@@ -58,29 +65,79 @@ bool may(int mode, const std::string& path) {
          (errno == EPERM && ::access(path.c_str(), mode) == 0);
 }
 
-void look_at_parent(bool ours, DirectoryFacts& facts) {
-  facts.parent = parent_of(facts.path);
-  facts.parents_are_missing = !ours && !exists(facts.parent);
-  while (!exists(facts.parent)) facts.parent = parent_of(facts.parent);
-  facts.can_be_created = may(W_OK | X_OK, facts.parent);
-  look_at_room(facts.parent, facts);
+// A message and the advice that follows it.
+std::pair<std::string, std::string> parts_of(const std::string& message,
+                                             const std::string& usual_advice = "") {
+  const auto end = message.find("; ");
+  if (end == std::string::npos) return {message, usual_advice};
+  return {message.substr(0, end), message.substr(end + 2)};
 }
 
-void look_at_path(DirectoryFacts& facts) {
+void unusable(const CheckedDirectory& place, const Failure& failure, CheckReport& say) {
+  auto [message, advice] =
+      parts_of(failure.what(),
+               "use your own directory, or one that is set up as shared (chmod 2770)");
   struct stat status {};
-  if (::lstat(facts.path.c_str(), &status) != 0) return;
-  facts.exists = true;
-  facts.is_link_or_file = !S_ISDIR(status.st_mode);
-  facts.can_be_written = may(R_OK | W_OK | X_OK, facts.path);
-  struct statfs system {};
-  if (::statfs(facts.path.c_str(), &system) != 0) return;
-  facts.is_read_only = (system.f_flags & ST_RDONLY) != 0;
-  const auto type = static_cast<unsigned long>(system.f_type);
-  for (const auto& known : file_systems) {
-    if (known.type != type) continue;
-    facts.file_system = known.name;
-    facts.forgets = known.forgets;
+  const bool is_there = ::lstat(place.path.c_str(), &status) == 0;
+  if (is_there && !S_ISDIR(status.st_mode)) advice = "name the directory itself";
+  say.error(message, advice);
+}
+
+void missing(const CheckedDirectory& place, CheckReport& say) {
+  const auto path = printable(place.path);
+  // Only the last part is created, but for the default directory.
+  if (!place.is_ours && !exists(parent_of(place.path))) {
+    return say.error(path + " does not exist, and neither does its parent directory",
+                     "create it: install -d -m 700 " + path);
   }
+  const auto parent = existing_part_of(place.path);
+  if (may(W_OK | X_OK, parent)) {
+    return say.info(path + " does not exist yet",
+                    "nothing to do: the first lock creates it");
+  }
+  say.error(
+      path + " does not exist, and cannot be created in " + printable(parent),
+      "create it as a user with permission, or name another one (--store local:/dir)");
+}
+
+void directory(const CheckedDirectory& place, CheckReport& say) {
+  const auto path = printable(place.path);
+  if (place.unusable) return unusable(place, *place.unusable, say);
+  if (!place.directory) return missing(place, say);
+  struct statfs system {};
+  if (::fstatfs(place.directory->fd(), &system) == 0 &&
+      (system.f_flags & ST_RDONLY) != 0) {
+    return say.error(path + " is on a file system that is mounted read-only",
+                     "mount it with permission to write, or use a directory elsewhere");
+  }
+  if (may(R_OK | W_OK | X_OK, place.path)) return say.ok(path);
+  say.error("this user cannot write to " + path,
+            "chmod u+rwx " + printable_command({place.path}, 4096) +
+                ", or, if it is shared, join its group");
+}
+
+void file_system(const CheckedDirectory& place, CheckReport& say) {
+  struct statfs system {};
+  if (!place.directory) return;
+  KnownFileSystem found{0, "local", false};
+  if (::fstatfs(place.directory->fd(), &system) == 0) {
+    const auto type = static_cast<unsigned long>(system.f_type);
+    for (const auto& known : file_systems) {
+      if (known.type == type) found = known;
+    }
+  }
+  const std::string name = found.name;
+  // systemd-tmpfiles and the like clean up there.
+  for (const std::string cleaned : {"/tmp", "/var/tmp"}) {
+    if (!place.path.starts_with(cleaned + "/")) continue;
+    return say.info(name + ", below " + cleaned +
+                        ", where programs remove what was not used for days: past runs "
+                        "and fences of locks are lost then",
+                    "if that matters, use a directory elsewhere (/var/lib/NAME)");
+  }
+  if (!found.forgets) return say.ok(name);
+  say.info(name + ", in memory: a reboot loses past runs and the fences of dlock fence",
+           "if that matters, use a directory on a disk");
 }
 
 // Checks that a file of the state folder matches its name. Throws Failure if not.
@@ -93,51 +150,65 @@ void check(const Directory& folder, const std::string& file, StateKind kept) {
   }
 }
 
-// Reads all of the state.
-void look_at_state(const Directory& directory, DirectoryFacts& facts) {
-  try {
-    const auto folder = open_state_folder(directory);
-    facts.has_state = folder.has_value();
-    if (!folder) return;
-    try {
-      head_of(*folder);
-    } catch (const Damaged& failure) {
-      facts.mended = failure.what();
-    }
-    for (const auto& file : folder->names()) {
-      const auto kept = kind_of(file);
-      if (kept == StateKind::lock) ++facts.locks;
-      if (kept) check(*folder, file, *kept);
-    }
-  } catch (const Failure& failure) {
-    if (failure.kind() == Failure::Kind::exhausted) throw;
-    facts.state = failure.what();
-  }
-}
-
-// Whether the mutex is available that every process needs once after boot.
-void look_at_gate(const Directory& directory, milliseconds timeout,
-                  DirectoryFacts& facts) {
-  SessionsFile sessions(directory, true);
+// Whether the mutex is available that every process needs once after boot; why not.
+std::optional<std::string> busy(const CheckedDirectory& place) {
+  SessionsFile sessions(*place.directory, true);
   const auto start = Clock::now();
   while (!sessions.try_lock(setup_mutex)) {
-    if (Clock::now() - start >= timeout) {
-      facts.busy = mutex_unavailable(sessions, setup_mutex, timeout).what();
-      return;
+    if (Clock::now() - start >= place.timeout) {
+      return mutex_unavailable(sessions, setup_mutex, place.timeout).what();
     }
     constexpr useconds_t pause = 1000;
     ::usleep(pause);
   }
+  return std::nullopt;
 }
 
-void look_at_fences(const Directory& directory, DirectoryFacts& facts) {
+// Reads all of the state of this boot.
+void state(const CheckedDirectory& place, CheckReport& say) {
+  if (!place.directory) return;
+  std::optional<std::string> mended;  // what the next run mends
+  std::uint64_t locks = 0;
   try {
-    Registers(directory).check();
+    const auto folder = open_state_folder(*place.directory);
+    if (!folder) return say.ok("none since boot");
+    try {
+      head_of(*folder);
+    } catch (const Damaged& failure) {
+      mended = failure.what();
+    }
+    for (const auto& file : folder->names()) {
+      const auto kept = kind_of(file);
+      if (kept == StateKind::lock) ++locks;
+      if (kept) check(*folder, file, *kept);
+    }
   } catch (const Failure& failure) {
-    if (failure.kind() == Failure::Kind::exhausted) throw;
-    facts.fences = failure.what();
+    return say.error(
+        parts_of(let_pass(failure).what()).first,
+        "the next run under that lock replaces the file, unless it may contain a lease "
+        "by hand: then move it away; past runs and fences are kept");
   }
-  facts.fence_far_ahead = record::fence_far_ahead(RunsLog(directory).text(), wall_now());
+  if (const auto why = busy(place)) {
+    return say.error(*why, "check what that process waits for; continue it or end it");
+  }
+  if (mended) {
+    return say.info(parts_of(*mended).first,
+                    "nothing to do: the next run with a new lock name writes it anew");
+  }
+  say.ok("intact, " + std::to_string(locks) + (locks == 1 ? " lock" : " locks") +
+         " known");
+}
+
+void fences(const CheckedDirectory& place, CheckReport& say) {
+  if (!place.directory) return;
+  try {
+    Registers(*place.directory).check();
+  } catch (const Failure& failure) {
+    say.error(parts_of(let_pass(failure).what()).first,
+              "restore it from a backup, or remove it if no fence register matters");
+  }
+  const auto far = record::fence_far_ahead(RunsLog(*place.directory).text(), wall_now());
+  if (far) judge_fences({{place.path + "/runs.jsonl", std::to_string(far->number)}}, say);
 }
 
 // Whether a draft may still be in use: writing one takes no longer.
@@ -148,174 +219,41 @@ bool is_young(const Directory& directory, const std::string& name) {
          std::chrono::seconds(status.st_mtim.tv_sec + seconds) > wall_now();
 }
 
-void look_at_files(const Directory& directory, DirectoryFacts& facts) {
-  const auto current = state_folder_name();
-  const SessionsFile sessions(directory, false);
-  for (const auto& name : directory.names()) {
-    if (const auto session = session_of_wake_socket(name)) {
-      const bool lives = sessions.exists() && sessions.is_locked(*session);
-      if (!lives) facts.abandoned.push_back(name);
-    } else if (is_state_folder_name(name) && !name.starts_with(current)) {
-      // They are removed when the folder of this boot is created.
-      (facts.has_state ? facts.stale : facts.abandoned).push_back(name);
-    } else if (name.ends_with(".new") && !is_young(directory, name)) {
-      facts.abandoned.push_back(name);
-    }
-  }
-}
-
-}  // namespace
-
-DirectoryFacts facts_of(const std::string& path, milliseconds timeout) {
-  DirectoryFacts facts;
-  facts.path = path;
-  const bool ours = path.empty();
-  if (ours) {
-    const auto found = default_directory(surroundings());
-    if (!found) {
-      facts.unusable =
-          "no home directory to keep locks in; set HOME, or name a directory (--store "
-          "local:/dir)";
-      return facts;
-    }
-    facts.path = *found;
-  }
-  look_at_path(facts);
-  try {
-    const auto directory = Directory::open(facts.path, ours, Directory::Missing::accept);
-    if (!directory) {
-      look_at_parent(ours, facts);
-      return facts;
-    }
-    look_at_room(facts.path, facts);
-    if (!facts.can_be_written) return facts;
-    look_at_state(*directory, facts);
-    if (facts.has_state) look_at_gate(*directory, timeout, facts);
-    look_at_fences(*directory, facts);
-    look_at_files(*directory, facts);
-  } catch (const Failure& failure) {
-    // A shortage in this process says nothing about the directory.
-    if (failure.kind() == Failure::Kind::exhausted) throw;
-    facts.unusable = failure.what();
-  }
-  return facts;
-}
-
-namespace {
-
-constexpr std::uint64_t mebibyte = 1u << 20u;
-
-// Space for the files of some hundred new locks.
-constexpr std::uint64_t too_little = mebibyte;
-constexpr std::uint64_t little = 16 * mebibyte;
-constexpr std::uint64_t few_files = 100;
-
-// A message and the advice that follows it.
-std::pair<std::string, std::string> parts_of(const std::string& message,
-                                             const std::string& usual_advice = "") {
-  const auto end = message.find("; ");
-  if (end == std::string::npos) return {message, usual_advice};
-  return {message.substr(0, end), message.substr(end + 2)};
-}
-
-void missing(const DirectoryFacts& facts, CheckReport& say) {
-  const auto path = printable(facts.path);
-  if (facts.parents_are_missing) {
-    return say.error(path + " does not exist, and neither does its parent directory",
-                     "create it: install -d -m 700 " + path);
-  }
-  if (facts.can_be_created) {
-    return say.info(path + " does not exist yet",
-                    "nothing to do: the first lock creates it");
-  }
-  say.error(
-      path + " does not exist, and cannot be created in " + printable(facts.parent),
-      "create it as a user with permission, or name another one (--store local:/dir)");
-}
-
-void directory(const DirectoryFacts& facts, CheckReport& say) {
-  const auto path = printable(facts.path);
-  if (facts.unusable) {
-    auto [message, advice] =
-        parts_of(*facts.unusable,
-                 "use your own directory, or one that is set up as shared (chmod 2770)");
-    if (facts.is_link_or_file) advice = "name the directory itself";
-    return say.error(message, advice);
-  }
-  if (!facts.exists) return missing(facts, say);
-  if (facts.is_read_only) {
-    return say.error(path + " is on a file system that is mounted read-only",
-                     "mount it with permission to write, or use a directory elsewhere");
-  }
-  if (facts.can_be_written) return say.ok(path);
-  say.error("this user cannot write to " + path,
-            "chmod u+rwx " + printable_command({facts.path}, 4096) +
-                ", or, if it is shared, join its group");
-}
-
-void file_system(const DirectoryFacts& facts, CheckReport& say) {
-  if (!facts.exists) return;
-  const auto name = facts.file_system.empty() ? "local" : facts.file_system;
-  // systemd-tmpfiles and the like clean up there.
-  for (const std::string place : {"/tmp", "/var/tmp"}) {
-    if (!facts.path.starts_with(place + "/")) continue;
-    return say.info(name + ", below " + place +
-                        ", where programs remove what was not used for days: past runs "
-                        "and fences of locks are lost then",
-                    "if that matters, use a directory elsewhere (/var/lib/NAME)");
-  }
-  if (!facts.forgets) return say.ok(name);
-  say.info(name + ", in memory: a reboot loses past runs and the fences of dlock fence",
-           "if that matters, use a directory on a disk");
-}
-
-void state(const DirectoryFacts& facts, CheckReport& say) {
-  if (!facts.exists) return;
-  if (facts.state) {
-    return say.error(
-        parts_of(*facts.state).first,
-        "the next run under that lock replaces the file, unless it may contain a lease "
-        "by hand: then move it away; past runs and fences are kept");
-  }
-  if (facts.busy) {
-    return say.error(*facts.busy,
-                     "check what that process waits for; continue it or end it");
-  }
-  if (facts.mended) {
-    return say.info(parts_of(*facts.mended).first,
-                    "nothing to do: the next run with a new lock name writes it anew");
-  }
-  if (!facts.has_state) return say.ok("none since boot");
-  say.ok("intact, " + std::to_string(facts.locks) +
-         (facts.locks == 1 ? " lock" : " locks") + " known");
-}
-
-void fences(const DirectoryFacts& facts, CheckReport& say) {
-  if (facts.fences) {
-    say.error(parts_of(*facts.fences).first,
-              "restore it from a backup, or remove it if no fence register matters");
-  }
-  if (!facts.fence_far_ahead) return;
-  judge_fences(
-      {{facts.path + "/runs.jsonl", std::to_string(facts.fence_far_ahead->number)}}, say);
-}
-
 std::string list_of(const std::vector<std::string>& names) {
   std::vector<std::string> shown;
   for (const auto& name : names) shown.push_back(printable(name, 100));
   return listed(shown, 5);
 }
 
-void files(const DirectoryFacts& facts, CheckReport& say) {
-  if (!facts.exists) return;
-  if (!facts.stale.empty()) {
-    return say.warning("unused, and not removed automatically: " + list_of(facts.stale),
-                       "remove them from " + printable(facts.path));
+void files(const CheckedDirectory& place, CheckReport& say) {
+  if (!place.directory) return;
+  std::vector<std::string> stale;      // never removed by dlock
+  std::vector<std::string> abandoned;  // that the next run removes
+  const auto current = state_folder_name();
+  const auto names = place.directory->names();
+  const bool has_state = std::find(names.begin(), names.end(), current) != names.end();
+  const SessionsFile sessions(*place.directory, false);
+  for (const auto& name : names) {
+    if (const auto session = session_of_wake_socket(name)) {
+      const bool lives = sessions.exists() && sessions.is_locked(*session);
+      if (!lives) abandoned.push_back(name);
+    } else if (is_state_folder_name(name) && !name.starts_with(current)) {
+      // They are removed when the folder of this boot is created.
+      (has_state ? stale : abandoned).push_back(name);
+    } else if (name.ends_with(".new") && !is_young(*place.directory, name)) {
+      abandoned.push_back(name);
+    }
   }
-  if (facts.abandoned.empty()) return say.ok("none left over");
-  say.info("left over from killed processes: " + list_of(facts.abandoned),
+  if (!stale.empty()) {
+    return say.warning("unused, and not removed automatically: " + list_of(stale),
+                       "remove them from " + printable(place.path));
+  }
+  if (abandoned.empty()) return say.ok("none left over");
+  say.info("left over from killed processes: " + list_of(abandoned),
            "nothing to do: the next run removes them");
 }
+
+constexpr std::uint64_t mebibyte = 1u << 20u;
 
 std::string shown(std::uint64_t bytes) {
   constexpr std::uint64_t gibibyte = 1024 * mebibyte;
@@ -324,23 +262,14 @@ std::string shown(std::uint64_t bytes) {
   return std::to_string(bytes / 1024) + " KiB";
 }
 
-void space(const DirectoryFacts& facts, CheckReport& say) {
-  if (!facts.room) return;
-  const auto left = shown(facts.room->bytes) + " free";
-  const auto files = facts.room->files.value_or(few_files);
-  constexpr const char* advice = "free space on that file system";
-  if (facts.room->bytes < too_little) {
-    return say.error(left + ": too little for new locks", advice);
-  }
-  if (files == 0) {
-    return say.error("no more files can be created (no inodes left)", advice);
-  }
-  if (facts.room->bytes < little) return say.warning(left, advice);
-  if (files >= few_files) return say.ok(left);
-  say.warning("only " + std::to_string(files) + " more files can be created", advice);
+void space(const CheckedDirectory& place, CheckReport& say) {
+  struct statvfs status {};
+  if (::statvfs(existing_part_of(place.path).c_str(), &status) != 0) return;
+  judge_space(std::uint64_t{status.f_bavail} * status.f_frsize,
+              status.f_files > 0 ? std::optional(status.f_favail) : std::nullopt, say);
 }
 
-constexpr Check<DirectoryFacts> checks[] = {
+constexpr Check<CheckedDirectory> checks[] = {
     {"directory", directory, "", true},
     {"file-system", file_system},
     {"state", state},
@@ -349,16 +278,58 @@ constexpr Check<DirectoryFacts> checks[] = {
     {"space", space},
 };
 
+CheckedDirectory place_at(const ExaminationOrder& order) {
+  CheckedDirectory place;
+  place.path = order.url.path;
+  place.timeout = order.timeout;
+  place.is_ours = place.path.empty();
+  try {
+    if (place.is_ours) {
+      const auto found = default_directory(surroundings());
+      if (!found) {
+        throw Failure(Failure::Kind::misconfigured,
+                      "no home directory to keep locks in; set HOME, or name a directory "
+                      "(--store local:/dir)");
+      }
+      place.path = *found;
+    }
+    place.directory =
+        Directory::open(place.path, place.is_ours, Directory::Missing::accept);
+  } catch (const Failure& failure) {
+    // A shortage in this process says nothing about the directory.
+    place.unusable = let_pass(failure);
+  }
+  return place;
+}
+
 }  // namespace
 
-std::vector<Finding> findings_of(const DirectoryFacts& facts) {
-  return judged(checks, facts);
+// The least is space for the files of some hundred new locks.
+void judge_space(std::uint64_t bytes, std::optional<std::uint64_t> files,
+                 CheckReport& say) {
+  constexpr std::uint64_t few_files = 100;
+  constexpr const char* advice = "free space on that file system";
+  const auto left = shown(bytes) + " free";
+  if (bytes < mebibyte) return say.error(left + ": too little for new locks", advice);
+  if (files == 0) {
+    return say.error("no more files can be created (no inodes left)", advice);
+  }
+  if (bytes < 16 * mebibyte) return say.warning(left, advice);
+  if (files.value_or(few_files) >= few_files) return say.ok(left);
+  say.warning("only " + std::to_string(*files) + " more files can be created", advice);
 }
 
 asio::awaitable<Examination> examine(const ExaminationOrder& order, asio::io_context&,
                                      Wakeup&) {
+  auto place = place_at(order);
   Examination examination;
-  examination.findings = findings_of(facts_of(order.url.path, order.timeout));
+  try {
+    examination.findings = judged(checks, place);
+  } catch (const Failure& failure) {
+    // What is in the directory cannot be used.
+    place.unusable = let_pass(failure);
+  }
+  if (place.unusable) examination.findings = judged(checks, place);
   co_return examination;
 }
 

@@ -29,22 +29,6 @@ struct SentinelFacts {
 
 using redis::Command;
 
-// The replies within the budget; empty if there are none.
-asio::awaitable<std::vector<Reply>> answers_of(asio::io_context& context,
-                                               const redis::Target& target,
-                                               std::vector<Command> commands,
-                                               milliseconds timeout, Wakeup& wakeup) {
-  try {
-    redis::RedisConnection connection(context, target);
-    co_return co_await connection.exchange(std::move(commands),
-                                           later(Clock::now(), timeout), wakeup);
-  } catch (const Failure& failure) {
-    if (failure.kind() == Failure::Kind::exhausted) throw;
-    if (failure.kind() == Failure::Kind::interrupted) throw;
-  }
-  co_return std::vector<Reply>{};
-}
-
 std::optional<milliseconds> down_after_in(const Reply& primary) {
   for (std::size_t i = 0; i + 1 < primary.elements.size(); i += 2) {
     if (primary.elements[i].text != "down-after-milliseconds") continue;
@@ -53,36 +37,37 @@ std::optional<milliseconds> down_after_in(const Reply& primary) {
   return std::nullopt;
 }
 
-// Those that have voted.
+// Asks those that have voted. Fields stay empty where one does not reply.
 asio::awaitable<void> ask_sentinels(asio::io_context& context,
                                     const ExaminationOrder& order, SentinelFacts& facts,
                                     Wakeup& wakeup) {
-  const auto& url = order.url;
-  std::vector<std::size_t> voters;
-  for (std::size_t i = 0; i < url.servers.size(); ++i) {
-    if (facts.ballots[i].vote) voters.push_back(i);
-  }
-  const auto ask = [&context, sentinels = redis::sentinels_of(url), master = url.master,
-                    timeout = order.timeout, voters](std::size_t number, Wakeup& own) {
-    std::vector<Command> commands;
-    commands.push_back({"SENTINEL", "MASTER", master});
-    commands.push_back({"INFO", "sentinel"});
-    return answers_of(context, sentinels[voters[number]], std::move(commands), timeout,
-                      own);
+  const auto ask =
+      [loop = &context, sentinels = redis::sentinels_of(order.url),
+       master = order.url.master, timeout = order.timeout, ballots = facts.ballots](
+          std::size_t number, Wakeup& own) -> asio::awaitable<std::vector<Reply>> {
+    if (!ballots[number].vote) co_return std::vector<Reply>{};
+    std::vector<Command> commands(2);
+    commands[0] = {"SENTINEL", "MASTER", master};
+    commands[1] = {"INFO", "sentinel"};
+    try {
+      redis::RedisConnection connection(*loop, sentinels[number]);
+      co_return co_await connection.exchange(std::move(commands),
+                                             later(Clock::now(), timeout), own);
+    } catch (const Failure& failure) {
+      let_pass(failure);
+    }
+    co_return std::vector<Reply>{};
   };
   const auto answers =
-      co_await ask_all<std::vector<Reply>>(context, voters.size(), ask, wakeup);
-  for (std::size_t i = 0; i < voters.size(); ++i) {
-    const auto& replies = answers[i];
-    if (replies.size() != 2) continue;
-    if (const auto after = down_after_in(replies[0])) {
+      co_await ask_all<std::vector<Reply>>(context, facts.names.size(), ask, wakeup);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].size() != 2) continue;
+    if (const auto after = down_after_in(answers[i][0])) {
       facts.down_after = std::max(facts.down_after.value_or(*after), *after);
     }
-    const auto info = redis::fields_of_info(replies[1].text);
-    const auto tilt = info.find("sentinel_tilt");
-    if (tilt != info.end() && tilt->second == "1") {
-      facts.tilted.push_back(facts.names[voters[i]]);
-    }
+    const auto info = redis::fields_of_info(answers[i][1].text);
+    if (redis::field(info, "sentinel_tilt") == "1")
+      facts.tilted.push_back(facts.names[i]);
   }
 }
 
