@@ -378,7 +378,7 @@ void snapshots(const PgFacts& facts, CheckReport& say) {
       "idle_in_transaction_session_timeout for its role");
 }
 
-const Check<PgFacts> checks[] = {
+const Check<PgFacts> all_checks[] = {
     {"reachable",
      [](const PgFacts& facts, CheckReport& say) {
        judge_reachable(servers_of(facts.hosts), 1, "listen_addresses, pg_hba.conf", say);
@@ -444,7 +444,7 @@ const Check<PgFacts> checks[] = {
 
 std::vector<Question> questions() {
   std::vector<Question> all;
-  for (const auto& check : checks) {
+  for (const auto& check : all_checks) {
     const bool reads_locks = check.question.find("$LOCKS") != std::string_view::npos;
     if (!check.question.empty()) all.push_back({check.name, check.question, reads_locks});
   }
@@ -457,6 +457,8 @@ bool can_read_locks(const PgFacts& facts) {
   return locks.exists && locks.missing_columns.empty() && locks.missing_rights.empty();
 }
 
-std::vector<Finding> findings_of(const PgFacts& facts) { return judged(checks, facts); }
+std::vector<Finding> findings_of(const PgFacts& facts) {
+  return judged(all_checks, facts);
+}
 
 }  // namespace dlock::postgres
