@@ -43,9 +43,8 @@ TxnRequest admission_of(const LockName& resource, Fence fence) {
 asio::awaitable<Admission> EtcdRegisters::admit_fence(const LockName& resource,
                                                       Fence fence, Wakeup& wakeup) {
   auto request = admission_of(resource, fence);
-  const auto until = calls_.budget_end();
-  const auto result =
-      co_await calls_.txn(std::move(request), Repeat::freely, until, wakeup);
+  const auto call = calls_.new_call(wakeup);
+  const auto result = co_await calls_.txn(std::move(request), Repeat::freely, call);
   co_return result.succeeded ? Admission::stale : Admission::admitted;
 }
 
@@ -71,10 +70,10 @@ std::unique_ptr<Claimant> EtcdStore::claimant(const Claim& claim) {
 asio::awaitable<std::vector<Broken>> EtcdStore::break_leases(const LockName& lock,
                                                              const Break& order,
                                                              Wakeup& wakeup) {
-  const auto until = calls_->budget_end();
+  const auto call = calls_->new_call(wakeup);
   DayLease day_lease(*calls_, lock.name_space);
   auto request = look_at(lock);
-  auto result = co_await calls_->txn(std::move(request), Repeat::freely, until, wakeup);
+  auto result = co_await calls_->txn(std::move(request), Repeat::freely, call);
   auto snapshot = snapshot_from(lock, result);
   auto self = own_taker(false);
   self.forced = order.by_force;
@@ -84,11 +83,11 @@ asio::awaitable<std::vector<Broken>> EtcdStore::break_leases(const LockName& loc
        decision = decide_on_break(snapshot, order, wall_now())) {
     const StepContext step_context{lock, wall_now(), day_lease.id()};
     request = take_away(step_context, decision.lose, self);
-    result = co_await calls_->txn(std::move(request), Repeat::freely, until, wakeup);
+    result = co_await calls_->txn(std::move(request), Repeat::freely, call);
     if (result.lease_gone) {
-      co_await day_lease.set_up(until, wakeup);
+      co_await day_lease.set_up(call);
       request = look_at(lock);
-      result = co_await calls_->txn(std::move(request), Repeat::freely, until, wakeup);
+      result = co_await calls_->txn(std::move(request), Repeat::freely, call);
     }
     snapshot = snapshot_from(lock, result, result.results.size() - 2);
   }
@@ -127,7 +126,7 @@ asio::awaitable<Answer> ask(EtcdCalls& calls, Question question, Wakeup& wakeup)
   std::vector<Request> requests;
   requests.emplace_back(std::move(question));
   auto results = co_await calls.together(std::move(requests), Repeat::freely,
-                                         calls.budget_end(), wakeup);
+                                         calls.new_call(wakeup));
   co_return std::get<Answer>(std::move(results.front()));
 }
 
@@ -240,7 +239,7 @@ class ClusterExaminer {
   asio::awaitable<void> measure_login() {
     AuthenticateRequest login;
     login.user = calls_.access().login.user;
-    net::Budget budget(calls_.budget_end(), wakeup_, calls_.name());
+    net::Budget budget(calls_.new_call(wakeup_), calls_.name());
     login.password = co_await password_of(calls_.access(), calls_.context(), budget);
     budget.hand_on();
     const auto began = Clock::now();
@@ -267,17 +266,16 @@ class ClusterExaminer {
     LeaseGrantRequest shortest;
     shortest.ttl = 1;
     try {
-      co_await calls_.txn(std::move(txn), Repeat::freely, calls_.budget_end(), wakeup_);
+      co_await calls_.txn(std::move(txn), Repeat::freely, calls_.new_call(wakeup_));
       const auto granted =
-          co_await calls_.lease_grant(shortest, calls_.budget_end(), wakeup_);
+          co_await calls_.lease_grant(shortest, calls_.new_call(wakeup_));
       facts.least_ttl = granted.ttl;
       const LeaseKeepAliveRequest keep{granted.id};
-      const auto alive =
-          co_await calls_.lease_keep_alive(keep, calls_.budget_end(), wakeup_);
+      const auto alive = co_await calls_.lease_keep_alive(keep, calls_.new_call(wakeup_));
       facts.answers_keep_alive = !alive.is_unanswered && alive.term != 0;
       LeaseRevokeRequest back;
       back.id = granted.id;
-      co_await calls_.lease_revoke(back, calls_.budget_end(), wakeup_);
+      co_await calls_.lease_revoke(back, calls_.new_call(wakeup_));
     } catch (const Failure& failure) {
       const bool is_about_login =
           failure.kind() == Failure::Kind::rejected && !is_permission_denied(failure);
@@ -291,7 +289,7 @@ class ClusterExaminer {
     look.key = facts.prefix;
     for (int i = 0; i < round_trips_measured && !facts.refuses_work; ++i) {
       const auto began = Clock::now();
-      co_await calls_.range(look, calls_.budget_end(), wakeup_);
+      co_await calls_.range(look, calls_.new_call(wakeup_));
       facts.round_trips.emplace_back(Clock::now() - began);
     }
   }

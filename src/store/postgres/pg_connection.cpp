@@ -357,15 +357,14 @@ const PgTarget& PgConnection::target() const { return talk_->target(); }
 void PgConnection::close() { talk_->close(); }
 void PgConnection::part() { talk_->part(); }
 
-asio::awaitable<void> PgConnection::open(Clock::time_point until, Wakeup& wakeup) {
-  if (!is_open()) co_await exchange({}, until, wakeup);
+asio::awaitable<void> PgConnection::open(Call call) {
+  if (!is_open()) co_await exchange({}, call);
 }
 
 asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> batches,
-                                                            Clock::time_point until,
-                                                            Wakeup& wakeup) {
+                                                            Call call) {
   const auto began = Clock::now();
-  net::Budget budget(until, wakeup, talk_->shown());
+  net::Budget budget(call, talk_->shown());
   std::exception_ptr failure;
   std::optional<SqlError> refused;
   std::vector<Result> found;
@@ -384,7 +383,7 @@ asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> b
   } catch (const SqlError& error) {
     refused = error;
   } catch (const net::Timeout& timeout) {
-    failure = talk_->explained(timeout, until - began);
+    failure = talk_->explained(timeout, call.until - began);
   } catch (const Failure&) {
     failure = std::current_exception();
   }
@@ -407,9 +406,8 @@ asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> b
 
 void PgConnection::post(const std::vector<Batch>& batches) { talk_->post(batches); }
 
-asio::awaitable<std::optional<Notification>> PgConnection::notification(
-    Clock::time_point until, Wakeup& wakeup) {
-  net::Budget budget(until, wakeup, talk_->shown());
+asio::awaitable<std::optional<Notification>> PgConnection::notification(Call call) {
+  net::Budget budget(call, talk_->shown());
   std::exception_ptr failure;
   std::optional<Notification> found;
   bool is_harmless = false;
@@ -426,8 +424,8 @@ asio::awaitable<std::optional<Notification>> PgConnection::notification(
   co_return found;
 }
 
-asio::awaitable<void> PgConnection::cancel(Clock::time_point until, Wakeup& wakeup) {
-  net::Budget budget(until, wakeup, talk_->shown());
+asio::awaitable<void> PgConnection::cancel(Call call) {
+  net::Budget budget(call, talk_->shown());
   std::exception_ptr failure;
   try {
     budget.check();

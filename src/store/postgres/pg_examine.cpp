@@ -47,7 +47,7 @@ class Questions {
   Questions(PgConnection& connection, milliseconds timeout, Wakeup& wakeup)
       : connection_(connection), timeout_(timeout), wakeup_(wakeup) {}
 
-  Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
+  Call new_call() const { return wakeup_.within(timeout_); }
 
   // Throws Failure; SqlError if the server refuses the statement.
   asio::awaitable<std::vector<Row>> must_answer(Statement statement) {
@@ -55,8 +55,7 @@ class Questions {
   }
   asio::awaitable<std::vector<Row>> must_answer(Batch batch) {
     std::vector<Batch> batches(1, std::move(batch));
-    auto results =
-        co_await connection_.exchange(std::move(batches), budget_end(), wakeup_);
+    auto results = co_await connection_.exchange(std::move(batches), new_call());
     co_return std::move(results.back().rows);
   }
 
@@ -109,7 +108,7 @@ asio::awaitable<Host> ask_host(asio::io_context& context, PgTarget target,
   target.wants_to_know = true;
   host.connection = std::make_shared<PgConnection>(context, std::move(target));
   try {
-    co_await host.connection->open(later(Clock::now(), timeout), wakeup);
+    co_await host.connection->open(wakeup.within(timeout));
     note_session(*host.connection, host.facts);
     Questions questions(*host.connection, timeout, wakeup);
     Result reply;
@@ -336,9 +335,8 @@ class PrimaryExaminer {
     batches[0].push_back({"LISTEN " + channel, {}});
     batches[1].push_back({"SELECT pg_catalog.pg_notify($1, '')", {channel}});
     try {
-      co_await connection_.exchange(std::move(batches), questions_.budget_end(), wakeup_);
-      const auto came =
-          co_await connection_.notification(questions_.budget_end(), wakeup_);
+      co_await connection_.exchange(std::move(batches), questions_.new_call());
+      const auto came = co_await connection_.notification(questions_.new_call());
       facts_.was_notified = came.has_value();
     } catch (const Failure& failure) {
       facts_.listen_failure = let_pass(failure);
@@ -346,8 +344,8 @@ class PrimaryExaminer {
   }
 
   asio::awaitable<void> measure() {
-    const auto until = questions_.budget_end();
-    for (int i = 0; i < round_trips_measured && Clock::now() < until; ++i) {
+    const auto call = questions_.new_call();
+    for (int i = 0; i < round_trips_measured && !call.is_over(); ++i) {
       Statement nothing{"SELECT 1", {}};
       const auto began = Clock::now();
       co_await questions_.must_answer(std::move(nothing));

@@ -104,7 +104,7 @@ class RedisExaminer {
 
   asio::awaitable<void> examine() {
     try {
-      co_await connection_.open(budget_end(), wakeup_);
+      co_await connection_.open(new_call(wakeup_));
       facts.was_reached = true;
       co_await ask_for_settings();
       if (facts.no_login) co_return;
@@ -128,7 +128,7 @@ class RedisExaminer {
   RedisFacts facts;
 
  private:
-  Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
+  Call new_call(Wakeup& wakeup) const { return wakeup.within(timeout_); }
 
   asio::awaitable<void> ask_for_settings() {
     constexpr const char* sections[] = {"server",  "replication", "persistence", "memory",
@@ -142,7 +142,7 @@ class RedisExaminer {
     for (const auto* section : sections) commands.push_back({"INFO", section});
     for (const auto* setting : settings) commands.push_back({"CONFIG", "GET", setting});
     const auto replies =
-        co_await connection_.exchange(std::move(commands), budget_end(), wakeup_);
+        co_await connection_.exchange(std::move(commands), new_call(wakeup_));
     std::size_t next = 0;
     if (replies[next].error_code() == "NOAUTH") facts.no_login = replies[next].text;
     add_pairs(replies[next++], facts.hello);
@@ -174,7 +174,7 @@ class RedisExaminer {
     }
     commands.push_back(std::move(ask));
     const auto replies =
-        co_await connection_.exchange(std::move(commands), budget_end(), wakeup_);
+        co_await connection_.exchange(std::move(commands), new_call(wakeup_));
     for (std::size_t i = 0; i < trials.size(); ++i) note_reply(trials[i], replies[i]);
     const auto eval = std::find_if(trials.begin(), trials.end(), [](const Trial& trial) {
       return trial.right->how == Permission::How::known;
@@ -199,7 +199,7 @@ class RedisExaminer {
       commands.push_back({"EVAL", use_undeclared, "1", key, end});
     }
     const auto replies =
-        co_await connection_.exchange(std::move(commands), budget_end(), wakeup_);
+        co_await connection_.exchange(std::move(commands), new_call(wakeup_));
     facts.refuses_undeclared = undeclared_refused(replies[0], replies[1]);
   }
 
@@ -226,7 +226,7 @@ class RedisExaminer {
   }
 
   asio::awaitable<void> measure() {
-    const auto give_up_at = budget_end();
+    const auto call = new_call(wakeup_);
     auto best = std::chrono::nanoseconds::max();
     for (std::size_t i = 0; i < round_trips_measured; ++i) {
       std::vector<Command> commands;
@@ -234,7 +234,7 @@ class RedisExaminer {
       const auto sent_at = Clock::now();
       const auto wall = wall_now();
       const auto replies =
-          co_await connection_.exchange(std::move(commands), budget_end(), wakeup_);
+          co_await connection_.exchange(std::move(commands), new_call(wakeup_));
       const auto took = Clock::now() - sent_at;
       facts.round_trips.push_back(took);
       // The fastest reply gives the most accurate time.
@@ -243,35 +243,32 @@ class RedisExaminer {
         note_time(replies.front(),
                   wall + std::chrono::duration_cast<microseconds>(took) / 2);
       }
-      if (Clock::now() >= give_up_at) co_return;
+      if (call.is_over()) co_return;
     }
   }
 
   // The counters of the locks, as far as they can be read within the budget.
   asio::awaitable<void> look_at_fences() {
-    const auto until = budget_end();
+    const auto call = new_call(wakeup_);
     std::string cursor = "0";
-    for (int step = 0; step < most_scans && Clock::now() < until; ++step) {
+    for (int step = 0; step < most_scans && !call.is_over(); ++step) {
       Command scan{"SCAN",  std::move(cursor),
                    "MATCH", facts.key_prefix + "{*}:s",
                    "COUNT", "1000"};
-      const auto found =
-          co_await connection_.exchange(alone(std::move(scan)), until, wakeup_);
+      const auto found = co_await connection_.exchange(alone(std::move(scan)), call);
       const auto& reply = found.front();
       if (reply.kind != Kind::array || reply.elements.size() != 2) co_return;
-      co_await note_fences(reply.elements[1].elements, until);
+      co_await note_fences(reply.elements[1].elements, call);
       cursor = reply.elements[0].text;
       if (cursor == "0") co_return;
     }
   }
 
-  asio::awaitable<void> note_fences(const std::vector<Reply>& keys,
-                                    Clock::time_point until) {
+  asio::awaitable<void> note_fences(const std::vector<Reply>& keys, Call call) {
     if (keys.empty()) co_return;
     std::vector<Command> commands;
     for (const auto& key : keys) commands.push_back({"HGET", key.text, "fence"});
-    const auto fences =
-        co_await connection_.exchange(std::move(commands), until, wakeup_);
+    const auto fences = co_await connection_.exchange(std::move(commands), call);
     const auto plausible = greatest_plausible_fence(
         wall_now() + facts.clock_ahead.value_or(microseconds(0)), {});
     for (std::size_t i = 0; i < keys.size(); ++i) {

@@ -36,8 +36,7 @@ asio::awaitable<std::vector<Reply>> answers_of(asio::io_context& context,
                                                milliseconds timeout, Wakeup& wakeup) {
   try {
     redis::RedisConnection connection(context, target);
-    co_return co_await connection.exchange(std::move(commands),
-                                           later(Clock::now(), timeout), wakeup);
+    co_return co_await connection.exchange(std::move(commands), wakeup.within(timeout));
   } catch (const Failure& failure) {
     if (failure.kind() == Failure::Kind::exhausted) throw;
     if (failure.kind() == Failure::Kind::interrupted) throw;
@@ -209,10 +208,10 @@ asio::awaitable<Examination> examine(const StoreUrl& url, const std::string& nam
   SentinelFacts facts;
   facts.master = url.master;
   facts.names = names_of(url.servers);
-  const auto until = later(Clock::now(), timeout);
-  Discovery discovery(context, url, true, until);
+  const auto call = wakeup.within(timeout);
+  Discovery discovery(context, url, true, call.until);
   const auto never = [](const std::vector<SentinelBallot>&) { return false; };
-  co_await discovery.wait(never, until, wakeup);
+  co_await discovery.wait(never, call);
   facts.ballots = discovery.ballots();
   const auto address = elected(facts.ballots);
   if (!address) co_return redis::examination_of(findings_of(facts), {});
