@@ -14,7 +14,7 @@ namespace {
 // The flow-control window: enough for an ordinary reply at once.
 constexpr std::int32_t window = 1 << 20;
 
-struct Call {
+struct OpenCall {
   Headers headers;
   MessageReader messages;
   std::string outbox;    // the bytes to send,
@@ -168,9 +168,11 @@ class Http2::Session {
     }
   }
 
-  Call new_call() const { return {{}, MessageReader(limits_.bytes), {}, 0, false, {}}; }
+  OpenCall new_call() const {
+    return {{}, MessageReader(limits_.bytes), {}, 0, false, {}};
+  }
 
-  Call* find(CallId id) {
+  OpenCall* find(CallId id) {
     const auto found = calls_.find(id);
     return found == calls_.end() ? nullptr : &found->second;
   }
@@ -183,7 +185,7 @@ class Http2::Session {
   }
 
   // Ends the call from our side because of an invalid reply.
-  void refuse(CallId id, Call& call, std::string why) {
+  void refuse(CallId id, OpenCall& call, std::string why) {
     call.outcome = CallOutcome{Code::internal, std::move(why), false};
     nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, id, NGHTTP2_CANCEL);
   }
@@ -261,7 +263,7 @@ class Http2::Session {
 
   std::string authority_;
   Http2Limits limits_;
-  std::map<CallId, Call> calls_;  // before the session, which calls back when it ends
+  std::map<CallId, OpenCall> calls_;  // before the session, which calls back when it ends
   std::unique_ptr<nghttp2_session, Delete> session_;
   std::string output_;  // not yet taken
   std::string error_;

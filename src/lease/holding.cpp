@@ -23,16 +23,15 @@ milliseconds left_until(Clock::time_point until) {
 }
 
 // Sleeps until the turn, and reports the time left whenever the text shown is outdated.
-asio::awaitable<void> sleep_until_turn(Wakeup& wakeup, Clock::time_point turn,
-                                       const TurnPatience& patience) {
+asio::awaitable<void> sleep_until_turn(Call turn, const TurnPatience& patience) {
   for (;;) {
-    const auto turn_in = left_until(turn);
-    if (turn_in.count() <= 0 || wakeup.gives_up()) break;
+    const auto turn_in = left_until(turn.until);
+    if (turn_in.count() <= 0 || turn.wakeup.gives_up()) break;
     const auto good_for =
         patience.waiting ? patience.waiting(turn_in) : milliseconds::max();
-    co_await wakeup.sleep_until(std::min(turn, later(Clock::now(), good_for)));
+    co_await turn.within(good_for).sleep();
   }
-  co_await wakeup.sleep_until(turn);
+  co_await turn.sleep();
 }
 
 }  // namespace
@@ -40,8 +39,8 @@ asio::awaitable<void> sleep_until_turn(Wakeup& wakeup, Clock::time_point turn,
 asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
                                 Wakeup& wakeup) {
   const auto& claim = claimant.claim();
-  const auto until = patience.until.value_or(Clock::time_point::min());
-  const bool may_wait = patience.until && until > Clock::now();
+  const Call waiting{patience.until.value_or(Clock::time_point::min()), wakeup};
+  const bool may_wait = patience.until && !waiting.is_over();
   // A claim that waits for the end of a run must not be answered first that the run is in
   // progress.
   const bool waits_for_ends = may_wait && claim.dedupe && claim.dedupe->retry_failed;
@@ -55,14 +54,14 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
     auto good_for = milliseconds::max();
     try {
       // Once the wait is over, a run in progress counts as without a wait.
-      if (Clock::now() >= until) queue = Queue::refuse;
+      if (waiting.is_over()) queue = Queue::refuse;
       auto answer = co_await claimant.ask(queue, wakeup);
       const auto* busy = std::get_if<Busy>(&answer);
       if (busy == nullptr || queue == Queue::refuse) co_return answer;
       const bool is_out = queue == Queue::join && busy->place == 0 &&
                           (claim.max_queue || !claimant.bounds_its_queues());
       if (is_out) co_return answer;  // the queue is too long for it, or it lost its place
-      if (Clock::now() >= until) continue;
+      if (waiting.is_over()) continue;
       pause.reset();
       if (queue == Queue::stay_out) {
         // Entering the queue costs a little, which is not needed if the lock is free.
@@ -76,18 +75,15 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
       }
     } catch (const Failure& error) {
       const bool absent = error.kind() == Failure::Kind::unreachable;
-      if (!absent || !patience.waits_for_store || Clock::now() >= until) throw;
+      if (!absent || !patience.waits_for_store || waiting.is_over()) throw;
       failure = error;  // co_await is not allowed in a handler
     }
     if (!failure) {
-      co_await claimant.await_turn(wakeup,
-                                   std::min(until, later(Clock::now(), good_for)));
-      const auto now = Clock::now();
-      const auto end = std::min(until, later(now, restraint.pause(now)));
-      co_await wakeup.sleep_until(end);
+      co_await claimant.await_turn(waiting.within(good_for));
+      co_await waiting.within(restraint.pause(Clock::now())).sleep();
     } else {
       if (patience.retrying) patience.retrying(*failure);
-      co_await wakeup.wait_until(std::min(until, later(Clock::now(), pause.next())));
+      co_await waiting.within(pause.next()).wait();
     }
     if (wakeup.gives_up()) throw Failure(Failure::Kind::interrupted, "interrupted");
   }
@@ -120,7 +116,7 @@ asio::awaitable<RateAnswer> await_admission(RateLimits& limits, RateClaim claim,
       next_try = std::min(patience.until, later(Clock::now(), pause.next()));
     }
     if (turn) {
-      co_await sleep_until_turn(wakeup, *turn, patience);
+      co_await sleep_until_turn({*turn, wakeup}, patience);
     } else if (!was_interrupted) {
       co_await wakeup.sleep_until(next_try);
     }
@@ -144,9 +140,9 @@ constexpr int most_repeats = 3;
 // The last moment of a wait: what is in progress is given up then, whatever it is.
 class LastMoment {
  public:
-  LastMoment(asio::io_context& context, Wakeup& waiter, Clock::time_point moment)
-      : state_(std::make_shared<State>(context, waiter)) {
-    asio::co_spawn(context, give_up_at(state_, moment), [](std::exception_ptr error) {
+  LastMoment(asio::io_context& context, Call wait)
+      : state_(std::make_shared<State>(context, wait.wakeup)) {
+    asio::co_spawn(context, give_up_at(state_, wait.until), [](std::exception_ptr error) {
       if (error) std::rethrow_exception(error);
     });
   }
@@ -207,7 +203,7 @@ asio::awaitable<Answer> Holding::obtain(const Patience& patience) {
   std::optional<LastMoment> last;
   const auto until = patience.until.value_or(Clock::time_point::min());
   if (until > Clock::now() && until < Clock::time_point::max()) {
-    last.emplace(context_, wakeup_, later(until, timing_.budget()));
+    last.emplace(context_, Call{later(until, timing_.budget()), wakeup_});
   }
   try {
     auto answer = co_await acquire(*claimant_, patience, wakeup_);

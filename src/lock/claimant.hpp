@@ -88,7 +88,7 @@ class Claimant {
 
   // Sleeps until it is useful to ask again, until `until`, or until `wakeup` gives up.
   // May return early. Only valid after ask(Queue::join) returned Busy.
-  virtual asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) = 0;
+  virtual asio::awaitable<void> await_turn(Call call) = 0;
 
   // Frees the lock if this claim holds it, hands it over to the next waiter in the same
   // step, and takes the claim out of the queue. `end` is recorded as the last run;

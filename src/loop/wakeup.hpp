@@ -51,6 +51,7 @@ class Readable {
 namespace asio = boost::asio;
 
 class Wakeup;
+struct Call;
 
 // A timer on boot time, which Asio's timers do not use. There is one per context, created
 // when it is first needed. Creating a timer takes four system calls and setting it
@@ -99,6 +100,9 @@ class Wakeup {
   void give_up(bool wanted);
   bool gives_up() const { return gives_up_; }
 
+  // A call that sleeps on this and ends `span` from now.
+  Call within(milliseconds span);
+
   // When the last request of an operation has to end: one that is sent all the same, as a
   // release is. Within `timeout`, or within `patience` if it is asked to stop.
   Clock::time_point last_request_until(milliseconds timeout,
@@ -140,6 +144,33 @@ class Wakeup {
   bool notified_ = false;
   bool gives_up_ = false;
 };
+
+// What an operation that may sleep is given: when it has to end, and on what it sleeps,
+// which may ask it to stop earlier. Made for one operation, and passed on by value.
+struct Call {
+  Clock::time_point until;
+  Wakeup& wakeup;
+
+  bool is_over() const { return Clock::now() >= until; }
+
+  // The same operation, or a part of it, that ends at `end` if that is earlier...
+  Call by(Clock::time_point end) const { return {std::min(until, end), wakeup}; }
+  // ...or so long from now...
+  Call within(milliseconds span) const { return by(later(Clock::now(), span)); }
+  // ...or when one of so many equal parts of the time left has passed.
+  Call share(int parts) const {
+    const auto now = Clock::now();
+    return {now + (until - now) / parts, wakeup};
+  }
+
+  // Wakeup::wait_until() and sleep_until() its end.
+  asio::awaitable<void> wait() const { return wakeup.wait_until(until); }
+  asio::awaitable<void> sleep() const { return wakeup.sleep_until(until); }
+};
+
+inline Call Wakeup::within(milliseconds span) {
+  return {later(Clock::now(), span), *this};
+}
 
 // The pause between attempts to reach an unavailable store: short at first, in case it is
 // restarting, and then long enough that a thousand clients do not overload it.

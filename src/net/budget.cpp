@@ -76,22 +76,20 @@ milliseconds patience_with(const Failure& failure, milliseconds timeout) {
   return refusal->reason() == Refusal::Reason::overloaded ? timeout : timeout / 4;
 }
 
-Attempts::Attempts(Clock::time_point until, milliseconds timeout)
-    : timeout_(timeout), until_(until) {}
-
 void Attempts::note(const Failure& failure, const Failure& reported) {
   const bool timed_out =
-      dynamic_cast<const Timeout*>(&failure) != nullptr || Clock::now() >= until_;
+      dynamic_cast<const Timeout*>(&failure) != nullptr || call_.is_over();
   const bool says_less = timed_out && failure.kind() == Failure::Kind::unreachable;
   if (!reason_ || !says_less) reason_ = reported;
 }
 
 Clock::time_point Attempts::end_of_patience(const Failure& failure) const {
-  return std::min(until_, later(began_, patience_with(failure, timeout_)));
+  return std::min(call_.until, later(began_, patience_with(failure, timeout_)));
 }
 
-asio::awaitable<bool> Attempts::pause(Clock::time_point end, Wakeup& wakeup) {
+asio::awaitable<bool> Attempts::pause(Clock::time_point end) {
   const auto next = later(Clock::now(), next_pause());
+  auto& wakeup = call_.wakeup;
   if (next >= end || wakeup.gives_up()) co_return false;
   bool was_notified = false;
   while (!wakeup.gives_up() && Clock::now() < next) {
@@ -107,16 +105,13 @@ milliseconds Attempts::next_pause() {
   return half + milliseconds(random_up_to(static_cast<std::uint64_t>(half.count())));
 }
 
-Budget::Budget(Clock::time_point until, Wakeup& wakeup, std::string server)
-    : until_(until), wakeup_(wakeup), server_(std::move(server)) {}
-
 asio::awaitable<bool> Budget::wait(std::function<bool()> is_true,
                                    Clock::time_point moment) {
-  const auto end = std::min(moment, until_);
+  const auto end = std::min(moment, call_.until);
   while (!is_true()) {
-    if (wakeup_.gives_up()) throw given_up();
+    if (call_.wakeup.gives_up()) throw given_up();
     if (Clock::now() >= end) co_return false;
-    co_await wakeup_.wait_until(end);
+    co_await call_.wakeup.wait_until(end);
     // The event has been recorded where it belongs, and its reader checks there before it
     // sleeps. But the reader must not miss the notification.
     if (!is_true() && Clock::now() < end) woken_for_others_ = true;
@@ -125,14 +120,14 @@ asio::awaitable<bool> Budget::wait(std::function<bool()> is_true,
 }
 
 void Budget::check() const {
-  if (wakeup_.gives_up()) throw given_up();
+  if (call_.wakeup.gives_up()) throw given_up();
   if (is_over()) throw timeout(server_);
 }
 
 Timeout Budget::timeout(const std::string& who) const {
   // Rounded, because the budget was computed a moment before.
   const auto budget = std::chrono::round<std::chrono::duration<long long, std::centi>>(
-      std::max(until_ - began_, Clock::duration::zero()));
+      std::max(call_.until - began_, Clock::duration::zero()));
   // Earlier exchanges of the same operation may have used all of it.
   const bool had_time = budget.count() > 0;
   auto text =
@@ -148,14 +143,14 @@ void Budget::reached(std::string_view what) {
   if (std::exchange(last_reached_, what) == what) return;
   const auto took = Clock::now() - began_;
   // A server that is near does so much sooner.
-  is_slow_ = is_slow_ || took > (until_ - began_) / 10;
+  is_slow_ = is_slow_ || took > (call_.until - began_) / 10;
   progress_ +=
       (progress_.empty() ? "" : ", ") + std::string(what) + " after " +
       for_people(std::chrono::round<std::chrono::duration<long long, std::centi>>(took));
 }
 
 void Budget::hand_on() {
-  if (std::exchange(woken_for_others_, false)) wakeup_.notify();
+  if (std::exchange(woken_for_others_, false)) call_.wakeup.notify();
 }
 
 Failure Budget::given_up() const {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "loop/wakeup.hpp"
 #include "util/clock.hpp"
@@ -66,9 +67,8 @@ milliseconds patience_with(const Failure& failure, milliseconds timeout);
 // the pauses between them, and the failure to report in the end.
 class Attempts {
  public:
-  // The first one begins now. `timeout` is the budget of the operation, which ends at
-  // `until`.
-  Attempts(Clock::time_point until, milliseconds timeout);
+  // The first one begins now. `timeout` is the budget of the operation, which is `call`.
+  Attempts(Call call, milliseconds timeout) : timeout_(timeout), call_(call) {}
 
   // Records why the attempt failed, as it is to be reported. That a later one ran out of
   // time changes nothing: it does not say why those before it failed.
@@ -83,7 +83,8 @@ class Attempts {
 
   // Sleeps before the next attempt. Returns false at once if that would not begin before
   // `end`, or the caller gives up. Passes on a notification as Budget::hand_on().
-  asio::awaitable<bool> pause(Clock::time_point end, Wakeup& wakeup);
+  asio::awaitable<bool> pause(Clock::time_point end);
+  asio::awaitable<bool> pause() { return pause(call_.until); }
 
   // How long the next pause lasts: at random, because the clients that a server refuses
   // have usually come at the same moment.
@@ -91,7 +92,7 @@ class Attempts {
 
  private:
   milliseconds timeout_;
-  Clock::time_point until_;
+  Call call_;
   Clock::time_point began_ = Clock::now();
   std::optional<Failure> reason_;
   // Short enough for a failover that may complete any moment, long enough that a thousand
@@ -122,7 +123,7 @@ inline bool is_slow(const Failure& failure) {
 class Budget {
  public:
   // `server` is for messages.
-  Budget(Clock::time_point until, Wakeup& wakeup, std::string server);
+  Budget(Call call, std::string server) : call_(call), server_(std::move(server)) {}
 
   // Sleeps until `is_true` returns true; it is called again after each notification.
   // Returns false if the budget, or `moment`, passes first. Throws Failure (interrupted)
@@ -134,9 +135,9 @@ class Budget {
   // caller wants to stop.
   void check() const;
 
-  bool is_over() const { return Clock::now() >= until_; }
-  Clock::time_point until() const { return until_; }
-  Wakeup& wakeup() const { return wakeup_; }
+  bool is_over() const { return call_.is_over(); }
+  Clock::time_point until() const { return call_.until; }
+  Wakeup& wakeup() const { return call_.wakeup; }
   const std::string& server() const { return server_; }
 
   // Notes how far the exchange has come, for timeout(): "connected". The same word only
@@ -155,8 +156,7 @@ class Budget {
   Failure given_up() const;
 
   Clock::time_point began_ = Clock::now();
-  Clock::time_point until_;
-  Wakeup& wakeup_;
+  Call call_;
   std::string server_;
   std::string_view last_reached_;
   std::string progress_;  // "connected after 300ms, logged in after 1.2s"

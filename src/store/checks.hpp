@@ -158,11 +158,11 @@ void judge_failover(milliseconds failover, const std::string& detected,
 constexpr std::size_t round_trips_measured = 20;
 
 // Adds the durations of calls, until all are measured or the time is up.
-template <typename Call>
-asio::awaitable<void> measure(StoreFacts& facts, Clock::time_point until, Call call) {
+template <typename Work>
+asio::awaitable<void> measure(StoreFacts& facts, Clock::time_point until, Work work) {
   for (std::size_t i = 0; i < round_trips_measured && Clock::now() < until; ++i) {
     const auto began = Clock::now();
-    co_await call();
+    co_await work();
     facts.round_trips.emplace_back(Clock::now() - began);
   }
 }

@@ -65,16 +65,15 @@ class FanOut {
 
   // Waits until all have replied, `is_enough(answers)`, or `until`. Throws Failure
   // (interrupted).
-  asio::awaitable<void> wait(std::function<bool(const Answers&)> is_enough,
-                             Clock::time_point until, Wakeup& wakeup) {
+  asio::awaitable<void> wait(std::function<bool(const Answers&)> is_enough, Call call) {
     const auto state = state_;
-    state->awaited_by = &wakeup;
-    while (!is_over() && !is_enough(state->answers) && Clock::now() < until) {
-      if (wakeup.gives_up()) break;
-      co_await wakeup.wait_until(until);
+    state->awaited_by = &call.wakeup;
+    while (!is_over() && !is_enough(state->answers) && !call.is_over()) {
+      if (call.wakeup.gives_up()) break;
+      co_await call.wait();
     }
     state->awaited_by = nullptr;
-    if (wakeup.gives_up() && !is_over()) {
+    if (call.wakeup.gives_up() && !is_over()) {
       throw Failure(Failure::Kind::interrupted, "servers: interrupted");
     }
   }
@@ -82,11 +81,11 @@ class FanOut {
   // The same, and then waits for servers that are slightly slower: as long again as the
   // first wait took, within bounds.
   asio::awaitable<void> wait_for_most(std::function<bool(const Answers&)> is_enough,
-                                      Clock::time_point until, Wakeup& wakeup) {
-    co_await wait(std::move(is_enough), until, wakeup);
+                                      Call call) {
+    co_await wait(std::move(is_enough), call);
     const auto took = std::chrono::ceil<milliseconds>(Clock::now() - began_);
     const auto grace = std::max(took, least_grace);
-    co_await wait(until_all_answer, std::min(until, later(Clock::now(), grace)), wakeup);
+    co_await wait(until_all_answer, call.within(grace));
   }
 
   Clock::time_point began() const { return began_; }
@@ -146,7 +145,7 @@ template <typename T>
 asio::awaitable<std::vector<T>> ask_all(asio::io_context& context, std::size_t count,
                                         typename FanOut<T>::Ask ask, Wakeup& wakeup) {
   FanOut<T> round(Strangers{context, count}, std::move(ask));
-  co_await round.wait(until_all_answer, Clock::time_point::max(), wakeup);
+  co_await round.wait(until_all_answer, {Clock::time_point::max(), wakeup});
   std::vector<T> replies;
   for (const auto& reply : round.answers()) {
     if (const auto* failure = std::get_if<Failure>(&*reply)) throw Failure(*failure);

@@ -258,7 +258,7 @@ END
   assert_lint_finds layers <<< 'ARCHITECTURE.md has no table of parts'
 }
 
-@test "tests/lint finds files and types of one name, and functions that are too long" {
+@test "tests/lint finds files and types of one name, functions that are too long, and halves of a Call" {
   local i
   use_small_project
   append src/top/loop.cpp 'struct Loop {'
@@ -266,6 +266,7 @@ END
   append src/middle/rule.hpp 'class Loop;'
   append src/middle/rule.hpp '[[noreturn]] void is_short() {'
   append src/middle/rule.hpp '}'
+  append src/bottom/halves.hpp 'void wait(Call call); int at(Clock::time_point now); void wake(Wakeup& who);'
   assert_lint_finds names < /dev/null
 
   append src/bottom/loop.hpp ''
@@ -275,10 +276,14 @@ END
   append src/middle/rule.hpp 'void is_long() {'
   for ((i = 0; i < 59; ++i)); do append src/middle/rule.hpp '  step();'; done
   append src/middle/rule.hpp '}'
+  append src/bottom/halves.hpp 'void wait(int count, Clock::time_point until,'
+  append src/bottom/halves.hpp '          const Clock::time_point* other, Wakeup& wakeup);'
+  append src/bottom/halves.hpp 'void wait(Wakeup&, Clock::time_point = {}) {'
   assert_lint_finds names << 'END'
 several files of src are called: loop
 several types of src are called: Kind Rule
 functions of more than 60 lines: src/middle/rule.hpp:7
+an end and a Wakeup as two parameters, not as one Call: src/bottom/halves.hpp:2 src/bottom/halves.hpp:4
 END
 }
 

@@ -115,8 +115,8 @@ class Crowd {
       commands.push_back({"INFO", section});
     }
     Wakeup wakeup(context_);
-    const auto replies = co_await connection_->exchange(
-        std::move(commands), later(Clock::now(), store_timeout), wakeup);
+    const auto replies =
+        co_await connection_->exchange(std::move(commands), wakeup.within(store_timeout));
     redis::Fields fields;
     for (const auto& reply : replies) fields.merge(redis::fields_of_info(reply.text));
     co_return fields;
@@ -152,7 +152,7 @@ class Crowd {
 
   asio::awaitable<void> wait(std::shared_ptr<Client> client, std::size_t number) {
     for (;;) {
-      co_await client->claimant->await_turn(client->wakeup, Clock::time_point::max());
+      co_await client->claimant->await_turn(client->wakeup.within(milliseconds::max()));
       const auto answer = co_await client->claimant->ask(Queue::join, client->wakeup);
       if (std::holds_alternative<Grant>(answer)) break;
     }

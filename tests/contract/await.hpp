@@ -76,6 +76,9 @@ T result_of(asio::io_context& context, asio::awaitable<T> work) {
   return Task<T>(context, std::move(work)).result();
 }
 
+// A call that takes as long as it needs.
+inline Call endless(Wakeup& wakeup) { return wakeup.within(milliseconds::max()); }
+
 inline void result_of(asio::io_context& context, asio::awaitable<void> work) {
   result_of(context, with_result(std::move(work)));
 }

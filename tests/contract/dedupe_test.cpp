@@ -87,8 +87,9 @@ class Deduplication : public ::testing::TestWithParam<Kind> {
     Task<Nothing> sleep;
   };
   Sleeper sleeper(Contender& waiter) {
-    return {waiter,
-            {context_, with_result(waiter.claimant().await_turn(waiter.wakeup, never))}};
+    return {
+        waiter,
+        {context_, with_result(waiter.claimant().await_turn(endless(waiter.wakeup)))}};
   }
 
   std::size_t waiters() { return exclusive().inspect().waiters.size(); }

@@ -370,8 +370,7 @@ TEST_P(DetachedContract, a_release_by_token_hands_the_lock_to_the_first_waiter) 
   auto& waiter = attached();
   waiter.queued();
   attached().queued();
-  Task sleep(context_, with_result(waiter.claimant().await_turn(
-                           waiter.wakeup, Clock::time_point::max())));
+  Task sleep(context_, with_result(waiter.claimant().await_turn(endless(waiter.wakeup))));
 
   who_knows_the_token_of(holder).release();
   sleep.result();

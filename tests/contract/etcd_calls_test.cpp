@@ -42,25 +42,23 @@ WatchRequest watch_of(const std::string& key) {
 
 class EtcdMembers : public ::testing::Test {
  protected:
-  Clock::time_point soon(milliseconds span = seconds(5)) const {
-    return later(Clock::now(), span);
-  }
+  Call soon(milliseconds span = seconds(5)) { return wakeup_.within(span); }
 
   std::string value_of(EtcdCalls& calls, const std::string& key) {
-    const auto found = result_of(context_, calls.range(look_at(key), soon(), wakeup_));
+    const auto found = result_of(context_, calls.range(look_at(key), soon()));
     return found.pairs.size() == 1 ? found.pairs.front().value : "";
   }
 
   TxnResult put(EtcdCalls& calls, const std::string& key, const std::string& value,
                 std::int64_t of_lease = 0) {
-    return result_of(context_, calls.txn(put_of(key, value, of_lease), Repeat::never,
-                                         soon(), wakeup_));
+    return result_of(context_,
+                     calls.txn(put_of(key, value, of_lease), Repeat::never, soon()));
   }
 
   // The failure of a range request.
   Failure failure_of(EtcdCalls& calls, milliseconds budget = seconds(5)) {
     try {
-      result_of(context_, calls.range(look_at("any"), soon(budget), wakeup_));
+      result_of(context_, calls.range(look_at("any"), soon(budget)));
     } catch (const Failure& failure) {
       return failure;
     }
@@ -94,9 +92,8 @@ TEST_F(OneEtcd, a_transaction_takes_the_branch_of_its_condition) {
   txn.conditions.push_back(absent);
   txn.otherwise.emplace_back(look_at("conditional"));
 
-  const auto first = result_of(context_, calls_.txn(txn, Repeat::never, soon(), wakeup_));
-  const auto second =
-      result_of(context_, calls_.txn(txn, Repeat::never, soon(), wakeup_));
+  const auto first = result_of(context_, calls_.txn(txn, Repeat::never, soon()));
+  const auto second = result_of(context_, calls_.txn(txn, Repeat::never, soon()));
 
   EXPECT_TRUE(first.succeeded);
   EXPECT_FALSE(second.succeeded);
@@ -110,7 +107,7 @@ TEST_F(OneEtcd, the_term_of_a_lease_is_known_if_the_reply_before_told_it) {
   EtcdCalls calls(context_, servers_->access(), seconds(2));
   const auto grant = [&](std::int64_t id) {
     const LeaseGrantRequest request{id, 60};
-    return result_of(context_, calls.lease_grant(request, soon(), wakeup_)).term;
+    return result_of(context_, calls.lease_grant(request, soon())).term;
   };
   EXPECT_FALSE(calls.knows_term());
 
@@ -127,7 +124,7 @@ TEST_F(OneEtcd, a_range_that_is_cut_says_how_many_keys_there_are) {
   RangeRequest range = look_at("order/");
   range.range_end = end_of_prefix(range.key);
   range.limit = 2;
-  const auto found = result_of(context_, calls_.range(range, soon(), wakeup_));
+  const auto found = result_of(context_, calls_.range(range, soon()));
 
   ASSERT_EQ(found.pairs.size(), 2U);
   EXPECT_EQ(found.pairs[0].key + found.pairs[1].key, "order/aorder/b");
@@ -136,13 +133,10 @@ TEST_F(OneEtcd, a_range_that_is_cut_says_how_many_keys_there_are) {
 }
 
 TEST_F(OneEtcd, a_lease_exists_until_it_is_revoked) {
-  const auto granted =
-      result_of(context_, calls_.lease_grant({lease, 30}, soon(), wakeup_));
-  const auto again =
-      result_of(context_, calls_.lease_grant({lease, 30}, soon(), wakeup_));
+  const auto granted = result_of(context_, calls_.lease_grant({lease, 30}, soon()));
+  const auto again = result_of(context_, calls_.lease_grant({lease, 30}, soon()));
   put(calls_, "leased", "value", lease);
-  const auto kept =
-      result_of(context_, calls_.lease_keep_alive({lease}, soon(), wakeup_));
+  const auto kept = result_of(context_, calls_.lease_keep_alive({lease}, soon()));
 
   EXPECT_FALSE(granted.exists);
   EXPECT_EQ(granted.id, lease);
@@ -151,19 +145,16 @@ TEST_F(OneEtcd, a_lease_exists_until_it_is_revoked) {
   EXPECT_EQ(kept.ttl, 30);
   EXPECT_GT(kept.term, 0U);
 
-  EXPECT_TRUE(
-      result_of(context_, calls_.lease_revoke({lease}, soon(), wakeup_)).was_there);
+  EXPECT_TRUE(result_of(context_, calls_.lease_revoke({lease}, soon())).was_there);
 
-  EXPECT_FALSE(
-      result_of(context_, calls_.lease_revoke({lease}, soon(), wakeup_)).was_there);
-  EXPECT_EQ(result_of(context_, calls_.lease_keep_alive({lease}, soon(), wakeup_)).ttl,
-            0);
+  EXPECT_FALSE(result_of(context_, calls_.lease_revoke({lease}, soon())).was_there);
+  EXPECT_EQ(result_of(context_, calls_.lease_keep_alive({lease}, soon())).ttl, 0);
   EXPECT_EQ(value_of(calls_, "leased"), "");
 }
 
 TEST_F(OneEtcd, each_request_for_a_lease_without_an_id_is_granted_another_one) {
   const auto grant = [&] {
-    return result_of(context_, calls_.lease_grant({0, 30}, soon(), wakeup_)).id;
+    return result_of(context_, calls_.lease_grant({0, 30}, soon())).id;
   };
   const auto first = grant();
   const auto second = grant();
@@ -186,17 +177,17 @@ TEST_F(OneEtcd, a_renewal_ends_the_lease_that_its_entry_has_no_longer) {
   entries.key = "dlock/moved/";
   entries.range_end = "dlock/moved0";
   const auto entry = [&] {
-    return result_of(context_, calls_.range(entries, soon(), wakeup_)).pairs.at(0);
+    return result_of(context_, calls_.range(entries, soon())).pairs.at(0);
   };
   const auto before = entry();
-  const auto fresh = result_of(context_, calls_.lease_grant({0, 30}, soon(), wakeup_)).id;
+  const auto fresh = result_of(context_, calls_.lease_grant({0, 30}, soon())).id;
   put(calls_, before.key, before.value, fresh);
 
   const auto renewal = result_of(context_, claimant.renew(wakeup_));
 
   EXPECT_EQ(renewal, Renewal::confirmed);
   const auto left = [&](std::int64_t of) {
-    return result_of(context_, calls_.lease_keep_alive({of}, soon(), wakeup_)).ttl;
+    return result_of(context_, calls_.lease_keep_alive({of}, soon())).ttl;
   };
   EXPECT_EQ(left(before.lease), 0);
   EXPECT_GT(left(entry().lease), 0);
@@ -218,7 +209,7 @@ TEST_F(OneEtcd, concurrent_requests_are_answered_in_their_order) {
   requests.emplace_back(AlarmsRequest{});
 
   const auto results =
-      result_of(context_, calls_.together(requests, Repeat::freely, soon(), wakeup_));
+      result_of(context_, calls_.together(requests, Repeat::freely, soon()));
 
   EXPECT_EQ(std::get<RangeResult>(results.at(0)).pairs.at(0).value, "value");
   EXPECT_EQ(std::get<LeaseKeepAliveResult>(results.at(1)).ttl, 0);
@@ -234,7 +225,7 @@ TEST_F(OneEtcd, messages_larger_than_the_flow_control_window_go_both_ways) {
   }
   RangeRequest range = look_at("large/");
   range.range_end = end_of_prefix(range.key);
-  const auto found = result_of(context_, calls_.range(range, soon(), wakeup_));
+  const auto found = result_of(context_, calls_.range(range, soon()));
 
   ASSERT_EQ(found.pairs.size(), 5U);
   for (const auto& pair : found.pairs) EXPECT_EQ(pair.value, large);
@@ -242,13 +233,12 @@ TEST_F(OneEtcd, messages_larger_than_the_flow_control_window_go_both_ways) {
 
 TEST_F(OneEtcd, a_watch_reports_events_while_its_connection_carries_calls) {
   KeyWatch watch(calls_);
-  const auto since =
-      result_of(context_, watch.start({watch_of("watched")}, soon(), wakeup_));
-  const auto quiet = result_of(context_, watch.next(soon(milliseconds(20)), wakeup_));
+  const auto since = result_of(context_, watch.start({watch_of("watched")}, soon()));
+  const auto quiet = result_of(context_, watch.next(soon(milliseconds(20))));
 
   put(calls_, "watched", "value");
   put(calls_, "other", "value");
-  const auto update = result_of(context_, watch.next(soon(), wakeup_));
+  const auto update = result_of(context_, watch.next(soon()));
 
   EXPECT_EQ(quiet.kind, WatchUpdate::Kind::nothing);
   ASSERT_EQ(update.kind, WatchUpdate::Kind::events);
@@ -263,17 +253,17 @@ TEST_F(OneEtcd, a_watch_reports_several_keys_and_deletions) {
   auto deletions = watch_of("several/a");
   deletions.no_put = true;
   KeyWatch watch(calls_);
-  result_of(context_, watch.start({deletions, watch_of("several/b")}, soon(), wakeup_));
+  result_of(context_, watch.start({deletions, watch_of("several/b")}, soon()));
 
   DeleteRequest deletion;
   deletion.key = "several/a";
   TxnRequest txn;
   txn.then.emplace_back(deletion);
-  result_of(context_, calls_.txn(txn, Repeat::never, soon(), wakeup_));
+  result_of(context_, calls_.txn(txn, Repeat::never, soon()));
   put(calls_, "several/b", "new");
   std::vector<KeyChange> events;
   while (events.size() < 2) {
-    const auto update = result_of(context_, watch.next(soon(), wakeup_));
+    const auto update = result_of(context_, watch.next(soon()));
     ASSERT_EQ(update.kind, WatchUpdate::Kind::events);
     events.insert(events.end(), update.events.begin(), update.events.end());
   }
@@ -290,8 +280,8 @@ TEST_F(OneEtcd, a_watch_from_a_revision_reports_everything_since) {
   request.start_revision = first;
   KeyWatch watch(calls_);
 
-  result_of(context_, watch.start({request}, soon(), wakeup_));
-  const auto update = result_of(context_, watch.next(soon(), wakeup_));
+  result_of(context_, watch.start({request}, soon()));
+  const auto update = result_of(context_, watch.next(soon()));
 
   ASSERT_EQ(update.events.size(), 2U);
   EXPECT_EQ(update.events[0].pair.value + update.events[1].pair.value, "12");
@@ -299,8 +289,8 @@ TEST_F(OneEtcd, a_watch_from_a_revision_reports_everything_since) {
 
 TEST_F(OneEtcd, an_interrupted_wait_leaves_the_watch_and_its_connection_intact) {
   KeyWatch watch(calls_);
-  result_of(context_, watch.start({watch_of("interrupted")}, soon(), wakeup_));
-  Task<WatchUpdate> waiting(context_, watch.next(soon(), wakeup_));
+  result_of(context_, watch.start({watch_of("interrupted")}, soon()));
+  Task<WatchUpdate> waiting(context_, watch.next(soon()));
   context_.restart();
   context_.run_for(milliseconds(5));
   wakeup_.give_up(true);
@@ -314,8 +304,7 @@ TEST_F(OneEtcd, an_interrupted_wait_leaves_the_watch_and_its_connection_intact) 
 
   put(calls_, "interrupted", "value");
 
-  EXPECT_EQ(result_of(context_, watch.next(soon(), wakeup_)).kind,
-            WatchUpdate::Kind::events);
+  EXPECT_EQ(result_of(context_, watch.next(soon())).kind, WatchUpdate::Kind::events);
 }
 
 // A waiter may be destroyed before its connection.
@@ -323,11 +312,11 @@ TEST_F(OneEtcd, the_current_waiter_is_woken_and_not_an_earlier_one) {
   KeyWatch watch(calls_);
   {
     Wakeup first(context_);
-    result_of(context_, watch.start({watch_of("handed")}, soon(), first));
-    result_of(context_, watch.next(soon(milliseconds(5)), first));
+    result_of(context_, watch.start({watch_of("handed")}, first.within(seconds(5))));
+    result_of(context_, watch.next(first.within(milliseconds(5))));
   }
   EtcdCalls other(context_, servers_->access(), seconds(2));
-  Task<WatchUpdate> waiting(context_, watch.next(soon(), wakeup_));
+  Task<WatchUpdate> waiting(context_, watch.next(soon()));
   const auto began = Clock::now();
 
   put(other, "handed", "value");
@@ -341,15 +330,14 @@ TEST_F(OneEtcd, a_restarted_server_is_connected_to_again) {
   EtcdCalls calls(context_, servers.access(), seconds(5));
   put(calls, "kept", "value");
   KeyWatch watch(calls);
-  result_of(context_, watch.start({watch_of("kept")}, soon(), wakeup_));
+  result_of(context_, watch.start({watch_of("kept")}, soon()));
 
   servers.kill(0);
   servers.restart(0);
 
   EXPECT_EQ(value_of(calls, "kept"), "value");
   EXPECT_TRUE(watch.is_broken());
-  EXPECT_EQ(result_of(context_, watch.next(soon(), wakeup_)).kind,
-            WatchUpdate::Kind::broken);
+  EXPECT_EQ(result_of(context_, watch.next(soon())).kind, WatchUpdate::Kind::broken);
 }
 
 TEST_F(EtcdMembers, the_next_member_answers_for_one_that_is_dead_or_stopped) {
@@ -442,11 +430,11 @@ TEST_F(EtcdMembers, a_call_that_may_have_been_executed_is_not_repeated_unless_al
   EtcdCalls calls(context_, to(hangs_up), seconds(2));
 
   EXPECT_THROW(result_of(context_, calls.txn(put_of("k", "any"), Repeat::never,
-                                             soon(milliseconds(800)), wakeup_)),
+                                             soon(milliseconds(800)))),
                Failure);
   const auto once = hangs_up.connections();
   EXPECT_THROW(result_of(context_, calls.txn(put_of("k", "any"), Repeat::freely,
-                                             soon(milliseconds(800)), wakeup_)),
+                                             soon(milliseconds(800)))),
                Failure);
 
   EXPECT_EQ(once, 1);

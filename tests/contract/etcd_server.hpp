@@ -138,7 +138,7 @@ class EtcdServers {
     try {
       auto results =
           result_of(context, calls.together(std::move(requests), etcd::Repeat::freely,
-                                            calls.budget_end(), wakeup));
+                                            calls.new_call(wakeup)));
       return std::get<etcd::StatusResult>(std::move(results.front()));
     } catch (const Failure&) {
       return std::nullopt;

@@ -51,8 +51,8 @@ class FaultyClaimant final : public Claimant {
   asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) override {
     return faults_.around(claimant_.ask(queue, wakeup));
   }
-  asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) override {
-    return claimant_.await_turn(wakeup, until);
+  asio::awaitable<void> await_turn(Call call) override {
+    return claimant_.await_turn(call);
   }
   asio::awaitable<Release> release(const std::optional<RunEnd>& end,
                                    Wakeup& wakeup) override {

@@ -58,8 +58,8 @@ class QuickLock : public ::testing::Test {
 
   // The answer to a waiter that waits for its turn.
   Answer turn_of(Contender& waiter) {
-    result_of(context_, waiter.claimant().await_turn(waiter.wakeup,
-                                                     Clock::now() + milliseconds(5'000)));
+    result_of(context_,
+              waiter.claimant().await_turn(waiter.wakeup.within(milliseconds(5'000))));
     return waiter.ask();
   }
 
@@ -151,8 +151,7 @@ TEST_F(QuickLock, is_not_held_by_a_waiter_that_reads_of_a_grant_that_has_expired
   contender().granted();
   next.queued();
 
-  result_of(context_,
-            next.claimant().await_turn(next.wakeup, Clock::now() + milliseconds(50)));
+  result_of(context_, next.claimant().await_turn(next.wakeup.within(milliseconds(50))));
 
   EXPECT_TRUE(next.is_busy());
 }
@@ -164,8 +163,8 @@ TEST_F(QuickLock, is_released_by_a_waiter_that_gave_up) {
     auto& next = waiter();
     release_quickly(holder);
     if (was_told) {
-      result_of(context_, next.claimant().await_turn(next.wakeup,
-                                                     Clock::now() + milliseconds(5'000)));
+      result_of(context_,
+                next.claimant().await_turn(next.wakeup.within(milliseconds(5'000))));
     }
 
     EXPECT_EQ(next.release(), Release::released);

@@ -44,7 +44,7 @@ class Answerer final : public Claimant {
     grant.deadline = Clock::now();
     co_return grant;
   }
-  asio::awaitable<void> await_turn(Wakeup&, Clock::time_point) override { co_return; }
+  asio::awaitable<void> await_turn(Call) override { co_return; }
   asio::awaitable<Release> release(const std::optional<RunEnd>&, Wakeup&) override {
     ++released;
     if (released <= refused_releases) {

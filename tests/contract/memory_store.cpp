@@ -17,12 +17,11 @@ Failure not_answered() {
 }
 
 // Waits while the service gives no answers.
-asio::awaitable<void> reach(const MemoryService& service, Clock::time_point until,
-                            Wakeup& wakeup) {
+asio::awaitable<void> reach(const MemoryService& service, Call call) {
   while (service.is_held_up) {
-    if (wakeup.gives_up()) throw Failure(Failure::Kind::interrupted, "interrupted");
-    if (Clock::now() >= until) throw not_answered();
-    co_await wakeup.wait_until(until);
+    if (call.wakeup.gives_up()) throw Failure(Failure::Kind::interrupted, "interrupted");
+    if (call.is_over()) throw not_answered();
+    co_await call.wait();
   }
 }
 
@@ -55,9 +54,9 @@ class MemoryStates final : public StateStore {
   milliseconds timeout() const override { return timeout_; }
 
   asio::awaitable<Snapshot> read(const LockName& lock, Access access,
-                                 Clock::time_point until, Wakeup& wakeup) override {
+                                 Call call) override {
     const auto sent_at = Clock::now();
-    co_await reach(service_, until, wakeup);
+    co_await reach(service_, call);
     is_exclusive_ = access == Access::exclusive;
     const auto found = service_.locks.find(lock);
     const auto now = rules::Moment::now();
@@ -68,9 +67,8 @@ class MemoryStates final : public StateStore {
   }
 
   asio::awaitable<bool> write(const LockName& lock, const Snapshot& read,
-                              const Change& change, Clock::time_point until,
-                              Wakeup& wakeup) override {
-    co_await reach(service_, until, wakeup);
+                              const Change& change, Call call) override {
+    co_await reach(service_, call);
     const auto fate =
         service_.fate(stepped::differs_only_in_count(read.state, change.state));
     if (fate == Fate::conflict) co_return false;
@@ -97,10 +95,9 @@ class MemoryStates final : public StateStore {
   }
 
   asio::awaitable<std::vector<std::pair<LockName, Snapshot>>> read_all(
-      const std::string& name_space, bool /*with_runs*/, Clock::time_point until,
-      Wakeup& wakeup) override {
+      const std::string& name_space, bool /*with_runs*/, Call call) override {
     const auto sent_at = Clock::now();
-    co_await reach(service_, until, wakeup);
+    co_await reach(service_, call);
     std::vector<std::pair<LockName, Snapshot>> all;
     for (const auto& [lock, kept] : service_.locks) {
       if (lock.name_space != name_space) continue;
@@ -110,10 +107,10 @@ class MemoryStates final : public StateStore {
   }
 
   asio::awaitable<bool> sleep(rules::Session party, std::size_t /*place*/,
-                              Clock::time_point until, Wakeup& wakeup) override {
+                              Call call) override {
     parties_.insert(party);
-    const bool listens = !service_.sleepers.insert_or_assign(party, &wakeup).second;
-    if (listens) co_await wakeup.wait_until(until);
+    const bool listens = !service_.sleepers.insert_or_assign(party, &call.wakeup).second;
+    if (listens) co_await call.wait();
     const bool is_in_front = service_.in_front.erase(party) > 0;
     co_return service_.woken.erase(party) == 0 && is_in_front;
   }
@@ -179,7 +176,7 @@ MemoryStore::MemoryStore(asio::io_context& context, MemoryService& service,
       timeout_(timeout) {}
 
 asio::awaitable<void> MemoryStore::reach(Wakeup& wakeup) const {
-  return dlock::reach(service_, later(Clock::now(), timeout_), wakeup);
+  return dlock::reach(service_, wakeup.within(timeout_));
 }
 
 asio::awaitable<ValueLookup> MemoryStore::get(const LockName& lock, std::size_t most,

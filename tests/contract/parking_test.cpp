@@ -218,7 +218,7 @@ TEST_F(Parking, delays_the_next_by_a_promise_if_the_waiter_does_not_come_back) {
     for (;;) {
       const auto answer = co_await next->claimant.ask(Queue::join, next->wakeup);
       if (std::holds_alternative<Grant>(answer)) co_return;
-      co_await next->claimant.await_turn(next->wakeup, Clock::time_point::max());
+      co_await next->claimant.await_turn(endless(next->wakeup));
     }
   };
 
@@ -234,10 +234,10 @@ TEST_F(Parking, ends_when_the_wait_is_over_or_interrupted) {
   ask(*late);
   const auto began = Clock::now();
 
-  result_of(context_, late->claimant.await_turn(late->wakeup, Clock::now() + 200ms));
+  result_of(context_, late->claimant.await_turn(late->wakeup.within(200ms)));
   EXPECT_GE(Clock::now() - began, 200ms);
   late->wakeup.give_up(true);
-  result_of(context_, late->claimant.await_turn(late->wakeup, Clock::time_point::max()));
+  result_of(context_, late->claimant.await_turn(endless(late->wakeup)));
 
   EXPECT_LT(Clock::now() - began, 5s);
 }

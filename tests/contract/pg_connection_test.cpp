@@ -98,8 +98,8 @@ class PgConnections : public ::testing::Test {
   std::vector<Result> ask(PgConnection& connection,
                           milliseconds budget = std::chrono::seconds(5)) {
     std::vector<Batch> batches(1, Batch(1, Statement{"SELECT 1", {}}));
-    return result_of(context_, connection.exchange(std::move(batches),
-                                                   Clock::now() + budget, wakeup_));
+    return result_of(context_,
+                     connection.exchange(std::move(batches), wakeup_.within(budget)));
   }
 
   std::string value(PgConnection& connection) {
@@ -128,7 +128,7 @@ class PgConnections : public ::testing::Test {
   }
 
   std::optional<Notification> next_news(PgConnection& connection, milliseconds budget) {
-    return result_of(context_, connection.notification(Clock::now() + budget, wakeup_));
+    return result_of(context_, connection.notification(wakeup_.within(budget)));
   }
 
   asio::io_context context_;
@@ -408,9 +408,8 @@ TEST_F(PgConnections, are_not_opened_again_in_the_middle_of_a_transaction) {
       ending_with(greeting() + accepted + done("BEGIN") + ready('T')));
   PgConnection connection(context_, at(server));
   std::vector<Batch> begin(1, Batch(1, Statement{"BEGIN", {}}));
-  result_of(context_,
-            connection.exchange(std::move(begin), Clock::now() + std::chrono::seconds(5),
-                                wakeup_));
+  result_of(context_, connection.exchange(std::move(begin),
+                                          wakeup_.within(std::chrono::seconds(5))));
   EXPECT_TRUE(eventually(context_, [&] { return server.received().size() > 0; }));
 
   EXPECT_EQ(failure(connection).kind(), Failure::Kind::unreachable);
@@ -599,7 +598,7 @@ TEST_F(PgConnections, cancel_with_the_key_of_the_login_also_when_they_are_closed
   ask(connection);
   EXPECT_NO_THROW(failure<net::Timeout>(connection, milliseconds(100)));
 
-  result_of(context_, connection.cancel(Clock::now() + std::chrono::seconds(5), wakeup_));
+  result_of(context_, connection.cancel(wakeup_.within(std::chrono::seconds(5))));
 
   EXPECT_TRUE(server.received().ends_with(cancel_request(number(4711, 4) + "KEY!")));
 }
@@ -620,19 +619,19 @@ TEST_F(PgConnections, name_a_product_that_is_not_postgresql) {
 }
 
 TEST_F(PgConnections, take_no_reply_that_lacks_what_was_asked_for) {
-  const auto until = Clock::now() + std::chrono::seconds(60);
+  const auto call = wakeup_.within(std::chrono::seconds(60));
   const LockName lock{"dlock", "a"};
   const auto read = [&](PgStates& states) -> asio::awaitable<void> {
-    co_await states.read(lock, stepped::StateStore::Access::optimistic, until, wakeup_);
+    co_await states.read(lock, stepped::StateStore::Access::optimistic, call);
   };
   const auto look_up = [&](PgStates& states) -> asio::awaitable<void> {
     co_await PgValues(states).get(lock, 100, wakeup_);
   };
   const auto list_overdue = [&](PgStates& states) -> asio::awaitable<void> {
-    co_await states.overdue("dlock", until, wakeup_);
+    co_await states.overdue("dlock", call);
   };
-  using Call = std::function<asio::awaitable<void>(PgStates&)>;
-  const std::pair<Call, std::string> replies[] = {
+  using Request = std::function<asio::awaitable<void>(PgStates&)>;
+  const std::pair<Request, std::string> replies[] = {
       {read, ""},
       {read, row({})},
       {read, row({std::nullopt, std::nullopt})},
@@ -643,7 +642,7 @@ TEST_F(PgConnections, take_no_reply_that_lacks_what_was_asked_for) {
       {look_up, row({"1", "5", "sum", "t"})},
       {list_overdue, row({})},
   };
-  for (const auto& [call, reply] : replies) {
+  for (const auto& [request, reply] : replies) {
     const PeerServer server([text = reply](const Peer& peer) {
       peer.read_until(sync);
       peer.send(greeting() + trusted + accepted + text + done("SELECT 1") + ready() +
@@ -656,7 +655,7 @@ TEST_F(PgConnections, take_no_reply_that_lacks_what_was_asked_for) {
     hosts->timeout = std::chrono::seconds(5);
     PgStates states(context_, hosts);
     try {
-      result_of(context_, call(states));
+      result_of(context_, request(states));
       ADD_FAILURE() << "no failure";
     } catch (const Failure& failure) {
       EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
@@ -701,9 +700,9 @@ TEST_F(PgConnections, count_a_refusal_for_a_role_that_is_read_only_by_default) {
     hosts->timeout = std::chrono::seconds(5);
     PgStates states(context_, hosts);
     const LockName lock{"dlock", "job"};
-    const auto until = Clock::now() + std::chrono::seconds(5);
+    const auto call = wakeup_.within(std::chrono::seconds(5));
     const auto read = [&]() -> asio::awaitable<void> {
-      co_await states.read(lock, stepped::StateStore::Access::optimistic, until, wakeup_);
+      co_await states.read(lock, stepped::StateStore::Access::optimistic, call);
       co_await states.count_refused(lock, wakeup_);
     };
     result_of(context_, read());

@@ -43,16 +43,16 @@ class PgRows : public ::testing::Test {
     Wakeup wakeup;
   };
 
-  static Clock::time_point soon() { return later(Clock::now(), seconds(8)); }
+  static Call soon(Wakeup& wakeup) { return wakeup.within(seconds(8)); }
   asio::awaitable<Snapshot> reading(Client& client, Access access) {
-    return client.states.read(lock_, access, soon(), client.wakeup);
+    return client.states.read(lock_, access, soon(client.wakeup));
   }
   Snapshot read(Client& client, Access access = Access::optimistic) {
     return result_of(context_, reading(client, access));
   }
   bool write(Client& client, const Snapshot& snapshot, const Change& change) {
     return result_of(context_,
-                     client.states.write(lock_, snapshot, change, soon(), client.wakeup));
+                     client.states.write(lock_, snapshot, change, soon(client.wakeup)));
   }
   // Changes what was read in a way that can be seen.
   static Change counted(const Snapshot& snapshot) {
@@ -68,8 +68,8 @@ class PgRows : public ::testing::Test {
   // How long a party sleeps that may sleep for 5 s.
   milliseconds slept(Client& client, rules::Session party) {
     const auto began = Clock::now();
-    const auto end = later(began, seconds(5));
-    result_of(context_, client.states.sleep(party, 1, end, client.wakeup));
+    const auto call = client.wakeup.within(seconds(5));
+    result_of(context_, client.states.sleep(party, 1, call));
     return std::chrono::floor<milliseconds>(Clock::now() - began);
   }
   void wake(Client& client, rules::Session party) {
@@ -168,7 +168,7 @@ TEST_F(PgRows, of_a_grant_are_written_before_it_is_known_who_watches_and_are_tol
       context_, hosts_of(parsed_store_url(Database::server().url()), milliseconds(5000)));
   Wakeup wakeup(context_);
   const Batch listen{{"LISTEN " + events_channel("dlock", lock_.name_space), {}}};
-  result_of(context_, watcher.exchange(std::vector<Batch>{listen}, soon(), wakeup));
+  result_of(context_, watcher.exchange(std::vector<Batch>{listen}, soon(wakeup)));
   const auto snapshot = read(client);
   auto change = counted(snapshot);
   change.gives_a_right = true;
@@ -187,7 +187,7 @@ TEST_F(PgRows, of_a_grant_are_written_before_it_is_known_who_watches_and_are_tol
 
   other.command("COMMIT");
   read(client);
-  const auto told = result_of(context_, watcher.notification(soon(), wakeup));
+  const auto told = result_of(context_, watcher.notification(soon(wakeup)));
   sql("DELETE FROM dlock.watcher");
   ASSERT_TRUE(told);
   EXPECT_NE(told->payload.find("granted"), std::string::npos) << told->payload;
@@ -244,14 +244,14 @@ TEST_F(PgRows, wake_others_before_it_is_known_who_watches) {
   other.command("BEGIN; LOCK TABLE dlock.watcher");
   bool is_written = false;
   asio::co_spawn(context_,
-                 waker.states.write(lock_, snapshot, change, soon(), waker.wakeup),
+                 waker.states.write(lock_, snapshot, change, soon(waker.wakeup)),
                  [&](const std::exception_ptr&, bool) { is_written = true; });
 
   EXPECT_LT(slept(sleeper, party), a_moment);
 
   EXPECT_FALSE(is_written);
   other.command("COMMIT");
-  for (const auto until = soon(); !is_written && Clock::now() < until;) {
+  for (const auto end = soon(waker.wakeup); !is_written && !end.is_over();) {
     context_.restart();
     context_.run_for(milliseconds(10));
   }
@@ -266,14 +266,14 @@ class PgKept : public PgRows {
         {"SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_statements", {}}};
     const auto reply = result_of(
         context,
-        client.states.exchange(std::vector<Batch>{question}, soon(), client.wakeup));
+        client.states.exchange(std::vector<Batch>{question}, soon(client.wakeup)));
     return reply.at(0).rows.at(0).at(0).value();
   }
   static std::vector<Batch> deallocation() {
     return std::vector<Batch>(1, Batch(1, Statement{"DEALLOCATE ALL", {}}));
   }
   void forget(Client& client) {
-    result_of(context_, client.states.exchange(deallocation(), soon(), client.wakeup));
+    result_of(context_, client.states.exchange(deallocation(), soon(client.wakeup)));
   }
 };
 
@@ -313,7 +313,7 @@ TEST_F(PgKept, statements_that_are_lost_in_a_transaction_let_the_step_be_repeate
     ASSERT_TRUE(write(client, snapshot, counted(snapshot)));
   }
   const auto snapshot = read(client, Access::exclusive);
-  result_of(context_, client.states.go_on(deallocation(), soon(), client.wakeup));
+  result_of(context_, client.states.go_on(deallocation(), soon(client.wakeup)));
 
   EXPECT_FALSE(write(client, snapshot, counted(snapshot)));
 
@@ -359,9 +359,8 @@ TEST_F(PgRows, tell_who_is_in_front_without_waking_it) {
   wake(waker, party + 1000);
 
   const auto sleep = [&] {
-    const auto end = later(Clock::now(), seconds(5));
-    return result_of(context_,
-                     sleeper.states.sleep(party + 1000, 1, end, sleeper.wakeup));
+    const auto call = sleeper.wakeup.within(seconds(5));
+    return result_of(context_, sleeper.states.sleep(party + 1000, 1, call));
   };
   EXPECT_TRUE(sleep());
   EXPECT_FALSE(sleep());
@@ -375,7 +374,7 @@ TEST_F(PgRows, of_one_that_joined_are_told_to_who_began_to_watch_meanwhile) {
       context_, hosts_of(parsed_store_url(Database::server().url()), milliseconds(5000)));
   Wakeup wakeup(context_);
   const Batch listen{{"LISTEN " + events_channel("dlock", lock_.name_space), {}}};
-  result_of(context_, watcher.exchange(std::vector<Batch>{listen}, soon(), wakeup));
+  result_of(context_, watcher.exchange(std::vector<Batch>{listen}, soon(wakeup)));
   const auto snapshot = read(client);
   sql("INSERT INTO dlock.watcher VALUES ('dlock', 'w', now() + interval '1 min')");
   auto change = counted(snapshot);
@@ -387,7 +386,7 @@ TEST_F(PgRows, of_one_that_joined_are_told_to_who_began_to_watch_meanwhile) {
   ASSERT_TRUE(write(client, snapshot, change));
 
   slept(client, party);
-  const auto told = result_of(context_, watcher.notification(soon(), wakeup));
+  const auto told = result_of(context_, watcher.notification(soon(wakeup)));
   sql("DELETE FROM dlock.watcher");
   ASSERT_TRUE(told);
   EXPECT_NE(told->payload.find("queued"), std::string::npos) << told->payload;

@@ -42,8 +42,8 @@ class RedisConnections : public ::testing::Test {
 
   std::vector<Reply> ask(RedisConnection& connection, std::vector<Command> commands,
                          milliseconds budget = std::chrono::seconds(5)) {
-    return result_of(context_, connection.exchange(std::move(commands),
-                                                   Clock::now() + budget, wakeup_));
+    return result_of(context_,
+                     connection.exchange(std::move(commands), wakeup_.within(budget)));
   }
 
   std::string pong(RedisConnection& connection) {
@@ -123,9 +123,8 @@ TEST_F(RedisConnections, is_not_opened_again_for_a_request_to_a_checked_server) 
   });
   RedisConnection connection(context_, at(server));
   const auto ask_again = [&] {
-    result_of(context_,
-              connection.exchange_on_open(
-                  alone({"PING"}), Clock::now() + std::chrono::seconds(5), wakeup_));
+    result_of(context_, connection.exchange_on_open(
+                            alone({"PING"}), wakeup_.within(std::chrono::seconds(5))));
   };
   pong(connection);
 
@@ -380,8 +379,8 @@ TEST_F(RedisConnections, is_opened_again_when_the_server_closed_it_meanwhile) {
 TEST_F(RedisConnections, is_interrupted_at_once) {
   const PeerServer server(keep_silent);
   RedisConnection connection(context_, at(server));
-  Task<std::vector<Reply>> task(
-      context_, connection.exchange({{"PING"}}, Clock::time_point::max(), wakeup_));
+  Task<std::vector<Reply>> task(context_,
+                                connection.exchange({{"PING"}}, endless(wakeup_)));
   ASSERT_TRUE(eventually(context_, [&] { return server.received() == ping; }));
   const auto began = Clock::now();
 
@@ -415,8 +414,8 @@ TEST_F(RedisConnections, passes_on_notifications_meant_for_others) {
     peer.read_all();
   });
   RedisConnection connection(context_, at(server));
-  Task<std::vector<Reply>> task(
-      context_, connection.exchange({{"PING"}}, Clock::time_point::max(), wakeup_));
+  Task<std::vector<Reply>> task(context_,
+                                connection.exchange({{"PING"}}, endless(wakeup_)));
   ASSERT_TRUE(eventually(context_, [&] { return server.received() == ping; }));
   wakeup_.notify();
   context_.restart();
@@ -457,8 +456,8 @@ TEST_F(RedisConnections,
     asio::io_context context;
     Wakeup wakeup(context);
     RedisConnection connection(context, at(server));
-    const Task<std::vector<Reply>> task(
-        context, connection.exchange({{"PING"}}, Clock::time_point::max(), wakeup));
+    const Task<std::vector<Reply>> task(context,
+                                        connection.exchange({{"PING"}}, endless(wakeup)));
     ASSERT_TRUE(eventually(context, [&] { return server.received() == ping; }));
   }
   EXPECT_TRUE(eventually(context_, [&] { return server.connections() == 1; }));

@@ -62,7 +62,7 @@ class Dialling : public ::testing::Test {
   // The one of `endpoints` that accepts.
   asio::awaitable<net::Endpoint> answerer(net::Endpoints endpoints,
                                           milliseconds span = seconds(5)) {
-    net::Budget budget(Clock::now() + span, wakeup_, "server");
+    net::Budget budget(wakeup_.within(span), "server");
     net::Endpoint used;
     const Fd fd = co_await net::dial(context_, endpoints, budget, used);
     EXPECT_TRUE(fd);

@@ -20,13 +20,12 @@ class Others final : public Route {
  public:
   Others() : Route(milliseconds(40)) {}
 
-  asio::awaitable<std::vector<Node*>> all(Clock::time_point, Wakeup&) override {
+  asio::awaitable<std::vector<Node*>> all(Call) override {
     throw Failure(Failure::Kind::unreachable, "not asked here");
   }
   asio::awaitable<std::optional<ServerAddress>> owner_by_others(const LockName&,
                                                                 const Node&,
-                                                                Clock::time_point,
-                                                                Wakeup&) override {
+                                                                Call) override {
     ++asked;
     const auto named = names.front();
     if (names.size() > 1) names.pop_front();
@@ -38,7 +37,7 @@ class Others final : public Route {
   int asked = 0;
 
  private:
-  asio::awaitable<Node*> node_for(const LockName&, Clock::time_point, Wakeup&) override {
+  asio::awaitable<Node*> node_for(const LockName&, Call) override {
     throw Failure(Failure::Kind::unreachable, "not asked here");
   }
 };

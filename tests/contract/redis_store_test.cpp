@@ -510,17 +510,13 @@ class Replicated final : public Route {
   Replicated(asio::io_context& context, Target target)
       : Route(milliseconds(200)), node_(context, std::move(target), milliseconds(200)) {}
 
-  asio::awaitable<std::vector<Node*>> all(Clock::time_point, Wakeup&) override {
+  asio::awaitable<std::vector<Node*>> all(Call) override {
     co_return std::vector<Node*>{&node_};
   }
-  asio::awaitable<unsigned> replicas_of(Node&, Clock::time_point, Wakeup&) override {
-    co_return 1;
-  }
+  asio::awaitable<unsigned> replicas_of(Node&, Call) override { co_return 1; }
 
  private:
-  asio::awaitable<Node*> node_for(const LockName&, Clock::time_point, Wakeup&) override {
-    co_return &node_;
-  }
+  asio::awaitable<Node*> node_for(const LockName&, Call) override { co_return &node_; }
 
   Node node_;
 };

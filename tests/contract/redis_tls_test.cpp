@@ -103,9 +103,8 @@ class RedisTls : public ::testing::Test {
 
   std::string pong(const Target& target) {
     RedisConnection connection(context_, target);
-    return result_of(context_,
-                     connection.exchange({{"PING"}},
-                                         Clock::now() + std::chrono::seconds(5), wakeup_))
+    return result_of(context_, connection.exchange(
+                                   {{"PING"}}, wakeup_.within(std::chrono::seconds(5))))
         .at(0)
         .text;
   }
@@ -307,9 +306,8 @@ TEST_F(RedisTls, ends_at_its_deadline_when_the_server_is_silent) {
   RedisConnection connection(context_, at(server.port()));
   const auto began = Clock::now();
 
-  EXPECT_THROW(
-      result_of(context_, connection.open(Clock::now() + milliseconds(200), wakeup_)),
-      Failure);
+  EXPECT_THROW(result_of(context_, connection.open(wakeup_.within(milliseconds(200)))),
+               Failure);
 
   EXPECT_LT(Clock::now() - began, milliseconds(300));
 }

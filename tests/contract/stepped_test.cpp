@@ -108,7 +108,7 @@ TEST_F(Stepped, a_waiter_that_has_come_to_the_front_asks_soon_though_nothing_wak
   third.queued();
   const auto waiting = [&]() -> asio::awaitable<milliseconds> {
     const auto began = Clock::now();
-    co_await third.claimant().await_turn(third.wakeup, later(began, milliseconds(5000)));
+    co_await third.claimant().await_turn(third.wakeup.within(milliseconds(5000)));
     co_return std::chrono::ceil<milliseconds>(Clock::now() - began);
   };
   result_of(context_, waiting());  // which only begins to listen

@@ -573,8 +573,7 @@ TEST_P(StoreContract, a_writer_that_stops_waiting_lets_the_readers_behind_it_in)
   writer.queued();
   auto& reader = shared();
   reader.queued();
-  Task sleep(context_, with_result(reader.claimant().await_turn(
-                           reader.wakeup, Clock::time_point::max())));
+  Task sleep(context_, with_result(reader.claimant().await_turn(endless(reader.wakeup))));
 
   writer.release();
   sleep.result();
@@ -678,7 +677,7 @@ TEST_P(StoreContract, a_waiter_sleeps_no_longer_than_its_wait) {
   waiter.queued();
 
   result_of(context_,
-            waiter.claimant().await_turn(waiter.wakeup, Clock::now() + milliseconds(20)));
+            waiter.claimant().await_turn(waiter.wakeup.within(milliseconds(20))));
 }
 
 TEST_P(StoreContract, a_waiter_that_is_told_to_stop_does_so_at_once) {
@@ -686,8 +685,7 @@ TEST_P(StoreContract, a_waiter_that_is_told_to_stop_does_so_at_once) {
   auto& waiter = exclusive();
   waiter.queued();
   // A sleep may end early by itself, so the test can only check that it ends.
-  Task sleep(context_, with_result(waiter.claimant().await_turn(
-                           waiter.wakeup, Clock::time_point::max())));
+  Task sleep(context_, with_result(waiter.claimant().await_turn(endless(waiter.wakeup))));
 
   waiter.wakeup.give_up(true);
 
@@ -703,8 +701,7 @@ TEST_P(StoreContract, a_release_wakes_the_first_waiter) {
   holder.granted();
   auto& waiter = exclusive();
   waiter.queued();
-  Task sleep(context_, with_result(waiter.claimant().await_turn(
-                           waiter.wakeup, Clock::time_point::max())));
+  Task sleep(context_, with_result(waiter.claimant().await_turn(endless(waiter.wakeup))));
 
   holder.release();
   sleep.result();

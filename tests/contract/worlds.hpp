@@ -303,7 +303,7 @@ class EtcdWorld final : public World {
     etcd::TxnRequest request;
     request.then.emplace_back(all);
     result_of(context, calls.txn(std::move(request), etcd::Repeat::freely,
-                                 calls.budget_end(), wakeup));
+                                 calls.new_call(wakeup)));
   }
 
  private:

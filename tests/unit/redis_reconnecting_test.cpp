@@ -28,8 +28,10 @@ TEST(RedisReconnecting, no_other_failure_is_tried_again) {
 }
 
 TEST(RedisReconnecting, pauses_grow_to_a_fifth_of_a_second_and_differ) {
-  Attempts one(later(Clock::now(), 2s), 2s);
-  Attempts other(later(Clock::now(), 2s), 2s);
+  asio::io_context context;
+  Wakeup wakeup(context);
+  Attempts one(wakeup.within(2s), 2s);
+  Attempts other(wakeup.within(2s), 2s);
   bool differ = false;
   auto longest = 20ms;
   for (int i = 0; i < 50; ++i) {
@@ -47,7 +49,9 @@ TEST(RedisReconnecting,
   const Refusal refused(Refusal::Reason::absent, "refused");
   const net::Timeout silent("did not reply");
   const Failure lost(Failure::Kind::unreachable, "lost the connection");
-  Attempts attempts(later(Clock::now(), 60s), 60s);
+  asio::io_context context;
+  Wakeup wakeup(context);
+  Attempts attempts(wakeup.within(60s), 60s);
   attempts.note(silent);
   EXPECT_STREQ(attempts.reason().what(), "did not reply");
   attempts.note(refused);
@@ -56,7 +60,7 @@ TEST(RedisReconnecting,
   attempts.note(lost);
   EXPECT_STREQ(attempts.reason().what(), "lost the connection");
 
-  Attempts over(Clock::now(), 60s);
+  Attempts over(wakeup.within(0s), 60s);
   over.note(refused);
   over.note(lost);
   EXPECT_STREQ(over.reason().what(), "refused");
@@ -68,8 +72,8 @@ TEST(RedisReconnecting,
 TEST(RedisReconnecting, a_message_about_no_time_has_no_number) {
   asio::io_context context;
   Wakeup wakeup(context);
-  const net::Budget spent(Clock::now() - 1s, wakeup, "db:6379");
-  const net::Budget whole(later(Clock::now(), 2s), wakeup, "db:6379");
+  const net::Budget spent(wakeup.within(-1s), "db:6379");
+  const net::Budget whole(wakeup.within(2s), "db:6379");
 
   EXPECT_STREQ(spent.timeout("db:6379").what(), "db:6379 did not reply in time");
   EXPECT_STREQ(whole.timeout("db:6379").what(), "db:6379 did not reply within 2.0s");

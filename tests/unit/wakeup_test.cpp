@@ -19,11 +19,11 @@ class Sleepers : public ::testing::Test {
   // Sleeps until `span` after the test began, and then records its name; ends early only
   // if it is told to.
   void sleep(Wakeup& wakeup, milliseconds span, char name) {
-    asio::co_spawn(context_, slept(wakeup, began_ + span, name), asio::detached);
+    asio::co_spawn(context_, slept({began_ + span, wakeup}, name), asio::detached);
   }
 
-  asio::awaitable<void> slept(Wakeup& wakeup, Clock::time_point until, char name) {
-    while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+  asio::awaitable<void> slept(Call call, char name) {
+    while (!call.is_over() && !call.wakeup.gives_up()) co_await call.wait();
     woken_ += name;
   }
 

@@ -93,20 +93,17 @@ EtcdCalls::~EtcdCalls() = default;
 asio::io_context& EtcdCalls::context() const { return cluster_->context(); }
 const EtcdAccess& EtcdCalls::access() const { return cluster_->access(); }
 milliseconds EtcdCalls::timeout() const { return cluster_->timeout(); }
-Clock::time_point EtcdCalls::budget_end() const { return later(Clock::now(), timeout()); }
 bool EtcdCalls::knows_term() const { return cluster_->known_term() != 0; }
 const std::string& EtcdCalls::name() const { return cluster_->member().shown(); }
 
 asio::awaitable<std::vector<Result>> EtcdCalls::together(std::vector<Request> requests,
-                                                         Repeat repeat,
-                                                         Clock::time_point until,
-                                                         Wakeup& wakeup) {
+                                                         Repeat repeat, Call call) {
   std::vector<Result> results;
   auto& cluster = *cluster_;
   EtcdCluster::Try once = [&](net::Budget& budget) {
     return ask_member(cluster, requests, results, budget);
   };
-  co_await cluster.retry_on_members(std::move(once), repeat, until, wakeup);
+  co_await cluster.retry_on_members(std::move(once), repeat, call);
   co_return results;
 }
 
@@ -115,40 +112,36 @@ namespace {
 // One request and its result.
 template <typename Answer, typename Question>
 asio::awaitable<Answer> only(EtcdCalls& calls, Question question, Repeat repeat,
-                             Clock::time_point until, Wakeup& wakeup) {
+                             Call call) {
   std::vector<Request> requests;
   requests.emplace_back(std::move(question));
-  auto results = co_await calls.together(std::move(requests), repeat, until, wakeup);
+  auto results = co_await calls.together(std::move(requests), repeat, call);
   co_return std::get<Answer>(std::move(results.front()));
 }
 
 }  // namespace
 
-asio::awaitable<RangeResult> EtcdCalls::range(RangeRequest request,
-                                              Clock::time_point until, Wakeup& wakeup) {
-  return only<RangeResult>(*this, std::move(request), Repeat::freely, until, wakeup);
+asio::awaitable<RangeResult> EtcdCalls::range(RangeRequest request, Call call) {
+  return only<RangeResult>(*this, std::move(request), Repeat::freely, call);
 }
 
 asio::awaitable<LeaseGrantResult> EtcdCalls::lease_grant(LeaseGrantRequest request,
-                                                         Clock::time_point until,
-                                                         Wakeup& wakeup) {
-  return only<LeaseGrantResult>(*this, request, Repeat::freely, until, wakeup);
+                                                         Call call) {
+  return only<LeaseGrantResult>(*this, request, Repeat::freely, call);
 }
 
 asio::awaitable<LeaseRevokeResult> EtcdCalls::lease_revoke(LeaseRevokeRequest request,
-                                                           Clock::time_point until,
-                                                           Wakeup& wakeup) {
-  return only<LeaseRevokeResult>(*this, request, Repeat::freely, until, wakeup);
+                                                           Call call) {
+  return only<LeaseRevokeResult>(*this, request, Repeat::freely, call);
 }
 
 asio::awaitable<LeaseKeepAliveResult> EtcdCalls::lease_keep_alive(
-    LeaseKeepAliveRequest request, Clock::time_point until, Wakeup& wakeup) {
-  return only<LeaseKeepAliveResult>(*this, request, Repeat::freely, until, wakeup);
+    LeaseKeepAliveRequest request, Call call) {
+  return only<LeaseKeepAliveResult>(*this, request, Repeat::freely, call);
 }
 
-asio::awaitable<TxnResult> EtcdCalls::txn(TxnRequest request, Repeat repeat,
-                                          Clock::time_point until, Wakeup& wakeup) {
-  return only<TxnResult>(*this, std::move(request), repeat, until, wakeup);
+asio::awaitable<TxnResult> EtcdCalls::txn(TxnRequest request, Repeat repeat, Call call) {
+  return only<TxnResult>(*this, std::move(request), repeat, call);
 }
 
 namespace {
@@ -275,7 +268,7 @@ KeyWatch::~KeyWatch() {
 }
 
 asio::awaitable<std::int64_t> KeyWatch::start(std::vector<WatchRequest> requests,
-                                              Clock::time_point until, Wakeup& wakeup) {
+                                              Call call) {
   auto& cluster = *calls_.cluster_;
   EtcdCluster::Try once = [&](net::Budget& budget) {
     if (feed_) feed_->drop();
@@ -283,7 +276,7 @@ asio::awaitable<std::int64_t> KeyWatch::start(std::vector<WatchRequest> requests
     return feed_->begin(cluster, requests, budget);
   };
   try {
-    co_await cluster.retry_on_members(std::move(once), Repeat::freely, until, wakeup);
+    co_await cluster.retry_on_members(std::move(once), Repeat::freely, call);
   } catch (const Failure&) {
     if (feed_) feed_->drop();
     throw;
@@ -291,11 +284,11 @@ asio::awaitable<std::int64_t> KeyWatch::start(std::vector<WatchRequest> requests
   co_return feed_->revision();
 }
 
-asio::awaitable<WatchUpdate> KeyWatch::next(Clock::time_point until, Wakeup& wakeup) {
+asio::awaitable<WatchUpdate> KeyWatch::next(Call call) {
   WatchUpdate update;
   update.kind = WatchUpdate::Kind::broken;
   if (!feed_ || feed_->is_broken()) co_return update;
-  net::Budget budget(until, wakeup, calls_.name());
+  net::Budget budget(call, calls_.name());
   std::optional<Failure> failure;
   try {
     update = co_await feed_->next(budget);

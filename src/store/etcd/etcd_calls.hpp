@@ -56,7 +56,7 @@ class EtcdCalls {
   asio::io_context& context() const;
   const EtcdAccess& access() const;
   milliseconds timeout() const;
-  Clock::time_point budget_end() const;
+  Call new_call(Wakeup& wakeup) const { return wakeup.within(timeout()); }
   const std::string& name() const;  // the member asked last, for messages
   // Whether a lease that is granted next will have a known term: see LeaseGrantResult.
   bool knows_term() const;
@@ -64,23 +64,16 @@ class EtcdCalls {
   // Sends all requests at once and returns their results in the same order. The server
   // may execute them in any order.
   asio::awaitable<std::vector<Result>> together(std::vector<Request> requests,
-                                                Repeat repeat, Clock::time_point until,
-                                                Wakeup& wakeup);
+                                                Repeat repeat, Call call);
 
   // These only read, or have the same effect whether executed once or twice.
-  asio::awaitable<RangeResult> range(RangeRequest request, Clock::time_point until,
-                                     Wakeup& wakeup);
-  asio::awaitable<LeaseGrantResult> lease_grant(LeaseGrantRequest request,
-                                                Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<LeaseRevokeResult> lease_revoke(LeaseRevokeRequest request,
-                                                  Clock::time_point until,
-                                                  Wakeup& wakeup);
+  asio::awaitable<RangeResult> range(RangeRequest request, Call call);
+  asio::awaitable<LeaseGrantResult> lease_grant(LeaseGrantRequest request, Call call);
+  asio::awaitable<LeaseRevokeResult> lease_revoke(LeaseRevokeRequest request, Call call);
   asio::awaitable<LeaseKeepAliveResult> lease_keep_alive(LeaseKeepAliveRequest request,
-                                                         Clock::time_point until,
-                                                         Wakeup& wakeup);
+                                                         Call call);
 
-  asio::awaitable<TxnResult> txn(TxnRequest request, Repeat repeat,
-                                 Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<TxnResult> txn(TxnRequest request, Repeat repeat, Call call);
 
  private:
   friend class KeyWatch;
@@ -114,14 +107,13 @@ class KeyWatch {
   // Starts a watch of all these keys and ranges, replacing any earlier one, and waits
   // until the member confirms it. Returns the store's revision at that point; the watch
   // reports all later events. Throws Failure as EtcdCalls.
-  asio::awaitable<std::int64_t> start(std::vector<WatchRequest> requests,
-                                      Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<std::int64_t> start(std::vector<WatchRequest> requests, Call call);
 
   // Waits for the next update; `broken` if the watch was never started or has ended. A
   // silent member may have stopped, so make a call now and then while waiting for long:
   // if that goes to another member, the watch is broken. Throws Failure (interrupted);
   // then the watch continues.
-  asio::awaitable<WatchUpdate> next(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<WatchUpdate> next(Call call);
 
   // Whether it will never receive an event again.
   bool is_broken() const;

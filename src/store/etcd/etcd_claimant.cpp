@@ -32,7 +32,7 @@ QueueEntry EtcdClaimant::fresh_entry() const {
 asio::awaitable<Answer> EtcdClaimant::ask(Queue queue, Wakeup& wakeup) {
   if (final_answer_) co_return *final_answer_;
   waits_in_.reset();
-  CallContext call{queue, calls_.budget_end(), wakeup, {}};
+  CallContext call{calls_.new_call(wakeup), queue};
   auto answer = co_await begin(call);
   while (!answer) answer = co_await proceed(call);
   co_return std::move(*answer);
@@ -41,12 +41,11 @@ asio::awaitable<Answer> EtcdClaimant::ask(Queue queue, Wakeup& wakeup) {
 // Each request may be repeated: the second has no effect, and finds what the first has
 // written. A request with a revoked lease has no effect however late it arrives.
 asio::awaitable<TxnResult> EtcdClaimant::write(TxnRequest request, CallContext& call) {
-  auto result = co_await calls_.txn(request, Repeat::freely, call.until, call.wakeup);
+  auto result = co_await calls_.txn(request, Repeat::freely, call);
   if (!result.lease_gone) co_return result;
   // Another process may have set up the lease of the day in between.
-  co_await day_lease_.set_up(call.until, call.wakeup);
-  result =
-      co_await calls_.txn(std::move(request), Repeat::freely, call.until, call.wakeup);
+  co_await day_lease_.set_up(call);
+  result = co_await calls_.txn(std::move(request), Repeat::freely, call);
   if (result.lease_gone) forget_lease();
   co_return result;
 }
@@ -94,16 +93,15 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::ask_as_waiter(CallContext& 
   requests.emplace_back(is_plain ? enter_first(step_context(), own)
                                  : written_look_at(claim().lock));
   const auto sent_at = Clock::now();
-  const auto results = co_await calls_.together(std::move(requests), Repeat::freely,
-                                                call.until, call.wakeup);
+  const auto results =
+      co_await calls_.together(std::move(requests), Repeat::freely, call);
   const auto& alive = std::get<LeaseKeepAliveResult>(results.at(0));
   const auto& result = std::get<TxnResult>(results.at(1));
   if (alive.ttl == 0 && !alive.is_unanswered) forget_lease();
   if (alive.ttl == 0 || result.lease_gone) {
     // The missing lease must be that of the day if our own is alive.
-    if (result.lease_gone && lease_ != 0)
-      co_await day_lease_.set_up(call.until, call.wakeup);
-    if (alive.is_unanswered) co_await extend(call.until, call.wakeup);
+    if (result.lease_gone && lease_ != 0) co_await day_lease_.set_up(call);
+    if (alive.is_unanswered) co_await extend(call);
     co_await look(call);
     co_return std::nullopt;
   }
@@ -215,7 +213,7 @@ asio::awaitable<Answer> EtcdClaimant::leave_with(const Decision& decision,
 asio::awaitable<std::optional<Answer>> EtcdClaimant::resume_holding(CallContext& call) {
   std::optional<QueueEntry> entry;
   if (own_->attached || own_->ttl == seconds_for(claim())) {
-    entry = co_await extend(call.until, call.wakeup);
+    entry = co_await extend(call);
   } else {
     entry = co_await move_to_new_lease(*own_, call);
   }
@@ -265,8 +263,7 @@ asio::awaitable<Answer> EtcdClaimant::entered(QueueEntry own, const TxnResult& r
 
 asio::awaitable<void> EtcdClaimant::look(CallContext& call) {
   auto request = look_at(claim().lock);
-  const auto result =
-      co_await calls_.txn(std::move(request), Repeat::freely, call.until, call.wakeup);
+  const auto result = co_await calls_.txn(std::move(request), Repeat::freely, call);
   call.snapshot = snapshot_from(claim().lock, result);
 }
 
@@ -290,8 +287,7 @@ asio::awaitable<void> EtcdClaimant::take_first_look(const TxnResult& result,
 
 asio::awaitable<void> EtcdClaimant::glance(CallContext& call) {
   auto request = first_look();
-  const auto result =
-      co_await calls_.txn(std::move(request), Repeat::freely, call.until, call.wakeup);
+  const auto result = co_await calls_.txn(std::move(request), Repeat::freely, call);
   co_await take_first_look(result, call);
 }
 
@@ -305,8 +301,8 @@ asio::awaitable<void> EtcdClaimant::glance_with_lease(CallContext& call) {
   requests.emplace_back(LeaseGrantRequest{0, seconds});
   requests.emplace_back(first_look());
   const auto sent_at = Clock::now();
-  const auto results = co_await calls_.together(std::move(requests), Repeat::freely,
-                                                call.until, call.wakeup);
+  const auto results =
+      co_await calls_.together(std::move(requests), Repeat::freely, call);
   use(new_lease(std::get<LeaseGrantResult>(results.at(0)), seconds, sent_at));
   co_await take_first_look(std::get<TxnResult>(results.at(1)), call);
 }

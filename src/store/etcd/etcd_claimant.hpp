@@ -48,7 +48,7 @@ class DayLease {
   std::int64_t id() const;
 
   // Creates it if it does not exist; true if it did not.
-  asio::awaitable<bool> set_up(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<bool> set_up(Call call);
 
  private:
   EtcdCalls& calls_;
@@ -69,7 +69,7 @@ class EtcdClaimant final : public Claimant {
 
   bool queues_at_once() const override { return true; }
   asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) override;
-  asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) override;
+  asio::awaitable<void> await_turn(Call call) override;
   asio::awaitable<Release> release(const std::optional<RunEnd>& end,
                                    Wakeup& wakeup) override;
   asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
@@ -78,11 +78,9 @@ class EtcdClaimant final : public Claimant {
 
  private:
   // Shared by the steps of one call.
-  struct CallContext {
+  struct CallContext : Call {
     Queue queue = Queue::stay_out;
-    Clock::time_point until;
-    Wakeup& wakeup;
-    LockSnapshot snapshot;  // as last read
+    LockSnapshot snapshot = {};  // as last read
   };
 
   // When it was requested, and the term in which it was granted.
@@ -124,8 +122,7 @@ class EtcdClaimant final : public Claimant {
                             Clock::time_point sent_at);
   asio::awaitable<NewLease> grant_lease(std::int64_t seconds, CallContext& call);
   bool is_renewed_by(const LeaseKeepAliveResult& alive, const TxnResult& written) const;
-  asio::awaitable<std::optional<QueueEntry>> extend(Clock::time_point until,
-                                                    Wakeup& wakeup);
+  asio::awaitable<std::optional<QueueEntry>> extend(Call call);
   asio::awaitable<std::optional<QueueEntry>> move_to_new_lease(const QueueEntry& entry,
                                                                CallContext& call);
   asio::awaitable<Renewal> renew_detached(CallContext& call);
@@ -151,7 +148,7 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<void> forget_runs(CallContext& call);
 
   // etcd_keeping.cpp: the watch for its turn
-  asio::awaitable<void> listen_for_turn(Wakeup& wakeup, Clock::time_point until);
+  asio::awaitable<void> listen_for_turn(Call call);
   asio::awaitable<bool> start_watch(Wakeup& wakeup);
 
   StepContext step_context() const;

@@ -210,17 +210,16 @@ EtcdCluster::EtcdCluster(asio::io_context& context, EtcdAccess access,
   }
 }
 
-asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat,
-                                                    Clock::time_point until,
-                                                    Wakeup& wakeup) {
+asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat, Call call) {
   const auto count = members_.size();
   bool has_logged_in_anew = false;
   bool was_answered = false;
   std::size_t tries = 0;
-  for (net::Attempts attempts(until, timeout_);;) {
-    const auto share = share_of(Clock::now(), until, count - tries % count);
-    const auto answered_by = repeat == Repeat::freely ? share : until;
-    const auto failed_call = co_await attempt(once, share, answered_by, wakeup);
+  for (net::Attempts attempts(call, timeout_);;) {
+    const Call share{share_of(Clock::now(), call.until, count - tries % count),
+                     call.wakeup};
+    const auto answer = repeat == Repeat::freely ? share : call;
+    const auto failed_call = co_await attempt(once, share, answer);
     if (!failed_call) co_return;
     if (failed_call->may_be_executed && repeat == Repeat::never)
       throw failed_call->failure;
@@ -228,7 +227,7 @@ asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat,
     // A reply says more than that another member sent none.
     if (failed_call->was_answered || !was_answered) attempts.note(failed_call->failure);
     was_answered = was_answered || failed_call->was_answered;
-    if (Clock::now() >= until) throw Failure(attempts.reason());
+    if (call.is_over()) throw Failure(attempts.reason());
     if (failed_call->remedy == CallFailure::Remedy::login) {
       if (access_.login.user.empty() || has_logged_in_anew) throw failed_call->failure;
       has_logged_in_anew = true;
@@ -238,16 +237,16 @@ asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat,
     }
     move_on();
     if (++tries % count != 0) continue;
-    if (!co_await attempts.pause(until, wakeup)) throw Failure(attempts.reason());
+    if (!co_await attempts.pause()) throw Failure(attempts.reason());
   }
 }
 
 // Turns exceptions into CallFailure, so that the caller can decide whether to retry.
-asio::awaitable<std::optional<CallFailure>> EtcdCluster::attempt(
-    const Try& once, Clock::time_point reached_by, Clock::time_point until,
-    Wakeup& wakeup) {
-  net::Budget to_reach(reached_by, wakeup, member().shown());
-  net::Budget to_answer(until, wakeup, member().shown());
+asio::awaitable<std::optional<CallFailure>> EtcdCluster::attempt(const Try& once,
+                                                                 Call reaching,
+                                                                 Call call) {
+  net::Budget to_reach(reaching, member().shown());
+  net::Budget to_answer(call, member().shown());
   std::optional<CallFailure> failed_call;
   bool was_sent = false;
   try {

@@ -75,8 +75,7 @@ class EtcdCluster {
 
   // Tries one member after the other until an attempt succeeds. Throws Failure as
   // EtcdCalls.
-  asio::awaitable<void> retry_on_members(Try once, Repeat repeat, Clock::time_point until,
-                                         Wakeup& wakeup);
+  asio::awaitable<void> retry_on_members(Try once, Repeat repeat, Call call);
 
   // False if members of another cluster have replied in the last minute; 0 is unknown.
   bool is_same(std::uint64_t cluster);
@@ -90,10 +89,8 @@ class EtcdCluster {
                            bool needs_leader) const;
 
  private:
-  asio::awaitable<std::optional<CallFailure>> attempt(const Try& once,
-                                                      Clock::time_point reached_by,
-                                                      Clock::time_point until,
-                                                      Wakeup& wakeup);
+  asio::awaitable<std::optional<CallFailure>> attempt(const Try& once, Call reaching,
+                                                      Call call);
   asio::awaitable<std::optional<CallFailure>> reach(net::Budget& budget);
   asio::awaitable<std::optional<CallFailure>> log_in(net::Budget& budget);
   void move_on();

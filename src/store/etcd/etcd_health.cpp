@@ -276,7 +276,7 @@ asio::awaitable<Answer> ask(EtcdCalls& calls, Question question, Wakeup& wakeup)
   std::vector<Request> requests;
   requests.emplace_back(std::move(question));
   auto results = co_await calls.together(std::move(requests), Repeat::freely,
-                                         calls.budget_end(), wakeup);
+                                         calls.new_call(wakeup));
   co_return std::get<Answer>(std::move(results.front()));
 }
 
@@ -351,11 +351,12 @@ class ClusterExaminer {
       }
       co_await try_to_write();
       if (facts_.refuses_work) co_return;
-      co_await measure(facts_, calls_.budget_end(), [this]() -> asio::awaitable<void> {
-        RangeRequest look;
-        look.key = facts_.prefix;
-        co_await calls_.range(look, calls_.budget_end(), wakeup_);
-      });
+      co_await measure(facts_, calls_.new_call(wakeup_).until,
+                       [this]() -> asio::awaitable<void> {
+                         RangeRequest look;
+                         look.key = facts_.prefix;
+                         co_await calls_.range(look, calls_.new_call(wakeup_));
+                       });
     } catch (const Failure& failure) {
       facts_.failure = let_pass(failure);
     }
@@ -365,7 +366,7 @@ class ClusterExaminer {
   asio::awaitable<void> measure_login() {
     AuthenticateRequest login;
     login.user = calls_.access().login.user;
-    net::Budget budget(calls_.budget_end(), wakeup_, calls_.name());
+    net::Budget budget(calls_.new_call(wakeup_), calls_.name());
     login.password = co_await password_of(calls_.access(), calls_.context(), budget);
     budget.hand_on();
     const auto began = Clock::now();
@@ -392,17 +393,16 @@ class ClusterExaminer {
     LeaseGrantRequest shortest;
     shortest.ttl = 1;
     try {
-      co_await calls_.txn(std::move(txn), Repeat::freely, calls_.budget_end(), wakeup_);
+      co_await calls_.txn(std::move(txn), Repeat::freely, calls_.new_call(wakeup_));
       const auto granted =
-          co_await calls_.lease_grant(shortest, calls_.budget_end(), wakeup_);
+          co_await calls_.lease_grant(shortest, calls_.new_call(wakeup_));
       facts_.least_ttl = least_ttl_from(granted.ttl);
       const LeaseKeepAliveRequest keep{granted.id};
-      const auto alive =
-          co_await calls_.lease_keep_alive(keep, calls_.budget_end(), wakeup_);
+      const auto alive = co_await calls_.lease_keep_alive(keep, calls_.new_call(wakeup_));
       facts_.answers_keep_alive = !alive.is_unanswered && alive.term != 0;
       LeaseRevokeRequest back;
       back.id = granted.id;
-      co_await calls_.lease_revoke(back, calls_.budget_end(), wakeup_);
+      co_await calls_.lease_revoke(back, calls_.new_call(wakeup_));
     } catch (const Failure& failure) {
       const bool is_about_login =
           failure.kind() == Failure::Kind::rejected && !is_permission_denied(failure);

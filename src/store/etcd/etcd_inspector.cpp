@@ -60,7 +60,7 @@ std::map<std::string, LockSnapshot> snapshots_from(const std::vector<KeyValue>& 
 }
 
 asio::awaitable<NameSpace> read_name_space(EtcdCalls& calls, std::string name_space,
-                                           Clock::time_point until, Wakeup& wakeup) {
+                                           Call call) {
   NameSpace found;
   std::vector<KeyValue> pairs;
   RangeRequest request;
@@ -70,7 +70,7 @@ asio::awaitable<NameSpace> read_name_space(EtcdCalls& calls, std::string name_sp
   std::size_t bytes = 0;
   bool more = true;
   while (more) {
-    auto result = co_await calls.range(request, until, wakeup);
+    auto result = co_await calls.range(request, call);
     if (found.revision == 0) found.revision = result.revision;
     request.revision = found.revision;
     more = result.more && !result.pairs.empty();
@@ -96,7 +96,7 @@ constexpr std::size_t at_once = 64;
 // lower bounds: etcd counts in whole seconds.
 asio::awaitable<void> EtcdInspector::fill_ends(std::vector<LockInfo>& locks,
                                                const std::vector<LockSnapshot>& snapshots,
-                                               Clock::time_point until, Wakeup& wakeup) {
+                                               Call call) {
   std::vector<std::pair<HolderInfo*, std::int64_t>> leases;
   for (std::size_t i = 0; i < locks.size(); ++i) {
     auto holder = locks[i].holders.begin();
@@ -113,7 +113,7 @@ asio::awaitable<void> EtcdInspector::fill_ends(std::vector<LockInfo>& locks,
       requests.emplace_back(LeaseTimeToLiveRequest{leases[i].second});
     }
     const auto results =
-        co_await calls_.together(std::move(requests), Repeat::freely, until, wakeup);
+        co_await calls_.together(std::move(requests), Repeat::freely, call);
     for (auto i = first; i < end; ++i) {
       const auto& left = std::get<LeaseTimeToLiveResult>(results.at(i - first));
       const auto seconds = std::max<std::int64_t>(left.ttl, 0);
@@ -125,11 +125,11 @@ asio::awaitable<void> EtcdInspector::fill_ends(std::vector<LockInfo>& locks,
 
 asio::awaitable<LockInfo> EtcdInspector::info_from(LockName lock, TxnRequest look,
                                                    Wakeup& wakeup) {
-  const auto until = calls_.budget_end();
-  const auto result = co_await calls_.txn(std::move(look), Repeat::freely, until, wakeup);
+  const auto call = calls_.new_call(wakeup);
+  const auto result = co_await calls_.txn(std::move(look), Repeat::freely, call);
   std::vector<LockSnapshot> snapshots{snapshot_from(lock, result)};
   std::vector<LockInfo> infos{info_of(snapshots.front(), lock, wall_now())};
-  co_await fill_ends(infos, snapshots, until, wakeup);
+  co_await fill_ends(infos, snapshots, call);
   co_return std::move(infos.front());
 }
 
@@ -145,8 +145,8 @@ asio::awaitable<LockInfo> EtcdInspector::inspect_for_sure(const LockName& lock,
 asio::awaitable<std::vector<LockInfo>> EtcdInspector::list(const std::string& name_space,
                                                            NameFilter matches,
                                                            Wakeup& wakeup) {
-  const auto until = calls_.budget_end();
-  auto found = co_await read_name_space(calls_, name_space, until, wakeup);
+  const auto call = calls_.new_call(wakeup);
+  auto found = co_await read_name_space(calls_, name_space, call);
   std::vector<LockInfo> locks;
   std::vector<LockSnapshot> snapshots;
   for (auto& [name, snapshot] : found.snapshots) {
@@ -156,23 +156,22 @@ asio::awaitable<std::vector<LockInfo>> EtcdInspector::list(const std::string& na
     locks.push_back(std::move(info));
     snapshots.push_back(std::move(snapshot));
   }
-  co_await fill_ends(locks, snapshots, until, wakeup);
+  co_await fill_ends(locks, snapshots, call);
   co_return locks;
 }
 
 asio::awaitable<std::vector<RunInfo>> EtcdInspector::history(const LockName& lock,
                                                              Wakeup& wakeup) {
   auto request = look_at(lock);
-  const auto until = calls_.budget_end();
-  const auto result =
-      co_await calls_.txn(std::move(request), Repeat::freely, until, wakeup);
+  const auto call = calls_.new_call(wakeup);
+  const auto result = co_await calls_.txn(std::move(request), Repeat::freely, call);
   co_return history_of(snapshot_from(lock, result), wall_now());
 }
 
 asio::awaitable<std::vector<LockHistory>> EtcdInspector::histories(
     const std::string& name_space, NameFilter matches, Wakeup& wakeup) {
-  const auto until = calls_.budget_end();
-  const auto found = co_await read_name_space(calls_, name_space, until, wakeup);
+  const auto call = calls_.new_call(wakeup);
+  const auto found = co_await read_name_space(calls_, name_space, call);
   std::vector<LockHistory> histories;
   const auto now = wall_now();
   for (const auto& [name, snapshot] : found.snapshots) {
@@ -198,19 +197,19 @@ class EtcdWatchSession final : public WatchSession {
 
   // The whole namespace, so that all changes of a revision arrive together.
   asio::awaitable<void> begin() override {
-    const auto until = calls_.budget_end();
-    auto found = co_await read_name_space(calls_, watched_.name_space, until, wakeup_);
+    const auto call = calls_.new_call(wakeup_);
+    auto found = co_await read_name_space(calls_, watched_.name_space, call);
     lines_ = std::move(found.snapshots);
     WatchRequest request;
     request.key = namespace_prefix(watched_.name_space);
     request.range_end = end_of_prefix(request.key);
     request.start_revision = found.revision + 1;
     std::vector<WatchRequest> requests{request};
-    co_await watch_.start(std::move(requests), until, wakeup_);
+    co_await watch_.start(std::move(requests), call);
   }
 
   asio::awaitable<void> go_on(EventSink& sink) override {
-    const auto update = co_await watch_.next(later(Clock::now(), ask_every), wakeup_);
+    const auto update = co_await watch_.next(wakeup_.within(ask_every));
     switch (update.kind) {
       case WatchUpdate::Kind::events: tell(update.events, sink); break;
       case WatchUpdate::Kind::nothing: co_await ask_anything(); break;
@@ -226,7 +225,7 @@ class EtcdWatchSession final : public WatchSession {
     RangeRequest request;
     request.key = namespace_prefix(watched_.name_space);
     request.keys_only = true;
-    co_await calls_.range(request, calls_.budget_end(), wakeup_);
+    co_await calls_.range(request, calls_.new_call(wakeup_));
   }
 
   // Revision by revision; each is one step of one client.

@@ -56,8 +56,7 @@ asio::awaitable<std::optional<Failure>> EtcdClaimant::revoke_former_leases(
     requests.emplace_back(LeaseRevokeRequest{lease});
   }
   try {
-    co_await calls_.together(std::move(requests), Repeat::freely, call.until,
-                             call.wakeup);
+    co_await calls_.together(std::move(requests), Repeat::freely, call);
     former_leases_.clear();
   } catch (const Failure& error) {
     failure = error;
@@ -72,7 +71,7 @@ asio::awaitable<void> EtcdClaimant::have_lease(CallContext& call) {
   };
   if (is_fresh()) co_return;
   if (lease_ != 0) {
-    co_await extend(call.until, call.wakeup);
+    co_await extend(call);
     if (lasts_from_) co_return;
   }
   use(co_await grant_lease(seconds_for(claim()), call));
@@ -95,7 +94,7 @@ asio::awaitable<EtcdClaimant::NewLease> EtcdClaimant::grant_lease(std::int64_t s
   LeaseGrantRequest request;
   request.ttl = seconds;
   const auto sent_at = Clock::now();
-  const auto granted = co_await calls_.lease_grant(request, call.until, call.wakeup);
+  const auto granted = co_await calls_.lease_grant(request, call);
   co_return new_lease(granted, seconds, sent_at);
 }
 
@@ -108,8 +107,8 @@ asio::awaitable<void> EtcdClaimant::replace_lease(CallContext& call) {
   requests.emplace_back(LeaseRevokeRequest{former});
   requests.emplace_back(LeaseGrantRequest{0, seconds});
   const auto sent_at = Clock::now();
-  const auto results = co_await calls_.together(std::move(requests), Repeat::freely,
-                                                call.until, call.wakeup);
+  const auto results =
+      co_await calls_.together(std::move(requests), Repeat::freely, call);
   former_leases_.erase(former);
   use(new_lease(std::get<LeaseGrantResult>(results.at(1)), seconds, sent_at));
 }
@@ -139,17 +138,16 @@ bool EtcdClaimant::is_renewed_by(const LeaseKeepAliveResult& alive,
 // the new lease, and behind a proxy that answers no keep-alive or hides the terms. A
 // former leader sees the lease end a full ttl after it renewed it. By then the entry has
 // the new one, or our deadline has passed.
-asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::extend(Clock::time_point until,
-                                                                Wakeup& wakeup) {
+asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::extend(Call within) {
   constexpr int tries = 5;
-  CallContext call{Queue::stay_out, until, wakeup, {}};
+  CallContext call{within};
   for (int i = 0; i < tries; ++i) {
     std::vector<Request> requests;
     requests.emplace_back(LeaseKeepAliveRequest{lease_});
     requests.emplace_back(written_look_at_own(claim().lock, id()));
     const auto sent_at = Clock::now();
     const auto results =
-        co_await calls_.together(std::move(requests), Repeat::freely, until, wakeup);
+        co_await calls_.together(std::move(requests), Repeat::freely, call);
     const auto& alive = std::get<LeaseKeepAliveResult>(results.at(0));
     const auto& written = std::get<TxnResult>(results.at(1));
     const auto entry = own_entry_from(claim().lock, written);
@@ -174,9 +172,9 @@ asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::extend(Clock::time_poin
 }
 
 asio::awaitable<Renewal> EtcdClaimant::renew(Wakeup& wakeup) {
-  CallContext call{Queue::stay_out, calls_.budget_end(), wakeup, {}};
+  CallContext call{calls_.new_call(wakeup)};
   if (!claim().attached) co_return co_await renew_detached(call);
-  const auto entry = co_await extend(call.until, call.wakeup);
+  const auto entry = co_await extend(call);
   const bool is_own = entry && own_ && entry->created == own_->created && entry->holds();
   if (!is_own) co_return co_await found_lost(call);
   own_ = *entry;
@@ -195,7 +193,7 @@ asio::awaitable<Renewal> EtcdClaimant::renew_detached(CallContext& call) {
   }
   if (own_ && own_->standing == Standing::holds && !own_->attached) {
     if (own_->ttl == seconds_for(claim())) {
-      entry = co_await extend(call.until, call.wakeup);
+      entry = co_await extend(call);
     } else {
       entry = co_await move_to_new_lease(*own_, call);
     }
@@ -268,7 +266,7 @@ asio::awaitable<bool> EtcdClaimant::set_up_again(CallContext& call) {
   if (there != nullptr && there->holds() && there->fence() == own_->fence()) {
     // Done before; the reply was lost.
     adopt(call.snapshot);
-    const auto entry = co_await extend(call.until, call.wakeup);
+    const auto entry = co_await extend(call);
     if (entry) own_ = *entry;
     co_return entry.has_value();
   }
@@ -321,10 +319,6 @@ milliseconds pause_after(unsigned quick_wakes) {
   return std::min(milliseconds(1U << doublings), longest_pause);
 }
 
-asio::awaitable<void> pause_until(Clock::time_point end, Wakeup& wakeup) {
-  co_await wakeup.sleep_until(end);
-}
-
 WatchRequest request_for(const LockName& lock, const WatchedKeys& watched,
                          std::int64_t from) {
   WatchRequest request;
@@ -337,11 +331,11 @@ WatchRequest request_for(const LockName& lock, const WatchedKeys& watched,
 
 }  // namespace
 
-asio::awaitable<void> EtcdClaimant::await_turn(Wakeup& wakeup, Clock::time_point until) {
+asio::awaitable<void> EtcdClaimant::await_turn(Call call) {
   const auto began = Clock::now();
   bool has_failed = false;
   try {
-    co_await listen_for_turn(wakeup, until);
+    co_await listen_for_turn(call);
   } catch (const Failure& failure) {
     if (failure.kind() == Failure::Kind::interrupted) throw;
     has_failed = true;  // the next request reports the failure
@@ -349,19 +343,18 @@ asio::awaitable<void> EtcdClaimant::await_turn(Wakeup& wakeup, Clock::time_point
   if (has_failed) watch_.reset();
   quick_wakes_ = Clock::now() - began < hardly_waited ? quick_wakes_ + 1 : 0;
   const auto pause = has_failed ? pause_after_failure : pause_after(quick_wakes_);
-  co_await pause_until(std::min(until, later(Clock::now(), pause)), wakeup);
+  co_await call.within(pause).sleep();
 }
 
 // The place in the queue is renewed as often as a held lease.
-asio::awaitable<void> EtcdClaimant::listen_for_turn(Wakeup& wakeup,
-                                                    Clock::time_point until) {
-  const bool is_watching = co_await start_watch(wakeup);
+asio::awaitable<void> EtcdClaimant::listen_for_turn(Call call) {
+  const bool is_watching = co_await start_watch(call.wakeup);
   if (!is_watching) co_return;
   const auto every = claim().ttl / 3;
   auto renewed = lasts_from_.value_or(Clock::now());
-  while (Clock::now() < until) {
+  while (!call.is_over()) {
     const auto next = later(renewed, every);
-    const auto update = co_await watch_->next(std::min(until, next), wakeup);
+    const auto update = co_await watch_->next(call.by(next));
     if (update.kind == WatchUpdate::Kind::broken ||
         update.kind == WatchUpdate::Kind::compacted) {
       watch_.reset();
@@ -369,13 +362,13 @@ asio::awaitable<void> EtcdClaimant::listen_for_turn(Wakeup& wakeup,
     }
     if (update.kind == WatchUpdate::Kind::events) co_return;
     if (Clock::now() < next) {
-      if (wakeup.gives_up()) co_return;
+      if (call.wakeup.gives_up()) co_return;
       continue;
     }
     renewed = Clock::now();
     LeaseKeepAliveRequest request{lease_};
     const auto alive =
-        co_await calls_.lease_keep_alive(request, calls_.budget_end(), wakeup);
+        co_await calls_.lease_keep_alive(request, calls_.new_call(call.wakeup));
     if (alive.ttl == 0) co_return;  // the place is lost as well
   }
 }
@@ -391,7 +384,7 @@ asio::awaitable<bool> EtcdClaimant::start_watch(Wakeup& wakeup) {
   watch_ = std::make_unique<KeyWatch>(calls_);
   std::vector<WatchRequest> requests{
       request_for(claim().lock, wanted, waits_in_->revision + 1)};
-  co_await watch_->start(std::move(requests), calls_.budget_end(), wakeup);
+  co_await watch_->start(std::move(requests), calls_.new_call(wakeup));
   co_return true;
 }
 

@@ -13,13 +13,13 @@ DayLease::DayLease(EtcdCalls& calls, std::string name_space)
 
 std::int64_t DayLease::id() const { return lease_of_day(name_space_, wall_now()); }
 
-asio::awaitable<bool> DayLease::set_up(Clock::time_point until, Wakeup& wakeup) {
+asio::awaitable<bool> DayLease::set_up(Call call) {
   // A day longer, for runs that end at the end of the day.
   constexpr auto lasts = run_retention + std::chrono::hours(24);
   LeaseGrantRequest request;
   request.id = id();
   request.ttl = std::chrono::seconds(lasts).count();
-  const auto granted = co_await calls_.lease_grant(request, until, wakeup);
+  const auto granted = co_await calls_.lease_grant(request, call);
   co_return !granted.exists;
 }
 
@@ -66,10 +66,8 @@ bool matters(const std::vector<KeyChange>& events) {
 }
 
 asio::awaitable<void> pause(EntryListener& listener, milliseconds span) {
-  const auto until = later(Clock::now(), span);
-  while (!listener.stops && Clock::now() < until) {
-    co_await listener.wakeup.wait_until(until);
-  }
+  const auto call = listener.wakeup.within(span);
+  while (!listener.stops && !call.is_over()) co_await call.wait();
 }
 
 asio::awaitable<void> receive(std::shared_ptr<EntryListener> listener) {
@@ -77,18 +75,17 @@ asio::awaitable<void> receive(std::shared_ptr<EntryListener> listener) {
   request.key = listener->key;
   request.start_revision = listener->revision + 1;
   std::vector<WatchRequest> requests{request};
-  co_await listener->watch.start(std::move(requests), listener->calls.budget_end(),
-                                 listener->wakeup);
+  co_await listener->watch.start(std::move(requests),
+                                 listener->calls.new_call(listener->wakeup));
   while (!listener->stops) {
-    const auto news =
-        co_await listener->watch.next(later(Clock::now(), silence), listener->wakeup);
+    const auto news = co_await listener->watch.next(listener->wakeup.within(silence));
     if (listener->stops || news.kind == WatchUpdate::Kind::broken) co_return;
     if (news.kind == WatchUpdate::Kind::nothing) {
       RangeRequest look;
       look.key = listener->key;
       look.keys_only = true;
-      co_await listener->calls.range(std::move(look), listener->calls.budget_end(),
-                                     listener->wakeup);
+      co_await listener->calls.range(std::move(look),
+                                     listener->calls.new_call(listener->wakeup));
       continue;
     }
     listener->revision = std::max(listener->revision, news.revision);

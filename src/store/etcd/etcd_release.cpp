@@ -43,8 +43,7 @@ asio::awaitable<Release> EtcdClaimant::give_back(const std::optional<RunEnd>& en
   // Not `wakeup`, which may be interrupted: the lease is released nevertheless, within a
   // short time.
   Wakeup own(calls_.context());
-  const auto until = wakeup.last_request_until(calls_.timeout(), last_patience);
-  CallContext call{Queue::stay_out, until, own, {}};
+  CallContext call{{wakeup.last_request_until(calls_.timeout(), last_patience), own}};
   // No entry depends on a lease that was never confirmed. If it was granted all the same,
   // it expires when it cannot be revoked: not worth a second timeout.
   if (!own_ && !lasts_from_ && claim().attached) {
@@ -141,7 +140,7 @@ asio::awaitable<bool> EtcdClaimant::free_unrecorded(const std::optional<RunEnd>&
     const bool is_unbroken = entry != nullptr && entry->standing == Standing::holds;
     if (!is_unbroken && end && !end->lost) co_return false;
     LeaseRevokeRequest request{lease_};
-    const auto revoked = co_await calls_.lease_revoke(request, call.until, call.wakeup);
+    const auto revoked = co_await calls_.lease_revoke(request, call);
     co_return revoked.was_there;
   } catch (const Failure&) {
     co_return false;
@@ -192,7 +191,7 @@ asio::awaitable<void> EtcdClaimant::forget_runs(CallContext& call) {
     auto request =
         forget(to_forget(call.snapshot.runs, call.snapshot.entries, wall_now()));
     if (request.then.empty()) co_return;
-    co_await calls_.txn(std::move(request), Repeat::freely, call.until, call.wakeup);
+    co_await calls_.txn(std::move(request), Repeat::freely, call);
   } catch (const Failure&) {
     // The next release tries again.
   }

@@ -41,9 +41,8 @@ TxnRequest admission_of(const LockName& resource, Fence fence) {
 asio::awaitable<Admission> EtcdRegisters::admit_fence(const LockName& resource,
                                                       Fence fence, Wakeup& wakeup) {
   auto request = admission_of(resource, fence);
-  const auto until = calls_.budget_end();
-  const auto result =
-      co_await calls_.txn(std::move(request), Repeat::freely, until, wakeup);
+  const auto call = calls_.new_call(wakeup);
+  const auto result = co_await calls_.txn(std::move(request), Repeat::freely, call);
   co_return result.succeeded ? Admission::stale : Admission::admitted;
 }
 
@@ -69,10 +68,10 @@ std::unique_ptr<Claimant> EtcdStore::claimant(const Claim& claim) {
 asio::awaitable<std::vector<Broken>> EtcdStore::break_leases(const LockName& lock,
                                                              const Break& order,
                                                              Wakeup& wakeup) {
-  const auto until = calls_->budget_end();
+  const auto call = calls_->new_call(wakeup);
   DayLease day_lease(*calls_, lock.name_space);
   auto request = look_at(lock);
-  auto result = co_await calls_->txn(std::move(request), Repeat::freely, until, wakeup);
+  auto result = co_await calls_->txn(std::move(request), Repeat::freely, call);
   auto snapshot = snapshot_from(lock, result);
   auto self = own_taker(false);
   self.forced = order.by_force;
@@ -82,11 +81,11 @@ asio::awaitable<std::vector<Broken>> EtcdStore::break_leases(const LockName& loc
        decision = decide_on_break(snapshot, order, wall_now())) {
     const StepContext step_context{lock, wall_now(), day_lease.id()};
     request = take_away(step_context, decision.lose, self);
-    result = co_await calls_->txn(std::move(request), Repeat::freely, until, wakeup);
+    result = co_await calls_->txn(std::move(request), Repeat::freely, call);
     if (result.lease_gone) {
-      co_await day_lease.set_up(until, wakeup);
+      co_await day_lease.set_up(call);
       request = look_at(lock);
-      result = co_await calls_->txn(std::move(request), Repeat::freely, until, wakeup);
+      result = co_await calls_->txn(std::move(request), Repeat::freely, call);
     }
     snapshot = snapshot_from(lock, result, result.results.size() - 2);
   }

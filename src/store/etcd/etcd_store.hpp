@@ -24,7 +24,7 @@ struct NameSpace {
 
 // Reads them page by page. Throws Failure as EtcdCalls.
 asio::awaitable<NameSpace> read_name_space(EtcdCalls& calls, std::string name_space,
-                                           Clock::time_point until, Wakeup& wakeup);
+                                           Call call);
 
 // From all keys of the namespace; keys that belong to no lock are skipped.
 std::map<std::string, LockSnapshot> snapshots_from(const std::vector<KeyValue>& pairs,
@@ -53,8 +53,7 @@ class EtcdInspector final : public LockInspector {
  private:
   asio::awaitable<LockInfo> info_from(LockName lock, TxnRequest look, Wakeup& wakeup);
   asio::awaitable<void> fill_ends(std::vector<LockInfo>& locks,
-                                  const std::vector<LockSnapshot>& snapshots,
-                                  Clock::time_point until, Wakeup& wakeup);
+                                  const std::vector<LockSnapshot>& snapshots, Call call);
 
   EtcdCalls& calls_;
 };

@@ -29,9 +29,7 @@ class LocalClaimant final : public Claimant {
   ~LocalClaimant() override;
 
   asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) override;
-  asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) override {
-    return waiting_.sleep(wakeup, until);
-  }
+  asio::awaitable<void> await_turn(Call call) override { return waiting_.sleep(call); }
   asio::awaitable<Release> release(const std::optional<RunEnd>& end,
                                    Wakeup& wakeup) override;
   asio::awaitable<Renewal> renew(Wakeup& wakeup) override;

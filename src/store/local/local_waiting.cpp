@@ -332,15 +332,15 @@ void LocalWaiting::probe_soon() {
   next_probe_ = first_probe;
 }
 
-asio::awaitable<void> LocalWaiting::sleep(Wakeup& wakeup, Clock::time_point until) {
-  sleeper_ = &wakeup;
-  auto end = std::min(until, ask_again_);
+asio::awaitable<void> LocalWaiting::sleep(Call call) {
+  sleeper_ = &call.wakeup;
+  auto end = std::min(call.until, ask_again_);
   if (probes_left_ > 0) {
     end = std::min(end, Clock::now() + next_probe_);
     --probes_left_;
     next_probe_ *= 4;
   }
-  co_await wakeup.wait_until(end);
+  co_await call.wakeup.wait_until(end);
   sleeper_ = nullptr;
 }
 

@@ -113,7 +113,7 @@ class LocalWaiting {
   void close();
 
   // Returns when the waiter is to ask again, at the latest at `until`.
-  asio::awaitable<void> sleep(Wakeup& wakeup, Clock::time_point until);
+  asio::awaitable<void> sleep(Call call);
 
  private:
   void follow(const Party& own, const rules::WaitsFor& watch);

@@ -15,7 +15,7 @@ class NoneClaimant final : public Claimant {
     }
     co_return grant_;
   }
-  asio::awaitable<void> await_turn(Wakeup&, Clock::time_point) override { co_return; }
+  asio::awaitable<void> await_turn(Call) override { co_return; }
   asio::awaitable<Release> release(const std::optional<RunEnd>&, Wakeup&) override {
     grant_ = {};
     co_return Release::released;

@@ -363,15 +363,14 @@ const PgTarget& PgConnection::target() const { return talk_->target(); }
 void PgConnection::close() { talk_->close(); }
 void PgConnection::part() { talk_->part(); }
 
-asio::awaitable<void> PgConnection::open(Clock::time_point until, Wakeup& wakeup) {
-  if (!is_open()) co_await exchange({}, until, wakeup);
+asio::awaitable<void> PgConnection::open(Call call) {
+  if (!is_open()) co_await exchange({}, call);
 }
 
 asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> batches,
-                                                            Clock::time_point until,
-                                                            Wakeup& wakeup) {
+                                                            Call call) {
   const auto began = Clock::now();
-  net::Budget budget(until, wakeup, talk_->shown());
+  net::Budget budget(call, talk_->shown());
   std::exception_ptr failure;
   std::optional<SqlError> refused;
   std::vector<Result> found;
@@ -382,7 +381,7 @@ asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> b
     talk_->begin();
     auto request = encoded_batches(batches);
     if (!talk_->is_open()) {
-      co_await talk_->open(request, until, budget);
+      co_await talk_->open(request, call.until, budget);
     } else if (!request.empty()) {
       co_await talk_->send(request, budget);
     }
@@ -390,7 +389,7 @@ asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> b
   } catch (const SqlError& error) {
     refused = error;
   } catch (const net::Timeout& timeout) {
-    failure = talk_->explained(timeout, until - began, until);
+    failure = talk_->explained(timeout, call.until - began, call.until);
   } catch (const Failure&) {
     failure = std::current_exception();
   }
@@ -413,9 +412,8 @@ asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> b
 
 void PgConnection::post(const std::vector<Batch>& batches) { talk_->post(batches); }
 
-asio::awaitable<std::optional<Notification>> PgConnection::notification(
-    Clock::time_point until, Wakeup& wakeup) {
-  net::Budget budget(until, wakeup, talk_->shown());
+asio::awaitable<std::optional<Notification>> PgConnection::notification(Call call) {
+  net::Budget budget(call, talk_->shown());
   std::exception_ptr failure;
   std::optional<Notification> found;
   bool is_harmless = false;
@@ -432,8 +430,8 @@ asio::awaitable<std::optional<Notification>> PgConnection::notification(
   co_return found;
 }
 
-asio::awaitable<void> PgConnection::cancel(Clock::time_point until, Wakeup& wakeup) {
-  net::Budget budget(until, wakeup, talk_->shown());
+asio::awaitable<void> PgConnection::cancel(Call call) {
+  net::Budget budget(call, talk_->shown());
   std::exception_ptr failure;
   try {
     budget.check();

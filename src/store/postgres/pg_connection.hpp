@@ -48,7 +48,7 @@ class PgConnection {
   // the protocol; rejected for a login or a certificate; misconfigured for a database
   // that does not exist or is of another product; interrupted when `wakeup` gives up.
   // Throws net::Refusal if the server takes no connection now.
-  asio::awaitable<void> open(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> open(Call call);
 
   // Sends all batches in one write, behind the last message of the login if the
   // connection is not open, and returns the results of all statements, in order. Throws
@@ -56,8 +56,7 @@ class PgConnection {
   // transaction that it leaves behind is rolled back. Throws Failure like open(); except
   // for a SqlError, a net::Refusal and a refused login, the outcome is unknown then.
   // Opens no other connection in the middle of a transaction.
-  asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
-                                                Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches, Call call);
 
   // Sends batches whose outcome is not needed, if that is possible at once; their replies
   // are read before the next exchange begins. No effect if the connection is not open.
@@ -66,14 +65,13 @@ class PgConnection {
   // The next notification before `until`, also one that has already come. Nothing if
   // there is none by then; the connection stays open. Throws Failure like open() if the
   // connection is closed or ends.
-  asio::awaitable<std::optional<Notification>> notification(Clock::time_point until,
-                                                            Wakeup& wakeup);
+  asio::awaitable<std::optional<Notification>> notification(Call call);
 
   // Asks the server to cancel what this connection executes, or was executing when it was
   // closed; the same server, over TLS if the connection uses it. Returns once the server
   // has taken the request, which it does without telling what became of it. No effect if
   // there was no login. Throws Failure like open().
-  asio::awaitable<void> cancel(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> cancel(Call call);
 
   // Of the last login.
   const PgSession& session() const;

@@ -55,11 +55,11 @@ asio::awaitable<Host> ask_host(asio::io_context& context, PgTarget target,
   target.wants_to_know = true;
   host.connection = std::make_shared<PgConnection>(context, std::move(target));
   try {
-    co_await host.connection->open(later(Clock::now(), timeout), wakeup);
+    co_await host.connection->open(wakeup.within(timeout));
     note_session(*host.connection, host.facts);
     std::vector<Batch> question(1, Batch(1, standing_question(true)));
-    const auto replies = co_await host.connection->exchange(
-        std::move(question), later(Clock::now(), timeout), wakeup);
+    const auto replies =
+        co_await host.connection->exchange(std::move(question), wakeup.within(timeout));
     // Another product may not know what that asks for.
     host.standing = standing_from(replies.front()).value_or(PgStanding());
     host.facts.is_standby = host.standing.is_standby;
@@ -81,7 +81,7 @@ class PrimaryExaminer {
       co_await ask(false);
       if (can_read_locks(facts_)) co_await ask(true);
       if (facts_.listens) co_await try_to_notify();
-      co_await measure(facts_, budget_end(), [this]() -> asio::awaitable<void> {
+      co_await measure(facts_, new_call().until, [this]() -> asio::awaitable<void> {
         std::vector<Batch> nothing(1, Batch(1, Statement{"SELECT 1", {}}));
         co_await exchange(std::move(nothing));
       });
@@ -91,10 +91,10 @@ class PrimaryExaminer {
   }
 
  private:
-  Clock::time_point budget_end() const { return later(Clock::now(), order_.timeout); }
+  Call new_call() const { return wakeup_.within(order_.timeout); }
 
   asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches) {
-    return connection_.exchange(std::move(batches), budget_end(), wakeup_);
+    return connection_.exchange(std::move(batches), new_call());
   }
 
   asio::awaitable<void> ask_version() {
@@ -155,7 +155,7 @@ class PrimaryExaminer {
     batches[1].push_back({"SELECT pg_catalog.pg_notify($1, '')", {channel}});
     try {
       co_await exchange(std::move(batches));
-      const auto came = co_await connection_.notification(budget_end(), wakeup_);
+      const auto came = co_await connection_.notification(new_call());
       facts_.was_notified = came.has_value();
     } catch (const Failure& failure) {
       facts_.listen_failure = let_pass(failure);

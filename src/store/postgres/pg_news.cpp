@@ -124,8 +124,8 @@ class Watching final : public WatchSession {
   // Listens in the transaction that makes the row: a step that is written after it is
   // told to this session, see PgStates::write().
   asio::awaitable<void> begin() override {
-    const auto until = later(Clock::now(), timeout_);
-    co_await connection_.open(until, wakeup_);
+    const auto call = wakeup_.within(timeout_);
+    co_await connection_.open(call);
     const auto& target = connection_.target();
     if (!can_listen(target.listening, connection_.is_pooled())) {
       throw Failure(Failure::Kind::unsupported,
@@ -138,14 +138,13 @@ class Watching final : public WatchSession {
     const auto channel = events_channel(target.schema, watched_.name_space);
     statements.push_back({"LISTEN " + channel, {}});
     std::vector<Batch> batches(1, in_transaction(std::move(statements)));
-    co_await exchange_in_schema(connection_, std::move(batches), until, wakeup_);
+    co_await exchange_in_schema(connection_, std::move(batches), call);
     listens_since_ = connection_.times_opened();
     renew_at_ = later(Clock::now(), renew_every);
   }
 
   asio::awaitable<void> go_on(EventSink& sink) override {
-    const auto end = later(Clock::now(), look_every);
-    const auto told = co_await connection_.notification(end, wakeup_);
+    const auto told = co_await connection_.notification(wakeup_.within(look_every));
     if (told) {
       const auto event = record::event_from(told->payload);
       if (event && watched_.covers(event->lock)) sink.happened(*event);
@@ -153,8 +152,8 @@ class Watching final : public WatchSession {
     if (Clock::now() < renew_at_) co_return;
     renew_at_ = later(Clock::now(), renew_every);
     std::vector<Batch> batches(1, in_transaction(to_be_known()));
-    const auto until = later(Clock::now(), timeout_);
-    co_await connection_.exchange(std::move(batches), until, wakeup_);
+    const auto call = wakeup_.within(timeout_);
+    co_await connection_.exchange(std::move(batches), call);
     if (connection_.times_opened() == listens_since_) co_return;
     throw Failure(Failure::Kind::unreachable,
                   connection_.target().shown() + " closed the connection");
@@ -197,15 +196,14 @@ NewWatchSession PgStates::watch(const Watched& watched, Wakeup& wakeup) {
 }
 
 asio::awaitable<std::vector<LockName>> PgStates::overdue(std::string name_space,
-                                                         Clock::time_point until,
-                                                         Wakeup& wakeup) {
+                                                         Call call) {
   Statement select{"SELECT l.name FROM " + table("lock") +
                        " l WHERE l.namespace OPERATOR(pg_catalog.=) $1 AND l.due "
                        "OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() ORDER BY "
                        "l.due LIMIT 100",
                    {name_space}};
   std::vector<Batch> batches(1, Batch(1, std::move(select)));
-  const auto results = co_await exchange(std::move(batches), until, wakeup);
+  const auto results = co_await exchange(std::move(batches), call);
   std::vector<LockName> locks;
   for (const auto& row : results.at(0).rows) {
     locks.push_back({name_space, column_at(row, 0, shown_).value_or("")});

@@ -160,8 +160,7 @@ void PgPrimary::take(const std::optional<PgStanding>& standing) {
 // The question about the standing is the last batch, in a separate transaction: an answer
 // of a standby, or of an old primary, is not passed on.
 asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches,
-                                                      Clock::time_point until,
-                                                      Wakeup& wakeup) {
+                                                      Call call) {
   const bool asks_standbys = hosts_->replicas.all || hosts_->replicas.count > 0;
   // A pooler may have changed the server behind the session.
   const bool asks =
@@ -179,7 +178,7 @@ asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches
       kept_.name(times_opened(), sent);
     }
     try {
-      results = co_await connection_->exchange(std::move(sent), until, wakeup);
+      results = co_await connection_->exchange(std::move(sent), call);
       kept_.note();
       if (is_guarded) trusted_session_ = times_opened();
     } catch (const SqlError& refused) {
@@ -193,7 +192,7 @@ asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches
       if (!repeats && !is_refused) throw;
     }
     if (!is_refused) continue;
-    co_await demand_trust(until, wakeup);
+    co_await demand_trust(call);
     repeats = true;
   }
   if (asks) {
@@ -202,40 +201,39 @@ asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches
     take(standing);
   } else if (known_session_ != times_opened()) {
     auto alone = question(asks_standbys);
-    const auto reply = co_await connection_->exchange(std::move(alone), until, wakeup);
+    const auto reply = co_await connection_->exchange(std::move(alone), call);
     take(standing_of(reply, session()));
   }
   co_return results;
 }
 
 // The guard has refused; nothing behind it was executed.
-asio::awaitable<void> PgPrimary::demand_trust(Clock::time_point until, Wakeup& wakeup) {
+asio::awaitable<void> PgPrimary::demand_trust(Call call) {
   const auto& schema = target().schema;
   std::vector<Batch> batches(1, in_catalog(trust_question, schema));
-  const auto results = co_await connection_->exchange(std::move(batches), until, wakeup);
+  const auto results = co_await connection_->exchange(std::move(batches), call);
   for (const auto& found : distrust_from(results.back(), schema)) {
     throw Failure(found.kind, target().shown() + ": " + found.what + ": " + found.advice);
   }
   trusted_session_ = times_opened();
 }
 
-asio::awaitable<void> PgPrimary::open(Clock::time_point until, Wakeup& wakeup) {
+asio::awaitable<void> PgPrimary::open(Call call) {
   if (is_open()) co_return;
   std::vector<Batch> none;
-  co_await exchange(std::move(none), until, wakeup);
+  co_await exchange(std::move(none), call);
 }
 
 asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batches,
-                                                         Clock::time_point until,
-                                                         Wakeup& wakeup) {
-  for (net::Attempts attempts(until, hosts_->timeout);;) {
+                                                         Call call) {
+  for (net::Attempts attempts(call, hosts_->timeout);;) {
     Clock::time_point end;
     try {
       // Otherwise a connection that has ended would be opened again to the same server.
       const bool searches = hosts_->are_several() && !connection_->is_still_open();
-      if (searches) co_await find(until, wakeup);
+      if (searches) co_await find(call);
       auto sent = batches;
-      co_return co_await asked(std::move(sent), until, wakeup);
+      co_return co_await asked(std::move(sent), call);
     } catch (const net::Refusal& refusal) {
       // Nothing was executed.
       attempts.note(refusal);
@@ -244,34 +242,34 @@ asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batc
       attempts.note(timeout);
       throw net::Timeout(attempts.reason().what());
     }
-    if (!co_await attempts.pause(end, wakeup)) throw Failure(attempts.reason());
+    if (!co_await attempts.pause(end)) throw Failure(attempts.reason());
   }
 }
 
 // A promotion may be complete at any moment.
-asio::awaitable<void> PgPrimary::find(Clock::time_point until, Wakeup& wakeup) {
-  for (net::Attempts attempts(until, hosts_->timeout);;) {
+asio::awaitable<void> PgPrimary::find(Call call) {
+  for (net::Attempts attempts(call, hosts_->timeout);;) {
     try {
-      co_await find_once(until, wakeup);
+      co_await find_once(call);
       co_return;
     } catch (const Failure& failure) {
       if (failure.kind() != Failure::Kind::unreachable) throw;
       attempts.note(failure);
     }
-    if (!co_await attempts.pause(until, wakeup)) throw Failure(attempts.reason());
+    if (!co_await attempts.pause()) throw Failure(attempts.reason());
   }
 }
 
-asio::awaitable<void> PgPrimary::find_once(Clock::time_point until, Wakeup& wakeup) {
+asio::awaitable<void> PgPrimary::find_once(Call call) {
   const auto hosts = hosts_;
   const bool asks_standbys = hosts->replicas.all || hosts->replicas.count > 0;
   auto* context = &context_;
-  const auto open_one = [hosts, context, until, asks_standbys](
+  const auto open_one = [hosts, context, until = call.until, asks_standbys](
                             std::size_t i, Wakeup& own) -> asio::awaitable<Found> {
     Found found{std::make_shared<PgConnection>(*context, hosts->targets[i]), {}};
     auto batches = question(asks_standbys);
-    const auto reply =
-        co_await found.connection->exchange(std::move(batches), until, own);
+    const Call opening{until, own};
+    const auto reply = co_await found.connection->exchange(std::move(batches), opening);
     found.standing = standing_of(reply, found.connection->session());
     co_return found;
   };
@@ -283,12 +281,11 @@ asio::awaitable<void> PgPrimary::find_once(Clock::time_point until, Wakeup& wake
       return found != nullptr && !found->standing.is_standby;
     });
   };
-  co_await round.wait(is_enough, until, wakeup);
+  co_await round.wait(is_enough, call);
   // One of the others may be the primary of a later promotion.
   const auto took = std::chrono::ceil<milliseconds>(Clock::now() - round.began());
   const auto grace = std::max(took, std::min(hosts->timeout / 8, longest_grace));
-  const auto end = std::min(until, later(Clock::now(), grace));
-  co_await round.wait(until_all_answer, end, wakeup);
+  co_await round.wait(until_all_answer, call.within(grace));
 
   std::vector<std::optional<PgStanding>> standings(count);
   std::vector<std::string> servers;

@@ -91,17 +91,13 @@ class PgPrimary {
   // primary, and if the one that was in use is not any more: then what was sent to it may
   // have been executed there. Failure (misconfigured, rejected) if the owners of the
   // schema are not trusted, or rows are hidden: then nothing was executed.
-  asio::awaitable<void> open(Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
-                                                Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> open(Call call);
+  asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches, Call call);
   void post(const std::vector<Batch>& batches) { connection_->post(batches); }
-  asio::awaitable<std::optional<Notification>> notification(Clock::time_point until,
-                                                            Wakeup& wakeup) {
-    return connection_->notification(until, wakeup);
+  asio::awaitable<std::optional<Notification>> notification(Call call) {
+    return connection_->notification(call);
   }
-  asio::awaitable<void> cancel(Clock::time_point until, Wakeup& wakeup) {
-    return connection_->cancel(until, wakeup);
-  }
+  asio::awaitable<void> cancel(Call call) { return connection_->cancel(call); }
 
   // Whether sessions are shared by a pooler, as far as is known.
   bool is_pooled() const;
@@ -125,12 +121,11 @@ class PgPrimary {
  private:
   struct Found;
 
-  asio::awaitable<void> find(Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<void> find_once(Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<std::vector<Result>> asked(std::vector<Batch> batches,
-                                             Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> find(Call call);
+  asio::awaitable<void> find_once(Call call);
+  asio::awaitable<std::vector<Result>> asked(std::vector<Batch> batches, Call call);
   void take(const std::optional<PgStanding>& standing);
-  asio::awaitable<void> demand_trust(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> demand_trust(Call call);
   void use(std::shared_ptr<PgConnection> connection);
   Failure no_primary(
       const std::vector<std::optional<std::variant<Found, Failure>>>& answers) const;

@@ -134,8 +134,7 @@ namespace {
 
 // Asks what the server has first: CREATE SCHEMA needs a right on the database even if the
 // schema is there.
-asio::awaitable<void> make_schema(PgPrimary& connection, Clock::time_point until,
-                                  Wakeup& wakeup) {
+asio::awaitable<void> make_schema(PgPrimary& connection, Call call) {
   const auto& schema = connection.target().schema;
   Statement ask{
       "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace n WHERE n.nspname "
@@ -144,7 +143,7 @@ asio::awaitable<void> make_schema(PgPrimary& connection, Clock::time_point until
       "'default_toast_compression' AND 'lz4' OPERATOR(pg_catalog.=) ANY (s.enumvals))",
       {schema}};
   std::vector<Batch> asked(1, Batch(1, std::move(ask)));
-  const auto known = co_await connection.exchange(std::move(asked), until, wakeup);
+  const auto known = co_await connection.exchange(std::move(asked), call);
   const auto server = connection.target().shown();
   const auto& row = row_at(known.at(0), 0, server);
   const bool is_there = column_at(row, 0, server) == "t";
@@ -162,7 +161,7 @@ asio::awaitable<void> make_schema(PgPrimary& connection, Clock::time_point until
   }
   for (auto& check : checks(schema)) batch.push_back(std::move(check));
   std::vector<Batch> batches(1, in_transaction(std::move(batch)));
-  co_await connection.exchange(std::move(batches), until, wakeup);
+  co_await connection.exchange(std::move(batches), call);
 }
 
 }  // namespace
@@ -246,20 +245,19 @@ std::string schema_script(const std::string& schema, const std::string& role) {
 
 asio::awaitable<std::vector<Result>> exchange_in_schema(PgPrimary& connection,
                                                         std::vector<Batch> batches,
-                                                        Clock::time_point until,
-                                                        Wakeup& wakeup) {
+                                                        Call call) {
   for (bool is_made = false;; is_made = true) {
     std::optional<SqlError> error;
     try {
       auto copy = batches;
-      co_return co_await connection.exchange(std::move(copy), until, wakeup);
+      co_return co_await connection.exchange(std::move(copy), call);
     } catch (const SqlError& failure) {
       error = failure;
     }
     const bool can_be_made = !is_made && is_missing(*error) && error->batch() == 0;
     if (!can_be_made) throw_meaning(*error, connection.target(), is_made);
     try {
-      co_await make_schema(connection, until, wakeup);
+      co_await make_schema(connection, call);
       error.reset();
     } catch (const SqlError& failure) {
       error = failure;

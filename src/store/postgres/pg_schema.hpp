@@ -78,7 +78,6 @@ std::string schema_command(const PgTarget& target);
 // (misconfigured) if there is a schema of that name which is not dlock's.
 asio::awaitable<std::vector<Result>> exchange_in_schema(PgPrimary& connection,
                                                         std::vector<Batch> batches,
-                                                        Clock::time_point until,
-                                                        Wakeup& wakeup);
+                                                        Call call);
 
 }  // namespace dlock::postgres

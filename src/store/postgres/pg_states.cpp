@@ -164,13 +164,12 @@ Statement PgStates::reading(const LockName& lock) const {
 // The clock is read by the last statement, behind the lock of the row: within the same
 // one it would be the time before that lock was waited for.
 asio::awaitable<PgStates::Snapshot> PgStates::read(const LockName& lock, Access access,
-                                                   Clock::time_point until,
-                                                   Wakeup& wakeup) {
+                                                   Call call) {
   const bool is_exclusive = access == Access::exclusive;
   connection_->introduce("dlock " + lock.name);
   Batch batch;
   if (is_exclusive) {
-    batch = begin_exclusive(until);
+    batch = begin_exclusive(call.until);
     batch.push_back(
         {"SELECT 1 FROM " + table("lock") + " l WHERE " + key_is("l") + " FOR UPDATE",
          {lock.name_space, lock.name}});
@@ -183,7 +182,7 @@ asio::awaitable<PgStates::Snapshot> PgStates::read(const LockName& lock, Access 
       !is_exclusive && untold_ && untold_->lock.name_space == lock.name_space;
   auto untold = tells ? std::exchange(untold_, std::nullopt) : std::nullopt;
   const auto sent_at = Clock::now();
-  const auto results = co_await exchange(std::move(batches), until, wakeup);
+  const auto results = co_await exchange(std::move(batches), call);
   is_exclusive_ = is_exclusive;
   std::optional<Failure> failure;
   try {
@@ -192,13 +191,13 @@ asio::awaitable<PgStates::Snapshot> PgStates::read(const LockName& lock, Access 
     if (untold && read.is_watched) {
       untold_ = std::move(untold);
       std::vector<Batch> nothing;  // but what is told
-      co_await exchange(std::move(nothing), until, wakeup);
+      co_await exchange(std::move(nothing), call);
     }
     co_return read;
   } catch (const Failure& error) {
     failure = error;
   }
-  if (is_exclusive) co_await leave(wakeup);
+  if (is_exclusive) co_await leave(call.wakeup);
   throw *failure;
 }
 
@@ -209,10 +208,9 @@ Statement PgStates::unimportantly(Clock::time_point until) const {
       {text_of(left_until(until))}};
 }
 
-asio::awaitable<Result> PgStates::transact(Statement statement, Clock::time_point until,
-                                           Wakeup& wakeup) {
-  auto batch = begin_exclusive(until);
-  batch.push_back(durably(until));
+asio::awaitable<Result> PgStates::transact(Statement statement, Call call) {
+  auto batch = begin_exclusive(call.until);
+  batch.push_back(durably(call.until));
   const auto own = batch.size();
   batch.push_back(std::move(statement));
   batch.push_back({"COMMIT", {}});
@@ -221,12 +219,12 @@ asio::awaitable<Result> PgStates::transact(Statement statement, Clock::time_poin
   const auto& replicas = connection_->hosts()->replicas;
   if (!connection_->is_open() && (replicas.all || replicas.count > 0)) {
     std::vector<Batch> nothing;
-    co_await exchange(std::move(nothing), until, wakeup);
+    co_await exchange(std::move(nothing), call);
   }
   if (connection_->is_open()) connection_->require_replicas();
   std::vector<Result> results;
   try {
-    results = co_await exchange(std::move(batches), until, wakeup);
+    results = co_await exchange(std::move(batches), call);
   } catch (const Failure& failure) {
     end_wait_after(failure);
     throw;
@@ -236,17 +234,16 @@ asio::awaitable<Result> PgStates::transact(Statement statement, Clock::time_poin
   co_return std::move(results.at(own));
 }
 
-asio::awaitable<Result> PgStates::commit(Statement statement, Clock::time_point until,
-                                         Wakeup& wakeup) {
+asio::awaitable<Result> PgStates::commit(Statement statement, Call call) {
   connection_->require_replicas();
   Batch batch;
-  batch.push_back(durably(until));
+  batch.push_back(durably(call.until));
   batch.push_back(std::move(statement));
   batch.push_back({"COMMIT", {}});
   std::vector<Batch> batches(1, std::move(batch));
   std::vector<Result> results;
   try {
-    results = co_await go_on(std::move(batches), until, wakeup);
+    results = co_await go_on(std::move(batches), call);
   } catch (const Failure& failure) {
     end_wait_after(failure);
     throw;
@@ -287,16 +284,15 @@ Statement PgStates::page(const std::string& name_space, const std::string& behin
 
 // Each page has the time of a step.
 asio::awaitable<std::vector<std::pair<LockName, PgStates::Snapshot>>> PgStates::read_all(
-    const std::string& name_space, bool with_runs, Clock::time_point until,
-    Wakeup& wakeup) {
+    const std::string& name_space, bool with_runs, Call call) {
   std::vector<std::pair<LockName, Snapshot>> all;
   left_out_.clear();
   std::string last;
   for (bool has_more = true; has_more && all.size() + left_out_.size() < most_locks;
-       until = later(Clock::now(), timeout_)) {
+       call.until = later(Clock::now(), timeout_)) {
     std::vector<Batch> batches(1, Batch(1, page(name_space, last, with_runs)));
     const auto sent_at = Clock::now();
-    const auto results = co_await exchange(std::move(batches), until, wakeup);
+    const auto results = co_await exchange(std::move(batches), call);
     has_more = false;
     for (const auto& row : results.at(0).rows) {
       const LockName lock{name_space, column_at(row, 7, shown_).value_or("")};
@@ -310,7 +306,7 @@ asio::awaitable<std::vector<std::pair<LockName, PgStates::Snapshot>>> PgStates::
       } catch (const Failure& failure) {
         left_out_.push_back(failure);
       }
-      if (Clock::now() > until) throw net::Timeout(shown_ + " has too much to read");
+      if (call.is_over()) throw net::Timeout(shown_ + " has too much to read");
     }
   }
   co_return all;
@@ -326,7 +322,7 @@ void PgStates::end_wait_after(const Failure& failure) {
                          std::shared_ptr<PgPrimary> old) -> asio::awaitable<void> {
     Wakeup wakeup(context);
     try {
-      co_await old->cancel(later(Clock::now(), cancel_patience), wakeup);
+      co_await old->cancel(wakeup.within(cancel_patience));
     } catch (const Failure&) {
       // It ends with its own timeout, or with the standby.
     }

@@ -33,19 +33,16 @@ class PgStates final : public stepped::StateStore {
   ~PgStates() override;
 
   milliseconds timeout() const override { return timeout_; }
-  asio::awaitable<Snapshot> read(const LockName& lock, Access access,
-                                 Clock::time_point until, Wakeup& wakeup) override;
+  asio::awaitable<Snapshot> read(const LockName& lock, Access access, Call call) override;
   asio::awaitable<bool> write(const LockName& lock, const Snapshot& read,
-                              const Change& change, Clock::time_point until,
-                              Wakeup& wakeup) override;
+                              const Change& change, Call call) override;
   asio::awaitable<void> leave(Wakeup& wakeup) override;
   asio::awaitable<void> count_refused(LockName lock, Wakeup& wakeup) override;
   asio::awaitable<std::vector<std::pair<LockName, Snapshot>>> read_all(
-      const std::string& name_space, bool with_runs, Clock::time_point until,
-      Wakeup& wakeup) override;
+      const std::string& name_space, bool with_runs, Call call) override;
   std::vector<Failure> left_out() const override { return left_out_; }
   asio::awaitable<bool> sleep(rules::Session party, std::size_t place,
-                              Clock::time_point until, Wakeup& wakeup) override;
+                              Call call) override;
   // Who is not woken must ask to notice that it is near the front.
   rules::SafetyNet safety_net() const override {
     return polls() ? rules::SafetyNet() : rules::wide_safety_net;
@@ -57,26 +54,21 @@ class PgStates final : public stepped::StateStore {
                                     std::function<void()> on_news) override;
   NewWatchSession watch(const Watched& watched, Wakeup& wakeup) override;
   asio::awaitable<std::vector<LockName>> overdue(std::string name_space,
-                                                 Clock::time_point until,
-                                                 Wakeup& wakeup) override;
+                                                 Call call) override;
 
   // The following is for what else is kept in the schema.
 
   // One at a time; makes the schema if it is missing. Throws as exchange_in_schema(). A
   // transaction that is still open, of a step that failed, is given up.
-  asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches,
-                                                Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches, Call call);
   // The same within the transaction of begin_exclusive(). Also throws Failure if it has
   // ended.
-  asio::awaitable<std::vector<Result>> go_on(std::vector<Batch> batches,
-                                             Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<std::vector<Result>> go_on(std::vector<Batch> batches, Call call);
   // Ends the transaction of begin_exclusive() with this statement, as transact().
-  asio::awaitable<Result> commit(Statement statement, Clock::time_point until,
-                                 Wakeup& wakeup);
+  asio::awaitable<Result> commit(Statement statement, Call call);
   // Executes one statement in a separate durable transaction, whatever the role's
   // defaults are. Throws Failure as exchange(), and if the commit is not confirmed.
-  asio::awaitable<Result> transact(Statement statement, Clock::time_point until,
-                                   Wakeup& wakeup);
+  asio::awaitable<Result> transact(Statement statement, Call call);
   // As Store::part().
   void part() { connection_->part(); }
   // Calls `warn` as Store::report_complaints().
@@ -122,7 +114,7 @@ class PgStates final : public stepped::StateStore {
   Writing writing_of(const LockName& lock, const Snapshot& read, const Change& change,
                      const std::vector<Event>& events, Clock::time_point until) const;
   Snapshot snapshot_from(const LockName& lock, const Row& row, Clock::time_point sent_at);
-  asio::awaitable<void> tell_late(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> tell_late(Call call);
   void end_wait_after(const Failure& failure);
 
   Batch to_listen(rules::Session party) const;
@@ -130,9 +122,8 @@ class PgStates final : public stepped::StateStore {
   void note_listening(rules::Session party);
   Batch writable(Batch batch) const;
   bool polls() const;
-  asio::awaitable<std::optional<Notification>> notified(Clock::time_point until,
-                                                        Wakeup& wakeup);
-  asio::awaitable<void> poll(std::size_t place, Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<std::optional<Notification>> notified(Call call);
+  asio::awaitable<void> poll(std::size_t place, Call call);
   void end_turn();
   static asio::awaitable<void> keep_listening(std::shared_ptr<Listener> listener);
   static asio::awaitable<bool> listen_once(std::shared_ptr<Listener> listener);

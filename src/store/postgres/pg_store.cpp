@@ -25,12 +25,12 @@ bool has_changed_a_row(const Result& result) {
 }  // namespace
 
 asio::awaitable<PgRates::Kept> PgRates::read(const LockName& limit, bool is_exclusive,
-                                             Clock::time_point until, Wakeup& wakeup) {
+                                             Call call) {
   const std::vector<std::optional<std::string>> key{limit.name_space, limit.name};
   const auto table = states_.table("rate");
   Batch batch;
   if (is_exclusive) {
-    batch = states_.begin_exclusive(until);
+    batch = states_.begin_exclusive(call.until);
     batch.push_back(
         {"SELECT 1 FROM " + table + " r WHERE " + key_is("r") + " FOR UPDATE", key});
   }
@@ -38,7 +38,7 @@ asio::awaitable<PgRates::Kept> PgRates::read(const LockName& limit, bool is_excl
                        " FROM (SELECT 1) one LEFT JOIN " + table + " r ON " + key_is("r"),
                    key});
   std::vector<Batch> batches{std::move(batch)};
-  const auto results = co_await states_.exchange(std::move(batches), until, wakeup);
+  const auto results = co_await states_.exchange(std::move(batches), call);
   const auto& row = row_at(results.back(), 0, states_.shown());
   Kept kept;
   kept.now = time_at(row, 3, states_.shown());
@@ -53,8 +53,7 @@ asio::awaitable<PgRates::Kept> PgRates::read(const LockName& limit, bool is_excl
 
 // False, and nothing was done, if another step was faster.
 asio::awaitable<bool> PgRates::write(const LockName& limit, const Kept& kept,
-                                     bool is_exclusive, Clock::time_point until,
-                                     Wakeup& wakeup) {
+                                     bool is_exclusive, Call call) {
   const auto table = states_.table("rate");
   Statement change;
   change.params = {limit.name_space, limit.name, kept.version, kept.limit.text(),
@@ -75,29 +74,29 @@ asio::awaitable<bool> PgRates::write(const LockName& limit, const Kept& kept,
   }
   Result result;
   if (is_exclusive) {
-    result = co_await states_.commit(std::move(change), until, wakeup);
+    result = co_await states_.commit(std::move(change), call);
   } else {
-    result = co_await states_.transact(std::move(change), until, wakeup);
+    result = co_await states_.transact(std::move(change), call);
   }
   co_return has_changed_a_row(result);
 }
 
 // Repeats the step under the row's lock if another one was faster. As the next step after
 // one without an answer is always written, a request that arrives late changes nothing.
-asio::awaitable<void> PgRates::step(LockName limit, Change change,
-                                    Clock::time_point until, Wakeup& wakeup) {
+asio::awaitable<void> PgRates::step(LockName limit, Change change, Call call) {
   for (bool is_exclusive = false;; is_exclusive = true) {
-    auto kept = co_await read(limit, is_exclusive, until, wakeup);
+    auto kept = co_await read(limit, is_exclusive, call);
     const bool has_changed = change(kept.limit, kept.now);
     if (!has_changed && !unanswered_) {
-      if (is_exclusive) co_await states_.leave(wakeup);
+      if (is_exclusive) co_await states_.leave(call.wakeup);
       co_return;
     }
     unanswered_ = true;
-    const bool is_done = co_await write(limit, kept, is_exclusive, until, wakeup);
+    const bool is_done = co_await write(limit, kept, is_exclusive, call);
     unanswered_ = false;
     if (!is_done) continue;
-    if (random_up_to(changes_per_sweep - 1) == 0) co_await states_.sweep("rate", wakeup);
+    if (random_up_to(changes_per_sweep - 1) == 0)
+      co_await states_.sweep("rate", call.wakeup);
     co_return;
   }
 }
@@ -111,8 +110,8 @@ asio::awaitable<RateAnswer> PgRates::admit(const RateClaim& claim, Wakeup& wakeu
     answer = limit.admit(kept, now, has_changed);
     return has_changed;
   };
-  const auto until = later(Clock::now(), states_.timeout());
-  co_await step(claim.limit, change, until, wakeup);
+  const auto call = wakeup.within(states_.timeout());
+  co_await step(claim.limit, change, call);
   co_return answer;
 }
 
@@ -122,21 +121,22 @@ asio::awaitable<void> PgRates::withdraw(const RateClaim& claim, Wakeup& wakeup) 
     return limit.withdraw(kept_token(claim.token));
   };
   Wakeup own(context_);
-  const auto until = wakeup.last_request_until(states_.timeout(), stepped::last_patience);
-  co_await step(claim.limit, change, until, own);
+  const Call call{wakeup.last_request_until(states_.timeout(), stepped::last_patience),
+                  own};
+  co_await step(claim.limit, change, call);
 }
 
 asio::awaitable<LimitInfo> PgRates::look(const LockName& limit, Wakeup& wakeup) {
-  const auto until = later(Clock::now(), states_.timeout());
-  const auto kept = co_await read(limit, false, until, wakeup);
+  const auto call = wakeup.within(states_.timeout());
+  const auto kept = co_await read(limit, false, call);
   co_return rules::look(kept.limit.state(), Clock::time_point(kept.now));
 }
 
 asio::awaitable<void> PgRates::reset(const LockName& limit, Wakeup& wakeup) {
   Statement forget{"DELETE FROM " + states_.table("rate") + " r WHERE " + key_is("r"),
                    {limit.name_space, limit.name}};
-  const auto until = later(Clock::now(), states_.timeout());
-  co_await states_.transact(std::move(forget), until, wakeup);
+  const auto call = wakeup.within(states_.timeout());
+  co_await states_.transact(std::move(forget), call);
 }
 
 asio::awaitable<Admission> PgRegisters::admit_fence(const LockName& resource, Fence fence,
@@ -147,8 +147,8 @@ asio::awaitable<Admission> PgRegisters::admit_fence(const LockName& resource, Fe
           "CONFLICT (namespace, resource) DO UPDATE SET greatest = excluded.greatest "
           "WHERE f.greatest OPERATOR(pg_catalog.<=) excluded.greatest",
       {resource.name_space, resource.name, std::to_string(fence.number)}};
-  const auto until = later(Clock::now(), states_.timeout());
-  const auto result = co_await states_.transact(std::move(admit), until, wakeup);
+  const auto call = wakeup.within(states_.timeout());
+  const auto result = co_await states_.transact(std::move(admit), call);
   co_return has_changed_a_row(result) ? Admission::admitted : Admission::stale;
 }
 

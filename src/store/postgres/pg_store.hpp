@@ -38,12 +38,10 @@ class PgRates final : public RateLimits {
   // Whether the limit has changed.
   using Change = std::function<bool(PgLimit&, WallTime now)>;
 
-  asio::awaitable<Kept> read(const LockName& limit, bool is_exclusive,
-                             Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<Kept> read(const LockName& limit, bool is_exclusive, Call call);
   asio::awaitable<bool> write(const LockName& limit, const Kept& kept, bool is_exclusive,
-                              Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<void> step(LockName limit, Change change, Clock::time_point until,
-                             Wakeup& wakeup);
+                              Call call);
+  asio::awaitable<void> step(LockName limit, Change change, Call call);
 
   asio::io_context& context_;
   PgStates& states_;

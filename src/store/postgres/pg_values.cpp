@@ -51,14 +51,14 @@ struct PgValues::New {
 asio::awaitable<std::vector<Row>> PgValues::rows_of(Statement statement, Wakeup& wakeup) {
   std::vector<Batch> batches(1);
   batches[0].push_back(std::move(statement));
-  const auto until = later(Clock::now(), states_.timeout());
-  auto results = co_await states_.exchange(std::move(batches), until, wakeup);
+  const auto call = wakeup.within(states_.timeout());
+  auto results = co_await states_.exchange(std::move(batches), call);
   co_return std::move(results.back().rows);
 }
 
 asio::awaitable<void> PgValues::transact(Statement statement, Wakeup& wakeup) {
-  const auto until = later(Clock::now(), states_.timeout());
-  co_await states_.transact(std::move(statement), until, wakeup);
+  const auto call = wakeup.within(states_.timeout());
+  co_await states_.transact(std::move(statement), call);
 }
 
 // With the first piece, unless the value is larger than `most`.
@@ -180,9 +180,8 @@ asio::awaitable<std::optional<Fence>> PgValues::renewed(const Claim& claim,
     if (renewal != Renewal::confirmed) return std::nullopt;
     return rules::holder_of(state, token)->fence;
   };
-  const auto until = later(Clock::now(), states_.timeout());
-  auto step =
-      co_await stepped::take(states_, claim.lock, rule, until, unanswered_, wakeup);
+  const auto call = wakeup.within(states_.timeout());
+  auto step = co_await stepped::take(states_, claim.lock, rule, call, unanswered_);
   co_return step.answer;
 }
 
@@ -260,11 +259,11 @@ asio::awaitable<std::optional<Storing>> PgValues::store(const Claim& claim,
                                                         const std::string& bytes,
                                                         Lifetime lifetime,
                                                         Wakeup& wakeup) {
-  const auto until = later(Clock::now(), states_.timeout());
+  const auto call = wakeup.within(states_.timeout());
   const auto token = kept_token(claim.token);
   for (;;) {
-    const auto read = co_await states_.read(
-        claim.lock, stepped::StateStore::Access::exclusive, until, wakeup);
+    const auto read =
+        co_await states_.read(claim.lock, stepped::StateStore::Access::exclusive, call);
     stepped::StateStore::Change change;
     stepped::prepare(change, read);
     rules::Consequences then;
@@ -278,7 +277,7 @@ asio::awaitable<std::optional<Storing>> PgValues::store(const Claim& claim,
     change.gives_a_right = true;
     const New value{rules::holder_of(change.state, token)->fence, bytes, lifetime};
     std::vector<Batch> batches{to_store(claim.lock, value, read.now.wall)};
-    const auto results = co_await states_.go_on(std::move(batches), until, wakeup);
+    const auto results = co_await states_.go_on(std::move(batches), call);
     const auto& there = row_at(results.back(), 0, states_.shown());
     const auto count = static_cast<std::int64_t>(pieces_of(bytes.size()));
     const auto size = static_cast<std::int64_t>(bytes.size());
@@ -286,7 +285,7 @@ asio::awaitable<std::optional<Storing>> PgValues::store(const Claim& claim,
       co_await states_.leave(wakeup);
       co_return std::nullopt;
     }
-    if (co_await states_.write(claim.lock, read, change, until, wakeup)) {
+    if (co_await states_.write(claim.lock, read, change, call)) {
       co_return std::optional(Storing::stored);
     }
   }

@@ -45,7 +45,7 @@ class PgStates::Turn {
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
-  asio::awaitable<void> take(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> take(Call call);
   void has_ended_well() { is_well_ = true; }
 
  private:
@@ -86,13 +86,13 @@ PgStates::~PgStates() {
   listener_->wakeup.give_up(true);
 }
 
-asio::awaitable<void> PgStates::Turn::take(Clock::time_point until, Wakeup& wakeup) {
+asio::awaitable<void> PgStates::Turn::take(Call call) {
   if (states_.is_taken_) {
     if (states_.listener_ && states_.listener_->is_waiting) {
       states_.listener_->wakeup.give_up(true);
     }
-    net::Budget budget(until, wakeup, states_.shown_);
-    states_.next_.push_back(&wakeup);
+    net::Budget budget(call, states_.shown_);
+    states_.next_.push_back(&call.wakeup);
     std::exception_ptr failure;
     try {
       co_await budget.wait([this] { return !states_.is_taken_; });
@@ -100,7 +100,8 @@ asio::awaitable<void> PgStates::Turn::take(Clock::time_point until, Wakeup& wake
     } catch (const Failure&) {
       failure = std::current_exception();
     }
-    states_.next_.erase(std::find(states_.next_.begin(), states_.next_.end(), &wakeup));
+    states_.next_.erase(
+        std::find(states_.next_.begin(), states_.next_.end(), &call.wakeup));
     budget.hand_on();
     if (failure) std::rethrow_exception(failure);
   }
@@ -114,33 +115,30 @@ void PgStates::end_turn() {
 }
 
 asio::awaitable<std::vector<Result>> PgStates::exchange(std::vector<Batch> batches,
-                                                        Clock::time_point until,
-                                                        Wakeup& wakeup) {
+                                                        Call call) {
   Turn turn(*this);
-  co_await turn.take(until, wakeup);
-  co_await tell_late(until, wakeup);
+  co_await turn.take(call);
+  co_await tell_late(call);
   const auto connection = connection_;
   // A step that failed half-way: what is written now must not be a part of it.
   if (connection->is_in_transaction()) {
     connection->close();
     is_exclusive_ = false;
   }
-  auto results =
-      co_await exchange_in_schema(*connection, std::move(batches), until, wakeup);
+  auto results = co_await exchange_in_schema(*connection, std::move(batches), call);
   turn.has_ended_well();
   co_return results;
 }
 
 asio::awaitable<std::vector<Result>> PgStates::go_on(std::vector<Batch> batches,
-                                                     Clock::time_point until,
-                                                     Wakeup& wakeup) {
+                                                     Call call) {
   Turn turn(*this);
-  co_await turn.take(until, wakeup);
+  co_await turn.take(call);
   const auto connection = connection_;
   if (!connection->is_in_transaction() || connection->has_failed_transaction()) {
     throw Failure(Failure::Kind::unreachable, shown_ + " has ended the transaction");
   }
-  auto results = co_await connection->exchange(std::move(batches), until, wakeup);
+  auto results = co_await connection->exchange(std::move(batches), call);
   turn.has_ended_well();
   co_return results;
 }
@@ -151,11 +149,11 @@ asio::awaitable<void> PgStates::post(Batch batch, Wakeup& wakeup) {
   if (!connection->is_pooled()) co_return connection->post(batches);
   // A pooler gives up the session of a client that leaves in the middle of something.
   if (!connection->is_open()) co_return;
-  const auto until = later(Clock::now(), bookkeeping_patience);
+  const auto call = wakeup.within(bookkeeping_patience);
   try {
     Turn turn(*this);
-    co_await turn.take(until, wakeup);
-    co_await connection->exchange(std::move(batches), until, wakeup);
+    co_await turn.take(call);
+    co_await connection->exchange(std::move(batches), call);
     turn.has_ended_well();
   } catch (const Failure&) {
     // It is as if it had not been sent.
@@ -185,21 +183,20 @@ void PgStates::note_listening(rules::Session party) {
 }
 
 // Those who are woken soon ask then whether there is a watcher.
-asio::awaitable<std::optional<Notification>> PgStates::notified(Clock::time_point until,
-                                                                Wakeup& wakeup) {
+asio::awaitable<std::optional<Notification>> PgStates::notified(Call call) {
   if (untold_) {
-    const auto soon = std::min(until, later(Clock::now(), tell_after));
-    if (auto told = co_await connection_->notification(soon, wakeup)) co_return told;
-    co_await tell_late(later(Clock::now(), timeout_), wakeup);
+    const auto soon = call.within(tell_after);
+    if (auto told = co_await connection_->notification(soon)) co_return told;
+    co_await tell_late(call.wakeup.within(timeout_));
   }
-  co_return co_await connection_->notification(until, wakeup);
+  co_return co_await connection_->notification(call);
 }
 
 // A notification is a hint, and so is the end of the connection: the claim asks then.
 asio::awaitable<bool> PgStates::sleep(rules::Session party, std::size_t place,
-                                      Clock::time_point until, Wakeup& wakeup) {
+                                      Call call) {
   if (polls()) {
-    co_await poll(place, until, wakeup);
+    co_await poll(place, call);
     co_return false;
   }
   bool is_in_front = false;
@@ -207,13 +204,13 @@ asio::awaitable<bool> PgStates::sleep(rules::Session party, std::size_t place,
   try {
     if (listens(party)) {
       Turn turn(*this);
-      co_await turn.take(until, wakeup);
+      co_await turn.take(call);
       turn.has_ended_well();
-      auto told = co_await notified(until, wakeup);
+      auto told = co_await notified(call);
       is_in_front = told && told->payload == in_front_payload;
     } else {
       std::vector<Batch> batches(1, to_listen(party));
-      co_await exchange(std::move(batches), later(Clock::now(), timeout_), wakeup);
+      co_await exchange(std::move(batches), call.wakeup.within(timeout_));
       note_listening(party);
     }
   } catch (const Failure& failure) {
@@ -221,21 +218,18 @@ asio::awaitable<bool> PgStates::sleep(rules::Session party, std::size_t place,
     has_failed = true;
   }
   if (!has_failed) co_return is_in_front;
-  const auto end = std::min(until, later(Clock::now(), pause_after_error));
-  co_await wakeup.sleep_until(end);
+  co_await call.within(pause_after_error).sleep();
   co_return false;
 }
 
 // Whoever is next looks often, but not for long.
-asio::awaitable<void> PgStates::poll(std::size_t place, Clock::time_point until,
-                                     Wakeup& wakeup) {
+asio::awaitable<void> PgStates::poll(std::size_t place, Call call) {
   const auto now = Clock::now();
   if (place != 1) polls_since_.reset();
   if (place == 1 && !polls_since_) polls_since_ = now;
   const bool is_quick = polls_since_ && now < later(*polls_since_, quickly_for);
-  auto end = until;
-  if (place <= 2) end = std::min(end, later(now, is_quick ? poll_quickly : poll_slowly));
-  co_await wakeup.sleep_until(end);
+  const auto pause = is_quick ? poll_quickly : poll_slowly;
+  co_await (place <= 2 ? call.by(later(now, pause)) : call).sleep();
 }
 
 void PgStates::park() {
@@ -302,21 +296,21 @@ asio::awaitable<bool> PgStates::listen_once(std::shared_ptr<Listener> listener) 
   auto& states = *listener->states;
   const auto connection = states.connection_;
   const auto told = listener->told;
-  co_await states.tell_late(later(Clock::now(), states.timeout_), listener->wakeup);
+  co_await states.tell_late(listener->wakeup.within(states.timeout_));
   if (listener->states == nullptr) co_return false;
   for (const auto& [party, on_news] : told) {
     if (states.listens(party)) continue;
     std::vector<Batch> batches(1, states.to_listen(party));
-    const auto until = later(Clock::now(), states.timeout_);
-    co_await connection->exchange(std::move(batches), until, listener->wakeup);
+    const auto call = listener->wakeup.within(states.timeout_);
+    co_await connection->exchange(std::move(batches), call);
     if (listener->states == nullptr) co_return false;
     states.note_listening(party);
     if (listener->told.count(party) > 0) on_news();  // it may have been told before
   }
   if (!states.next_.empty()) co_return false;
   listener->is_waiting = true;
-  const auto until = later(Clock::now(), longest_silence);
-  const auto found = co_await connection->notification(until, listener->wakeup);
+  const auto call = listener->wakeup.within(longest_silence);
+  const auto found = co_await connection->notification(call);
   if (!found || found->payload == in_front_payload) co_return false;
   for (const auto& [party, on_news] : told) {
     const bool is_there = listener->told.count(party) > 0;
@@ -326,14 +320,14 @@ asio::awaitable<bool> PgStates::listen_once(std::shared_ptr<Listener> listener) 
 }
 
 // After the wait the object may be destroyed.
-asio::awaitable<void> PgStates::tell_late(Clock::time_point until, Wakeup& wakeup) {
+asio::awaitable<void> PgStates::tell_late(Call call) {
   if (!untold_) co_return;
   const auto told = *std::exchange(untold_, std::nullopt);
   const auto connection = connection_;
   if (!connection->is_open()) co_return;
   std::vector<Batch> question(1);
   question.front().push_back(watcher_question(told.lock.name_space, told.at));
-  const auto reply = co_await connection->exchange(std::move(question), until, wakeup);
+  const auto reply = co_await connection->exchange(std::move(question), call);
   if (!says_yes(reply.back())) co_return;
   const auto& schema = connection->target().schema;
   connection->post({to_tell(schema, told.lock, told.events)});

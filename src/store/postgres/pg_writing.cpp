@@ -172,18 +172,17 @@ Failure PgStates::dropped_write() const {
 }
 
 asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read,
-                                      const Change& change, Clock::time_point until,
-                                      Wakeup& wakeup) {
+                                      const Change& change, Call call) {
   const bool was_exclusive = is_exclusive_;
   if (change.gives_a_right) connection_->require_replicas();
   const auto events = stepped::events_of(lock, read, change);
-  auto writing = writing_of(lock, read, change, events, until);
+  auto writing = writing_of(lock, read, change, events, call.until);
   std::optional<std::vector<Result>> results;
   try {
     if (was_exclusive) {
-      results = co_await go_on(std::move(writing.batches), until, wakeup);
+      results = co_await go_on(std::move(writing.batches), call);
     } else {
-      results = co_await exchange(std::move(writing.batches), until, wakeup);
+      results = co_await exchange(std::move(writing.batches), call);
     }
   } catch (const SqlError& error) {
     // Under exclusive access another isolation level and a right to write are set.
@@ -222,10 +221,10 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
   }
   if (writing.asks && says_yes(results->back())) {
     auto telling = to_tell(connection_->target().schema, lock, events);
-    co_await post(std::move(telling), wakeup);
+    co_await post(std::move(telling), call.wakeup);
   }
   if (change.cause.released_by && random_up_to(releases_per_sweep - 1) == 0) {
-    co_await sweep("lock", wakeup);
+    co_await sweep("lock", call.wakeup);
   }
   co_return true;
 }

@@ -104,14 +104,14 @@ Failure Node::failure(const Reply& reply) const {
   return Failure(Failure::Kind::unreachable, name_ + " sent an unexpected reply");
 }
 
-asio::awaitable<void> Node::open(Clock::time_point until, Wakeup& wakeup) {
+asio::awaitable<void> Node::open(Call call) {
   if (role_ != Role::any) connection_.drop_if_closed();
   if (connection_.is_open()) co_return;
   is_named_ = false;
   is_checked_ = false;
   is_suspect_ = true;  // until it is open
   try {
-    co_await connection_.open(until, wakeup);
+    co_await connection_.open(call);
   } catch (const net::Refusal& refusal) {
     // The others vote without a server that is not there. Trying it again would delay
     // them.
@@ -124,9 +124,8 @@ asio::awaitable<void> Node::open(Clock::time_point until, Wakeup& wakeup) {
 }
 
 asio::awaitable<std::vector<Reply>> Node::exchange(std::vector<Command> commands,
-                                                   Clock::time_point until,
-                                                   Wakeup& wakeup) {
-  co_await open(until, wakeup);
+                                                   Call call) {
+  co_await open(call);
   const bool names_itself = !is_named_ && Clock::now() - opened_at_ >= names_itself_after;
   const bool checks = role_ != Role::any && !is_checked_;
   if (names_itself) {
@@ -138,10 +137,10 @@ asio::awaitable<std::vector<Reply>> Node::exchange(std::vector<Command> commands
   std::vector<Reply> replies;
   try {
     if (role_ == Role::any) {
-      replies = co_await connection_.exchange(std::move(commands), until, wakeup);
+      replies = co_await connection_.exchange(std::move(commands), call);
     } else {
       // Another connection might lead to another server, which has to be checked first.
-      replies = co_await connection_.exchange_on_open(std::move(commands), until, wakeup);
+      replies = co_await connection_.exchange_on_open(std::move(commands), call);
     }
   } catch (const Failure& failure) {
     is_suspect_ = failure.kind() != Failure::Kind::interrupted;
@@ -218,28 +217,26 @@ void Node::take_life(const Reply& info, const Reply& role) {
 asio::awaitable<std::vector<Reply>> Node::run(const Script& script,
                                               const std::vector<std::string>& keys,
                                               const std::vector<std::string>& args,
-                                              unsigned replicas, Clock::time_point until,
-                                              Wakeup& wakeup, Sent sent) {
+                                              unsigned replicas, Call call, Sent sent) {
   const bool is_in_full = sent == Sent::in_full;
   const auto declared = with_probes(keys);
   Command command{is_in_full ? "EVAL" : "EVALSHA", is_in_full ? script.text : script.sha1,
                   std::to_string(declared.size())};
   command.insert(command.end(), declared.begin(), declared.end());
   command.insert(command.end(), args.begin(), args.end());
-  auto replies =
-      co_await exchange(followed_by_wait(command, replicas, until), until, wakeup);
+  auto replies = co_await exchange(followed_by_wait(command, replicas, call.until), call);
   if (declared.size() > keys.size()) {
-    const bool again = co_await is_only_about_probes(replies.front(), until, wakeup);
-    if (again) co_return co_await run(script, keys, args, replicas, until, wakeup, sent);
+    const bool again = co_await is_only_about_probes(replies.front(), call);
+    if (again) co_return co_await run(script, keys, args, replicas, call, sent);
   }
   if (replies.front().error_code() == "NOSCRIPT") {
     command[0] = "EVAL";
     command[1] = script.text;
-    replies = co_await exchange(followed_by_wait(std::move(command), replicas, until),
-                                until, wakeup);
+    replies = co_await exchange(
+        followed_by_wait(std::move(command), replicas, call.until), call);
   }
   if (hides_refused_command(replies.front())) {
-    auto named = co_await refused_command(script, keys.front(), until, wakeup);
+    auto named = co_await refused_command(script, keys.front(), call);
     if (named) replies.front() = std::move(*named);
   }
   co_return replies;
@@ -259,21 +256,19 @@ std::vector<std::string> Node::with_probes(const std::vector<std::string>& keys)
 // Whether a script was refused only because of those keys: by a proxy in front of several
 // servers, or because the user may access the keys of some locks only. Throws Failure for
 // a member of a cluster.
-asio::awaitable<bool> Node::is_only_about_probes(const Reply& reply,
-                                                 Clock::time_point until,
-                                                 Wakeup& wakeup) {
+asio::awaitable<bool> Node::is_only_about_probes(const Reply& reply, Call call) {
   const auto code = reply.error_code();
   const bool is_refused = code == "CROSSSLOT" || code == "NOPERM";
-  if (code == "CROSSSLOT") co_await require_alone(until, wakeup);
+  if (code == "CROSSSLOT") co_await require_alone(call);
   if (is_refused || !reply.is_error() || code == "NOSCRIPT") is_alone_ = true;
   co_return is_refused;
 }
 
 // HELLO needs no permission. A server or proxy that does not know it is no member.
-asio::awaitable<void> Node::require_alone(Clock::time_point until, Wakeup& wakeup) {
+asio::awaitable<void> Node::require_alone(Call call) {
   if (role_ != Role::any || is_alone_) co_return;
   auto hello = alone({"HELLO"});
-  const auto replies = co_await exchange(std::move(hello), until, wakeup);
+  const auto replies = co_await exchange(std::move(hello), call);
   const auto& fields = replies.front().elements;
   for (std::size_t i = 0; i + 1 < fields.size(); i += 2) {
     if (fields[i].text != "mode" || fields[i + 1].text != "cluster") continue;
@@ -293,16 +288,15 @@ asio::awaitable<void> Node::require_alone(Clock::time_point until, Wakeup& wakeu
 // script does not name it.
 asio::awaitable<std::optional<Reply>> Node::refused_command(const Script& script,
                                                             const std::string& key,
-                                                            Clock::time_point until,
-                                                            Wakeup& wakeup) {
+                                                            Call call) {
   std::vector<Command> commands;
   for (auto& trial : trials_of(needed_permissions, key, key)) {
-    const auto call = "'" + trial.command.front() + "'";
-    if (std::string_view(script.text).find(call) == std::string::npos) continue;
+    const auto quoted = "'" + trial.command.front() + "'";
+    if (std::string_view(script.text).find(quoted) == std::string::npos) continue;
     commands.push_back(std::move(trial.command));
   }
   if (commands.empty()) co_return std::nullopt;
-  auto replies = co_await exchange(std::move(commands), until, wakeup);
+  auto replies = co_await exchange(std::move(commands), call);
   for (auto& reply : replies) {
     const bool is_denied = reply.error_code() == "NOPERM";
     if (is_denied) reply.text += " (called by a script of dlock)";
@@ -314,15 +308,13 @@ asio::awaitable<std::optional<Reply>> Node::refused_command(const Script& script
 asio::awaitable<std::vector<Reply>> Node::run_asking(const Script& script,
                                                      const std::vector<std::string>& keys,
                                                      const std::vector<std::string>& args,
-                                                     unsigned replicas,
-                                                     Clock::time_point until,
-                                                     Wakeup& wakeup) {
+                                                     unsigned replicas, Call call) {
   Command command{"EVAL", script.text, std::to_string(keys.size())};
   command.insert(command.end(), keys.begin(), keys.end());
   command.insert(command.end(), args.begin(), args.end());
-  auto commands = followed_by_wait(std::move(command), replicas, until);
+  auto commands = followed_by_wait(std::move(command), replicas, call.until);
   commands.insert(commands.begin(), Command{"ASKING"});
-  auto replies = co_await exchange(std::move(commands), until, wakeup);
+  auto replies = co_await exchange(std::move(commands), call);
   if (!replies.front().is_error()) replies.erase(replies.begin());
   co_return replies;
 }

@@ -89,17 +89,16 @@ class Node {
   const Target& target() const { return target_; }
   const std::string& name() const { return name_; }  // for messages, without secrets
   milliseconds timeout() const { return timeout_; }
-  Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
+  Call new_call(Wakeup& wakeup) const { return wakeup.within(timeout_); }
 
   // As RedisConnection::open().
-  asio::awaitable<void> open(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> open(Call call);
 
   // The next request opens the connection again.
   void close() { connection_.close(); }
 
   // As RedisConnection::exchange().
-  asio::awaitable<std::vector<Reply>> exchange(std::vector<Command> commands,
-                                               Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<std::vector<Reply>> exchange(std::vector<Command> commands, Call call);
 
   // Runs a script on these keys.
   // Returns its reply and, if `replicas` is above 0, waits within the budget for that
@@ -108,19 +107,18 @@ class Node {
   asio::awaitable<std::vector<Reply>> run(const Script& script,
                                           const std::vector<std::string>& keys,
                                           const std::vector<std::string>& args,
-                                          unsigned replicas, Clock::time_point until,
-                                          Wakeup& wakeup, Sent sent = Sent::by_hash);
+                                          unsigned replicas, Call call,
+                                          Sent sent = Sent::by_hash);
 
   // The same while the keys are being migrated to this server (ASKING).
   asio::awaitable<std::vector<Reply>> run_asking(const Script& script,
                                                  const std::vector<std::string>& keys,
                                                  const std::vector<std::string>& args,
-                                                 unsigned replicas,
-                                                 Clock::time_point until, Wakeup& wakeup);
+                                                 unsigned replicas, Call call);
 
   // Throws Failure (misconfigured) if a server that may have `any` role is a member of a
   // cluster, which has only some of the locks. Asks once.
-  asio::awaitable<void> require_alone(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> require_alone(Call call);
 
   // The Failure for an unexpected reply.
   Failure failure(const Reply& reply) const;
@@ -137,12 +135,10 @@ class Node {
  private:
   asio::io_context& context_;
   std::vector<std::string> with_probes(const std::vector<std::string>& keys) const;
-  asio::awaitable<bool> is_only_about_probes(const Reply& reply, Clock::time_point until,
-                                             Wakeup& wakeup);
+  asio::awaitable<bool> is_only_about_probes(const Reply& reply, Call call);
   asio::awaitable<std::optional<Reply>> refused_command(const Script& script,
                                                         const std::string& key,
-                                                        Clock::time_point until,
-                                                        Wakeup& wakeup);
+                                                        Call call);
   bool take_check(const std::vector<Reply>& replies);
   void take_life(const Reply& info, const Reply& role);
 

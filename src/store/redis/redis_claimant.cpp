@@ -85,19 +85,19 @@ asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
   }
   auto args = ask_arguments(claim(), queue, waiter_id_, arrived_, fence_floor_, ballot_);
   const auto began = Clock::now();
-  const auto until = route_.budget_end();
-  co_await route_.open(claim().lock, until, wakeup);
+  const auto call = route_.new_call(wakeup);
+  co_await route_.open(claim().lock, call);
   expect_answer();
   const auto sent_at = Clock::now();
   const auto response = co_await route_.run(ask_script, claim().lock, std::move(args),
-                                            until, wakeup, Durability::replicas);
+                                            call, Durability::replicas);
   const auto reply = ask_reply_from(response.reply(), claim(), sent_at);
   if (!reply) throw response.failure();
   note(*reply, sent_at);
   if (is_parked_) response.node->close();
   if (std::holds_alternative<Grant>(reply->answer)) {
     restraint_ = Restraint();  // there was a reason to wake it
-    co_await make_certain(response, began, until, wakeup);
+    co_await make_certain(response, began, call);
     confirmed_by_ = response.node;
   }
   co_return reply->answer;
@@ -159,38 +159,35 @@ void RedisClaimant::watch_for(const Busy& busy, const AskReply& reply) {
   ask_again_ = later(Clock::now(), after);
 }
 
-asio::awaitable<void> RedisClaimant::await_turn(Wakeup& wakeup, Clock::time_point until) {
-  if (is_parked_) co_return co_await wakeup.sleep_until(std::min(until, ask_again_));
+asio::awaitable<void> RedisClaimant::await_turn(Call call) {
+  if (is_parked_) co_return co_await call.by(ask_again_).sleep();
   do {
-    const auto reply = co_await pop(wakeup, std::min(until, ask_again_));
+    const auto reply = co_await pop(call.by(ask_again_));
     // Each server by itself: if one of several wakes us too often, the others are heard.
-    co_await pause_if_woken_too_often(wakeup, std::min(until, ask_again_));
+    co_await pause_if_woken_too_often(call.by(ask_again_));
     if (!reply) co_return;  // the next request reports the failure
     if (reply->is_error()) {
-      co_await wakeup.sleep_until(
-          std::min(until, later(Clock::now(), pause_after_error)));
+      co_await call.within(pause_after_error).sleep();
       co_return;
     }
     handed_over_ = handed_over_from(*reply, claim(), asked_at_);
     const auto pause = pause_from(*reply);
     if (!pause) co_return;
     ask_again_ = std::min(ask_again_, later(Clock::now(), *pause));
-  } while (Clock::now() < std::min(until, ask_again_));
+  } while (!call.by(ask_again_).is_over());
 }
 
-asio::awaitable<void> RedisClaimant::pause_if_woken_too_often(Wakeup& wakeup,
-                                                              Clock::time_point until) {
+asio::awaitable<void> RedisClaimant::pause_if_woken_too_often(Call call) {
   const auto now = Clock::now();
   const auto pause = restraint_.pause(now);
-  if (pause.count() > 0) co_await wakeup.sleep_until(std::min(until, later(now, pause)));
+  if (pause.count() > 0) co_await call.by(later(now, pause)).sleep();
 }
 
 // An element of this waiter's list or the shared one, or the reply that none arrived in
 // time. Nothing if the connection broke, as an element may have been popped and lost.
-asio::awaitable<std::optional<Reply>> RedisClaimant::pop(Wakeup& wakeup,
-                                                         Clock::time_point end) {
-  const auto span =
-      std::max(std::chrono::ceil<milliseconds>(end - Clock::now()), milliseconds(1));
+asio::awaitable<std::optional<Reply>> RedisClaimant::pop(Call call) {
+  const auto span = std::max(std::chrono::ceil<milliseconds>(call.until - Clock::now()),
+                             milliseconds(1));
   // The shortest time that BLPOP blocks; it returns an element at once if there is one.
   const auto key = key_of(claim().lock);
   Command command{"BLPOP", key + ":w:" + waiter_id_, key + ":a",
@@ -202,9 +199,9 @@ asio::awaitable<std::optional<Reply>> RedisClaimant::pop(Wakeup& wakeup,
     // The other half of the time is for what is asked next. But a server looks at its
     // clock only ten times a second.
     const auto least = std::min(route_.timeout(), milliseconds(200));
-    const auto until = later(end, std::max(route_.timeout() / 2, least));
-    auto* node = co_await route_.open(claim().lock, until, wakeup);
-    auto replies = co_await node->exchange(alone(std::move(command)), until, wakeup);
+    call.until = later(call.until, std::max(route_.timeout() / 2, least));
+    auto* node = co_await route_.open(claim().lock, call);
+    auto replies = co_await node->exchange(alone(std::move(command)), call);
     handed_over_by_ = node;
     reply = std::move(replies.front());
   } catch (const Failure& failure) {
@@ -236,28 +233,27 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
   // Not `wakeup`, which may be interrupted: the lease is released nevertheless, within a
   // short time.
   Wakeup own(context_);
-  const auto until = wakeup.last_request_until(route_.timeout(), last_patience);
+  const Call call{wakeup.last_request_until(route_.timeout(), last_patience), own};
   const bool may_come_late = may_come_late_ || known_ == Known::unanswered;
   auto args = release_arguments(claim(), end, waiter_id_, fence, may_come_late);
   Response response;
   if (ballot_ && may_come_late) {
-    response = co_await release_for_good(args, until, own);
+    response = co_await release_for_good(args, call);
   } else {
-    response = co_await route_.run(release_script, claim().lock, args, until, own);
+    response = co_await route_.run(release_script, claim().lock, args, call);
   }
   auto released = release_from(response.reply());
   const bool vanished = released == Release::gone || released == Release::taken_over;
   if (vanished) {
     auto renewal = Renewal::gone;
     try {
-      renewal = co_await found_lost(renewal, response, until, own);
+      renewal = co_await found_lost(renewal, response, call);
     } catch (const Failure&) {
       // The loss is known nevertheless.
     }
     if (renewal == Renewal::reclaimed) {
       // The lock was not granted to another claim meanwhile.
-      response =
-          co_await route_.run(release_script, claim().lock, std::move(args), until, own);
+      response = co_await route_.run(release_script, claim().lock, std::move(args), call);
       released = release_from(response.reply());
     } else if (renewal == Renewal::failed_over) {
       released = Release::failed_over;
@@ -277,7 +273,7 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
 // after we have exited, and then only the first one. The first one therefore tells it to
 // refuse the request for the lock that may still arrive.
 asio::awaitable<Response> RedisClaimant::release_for_good(
-    const std::vector<std::string>& args, Clock::time_point until, Wakeup& wakeup) {
+    const std::vector<std::string>& args, Call call) {
   const auto keys = route_.keys_for(release_script, claim().lock);
   Command release{"EVAL", release_script.text, std::to_string(keys.size())};
   release.insert(release.end(), keys.begin(), keys.end());
@@ -286,8 +282,7 @@ asio::awaitable<Response> RedisClaimant::release_for_good(
   commands.push_back({"SET", keys.front() + ":t:" + text_of(claim().token), "1", "PX",
                       std::to_string(comes_late_by.count())});
   commands.push_back(std::move(release));
-  auto response =
-      co_await route_.exchange(claim().lock, std::move(commands), until, wakeup);
+  auto response = co_await route_.exchange(claim().lock, std::move(commands), call);
   response.replies.erase(response.replies.begin());
   co_return response;
 }

@@ -26,7 +26,7 @@ class RedisClaimant final : public Claimant {
 
   bool queues_at_once() const override { return true; }
   asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) override;
-  asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) override;
+  asio::awaitable<void> await_turn(Call call) override;
   asio::awaitable<Release> release(const std::optional<RunEnd>& end,
                                    Wakeup& wakeup) override;
   asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
@@ -51,24 +51,21 @@ class RedisClaimant final : public Claimant {
  private:
   asio::awaitable<Release> give_back(const std::optional<RunEnd>& end, Wakeup& wakeup);
   asio::awaitable<Response> release_for_good(const std::vector<std::string>& args,
-                                             Clock::time_point until, Wakeup& wakeup);
+                                             Call call);
   asio::awaitable<void> make_certain(const Response& response, Clock::time_point began,
-                                     Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<void> check_replicas(const Response& response, Clock::time_point until,
-                                       Wakeup& wakeup);
+                                     Call call);
+  asio::awaitable<void> check_replicas(const Response& response, Call call);
   asio::awaitable<Renewal> renew_within_budget(Wakeup& wakeup);
-  asio::awaitable<void> leave(Node& node, Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> leave(Node& node, Call call);
   void look_out();
   void use_instead(const ServerAddress& server);
-  asio::awaitable<Response> set_lease(Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<bool> is_denied(Inquiry& inquiry, Clock::time_point until,
-                                  Wakeup& wakeup);
-  asio::awaitable<Renewal> found_lost(Renewal said, const Response& response,
-                                      Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<Response> set_lease(Call call);
+  asio::awaitable<bool> is_denied(Inquiry& inquiry, Call call);
+  asio::awaitable<Renewal> found_lost(Renewal said, const Response& response, Call call);
   bool is_elsewhere(const Response& response) const;
-  asio::awaitable<Renewal> reclaim(Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<std::optional<Reply>> pop(Wakeup& wakeup, Clock::time_point end);
-  asio::awaitable<void> pause_if_woken_too_often(Wakeup& wakeup, Clock::time_point until);
+  asio::awaitable<Renewal> reclaim(Call call);
+  asio::awaitable<std::optional<Reply>> pop(Call call);
+  asio::awaitable<void> pause_if_woken_too_often(Call call);
   void note(const AskReply& reply, Clock::time_point sent_at);
   void note_grant(const AskReply& reply);
   void watch_for(const Busy& busy, const AskReply& reply);

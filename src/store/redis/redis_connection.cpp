@@ -224,24 +224,23 @@ void RedisConnection::drop_if_closed() { link_->drop_if_closed(); }
 
 void RedisConnection::close() { link_->close(); }
 
-asio::awaitable<void> RedisConnection::open(Clock::time_point until, Wakeup& wakeup) {
-  if (!is_open()) co_await exchange({}, until, wakeup);
+asio::awaitable<void> RedisConnection::open(Call call) {
+  if (!is_open()) co_await exchange({}, call);
 }
 
 asio::awaitable<std::vector<Reply>> RedisConnection::exchange(
-    std::vector<Command> commands, Clock::time_point until, Wakeup& wakeup) {
-  return perform(std::move(commands), Reopening::allowed, until, wakeup);
+    std::vector<Command> commands, Call call) {
+  return perform(std::move(commands), Reopening::allowed, call);
 }
 
 asio::awaitable<std::vector<Reply>> RedisConnection::exchange_on_open(
-    std::vector<Command> commands, Clock::time_point until, Wakeup& wakeup) {
-  return perform(std::move(commands), Reopening::refused, until, wakeup);
+    std::vector<Command> commands, Call call) {
+  return perform(std::move(commands), Reopening::refused, call);
 }
 
 asio::awaitable<std::vector<Reply>> RedisConnection::perform(
-    std::vector<Command> commands, Reopening reopening, Clock::time_point until,
-    Wakeup& wakeup) {
-  net::Budget budget(until, wakeup, link_->shown());
+    std::vector<Command> commands, Reopening reopening, Call call) {
+  net::Budget budget(call, link_->shown());
   std::exception_ptr failure;
   std::vector<Reply> replies;
   try {
@@ -260,10 +259,9 @@ asio::awaitable<std::vector<Reply>> RedisConnection::perform(
   co_return replies;
 }
 
-asio::awaitable<void> RedisConnection::send(std::vector<Command> commands,
-                                            Clock::time_point until, Wakeup& wakeup) {
-  co_await open(until, wakeup);
-  net::Budget budget(until, wakeup, link_->shown());
+asio::awaitable<void> RedisConnection::send(std::vector<Command> commands, Call call) {
+  co_await open(call);
+  net::Budget budget(call, link_->shown());
   std::exception_ptr failure;
   try {
     budget.check();
@@ -274,9 +272,8 @@ asio::awaitable<void> RedisConnection::send(std::vector<Command> commands,
   finish(budget, failure);
 }
 
-asio::awaitable<std::optional<Reply>> RedisConnection::receive(Clock::time_point until,
-                                                               Wakeup& wakeup) {
-  net::Budget budget(until, wakeup, link_->shown());
+asio::awaitable<std::optional<Reply>> RedisConnection::receive(Call call) {
+  net::Budget budget(call, link_->shown());
   std::exception_ptr failure;
   std::optional<Reply> reply;
   try {

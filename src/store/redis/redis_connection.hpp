@@ -54,28 +54,25 @@ class RedisConnection {
   // protocol, rejected for a login or a certificate, misconfigured for a database that
   // does not exist, interrupted when `wakeup` gives up. Throws net::Refusal if the server
   // does not take the connection.
-  asio::awaitable<void> open(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> open(Call call);
 
   // Sends `commands` in one write and returns one reply for each, in order. Errors of the
   // server are returned as replies. Opens first if needed. Throws Failure like open(); a
   // net::Refusal only if the server has not executed any of the commands.
-  asio::awaitable<std::vector<Reply>> exchange(std::vector<Command> commands,
-                                               Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<std::vector<Reply>> exchange(std::vector<Command> commands, Call call);
 
   // The same on the connection as it is: if the server has closed it, this throws Failure
   // (unreachable) and opens no other one. For a caller that has checked which server it
   // leads to.
   asio::awaitable<std::vector<Reply>> exchange_on_open(std::vector<Command> commands,
-                                                       Clock::time_point until,
-                                                       Wakeup& wakeup);
+                                                       Call call);
 
   // For a separate connection that subscribes: send() does not wait for replies;
   // receive() returns them one by one, and then the messages of the server. receive()
   // returns nothing when `until` passes first; the connection stays open. Both throw
   // Failure like open(). Do not call exchange() until the connection is closed.
-  asio::awaitable<void> send(std::vector<Command> commands, Clock::time_point until,
-                             Wakeup& wakeup);
-  asio::awaitable<std::optional<Reply>> receive(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> send(std::vector<Command> commands, Call call);
+  asio::awaitable<std::optional<Reply>> receive(Call call);
 
   void close();
 
@@ -83,8 +80,7 @@ class RedisConnection {
   class Link;
   enum class Reopening { allowed, refused };
   asio::awaitable<std::vector<Reply>> perform(std::vector<Command> commands,
-                                              Reopening reopening,
-                                              Clock::time_point until, Wakeup& wakeup);
+                                              Reopening reopening, Call call);
   void finish(net::Budget& budget, const std::exception_ptr& failure);
 
   std::unique_ptr<Link> link_;

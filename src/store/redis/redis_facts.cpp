@@ -76,13 +76,13 @@ class RedisExaminer {
 
   asio::awaitable<void> examine() {
     try {
-      co_await connection_.open(budget_end(), wakeup_);
+      co_await connection_.open(new_call(wakeup_));
       facts.was_reached = true;
       co_await ask_for_settings();
       if (facts.no_login) co_return;
       co_await try_commands();
       co_await try_undeclared();
-      co_await measure(facts, budget_end(), [this] { return ask_for_time(); });
+      co_await measure(facts, new_call(wakeup_).until, [this] { return ask_for_time(); });
     } catch (const Failure& failure) {
       // A shortage on this machine says nothing about the server.
       if (failure.kind() == Failure::Kind::exhausted) throw;
@@ -100,10 +100,10 @@ class RedisExaminer {
   RedisFacts facts;
 
  private:
-  Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
+  Call new_call(Wakeup& wakeup) const { return wakeup.within(timeout_); }
 
   asio::awaitable<std::vector<Reply>> ask(std::vector<Command> commands) {
-    return connection_.exchange(std::move(commands), budget_end(), wakeup_);
+    return connection_.exchange(std::move(commands), new_call(wakeup_));
   }
 
   asio::awaitable<void> ask_for_settings() {
@@ -216,15 +216,14 @@ class RedisExaminer {
 
   // The counters of the locks, as far as they can be read within the budget.
   asio::awaitable<void> look_at_fences() {
-    const auto until = budget_end();
+    const auto call = new_call(wakeup_);
     const auto plausible = greatest_plausible_fence(
         wall_now() + facts.clock_ahead.value_or(microseconds(0)), {});
     std::string cursor = "0";
-    for (int step = 0; step < most_scans && Clock::now() < until; ++step) {
+    for (int step = 0; step < most_scans && !call.is_over(); ++step) {
       const auto pattern = facts.key_prefix + "{*}:s";
       Command scan{"SCAN", std::move(cursor), "MATCH", pattern, "COUNT", "1000"};
-      const auto found =
-          co_await connection_.exchange(alone(std::move(scan)), until, wakeup_);
+      const auto found = co_await connection_.exchange(alone(std::move(scan)), call);
       const auto& reply = found.front();
       if (reply.kind != Kind::array || reply.elements.size() != 2) co_return;
       const auto& keys = reply.elements[1].elements;
@@ -232,7 +231,7 @@ class RedisExaminer {
       for (const auto& key : keys) commands.push_back({"HGET", key.text, "fence"});
       std::vector<Reply> fences;
       if (!keys.empty()) {
-        fences = co_await connection_.exchange(std::move(commands), until, wakeup_);
+        fences = co_await connection_.exchange(std::move(commands), call);
       }
       for (std::size_t i = 0; i < keys.size(); ++i) {
         const auto number = number_in<std::uint64_t>(fences[i].text);

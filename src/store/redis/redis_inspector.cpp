@@ -31,8 +31,8 @@ Failure too_much(const Node& node, const std::string& what) {
                      "; keep locks in a separate database, or raise --store-timeout");
 }
 
-void check_time(const Node& node, Clock::time_point until) {
-  if (Clock::now() >= until) {
+void check_time(const Node& node, Call call) {
+  if (call.is_over()) {
     throw too_much(node, "reading the names of all locks takes too long");
   }
 }
@@ -45,17 +45,12 @@ bool is_cursor(const std::string& text) {
 }  // namespace
 
 // Finds the names of the locks of a namespace on one server, each once, though SCAN may
-// return a key twice, and a lock has several keys. All within `until`, and bounded in
+// return a key twice, and a lock has several keys. All within the call, and bounded in
 // memory.
 class RedisInspector::NameSearch {
  public:
-  NameSearch(Node& node, std::string name_space, const NameFilter& matches,
-             Clock::time_point until, Wakeup& wakeup)
-      : node_(node),
-        name_space_(std::move(name_space)),
-        matches_(matches),
-        until_(until),
-        wakeup_(wakeup) {}
+  NameSearch(Node& node, std::string name_space, const NameFilter& matches, Call call)
+      : node_(node), name_space_(std::move(name_space)), matches_(matches), call_(call) {}
 
   // Scans a small database to its end. In a large one that has an index, adds the names
   // in the index, and continues the scan of earlier looks for locks that the index lacks.
@@ -73,9 +68,9 @@ class RedisInspector::NameSearch {
 
  private:
   asio::awaitable<Reply> ask(Command command) {
-    check_time(node_, until_);
+    check_time(node_, call_);
     auto replies =
-        co_await node_.exchange(alone(std::move(command)), node_.budget_end(), wakeup_);
+        co_await node_.exchange(alone(std::move(command)), node_.new_call(call_.wakeup));
     co_return std::move(replies.front());
   }
 
@@ -151,8 +146,7 @@ class RedisInspector::NameSearch {
   Node& node_;
   std::string name_space_;
   const NameFilter& matches_;
-  Clock::time_point until_;
-  Wakeup& wakeup_;
+  Call call_;
   std::set<LockName> names_;
   std::set<LockName> indexed_;
 };
@@ -169,8 +163,7 @@ asio::awaitable<LockInfo> RedisInspector::inspect(const LockName& lock, Wakeup& 
 // Calls `take` with the script's reply for each of the locks.
 asio::awaitable<void> RedisInspector::look_at(
     Node& node, const std::set<LockName>& names, const Script& script,
-    std::function<bool(const LockName&, const Reply&)> take, Clock::time_point until,
-    Wakeup& wakeup) {
+    std::function<bool(const LockName&, const Reply&)> take, Call call) {
   std::set<LockName> moving;  // being migrated to another server
   for (auto next = names.begin(); next != names.end();) {
     // The first one separately: the server may not have cached the script yet.
@@ -185,9 +178,9 @@ asio::awaitable<void> RedisInspector::look_at(
       command.insert(command.end(), keys.begin(), keys.end());
       commands.push_back(std::move(command));
     }
-    check_time(node, until);
+    check_time(node, call);
     const auto replies =
-        co_await node.exchange(std::move(commands), node.budget_end(), wakeup);
+        co_await node.exchange(std::move(commands), node.new_call(call.wakeup));
     for (const auto& reply : replies) {
       const auto& lock = *name++;
       // A foreign key that only looks like a lock's.
@@ -202,7 +195,7 @@ asio::awaitable<void> RedisInspector::look_at(
   }
   for (const auto& lock : moving) {
     std::vector<std::string> none;
-    const auto response = co_await route_.run(script, lock, std::move(none), wakeup);
+    const auto response = co_await route_.run(script, lock, std::move(none), call.wakeup);
     if (!take(lock, response.reply())) throw response.failure();
   }
 }
@@ -212,14 +205,14 @@ asio::awaitable<void> RedisInspector::look_at_all(
     const std::string& name_space, const NameFilter& matches, const Script& script,
     const std::function<bool(const LockName&, const Reply&)>& take, Wakeup& wakeup) {
   std::set<LockName> told;
-  const auto until = later(Clock::now(), route_.timeout() * timeouts_for_all);
-  const auto nodes = co_await route_.all(route_.budget_end(), wakeup);
+  const auto call = wakeup.within(route_.timeout() * timeouts_for_all);
+  const auto nodes = co_await route_.all(route_.new_call(wakeup));
   for (auto* node : nodes) {
-    NameSearch search(*node, name_space, matches, until, wakeup);
+    NameSearch search(*node, name_space, matches, call);
     auto names = co_await search.names();
     // While a lock is being migrated, two servers report it.
     std::erase_if(names, [&](const LockName& lock) { return !told.insert(lock).second; });
-    co_await look_at(*node, names, script, take, until, wakeup);
+    co_await look_at(*node, names, script, take, call);
   }
 }
 

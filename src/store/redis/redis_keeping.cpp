@@ -59,23 +59,21 @@ class BreakNews final : public LeaseNews {
 // replicas may leave the sentinels little time, so the replicas are checked even if the
 // sentinels have not replied.
 asio::awaitable<void> RedisClaimant::make_certain(const Response& response,
-                                                  Clock::time_point began,
-                                                  Clock::time_point until,
-                                                  Wakeup& wakeup) {
+                                                  Clock::time_point began, Call call) {
   std::optional<Failure> failure;
   try {
     auto opinion = Opinion::confirmed;
-    if (auto inquiry = route_.inquire(*response.node, began, until)) {
-      opinion = co_await inquiry->opinion(until, wakeup);
+    if (auto inquiry = route_.inquire(*response.node, began, call.until)) {
+      opinion = co_await inquiry->opinion(call);
     }
-    if (opinion != Opinion::denied) co_await check_replicas(response, until, wakeup);
+    if (opinion != Opinion::denied) co_await check_replicas(response, call);
     if (opinion != Opinion::confirmed) failure = not_confirmed(response);
   } catch (const Failure& error) {
     failure = error;
   }
   if (!failure) co_return;
   try {
-    co_await release_grant(wakeup);
+    co_await release_grant(call.wakeup);
   } catch (const Failure&) {
     // Then it expires by itself.
   }
@@ -85,10 +83,8 @@ asio::awaitable<void> RedisClaimant::make_certain(const Response& response,
 
 // Checked after the number of replicas was updated during the request, so that a replica
 // that has come back also counts.
-asio::awaitable<void> RedisClaimant::check_replicas(const Response& response,
-                                                    Clock::time_point until,
-                                                    Wakeup& wakeup) {
-  const auto wanted = co_await route_.replicas_of(*response.node, until, wakeup);
+asio::awaitable<void> RedisClaimant::check_replicas(const Response& response, Call call) {
+  const auto wanted = co_await route_.replicas_of(*response.node, call);
   if (response.acknowledged < wanted) throw not_on_replicas(response, wanted);
 }
 
@@ -138,31 +134,30 @@ void RedisClaimant::use_instead(const ServerAddress& server) {
 }
 
 asio::awaitable<Renewal> RedisClaimant::renew_within_budget(Wakeup& wakeup) {
-  const auto until = route_.budget_end();
-  auto* node = co_await route_.open(claim().lock, until, wakeup);
+  const auto call = route_.new_call(wakeup);
+  auto* node = co_await route_.open(claim().lock, call);
   asked_ = node;
-  auto inquiry = route_.inquire(*node, Clock::now(), until);
+  auto inquiry = route_.inquire(*node, Clock::now(), call.until);
   // Usually answered at once. A primary that was replaced has lost its replicas, and
   // waiting for them would take the time in which the new primary can be asked.
-  const auto soon = Clock::now() + (until - Clock::now()) / 4;
-  if (inquiry && co_await is_denied(*inquiry, soon, wakeup)) {
-    co_await leave(*node, until, wakeup);
+  const auto soon = call.share(4);
+  if (inquiry && co_await is_denied(*inquiry, soon)) {
+    co_await leave(*node, call);
   }
-  auto response = co_await set_lease(until, wakeup);
-  const auto half = Clock::now() + (until - Clock::now()) / 2;
-  if (inquiry && response.node == node && co_await is_denied(*inquiry, half, wakeup)) {
-    co_await leave(*node, until, wakeup);
-    response = co_await set_lease(until, wakeup);
+  auto response = co_await set_lease(call);
+  const auto half = call.share(2);
+  if (inquiry && response.node == node && co_await is_denied(*inquiry, half)) {
+    co_await leave(*node, call);
+    response = co_await set_lease(call);
     if (response.node == node) throw not_confirmed(response);
   }
   auto renewal = renewal_from(response.reply());
   if (!renewal) throw response.failure();
   if (const auto ttl = renewed_ttl_from(response.reply())) keep_ttl(*ttl);
   if (*renewal == Renewal::gone || *renewal == Renewal::taken_over) {
-    if (claim().attached)
-      renewal = co_await found_lost(*renewal, response, until, wakeup);
+    if (claim().attached) renewal = co_await found_lost(*renewal, response, call);
   } else if (*renewal != Renewal::broken) {
-    co_await check_replicas(response, until, wakeup);
+    co_await check_replicas(response, call);
   }
   if (*renewal == Renewal::broken) taken_by_ = taker_from(response.reply());
   if (!is_loss(*renewal)) confirmed_by_ = response.node;
@@ -172,25 +167,22 @@ asio::awaitable<Renewal> RedisClaimant::renew_within_budget(Wakeup& wakeup) {
 
 // Opens the connection to the server that has taken its place, or to itself if there is
 // none.
-asio::awaitable<void> RedisClaimant::leave(Node& node, Clock::time_point until,
-                                           Wakeup& wakeup) {
+asio::awaitable<void> RedisClaimant::leave(Node& node, Call call) {
   node.distrust();
-  asked_ = co_await route_.open(claim().lock, until, wakeup);
+  asked_ = co_await route_.open(claim().lock, call);
 }
 
-asio::awaitable<Response> RedisClaimant::set_lease(Clock::time_point until,
-                                                   Wakeup& wakeup) {
+asio::awaitable<Response> RedisClaimant::set_lease(Call call) {
   auto args = renew_arguments(claim(), grant_.fence);
   const auto& script = claim().attached ? renew_script : set_lease_script;
-  co_return co_await route_.run(script, claim().lock, std::move(args), until, wakeup,
+  co_return co_await route_.run(script, claim().lock, std::move(args), call,
                                 Durability::replicas);
 }
 
 // Missing replies are not a veto: without the sentinels, a healthy primary still
 // protects.
-asio::awaitable<bool> RedisClaimant::is_denied(Inquiry& inquiry, Clock::time_point until,
-                                               Wakeup& wakeup) {
-  const auto opinion = co_await inquiry.opinion(until, wakeup);
+asio::awaitable<bool> RedisClaimant::is_denied(Inquiry& inquiry, Call call) {
+  const auto opinion = co_await inquiry.opinion(call);
   co_return opinion == Opinion::denied;
 }
 
@@ -198,11 +190,10 @@ asio::awaitable<bool> RedisClaimant::is_denied(Inquiry& inquiry, Clock::time_poi
 // shows whether the lock was granted to another claim since. On the same server, a
 // missing lease was removed on purpose.
 asio::awaitable<Renewal> RedisClaimant::found_lost(Renewal said, const Response& response,
-                                                   Clock::time_point until,
-                                                   Wakeup& wakeup) {
+                                                   Call call) {
   const bool has_failed_over = is_elsewhere(response);
   if (!claim().reclaim && !has_failed_over) co_return said;
-  const auto renewal = co_await reclaim(until, wakeup);
+  const auto renewal = co_await reclaim(call);
   if (renewal == Renewal::reclaimed || !has_failed_over) co_return renewal;
   co_return Renewal::failed_over;
 }
@@ -221,16 +212,16 @@ std::unique_ptr<LeaseNews> RedisClaimant::listen(std::function<void()> on_news) 
   return listening;
 }
 
-asio::awaitable<Renewal> RedisClaimant::reclaim(Clock::time_point until, Wakeup& wakeup) {
+asio::awaitable<Renewal> RedisClaimant::reclaim(Call call) {
   auto args = reclaim_arguments(claim(), grant_, after_);
   // If it arrives too late, it must not set up a lease that was released meanwhile.
   expect_answer();
   const auto response = co_await route_.run(reclaim_script, claim().lock, std::move(args),
-                                            until, wakeup, Durability::replicas);
+                                            call, Durability::replicas);
   known_ = Known::answered;
   const auto renewal = renewal_from(response.reply());
   if (!renewal) throw response.failure();
-  if (*renewal == Renewal::reclaimed) co_await check_replicas(response, until, wakeup);
+  if (*renewal == Renewal::reclaimed) co_await check_replicas(response, call);
   co_return *renewal;
 }
 

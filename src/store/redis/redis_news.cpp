@@ -99,14 +99,13 @@ asio::awaitable<BreakListener::AskReply> BreakListener::wait_for_element() {
   try {
     std::vector<Command> commands;
     if (!connection_->is_open()) {
-      co_await connection_->open(later(Clock::now(), budget_), wakeup_);
+      co_await connection_->open(wakeup_.within(budget_));
       commands.push_back({"CLIENT", "SETNAME", "dlock"});
     }
     listened = true;
     commands.push_back({"BLPOP", list_, std::to_string(listens_for.count() / 1000)});
-    const auto until = later(Clock::now(), listens_for + budget_);
-    const auto replies =
-        co_await connection_->exchange(std::move(commands), until, wakeup_);
+    const auto call = wakeup_.within(listens_for + budget_);
+    const auto replies = co_await connection_->exchange(std::move(commands), call);
     const auto& reply = replies.back();
     if (reply.is_error()) co_return AskReply::cannot;
     if (reply.kind == Reply::Kind::array) co_return AskReply::something;
@@ -156,11 +155,10 @@ asio::awaitable<void> Lookout::watch(std::shared_ptr<State> state) {
   state->reported.insert(state->server.target().address());
   const auto interval = lookout_interval(state->route.timeout());
   while (!state->stops()) {
-    const auto until = state->route.budget_end();
+    const auto call = state->route.new_call(state->wakeup);
     std::optional<ServerAddress> named;
     try {
-      named = co_await state->route.owner_by_others(state->lock, state->server, until,
-                                                    state->wakeup);
+      named = co_await state->route.owner_by_others(state->lock, state->server, call);
     } catch (const Failure&) {
       // Others are asked in the next round.
     }
@@ -199,7 +197,7 @@ class RedisInspector::Watching final : public WatchSession {
   }
 
   asio::awaitable<void> go_on(EventSink& sink) override {
-    const auto published = co_await stream_->next(next_end(), wakeup_);
+    const auto published = co_await stream_->next({next_end(), wakeup_});
     if (published) {
       const auto& event = published->event;
       if (published->lasts.count() > 0) note_end(event.lock, end_of(published->lasts));
@@ -208,9 +206,7 @@ class RedisInspector::Watching final : public WatchSession {
     const auto over = ended();
     if (over.empty()) co_return;
     // The server may say of a lease again and again that it expires at once.
-    const auto now = Clock::now();
-    const auto end = later(now, restraint_.pause(now));
-    co_await wakeup_.sleep_until(end);
+    co_await wakeup_.within(restraint_.pause(Clock::now())).sleep();
     for (const auto& lock : over) co_await remove_expired(lock);
   }
 
@@ -218,7 +214,7 @@ class RedisInspector::Watching final : public WatchSession {
   // The current server may be another one.
   asio::awaitable<void> subscribe() {
     auto& route = inspector_.route_;
-    const auto nodes = co_await route.all(route.budget_end(), wakeup_);
+    const auto nodes = co_await route.all(route.new_call(wakeup_));
     auto& node = *nodes.front();
     stream_.emplace(node.context(), node.target(), watched_,
                     route.fails_over() ? silence_where_servers_fail_over : silence,
@@ -303,12 +299,12 @@ asio::awaitable<void> EventStream::begin(Wakeup& wakeup) {
     }
   }
   const auto channels = subscribe.size() - 1;
-  const auto until = later(Clock::now(), budget_);
+  const auto call = wakeup.within(budget_);
   std::vector<Command> commands;
   commands.push_back(std::move(subscribe));
-  co_await connection_.send(std::move(commands), until, wakeup);
+  co_await connection_.send(std::move(commands), call);
   for (std::size_t i = 0; i < channels; ++i) {
-    const auto reply = co_await connection_.receive(until, wakeup);
+    const auto reply = co_await connection_.receive(call);
     if (!reply) {
       throw Failure(Failure::Kind::unreachable,
                     server_ + " did not reply within " + for_people(budget_));
@@ -319,11 +315,10 @@ asio::awaitable<void> EventStream::begin(Wakeup& wakeup) {
   asked_ = false;
 }
 
-asio::awaitable<std::optional<Published>> EventStream::next(Clock::time_point until,
-                                                            Wakeup& wakeup) {
+asio::awaitable<std::optional<Published>> EventStream::next(Call call) {
   for (;;) {
     const auto look_at = later(last_message_at_, asked_ ? silence_ + budget_ : silence_);
-    const auto reply = co_await connection_.receive(std::min(until, look_at), wakeup);
+    const auto reply = co_await connection_.receive(call.by(look_at));
     if (reply) {
       last_message_at_ = Clock::now();
       asked_ = false;
@@ -334,8 +329,8 @@ asio::awaitable<std::optional<Published>> EventStream::next(Clock::time_point un
       if (published && watched_.covers(published->event.lock)) co_return published;
       continue;
     }
-    if (Clock::now() >= look_at) co_await check_server(wakeup);
-    if (Clock::now() >= until) co_return std::nullopt;
+    if (Clock::now() >= look_at) co_await check_server(call.wakeup);
+    if (call.is_over()) co_return std::nullopt;
   }
 }
 
@@ -347,7 +342,7 @@ asio::awaitable<void> EventStream::check_server(Wakeup& wakeup) {
   asked_ = true;
   std::vector<Command> commands;
   commands.push_back(Command{"PING"});
-  co_await connection_.send(std::move(commands), later(Clock::now(), budget_), wakeup);
+  co_await connection_.send(std::move(commands), wakeup.within(budget_));
 }
 
 }  // namespace dlock::redis

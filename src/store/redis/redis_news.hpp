@@ -88,7 +88,7 @@ class EventStream {
 
   // The next event of a watched lock; nothing if there is none by `until`. Throws
   // Failure; then call begin() before the next call.
-  asio::awaitable<std::optional<Published>> next(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<std::optional<Published>> next(Call call);
 
  private:
   asio::awaitable<void> check_server(Wakeup& wakeup);

@@ -247,7 +247,7 @@ asio::awaitable<ValueLookup> RedisValues::get(const LockName& lock, std::size_t 
       co_return found;
     }
   }
-  const auto* node = co_await route_.open(lock, route_.budget_end(), wakeup);
+  const auto* node = co_await route_.open(lock, route_.new_call(wakeup));
   ValueLookup damaged;
   damaged.damage = node->name() + ": the stored value is incomplete";
   co_return damaged;
@@ -318,9 +318,9 @@ asio::awaitable<RateAnswer> RedisRates::admit(const RateClaim& claim, Wakeup& wa
 asio::awaitable<void> RedisRates::withdraw(const RateClaim& claim, Wakeup& wakeup) {
   std::vector<std::string> args{member_of(claim)};
   Wakeup own(context_);
-  const auto until = wakeup.last_request_until(route_.timeout(), last_patience);
+  const Call call{wakeup.last_request_until(route_.timeout(), last_patience), own};
   const auto response =
-      co_await route_.run(withdraw_script, claim.limit, std::move(args), until, own);
+      co_await route_.run(withdraw_script, claim.limit, std::move(args), call);
   if (response.reply().is_error()) throw response.failure();
 }
 

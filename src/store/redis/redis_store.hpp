@@ -48,7 +48,7 @@ class RedisInspector final : public LockInspector {
   asio::awaitable<void> look_at(Node& node, const std::set<LockName>& names,
                                 const Script& script,
                                 std::function<bool(const LockName&, const Reply&)> take,
-                                Clock::time_point until, Wakeup& wakeup);
+                                Call call);
   asio::awaitable<void> look_at_all(
       const std::string& name_space, const NameFilter& matches, const Script& script,
       const std::function<bool(const LockName&, const Reply&)>& take, Wakeup& wakeup);

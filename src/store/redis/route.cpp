@@ -14,32 +14,30 @@ constexpr int most_hops = 5;
 
 }  // namespace
 
-asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until,
-                                   Wakeup& wakeup) {
-  for (net::Attempts attempts(until, timeout_);;) {
+asio::awaitable<Node*> Route::open(const LockName& lock, Call call) {
+  for (net::Attempts attempts(call, timeout_);;) {
     Clock::time_point end;
     Node* node = nullptr;
     try {
-      node = co_await node_for(lock, until, wakeup);
-      co_await node->open(until, wakeup);
+      node = co_await node_for(lock, call);
+      co_await node->open(call);
       co_return node;
     } catch (const Failure& error) {
       attempts.note(error, node == nullptr ? error : node->target().with_origin(error));
       const bool passes = has_others() && error.kind() == Failure::Kind::unreachable;
-      end = passes ? until : attempts.end_of_patience(error);
+      end = passes ? call.until : attempts.end_of_patience(error);
     }
-    if (!co_await attempts.pause(end, wakeup)) throw Failure(attempts.reason());
+    if (!co_await attempts.pause(end)) throw Failure(attempts.reason());
   }
 }
 
-asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
-                                       Clock::time_point until, Wakeup& wakeup) {
+asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask, Call call) {
   int hops = 0;
-  for (net::Attempts attempts(until, timeout_);;) {
+  for (net::Attempts attempts(call, timeout_);;) {
     std::optional<Clock::time_point> end;
     Response response;
     try {
-      response.node = co_await open(lock, until, wakeup);
+      response.node = co_await open(lock, call);
       response.replies = co_await ask(*response.node);
     } catch (const net::Refusal& refusal) {
       // The new connection was accepted and then closed, with nothing executed.
@@ -50,14 +48,14 @@ asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
       throw Failure(attempts.reason());
     }
     if (end) {
-      if (!co_await attempts.pause(*end, wakeup)) throw Failure(attempts.reason());
+      if (!co_await attempts.pause(*end)) throw Failure(attempts.reason());
       continue;
     }
     const auto next = then(lock, *response.node, response.reply());
     if (next == Then::done) co_return response;
-    if (next == Then::follow && ++hops <= most_hops && Clock::now() < until) continue;
+    if (next == Then::follow && ++hops <= most_hops && !call.is_over()) continue;
     attempts.note(response.failure());
-    if (!co_await attempts.pause(until, wakeup)) co_return response;
+    if (!co_await attempts.pause()) co_return response;
   }
 }
 
@@ -70,29 +68,28 @@ Sent Route::way_to_send(const Script& script, const Node& node) const {
 }
 
 asio::awaitable<Response> Route::run(const Script& script, const LockName& lock,
-                                     std::vector<std::string> args,
-                                     Clock::time_point until, Wakeup& wakeup,
+                                     std::vector<std::string> args, Call call,
                                      Durability durability) {
   const auto keys = keys_for(script, lock);
   unsigned wanted = 0;
   const Ask ask = [&](Node& node) -> asio::awaitable<std::vector<Reply>> {
     wanted = 0;
     if (durability == Durability::replicas) {
-      wanted = co_await replicas_of(node, until, wakeup);
+      wanted = co_await replicas_of(node, call);
     }
     const auto sent = wanted > 0 ? way_to_send(script, node) : Sent::by_hash;
-    auto replies = co_await node.run(script, keys, args, wanted, until, wakeup, sent);
+    auto replies = co_await node.run(script, keys, args, wanted, call, sent);
     if (wanted > 0 && !replies.front().is_error()) {
       if (first_ == nullptr) first_ = &node;
       ran_on_[&script] = &node;
     }
     if (auto* other = sent_on(script, node, replies.front())) {
-      if (wanted > 0) wanted = co_await replicas_of(*other, until, wakeup);
-      replies = co_await other->run_asking(script, keys, args, wanted, until, wakeup);
+      if (wanted > 0) wanted = co_await replicas_of(*other, call);
+      replies = co_await other->run_asking(script, keys, args, wanted, call);
     }
     co_return replies;
   };
-  auto response = co_await asked(lock, ask, until, wakeup);
+  auto response = co_await asked(lock, ask, call);
   if (wanted > 0) {
     const auto& replicas = response.replies.back();
     if (replicas.is_error() && !response.reply().is_error()) {
@@ -105,19 +102,18 @@ asio::awaitable<Response> Route::run(const Script& script, const LockName& lock,
 
 asio::awaitable<Response> Route::run(const Script& script, const LockName& lock,
                                      std::vector<std::string> args, Wakeup& wakeup) {
-  return run(script, lock, std::move(args), budget_end(), wakeup);
+  return run(script, lock, std::move(args), new_call(wakeup));
 }
 
 asio::awaitable<Response> Route::exchange(const LockName& lock,
-                                          std::vector<Command> commands,
-                                          Clock::time_point until, Wakeup& wakeup) {
-  const Ask ask = [&](Node& node) { return node.exchange(commands, until, wakeup); };
-  co_return co_await asked(lock, ask, until, wakeup);
+                                          std::vector<Command> commands, Call call) {
+  const Ask ask = [&](Node& node) { return node.exchange(commands, call); };
+  co_return co_await asked(lock, ask, call);
 }
 
 asio::awaitable<Response> Route::exchange(const LockName& lock,
                                           std::vector<Command> commands, Wakeup& wakeup) {
-  return exchange(lock, std::move(commands), budget_end(), wakeup);
+  return exchange(lock, std::move(commands), new_call(wakeup));
 }
 
 // A script derives its other keys from the first one.

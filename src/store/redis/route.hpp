@@ -44,7 +44,7 @@ class Inquiry {
 
   // Returns as soon as the result is certain, at the latest at `until`. Throws Failure
   // (interrupted).
-  virtual asio::awaitable<Opinion> opinion(Clock::time_point until, Wakeup& wakeup) = 0;
+  virtual asio::awaitable<Opinion> opinion(Call call) = 0;
 };
 
 // Sends each request to the server that has the lock's keys at that moment. A Node stays
@@ -65,21 +65,19 @@ class Route {
 
   // The budget of one operation.
   milliseconds timeout() const { return timeout_; }
-  Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
+  Call new_call(Wakeup& wakeup) const { return wakeup.within(timeout_); }
 
   // The server that has the keys of this lock, connected. A connection that is refused is
   // tried again (Backoff). Throws Failure like RedisConnection::open(), with the
   // last reason if several were tried.
-  asio::awaitable<Node*> open(const LockName& lock, Clock::time_point until,
-                              Wakeup& wakeup);
+  asio::awaitable<Node*> open(const LockName& lock, Call call);
 
   // Runs a script on the keys of a lock. It is repeated if a server reports that it did
   // not execute the script because the keys are elsewhere, it is not ready, or it has no
   // room for the connection; a script that may have been executed is never repeated.
   // Throws Failure like open(); an error of the script is a reply.
   asio::awaitable<Response> run(const Script& script, const LockName& lock,
-                                std::vector<std::string> args, Clock::time_point until,
-                                Wakeup& wakeup,
+                                std::vector<std::string> args, Call call,
                                 Durability durability = Durability::one_server);
 
   // The same within the budget of one operation.
@@ -89,7 +87,7 @@ class Route {
   // Sends commands on the keys of a lock, which must be safe to repeat. Throws Failure
   // like open(); errors are replies.
   asio::awaitable<Response> exchange(const LockName& lock, std::vector<Command> commands,
-                                     Clock::time_point until, Wakeup& wakeup);
+                                     Call call);
   asio::awaitable<Response> exchange(const LockName& lock, std::vector<Command> commands,
                                      Wakeup& wakeup);
 
@@ -99,15 +97,12 @@ class Route {
 
   // How many replicas of the server must acknowledge a grant before it counts, by current
   // knowledge. Throws Failure.
-  virtual asio::awaitable<unsigned> replicas_of(Node& /*node*/,
-                                                Clock::time_point /*until*/,
-                                                Wakeup& /*wakeup*/) {
+  virtual asio::awaitable<unsigned> replicas_of(Node& /*node*/, Call /*call*/) {
     co_return 0;
   }
 
   // All servers that have keys of locks. Throws Failure like open().
-  virtual asio::awaitable<std::vector<Node*>> all(Clock::time_point until,
-                                                  Wakeup& wakeup) = 0;
+  virtual asio::awaitable<std::vector<Node*>> all(Call call) = 0;
 
   // Whether another server can take over the lock's keys without the old one noticing.
   virtual bool fails_over() const { return false; }
@@ -125,8 +120,7 @@ class Route {
   // suspect goes there. Uses nothing of the route any more once `wakeup` gives up. Throws
   // Failure like open().
   virtual asio::awaitable<std::optional<ServerAddress>> owner_by_others(
-      const LockName& /*lock*/, const Node& /*node*/, Clock::time_point /*until*/,
-      Wakeup& /*wakeup*/) {
+      const LockName& /*lock*/, const Node& /*node*/, Call /*call*/) {
     co_return std::nullopt;
   }
 
@@ -134,13 +128,11 @@ class Route {
   Sent way_to_send(const Script& script, const Node& node) const;
 
   using Ask = std::function<asio::awaitable<std::vector<Reply>>(Node&)>;
-  asio::awaitable<Response> asked(const LockName& lock, const Ask& ask,
-                                  Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<Response> asked(const LockName& lock, const Ask& ask, Call call);
 
   // The server believed to have the keys; may contact other servers to find it. Throws
   // Failure.
-  virtual asio::awaitable<Node*> node_for(const LockName& lock, Clock::time_point until,
-                                          Wakeup& wakeup) = 0;
+  virtual asio::awaitable<Node*> node_for(const LockName& lock, Call call) = 0;
 
   // What to make of a reply.
   virtual Then then(const LockName& /*lock*/, Node& /*node*/, const Reply& /*reply*/) {
@@ -173,16 +165,13 @@ class SoleRoute final : public Route {
 
   const Node& node() const { return node_; }
 
-  asio::awaitable<std::vector<Node*>> all(Clock::time_point until,
-                                          Wakeup& wakeup) override {
-    co_await node_.require_alone(until, wakeup);
+  asio::awaitable<std::vector<Node*>> all(Call call) override {
+    co_await node_.require_alone(call);
     co_return std::vector<Node*>{&node_};
   }
 
  private:
-  asio::awaitable<Node*> node_for(const LockName&, Clock::time_point, Wakeup&) override {
-    co_return &node_;
-  }
+  asio::awaitable<Node*> node_for(const LockName&, Call) override { co_return &node_; }
 
   Node node_;
 };

@@ -112,15 +112,14 @@ Node& ClusterRoute::member_to_ask() {
   return *asked_->second;
 }
 
-asio::awaitable<Node*> ClusterRoute::node_for(const LockName& lock,
-                                              Clock::time_point until, Wakeup& wakeup) {
+asio::awaitable<Node*> ClusterRoute::node_for(const LockName& lock, Call call) {
   const auto known = owners_.find(lock);
   if (known != owners_.end()) {
     if (!known->second->is_suspect()) co_return known->second;
     owners_.erase(known);
   }
   if (!hints_.contains(lock)) follow_hint(lock);
-  co_return co_await owner_by(member_to_ask(), lock, until, wakeup);
+  co_return co_await owner_by(member_to_ask(), lock, call);
 }
 
 // Makes the last known owner the first member to ask.
@@ -143,11 +142,10 @@ void ClusterRoute::note_owner(const LockName& lock, Node& owner) {
 // member without the slot. Takes a part of the budget, so that a silent member leaves
 // time for the next.
 asio::awaitable<Node*> ClusterRoute::owner_by(Node& member, const LockName& lock,
-                                              Clock::time_point until, Wakeup& wakeup) {
-  const auto part = Clock::now() + (until - Clock::now()) / 3;
+                                              Call call) {
   redis::Command exists{"EXISTS", redis::key_of(lock) + ":z"};
   const auto replies =
-      co_await member.exchange(redis::alone(std::move(exists)), part, wakeup);
+      co_await member.exchange(redis::alone(std::move(exists)), call.share(3));
   const auto& reply = replies.front();
   auto* owner = &member;
   switch (redis::class_of(reply)) {
@@ -171,16 +169,15 @@ asio::awaitable<Node*> ClusterRoute::owner_by(Node& member, const LockName& lock
 // Another member each time, because one may also be dead. Over a separate connection: the
 // others may be in use.
 asio::awaitable<std::optional<ServerAddress>> ClusterRoute::owner_by_others(
-    const LockName& lock, const Node& node, Clock::time_point until, Wakeup& wakeup) {
+    const LockName& lock, const Node& node, Call call) {
   const auto* member = other_than(node);
   if (member == nullptr) co_return std::nullopt;
   redis::RedisConnection connection(context_, member->target());
   const auto address = member->target().address();
-  const auto part = Clock::now() + (until - Clock::now()) / 4;
   redis::Command exists{"EXISTS", redis::key_of(lock) + ":z"};
   const auto replies =
-      co_await connection.exchange(redis::alone(std::move(exists)), part, wakeup);
-  if (wakeup.gives_up()) co_return std::nullopt;
+      co_await connection.exchange(redis::alone(std::move(exists)), call.share(4));
+  if (call.wakeup.gives_up()) co_return std::nullopt;
   const auto sort = redis::class_of(replies.front());
   auto owner = owner_in(replies.front(), member->target());
   if (sort == ReplyClass::answer) owner = address;
@@ -202,13 +199,11 @@ const Node* ClusterRoute::other_than(const Node& node) {
 }
 
 // A member that is new in the cluster, or isolated, may know only itself.
-asio::awaitable<std::vector<Node*>> ClusterRoute::all(Clock::time_point until,
-                                                      Wakeup& wakeup) {
+asio::awaitable<std::vector<Node*>> ClusterRoute::all(Call call) {
   const LockName any;
-  auto* member = co_await open(any, until, wakeup);  // any member that replies
+  auto* member = co_await open(any, call);  // any member that replies
   redis::Command slots{"CLUSTER", "SLOTS"};
-  const auto replies =
-      co_await member->exchange(redis::alone(std::move(slots)), until, wakeup);
+  const auto replies = co_await member->exchange(redis::alone(std::move(slots)), call);
   const auto primaries = primaries_from(replies.front(), member->target().address());
   if (!primaries) throw member->failure(replies.front());
   if (primaries->slots < all_slots) {
@@ -238,12 +233,10 @@ std::vector<std::string> ClusterRoute::keys_for(const redis::Script& script,
 }
 
 // At least one: with none, no other server would know the lease.
-asio::awaitable<unsigned> ClusterRoute::replicas_of(Node& node, Clock::time_point until,
-                                                    Wakeup& wakeup) {
+asio::awaitable<unsigned> ClusterRoute::replicas_of(Node& node, Call call) {
   if (!url_.replicas.all) co_return url_.replicas.count;
   redis::Command nodes{"CLUSTER", "NODES"};
-  const auto replies =
-      co_await node.exchange(redis::alone(std::move(nodes)), until, wakeup);
+  const auto replies = co_await node.exchange(redis::alone(std::move(nodes)), call);
   if (replies.front().kind != Reply::Kind::string) throw node.failure(replies.front());
   co_return std::max(count_replicas_up(replies.front().text), 1U);
 }
@@ -286,7 +279,7 @@ asio::awaitable<Examination> examine(const ExaminationOrder& order,
   ClusterRoute route(context, order.url, order.timeout);
   std::vector<redis::Target> targets;
   try {
-    const auto primaries = co_await route.all(route.budget_end(), wakeup);
+    const auto primaries = co_await route.all(route.new_call(wakeup));
     for (auto* primary : primaries) targets.push_back(primary->target());
   } catch (const Failure& failure) {
     if (failure.kind() == Failure::Kind::exhausted) throw;

@@ -94,28 +94,24 @@ class ClusterRoute final : public redis::Route {
   ClusterRoute(asio::io_context& context, StoreUrl url, milliseconds timeout,
                std::string runtime_directory = {});
 
-  asio::awaitable<std::vector<redis::Node*>> all(Clock::time_point until,
-                                                 Wakeup& wakeup) override;
+  asio::awaitable<std::vector<redis::Node*>> all(Call call) override;
   std::vector<std::string> keys_for(const redis::Script& script,
                                     const LockName& lock) const override;
   bool fails_over() const override { return true; }
   asio::awaitable<std::optional<ServerAddress>> owner_by_others(const LockName& lock,
                                                                 const redis::Node& node,
-                                                                Clock::time_point until,
-                                                                Wakeup& wakeup) override;
+                                                                Call call) override;
 
  private:
-  asio::awaitable<redis::Node*> node_for(const LockName& lock, Clock::time_point until,
-                                         Wakeup& wakeup) override;
-  asio::awaitable<unsigned> replicas_of(redis::Node& node, Clock::time_point until,
-                                        Wakeup& wakeup) override;
+  asio::awaitable<redis::Node*> node_for(const LockName& lock, Call call) override;
+  asio::awaitable<unsigned> replicas_of(redis::Node& node, Call call) override;
   Then then(const LockName& lock, redis::Node& node, const redis::Reply& reply) override;
   redis::Node* sent_on(const redis::Script& script, redis::Node& node,
                        const redis::Reply& reply) override;
   bool has_others() const override { return true; }
 
   asio::awaitable<redis::Node*> owner_by(redis::Node& member, const LockName& lock,
-                                         Clock::time_point until, Wakeup& wakeup);
+                                         Call call);
   std::optional<ServerAddress> owner_in(const redis::Reply& reply,
                                         const redis::Target& by) const;
   bool is_seed(const ServerAddress& address) const;

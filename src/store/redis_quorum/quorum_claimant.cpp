@@ -81,8 +81,7 @@ FanOut<Answer>::Answers QuorumClaimant::failures_of_busy_voters() const {
   return answers;
 }
 
-asio::awaitable<Votes> QuorumClaimant::vote(Queue queue, Clock::time_point until,
-                                            Wakeup& wakeup) {
+asio::awaitable<Votes> QuorumClaimant::vote(Queue queue, Call call) {
   const auto ballot = candidacy_.ballot(wall_now());
   const auto seats = seats_;
   const auto ask_one = [seats, queue, ballot](std::size_t number, Wakeup& own) {
@@ -93,7 +92,7 @@ asio::awaitable<Votes> QuorumClaimant::vote(Queue queue, Clock::time_point until
   const auto is_enough = [this](const FanOut<Answer>::Answers& answers) {
     return is_certain(candidacy_.screened(votes_of(answers)));
   };
-  co_await round.wait_for_most(is_enough, until, wakeup);
+  co_await round.wait_for_most(is_enough, call);
   note_silent(round.answers());
   co_return votes_of(round.answers());
 }
@@ -107,34 +106,33 @@ void QuorumClaimant::require_short_lease() const {
                     for_people(most) + "), for which a restarted server has no vote");
 }
 
-Clock::time_point QuorumClaimant::votes_end(Clock::time_point until) const {
-  return until - timeout_ / kept_for_releases;
+Call QuorumClaimant::votes_of_call(Call call) const {
+  return {call.until - timeout_ / kept_for_releases, call.wakeup};
 }
 
 asio::awaitable<Answer> QuorumClaimant::ask(Queue queue, Wakeup& wakeup) {
   require_short_lease();
-  const auto until = budget_end();
-  const auto votes_until = votes_end(until);
+  const auto call = new_call(wakeup);
+  const auto voting = votes_of_call(call);
   candidacy_.begin();
   has_joined_ = has_joined_ || queue == Queue::join;
   for (;;) {
     const auto began = Clock::now();
-    votes_ = co_await vote(queue, votes_until, wakeup);
+    votes_ = co_await vote(queue, voting);
     const auto took = std::chrono::ceil<milliseconds>(Clock::now() - began);
     auto step = candidacy_.after(votes_, queue, Clock::now(), took);
     if (step.then == CandidacyStep::Then::give_back) {
-      co_await give_back_votes(until, wakeup);
-      const auto next = std::min(votes_until, later(Clock::now(), step.pause));
-      co_await wakeup.sleep_until(next);
+      co_await give_back_votes(call);
+      co_await voting.within(step.pause).sleep();
     }
-    if (step.then != CandidacyStep::Then::done && Clock::now() < votes_until) continue;
+    if (step.then != CandidacyStep::Then::done && !voting.is_over()) continue;
     const bool is_over = step.then != CandidacyStep::Then::done;
     if (is_over) candidacy_.ran_out_of_time();
     const bool keeps_place = has_joined_ && queue != Queue::join;
     if (keeps_place) {
-      if (step.undoes || is_over) co_await give_back_votes(until, wakeup);
+      if (step.undoes || is_over) co_await give_back_votes(call);
     } else if (step.undoes || (is_over && queue != Queue::join)) {
-      co_await undo(until, wakeup);
+      co_await undo(call);
     }
     if (const auto* failure = std::get_if<Failure>(&step.said)) throw *failure;
     for (const auto& message : complaints_about(candidacy_.screened(votes_))) {
@@ -143,15 +141,14 @@ asio::awaitable<Answer> QuorumClaimant::ask(Queue queue, Wakeup& wakeup) {
     auto& answer = std::get<Answer>(step.said);
     const auto* grant = std::get_if<Grant>(&answer);
     if (grant == nullptr) co_return answer;
-    co_return co_await completed(*grant, step.servers, until, wakeup);
+    co_return co_await completed(*grant, step.servers, call);
   }
 }
 
 // Sets the lease up on servers that had granted it to claims that could not use it.
 // Throws Failure if too few servers have it for --min-strength.
 asio::awaitable<Grant> QuorumClaimant::completed(Grant grant, std::size_t servers,
-                                                 Clock::time_point until,
-                                                 Wakeup& wakeup) {
+                                                 Call call) {
   std::vector<bool> has_it;
   bool is_elsewhere = false;
   for (std::size_t i = 0; i < seats_.size(); ++i) {
@@ -168,7 +165,7 @@ asio::awaitable<Grant> QuorumClaimant::completed(Grant grant, std::size_t server
                             servers](const FanOut<Answer>::Answers& answers) {
       return is_enough(servers + count_repaired(has_it, answers));
     };
-    co_await round->wait_for_most(is_strong, votes_end(until), wakeup);
+    co_await round->wait_for_most(is_strong, votes_of_call(call));
     servers += count_repaired(has_it, round->answers());
     for (std::size_t i = 0; i < seats_.size(); ++i) {
       if (!has_it[i]) votes_[i] = vote_of(*seats_[i], round->answers()[i]);
@@ -179,7 +176,7 @@ asio::awaitable<Grant> QuorumClaimant::completed(Grant grant, std::size_t server
   // Not permanently: the claim may ask again, and must not be refused then.
   candidacy_.gave_back(grant.fence);
   grant_.reset();
-  co_await give_back_votes(until, wakeup);
+  co_await give_back_votes(call);
   for (const auto& seat : seats_) seat->claimant.set_grant({});
   throw too_weak(*grant.strength, terms_.least_strength, servers, seats_.size());
 }
@@ -218,8 +215,7 @@ std::unique_ptr<FanOut<Answer>> QuorumClaimant::repair(const std::vector<bool>& 
 
 // The votes of the last round. A server that does not reply keeps its vote until the
 // claim ends.
-asio::awaitable<void> QuorumClaimant::give_back_votes(Clock::time_point until,
-                                                      Wakeup& wakeup) {
+asio::awaitable<void> QuorumClaimant::give_back_votes(Call call) {
   FanOut<std::monostate>::Answers answers(voters_.size());
   for (std::size_t i = 0; i < seats_.size(); ++i) {
     const bool is_ours = votes_[i].grant() != nullptr;
@@ -232,13 +228,13 @@ asio::awaitable<void> QuorumClaimant::give_back_votes(Clock::time_point until,
     co_return std::monostate{};
   };
   FanOut<std::monostate> round(voters_, std::move(answers), give_back);
-  co_await round.wait(until_all_answer, until, wakeup);
+  co_await round.wait(until_all_answer, call);
 }
 
 // Releases votes that did not lead to a grant. Failures are ignored: the votes expire.
-asio::awaitable<void> QuorumClaimant::undo(Clock::time_point until, Wakeup& wakeup) {
+asio::awaitable<void> QuorumClaimant::undo(Call call) {
   const auto least = later(Clock::now(), redis::last_patience);
-  const auto end = wakeup.gives_up() ? least : std::max(until, least);
+  const auto end = call.wakeup.gives_up() ? least : std::max(call.until, least);
   try {
     co_await release_until(end, std::nullopt);
   } catch (const Failure&) {
@@ -272,22 +268,20 @@ Clock::time_point QuorumClaimant::ask_again_at() const {
   return moment;
 }
 
-asio::awaitable<void> QuorumClaimant::await_turn(Wakeup& wakeup,
-                                                 Clock::time_point until) {
-  until = std::min(until, ask_again_at());
+asio::awaitable<void> QuorumClaimant::await_turn(Call call) {
+  call.until = std::min(call.until, ask_again_at());
   const auto numbers = where_to_listen();
   if (numbers.empty()) {
-    until = std::min(until, later(Clock::now(), pause_without_servers));
-    co_await wakeup.sleep_until(until);
-    co_return;
+    co_return co_await call.within(pause_without_servers).sleep();
   }
   FanOut<std::monostate>::Answers answers(voters_.size(), std::monostate{});
   for (const auto number : numbers) answers[number].reset();
   const auto listened = answers;
   const auto seats = seats_;
-  const auto listen_to = [seats, until](std::size_t number,
-                                        Wakeup& own) -> asio::awaitable<std::monostate> {
-    co_await seats[number]->claimant.await_turn(own, until);
+  const auto listen_to = [seats, until = call.until](
+                             std::size_t number,
+                             Wakeup& own) -> asio::awaitable<std::monostate> {
+    co_await seats[number]->claimant.await_turn({until, own});
     co_return std::monostate{};
   };
   FanOut<std::monostate> round(voters_, std::move(answers), listen_to);
@@ -299,9 +293,8 @@ asio::awaitable<void> QuorumClaimant::await_turn(Wakeup& wakeup,
   };
   std::optional<Failure> interrupted;
   try {
-    co_await round.wait(is_told, later(until, timeout_), wakeup);
-    co_await round.wait(until_all_answer, later(Clock::now(), others_are_notified_within),
-                        wakeup);
+    co_await round.wait(is_told, {later(call.until, timeout_), call.wakeup});
+    co_await round.wait(until_all_answer, call.wakeup.within(others_are_notified_within));
   } catch (const Failure& failure) {
     interrupted = failure;
   }
@@ -310,7 +303,7 @@ asio::awaitable<void> QuorumClaimant::await_turn(Wakeup& wakeup,
     if (!round.answers()[i]) voters_[i]->give_up();
   }
   if (interrupted) throw *interrupted;
-  co_await round.wait(until_all_answer, budget_end(), wakeup);
+  co_await round.wait(until_all_answer, new_call(call.wakeup));
 }
 
 }  // namespace dlock::redis_quorum

@@ -53,6 +53,7 @@ asio::awaitable<Release> QuorumClaimant::release_until(Clock::time_point until,
   };
   FanOut<Release> round(voters_, release_one);
   Wakeup own(context_);
+  const Call call{until, own};
   const auto silent = is_silent_;
   const auto is_enough = [silent](const FanOut<Release>::Answers& answers) {
     for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -60,9 +61,8 @@ asio::awaitable<Release> QuorumClaimant::release_until(Clock::time_point until,
     }
     return true;
   };
-  co_await round.wait(is_enough, until, own);
-  const auto last = std::min(until, later(Clock::now(), patience_with_silent));
-  co_await round.wait(until_all_answer, last, own);
+  co_await round.wait(is_enough, call);
+  co_await round.wait(until_all_answer, call.within(patience_with_silent));
   note_silent(round.answers());
   const bool relied = end && !end->lost && grant_;
   const auto said = tally(round.answers(), relied);
@@ -101,11 +101,10 @@ asio::awaitable<void> QuorumClaimant::leave_lines(const ReleaseReplies& returns,
   };
   FanOut<Release> round(voters_, std::move(answers), leave);
   Wakeup own(context_);
-  co_await round.wait(until_all_answer, until, own);
+  co_await round.wait(until_all_answer, {until, own});
 }
 
-asio::awaitable<RenewalReplies> QuorumClaimant::renew_everywhere(Clock::time_point until,
-                                                                 Wakeup& wakeup) {
+asio::awaitable<RenewalReplies> QuorumClaimant::renew_everywhere(Call call) {
   const auto seats = seats_;
   const auto renew_one = [seats](std::size_t number, Wakeup& own) {
     return seats[number]->claimant.renew(own);
@@ -118,19 +117,18 @@ asio::awaitable<RenewalReplies> QuorumClaimant::renew_everywhere(Clock::time_poi
   const auto is_enough = [](const FanOut<Renewal>::Answers& answers) {
     return is_certain(answers);
   };
-  co_await round.wait_for_most(is_enough, until, wakeup);
+  co_await round.wait_for_most(is_enough, call);
   co_return round.answers();
 }
 
 asio::awaitable<Renewal> QuorumClaimant::renew(Wakeup& wakeup) {
   require_short_lease();
-  const auto until = budget_end();
-  auto answers = co_await renew_everywhere(until, wakeup);
+  const auto call = new_call(wakeup);
+  auto answers = co_await renew_everywhere(call);
   if (is_broken_by_too_few(answers)) {
     // A break may just be reaching the servers.
-    const auto next = std::min(until, later(Clock::now(), breaks_within));
-    co_await wakeup.sleep_until(next);
-    answers = co_await renew_everywhere(until, wakeup);
+    co_await call.within(breaks_within).sleep();
+    answers = co_await renew_everywhere(call);
     if (is_broken_by_too_few(answers)) {
       complaints_->note("a single server reports that the lock was broken");
     }

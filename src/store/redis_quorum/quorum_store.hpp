@@ -110,7 +110,7 @@ asio::awaitable<std::vector<T>> ask_majority(const Voters& voters,
     }
     return count >= needed(answers.size());
   };
-  co_await round.wait_for_most(is_enough, later(Clock::now(), timeout), wakeup);
+  co_await round.wait_for_most(is_enough, wakeup.within(timeout));
   std::vector<T> said;
   std::vector<Failure> failures;
   std::vector<std::string> run_ids;
@@ -226,7 +226,7 @@ class QuorumClaimant final : public Claimant {
 
   bool queues_at_once() const override { return true; }
   asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) override;
-  asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) override;
+  asio::awaitable<void> await_turn(Call call) override;
   asio::awaitable<Release> release(const std::optional<RunEnd>& end,
                                    Wakeup& wakeup) override;
   asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
@@ -246,17 +246,16 @@ class QuorumClaimant final : public Claimant {
 
   // Throws Failure if a restarted server could vote before the lease ends.
   void require_short_lease() const;
-  Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
-  // Until when a request that ends at `until` waits for votes. The rest of its budget is
-  // for releasing those that were of no use.
-  Clock::time_point votes_end(Clock::time_point until) const;
+  Call new_call(Wakeup& wakeup) const { return wakeup.within(timeout_); }
+  // The part of a call that waits for votes. The rest is for releasing those that were of
+  // no use.
+  Call votes_of_call(Call call) const;
   static Vote vote_of(const Seat& seat, const MaybeReply<Answer>& said);
   Votes votes_of(const FanOut<Answer>::Answers& answers) const;
   FanOut<Answer>::Answers failures_of_busy_voters() const;
-  asio::awaitable<Votes> vote(Queue queue, Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<void> give_back_votes(Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<Grant> completed(Grant grant, std::size_t servers,
-                                   Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<Votes> vote(Queue queue, Call call);
+  asio::awaitable<void> give_back_votes(Call call);
+  asio::awaitable<Grant> completed(Grant grant, std::size_t servers, Call call);
   bool is_enough(std::size_t servers) const;  // for --min-strength
   std::size_t count_repaired(const std::vector<bool>& has_it,
                              const FanOut<Answer>::Answers& answers) const;
@@ -265,7 +264,7 @@ class QuorumClaimant final : public Claimant {
                                     Clock::time_point until);
   asio::awaitable<Release> release_until(Clock::time_point until,
                                          const std::optional<RunEnd>& end);
-  asio::awaitable<void> undo(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> undo(Call call);
   template <typename T>
   void note_silent(const std::vector<MaybeReply<T>>& answers) {
     for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -273,8 +272,7 @@ class QuorumClaimant final : public Claimant {
     }
   }
   milliseconds least_ttl(const FanOut<Renewal>::Answers& answers) const;
-  asio::awaitable<RenewalReplies> renew_everywhere(Clock::time_point until,
-                                                   Wakeup& wakeup);
+  asio::awaitable<RenewalReplies> renew_everywhere(Call call);
   std::vector<std::size_t> where_to_listen() const;
   Clock::time_point ask_again_at() const;
 

@@ -51,8 +51,7 @@ asio::awaitable<void> ask_sentinels(asio::io_context& context,
     commands[1] = {"INFO", "sentinel"};
     try {
       redis::RedisConnection connection(*loop, sentinels[number]);
-      co_return co_await connection.exchange(std::move(commands),
-                                             later(Clock::now(), timeout), own);
+      co_return co_await connection.exchange(std::move(commands), own.within(timeout));
     } catch (const Failure& failure) {
       let_pass(failure);
     }
@@ -185,10 +184,10 @@ asio::awaitable<Examination> examine(const ExaminationOrder& order,
   SentinelFacts facts;
   facts.master = url.master;
   facts.names = names_of(url.servers);
-  const auto until = later(Clock::now(), order.timeout);
-  Discovery discovery(context, url, true, until);
+  const auto call = wakeup.within(order.timeout);
+  Discovery discovery(context, url, true, call.until);
   const auto never = [](const std::vector<SentinelBallot>&) { return false; };
-  co_await discovery.wait(never, until, wakeup);
+  co_await discovery.wait(never, call);
   facts.ballots = discovery.ballots();
   facts.primary = elected(facts.ballots);
   std::vector<redis::RedisFacts> servers;

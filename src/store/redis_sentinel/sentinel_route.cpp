@@ -26,11 +26,11 @@ class SentinelInquiry final : public redis::Inquiry {
         replicas_(replicas),
         discovery_(context, url, url.replicas.all, until) {}
 
-  asio::awaitable<Opinion> opinion(Clock::time_point until, Wakeup& wakeup) override {
+  asio::awaitable<Opinion> opinion(Call call) override {
     const auto is_sure = [this](const std::vector<SentinelBallot>& ballots) {
       return is_certain(address_, ballots);
     };
-    co_await discovery_.wait(is_sure, until, wakeup);
+    co_await discovery_.wait(is_sure, call);
     const auto opinion = opinion_on(address_, discovery_.ballots());
     if (opinion == Opinion::confirmed) {
       replicas_ = replicas_up(address_, discovery_.ballots());
@@ -72,21 +72,17 @@ redis::Node& SentinelRoute::node_at(const ServerAddress& address) {
   return *node;
 }
 
-asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&,
-                                                      Clock::time_point until,
-                                                      Wakeup& wakeup) {
+asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&, Call call) {
   if (primary_ != nullptr && !primary_->is_suspect()) co_return primary_;
   const auto* last = std::exchange(primary_, nullptr);
-  Discovery discovery(context_, url_, url_.replicas.all, until);
+  Discovery discovery(context_, url_, url_.replicas.all, call.until);
   // If there is a last primary to fall back on, it needs the rest of the time.
-  const auto half = Clock::now() + (until - Clock::now()) / 2;
-  co_await discovery.wait(is_elected, last == nullptr ? until : half, wakeup);
+  co_await discovery.wait(is_elected, last == nullptr ? call : call.share(2));
   if (url_.replicas.all) {
     // Other sentinels may know more replicas, but a silent one must not use up the
     // budget.
     const auto never = [](const std::vector<SentinelBallot>&) { return false; };
-    const auto soon = later(Clock::now(), timeout() / 5);
-    co_await discovery.wait(never, std::min(until, soon), wakeup);
+    co_await discovery.wait(never, call.within(timeout() / 5));
   }
   const auto names = names_of(url_.servers);
   if (const auto twins = same_sentinel(names, discovery.ballots())) throw *twins;
@@ -108,10 +104,9 @@ asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&,
   co_return primary_;
 }
 
-asio::awaitable<std::vector<redis::Node*>> SentinelRoute::all(Clock::time_point until,
-                                                              Wakeup& wakeup) {
+asio::awaitable<std::vector<redis::Node*>> SentinelRoute::all(Call call) {
   const LockName any;  // the primary has all locks
-  auto* primary = co_await open(any, until, wakeup);
+  auto* primary = co_await open(any, call);
   co_return std::vector<redis::Node*>{primary};
 }
 
@@ -125,15 +120,14 @@ std::unique_ptr<redis::Inquiry> SentinelRoute::inquire(const redis::Node& node,
 }
 
 asio::awaitable<std::optional<ServerAddress>> SentinelRoute::owner_by_others(
-    const LockName&, const redis::Node&, Clock::time_point until, Wakeup& wakeup) {
-  Discovery discovery(context_, url_, false, until);
-  co_await discovery.wait(is_elected, until, wakeup);
+    const LockName&, const redis::Node&, Call call) {
+  Discovery discovery(context_, url_, false, call.until);
+  co_await discovery.wait(is_elected, call);
   co_return elected(discovery.ballots());
 }
 
 // At least one: with none, no other server would know the lease.
-asio::awaitable<unsigned> SentinelRoute::replicas_of(redis::Node&, Clock::time_point,
-                                                     Wakeup&) {
+asio::awaitable<unsigned> SentinelRoute::replicas_of(redis::Node&, Call) {
   co_return url_.replicas.all ? std::max(replicas_up_, 1U) : url_.replicas.count;
 }
 
@@ -189,8 +183,8 @@ asio::awaitable<void> Discovery::ask(std::shared_ptr<State> state, std::size_t n
   auto& sentinel = state->sentinels[number];
   auto& ballot = state->ballots[number];
   try {
-    auto replies = co_await sentinel.connection.exchange(state->question, state->until,
-                                                         sentinel.wakeup);
+    const Call call{state->until, sentinel.wakeup};
+    auto replies = co_await sentinel.connection.exchange(state->question, call);
     ballot.id = id_from(replies.back());
     replies.pop_back();
     const auto vote = vote_from(replies);
@@ -207,8 +201,7 @@ asio::awaitable<void> Discovery::ask(std::shared_ptr<State> state, std::size_t n
 }
 
 asio::awaitable<void> Discovery::wait(
-    std::function<bool(const std::vector<SentinelBallot>&)> is_certain,
-    Clock::time_point until, Wakeup& wakeup) {
+    std::function<bool(const std::vector<SentinelBallot>&)> is_certain, Call call) {
   const auto state = state_;
   const auto is_answered = [&] {
     for (const auto& ballot : state->ballots) {
@@ -216,13 +209,13 @@ asio::awaitable<void> Discovery::wait(
     }
     return true;
   };
-  state->awaited_by = &wakeup;
-  while (!is_answered() && !is_certain(state->ballots) && Clock::now() < until) {
-    if (wakeup.gives_up()) break;
-    co_await wakeup.wait_until(until);
+  state->awaited_by = &call.wakeup;
+  while (!is_answered() && !is_certain(state->ballots) && !call.is_over()) {
+    if (call.wakeup.gives_up()) break;
+    co_await call.wait();
   }
   state->awaited_by = nullptr;
-  if (wakeup.gives_up())
+  if (call.wakeup.gives_up())
     throw Failure(Failure::Kind::interrupted, "sentinels: interrupted");
 }
 

@@ -108,8 +108,7 @@ class Discovery {
   // Waits until `is_certain(ballots)`, until all have replied, or until `until`. Throws
   // Failure (interrupted).
   asio::awaitable<void> wait(
-      std::function<bool(const std::vector<SentinelBallot>&)> is_certain,
-      Clock::time_point until, Wakeup& wakeup);
+      std::function<bool(const std::vector<SentinelBallot>&)> is_certain, Call call);
 
  private:
   struct State;
@@ -124,22 +123,18 @@ class SentinelRoute final : public redis::Route {
   SentinelRoute(asio::io_context& context, StoreUrl url, milliseconds timeout)
       : Route(timeout), context_(context), url_(std::move(url)) {}
 
-  asio::awaitable<std::vector<redis::Node*>> all(Clock::time_point until,
-                                                 Wakeup& wakeup) override;
+  asio::awaitable<std::vector<redis::Node*>> all(Call call) override;
   bool fails_over() const override { return true; }
   std::unique_ptr<redis::Inquiry> inquire(const redis::Node& node,
                                           Clock::time_point since,
                                           Clock::time_point until) override;
   asio::awaitable<std::optional<ServerAddress>> owner_by_others(const LockName& lock,
                                                                 const redis::Node& node,
-                                                                Clock::time_point until,
-                                                                Wakeup& wakeup) override;
+                                                                Call call) override;
 
  private:
-  asio::awaitable<redis::Node*> node_for(const LockName& lock, Clock::time_point until,
-                                         Wakeup& wakeup) override;
-  asio::awaitable<unsigned> replicas_of(redis::Node& node, Clock::time_point until,
-                                        Wakeup& wakeup) override;
+  asio::awaitable<redis::Node*> node_for(const LockName& lock, Call call) override;
+  asio::awaitable<unsigned> replicas_of(redis::Node& node, Call call) override;
   Then then(const LockName& lock, redis::Node& node, const redis::Reply& reply) override;
   bool has_others() const override { return true; }
 

@@ -64,15 +64,14 @@ class StateStore {
   virtual milliseconds timeout() const = 0;
 
   virtual asio::awaitable<Snapshot> read(const LockName& lock, Access access,
-                                         Clock::time_point until, Wakeup& wakeup) = 0;
+                                         Call call) = 0;
 
   // Replaces the state that was read, and ends an exclusive access. Returns false, and
   // has done nothing, if another step was faster. A Failure means that the outcome is
   // unknown: the request may even arrive later, and then does nothing if there was
   // another step meanwhile.
   virtual asio::awaitable<bool> write(const LockName& lock, const Snapshot& read,
-                                      const Change& change, Clock::time_point until,
-                                      Wakeup& wakeup) = 0;
+                                      const Change& change, Call call) = 0;
 
   // Ends an exclusive access without a change. Need not wait until that is done, and
   // throws nothing: the answer is known.
@@ -84,8 +83,7 @@ class StateStore {
 
   // All locks of the namespace, sorted by name; the finished runs may be left out.
   virtual asio::awaitable<std::vector<std::pair<LockName, Snapshot>>> read_all(
-      const std::string& name_space, bool with_runs, Clock::time_point until,
-      Wakeup& wakeup) = 0;
+      const std::string& name_space, bool with_runs, Call call) = 0;
 
   // As LockInspector::left_out(), of the last read_all().
   virtual std::vector<Failure> left_out() const { return {}; }
@@ -95,7 +93,7 @@ class StateStore {
   // that, so that its claim asks once more. Returns true if a step has told it that it is
   // among the first now, and nothing else has happened.
   virtual asio::awaitable<bool> sleep(rules::Session party, std::size_t place,
-                                      Clock::time_point until, Wakeup& wakeup) = 0;
+                                      Call call) = 0;
 
   // How often waiters ask without having been woken.
   virtual rules::SafetyNet safety_net() const { return {}; }
@@ -114,8 +112,7 @@ class StateStore {
 
   // The locks of the namespace of which something is over, perhaps unnoticed.
   virtual asio::awaitable<std::vector<LockName>> overdue(std::string /*name_space*/,
-                                                         Clock::time_point /*until*/,
-                                                         Wakeup& /*wakeup*/) {
+                                                         Call /*call*/) {
     co_return std::vector<LockName>();
   }
 
@@ -167,12 +164,11 @@ void complete(StateStore::Change& change, const StateStore::Snapshot& read,
 // it does nothing once there was another step.
 template <typename Answer>
 asio::awaitable<StepResult<Answer>> take(StateStore& states, LockName lock,
-                                         Rule<Answer> rule, Clock::time_point until,
-                                         bool& unanswered, Wakeup& wakeup) {
+                                         Rule<Answer> rule, Call call, bool& unanswered) {
   using Access = StateStore::Access;
   for (auto access = Access::optimistic;; access = Access::exclusive) {
     StepResult<Answer> step;
-    step.read = co_await states.read(lock, access, until, wakeup);
+    step.read = co_await states.read(lock, access, call);
     prepare(step.change, step.read);
     rules::Consequences then;
     const rules::ClockLiveness liveness(step.read.now);
@@ -180,13 +176,12 @@ asio::awaitable<StepResult<Answer>> take(StateStore& states, LockName lock,
     complete(step.change, step.read, then);
     const bool only_counts = differs_only_in_count(step.read.state, step.change.state);
     if (!unanswered && (only_counts || step.change.state == step.read.state)) {
-      if (access == Access::exclusive) co_await states.leave(wakeup);
-      if (only_counts) co_await states.count_refused(lock, wakeup);
+      if (access == Access::exclusive) co_await states.leave(call.wakeup);
+      if (only_counts) co_await states.count_refused(lock, call.wakeup);
       co_return step;
     }
     const bool was_unanswered = std::exchange(unanswered, true);
-    const bool is_done =
-        co_await states.write(lock, step.read, step.change, until, wakeup);
+    const bool is_done = co_await states.write(lock, step.read, step.change, call);
     // If not, the version may still be the one that an earlier request read: a database
     // may refuse a write because of another row.
     unanswered = was_unanswered && !is_done;

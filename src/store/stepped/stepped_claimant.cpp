@@ -77,10 +77,6 @@ SteppedClaimant::SteppedClaimant(asio::io_context& context, StateStore& states,
   party_.host = host_name();
 }
 
-Clock::time_point SteppedClaimant::budget_end() const {
-  return later(Clock::now(), states_.timeout());
-}
-
 asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
   std::optional<milliseconds> parked_for;
   const Rule<Answer> rule = [&](State& state, Moment now, const Liveness& liveness,
@@ -125,8 +121,7 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
   };
   // If nothing was sent that writes, there is nothing to withdraw.
   const OnExit note_request([&] { may_be_known_ = may_be_known_ || unanswered_; });
-  auto step =
-      co_await take(states_, claim().lock, rule, budget_end(), unanswered_, wakeup);
+  auto step = co_await take(states_, claim().lock, rule, new_call(wakeup), unanswered_);
   may_be_known_ = true;
   if (auto* grant = std::get_if<Grant>(&step.answer)) {
     grant->sent_at = step.read.sent_at;
@@ -172,20 +167,16 @@ void SteppedClaimant::note_taker(const State& state) {
   if (granted_) taken_by_ = rules::taker_from(state, *granted_);
 }
 
-asio::awaitable<void> SteppedClaimant::await_turn(Wakeup& wakeup,
-                                                  Clock::time_point until) {
-  const auto end = std::min(until, ask_again_);
-  if (place_ == 0 || is_parked_) co_return co_await wakeup.sleep_until(end);
-  for (auto wakes_at = end;
-       co_await states_.sleep(party_.session, place_, wakes_at, wakeup);) {
+asio::awaitable<void> SteppedClaimant::await_turn(Call call) {
+  const auto sleep = call.by(ask_again_);
+  if (place_ == 0 || is_parked_) co_return co_await sleep.sleep();
+  while (co_await states_.sleep(party_.session, place_, sleep.by(ask_again_))) {
     place_ = std::min(place_, rules::in_front);
     ask_again_ =
         std::min(ask_again_, later(Clock::now(), states_.safety_net().of_first_two));
-    wakes_at = std::min(end, ask_again_);
   }
   const auto pause = restraint_.pause(Clock::now());
-  const auto soon = std::min(end, later(Clock::now(), pause));
-  if (pause > milliseconds(0)) co_await wakeup.sleep_until(soon);
+  if (pause > milliseconds(0)) co_await sleep.within(pause).sleep();
 }
 
 asio::awaitable<Release> SteppedClaimant::release(const std::optional<RunEnd>& end,
@@ -202,14 +193,14 @@ asio::awaitable<Release> SteppedClaimant::release(const std::optional<RunEnd>& e
   // Not `wakeup`, which may be interrupted: the lease is released nevertheless, within a
   // short time.
   Wakeup own(context_);
-  const auto until = wakeup.last_request_until(states_.timeout(), last_patience);
-  auto step = co_await take(states_, claim().lock, rule, until, unanswered_, own);
+  const Call call{wakeup.last_request_until(states_.timeout(), last_patience), own};
+  auto step = co_await take(states_, claim().lock, rule, call, unanswered_);
   has_failed_over_ = step.read.epoch > epoch_;
   if (step.answer == Release::gone || step.answer == Release::taken_over) {
     const auto said = step.answer == Release::gone ? Renewal::gone : Renewal::taken_over;
-    const auto renewal = co_await found_lost(said, until, own);
+    const auto renewal = co_await found_lost(said, call);
     if (renewal == Renewal::reclaimed) {
-      step = co_await take(states_, claim().lock, rule, until, unanswered_, own);
+      step = co_await take(states_, claim().lock, rule, call, unanswered_);
     } else if (renewal == Renewal::failed_over) {
       step.answer = Release::failed_over;
     }
@@ -223,9 +214,7 @@ asio::awaitable<Release> SteppedClaimant::release(const std::optional<RunEnd>& e
   co_return step.answer;
 }
 
-asio::awaitable<Renewal> SteppedClaimant::renew_once(const Claim& kept,
-                                                     Clock::time_point until,
-                                                     Wakeup& wakeup) {
+asio::awaitable<Renewal> SteppedClaimant::renew_once(const Claim& kept, Call call) {
   auto ttl = claim().ttl;
   const Rule<Renewal> rule = [&](State& state, Moment now, const Liveness& liveness,
                                  Consequences& then, Change& change) {
@@ -237,8 +226,7 @@ asio::awaitable<Renewal> SteppedClaimant::renew_once(const Claim& kept,
     ttl = rules::ttl_to_set(state, kept);
     return rules::renew(state, kept.token, ttl + claim().lock_delay, now, liveness, then);
   };
-  const auto step =
-      co_await take(states_, claim().lock, rule, until, unanswered_, wakeup);
+  const auto step = co_await take(states_, claim().lock, rule, call, unanswered_);
   if (!claim().attached) keep_ttl(ttl), kept_.ttl = ttl;
   note_taker(step.change.state);
   has_failed_over_ = step.read.epoch > epoch_;
@@ -248,13 +236,11 @@ asio::awaitable<Renewal> SteppedClaimant::renew_once(const Claim& kept,
   co_return step.answer;
 }
 
-asio::awaitable<Renewal> SteppedClaimant::found_lost(Renewal said,
-                                                     Clock::time_point until,
-                                                     Wakeup& wakeup) {
+asio::awaitable<Renewal> SteppedClaimant::found_lost(Renewal said, Call call) {
   if (!has_failed_over_ || !granted_) co_return said;
   auto reclaiming = kept_;
   reclaiming.reclaim = true;
-  const auto renewal = co_await renew_once(reclaiming, until, wakeup);
+  const auto renewal = co_await renew_once(reclaiming, call);
   const bool is_lost = renewal == Renewal::gone || renewal == Renewal::taken_over;
   co_return is_lost ? Renewal::failed_over : renewal;
 }
@@ -264,12 +250,12 @@ void SteppedClaimant::rest_until_renewal() {
 }
 
 asio::awaitable<Renewal> SteppedClaimant::renew(Wakeup& wakeup) {
-  const auto until = budget_end();
-  const auto renewal = co_await renew_once(kept_, until, wakeup);
+  const auto call = new_call(wakeup);
+  const auto renewal = co_await renew_once(kept_, call);
   if (renewal == Renewal::confirmed) rest_until_renewal();
   const bool is_lost = renewal == Renewal::gone || renewal == Renewal::taken_over;
   if (!is_lost) co_return renewal;
-  co_return co_await found_lost(renewal, until, wakeup);
+  co_return co_await found_lost(renewal, call);
 }
 
 std::unique_ptr<LeaseNews> SteppedClaimant::listen(std::function<void()> on_news) {

@@ -28,7 +28,7 @@ class SteppedClaimant final : public Claimant {
   bool queues_at_once() const override { return true; }
   bool bounds_its_queues() const override { return true; }
   asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) override;
-  asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) override;
+  asio::awaitable<void> await_turn(Call call) override;
   asio::awaitable<Release> release(const std::optional<RunEnd>& end,
                                    Wakeup& wakeup) override;
   asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
@@ -36,16 +36,14 @@ class SteppedClaimant final : public Claimant {
   std::unique_ptr<LeaseNews> listen(std::function<void()> on_news) override;
 
  private:
-  Clock::time_point budget_end() const;
+  Call new_call(Wakeup& wakeup) const { return wakeup.within(states_.timeout()); }
   void note(const Answer& answer, const StateStore::Snapshot& read,
             const rules::State& state);
   void note_taker(const rules::State& state);
   void rest_until_renewal();
-  asio::awaitable<Renewal> renew_once(const Claim& kept, Clock::time_point until,
-                                      Wakeup& wakeup);
+  asio::awaitable<Renewal> renew_once(const Claim& kept, Call call);
   // A lease that vanished by a failover is restored unasked.
-  asio::awaitable<Renewal> found_lost(Renewal said, Clock::time_point until,
-                                      Wakeup& wakeup);
+  asio::awaitable<Renewal> found_lost(Renewal said, Call call);
 
   asio::io_context& context_;
   StateStore& states_;

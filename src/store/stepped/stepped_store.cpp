@@ -42,8 +42,8 @@ class SteppedWatching final : public WatchSession {
     const auto now = Clock::now();
     if (now < next_look_) co_return;
     next_look_ = later(now, milliseconds(1000));
-    const auto until = later(now, states_.timeout());
-    const auto locks = co_await states_.overdue(watched_.name_space, until, wakeup_);
+    const auto call = wakeup_.within(states_.timeout());
+    const auto locks = co_await states_.overdue(watched_.name_space, call);
     for (const auto& lock : locks) {
       if (watched_.covers(lock)) co_await tidy(lock);
     }
@@ -58,8 +58,8 @@ class SteppedWatching final : public WatchSession {
       return true;
     };
     bool unanswered = false;
-    const auto until = later(Clock::now(), states_.timeout());
-    co_await take(states_, std::move(lock), rule, until, unanswered, wakeup_);
+    const auto call = wakeup_.within(states_.timeout());
+    co_await take(states_, std::move(lock), rule, call, unanswered);
   }
 
   StateStore& states_;
@@ -70,10 +70,6 @@ class SteppedWatching final : public WatchSession {
 };
 
 }  // namespace
-
-Clock::time_point SteppedStore::budget_end() const {
-  return later(Clock::now(), states_->timeout());
-}
 
 std::unique_ptr<Claimant> SteppedStore::claimant(const Claim& claim) {
   return std::make_unique<SteppedClaimant>(context_, *states_, claim);
@@ -93,7 +89,7 @@ asio::awaitable<std::vector<Broken>> SteppedStore::break_leases(const LockName& 
     return holders;
   };
   bool unanswered = false;
-  const auto step = co_await take(*states_, lock, rule, budget_end(), unanswered, wakeup);
+  const auto step = co_await take(*states_, lock, rule, new_call(wakeup), unanswered);
   std::vector<Broken> broken;
   for (const auto& holder : step.answer) {
     broken.emplace_back().holder = rules::info_of(holder, step.read.now);
@@ -115,14 +111,14 @@ asio::awaitable<void> SteppedStore::watch(const Watched& watched, EventSink& sin
 
 asio::awaitable<LockInfo> SteppedStore::inspect(const LockName& lock, Wakeup& wakeup) {
   const auto read =
-      co_await states_->read(lock, StateStore::Access::optimistic, budget_end(), wakeup);
+      co_await states_->read(lock, StateStore::Access::optimistic, new_call(wakeup));
   co_return info_from(lock, read);
 }
 
 asio::awaitable<std::vector<LockInfo>> SteppedStore::list(
     const std::string& name_space, std::function<bool(const std::string&)> matches,
     Wakeup& wakeup) {
-  const auto all = co_await states_->read_all(name_space, false, budget_end(), wakeup);
+  const auto all = co_await states_->read_all(name_space, false, new_call(wakeup));
   std::vector<LockInfo> locks;
   for (const auto& [lock, read] : all) {
     if (!matches(lock.name)) continue;
@@ -137,14 +133,14 @@ asio::awaitable<std::vector<LockInfo>> SteppedStore::list(
 asio::awaitable<std::vector<RunInfo>> SteppedStore::history(const LockName& lock,
                                                             Wakeup& wakeup) {
   const auto read =
-      co_await states_->read(lock, StateStore::Access::optimistic, budget_end(), wakeup);
+      co_await states_->read(lock, StateStore::Access::optimistic, new_call(wakeup));
   co_return history_from(read);
 }
 
 asio::awaitable<std::vector<LockHistory>> SteppedStore::histories(
     const std::string& name_space, std::function<bool(const std::string&)> matches,
     Wakeup& wakeup) {
-  const auto all = co_await states_->read_all(name_space, true, budget_end(), wakeup);
+  const auto all = co_await states_->read_all(name_space, true, new_call(wakeup));
   std::vector<LockHistory> found;
   for (const auto& [lock, read] : all) {
     if (!matches(lock.name)) continue;

@@ -39,7 +39,7 @@ class SteppedStore : public Store, private LockInspector {
   std::vector<Failure> left_out() const override { return states_->left_out(); }
   asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
                               Wakeup& wakeup) override;
-  Clock::time_point budget_end() const;
+  Call new_call(Wakeup& wakeup) const { return wakeup.within(states_->timeout()); }
 
   asio::io_context& context_;
   std::string url_;
