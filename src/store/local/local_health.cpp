@@ -221,6 +221,7 @@ bool is_young(const Directory& directory, const std::string& name) {
 
 std::string list_of(const std::vector<std::string>& names) {
   std::vector<std::string> shown;
+  shown.reserve(names.size());
   for (const auto& name : names) shown.push_back(printable(name, 100));
   return listed(shown, 5);
 }

@@ -98,13 +98,13 @@ class PrimaryExaminer {
   }
 
   asio::awaitable<void> ask_version() {
-    Statement version{
+    const Statement version{
         "SELECT pg_catalog.version(), "
         "pg_catalog.current_setting('server_version_num'), pg_catalog.pg_backend_pid(), "
         "current_user, pg_catalog.current_database(), " +
             std::string(clock_micros),
         {}};
-    std::vector<Batch> batches(1, Batch(1, std::move(version)));
+    std::vector<Batch> batches(1, Batch(1, version));
     const auto before = wall_now();
     const auto replies = co_await exchange(std::move(batches));
     const auto now = (before + wall_now()) / 2;
