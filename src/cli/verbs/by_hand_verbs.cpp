@@ -4,6 +4,7 @@
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "util/text.hpp"
 
@@ -16,7 +17,7 @@ struct Client {
       : wakeup(context),
         store(opened_store(common, store_timeout(common, {}), context, name)) {}
 
-  asio::io_context context{1};
+  EventLoop context;
   Wakeup wakeup;
   std::unique_ptr<Store> store;
 };

@@ -3,6 +3,7 @@
 #include "cli/show/screen.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
@@ -172,7 +173,7 @@ Exit doctor_verb(const Invocation& invocation) {
   const bool waits = !common.store_timeout && common.store.leases_expire();
   const auto of_runs = store_timeout(common, {});
   const auto timeout = waits ? std::max(of_runs, patience) : of_runs;
-  asio::io_context context(1);
+  EventLoop context;
   Wakeup wakeup(context);
   const ExaminationOrder order{common.store, common.name_space, timeout, of_runs};
   const auto examination =

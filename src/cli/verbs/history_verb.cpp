@@ -9,6 +9,7 @@
 #include "cli/verbs/verbs.hpp"
 #include "lock/history.hpp"
 #include "lock/lease.hpp"
+#include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
@@ -291,7 +292,7 @@ std::vector<RunOfLock> wanted_of(const std::vector<LockHistory>& histories,
 }
 
 ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options) {
-  asio::io_context context(1);
+  EventLoop context;
   Wakeup wakeup(context);
   const auto store =
       opened_store(common, store_timeout(common, {}), context, options.name.value_or(""));
@@ -320,7 +321,7 @@ ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options)
 
 ExitStatus ask_for_success(const CommonOptions& common, const HistoryOptions& options) {
   const LockName lock{common.name_space, *options.name};
-  asio::io_context context(1);
+  EventLoop context;
   Wakeup wakeup(context);
   const auto store =
       opened_store(common, store_timeout(common, {}), context, options.name.value_or(""));

@@ -15,6 +15,7 @@
 #include "cli/terminal/slow_output.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "store/open.hpp"
 #include "supervise/signals.hpp"
@@ -270,7 +271,7 @@ class LiveList final : public EventSink {
 Exit list_live(const CommonOptions& common, const ListOptions& options) {
   std::optional<HeldSignals> held;
   if (draws_on_terminal()) held.emplace();
-  asio::io_context context(1);
+  EventLoop context;
   LiveList list(context, common, options, held ? &*held : nullptr);
   return run_blocking(context, [&] { return list.execute(); });
 }

@@ -9,6 +9,7 @@
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "lock/history.hpp"
+#include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "supervise/signals.hpp"
 #include "util/text.hpp"
@@ -307,7 +308,7 @@ Exit status_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
   const auto& names = invocation.operands;
   for (const auto& name : names) parsed_name(name);
-  asio::io_context context(1);
+  EventLoop context;
   const bool is_one = names.size() == 1;
   const auto store = about(names.front(), [&] {
     return opened_store(common, store_timeout(common, {}), context,
@@ -337,7 +338,7 @@ Exit list_verb(const Invocation& invocation) {
   const auto options = list_options(invocation.settings, invocation.operands);
   if (options.form == ListOptions::Form::live) return list_live(common, options);
   const bool is_metrics = options.form == ListOptions::Form::metrics;
-  asio::io_context context(1);
+  EventLoop context;
   Wakeup wakeup(context);
   const auto store = opened_store(common, store_timeout(common, {}), context);
   std::vector<LockInfo> locks;
