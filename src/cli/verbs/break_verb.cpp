@@ -10,6 +10,7 @@
 #include "cli/show/lock_view.hpp"
 #include "cli/show/screen.hpp"
 #include "cli/terminal/speaker.hpp"
+#include "cli/verbs/breaking.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"

@@ -1,3 +1,5 @@
+#include "cli/verbs/list_live.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,11 +12,11 @@
 #include <string>
 #include <utility>
 
+#include "cli/show/lock_choice.hpp"
 #include "cli/show/lock_view.hpp"
 #include "cli/show/screen.hpp"
 #include "cli/terminal/slow_output.hpp"
 #include "cli/terminal/speaker.hpp"
-#include "cli/verbs/verbs.hpp"
 #include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "store/open.hpp"
@@ -23,8 +25,6 @@
 #include "util/utf8.hpp"
 
 namespace dlock {
-namespace {}  // namespace
-
 namespace {
 
 // Events in quick succession lead to one query.
