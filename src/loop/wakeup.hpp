@@ -211,7 +211,7 @@ class Restraint {
   // ...or while there are no more than `burst` in quick succession.
   explicit Restraint(int burst = 8) : allowance_(interval * burst) {}
 
-  // To be called at each wake-up: how long to pause before acting on it. Grows from 40 ms
+  // To be called at each wake-up: how long to pause before acting on it. Grows from 20 ms
   // to the interval while wake-ups come too fast.
   milliseconds pause(Clock::time_point now);
 

@@ -88,7 +88,7 @@ std::optional<Failure> caught_failure() {
   } catch (const boost::system::system_error& error) {
     // Asio throws while it creates its own descriptors.
     auto failure =
-        failure_of_call(error.code().value(), "cannot wait for events", "epoll_create");
+        failure_of_call(error.code().value(), "cannot wait for events", "epoll_create1");
     if (failure.kind() == Failure::Kind::exhausted) return failure;
   } catch (...) {
     // A bug.

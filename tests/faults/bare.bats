@@ -199,7 +199,7 @@ lacking() {  # <call>[,<call>...] <error> <command>...
 
       assert_status 125
       assert_one_line
-      assert_output_contains "the system call ${call#*,} is missing: Linux is older than 5.3, or a filter"
+      assert_output_contains "the system call ${call%,*} is missing: Linux is older than 5.3, or a filter"
       is_free job
     done
   done

@@ -2,7 +2,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <string>
 
-#include "cli/verbs/verbs.hpp"
+#include "cli/verbs/breaking.hpp"
 #include "store/open.hpp"
 #include "tests/simulation/world.hpp"
 

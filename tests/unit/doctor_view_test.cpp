@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/verbs/verbs.hpp"
+#include "cli/show/doctor_view.hpp"
 
 namespace dlock {
 namespace {

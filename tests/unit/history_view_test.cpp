@@ -1,8 +1,8 @@
 // The runs of a lock as `history` shows them.
 
-#include <gtest/gtest.h>
+#include "cli/show/history_view.hpp"
 
-#include "cli/verbs/verbs.hpp"
+#include <gtest/gtest.h>
 
 namespace dlock {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cli/show/screen.hpp"
-#include "cli/verbs/verbs.hpp"
+#include "cli/verbs/list_live.hpp"
 
 namespace dlock {
 namespace {

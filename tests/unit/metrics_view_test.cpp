@@ -1,8 +1,9 @@
 // Locks as Prometheus reads them.
 
+#include "cli/show/metrics_view.hpp"
+
 #include <gtest/gtest.h>
 
-#include "cli/verbs/verbs.hpp"
 #include "lock/history.hpp"
 
 namespace dlock {

@@ -16,6 +16,7 @@
 
 #include "cli/args/options.hpp"
 #include "lease/holding.hpp"
+#include "loop/event_loop.hpp"
 #include "util/process.hpp"
 
 namespace dlock {
@@ -79,7 +80,7 @@ class KeeperProcess {
   void watch();
 
   Duty duty_;
-  asio::io_context context_{1};
+  EventLoop context_;
   Wakeup wakeup_;
   std::unique_ptr<Store> store_;
   Holding lock_;

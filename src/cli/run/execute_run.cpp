@@ -1,12 +1,12 @@
 #include <unistd.h>
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
 #include <cstring>
 #include <memory>
 #include <optional>
 
 #include "cli/run/locked_run.hpp"
+#include "loop/event_loop.hpp"
 #include "supervise/command_tree.hpp"
 #include "supervise/guardian.hpp"
 #include "util/fd.hpp"
@@ -56,7 +56,7 @@ Guardian::Task guardian_task(const RunOptions& options, const SupervisionPlan& p
 }
 
 struct Parts {
-  asio::io_context context{1};
+  EventLoop context;
   std::optional<LockedRun> run;
 };
 

@@ -16,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "util/clock.hpp"
 #include "util/failure.hpp"
@@ -284,7 +285,7 @@ std::vector<std::string> hook_variables(const std::string& lock,
 
 HookEnd run_hook(const HookPlan& plan, const HeldSignals& held) {
   try {
-    asio::io_context context(1);
+    EventLoop context;
     Hook hook(context, plan, held);
     return run_blocking(context, [&] { return hook.run_to_end(); });
   } catch (...) {

@@ -9,6 +9,7 @@
 #include "cli/args/options.hpp"
 #include "util/clock.hpp"
 #include "util/failure.hpp"
+#include "util/text.hpp"
 
 namespace dlock {
 
@@ -123,5 +124,16 @@ std::size_t columns_of_output();
 
 // Whether TERM is unset or names a terminal without control sequences.
 bool is_dumb_terminal();
+
+// Returns what `work` returns. If it throws a Failure, throws one of the same kind whose
+// message begins with `name`, in the form that Speaker uses for every other line.
+template <typename Work>
+auto about(const std::string& name, Work work) {
+  try {
+    return work();
+  } catch (const Failure& failure) {
+    throw Failure(failure.kind(), printable_name(name) + ": " + failure.what());
+  }
+}
 
 }  // namespace dlock

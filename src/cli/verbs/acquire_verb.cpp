@@ -9,8 +9,10 @@
 #include "cli/run/verb_store.hpp"
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/speaker.hpp"
+#include "cli/verbs/remaining.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "lease/holding.hpp"
+#include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "supervise/signals.hpp"
 #include "util/text.hpp"
@@ -260,7 +262,7 @@ Exit acquire_verb(const Invocation& invocation) {
     }
 
     const HeldSignals held;
-    asio::io_context context(1);
+    EventLoop context;
     Acquisition acquisition(context, common, options, claim, held, keeper.get());
     return run_blocking(context, [&] { return acquisition.execute(); });
   });

@@ -10,7 +10,9 @@
 #include "cli/show/lock_view.hpp"
 #include "cli/show/screen.hpp"
 #include "cli/terminal/speaker.hpp"
+#include "cli/verbs/breaking.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "store/open.hpp"
 #include "util/text.hpp"
@@ -140,7 +142,7 @@ class BreakCommand {
 
   const CommonOptions& common_;
   const BreakOptions& options_;
-  asio::io_context context_{1};
+  EventLoop context_;
   Wakeup wakeup_{context_};
   std::unique_ptr<Store> store_;
   std::deque<Breaking> breaking_;

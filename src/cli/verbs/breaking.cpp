@@ -1,8 +1,9 @@
+#include "cli/verbs/breaking.hpp"
+
 #include <algorithm>
 #include <utility>
 
 #include "cli/show/holder_text.hpp"
-#include "cli/verbs/verbs.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

@@ -3,7 +3,9 @@
 #include "cli/run/verb_store.hpp"
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/speaker.hpp"
+#include "cli/verbs/remaining.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "util/text.hpp"
 
@@ -16,7 +18,7 @@ struct Client {
       : wakeup(context),
         store(opened_store(common, store_timeout(common, {}), context, name)) {}
 
-  asio::io_context context{1};
+  EventLoop context;
   Wakeup wakeup;
   std::unique_ptr<Store> store;
 };
@@ -57,20 +59,6 @@ std::string environment(const char* name) {
 }
 
 }  // namespace
-
-milliseconds left_of(milliseconds span, Clock::time_point start) {
-  const auto passed = std::chrono::ceil<milliseconds>(Clock::now() - start);
-  return std::max(span - passed, milliseconds(0));
-}
-
-asio::awaitable<Json> free_of(Store& store, const LockName& lock, Wakeup& wakeup) {
-  try {
-    const auto info = co_await store.inspector().inspect(lock, wakeup);
-    co_return Json(info.free);
-  } catch (const Failure&) {
-    co_return Json(nullptr);
-  }
-}
 
 Exit renew_verb(const Invocation& invocation) {
   const auto& common = invocation.common;

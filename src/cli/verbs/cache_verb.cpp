@@ -13,6 +13,7 @@
 #include "cli/terminal/slow_output.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "util/bits.hpp"
 #include "util/text.hpp"
@@ -164,7 +165,7 @@ Json json_of(const std::string& key, const CachedValue& cached) {
 
 // Prints the value's description. Exits with 0 if there is a value, 1 if not.
 Exit show_value(const CommonOptions& common, const LockName& lock) {
-  asio::io_context context(1);
+  EventLoop context;
   Wakeup wakeup(context);
   const Speaker speaker(lock.name, common.quiet, common.verbose);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
@@ -227,7 +228,7 @@ Exit Cache::execute() {
 }
 
 Exit Cache::forget() const {
-  asio::io_context context(1);
+  EventLoop context;
   Wakeup wakeup(context);
   const auto store = open_store(common_.store, store_timeout(common_, {}), context);
   const auto name = lock();
@@ -240,7 +241,7 @@ Exit Cache::forget() const {
 
 // Comes first, and needs nothing that only a run needs: most calls end here.
 std::optional<Value> Cache::look() const {
-  asio::io_context context(1);
+  EventLoop context;
   Wakeup wakeup(context);
   const auto store = open_store(common_.store, store_timeout(common_, {}), context);
   const auto name = lock();

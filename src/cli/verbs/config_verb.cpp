@@ -6,6 +6,7 @@
 #include "cli/show/screen.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "loop/event_loop.hpp"
 #include "util/json.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
@@ -90,7 +91,7 @@ std::vector<SettingRow> common_rows(const Invocation& invocation, const Config& 
     if (option.name == "config" && !config.path.empty()) row.value = config.path;
     if (option.name == "store") {
       // As the store reports its URL: without a password, with the directory.
-      asio::io_context context(1);
+      EventLoop context;
       const auto& common = invocation.common;
       row.value = open_store(common.store, store_timeout(common, {}), context)->url();
     }

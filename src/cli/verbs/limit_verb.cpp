@@ -10,6 +10,7 @@
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "lease/holding.hpp"
+#include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "store/open.hpp"
 #include "supervise/supervisor.hpp"
@@ -200,7 +201,7 @@ Exit Limited::refused(const NotAdmitted& not_yet) const {
 
 // `dlock limit NAME --show`, which changes nothing, and `dlock limit NAME --reset`.
 Exit show_limit(const CommonOptions& common, const std::string& name) {
-  asio::io_context context(1);
+  EventLoop context;
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   const LockName limit{common.name_space, name};
@@ -212,7 +213,7 @@ Exit show_limit(const CommonOptions& common, const std::string& name) {
 }
 
 Exit reset_limit(const CommonOptions& common, const std::string& name) {
-  asio::io_context context(1);
+  EventLoop context;
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   const LockName limit{common.name_space, name};
@@ -238,7 +239,7 @@ Exit limit_verb(const Invocation& invocation) {
       return reset_limit(invocation.common, options.name);
     }
     const HeldSignals held;
-    asio::io_context context(1);
+    EventLoop context;
     Limited limited(context, invocation.common, options, held);
     return run_blocking(context, [&] { return limited.execute(); });
   });

@@ -1,3 +1,5 @@
+#include "cli/verbs/list_live.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,11 +12,12 @@
 #include <string>
 #include <utility>
 
+#include "cli/show/lock_choice.hpp"
 #include "cli/show/lock_view.hpp"
 #include "cli/show/screen.hpp"
 #include "cli/terminal/slow_output.hpp"
 #include "cli/terminal/speaker.hpp"
-#include "cli/verbs/verbs.hpp"
+#include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "store/open.hpp"
 #include "supervise/signals.hpp"
@@ -22,8 +25,6 @@
 #include "util/utf8.hpp"
 
 namespace dlock {
-namespace {}  // namespace
-
 namespace {
 
 // Events in quick succession lead to one query.
@@ -270,7 +271,7 @@ class LiveList final : public EventSink {
 Exit list_live(const CommonOptions& common, const ListOptions& options) {
   std::optional<HeldSignals> held;
   if (draws_on_terminal()) held.emplace();
-  asio::io_context context(1);
+  EventLoop context;
   LiveList list(context, common, options, held ? &*held : nullptr);
   return run_blocking(context, [&] { return list.execute(); });
 }

@@ -10,6 +10,7 @@
 #include "cli/terminal/slow_output.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "loop/event_loop.hpp"
 #include "store/open.hpp"
 
 namespace dlock {
@@ -70,7 +71,7 @@ Exit watch_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
   Watched watched{common.name_space, {}};
   for (const auto& name : invocation.operands) watched.names.insert(parsed_name(name));
-  asio::io_context context(1);
+  EventLoop context;
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   Printer printer(context, common, wakeup);

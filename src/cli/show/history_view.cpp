@@ -1,0 +1,242 @@
+#include "cli/show/history_view.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "cli/show/lock_view.hpp"
+#include "cli/show/screen.hpp"
+#include "cli/terminal/speaker.hpp"
+#include "lock/history.hpp"
+#include "lock/lease.hpp"
+#include "util/text.hpp"
+#include "util/utf8.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::size_t bar_columns = 10;
+
+// Whether the locale uses UTF-8, determined as setlocale(3) does.
+bool is_utf8_locale() {
+  for (const auto* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    const std::string_view locale(value);
+    return locale.find("UTF-8") != std::string_view::npos ||
+           locale.find("utf8") != std::string_view::npos;
+  }
+  return false;
+}
+
+// In half columns where the locale has such characters; every run has at least one.
+std::string bar(milliseconds duration, milliseconds longest, bool blocks) {
+  const auto halves = static_cast<std::int64_t>(2 * bar_columns);
+  const auto length =
+      longest.count() == 0
+          ? 1
+          : std::max<std::int64_t>(duration.count() * halves / longest.count(), 1);
+  if (!blocks) return std::string(static_cast<std::size_t>((length + 1) / 2), '#');
+  std::string text;
+  for (auto i = length / 2; i > 0; --i) text += "\u2588";
+  if (length % 2 == 1) text += "\u258c";
+  return text;
+}
+
+milliseconds longest_of(const std::vector<RunOfLock>& runs) {
+  milliseconds longest{0};
+  for (const auto& [lock, run] : runs) {
+    longest = std::max(longest, run.duration.value_or(milliseconds(0)));
+  }
+  return longest;
+}
+
+Paint paint_of(const RunInfo& run) {
+  if (is_running(run)) return Paint::yellow;
+  if (is_by_hand(run)) return Paint::plain;
+  return is_failure(run) ? Paint::red : Paint::green;
+}
+
+std::string seconds_of(WallTime moment) {
+  constexpr auto fraction = std::string_view(".250Z").size();
+  const auto text = rfc3339(moment);
+  return text.substr(0, text.size() - fraction) + "Z";
+}
+
+enum class Detail { bars, moments, least };
+
+struct Columns {
+  bool names = false;
+  bool moments = false;
+  bool bars = false;
+  bool users = false;
+  bool periods = false;  // of --dedupe
+};
+
+Columns columns_for(const std::vector<RunOfLock>& runs, Detail detail, Names names) {
+  Columns columns;
+  columns.names = names == Names::shown;
+  columns.moments = detail != Detail::least;
+  columns.bars = detail == Detail::bars;
+  const auto any_has = [&](std::string RunInfo::*text) {
+    return columns.moments && std::any_of(runs.begin(), runs.end(), [&](const auto& one) {
+             return !(one.run.*text).empty();
+           });
+  };
+  columns.users = any_has(&RunInfo::user);
+  columns.periods = any_has(&RunInfo::period);
+  return columns;
+}
+
+std::vector<std::string> titles_of(const Columns& columns) {
+  std::vector<std::string> titles;
+  if (columns.moments) titles.emplace_back("STARTED");
+  if (columns.names) titles.emplace_back("LOCK");
+  titles.emplace_back("AGO");
+  titles.emplace_back("TOOK");
+  if (columns.bars) titles.emplace_back("");
+  titles.emplace_back("HOST");
+  if (columns.users) titles.emplace_back("USER");
+  if (columns.periods) titles.emplace_back("PERIOD");
+  titles.emplace_back("OUTCOME");
+  return titles;
+}
+
+std::string table_of(const std::vector<RunOfLock>& runs, WallTime now,
+                     const HistoryFormat& format, const Columns& columns) {
+  Table table(titles_of(columns));
+  const auto longest = longest_of(runs);
+  for (const auto& [lock, run] : runs) {
+    const auto ago = std::max(now - run.started, WallTime(0));
+    std::vector<std::string> cells;
+    if (columns.moments) cells.push_back(seconds_of(run.started));
+    if (columns.names) cells.push_back(printable_name(lock));
+    cells.push_back(for_people(ago));
+    cells.push_back(run.duration ? for_people(*run.duration) : "-");
+    if (columns.bars) {
+      cells.push_back(run.duration ? bar(*run.duration, longest, format.blocks) : "");
+    }
+    cells.push_back(printable(run.host, 64));
+    if (columns.users) cells.push_back(printable(run.user, 64));
+    if (columns.periods) cells.push_back(printable(period_of(run).name, 64));
+    cells.push_back(colored(outcome_of(run), paint_of(run), format.color));
+    table.add(std::move(cells));
+  }
+  return table.text("", format.color, format.columns);
+}
+
+// The width of the widest line.
+std::size_t columns_of_lines(std::string_view text) {
+  std::size_t widest = 0;
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    widest = std::max(widest, columns_of(text.substr(0, end)));
+    text.remove_prefix(end + 1);
+  }
+  return widest;
+}
+
+}  // namespace
+
+HistoryFormat format_of_output(bool color) {
+  HistoryFormat format;
+  format.color = color;
+  format.columns = columns_of_output();
+  format.blocks = is_utf8_locale();
+  return format;
+}
+
+Json json_of(const RunOfLock& run, Names names) {
+  auto json = json_of(run.run);
+  if (names == Names::left_out) return json;
+  Json named{{"name", run.lock}};
+  named.update(json);
+  return named;
+}
+
+std::string history_text(const std::vector<RunOfLock>& runs, WallTime now,
+                         const HistoryFormat& format, Names names) {
+  if (runs.empty()) return "";
+  const auto text_with = [&](Detail detail, const HistoryFormat& on) {
+    return table_of(runs, now, on, columns_for(runs, detail, names));
+  };
+  if (format.columns == 0) return text_with(Detail::moments, format);
+  auto uncut = format;
+  uncut.columns = 0;
+  for (const auto detail : {Detail::bars, Detail::moments}) {
+    auto text = text_with(detail, uncut);
+    if (columns_of_lines(text) <= format.columns) return text;
+  }
+  return text_with(Detail::least, format);
+}
+
+namespace {
+
+// A first run that takes hours has not failed yet.
+std::string progress_of(const LockInfo& lock) {
+  std::string text;
+  if (!lock.holders.empty()) text = "; now held by " + described(lock.holders.front());
+  const auto waiters = lock.waiters.size();
+  if (waiters == 0) return text;
+  return text + "; " + std::to_string(waiters) + (waiters == 1 ? " waits" : " wait");
+}
+
+}  // namespace
+
+SuccessWithin success_within(const LockInfo& lock, milliseconds span) {
+  SuccessWithin answer;
+  answer.span = span;
+  answer.last = lock.last_success;
+  answer.progress = progress_of(lock);
+  answer.now = lock.now;
+  const auto ended = answer.last ? answer.last->ended : std::nullopt;
+  answer.is_within = ended && is_recent(*ended, span, lock.now);
+  return answer;
+}
+
+Json json_of(const SuccessWithin& answer, const std::string& lock,
+             const std::string& store) {
+  return Json{
+      {"name", lock},
+      {"store", store},
+      {"succeeded", answer.is_within},
+      {"last_success", json_or_null(answer.last)},
+  };
+}
+
+std::string text_of(const SuccessWithin& answer, const std::string& lock,
+                    const std::string& store) {
+  const auto name = printable_name(lock);
+  const auto where = " in " + printable(store);
+  if (!answer.last || !answer.last->ended)
+    return name + " never succeeded" + where + answer.progress;
+  const auto ended = *answer.last->ended;
+  return name + (answer.is_within ? " succeeded " : " last succeeded ") +
+         for_people(std::max(answer.now - ended, WallTime(0))) + " ago, at " +
+         rfc3339(ended) + " on " + printable(answer.last->host, 64) +
+         (answer.is_within
+              ? ""
+              : ", not within " + for_people(answer.span) + where + answer.progress);
+}
+
+std::string plugin_line(const SuccessWithin& answer, const std::string& lock,
+                        const std::string& store) {
+  const auto in_seconds = [](milliseconds span) {
+    const auto part = std::to_string(1000 + span.count() % 1000).substr(1);
+    return std::to_string(span.count() / 1000) + (part == "000" ? "" : "." + part);
+  };
+  const bool is_known = answer.last && answer.last->ended;
+  const auto age =
+      is_known ? std::max(answer.now - *answer.last->ended, WallTime(0)) : WallTime(0);
+  const auto age_ms = std::chrono::floor<milliseconds>(age);
+  auto line =
+      plugin_answer(answer.is_within ? "OK" : "CRITICAL", text_of(answer, lock, store)) +
+      " | age=" + (is_known ? in_seconds(age_ms) + "s" : "U") + ";;" +
+      in_seconds(answer.span) + ";0";
+  if (is_known && answer.last->duration) {
+    line += " duration=" + in_seconds(*answer.last->duration) + "s;;;0";
+  }
+  return line;
+}
+
+}  // namespace dlock

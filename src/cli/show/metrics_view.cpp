@@ -1,0 +1,215 @@
+#include "cli/show/metrics_view.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "cli/show/lock_view.hpp"
+#include "lock/history.hpp"
+#include "supervise/signals.hpp"
+#include "util/text.hpp"
+#include "util/utf8.hpp"
+
+namespace dlock {
+namespace {
+
+using Sample = std::optional<std::string>;
+
+// Exact, unlike a conversion to double: "0", "1.5", "1700000000.000001".
+std::string in_seconds(std::chrono::microseconds duration) {
+  constexpr std::int64_t second = 1'000'000;
+  const auto count = std::max<std::int64_t>(duration.count(), 0);
+  auto fraction = std::to_string(second + count % second);
+  fraction.front() = '.';
+  fraction.erase(fraction.find_last_not_of('0') + 1);
+  return std::to_string(count / second) + (fraction == "." ? "" : fraction);
+}
+
+// A server may contain names that dlock does not accept; a line break in a name must not
+// end the line.
+std::string label_value(const std::string& text) {
+  constexpr std::size_t longest = 1024;
+  std::string value;
+  for (const char c : is_printable_utf8(text) ? text : printable(text, longest)) {
+    if (c == '\\' || c == '"') value += '\\';
+    value += c;
+  }
+  return value;
+}
+
+// There is no limit on shared holders.
+Sample slots(const LockInfo& lock, unsigned number) {
+  return lock.mode == Mode::shared ? Sample() : std::to_string(number);
+}
+
+// The age of the oldest holder; it is unknown for one that is not dlock.
+Sample held_age(const LockInfo& lock) {
+  std::optional<milliseconds> age;
+  for (const auto& holder : lock.holders) {
+    if (!holder.foreign) age = std::max(age.value_or(holder.held), holder.held);
+  }
+  return age ? Sample(in_seconds(*age)) : std::nullopt;
+}
+
+// The exit code as a shell reports it in $?.
+Sample exit_code(const RunInfo& run) {
+  const auto signal = run.signal ? signal_named(*run.signal) : std::nullopt;
+  if (signal) return std::to_string(128 + *signal);
+  return run.exit_code ? Sample(std::to_string(*run.exit_code)) : std::nullopt;
+}
+
+Sample success(const RunInfo& run) {
+  if (run.outcome == "running") return std::nullopt;
+  return is_failure(run) ? "0" : "1";
+}
+
+struct LockMetric {
+  const char* name;
+  const char* help;
+  Sample (*of)(const LockInfo&);
+};
+
+constexpr LockMetric lock_metrics[] = {
+    {"dlock_lock_holders", "Holders of the lock.",
+     [](const LockInfo& lock) -> Sample { return std::to_string(lock.holders.size()); }},
+    {"dlock_lock_waiters", "Waiters for the lock.",
+     [](const LockInfo& lock) -> Sample { return std::to_string(lock.waiters.size()); }},
+    {"dlock_lock_slots", "Slots of the lock: how many holders it can have.",
+     [](const LockInfo& lock) { return slots(lock, lock.slots); }},
+    {"dlock_lock_slots_free", "Free slots of the lock.",
+     [](const LockInfo& lock) { return slots(lock, lock.free); }},
+    {"dlock_lock_held_age_seconds", "How long the oldest holder has held the lock.",
+     held_age},
+    {"dlock_runs_refused_total",
+     "Runs that were not granted the lock because others held it.",
+     [](const LockInfo& lock) -> Sample { return std::to_string(lock.refused); }},
+    {"dlock_runs_superseded_total", "Runs that were superseded by a newer one.",
+     [](const LockInfo& lock) -> Sample { return std::to_string(lock.superseded); }},
+    {"dlock_last_success_timestamp_seconds",
+     "When the last successful run (exit code 0) ended, in seconds since the epoch.",
+     [](const LockInfo& lock) -> Sample {
+       if (!lock.last_success || !lock.last_success->ended) return std::nullopt;
+       return in_seconds(*lock.last_success->ended);
+     }},
+};
+
+struct RunMetric {
+  const char* name;
+  const char* help;
+  Sample (*of)(const RunInfo&);
+};
+
+constexpr RunMetric run_metrics[] = {
+    {"dlock_last_run_success", "Whether the last run's command ran and exited with 0.",
+     success},
+    {"dlock_last_run_exit_code",
+     "Exit code of the last run; 128 plus the signal's number if one ended it.",
+     exit_code},
+    {"dlock_last_run_duration_seconds", "How long the last run took.",
+     [](const RunInfo& run) {
+       return run.duration ? Sample(in_seconds(*run.duration)) : std::nullopt;
+     }},
+    {"dlock_last_run_ended_timestamp_seconds",
+     "When the last run ended, in seconds since the epoch.",
+     [](const RunInfo& run) {
+       return run.ended ? Sample(in_seconds(*run.ended)) : std::nullopt;
+     }},
+};
+
+std::string head_of(const std::string& name, const char* help) {
+  const auto* type = name.ends_with("_total") ? " counter" : " gauge";
+  return "# HELP " + name + " " + help + "\n# TYPE " + name + type + "\n";
+}
+
+std::string labels_of(const LockName& lock) {
+  return "name=\"" + label_value(lock.name) + "\",namespace=\"" +
+         label_value(lock.name_space) + "\"";
+}
+
+template <typename SampleOf>
+std::string metric_text(const std::string& name, const char* help,
+                        const std::vector<LockInfo>& locks, SampleOf sample_of) {
+  std::string samples;
+  for (const auto& lock : locks) {
+    const Sample sample = sample_of(lock);
+    if (!sample) continue;
+    samples += name + "{" + labels_of(lock.lock) + "} " + *sample + "\n";
+  }
+  if (samples.empty()) return "";
+  return head_of(name, help) + samples;
+}
+
+// The upper bounds of the classes of durations: from a script that has nothing to do to a
+// job of a day.
+struct DurationClass {
+  milliseconds most;
+  const char* text;
+};
+constexpr DurationClass duration_classes[] = {
+    {milliseconds(100), "0.1"},          {milliseconds(1'000), "1"},
+    {milliseconds(10'000), "10"},        {milliseconds(60'000), "60"},
+    {milliseconds(300'000), "300"},      {milliseconds(900'000), "900"},
+    {milliseconds(3'600'000), "3600"},   {milliseconds(14'400'000), "14400"},
+    {milliseconds(86'400'000), "86400"}, {milliseconds::max(), "+Inf"},
+};
+
+// The durations of the runs that have ended.
+std::vector<milliseconds> durations_in(const LockHistory& history) {
+  std::vector<milliseconds> durations;
+  for (const auto& run : history.runs) {
+    if (run.duration && !is_running(run) && !is_by_hand(run)) {
+      durations.push_back(*run.duration);
+    }
+  }
+  return durations;
+}
+
+std::string histogram_text(const std::vector<LockHistory>& histories) {
+  const std::string name = "dlock_run_duration_seconds";
+  std::string samples;
+  for (const auto& history : histories) {
+    const auto durations = durations_in(history);
+    if (durations.empty()) continue;
+    const auto labels = labels_of(history.lock);
+    for (const auto& [most, text] : duration_classes) {
+      const auto count =
+          std::count_if(durations.begin(), durations.end(),
+                        [most = most](milliseconds one) { return one <= most; });
+      samples += name + "_bucket{" + labels + ",le=\"" + text + "\"} " +
+                 std::to_string(count) + "\n";
+    }
+    const auto sum = std::accumulate(durations.begin(), durations.end(), milliseconds(0));
+    samples += name + "_sum{" + labels + "} " + in_seconds(sum) + "\n" + name +
+               "_count{" + labels + "} " + std::to_string(durations.size()) + "\n";
+  }
+  if (samples.empty()) return "";
+  return "# HELP " + name +
+         " How long runs took: the last that are recorded of each lock.\n# TYPE " + name +
+         " histogram\n" + samples;
+}
+
+}  // namespace
+
+std::string metrics_text(const std::string& name_space,
+                         const std::optional<std::vector<LockInfo>>& found,
+                         const std::vector<LockHistory>& histories) {
+  auto text = head_of("dlock_up", "Whether the store replies.") +
+              "dlock_up{namespace=\"" + label_value(name_space) + "\"} " +
+              (found ? "1" : "0") + "\n";
+  if (!found) return text;
+  const auto& locks = *found;
+  for (const auto& metric : lock_metrics) {
+    text += metric_text(metric.name, metric.help, locks, metric.of);
+  }
+  for (const auto& metric : run_metrics) {
+    text +=
+        metric_text(metric.name, metric.help, locks, [&](const LockInfo& lock) -> Sample {
+          return lock.last_run ? metric.of(*lock.last_run) : std::nullopt;
+        });
+  }
+  return text + histogram_text(histories);
+}
+
+}  // namespace dlock

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lock/store.hpp"
+#include "lock/lease.hpp"
+
+namespace dlock {
+
+// What `dlock list --prometheus` prints, in the text format of Prometheus (0.0.4):
+// whether the store replies, and the metrics of each lock with the labels `name` and
+// `namespace`. A sample that does not apply to a lock is left out, and so is a metric
+// without samples. `histories` have the runs of which the durations are counted. If the
+// store did not reply, `found` is empty and only dlock_up is printed.
+std::string metrics_text(const std::string& name_space,
+                         const std::optional<std::vector<LockInfo>>& found,
+                         const std::vector<LockHistory>& histories = {});
+
+}  // namespace dlock
