@@ -251,7 +251,7 @@ TEST_F(PgConnections, blame_a_slow_login_only_for_the_operation_that_it_was_part
   const auto says = [&](PgConnection& connection, Clock::time_point until) {
     try {
       std::vector<Batch> batches(1, Batch(1, Statement{"SELECT 1", {}}));
-      result_of(context_, connection.exchange(std::move(batches), until, wakeup_));
+      result_of(context_, connection.exchange(std::move(batches), {until, wakeup_}));
     } catch (const net::Timeout& timeout) {
       return std::string(timeout.what());
     }
