@@ -125,24 +125,6 @@ assert_runs() {
   done
 }
 
-@test "all waiters are deduplicated when the run succeeds" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    hold job
-    waiting=()
-    for _ in 1 2 3 4; do
-      queue job --dedupe 1h --retry-failed "${noting[@]}" "$order" ran 2>> "$said"
-      waiting+=("$waiter")
-    done
-
-    let_go
-
-    for pid in "${waiting[@]}"; do assert_exits 0 "$pid"; done
-    refute test -e "$order"
-    assert_equal "$(but_for_wait "$said")" ''
-  done
-}
-
 # --- Particular stores ---
 
 @test "a run from before a reboot counts on the local store, unless the reboot ended it" {

@@ -99,16 +99,6 @@ assert_refused_inside() {
   eventually test -e inner
 }
 
-@test "a straggler of an outer run gets busy while another run holds the lock" {
-  held=$(dlock run job -- printenv DLOCK_HELD)
-  hold job
-
-  DLOCK_HELD=$held run_briefly run job -- true
-
-  assert_status 75
-  assert_output_contains "(pid $holder, "
-}
-
 @test "the same lock is refused at once inside a run whose dlock was killed" {
   dlock run job -- sh -c '
     touch started

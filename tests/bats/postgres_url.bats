@@ -72,18 +72,6 @@ expose() {  # <file>
   done
 }
 
-@test "a password file of libpq may have the modes of --password-file" {
-  over_tcp
-  local secret=$BATS_TEST_TMPDIR/secret
-  mkdir "$secret"
-  echo "*:*:*:*:${postgres_password//:/\\:}" > "$secret/pgpass"
-  for mode in 400 440 600 640; do
-    chmod "$mode" "$secret/pgpass"
-    PGPASSFILE=$secret/pgpass run dlock run job -- echo started
-    assert_equal "$mode $status $output" "$mode 0 started"
-  done
-}
-
 @test "a password file that others can read is refused, but only where a password is needed" {
   echo "*:*:*:*:$postgres_password" > "$HOME/.pgpass"
   expose "$HOME/.pgpass"
@@ -119,16 +107,6 @@ expose() {  # <file>
   assert_status 0
   assert_equal "$output" "postgres://app@/app?host=$postgres_sockets&port=${postgres_port[1]}&dlock_schema=other&passfile=$BATS_TEST_TMPDIR/passwords
 held"
-}
-
-@test "a password is not in the URL that the command gets, nor in the arguments of dlock" {
-  local url
-  url="$(postgres_tcp_url 1)?password=only%20(us)%20%25%24:%40/&application_name=mine"
-  run dlock run --store "$url" job -- sh -c 'echo "$DLOCK_STORE"; tr "\0" "\n" < "/proc/$(cut -d " " -f 4 /proc/$PPID/stat)/cmdline"'
-  assert_status 0
-  refute_output_contains only
-  assert_output_contains 'password=xxxx'
-  assert_output_contains '&application_name=mine'
 }
 
 @test "what cannot be used is refused by name before anything is contacted" {

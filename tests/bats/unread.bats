@@ -117,14 +117,6 @@ run_unread() {  # <dlock's argument>...
   [[ $output =~ 'omitted because standard error was not read: '[23] ]]
 }
 
-@test "a reader that reads in time misses no messages" {
-  for _ in {1..20}; do echo "dlock: job: /no/such/command: command not found"; done > expected
-
-  for _ in {1..20}; do dlock run job -- /no/such/command 2>&1 || true; done | cat > said
-
-  diff expected said
-}
-
 @test "the command gets standard error with the same flags as dlock" {
   sh -c 'grep flags /proc/self/fdinfo/2' 2> pipe > before
   fill

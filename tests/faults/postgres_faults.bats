@@ -63,15 +63,6 @@ watch_the_command() {
 }
 
 # What the next holder does: it writes when it is there.
-arriving=(sh -c 'date +%s%3N > "$1"' - )
-
-# Asserts that the command was dead before the next holder came, and that its run says so.
-assert_lost_in_time() {  # <reason>
-  wait "$death"
-  (($(< "$BATS_TEST_TMPDIR/death") < $(< "$ran")))
-  assert_exits 76 "$holder"
-  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" "lost $1"
-}
 
 # Puts a network that can fail before the server. Sets $relayed to its URL there.
 use_relay() {
@@ -115,25 +106,6 @@ lose_a_race() {
 
   await_renewal job
   assert_lived_through
-}
-
-@test "while a server is stopped for two leases, the command dies before its lease ends" {
-  use_postgres_store
-  hold job "${lease[@]}" --report "$report"
-  dlock run --wait 30s --store-timeout 500ms job -- "${arriving[@]}" "$ran" 3>&- &
-  waiter=$!
-  eventually is_queued job "$waiter"
-  watch_the_command
-  note_end_of_lease
-
-  freeze_postgres 1
-  wait "$death"
-  never_within 3000 has_ended "$waiter"
-  postgres_goes_on 1
-
-  assert_exits 0 "$waiter"
-  (($(< "$BATS_TEST_TMPDIR/death") <= end))
-  assert_lost_in_time unconfirmed
 }
 
 @test "a client that vanishes inside a step delays others for no longer than half its store timeout" {
@@ -205,21 +177,6 @@ takes_all_connections() {
 }
 
 # --- What others do to the rows ---
-
-@test "a row that is deleted, or a table that is emptied, is noticed at the next renewal" {
-  use_postgres_store
-  for change in 'DELETE FROM dlock.lock' 'TRUNCATE dlock.lock'; do
-    hold job "${brief[@]}" --report "$report"
-    fence=$(look job '.holders[0].fence')
-
-    sql "$change"
-
-    eventually has_ended "$holder"
-    assert_exits 76 "$holder"
-    assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
-    (($(dlock run --wait 5s job -- printenv DLOCK_FENCE) > fence))
-  done
-}
 
 @test "a state that is spoilt stops the command before its lease ends, and is refused" {
   use_postgres_store

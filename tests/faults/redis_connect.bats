@@ -60,26 +60,6 @@ assert_gets_in_when_a_client_leaves() {
   assert_gets_in_when_a_client_leaves
 }
 
-@test "a run without a login gets its lock when a client leaves as well" {
-  use_full_server
-  unset DLOCK_USER DLOCK_PASSWORD_FILE
-  echo 'ACL SETUSER default on' >&"$console_input"
-  eventually console_says 'ACL WHOAMI' '^admin'
-
-  assert_gets_in_when_a_client_leaves
-}
-
-@test "over TLS a run gets its lock when a client leaves as well" {
-  choose_redis_port
-  (cd "$BATS_TEST_TMPDIR" && authority ours && signed server ours 'IP:127.0.0.1')
-  use_full_server --tls-port "$redis_port" --tls-cert-file "$BATS_TEST_TMPDIR/server.crt" \
-    --tls-key-file "$BATS_TEST_TMPDIR/server.key" --tls-ca-cert-file "$BATS_TEST_TMPDIR/ours.crt" \
-    --tls-auth-clients no
-  export DLOCK_STORE=rediss://127.0.0.1:$redis_port DLOCK_TLS_CA=$BATS_TEST_TMPDIR/ours.crt
-
-  assert_gets_in_when_a_client_leaves
-}
-
 @test "a server that stays full is reported within the store timeout, after several attempts" {
   use_full_server
   local begin

@@ -161,31 +161,6 @@ script_is_killed() { [[ $(redis SCRIPT KILL) == OK ]]; }
 
 cannot_save() { redis INFO persistence | grep -q '^rdb_last_bgsave_status:err'; }
 
-@test "a server with too many clients is unavailable, and waited for with -w" {
-  use_redis_store
-  fill_up
-
-  # The server says so, unless it closed the connection before it received anything.
-  assert_run_is_refused 69 "$redis_socket"
-
-  await_store
-
-  end_processes "$client"
-
-  assert_store_is_well
-}
-
-# Uses the only connection that the server allows.
-fill_up() {
-  redis-cli -s "$redis_socket" --user admin --pass any --no-auth-warning BLPOP nothing 0 \
-    > "$BATS_TEST_TMPDIR/client" 2>&1 3>&- &
-  client=$!
-  eventually somebody_listens
-  redis CONFIG SET maxclients 1
-}
-
-somebody_listens() { redis INFO clients | grep -q '^blocked_clients:1'; }
-
 # --- Memory that is full ---
 
 memory_is_full() { redis CONFIG SET maxmemory 1; }
@@ -217,6 +192,44 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   let_go
   eventually started 3
   assert_equal "$(tr -d '\n' < "$order")" 123
+}
+
+@test "with full memory a server refuses with 69, renews and releases by hand, and gives turns and locks to those that wait" {
+  use_redis_store
+  local token slot words
+  token=$(dlock acquire hand)
+  slot=$(dlock acquire -n 2 slots)
+  dlock limit api 1/1h
+  dlock limit api 1/1h --wait 1h 3>&- &
+  local turn=$!
+  limit_waits() { [[ $(dlock limit api --show --json) != *'"waiters":[]'* ]]; }
+  eventually limit_waits
+  hold job
+  queue job -- touch "$order"
+  queue job --replace -- true
+  memory_is_full
+
+  dlock renew hand --token "$token" -t 1h
+  dlock renew slots --token "$slot" -t 1h
+  for words in 'acquire other' 'fence disk 1' 'limit other 1/1h -- touch ran' 'run other -- touch ran'; do
+    # shellcheck disable=SC2086  # words
+    run dlock $words
+    assert_status 69
+    assert_one_line
+    assert_output_contains "the server's memory is full (maxmemory) [OOM]"
+    refute_output_contains user_script
+  done
+  dlock release hand --token "$token"
+  dlock release slots --token "$slot"
+  is_free hand
+  kill -TERM "$turn"
+  assert_exits 143 "$turn"
+  assert_equal "$(redis ZCARD 'dlock:{api}:limit:queue')" 0
+  assert_exits 76 "$holder"
+
+  redis CONFIG SET maxmemory 0
+  assert_exits 0 "$waiter"
+  [[ ! -e ran ]]
 }
 
 # --- Clusters ---

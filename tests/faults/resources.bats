@@ -29,16 +29,6 @@ assert_worked_or_ran_short() {
   assert_worked_or_refused 125
 }
 
-@test "with few descriptors dlock works, or says in one line that they are too few" {
-  for limit in {7..40}; do
-    run timeout 60 prlimit --nofile="$limit" dlock run job -- echo started
-
-    assert_worked_or_ran_short
-    is_free job
-  done
-  assert_equal "$status $output" '0 started'
-}
-
 @test "with few descriptors a waiter works, or says in one line that they are too few" {
   for limit in {8..40..2}; do
     hold job
