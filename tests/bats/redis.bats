@@ -74,6 +74,22 @@ scripts_run() { redis INFO commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-
   return 1
 }
 
+@test "a release hands no lock off of which a lease was restored, because its waiter has to look at all of its state" {
+  for _ in {1..5}; do
+    hold job
+    queue job -- sleep 60
+    make_quick job
+    redis HSET 'dlock:{job}:s' reclaimed '1 '
+    redis CONFIG RESETSTAT
+    let_go
+    eventually holds_job "$waiter"
+
+    (($(scripts_run) > 1)) # the release, and the claim of the waiter
+    kill -TERM "$waiter"
+    assert_exits 143 "$waiter"
+  done
+}
+
 holds_job() { redis HVALS 'dlock:{job}:h' | grep -q "\"pid\":$1[,}]" && [[ -n $(pgrep -P "$1") ]]; }
 
 # --- Locks of other programs on the same key ---

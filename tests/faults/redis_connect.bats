@@ -15,8 +15,8 @@ teardown() {
 }
 
 # Starts a server that permits eight clients, and connects all eight; one is the console.
-use_full_server() {  # [<option of the server>...]
-  use_redis_store --maxclients 8 "$@"
+use_full_server() {
+  use_redis_store --maxclients 8
   local console=$BATS_TEST_TMPDIR/console
   mkfifo "$console"
   redis < "$console" > "$console.out" 3>&- &
