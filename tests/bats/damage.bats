@@ -358,7 +358,7 @@ damage_while_held() {  # <directory> <file> <damage>
   run dlock run another -- echo started
   assert_equal "$status $output" '0 started'
   kill -KILL "$holder" "$command"
-  eventually dlock run job -- true
+  while_it_fails_with 75 dlock run job -- true
 }
 
 @test "many that begin at once with a lock whose file is missing all get their turn" {

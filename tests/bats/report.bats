@@ -220,7 +220,7 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
   cat "$report" > "$began" 3>&- &
   reader=$!
 
-  eventually dlock run --report "$report" job -- true
+  while_it_fails_with 78 dlock run --report "$report" job -- true
 
   assert_exits 0 "$reader"
   assert_equal "$(jq -r .outcome "$began")" ran

@@ -598,7 +598,7 @@ assert_not_all() {
   rm "$postgres_root/filler"
 
   eventually postgres_serves 1
-  eventually dlock run job -- true
+  while_it_fails_with 69 dlock run job -- true
 }
 is_refused() {
   local code=0

@@ -276,7 +276,7 @@ knows_all_slots() { redis CLUSTER INFO | grep -q '^cluster_state:ok'; }
   redis_goes_on
 
   assert_refused 69 'did not reply within'
-  eventually dlock run job -- true
+  while_it_fails_with 69 dlock run job -- true
 }
 
 # Starts a run whose first request is delayed in the network.
