@@ -323,39 +323,3 @@ midnight_at() {
 }
 
 # --- Usage errors ---
-
-@test "windows and combinations that cannot be are refused with 64, in a file with 78, and --dedupe 0 turns it off" {
-  for words in '--retry-failed' '--dedupe 1h -s' '--dedupe 1h -n 2' '--dedupe 31d' \
-    '--dedupe forever' '--dedupe -1' '--dedupe' '--dedupe day -s' '--dedupe days' '--dedupe 12h@UTC' \
-    '--dedupe day@' '--dedupe day@Europe/Nowhere' '--dedupe day@../../../etc/localtime' '--dedupe day@/etc/localtime'; do
-    # shellcheck disable=SC2086
-    run dlock run $words job -- echo started
-    assert_status 64
-    assert_one_line
-  done
-
-  config=$BATS_TEST_TMPDIR/config.toml
-  printf '[run]\nretry-failed = true\n' > "$config"
-  run dlock run --config "$config" job -- echo started
-  assert_status 78
-
-  printf '[run]\ndedupe = "1h"\nshared = true\n' > "$config"
-  run dlock run --config "$config" job -- echo started
-  assert_status 78
-
-  for window in day@Europe/Nowhere fortnight; do
-    printf '[run]\ndedupe = "%s"\n' "$window" > "$config"
-    run dlock run --config "$config" job -- echo started
-    assert_status 78
-    assert_one_line
-  done
-
-  config=$BATS_TEST_TMPDIR/config.toml
-  printf '[run]\ndedupe = "1h"\nretry-failed = true\n' > "$config"
-  dlock run job -- true
-
-  run dlock run --config "$config" job -- echo started
-  assert_equal "$status $output" '0 '
-  run dlock run --config "$config" --dedupe 0 job -- echo started
-  assert_equal "$status $output" '0 started'
-}

@@ -190,7 +190,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
 assert_works_or_says_so() {  # <descriptors> [<option>...]
   rm -f ran
   status=0
-  timeout -s KILL 10 prlimit --nofile="$1" "$(type -P dlock)" run "${@:2}" job -- "$tool" > said 2>&1 < /dev/null || status=$?
+  timeout -s KILL 60 prlimit --nofile="$1" "$(type -P dlock)" run "${@:2}" job -- "$tool" > said 2>&1 < /dev/null || status=$?
   output=$(< said)
   if [[ -e ran ]]; then
     assert_equal "$status" 0

@@ -144,6 +144,7 @@ is_watched() { (($(etcd_watchers) > 0)); }
   run dlock run --wait 100ms --store-timeout 2s job -- true
 
   assert_status 69
+  # in time: two store timeouts are four seconds
   assert_between $(($(now_ms) - begin)) 2000 3900
 }
 

@@ -149,7 +149,7 @@ assert_refused_to() {  # <role> <what the message names>
   for verb in 'run job -- echo started' 'status job' 'list' 'history job' 'break --yes job' 'acquire job' 'fence disk 7' \
     'limit api 5/1h' 'cache value -- echo started' 'watch'; do
     # shellcheck disable=SC2086  # words
-    run timeout 20 dlock --store "$(postgres_url 1 "$1")" $verb
+    run timeout 60 dlock --store "$(postgres_url 1 "$1")" $verb
     assert_status 78
     assert_one_line
     assert_output_contains "$2"
@@ -243,7 +243,7 @@ assert_refused_to() {  # <role> <what the message names>
   for verb in 'status nightly' 'status --quiet nightly' 'list' 'history nightly' 'history nightly --succeeded-within 1d' \
     'break --yes nightly' 'run nightly -- echo started' 'acquire nightly' 'limit api 5/1h' 'watch' 'run --wait 1s nightly -- echo started'; do
     # shellcheck disable=SC2086  # words
-    run timeout 20 dlock $verb
+    run timeout 60 dlock $verb
     assert_status 77
     assert_one_line
     assert_output_contains 'row-level security hides rows of'

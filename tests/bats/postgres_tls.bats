@@ -279,61 +279,7 @@ assert_refused() {  # <exit code> <part of what it says>
   done
 }
 
-@test "doctor says whether the server is proven to be the one that is meant" {
-  over_tcp_with_password
-  run dlock doctor
-  grep -q '^[a-z]* *tls ' <<< "$output"
-  serve_tls server
-  export DLOCK_TLS_CA=$certificates/ours.crt
-  over_tcp sslmode=verify-full
-
-  run dlock doctor
-
-  assert_output_contains proven
-  refute_output_contains error
-
-  # Also where nothing but this answer depends on it.
-  unset DLOCK_TLS_CA
-  over_tcp 'channel_binding=disable'
-  SSL_CERT_FILE=$certificates/ours.crt run dlock doctor
-  assert_output_contains 'proven by its certificate'
-  SSL_CERT_FILE=$certificates/theirs.crt run dlock doctor
-  refute_output_contains 'proven by'
-}
-
 # --- Variables and parameters of libpq ---
-
-@test "what the URL leaves out comes from the variables of libpq" {
-  export PGHOST=127.0.0.1 PGPORT=${postgres_port[1]} PGUSER=app PGDATABASE=app PGPASSWORD=$postgres_password
-  for DLOCK_STORE in postgres: postgres:// postgresql:///app postgres://127.0.0.1 postgres://app@/ 'postgres:///?user=app'; do
-    assert_runs -
-  done
-  PGHOST=$postgres_sockets
-  DLOCK_STORE=postgres:
-  unset PGPASSWORD
-  assert_runs -
-  PGSSLMODE=bogus
-  export PGSSLMODE
-  PGHOST=127.0.0.1
-  run dlock run job -- echo started
-  [[ $status == @(64|78) ]]
-}
-
-@test "parameters of other programs are ignored with one warning that names them" {
-  local named=(pool=5 prepared_statements=false statement_cache_mode=describe default_query_exec_mode=simple_protocol
-    binary_parameters=yes x-migrations-table=m uselibpqcompat=true serverVersion=16 charset=utf8 TimeZone=UTC
-    lock_timeout=5000 schema=public pgbouncer=true connection_limit=5 workaround=supabase-pooler.vercel)
-  over_tcp_with_password "$(IFS='&' && echo "${named[*]}")&ssl=false&sslcompression=0&sslsni=1"
-
-  run dlock run job -- sh -c 'echo "$DLOCK_STORE"; "$0" check' "$(command -v dlock)"
-
-  assert_status 0
-  assert_equal "${#lines[@]}" 2
-  assert_equal "$(tr ' ' '\n' <<< "${lines[0]#*ignored: }" | sort)" "$(printf '%s\n' "${named[@]%%=*}" | sort)"
-  assert_equal "${lines[1]}" "$(postgres_tcp_url 1)?sslmode=disable"
-  run dlock -q run job -- echo started
-  assert_equal "$status $output" '0 started'
-}
 
 @test "sslmode=no-verify of other programs is told what to write, as a parameter and as a variable" {
   over_tcp_with_password sslmode=no-verify
@@ -359,20 +305,4 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_output_contains 'use --tls-ca FILE, with the CA certificate'
   run dlock run --tls-ca "$certificates/theirs.crt" job -- echo started
   assert_equal "$status $output" '0 started'
-}
-
-@test "parameters that mean nothing here are accepted, and those that mean security are named" {
-  for parameter in connect_timeout=3 keepalives=1 gssencmode=disable load_balance_hosts=random sslsni=1 target_session_attrs=read-write application_name=mine 'options=-c%20geqo%3Doff'; do
-    run dlock --store "$(postgres_url 1)&$parameter" run job -- echo started
-    assert_equal "$parameter $status $output" "$parameter 0 started"
-  done
-  for parameter in service=mine sslcrl=file sslaccept=strict sslmode=sometimes; do
-    run dlock --store "$(postgres_url 1)&$parameter" run job -- echo started
-    [[ $status == @(64|78) ]] || { echo "$parameter $status $output" >&2; return 1; }
-    assert_one_line
-    assert_output_contains "${parameter%%=*}"
-  done
-  run dlock --store "postgresql+psycopg2:${DLOCK_STORE#postgres:}" run job -- echo started
-  [[ $status == @(64|78) ]]
-  assert_output_contains postgresql://
 }

@@ -109,32 +109,6 @@ expose() {  # <file>
 held"
 }
 
-@test "what cannot be used is refused by name before anything is contacted" {
-  local url
-  while read -r url expected; do
-    run dlock --store "$url" run job -- echo started
-    assert_status 78
-    assert_one_line
-    assert_output_contains "${expected//_/ }"
-  done << 'END'
-postgres:///app?service=x the_parameter_service_is_not_supported:_write_the_host
-postgres:///app?sslcrl=x the_parameter_sslcrl_is_not_supported
-postgres:///app?target_session_attrs=standby locks_need_the_primary
-postgres://a/b/c write_/_in_the_name_of_the_database_as_%2F
-postgres:app expected_//
-postgresql+asyncpg://h/d write_postgresql://user@host/database
-jdbc:postgresql://h/d?user=u&password=p write_postgresql://user@host/database
-postgres://h:p/d the_port_must_be_a_number
-postgres://h/d?sslnegotiation=direct sslnegotiation=direct_needs_sslmode=require
-END
-  PGSERVICE=x run dlock --store postgres: run job -- echo started
-  assert_status 78
-  assert_output_contains 'PGSERVICE is not supported: write the host'
-  PGPORT=x run dlock --store postgres: run job -- echo started
-  assert_status 78
-  assert_output_contains 'PGPORT: the port must be a number'
-}
-
 @test "options for TLS are refused where there is none" {
   run dlock --tls-insecure --store "$(postgres_url 1)" run job -- true
   assert_status 78

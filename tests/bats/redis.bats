@@ -55,17 +55,16 @@ scripts_run() { redis INFO commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-
   # On a busy machine the release may be too slow, and then the waiter has to claim the lock.
   for _ in {1..20}; do
     hold job
-    queue job -- sleep 60
+    queue job --ttl 10m -- sleep 600
     make_quick job
     redis CONFIG RESETSTAT
     let_go
     eventually holds_job "$waiter"
     if (($(scripts_run) == 1)); then # the release
-      start=$(now_ms)
-      run dlock break job --yes
+      # A renewal is due after 200 s.
+      run timeout 60 dlock break job --yes
       assert_status 0
       assert_exits 76 "$waiter"
-      assert_between "$(($(now_ms) - start))" 0 6000
       return
     fi
     kill -TERM "$waiter"

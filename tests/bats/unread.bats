@@ -29,7 +29,7 @@ run_unread() {  # <dlock's argument>...
   local begin
   begin=$(now_ms)
   status=0
-  timeout -s KILL 20 dlock "$@" 2> pipe 3>&- 8>&- || status=$?
+  timeout -s KILL 60 dlock "$@" 2> pipe 3>&- 8>&- || status=$?
   took=$(($(now_ms) - begin))
 }
 
@@ -93,7 +93,7 @@ run_unread() {  # <dlock's argument>...
 
 @test "a socket without a reader does not block a run either" {
   # shellcheck disable=SC2154  # Perl's
-  timeout -s KILL 20 perl -MSocket -MIO::Handle -MPOSIX -e '
+  timeout -s KILL 60 perl -MSocket -MIO::Handle -MPOSIX -e '
     $^F = 1000;
     socketpair my $ours, my $theirs, AF_UNIX, SOCK_STREAM, PF_UNSPEC or die;
     $ours->blocking(0);
