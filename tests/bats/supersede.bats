@@ -18,6 +18,23 @@ on_server() { [[ $DLOCK_STORE == redis* ]]; }
 
 outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 
+@test "of eight waiters that supersede each other, only the newest runs" {
+  hold job
+  local number pids=()
+  for number in {1..8}; do
+    dlock run --wait 60s --supersede -q job -- sh -c 'echo "$1" >> ran' - "$number" 3>&- &
+    pids+=($!)
+    eventually is_queued job "$!"
+  done
+  assert_equal "$(look job '.waiters | length')" 1
+
+  let_go
+
+  assert_exits 0 "${pids[-1]}"
+  for number in {0..6}; do assert_exits 75 "${pids[number]}"; done
+  assert_equal "$(< ran)" 8
+}
+
 # --max-queue
 
 # --supersede
