@@ -153,6 +153,21 @@ assert_refused() {  # <exit code> <store> <text>...
   assert_ran
 }
 
+@test "a sentinel that is named twice is refused with 78" {
+  # With a third one, the answers of two that differ can be enough before the last one arrives.
+  DLOCK_STORE="redis+sentinel://127.0.0.1:${ports[4]},localhost:${ports[4]}/main"
+  for verb in "run job -- touch $ran" 'status job' list; do
+    # shellcheck disable=SC2086
+    run dlock $verb
+    assert_status 78
+    assert_output_contains "127.0.0.1:${ports[4]} and localhost:${ports[4]} are the same sentinel"
+  done
+  [[ ! -e $ran ]]
+  run dlock doctor
+  assert_status 2
+  assert_output_contains 'are the same sentinel'
+}
+
 # An address that refuses connections.
 announce_elsewhere() {
   local i
