@@ -130,6 +130,7 @@ hold_both() {  # [<option>...]
   run dlock run --wait 3s a --also b -- touch "$began"
 
   assert_status 75
+  # in time: a wait for each lock would be six seconds
   assert_between $(($(now_ms) - begin)) 3000 5900
   let_go "$first"
 }

@@ -53,27 +53,6 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "a missing or superfluous name, verb, command or value is refused" {
-  refuses 64
-  refuses 64 --verbose
-  refuses 64 run
-  refuses 64 run --
-  refuses 64 run job
-  refuses 64 run job --
-  refuses 64 run -w 5s job
-  refuses 64 status
-  refuses 64 acquire job another
-  refuses 64 list a b
-  refuses 64 run job --wait
-  refuses 64 run -w
-  refuses 64 --store
-  run_refuses 64 --shared=yes
-  run_refuses 64 --quiet=maybe
-  run_refuses 64 --no-quiet
-  refuses 64 --json=please list
-  refuses 64 --tls-insecure=true list
-}
-
 @test "an invalid duration, number or word is refused before anything starts" {
   for words in '--wait nan' '-w -5' '-w forever_' '--ttl 0' '-t 499ms' '--ttl forever' '--timeout 0ms' '--timeout forever' \
     '--jitter soon' '--splay forever' '--lock-delay forever' '-k -1' '--slots 0' '--slots 1.5' '-E 256' '-E busy' \
@@ -93,18 +72,6 @@ run_refuses() {  # <exit code> <option>...
   refuses 64 acquire --priority=20 job
   refuses 64 acquire --spread --shared job
   assert_output_contains '--spread needs --slots of 2 or more'
-}
-
-@test "an option of another verb, an unknown option and an unknown verb are refused" {
-  refuses 64 status -w 5s job
-  refuses 64 status -n 2 job
-  refuses 64 list --slots 2
-  refuses 64 --wait 5s run job -- touch "$started"
-  refuses 64 --no-such-option list
-  refuses 64 status --no-such-option job
-  refuses 64 frobnicate job -- touch "$started"
-  refuses 64 Run job -- touch "$started"
-  refuses 64 $'r\nun' job
 }
 
 @test "a mistyped verb, option or value suggests the right one that is possible there, and others suggest none" {
@@ -127,21 +94,6 @@ END
 }
 
 # --- Stores ---
-
-@test "a store of an unknown kind, or with an invalid path, server or list of servers, is refused" {
-  for store in nowhere: http://host local /dir '' : file:/dir local:/dev/null $'local\n:/dir' none:/dir \
-    local:dir local:~/dir 'local: /dir' \
-    redis:host redis:// redis://host:0 redis://host/x redis://host,other $'redis://ho\nst' $'redis://host\e[31m' redis://:@host \
-    redis+unix:path redis+unix://host/path 'redis+unix:/path?tls=1' "redis+unix:/$(printf 'n%.0s' {1..108})" \
-    redis+sentinel://a,b redis+sentinel://a,,b/m $'redis+sentinel://a/m\e[31m' redis+cluster://a,a redis+cluster://a/0 \
-    redis+quorum://a,b redis+quorum://a,b,c/x redis+quorum://a,b,c,d,e,f,g,h,i,j \
-    etcd:a etcd://a,b/name etcd://:p@a etcd+unix:/a "etcds://$(printf 'h%s,' {1..32})h"; do
-    refuses 78 --store "$store" run job -- touch "$started"
-    refute_output_contains 'this version'
-  done
-  refuses 78 --store redis://user:secret@host:port status job
-  refute_output_contains secret
-}
 
 @test "the message about an invalid list of servers says how to correct it" {
   local store said
@@ -202,20 +154,6 @@ END
   printf '[address-map]\n"a:x" = "b"\n' > "$BATS_TEST_TMPDIR/config"
   refuses 78 --config "$BATS_TEST_TMPDIR/config" run job -- touch "$started"
   assert_output_contains address-map
-}
-
-@test "an invalid value in the environment is refused, and the variable is named" {
-  local setting code
-  while read -r code setting; do
-    (export "${setting?}" && refuses "$code" run job -- touch "$started" && assert_output_contains "${setting%%=*}")
-  done << 'END'
-78 DLOCK_STORE=nowhere:
-64 DLOCK_STORE_TIMEOUT=soon
-64 DLOCK_REPLICAS=many
-64 DLOCK_TLS_NAME=a b
-64 DLOCK_SENTINEL_TLS=perhaps
-64 DLOCK_TLS_INSECURE=perhaps
-END
 }
 
 @test "an invalid login, certificate, name or number of replicas is refused" {

@@ -165,17 +165,6 @@ knows_command() { dlock status "$1"; }
   assert_exits 76 "$holder"
 }
 
-@test "a held lock whose name looks like a pattern is the one that break takes" {
-  hold 'x[1]'
-  local named=$holder
-  hold x1
-
-  dlock break --yes 'x[1]'
-
-  assert_exits 76 "$named"
-  dlock status x1
-}
-
 @test "of several locks, break shows one table and asks once, and takes them only from those shown" {
   hold a --label nightly
   first=$holder
@@ -336,4 +325,3 @@ is_marked() { dlock status "$1" | grep -qF '(broken)'; }
   assert_one_line
   refute has_ended "$command"
 }
-

@@ -92,60 +92,6 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_equal "$output" '{"free":1}'
 }
 
-@test "acquire --export and --json cannot be combined" {
-  run bash -c 'dlock acquire --export --json job 2>&1 > /dev/null'
-
-  assert_refused 64 '--export and --json cannot be combined'
-  is_free job
-}
-
-@test "acquire is refused (75) if a run holds the lock, and exits with 78 if it is in use with a different number of slots" {
-  hold job
-
-  run dlock acquire job
-
-  assert_refused 75 "(pid $holder, sh -c"
-
-  dlock acquire -n 2 job1
-
-  run dlock acquire -n 3 job1
-
-  assert_refused 78 'in use with 2 slots, not 3'
-}
-
-@test "acquire --wait is granted the lock when it is released" {
-  token=$(dlock acquire job)
-  dlock acquire -w 60s job > next 3>&- &
-  eventually is_queued job $BASHPID
-
-  dlock release job --token "$token"
-
-  assert_exits 0 $!
-  dlock release job --token "$(< next)"
-}
-
-@test "acquire exits with 75 when --wait is over, and leaves the queue" {
-  dlock acquire job
-
-  run dlock acquire -w 200ms job
-
-  assert_refused 75 'held by'
-  nobody_waits job
-}
-
-@test "two scripts that hold a lock by hand do not overlap" {
-  begin=$(now_ms)
-  for span in 0.1 0.6; do
-    bash -c 'export DLOCK_TOKEN; DLOCK_TOKEN=$(dlock acquire -w 60s job) && sleep "$1" && dlock release job' \
-      - "$span" 3>&- &
-    jobs+=($!)
-  done
-
-  for job in "${jobs[@]}"; do assert_exits 0 "$job"; done
-
-  assert_between $(($(now_ms) - begin)) 700 30000
-}
-
 @test "a signal ends a waiting acquire, which leaves the queue" {
   dlock acquire job
   for signal in TERM HUP; do
@@ -236,16 +182,6 @@ has_event() {
     "$(< script)"$'\n'"$(< script)"
 }
 
-@test "the waiter that left is named with the pid that queued" {
-  dlock acquire job
-  dlock watch --json > events 3>&- &
-  eventually has_event look
-  dlock acquire -w 300ms job 3>&- || true
-  eventually has_event job.left
-
-  assert_equal "$(jq -c 'select(.event == "left" or .event == "queued").pid' events)" "$$"$'\n'"$$"
-}
-
 @test "a configuration file can have the tables [acquire] and [renew], and a TTL for all verbs of a lock" {
   printf '[acquire]\nttl = "20s"\nslots = 2\n[renew]\nttl = "50s"\n' > dlock.toml
 
@@ -263,15 +199,6 @@ has_event() {
 
 # --- Expiry and renewal ---
 
-@test "a waiter gets the lock as soon as a lease of acquire has expired" {
-  begin=$(now_ms)
-  dlock acquire -t 1s job
-
-  dlock run -w 60s job -- true
-
-  assert_between $(($(now_ms) - begin)) 1000 10000
-}
-
 @test "renew sets the TTL from now, and prints it" {
   token=$(dlock acquire -t 2m job)
 
@@ -281,28 +208,6 @@ has_event() {
   run dlock renew job --token "$token" -t 10s --json
   assert_between "$(json .expires_in_ms)" 9000 10000
   assert_between "$(look job '.holders[0].expires_in_ms')" 1 10000
-}
-
-@test "renew without --ttl sets the TTL that the lease was acquired with" {
-  for ttl in 40s 30s; do
-    token=$(dlock acquire -t "$ttl" "$ttl")
-
-    dlock renew "$ttl" --token "$token" > /dev/null
-    assert_between "$(look "$ttl" '.holders[0].expires_in_ms')" 20000 40000
-    dlock renew "$ttl" --token "$token" -t 10s > /dev/null
-    dlock renew "$ttl" --token "$token" > /dev/null
-    assert_between "$(look "$ttl" '.holders[0].expires_in_ms')" 20000 40000
-  done
-}
-
-@test "an expired lease is not renewed even if the lock is free" {
-  token=$(dlock acquire -t 500ms job)
-  eventually is_free job
-
-  run dlock renew job --token "$token"
-
-  assert_refused 76 'not held by this token'
-  is_free job
 }
 
 # Runs acquire, and delays the given writes to the log, which follow the grant. LeakSanitizer
@@ -422,13 +327,6 @@ acquire_up_to_the_log() {  # <option>...
   done
 }
 
-@test "a release exits with 76 in a store that was never used, and does not create it" {
-  run dlock release job --token "$some_token"
-
-  assert_status 76
-  refute test -e store
-}
-
 # --- Tokens ---
 
 @test "a token comes from an option or a file, which cannot be combined, or from the environment" {
@@ -448,25 +346,6 @@ acquire_up_to_the_log() {  # <option>...
   assert_refused 64 'cannot be combined'
 }
 
-@test "an invalid token exits with 64, and the message does not contain it" {
-  echo secret > token
-  for verb in renew release; do
-    run dlock $verb job --token secret
-    assert_refused 64 'invalid token'
-    refute_output_contains secret
-    run dlock $verb job --token-file token
-    assert_refused 64 'invalid token'
-    refute_output_contains secret
-    DLOCK_TOKEN=secret run dlock $verb job
-    assert_refused 64 'DLOCK_TOKEN: invalid token'
-    refute_output_contains secret
-    run dlock $verb job
-    assert_refused 64 'missing token'
-    run dlock $verb job --token-file missing
-    assert_refused 78 missing
-  done
-}
-
 @test "a token file that never ends, or that no one writes, is refused" {
   mkfifo fifo
   run timeout 60 dlock renew job --token-file fifo
@@ -476,13 +355,6 @@ acquire_up_to_the_log() {  # <option>...
     run timeout 60 dlock renew job --token-file "$file"
     assert_refused 78 'token file'
   done
-}
-
-@test "the command of a run does not inherit DLOCK_TOKEN" {
-  DLOCK_TOKEN=$some_token run dlock run job -- env
-
-  assert_status 0
-  refute_output_contains "$some_token"
 }
 
 @test "a token is in no other output, and not in the store" {
@@ -550,17 +422,6 @@ acquire_up_to_the_log() {  # <option>...
   dlock check job1 --fence "$fence" --min-validity 5s
   run dlock check job1 --fence "$fence" --min-validity 11m
   assert_refused 76 ', not for 11m'
-}
-
-@test "check without a name or a fence exits with 64" {
-  run dlock check
-  assert_refused 64 'DLOCK_NAME'
-  run dlock check job
-  assert_refused 64 'missing fence'
-  run dlock check job --fence x
-  assert_refused 64 "'x' is not a fence"
-  DLOCK_FENCE=-1 run dlock check job
-  assert_refused 64 'DLOCK_FENCE'
 }
 
 @test "check exits with 77 if others may write to the directory of the store" {
@@ -760,41 +621,4 @@ sleeper.join()' "$BATS_TEST_TMPDIR/thread" 3>&- &
   is_free job
 }
 
-# --- A full disk ---
-
-@test "a lock by hand is renewed and released on a full disk, and acquire exits with 69 and one line if there is no room for the store" {
-  use_private_mounts
-  inside mount -t tmpfs -o mode=755,size=4m none /mnt
-  export DLOCK_STORE=local:/mnt/store
-  token=$(inside dlock acquire job)
-  inside sh -c 'cat /dev/zero > /mnt/full' 2> /dev/null || true
-
-  assert_equal "$(inside dlock renew job --token "$token" -t 50s)" 50s
-  inside dlock release job --token "$token"
-
-  run inside dlock status job
-  assert_status 1
-
-  use_private_mounts
-  inside mount -t tmpfs -o mode=755,size=1m none /mnt
-  inside sh -c 'cat /dev/zero > /mnt/full' 2> /dev/null || true
-
-  run inside dlock --store local:/mnt/store acquire job
-
-  assert_refused 69 '/mnt/store'
-}
-
 # --- No store ---
-
-@test "on none: acquire, renew, release and check always succeed" {
-  export DLOCK_STORE=none:
-  run dlock acquire --json job
-  assert_equal "$(json '"\(.slot) \(.expires_in_ms) \(.free)"')" '0 null 1'
-
-  token=$(dlock acquire job)
-  [[ $token =~ ^[0-9a-f]{32}$ ]]
-  dlock renew job --token "$token"
-  dlock check job --fence 1
-  dlock release job --token "$token"
-  dlock release job --token "$token"
-}

@@ -23,24 +23,6 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_output_contains "$2"
 }
 
-memory_is_full() { redis CONFIG SET maxmemory 1; }
-
-@test "renew without --ttl sets the TTL that the lease was acquired with, or 30 seconds if it does not say" {
-  token=$(dlock acquire -t 40s job)
-  slot=$(dlock acquire -t 40s -n 3 --label '"ttl_ms":7' slots)
-  dlock renew job --token "$token" -t 10s
-
-  assert_between "$(dlock renew --json job --token "$token" | jq .expires_in_ms)" 35000 40000
-  assert_between "$(left_of job)" 20000 40000
-  assert_between "$(dlock renew --json slots --token "$slot" | jq .expires_in_ms)" 35000 40000
-
-  redis FLUSHALL
-  token=$(dlock acquire -t 2m job)
-  redis HSET 'dlock:{job}:h' "$token" "$(redis HGET 'dlock:{job}:h' "$token" | sed 's/,"ttl_ms":[0-9]*//')"
-
-  assert_between "$(dlock renew --json job --token "$token" | jq .expires_in_ms)" 25000 30000
-}
-
 @test "the records of a lease outlast it, however long its TTL" {
   dlock acquire -s -t 60d job
   dlock acquire -s -t 30s job
@@ -86,27 +68,6 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
 
   run dlock check job --fence "$fence"
   assert_refused 76 'job: no longer held: the lock is free'
-}
-
-@test "with full memory, a server renews and releases, and the refusal of a grant says why" {
-  token=$(dlock acquire job)
-  slot=$(dlock acquire -n 2 slots)
-  memory_is_full
-
-  dlock renew job --token "$token" -t 1h
-  dlock renew slots --token "$slot" -t 1h
-  run dlock acquire other
-  assert_refused 69 "the server's memory is full (maxmemory) [OOM]"
-  refute_output_contains user_script
-  run dlock -v acquire other
-  assert_output_contains '(OOM command not allowed when used memory'
-  run dlock fence disk 1
-  assert_refused 69 OOM
-  dlock release job --token "$token"
-  dlock release slots --token "$slot"
-
-  is_free job
-  is_free slots
 }
 
 # --- --for-pid ---

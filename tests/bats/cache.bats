@@ -204,16 +204,6 @@ has_stalled() {  # <pid>
 
 written_by() { sed -n 's/^wchar: //p' "/proc/$1/io"; }  # <pid>
 
-@test "on none: the command always runs" {
-  export DLOCK_STORE=none:
-  for _ in 1 2; do
-    run dlock cache report -- "${noting[@]}"
-    assert_equal "$status $output" '0 value'
-  done
-  assert_equal "$(runs)" 2
-  dlock cache --forget report
-}
-
 # --- Many callers ---
 
 @test "one of twenty simultaneous callers runs the command, and all print its output" {
@@ -365,20 +355,6 @@ written_by() { sed -n 's/^wchar: //p' "/proc/$1/io"; }  # <pid>
   done
 }
 
-@test "a failed command is passed on and leaves the old value stored" {
-  dlock cache --ttl 1ms --stale 1h report -- echo old
-  run dlock cache report -- sh -c 'exit 5'
-  assert_status 5
-  callers=()
-  call 1 report -- "${lasting[@]}" 'exit 5'
-  eventually has_run 1
-
-  assert_equal "$(timeout 60 dlock cache report -- echo other)" old
-
-  : > go
-  assert_exits 5 "${callers[0]}"
-}
-
 # --- The run of a command ---
 
 @test "status, list and break show the lock as cache:KEY" {
@@ -420,15 +396,6 @@ written_by() { sed -n 's/^wchar: //p' "/proc/$1/io"; }  # <pid>
 
   assert_equal "$status $output" '0 value'
   eventually end_leftovers
-}
-
-@test "cache works inside a run, and exits with 75 inside a cache of the same key" {
-  assert_equal "$(dlock run job -- dlock cache report -- dlock cache part -- echo value)" value
-
-  run dlock cache own -- dlock cache own -- echo value
-
-  assert_status 75
-  assert_output_contains 'held by an outer run'
 }
 
 @test "a waiting caller on a terminal shows who runs the command" {
@@ -474,31 +441,6 @@ written_by() { sed -n 's/^wchar: //p' "/proc/$1/io"; }  # <pid>
   assert_equal "$output" ''
 }
 
-# --- Usage errors ---
-
-@test "invalid command lines exit with 64" {
-  for line in 'cache' 'cache key' 'cache --forget key -- true' 'cache --ttl 0 key -- true' \
-    'cache --max-size 1TB key -- true' 'cache --max-size 1GiB key -- true' \
-    'cache --max-size -1 key -- true' 'cache --shared key -- true'; do
-    # shellcheck disable=SC2086
-    run dlock $line
-    assert_status 64
-    assert_one_line
-  done
-  run dlock cache "$(printf 'x%.0s' {1..250})" -- true
-  assert_status 64
-  assert_output_contains 249
-  run dlock cache "$(printf 'x%.0s' {1..249})" -- true
-  assert_status 0
-
-  for words in '--show key -- true' '--show --forget key' '--show'; do
-    # shellcheck disable=SC2086
-    run dlock cache $words
-    assert_status 64
-    assert_one_line
-  done
-}
-
 # --- The files of the local store ---
 
 value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
@@ -528,20 +470,6 @@ value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
   run inside dlock cache report -- echo new
 
   assert_equal "$status $output" '0 new'
-}
-
-@test "a symbolic link in the place of the cache directory is refused" {
-  dlock cache report -- echo value
-  mv "$(value_file)" elsewhere
-  ln -s "$PWD/elsewhere" "$(find store/cache/* -type d)/$(find store/cache/* -type d | sed 's/.*\///')"
-  mv store/cache kept
-  ln -s kept store/cache
-
-  run dlock cache report -- echo new
-
-  assert_status 78
-  assert_one_line
-  assert_output_contains 'cache is not a directory'
 }
 
 @test "storing a value removes expired values and abandoned files in its directory" {
@@ -613,4 +541,3 @@ value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
 }
 
 is_made() { [[ $(dlock cache "$1" --show --json | jq .maker) != null ]]; }
-

@@ -161,22 +161,6 @@ assert_refused() {  # <exit code> <word>...
   done
 }
 
-@test "options that cannot be combined are refused, in the file and beside it" {
-  for pair in $'shared = true\nslots = 2' $'shared = true\ndedupe = 60' $'slots = 2\ndedupe = 60'; do
-    printf '[run]\n%s' "$pair" > "$own"
-    run dlock run job -- echo started
-    assert_status 78
-    assert_one_line
-    assert_output_contains 'cannot be combined'
-  done
-
-  printf '[run]\ndedupe = "1h"' > "$own"
-  dlock run --retry-failed job true
-  run dlock run --retry-failed -s job echo started
-  assert_status 64
-  assert_output_contains 'cannot be combined'
-}
-
 # --- Valid contents ---
 
 @test "the file sets the store, common options, and options of a verb as numbers, text, true and false" {
@@ -205,22 +189,6 @@ assert_refused() {  # <exit code> <word>...
   echo 'run = { shared = false }' > "$own"
   hold write
   assert_equal "$(look write .mode)" exclusive
-}
-
-@test "durations are numbers of seconds, text with a unit, or forever" {
-  for timeout in '"50ms"' 0.05; do
-    printf '[run]\ntimeout = %s' "$timeout" > "$own"
-    run dlock run job -- sleep 600
-    assert_status 124
-  done
-  printf '[run]\nwait = "forever"' > "$own"
-  hold job
-  dlock run job -- true 3>&- &
-  eventually is_queued job $!
-
-  let_go
-
-  assert_exits 0 $!
 }
 
 # --- Invalid contents ---
@@ -281,26 +249,6 @@ sentinel-tls = "no"|sentinel-tls
 password = "secret"|password-file
 END
   refute_output_contains secret
-}
-
-@test "a misspelt key of run is refused by other verbs as well, and so is a certificate without its key" {
-  for text in '[run]\nwaits = "5s"' 'tls-cert = "cert.pem"' 'tls-key = "key.pem"'; do
-    printf '%b' "$text" > "$own"
-    run dlock status job
-    assert_status 78
-    assert_one_line
-    [[ $text != tls* ]] || assert_output_contains --tls-cert
-  done
-}
-
-@test "invalid TOML is refused in one line without escape sequences" {
-  for text in 'namespace = own' 'namespace' '[run' '= 1' 'namespace = "own' \
-    $'namespace = "a"\nnamespace = "b"' $'\xff\xfe' '{"json": true}' 'wait: 5s' '"na\u001b[31mme\n" = 1'; do
-    printf '%s' "$text" > "$own"
-
-    assert_refused 78
-    refute_output_contains $'\e'
-  done
 }
 
 @test "a file that is missing but named, a directory, a FIFO, and a file of more than a megabyte are refused at once" {
@@ -411,38 +359,4 @@ assert_anna_accepted() {
     "$anna_own"
 
   assert_anna_refused 'the group anna can write'
-}
-
-@test "a file in a directory that others can change is refused, and the directory is named" {
-  use_home_of_anna
-  for directory in /mnt/anna/.config/dlock /mnt/anna; do
-    inside chmod 775 "$directory"
-    assert_anna_accepted
-    inside chgrp 50 "$directory"
-    assert_anna_refused "the directory $directory, which the group staff can write (chmod g-w $directory)"
-    inside chmod 757 "$directory"
-    assert_anna_refused "the directory $directory, which everyone can write (chmod o-w $directory)"
-    inside chmod 755 "$directory"
-    assert_anna_accepted
-  done
-  inside chown 1002 /mnt/anna/.config
-  assert_anna_refused 'the directory /mnt/anna/.config, which bert owns'
-}
-
-@test "a file is refused if others can change where a link on its way leads" {
-  use_home_of_anna
-  inside install -d -m 1777 /mnt/sticky
-  inside install -d -m 777 /mnt/open
-  anna cp "$anna_own" /mnt/open/file
-  anna ln -sf /mnt/sticky/link "$anna_own"
-  anna ln -s /mnt/open/file /mnt/sticky/link
-  # With 1, as on Debian, the kernel follows no link of bert's there either.
-  echo "fs.protected_symlinks is $(< /proc/sys/fs/protected_symlinks)"
-
-  assert_anna_refused 'the directory /mnt/open, which everyone can write'
-
-  anna sh -c 'mv /mnt/open/file /mnt/sticky/file; ln -sf /mnt/sticky/file /mnt/sticky/link'
-  assert_anna_accepted
-  inside chown -h 1002 /mnt/sticky/link
-  assert_anna_refused '/mnt/sticky/link, which bert has made'
 }

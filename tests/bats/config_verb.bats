@@ -37,34 +37,12 @@ shown() {  # <setting> [<argument of config>...]
   done
 }
 
-@test "quorum settings are shown with their origin" {
-  assert_equal "$(shown min-strength)" '0 default'
-  assert_equal "$(shown max-ttl)" '1m default'
-  assert_equal "$(DLOCK_MAX_TTL=2m shown max-ttl)" '2m DLOCK_MAX_TTL'
-  assert_equal "$(shown min-strength --min-strength 1)" '1 --min-strength'
-}
-
 @test "the map of addresses is shown with its origin" {
   assert_equal "$(shown address-map)" '- default'
   printf '[address-map]\n"a:1" = "b:2"\n"[::1]" = "c"\n' > "$own"
   assert_equal "$(shown address-map)" "[::1]=c,a:1=b:2 $own:1: address-map"
   assert_equal "$(DLOCK_ADDRESS_MAP=x=y,z=q shown address-map)" 'x=y,z=q DLOCK_ADDRESS_MAP'
   assert_equal "$(DLOCK_ADDRESS_MAP=x=y shown address-map --address-map a=b --address-map c=d)" 'a=b,c=d --address-map'
-}
-
-@test "replicas and sentinel logins are shown with their origin" {
-  assert_equal "$(shown replicas)" '0 default'
-  assert_equal "$(shown sentinel-tls)" 'true default'
-  assert_equal "$(shown sentinel-user)" '- default'
-  assert_equal "$(shown tls-name)" '- default'
-
-  printf 'replicas = 2\nsentinel-tls = false\nsentinel-password-file = "pw"\n' > "$own"
-  assert_equal "$(shown replicas)" "2 $own:1: replicas"
-  assert_equal "$(DLOCK_REPLICAS=all shown replicas)" 'all DLOCK_REPLICAS'
-  assert_equal "$(shown replicas --replicas 1)" '1 --replicas'
-  assert_equal "$(shown sentinel-tls)" "false $own:2: sentinel-tls"
-  assert_equal "$(shown sentinel-password-file)" "${own%/*}/pw $own:3: sentinel-password-file"
-  assert_equal "$(DLOCK_TLS_NAME=db shown tls-name)" 'db DLOCK_TLS_NAME'
 }
 
 @test "each setting is shown with its origin" {
@@ -154,14 +132,6 @@ cache|forget = true;show = true|--forget and --show cannot be combined|cache key
 limit|show = true;reset = true|--show and --reset cannot be combined|limit api
 renew|token = "000102030405060708090a0b0c0d0e0f";token-file = "x"|--token and --token-file cannot be combined|renew job
 END
-}
-
-@test "settings anywhere in the file that cannot be combined are refused" {
-  printf '[run]\nshared = true\nslots = 2\n' > "$own"
-  run dlock config
-  assert_status 78
-  assert_equal "$output" "dlock: $own: [run]: --shared and --slots cannot be combined"
-
 }
 
 @test "a setting that needs another one, which the command line may add, is only a warning of config" {

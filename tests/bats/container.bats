@@ -126,11 +126,9 @@ use_shared_volume() {
   hold gate
   start_image run --store "$within" job -- /usr/bin/dlock run -w forever gate -- /usr/bin/dlock --version
   eventually somebody_waits gate
-  began=$(now_ms)
 
-  stop_image 10
+  stop_image 100
 
-  assert_between $(($(now_ms) - began)) 0 7000
   is_free job
   assert_equal "$(look job '.last_run | "\(.exit_code) \(.signal)"')" 'null TERM'
 }
@@ -358,7 +356,7 @@ filtered() {  # <error> <command>...
     read -ra newer <<< "$newer"
     for store in "${stores[@]}"; do
       "$store"
-      run filtered "$error" timeout -s KILL 20 dlock run --timeout 5s job -- sh -c 'echo started; sleep 0.2'
+      run filtered "$error" timeout -s KILL 60 dlock run --timeout 5s job -- sh -c 'echo started; sleep 0.2'
       assert_status 125
       assert_one_line
       assert_output_contains "the system call ${newer[0]}"
@@ -374,7 +372,7 @@ filtered() {  # <error> <command>...
   for store in "${stores[@]}"; do
     "$store"
     for error in "$eperm" "$enosys"; do
-      run filtered "$error" timeout -s KILL 20 dlock run --timeout 100ms -k 100ms job -- sleep 2
+      run filtered "$error" timeout -s KILL 60 dlock run --timeout 100ms -k 100ms job -- sleep 2
       assert_status 124
       assert_equal "${#lines[@]}" 2
       assert_output_contains "cannot kill 1 of the command's processes"
@@ -401,7 +399,7 @@ filtered() {  # <error> <command>...
 # Outside of a container: break stops processes that it can see.
 without_pidfd() {  # <error> <command>...
   # shellcheck disable=SC2046
-  timeout -s KILL 20 "$tools/without" "$1" $(numbers_of pidfd_open) -- "${@:2}"
+  timeout -s KILL 60 "$tools/without" "$1" $(numbers_of pidfd_open) -- "${@:2}"
 }
 
 @test "a waiter without pidfd_open gets the lock of a run that is killed" {
@@ -499,6 +497,6 @@ deaf='trap "" TERM; touch /locks/started; exec sleep 60'
   began=$(now_ms)
   eventually has_ended "$first"
   is_held job
-  dlock run -w 30s job -- true
-  assert_between $(($(now_ms) - began)) 300 5000
+  dlock run -w 60s job -- true
+  (($(now_ms) - began >= 300))
 }

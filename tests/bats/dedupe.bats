@@ -125,24 +125,6 @@ assert_runs() {
   done
 }
 
-@test "all waiters are deduplicated when the run succeeds" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    hold job
-    waiting=()
-    for _ in 1 2 3 4; do
-      queue job --dedupe 1h --retry-failed "${noting[@]}" "$order" ran 2>> "$said"
-      waiting+=("$waiter")
-    done
-
-    let_go
-
-    for pid in "${waiting[@]}"; do assert_exits 0 "$pid"; done
-    refute test -e "$order"
-    assert_equal "$(but_for_wait "$said")" ''
-  done
-}
-
 # --- Particular stores ---
 
 @test "a run from before a reboot counts on the local store, unless the reboot ended it" {
@@ -341,39 +323,3 @@ midnight_at() {
 }
 
 # --- Usage errors ---
-
-@test "windows and combinations that cannot be are refused with 64, in a file with 78, and --dedupe 0 turns it off" {
-  for words in '--retry-failed' '--dedupe 1h -s' '--dedupe 1h -n 2' '--dedupe 31d' \
-    '--dedupe forever' '--dedupe -1' '--dedupe' '--dedupe day -s' '--dedupe days' '--dedupe 12h@UTC' \
-    '--dedupe day@' '--dedupe day@Europe/Nowhere' '--dedupe day@../../../etc/localtime' '--dedupe day@/etc/localtime'; do
-    # shellcheck disable=SC2086
-    run dlock run $words job -- echo started
-    assert_status 64
-    assert_one_line
-  done
-
-  config=$BATS_TEST_TMPDIR/config.toml
-  printf '[run]\nretry-failed = true\n' > "$config"
-  run dlock run --config "$config" job -- echo started
-  assert_status 78
-
-  printf '[run]\ndedupe = "1h"\nshared = true\n' > "$config"
-  run dlock run --config "$config" job -- echo started
-  assert_status 78
-
-  for window in day@Europe/Nowhere fortnight; do
-    printf '[run]\ndedupe = "%s"\n' "$window" > "$config"
-    run dlock run --config "$config" job -- echo started
-    assert_status 78
-    assert_one_line
-  done
-
-  config=$BATS_TEST_TMPDIR/config.toml
-  printf '[run]\ndedupe = "1h"\nretry-failed = true\n' > "$config"
-  dlock run job -- true
-
-  run dlock run --config "$config" job -- echo started
-  assert_equal "$status $output" '0 '
-  run dlock run --config "$config" --dedupe 0 job -- echo started
-  assert_equal "$status $output" '0 started'
-}

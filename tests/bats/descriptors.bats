@@ -73,33 +73,22 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   assert_equal "${#lines[@]}" 1
 }
 
-@test "a command in a slot inherits no other descriptors" {
+@test "a command inherits no other descriptors because of a slot or other options, and on none: none at all" {
+  echo 'color = "never"' > dlock.toml
+  local options
   "${list[@]}" without
   dlock run -n 3 job -- dlock run -n 3 other -- dlock run -s third -- true
-  dlock run -n 3 job -- "${list[@]}" with
+  for options in '-n 3' '-v --report report --label text --timeout 60s --jitter 1ms --stragglers kill'; do
+    # shellcheck disable=SC2086  # words
+    dlock --config dlock.toml run $options job -- "${list[@]}" with 2> err
+    "${list[@]}" without 2> err
+    run added without with
+    assert_equal "${#lines[@]}" 1
+  done
 
-  run added without with
-
-  assert_equal "${#lines[@]}" 1
-}
-
-@test "on none: the command inherits only the caller's descriptors" {
   "${list[@]}" without
   dlock --store none: run job -- "${list[@]}" with
-
   cmp with without
-}
-
-@test "the command inherits no descriptors because of other options" {
-  echo 'color = "never"' > dlock.toml
-  "${list[@]}" without
-  dlock --config dlock.toml run -v --report report --label text --timeout 60s --jitter 1ms --stragglers kill job -- \
-    "${list[@]}" with 2> err
-  "${list[@]}" without 2> err
-
-  run added without with
-
-  assert_equal "${#lines[@]}" 1
 }
 
 @test "the session has a descriptor number that scripts do not use" {
@@ -201,7 +190,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
 assert_works_or_says_so() {  # <descriptors> [<option>...]
   rm -f ran
   status=0
-  timeout -s KILL 10 prlimit --nofile="$1" "$(type -P dlock)" run "${@:2}" job -- "$tool" > said 2>&1 < /dev/null || status=$?
+  timeout -s KILL 60 prlimit --nofile="$1" "$(type -P dlock)" run "${@:2}" job -- "$tool" > said 2>&1 < /dev/null || status=$?
   output=$(< said)
   if [[ -e ran ]]; then
     assert_equal "$status" 0

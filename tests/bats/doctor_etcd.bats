@@ -39,30 +39,6 @@ teardown() {
   assert_found info clocks 'not checked'
 }
 
-@test "known faults of the version are warnings that name the version without them" {
-  use_etcd_store
-
-  run dlock doctor
-
-  expected=()
-  if is_within 3.4.20 3.4.41; then expected+=(3.4.42); fi
-  if is_within 3.5.0 3.5.27; then expected+=(3.5.28); fi
-  if is_within 3.6.0 3.6.8; then expected+=(3.6.9); fi
-  if is_within 3.4.0 3.4.30; then expected+=(3.4.31); fi
-  if is_within 3.5.0 3.5.12; then expected+=(3.5.13); fi
-  if is_within 3.5.0 3.5.2; then expected+=(3.5.3); fi
-  assert_equal "$(sed -n 's/^warning  version .*(mended in \(.*\))$/\1/p' <<< "$output" | xargs)" "${expected[*]}"
-  [[ ${#expected[@]} -gt 0 ]] || assert_found ok version "$version"
-}
-
-@test "the shortest TTL is not less than the cluster grants" {
-  use_etcd_store
-
-  run dlock doctor --json
-
-  [[ $(json '.round_trip_ms > 0 and .smallest_ttl_ms == 2000') == true ]]
-}
-
 @test "doctor leaves no keys or leases in a cluster" {
   use_etcd_store
   dlock run job -- true
@@ -91,18 +67,6 @@ teardown() {
 
 has_no_leader() { ! etcd_serves "$1"; }
 
-@test "a member that does not reply is an error after the store timeout" {
-  use_etcd_store
-  freeze_etcd 1
-  begin=$(now_ms)
-
-  run dlock doctor --store-timeout 300ms
-
-  assert_status 2
-  assert_between $(($(now_ms) - begin)) 300 4900
-  assert_found error reachable '127.0.0.1' 'check that the server runs'
-}
-
 @test "a cluster of two is a warning" {
   use_etcd_store 2
 
@@ -119,39 +83,6 @@ has_no_leader() { ! etcd_serves "$1"; }
 
   assert_status "$good_status"
   assert_found info members 'the URL names 1' 'name all of them'
-}
-
-@test "two clusters in one URL are a warning" {
-  use_etcd_store
-  first=$DLOCK_STORE first_pid=${etcd_pids[1]} first_data=$etcd_data
-  rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}
-  use_etcd_store
-
-  run dlock --store "$first,${DLOCK_STORE#etcd://}" doctor
-  end_processes "$first_pid"
-  rm -r "$first_data"
-
-  assert_found warning leader 'two clusters in one URL'
-}
-
-@test "a full database is an error" {
-  etcd_options=(--quota-backend-bytes $((16 << 20)))
-  use_etcd_store
-  fill_database
-
-  run dlock doctor
-
-  assert_status 2
-  assert_found error quota 'alarm NOSPACE' 'run etcdctl compact'
-  assert_found error work 'database space exceeded'
-}
-
-fill_database() {
-  local i
-  for ((i = 0; i < 40; ++i)); do
-    head -c 1000000 /dev/zero | tr '\0' x | etcdctl put "filler$i" > /dev/null 2>&1 || return 0
-  done
-  return 1
 }
 
 @test "missing authentication is a warning, a login that works information, a refused one an error" {

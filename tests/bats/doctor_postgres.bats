@@ -87,18 +87,6 @@ setup() {
   assert_status 64
 }
 
-@test "a schema that may not be created is an error, and says how the owner creates it" {
-  use_shared_postgres
-  sql 'CREATE ROLE worker LOGIN'
-  DLOCK_STORE=$(postgres_url 1 worker)
-
-  run dlock doctor
-
-  assert_status 2
-  assert_found error schema 'there is no schema dlock in the database app, and user worker may not create it' \
-    'dlock doctor --schema --store '
-}
-
 # Runs what doctor or a run says for the owner, as it is printed but for the name.
 paste_line() {  # <start of it>
   PATH=$postgres_programs:$PATH PGPASSWORD=$postgres_password sh -ec "$(sed -n "s/.*\($1.*\)/\1/p" <<< "$output" | sed 's/OWNER/app/')"

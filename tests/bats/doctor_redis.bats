@@ -110,32 +110,6 @@ as_admin() {
   assert_found error login 'the server requires a login' 'set a password'
 }
 
-# The advice can be pasted into a shell.
-advice_for() { [[ $1 == *\|* ]] && echo "ACL SETUSER dlock '$1'" || echo "ACL SETUSER dlock $1"; }  # <permission>
-
-@test "each command that locks need and the user may not call is named" {
-  use_redis_store --appendonly yes
-  local permissions permission
-  mapfile -t permissions < <(grep -o '+[^ ]*' <<< "$least_permissions" | grep -vxE '.(p?subscribe|publish|ping)')
-  ((${#permissions[@]} > 20))
-  for permission in "${permissions[@]}"; do
-    redis ACL SETUSER dlock "-${permission#+}"
-
-    run dlock doctor
-
-    assert_status 2
-    assert_found error permissions "user dlock may not call ${permission#+}" "$(advice_for "$permission")"
-    if [[ $permission == +@(time|hset|pexpire) ]]; then
-      run dlock run job -- true
-      assert_status 77
-      assert_one_line
-      assert_output_contains "no permissions to run the '${permission#+}' command"
-      refute_output_contains user_script
-    fi
-    redis ACL SETUSER dlock "$permission"
-  done
-}
-
 # Each command that locks need, as the server has it: the first word of each permission.
 commands_needed() {
   grep -o '+[^ ]*' <<< "$least_permissions" | sed 's/^+//; s/|.*//' | tr '[:lower:]' '[:upper:]'
@@ -178,25 +152,6 @@ commands_needed() {
     fi
     stop_redis
   done
-}
-
-@test "missing permissions that only watch needs are a warning" {
-  use_redis_store --appendonly yes
-  for permission in publish subscribe psubscribe ping; do
-    redis ACL SETUSER dlock "-$permission"
-
-    run dlock doctor
-
-    assert_status 1
-    assert_found warning watch "may not call $permission, or" "ACL SETUSER dlock +$permission '&dlock:*'"
-    redis ACL SETUSER dlock "+$permission"
-  done
-  redis ACL SETUSER dlock resetchannels '&others:*'
-
-  run dlock doctor
-
-  assert_status 1
-  assert_found warning watch 'may not call publish, subscribe, psubscribe, or not on the channels dlock:*'
 }
 
 @test "keys that the user may not access or only read, and commands that are missing, are named" {
@@ -287,18 +242,6 @@ has_replica() { redis INFO replication | grep -q 'state=online'; }
   run dlock doctor --store "redis+unix:$second_socket"
   assert_status 2
   assert_found error role "a replica of 127.0.0.1:$redis_port" 'name the primary'
-}
-
-@test "a node of a cluster is an error" {
-  choose_redis_port
-  # The port for other nodes is this one plus 10,000.
-  while ((redis_port > 55000)); do choose_redis_port; done
-  use_good_server --port "$redis_port" --cluster-enabled yes
-
-  run dlock doctor
-
-  assert_status 2
-  assert_found error cluster 'a member of a cluster' 'use a redis+cluster://'
 }
 
 # Opens connections that stay, and waits for them. The check needs another one.

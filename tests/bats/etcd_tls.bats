@@ -67,45 +67,6 @@ enable_login() {
   assert_equal "$status $output" '0 held'
 }
 
-@test "a member whose certificate authority is not trusted is refused" {
-  use_tls_store unknown theirs
-
-  run dlock run job -- echo started
-
-  assert_status 77
-  assert_one_line
-  assert_output_contains 'certificate not trusted'
-}
-
-@test "a member whose certificate names another host is refused, unless --tls-name names that host" {
-  use_tls_store elsewhere
-  url=etcds://localhost:${etcd_client_port[1]}
-
-  run dlock --store "$url" run job -- echo started
-  assert_status 77
-  assert_output_contains 'certificate not trusted'
-  run dlock --store "$url" --tls-name elsewhere.example run job -- echo started
-
-  assert_equal "$status $output" '0 started'
-}
-
-@test "the error says that a member does not speak TLS, or that it requires TLS" {
-  use_etcd_store
-
-  run dlock --store "etcds://127.0.0.1:${etcd_client_port[1]}" --store-timeout 1s run job -- echo started
-  assert_status 69
-  assert_one_line
-  assert_output_contains TLS
-  stop_etcd
-  use_private_store_again
-  use_tls_store server
-  run dlock --store "etcd://127.0.0.1:${etcd_client_port[1]}" --store-timeout 1s run job -- echo started
-
-  assert_status 69
-  assert_one_line
-  assert_output_contains 'does it require TLS (etcds://)?'
-}
-
 # Sets $server to the address of a fake server.
 serve() {  # <as fake_server has it>
   use_private_store
@@ -126,43 +87,6 @@ serve() {  # <as fake_server has it>
   assert_status 69
   assert_one_line
   assert_output_contains 'during the TLS handshake: connection reset by peer'
-}
-
-@test "a last attempt that has little time does not hide why the one before it failed" {
-  serve reset-first
-
-  run dlock --store "etcd://$server" --store-timeout 390ms run job -- echo started
-
-  assert_status 69
-  assert_one_line
-  assert_output_contains 'connection reset by peer'
-}
-
-# Removes what use_private_store made, so that it can run again.
-use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
-
-@test "a client certificate is accepted by a cluster that requires one" {
-  use_store_with_client_certificates
-
-  run dlock --tls-cert "$certificates/client.crt" --tls-key "$certificates/client.key" run job -- echo started
-  assert_equal "$status $output" '0 started'
-  encrypted "$certificates/client.key" "$BATS_TEST_TMPDIR/phrase" "$BATS_TEST_TMPDIR/client.key"
-  run dlock --tls-cert "$certificates/client.crt" --tls-key "$BATS_TEST_TMPDIR/client.key" \
-    --tls-key-password-file "$BATS_TEST_TMPDIR/phrase" run job -- echo started
-
-  assert_equal "$status $output" '0 started'
-}
-
-@test "a client without a certificate, or with one of another authority, is refused" {
-  use_store_with_client_certificates
-
-  run dlock run job -- echo started
-  assert_status 77
-  assert_output_contains 'does not accept our certificate'
-  run dlock --tls-cert "$certificates/stranger.crt" --tls-key "$certificates/stranger.key" run job -- echo started
-
-  assert_status 77
-  assert_output_contains 'does not accept our certificate'
 }
 
 @test "a client certificate logs in as the user that it names" {
@@ -195,19 +119,6 @@ use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
   assert_output_contains 'permission denied'
 }
 
-@test "a password is read from the URL and from a file" {
-  use_etcd_store
-  enable_login
-  local server=127.0.0.1:${etcd_client_port[1]}
-  (umask 077 && echo word > "$BATS_TEST_TMPDIR/password")
-
-  run dlock --store "etcd://jobs:word@$server" run job -- echo started
-  assert_equal "$status $output" '0 started'
-  run dlock --store "etcd://jobs@$server" --password-file "$BATS_TEST_TMPDIR/password" run job -- echo started
-
-  assert_equal "$status $output" '0 started'
-}
-
 @test "a wrong login, no login, and a user without a password are refused, and nothing runs" {
   use_etcd_store
   enable_login
@@ -225,15 +136,6 @@ use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
 
   assert_status 78
   assert_output_contains "no password for user 'jobs'"
-}
-
-@test "a cluster that does not require a login accepts a client that has one" {
-  use_etcd_store
-  export DLOCK_USER=jobs DLOCK_PASSWORD=word
-
-  run dlock run job -- echo started
-
-  assert_equal "$status $output" '0 started'
 }
 
 @test "an expired login is renewed, and the run continues" {

@@ -107,7 +107,7 @@ report  under report'
   # shellcheck disable=SC2046
   run $(command_of dlock-slots@one.service)
   assert_status 0
-  # shellcheck disable=SC2046
+  # shellcheck disable=SC2046  # in time: it waits for as long as it is let
   run timeout 1 $(command_of dlock-exclusive@one.service)
   assert_status 124
 }

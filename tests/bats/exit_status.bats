@@ -32,7 +32,7 @@ how_dlock_ends() {  # <line of shell>...
 # warning if it is 127.)
 run_any() {
   status=0
-  timeout -s KILL 20 dlock "$@" > output 2>&1 < /dev/null || status=$?
+  timeout -s KILL 60 dlock "$@" > output 2>&1 < /dev/null || status=$?
   output=$(< output)
 }
 
@@ -212,7 +212,7 @@ keep_store_busy() {
   assert_status 69
   for look in 'status job' list 'history job' 'doctor'; do
     # shellcheck disable=SC2086
-    run timeout -s KILL 20 dlock --store-timeout 100ms $look
+    run timeout -s KILL 60 dlock --store-timeout 100ms $look
     refute_output_contains busy
     ((status <= 1))
   done

@@ -38,16 +38,6 @@ assert_stale() {  # <resource> <fence>
   dlock fence disk 10
 }
 
-@test "resources are independent of each other and of locks" {
-  dlock fence disk 10
-
-  dlock fence 'disk 2' 1
-  dlock --namespace other fence disk 1
-  dlock run disk -- dlock fence disk 10
-  assert_equal "$(dlock list --json | jq -r '.[].name')" disk
-  assert_stale disk 9
-}
-
 @test "the fence of a run is admitted, and that of the previous run is stale" {
   before=$(dlock run job -- printenv DLOCK_FENCE)
   # shellcheck disable=SC2016
@@ -74,22 +64,6 @@ assert_stale() {  # <resource> <fence>
   dlock fence disk 40
 }
 
-@test "an invalid or missing fence exits with 64" {
-  for fence in 0 -1 +1 1.5 x '' 9223372036854775808; do
-    run dlock fence disk -- "$fence"
-    assert_refused 64 'is not a fence'
-  done
-  run dlock fence disk
-  assert_refused 64 'missing fence'
-  run dlock fence
-  assert_refused 64 'missing resource name'
-  run dlock fence disk 1 2
-  assert_refused 64 'unexpected argument'
-  run dlock fence '' 1
-  assert_status 64
-  refute test -e store
-}
-
 @test "a damaged file of fences exits with 78 and is not changed" {
   dlock fence disk 1000
   cp store/fences saved
@@ -107,29 +81,8 @@ assert_stale() {  # <resource> <fence>
   assert_refused 78 "$PWD/store/fences"
 }
 
-@test "on a full disk no greater fence is admitted, and admitted fences are not forgotten" {
-  use_private_mounts
-  inside mount -t tmpfs -o mode=755,size=1m none /mnt
-  export DLOCK_STORE=local:/mnt/store
-  inside dlock fence disk 10
-  inside sh -c 'cat /dev/zero > /mnt/full' 2> /dev/null || true
-
-  run inside dlock fence disk 11
-  assert_refused 69 /mnt/store/fences
-  run inside dlock fence disk 9
-  assert_refused 76 stale
-  inside dlock fence disk 10
-}
-
 @test "only users of the store can read and write its fences" {
   dlock fence disk 1
 
   assert_equal "$(stat -c %a store/fences)" 600
-}
-
-@test "none: admits everything" {
-  export DLOCK_STORE=none:
-
-  dlock fence disk 10
-  dlock fence disk 9
 }

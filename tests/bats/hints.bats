@@ -26,30 +26,21 @@ assert_runs() {  # <dlock's arguments>...
 
 # --- A first word that is no verb ---
 
-@test "a missing verb is answered with how to run a command" {
+@test "a first word that is no verb is answered with what to write" {
   assert_hint "unknown verb 'hello'; to run a command: dlock run hello -- COMMAND" hello
   assert_hint "unknown verb 'backup'; to run a command: dlock run backup -- COMMAND" backup -- ./backup.sh
-}
-
-@test "a mistyped verb still gets a suggestion" {
-  assert_hint "unknown verb 'hlep': did you mean 'help'?" hlep
-  assert_hint "unknown verb 'rnu': did you mean 'run'?" rnu job -- true
-  assert_hint "unknown verb 'conf': did you mean 'config'?" conf
+  assert_hint "unknown verb '/var/lock/job.lock'; locks have names, not paths: dlock run job -- COMMAND" \
+    /var/lock/job.lock ./job
+  assert_hint "unknown verb './job'; locks have names, not paths: dlock run job -- COMMAND" ./job ./job
+  assert_hint "unknown verb '9'; a script takes a lock by name: dlock acquire NAME --for-pid \$\$" 9
+  assert_hint "'-V' is not an option: use --version" -V
+  assert_hint "'-V' is not an option: use --version" run -V job -- true
+  assert_hint "unknown verb 'version'; use dlock --version" version
 }
 
 # --- Habits from flock(1) ---
 
-@test "a file as for flock is answered with how to name a lock" {
-  assert_hint "unknown verb '/var/lock/job.lock'; locks have names, not paths: dlock run job -- COMMAND" \
-    /var/lock/job.lock ./job
-  assert_hint "unknown verb './job'; locks have names, not paths: dlock run job -- COMMAND" ./job ./job
-}
-
-@test "a descriptor as for flock is answered with acquire" {
-  assert_hint "unknown verb '9'; a script takes a lock by name: dlock acquire NAME --for-pid \$\$" 9
-}
-
-@test "-n or --nonblock as for flock is answered with the default" {
+@test "an option of flock, or before the verb, is answered with what replaces it" {
   local option
   for option in -n --nonblock --nb -xn; do
     assert_hint "'$option' is not needed: dlock run NAME -- COMMAND does not wait unless --wait is given" \
@@ -57,29 +48,19 @@ assert_runs() {  # <dlock's arguments>...
   done
   assert_hint "'--nonblock' is not needed: dlock run NAME -- COMMAND does not wait unless --wait is given" \
     run --nonblock job -- true
-}
-
-@test "-c as for flock is answered with how to call a shell" {
   assert_hint "'-c': dlock uses no shell; use dlock run NAME -- sh -c 'LINE'" -c 'echo hi'
   assert_hint "'-c': dlock uses no shell; use dlock run NAME -- sh -c 'LINE'" run job -c 'echo hi'
-}
-
-@test "-x or -u as for flock is answered with what replaces them" {
   assert_hint "'-x' is not needed: dlock run NAME -- COMMAND is exclusive unless --shared is given" -x job cmd
   assert_hint "'-u': dlock run releases the lock when the command ends, dlock release does so by hand" -u 9
-}
-
-@test "an option of a verb before the verb is explained" {
   assert_hint "'-w' is an option of run: dlock run -w ..." -w 5 job cmd
   assert_hint "'--wait' is an option of run: dlock run --wait ..." --wait=5 run job -- true
   assert_hint "'--prometheus' is an option of list: dlock list --prometheus ..." --prometheus list
-}
-
-@test "a name after -n is reported as not a number, not as a missing command" {
   assert_hint "--slots: 'name' is not a number (-n means --slots; not waiting is the default)" run -n name -- true
   assert_hint "--slots: 'name' is not a number (-n means --slots; not waiting is the default)" run -n name true x
   assert_hint "--wait: 'job' is not a duration: expected a number and ms, s, m, h or d, such as 5m or 1h30m" \
     run -w job true
+  assert_hint "'--no-wait' is not needed: dlock run NAME -- COMMAND does not wait unless --wait is given" \
+    run --no-wait job -- true
 }
 
 @test "a path as the store is answered with the URL of that directory" {
@@ -109,17 +90,6 @@ assert_runs() {  # <dlock's arguments>...
   assert_status 0
 }
 
-@test "-V and version are answered with --version" {
-  assert_hint "'-V' is not an option: use --version" -V
-  assert_hint "'-V' is not an option: use --version" run -V job -- true
-  assert_hint "unknown verb 'version'; use dlock --version" version
-}
-
-@test "--no-wait is answered with what is the default" {
-  assert_hint "'--no-wait' is not needed: dlock run NAME -- COMMAND does not wait unless --wait is given" \
-    run --no-wait job -- true
-}
-
 # --- A duration in two words ---
 
 @test "a duration or a size in two words is a usage error, and nothing runs" {
@@ -144,11 +114,8 @@ assert_runs() {  # <dlock's arguments>...
 ran"
 }
 
-@test "a duration in two words that leaves an unexpected argument is a usage error with a hint" {
+@test "a duration in two words that leaves an unexpected argument has a hint, and there is no warning with --quiet" {
   assert_hint "unexpected argument 'job': a duration is one word: --wait 5m" acquire --wait 5 min job
-}
-
-@test "with --quiet there is no warning about a duration in two words" {
   assert_runs run -q --wait 5 min -- echo ran
 }
 
@@ -167,12 +134,14 @@ ran"
 
 # --- Variables ---
 
-@test "a variable named like an option has no effect, and one warning says so" {
+@test "a variable that dlock does not have has no effect, and one warning says so, but not with --quiet" {
   DLOCK_WAIT=5s run dlock run job -- echo ran
-
   assert_equal "$output" \
     "dlock: DLOCK_WAIT is not a variable of dlock; use --wait or the configuration file (only the options of the store have variables: man dlock)
 ran"
+  DLOCK_STROE=none: run dlock run job -- true
+  assert_equal "$output" "dlock: DLOCK_STROE is not a variable of dlock: did you mean 'DLOCK_STORE'?"
+  DLOCK_WAIT=5s DLOCK_CONFLICT_EXIT_CODE=3 assert_runs run -q job echo ran
 }
 
 @test "a store that is only the name of one is shown, and any other word is not, because it may be a password" {
@@ -189,23 +158,10 @@ ran"
   done
 }
 
-@test "a warning about a mistyped variable suggests the right one" {
-  DLOCK_STROE=none: run dlock run job -- true
-
-  assert_equal "$output" "dlock: DLOCK_STROE is not a variable of dlock: did you mean 'DLOCK_STORE'?"
-}
-
-@test "with --quiet there is no warning about a variable" {
-  DLOCK_WAIT=5s DLOCK_CONFLICT_EXIT_CODE=3 assert_runs run -q job echo ran
-}
-
-@test "there is no warning about variables that dlock sets, even in nested runs" {
+@test "there is no warning about variables of other programs, or that dlock sets, even in nested runs" {
   : > config.toml
   DLOCK_PASSWORD=x assert_runs run --config config.toml --user me --password-file p --tls-insecure -q a \
     dlock run b dlock run -q c echo ran
-}
-
-@test "there is no warning about variables of other programs" {
   DLOCK_PORT=tcp://10.0.0.1:80 DLOCK_SERVICE_HOST=10.0.0.1 DLOCK_OUTCOME=ran DLOCK_REASON=x \
     DLOCK_EXIT_CODE=0 DLOCK_SIGNAL=TERM DLOCK_RAN_MS=1 DLOCK_HOLDER_HOST=x DLOCK_=x DLOCK=y \
     assert_runs run job echo ran
@@ -213,10 +169,12 @@ ran"
 
 # --- help ---
 
-@test "help prints what --help prints" {
+@test "help prints what --help prints, and needs no store and no configuration" {
   assert_equal "$(dlock help)" "$(dlock --help)"
   assert_equal "$(dlock help run)" "$(dlock run --help)"
   assert_equal "$(dlock help help)" "$(dlock help --help)"
+  DLOCK_STORE=nonsense: DLOCK_CONFIG=/nonexistent run dlock help run
+  assert_status 0
 }
 
 @test "help options prints the options of every verb, to which the help of each verb refers" {
@@ -227,12 +185,6 @@ ran"
 
   run dlock run --help
   assert_output_contains '(dlock help options)'
-}
-
-@test "help needs no store and no configuration" {
-  DLOCK_STORE=nonsense: DLOCK_CONFIG=/nonexistent run dlock help run
-
-  assert_status 0
 }
 
 @test "help about an unknown verb suggests the nearest" {

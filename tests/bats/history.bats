@@ -59,16 +59,6 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_equal "$(runs '"\(.outcome) \(.ended) \(.duration_ms)"' | tail -n 1)" 'vanished null null'
 }
 
-@test "a run whose lease expired on a server has vanished" {
-  hold job --ttl 2s --store-timeout 400ms
-  kill -KILL "$holder"
-
-  eventually run_is vanished
-  dlock run job -- true
-
-  assert_equal "$(runs .outcome)" $'ran\nvanished'
-}
-
 # --- By hand ---
 
 @test "a lease from acquire is listed as by hand, with its start, duration, host and user" {
@@ -94,16 +84,6 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
     assert_equal "$(runs '"\(.outcome) \(.duration_ms)"' | tail -n 1)" 'by hand 2000'
   done
-}
-
-@test "a lease of acquire is known after a reboot" {
-  DLOCK_STORE=${stores[0]}
-  dlock release job --token "$(dlock acquire job)"
-  dlock acquire job
-  rm -r "$BATS_TEST_TMPDIR"/store/state-*
-
-  assert_equal "$(runs '"\(.outcome) \(.ended != null)"')" $'by hand false\nby hand true'
-  assert_equal "$(look job '"\(.known) \(.last_run)"')" 'true null'
 }
 
 @test "--limit and the configuration file set how many runs are shown" {
@@ -136,14 +116,6 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   # Twenty are shown. Up to twenty more can be kept until they are dropped together.
   assert_between "$(redis LLEN 'dlock:{job}:r')" 20 40
   assert_between "$(redis PTTL 'dlock:{job}:r')" 2764800000 2864800000
-}
-
-@test "runs that ended more than 32 days ago are not listed" {
-  dlock run job -- true
-  # The format of runs.lua: fence, start and end in microseconds, and the outcome.
-  redis RPUSH 'dlock:{job}:r' '7 1600000000000000 1600000001000000 {"outcome":"ran","exit_code":9}'
-
-  assert_equal "$(runs .exit_code)" 0
 }
 
 @test "history takes one round trip once the server knows the script" {
@@ -214,18 +186,6 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
     run dlock history
     [[ ${lines[0]} =~ ^STARTED\ +LOCK\ +AGO\ +TOOK\ +HOST\ +USER\ +OUTCOME$ ]]
     [[ ${lines[3]} =~ Z\ +b\ .*\ +'exit 3'$ ]]
-  done
-}
-
-@test "a backslash makes a wildcard a plain character" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    dlock run 'a*' -- true
-    dlock run ab -- true
-
-    run dlock history --json 'a*'
-    assert_equal "$(json 'map(.name) | join(" ")')" 'ab a*'
-    run dlock history --json 'a\*'
-    assert_equal "$(json 'length')" 1
   done
 }
 
@@ -359,27 +319,13 @@ is_critical() {  # <lock> <span>
   run dlock run history false --nagios
 
   assert_equal "$status $output" '1 '
-  run -127 dlock run history /nowhere --nagios
+  status=0
+  output=$(dlock run history /nowhere --nagios 2>&1) || status=$?
   assert_status 127
   assert_one_line
 }
 
 # --- For people ---
-
-@test "the history has a header and one line per run, and neither color nor bars if the output is not a terminal" {
-  dlock run job -- true
-  dlock run job -- sh -c 'exit 3' || true
-
-  run dlock history job
-
-  assert_equal "${#lines[@]}" 3
-  [[ ${lines[0]} =~ ^'STARTED '\ +'AGO '\ +'TOOK '\ +'HOST '\ +'USER '\ +OUTCOME$ ]]
-  [[ ${lines[1]} =~ ^20..-..-..T..:..:..Z\ .*\ "$(uname -n)"\ +"$(id -un)"\ +'exit 3'$ ]]
-  [[ ${lines[2]} =~ "  exit 0"$ ]]
-  refute_output_contains $'\e'
-  refute_output_contains '█'
-  refute_output_contains '▌'
-}
 
 on_terminal() {  # <columns> <variable>...
   run env TERM=xterm "${@:2}" script -qec "stty cols $1; dlock history job" /dev/null

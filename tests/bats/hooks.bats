@@ -109,27 +109,6 @@ $2"
   assert_heard file
 }
 
-# Hosts choose their names themselves, so a name can be anything.
-@test "a hook gets the holder's host in a form that no program misunderstands" {
-  needs_root
-  evil=$'-oProxyCommand=id\e[2J$(id)'
-  # shellcheck disable=SC2154  # the helper sets them
-  for store in "$DLOCK_STORE" redis; do
-    [[ $store != redis ]] || { use_server_as_store && store=$DLOCK_STORE; }
-    dlock_on() { unshare --uts sh -c 'printf %s "$0" > /proc/sys/kernel/hostname; exec "$@"' "$@"; }
-    dlock_on "$evil" dlock --store "$store" acquire job --ttl 5m > /dev/null
-    assert_equal "$(dlock --store "$store" status --json job | jq -r '.holders[0].host')" "$evil"
-
-    run dlock --store "$store" run --on-busy 'printf %s "$DLOCK_HOLDER_HOST" > "$heard"; cat > "$heard.report"' job -- true
-
-    assert_status 75
-    assert_heard "_oProxyCommand_id__2J__id_"
-    assert_equal "$(wc -l < "$heard.report")" 1
-    refute_output_contains $'\e'
-    assert_one_line
-  done
-}
-
 @test "a hook gets the report, which is written by then, on standard input, and the duration of the command" {
   report=$BATS_TEST_TMPDIR/report
 
@@ -236,18 +215,6 @@ start_hook() {  # [<what the hook does first>]
   eventually has_ended "$left"
 }
 
-@test "signals that ended the command do not end the hook" {
-  dlock run --on-failure 'sleep 0.2; echo told > "$heard"' job -- \
-    sh -c 'trap "exit 9" TERM; : > "$heard.trapped"; sleep 60 & wait' 3>&- &
-  runner=$!
-  eventually test -e "$heard.trapped"
-
-  kill -TERM "$runner"
-
-  assert_exits 9 "$runner"
-  assert_heard told
-}
-
 @test "a signal that does not kill a process does not kill a hook" {
   mkfifo "$heard.fifo"
   dlock run --on-success 'echo $$ > "$heard.pid"; read -r _ < "$heard.fifo"; echo on > "$heard"' job -- true 3>&- &
@@ -270,20 +237,9 @@ start_hook() {  # [<what the hook does first>]
   assert_heard 1
 }
 
-@test "--on-failure runs if the lock is lost on a server, after the command has ended" {
-  use_server_as_store
-  dlock run "${hooks[@]}" --ttl 3s job -- sleep 600 3>&- &
-  eventually is_held job
-
-  kill -STOP "$server_pid"
-
-  assert_exits 76 $!
-  assert_heard failure
-}
-
 @test "with any small number of descriptors, a hook runs or causes a warning, and the exit code stays" {
   for limit in {8..30} 40; do
-    output=$(timeout -s KILL 20 prlimit --nofile="$limit" "$(type -P dlock)" run \
+    output=$(timeout -s KILL 60 prlimit --nofile="$limit" "$(type -P dlock)" run \
       --on-success 'echo hook' job -- sh -c 'echo ran' 2>&1) && status=0 || status=$?
     [[ $output == *ran* ]] || continue
     echo "with $limit descriptors: $output"
@@ -305,7 +261,7 @@ beside=(sh -c 'echo "$DLOCK_RUN_ID" > "$heard.run"; dlock run inner -- printenv 
 
     run dlock run --on-start 'cat > "$heard.in"; mv "$heard.in" "$heard"' \
       --on-failure 'cat > "$heard.after"; echo "$DLOCK_RUN_ID" > "$heard.id"' \
-      --report "$heard.report" job -- timeout 40 "${beside[@]}"
+      --report "$heard.report" job -- timeout 60 "${beside[@]}"
 
     assert_status 3
     output=$(< "$heard")

@@ -46,46 +46,6 @@ teardown() { kill_leftovers; }
   assert_between "$(json .retry_in_ms)" 3590000 3600000
 }
 
-@test "the rate can be a number and a unit, or a duration of any kind" {
-  local rate
-  for rate in 5/800ms 1/s 100/1m 1000/1h 10000/1d 1/1h30m 3/2; do
-    run dlock limit "of $rate" "$rate"
-    assert_equal "$status $output" '0 '
-  done
-}
-
-@test "an invalid rate is refused before anything is contacted" {
-  local rate
-  for rate in '' 5 / /s 5/ 0/s 10001/s -1/s 1.5/s 5/0s 5/1x 5/s/s five/s; do
-    run dlock --store redis+unix:/nonexistent limit -- api "$rate"
-    assert_status 64
-    assert_one_line
-  done
-  run dlock limit api
-  assert_status 64
-  assert_output_contains 'missing rate'
-  run dlock limit
-  assert_status 64
-  [[ ! -e $BATS_TEST_TMPDIR/store ]]
-}
-
-@test "limits are independent by name and namespace, are not locks, and none: admits everyone" {
-  dlock limit api 1/1h
-  dlock limit other 1/1h
-  dlock --namespace elsewhere limit api 1/1h
-
-  run dlock run api -- echo ran
-  assert_equal "$status $output" '0 ran'
-  run dlock list --json
-  assert_equal "$(json '.[].name')" api
-
-  export DLOCK_STORE=none:
-  for _ in 1 2 3; do
-    run dlock limit --json api 1/1h
-    assert_equal "$status $output" '0 {"admitted":true,"remaining":1,"retry_in_ms":0}'
-  done
-}
-
 # --- A command ---
 
 @test "a command runs only if it is admitted, and its end, or that it cannot be run, decides the exit code" {
@@ -128,33 +88,6 @@ teardown() { kill_leftovers; }
 }
 
 # --- Waiting ---
-
-@test "a waiter sleeps until its turn" {
-  dlock limit api 1/5s
-  await_turn api 1/5s
-
-  switches() { sed -n 's/^voluntary_ctxt_switches:\s*//p' "/proc/$waiter/status"; }
-  asleep() { grep -q '^State:.S' "/proc/$waiter/status"; }
-  eventually asleep
-  local before
-  before=$(switches)
-  woke() { (($(switches) > before + 1)); }
-  never_within 800 woke
-
-  assert_exits 0 "$waiter"
-}
-
-@test "a caller whose turn comes after --wait is refused at once" {
-  local started
-  dlock limit api 1/1h
-  started=$(now_ms)
-
-  run dlock limit -w 30s api 1/1h
-
-  assert_status 75
-  assert_output_contains 'longer than --wait'
-  assert_between $(($(now_ms) - started)) 0 10000
-}
 
 @test "a signal ends the wait at once, dlock ends by that signal, its command does not run, and its turn is given up" {
   dlock limit api 1/1h

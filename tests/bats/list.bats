@@ -24,18 +24,43 @@ used() {
   for name; do dlock run "$name" -- true; done
 }
 
-# --- Which locks ---
-
-@test "a lock that is held is listed" {
+@test "locks that are held or were used are listed by name, those that match a pattern, and --held omits free ones" {
+  run dlock list --json
+  assert_equal "$status $output" '0 []'
+  [[ ! -e $store ]]
+  used web-2 c B 10 web-1 9
   hold job
 
-  assert_equal "$(dlock list --json | names)" job
+  assert_equal "$(dlock list --json | names)" '10 9 B c job web-1 web-2'
+  assert_equal "$(dlock list --json 'web-*' | names)" 'web-1 web-2'
+  assert_equal "$(dlock list --json web-1 | names)" 'web-1'
+  assert_equal "$(dlock list --json --held | names)" job
+  assert_equal "$(dlock list --json 'nothing-*')" '[]'
 }
 
-@test "a lock that only has a last run is listed" {
-  used job
+@test "the list has a line for each lock, and --json one in all, with each lock as status --json has it" {
+  used free
+  hold job --label nightly
+  queue job -- true
+  hold pool -n 3
+  local without_times='del(.holders[].held_ms, .waiters[].waiting_ms)'
 
-  assert_equal "$(dlock list --json | names)" job
+  run dlock list
+  assert_equal "${#lines[@]} $(tr -s ' ' <<< "${lines[0]}")" '4 LOCK STATE HOLDER FOR WAITING LAST RUN'
+  [[ ${lines[1]} =~ ^'free '.*' exit 0, '.*' ago'$ ]]
+  [[ ${lines[2]} =~ ^"job   held ".*"$(id -un)@$(uname -n) "+[0-9.]+m?s\ +1\ +-$ ]]
+  [[ ${lines[3]} =~ ^'pool  1/3 held ' ]]
+  run dlock list --json
+  assert_equal "${#lines[@]} $(json ".[1] | $without_times | tojson")" "1 $(look job "$without_times | tojson")"
+}
+
+@test "an unknown order and a second pattern are usage errors" {
+  for wrong in '--sort size' 'a b'; do
+    # shellcheck disable=SC2086  # words
+    run dlock list $wrong
+    assert_status 64
+    assert_one_line
+  done
 }
 
 @test "names that look alike are told apart by what is escaped" {
@@ -88,15 +113,6 @@ is_waited_for_only() {
   assert_equal "$status $output" "0 dlock: no locks are held in local:$store"
 }
 
-@test "--held omits free locks" {
-  used free
-  hold job
-
-  assert_equal "$(dlock list --json --held | names)" job
-  run dlock list --held
-  refute_output_contains free
-}
-
 @test "--sort age lists held locks first, the longest held first, then free ones, the latest run first" {
   used a b
   hold d
@@ -133,141 +149,6 @@ is_waited_for_only() {
     assert_status 64
     assert_one_line
   done
-}
-
-@test "an unknown order is a usage error" {
-  run dlock list --sort size
-
-  assert_status 64
-  assert_one_line
-}
-
-@test "list --json prints an empty array if there are no locks" {
-  run dlock list --json
-
-  assert_equal "$status $output" '0 []'
-}
-
-@test "list does not create the store" {
-  dlock list
-
-  [[ ! -e $store ]]
-}
-
-@test "locks are sorted by name" {
-  used b c a B 10 9
-
-  assert_equal "$(dlock list --json | names)" '10 9 B a b c'
-}
-
-@test "a pattern chooses locks" {
-  used web-1 web-2 db
-
-  assert_equal "$(dlock list --json 'web-*' | names)" 'web-1 web-2'
-}
-
-@test "a pattern without wildcards is a name" {
-  used job job2
-
-  assert_equal "$(dlock list --json job | names)" job
-}
-
-@test "a pattern that matches no lock prints nothing on standard output and exits with 0" {
-  used job
-
-  run bash -c "dlock list 'web-*' 2> /dev/null"
-
-  assert_equal "$status $output" '0 '
-}
-
-@test "two patterns are a usage error" {
-  run dlock list a b
-
-  assert_status 64
-  assert_one_line
-}
-
-# --- For programs ---
-
-@test "list --json prints each lock as status --json does" {
-  used job
-  hold job --label nightly
-  queue job -- true
-  without_times='del(.holders[].held_ms, .waiters[].waiting_ms)'
-
-  run dlock list --json
-
-  assert_equal "$(json ".[0] | $without_times | tojson")" \
-    "$(look job "$without_times | tojson")"
-}
-
-@test "list --json prints one line" {
-  used a b
-
-  run dlock list --json
-
-  assert_equal "${#lines[@]}" 1
-}
-
-# --- For people ---
-
-@test "the list has a header and one line per lock" {
-  used a b
-
-  run dlock list
-
-  assert_equal "${#lines[@]}" 3
-  assert_equal "${lines[0]}" 'LOCK  STATE  HOLDER  FOR  WAITING  LAST RUN'
-}
-
-@test "the list shows the holder of a lock and the number of waiters" {
-  hold job
-  queue job -- true
-  queue job -- true
-
-  run dlock list
-
-  wanted="^job +held +$(id -un)@$(uname -n) +[0-9.]+m?s +2 +-$"
-  [[ ${lines[1]} =~ $wanted ]]
-}
-
-@test "the list shows how last runs ended" {
-  dlock run code -- sh -c 'exit 3' || true
-  dlock run signal -- sh -c 'kill -TERM $$' || true
-  dlock run time --timeout 50ms -- sleep 600 || true
-
-  run dlock list
-
-  [[ ${lines[1]} =~ ^'code  '.*'exit 3, '.*' ago'$ ]]
-  [[ ${lines[2]} =~ ^'signal  '.*'killed by SIGTERM, '.*' ago'$ ]]
-  [[ ${lines[3]} =~ ^'time  '.*'timeout, exit 124, '.*' ago'$ ]]
-}
-
-@test "the list shows shared locks and slots" {
-  hold book -s
-  hold book -s
-  hold pool -n 3
-
-  run dlock list
-
-  [[ ${lines[1]} =~ ^'book  shared '.*' +1 ' ]]
-  [[ ${lines[2]} =~ ^'pool  1/3 held ' ]]
-}
-
-@test "the list has no color if the output is not a terminal" {
-  used job
-
-  run dlock list
-
-  refute_output_contains $'\e'
-}
-
-@test "the list has color on a terminal" {
-  used job
-
-  run env TERM=xterm script -qec 'dlock list' /dev/null
-
-  assert_output_contains $'\e['
 }
 
 @test "listing twenty thousand locks takes only seconds" {

@@ -43,7 +43,6 @@ refute_shows() { ! shows "$1"; }
 # Writes the list into the file `seen`, which is not a terminal.
 follow_live() {  # [<argument>...]
   dlock list --live "$@" > seen 2> said 3>&- &
-  follower=$!
 }
 
 seen_tables() { grep -c '^LOCK' seen; }
@@ -93,28 +92,6 @@ assert_shown_when_used() {
 shown_duration() { frame | sed -nE 's/^job +held +[^ ]+ +([0-9.]+m?s).*/\1/p'; }
 shows_another_duration() { [[ -n $(shown_duration) && $(shown_duration) != "$first" ]]; }
 
-@test "locks that do not fit into the window are counted" {
-  used a b c d e f g h
-
-  show_live 5 80
-
-  eventually shows '^and 5 more$'
-  assert_equal "$(frame | wc -l)" 4
-  shows '^c '
-  refute_shows '^d '
-}
-
-@test "held locks come first if the window is too small" {
-  used a b c
-  hold x
-  hold y
-
-  show_live 5 80
-
-  eventually shows '^and 2 more$'
-  assert_equal "$(frame | sed -nE 's/^([a-z]) .*/\1/p' | tr -d '\n')" xya
-}
-
 @test "held locks come first, then those with waiters, if the window is too small" {
   used a b c
   hold x
@@ -133,57 +110,37 @@ shows_another_duration() { [[ -n $(shown_duration) && $(shown_duration) != "$fir
 
 is_free_with_a_waiter() { [[ $(look "$1" '"\(.state) \(.waiters | length)"') == 'free 1' ]]; }
 
-@test "q ends it and restores the terminal" {
-  show_live 24 80
-  eventually shows '^no lock'
-  modes=$(stty -F "$(cat tty)" -a)
-  [[ $modes == *' -icanon '* && $modes == *' -echo '* ]]
-
-  printf 'x' 1<> keys
-  never_within 200 has_ended "$terminal"
-  printf 'q' 1<> keys
-
-  assert_exits 0 "$terminal"
-  [[ $(tail -c 14 screen) == $'\e[?25h\e[?1049l' ]]
-}
-
-@test "the terminal's modes are restored after q and after Ctrl-C" {
+@test "q, Ctrl-C and SIGTERM end it and restore the terminal and its modes" {
   SHELL=/bin/sh TERM=xterm env --default-signal script -qec '
-    stty rows 24 cols 80
+    tty > tty
     stty -a > before
     dlock list --live
     stty -a > after-q
     trap : INT
     dlock list --live
-    stty -a > after-int' /dev/null <> keys > screen 3>&- &
-  terminal=$!
-  eventually shows '^no lock'
-  printf 'q' 1<> keys
-  eventually test -s after-q
-  eventually is_shown_twice
-  printf '\003' 1<> keys
-  eventually test -s after-int
-
-  cmp before after-q
-  cmp before after-int
-}
-
-@test "the next program can read the terminal after q" {
-  SHELL=/bin/sh TERM=xterm env --default-signal script -qec '
+    stty -a > after-int
     dlock list --live
-    touch left
-    cat > typed' /dev/null <> keys > screen 3>&- &
-  eventually shows '^no lock'
+    echo $? > code
+    stty -a > after-term' /dev/null <> keys > screen 3>&- &
+  terminal=$!
+  eventually is_shown 1
+  modes=$(stty -F "$(cat tty)" -a)
+  [[ $modes == *' -icanon '* && $modes == *' -echo '* ]]
+  printf 'x' 1<> keys
+  never_within 200 test -s after-q
   printf 'q' 1<> keys
-  eventually test -e left
+  eventually is_shown 2
+  printf '\003' 1<> keys
+  eventually is_shown 3
+  pkill -TERM -P "$(pgrep -P "$terminal")" -x dlock
+  assert_exits 0 "$terminal"
 
-  printf 'line\n\004' 1<> keys
-
-  assert_exits 0 $!
-  assert_equal "$(< typed)" line
+  assert_equal "$(< code)" 143
+  for ended in q int term; do cmp before "after-$ended"; done
+  assert_equal "$(grep -oF $'\e[?25h\e[?1049l' screen | wc -l)" 3
 }
 
-is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
+is_shown() { (($(grep -oF 'no locks' screen | wc -l) == $1)); }
 
 @test "a window that grows shows more locks" {
   used a b c d e f g h
@@ -194,45 +151,6 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
 
   eventually shows '^h '
   refute_shows more
-}
-
-@test "no line is wider than the window" {
-  used "$(printf 'n%.0s' {1..200})" "$(printf '日%.0s' {1..50})"
-
-  show_live 24 40
-
-  eventually shows '^n+\.\.\. '
-  shows '^日+\.\.\. '
-  [[ $(frame | LC_ALL=C.UTF-8 awk '{ gsub(/日/, "ww"); if (length($0) > 40) print }') == '' ]]
-}
-
-@test "the table is redrawn without clearing the screen" {
-  show_live 24 80
-  eventually shows '^no lock'
-  used job
-  eventually shows '^job '
-
-  assert_equal "$(grep -oF $'\e[2J' screen | wc -l)" 1
-}
-
-@test "Ctrl-C ends it by SIGINT and restores the terminal" {
-  show_live 24 80
-  eventually shows '^no lock'
-
-  printf '\003' 1<> keys
-
-  assert_exits 130 "$terminal"
-  [[ $(tail -c 14 screen) == $'\e[?25h\e[?1049l' ]]
-}
-
-@test "SIGTERM ends it by that signal and restores the terminal" {
-  show_live 24 80
-  eventually shows '^no lock'
-
-  kill -TERM "$(pgrep -P "$terminal")"
-
-  assert_exits 143 "$terminal"
-  [[ $(tail -c 14 screen) == $'\e[?25h\e[?1049l' ]]
 }
 
 @test "SIGTERM ends it though the terminal does not accept the whole table" {
@@ -280,19 +198,6 @@ stops_drawing() {  # <pid>
   eventually shows '^no lock'
 }
 
-@test "outcomes have a color unless NO_COLOR is set" {
-  used job
-  show_live 24 80
-  eventually grep -qF $'\e[32mexit 0\e[0m' screen
-  kill -TERM "$(pgrep -P "$terminal")"
-  assert_exits 143 "$terminal"
-
-  show_live 24 80 NO_COLOR=1
-  eventually shows '^job '
-
-  refute grep -qE $'\e\\[[0-9;]*m' screen
-}
-
 @test "on a dumb terminal the table is printed again only when it has changed" {
   hold job
   show_live 24 80 TERM=dumb
@@ -322,14 +227,6 @@ stops_drawing() {  # <pid>
   assert_equal "$(< said)" ''
 }
 
-@test "in a pipe there are no control sequences" {
-  used job
-  follow_live
-
-  eventually has_seen_tables 1
-  refute grep -qF $'\e' seen
-}
-
 @test "only locks that match the pattern are shown" {
   follow_live 'web-*'
   eventually grep -q '^no lock' seen
@@ -347,15 +244,6 @@ stops_drawing() {  # <pid>
   assert_equal "$output" 141
 }
 
-@test "in a pipe SIGTERM ends it as well" {
-  follow_live
-  eventually grep -q '^no lock' seen
-
-  kill -TERM "$follower"
-
-  assert_exits 143 "$follower"
-}
-
 @test "--live cannot be combined with --json or --prometheus" {
   run bash -c "dlock list --live --json > /dev/null"
   assert_equal "$status $output" '64 dlock: --json and --live cannot be combined'
@@ -364,10 +252,6 @@ stops_drawing() {  # <pid>
 }
 
 # --- On a server ---
-
-@test "events on a server update the table before the next poll" {
-  assert_shown_when_used
-}
 
 @test "a server outage is shown below the last known state, and the list continues" {
   used job
@@ -411,12 +295,3 @@ stops_drawing() {  # <pid>
 }
 
 differs() { ! cmp -s "$1" <(frame); }  # <file>
-
-@test "a server that cannot be reached at the start exits with 69" {
-  stop_redis
-
-  run timeout 60 dlock list --live
-
-  assert_status 69
-  assert_one_line
-}

@@ -85,31 +85,6 @@ victim_is_untouched() {
   assert_equal "$(mode_of "$(from_outside /mnt/1001/.local/state/dlock)")" 700
 }
 
-@test "XDG_STATE_HOME sets where a user's locks are" {
-  use_other_users 1001
-
-  as_user 1001 env -u DLOCK_STORE XDG_STATE_HOME=/mnt/1001/elsewhere dlock run job -- true
-
-  assert_equal "$(mode_of "$(from_outside /mnt/1001/elsewhere/dlock)")" 700
-}
-
-@test "a relative XDG_STATE_HOME is ignored" {
-  use_other_users 1001
-
-  as_user 1001 env -u DLOCK_STORE XDG_STATE_HOME=elsewhere dlock run job -- true
-
-  assert_equal "$(mode_of "$(from_outside /mnt/1001/.local/state/dlock)")" 700
-}
-
-@test "root's locks do not depend on XDG_STATE_HOME or HOME" {
-  use_private_mounts
-  inside mount -t tmpfs none /var/lib
-
-  inside env -u DLOCK_STORE XDG_STATE_HOME=/mnt HOME=/mnt dlock run job -- true
-
-  [[ -d $(from_outside /var/lib/dlock) ]]
-}
-
 @test "a user without a home directory is told to name a directory" {
   use_other_users 4242
 
@@ -132,40 +107,6 @@ victim_is_untouched() {
   run as_user 1001 env -u DLOCK_STORE dlock run job -- echo started
 
   assert_refused 77
-}
-
-@test "with --store dlock needs no environment variables" {
-  run env -i DLOCK_TEST_ID="$DLOCK_TEST_ID" "$DLOCK_BIN" --store "local:$store" \
-    run job -- /bin/echo started
-
-  assert_equal "$status $output" '0 started'
-}
-
-@test "a relative directory is refused" {
-  run dlock --store local:locks run job -- echo started
-
-  assert_refused 78
-  [[ ! -e locks ]]
-}
-
-@test "one directory is one store, however many slashes its URL has" {
-  hold job
-
-  run dlock --store "local://$BATS_TEST_TMPDIR//store/" run job -- true
-
-  assert_status 75
-}
-
-@test "a directory that does not exist is created, for its user only" {
-  dlock run job -- true
-
-  assert_equal "$(mode_of "$store")" 700
-}
-
-@test "a directory whose parent does not exist is refused" {
-  run dlock --store "local:$BATS_TEST_TMPDIR/no/store" run job -- echo started
-
-  assert_refused 78
 }
 
 @test "a directory path of several hundred bytes works" {
@@ -212,14 +153,6 @@ victim_is_untouched() {
   assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/modes")" 12
 }
 
-@test "directories are for their user only, whatever the umask" {
-  for umask in 000 077 777; do
-    (umask "$umask" && dlock --store "local:$store-$umask" run job -- true)
-
-    assert_equal "$(find "$store-$umask" -type d -printf '%m\n' | sort -u)" 700
-  done
-}
-
 @test "a waiter's socket is for its user only, whatever the umask" {
   umask 000
   hold job
@@ -240,30 +173,6 @@ victim_is_untouched() {
   assert_refused 75
 }
 
-@test "a shared directory with the sticky bit is refused, and the message says what to do" {
-  use_other_users 1001
-  inside install -d -m 3770 -g 4321 /mnt/store
-  export DLOCK_STORE=local:/mnt/store group=4321
-
-  for user in 1001 0; do
-    run as_user "$user" dlock run job -- echo started
-
-    assert_refused 77
-    assert_output_contains 'chmod -t /mnt/store'
-  done
-}
-
-@test "the files of a shared directory are only for the user and the group" {
-  use_other_users 1001
-  inside install -d -m 2770 -g 4321 /mnt/store
-  export DLOCK_STORE=local:/mnt/store group=4321
-
-  as_user 1001 dlock run job -- true
-
-  run find "$(from_outside /mnt/store)" -type f -printf '%m %g\n'
-  assert_equal "$(sort -u <<< "$output")" '660 4321'
-}
-
 @test "a lock in a shared directory is handed off from one user to another" {
   use_other_users 1001 1002
   inside install -d -m 2770 -g 4321 /mnt/store
@@ -282,15 +191,6 @@ victim_is_untouched() {
 
 has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
 
-@test "a user who is not in the group cannot use its directory" {
-  use_other_users 1003
-  inside install -d -m 2770 -g 4321 /mnt/store
-
-  run as_user 1003 dlock --store local:/mnt/store run job -- echo started
-
-  assert_refused 77
-}
-
 @test "a user's private directory is closed to others" {
   use_other_users 1001 1002
   as_user 1001 env -u DLOCK_STORE dlock run job -- true
@@ -301,49 +201,12 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   assert_refused 77
 }
 
-@test "another user's directory is refused even if it can be entered" {
-  use_other_users 1001 1002
-  inside install -d -m 755 -o 1001 /mnt/store
-
-  run as_user 1002 dlock --store local:/mnt/store run job -- echo started
-
-  assert_refused 77
-}
-
-@test "root refuses a directory that belongs to another user" {
-  use_private_mounts
-  inside install -d -m 755 -o 1001 /mnt/store
-
-  run inside dlock --store local:/mnt/store run job -- echo started
-
-  assert_refused 77
-}
-
 @test "a directory that everyone can write to is refused, also with the mode of /tmp" {
   for mode in 777 1777; do
     mkdir -m "$mode" "$store"
     run dlock run job -- echo started
     assert_refused 77
     rmdir "$store"  # which is still empty
-  done
-}
-
-@test "a link to a directory is refused, and the directory stays empty" {
-  mkdir "$BATS_TEST_TMPDIR/target"
-  ln -s target "$store"
-
-  run dlock run job -- echo started
-
-  assert_refused 78
-  [[ -z $(ls -A "$BATS_TEST_TMPDIR/target") ]]
-}
-
-@test "a file or a FIFO in the place of the directory is refused without waiting" {
-  for make in touch mkfifo; do
-    "$make" "$store"
-    run timeout 60 dlock run job -- echo started
-    assert_refused 78
-    rm "$store"
   done
 }
 
@@ -370,40 +233,6 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
 }
 
 make_socket() { perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Type => SOCK_DGRAM, Local => shift) or die $!' "$1"; }
-
-@test "a state that is a link is refused, and its target is unchanged" {
-  dlock run job -- true
-  state=$(find "$store" -name '*.lock')
-  mv "$state" "$victim"
-  ln -s "$victim" "$state"
-  sum=$(md5sum < "$victim")
-
-  run dlock run job -- echo started
-
-  assert_refused 78
-  assert_equal "$(md5sum < "$victim")" "$sum"
-}
-
-@test "a log that is a link is refused, and its target is unchanged" {
-  mkdir -m 700 "$store"
-  ln -s "$victim" "$store/runs.jsonl"
-  victim_was=$(stat -c '%a %h' "$victim")
-
-  run dlock run job -- echo started
-
-  assert_refused 78
-  victim_is_untouched
-}
-
-@test "a log that is a FIFO delays no run" {
-  dlock run job -- true
-  rm "$store/runs.jsonl"
-  mkfifo "$store/runs.jsonl"
-
-  run timeout 60 dlock run job -- echo started
-
-  assert_equal "$status $output" '0 started'
-}
 
 # Mounts a FUSE file system with an empty directory, for `inside`.
 mount_fuse() {  # <type, such as fuse.sshfs> <directory> <uid>
@@ -464,16 +293,6 @@ END
   assert_one_line
   assert_output_contains 'is on a FUSE file system (fuse.sshfs)'
   assert_output_contains XDG_STATE_HOME
-}
-
-@test "a read-only file system is an error in one line" {
-  use_private_mounts
-  inside mount -t tmpfs -o ro none /mnt
-
-  run inside dlock --store local:/mnt/store run job -- echo started
-
-  ((status == 77 || status == 78))
-  assert_one_line
 }
 
 @test "a store that became read-only is an error in one line" {
@@ -560,55 +379,6 @@ hostile_names() {
   assert_equal "$(find "$store" -mindepth 1 | wc -l)" $((7 + 4))
 }
 
-@test "names that differ only in case are two locks" {
-  hold job
-
-  run dlock run JOB -- echo started
-
-  assert_equal "$status $output" '0 started'
-}
-
-@test "a name that begins like another is another lock" {
-  hold job
-
-  run dlock run job2 -- echo started
-
-  assert_equal "$status $output" '0 started'
-}
-
-@test "two names of 255 bytes that differ in the last byte are two locks" {
-  long=$(printf 'n%.0s' {1..254})
-  hold "${long}1"
-
-  run dlock run "${long}2" -- echo started
-
-  assert_equal "$status $output" '0 started'
-}
-
-@test "the same name in two namespaces is two locks" {
-  hold job
-
-  run dlock --namespace other run job -- echo started
-
-  assert_equal "$status $output" '0 started'
-}
-
-@test "list shows only the locks of its namespace" {
-  dlock run here -- true
-  dlock --namespace other run there -- true
-
-  assert_equal "$(dlock list --json | jq -r '.[].name')" here
-  assert_equal "$(dlock --namespace other list --json | jq -r '.[].name')" there
-}
-
-@test "the namespace is dlock by default" {
-  hold job
-
-  run dlock --namespace dlock run job -- echo started
-
-  assert_status 75
-}
-
 # --- A day later ---
 
 # Makes the store look as if it had not been swept for years. It is swept once a day.
@@ -679,15 +449,6 @@ reboot() {
   assert_equal "$status $output" '0 started'
 }
 
-@test "the last run is known after a reboot before any new run" {
-  dlock run job -- sh -c 'exit 3' || true
-
-  reboot
-
-  run inside dlock status --json job
-  assert_equal "$(json '.last_run | "\(.outcome) \(.exit_code)"')" 'ran 3'
-}
-
 @test "the last run is known after a reboot and a run of another lock" {
   dlock run job -- sh -c 'exit 3' || true
 
@@ -696,28 +457,6 @@ reboot() {
   inside dlock run another -- true
   run inside dlock status --json job
   assert_equal "$(json '.last_run | "\(.outcome) \(.exit_code)"')" 'ran 3'
-}
-
-@test "a run that the reboot interrupted is shown as vanished" {
-  hold job
-  eventually grep -qs start "$store/runs.jsonl"
-
-  reboot
-
-  run inside dlock status --json job
-  assert_equal "$(json '.last_run | "\(.outcome) \(.ended)"')" 'vanished null'
-}
-
-@test "after a reboot fences are greater than those in the log" {
-  dlock run job -- true
-  # As if the clock had been in the year 2100 when the log was written.
-  sed -i -E 's/("fence":)[0-9]+/\14102444800000000/' "$store/runs.jsonl"
-
-  reboot
-
-  # shellcheck disable=SC2016
-  run inside dlock run job -- sh -c 'echo "$DLOCK_FENCE"'
-  ((output > 4102444800000000))
 }
 
 @test "after a reboot fences of other locks are greater than those in the log as well" {
@@ -765,16 +504,6 @@ reboot() {
   inside dlock run job -- true
   assert_equal "$(cd "$store" && find . -name 'state-*' -o -name 'wake-*')" \
     ./state-11111111-2222-3333-4444-555555555555
-}
-
-@test "a damaged log prevents no run after a reboot" {
-  dlock run job -- true
-  head -c 100000 /dev/urandom > "$store/runs.jsonl"
-
-  reboot
-
-  run inside dlock run job -- echo started
-  assert_equal "$status $output" '0 started'
 }
 
 @test "the readable part of a damaged log counts after a reboot" {

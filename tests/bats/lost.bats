@@ -148,13 +148,6 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran true'
 }
 
-@test "none: is never lost" {
-  run dlock run --store none: --report "$report" job -- bash -c "$replaced"
-
-  assert_status 0
-  assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran false'
-}
-
 @test "the command of a limit is not lost with its store" {
   run dlock limit job 5/1h -- bash -c "$removed; exit 3"
 
@@ -170,16 +163,6 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_equal "$(look job '"\(.last_run.outcome) \(.last_run.reason)"')" 'lost gone'
   run dlock status job
   assert_output_contains 'lost (gone), exit 76'
-}
-
-@test "a lost run does not count for --dedupe after a reboot" {
-  run_job "$no_state" --dedupe 1h
-  assert_status 76
-  rm -rf "$store"/state-*
-
-  run dlock run --dedupe 1h job -- touch "$ran"
-
-  test -e "$ran"
 }
 
 # --- cache ---

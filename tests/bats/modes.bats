@@ -76,36 +76,7 @@ teardown() { kill_leftovers; }
 
 is_alone_in_queue() { [[ $(look pool '.waiters | length') == 1 ]]; }
 
-@test "of twelve runs of a lock with four slots, at most four run at a time" {
-  mkdir "$BATS_TEST_TMPDIR/inside"
-  # A run creates a directory for its slot, which fails if another run is in the same slot.
-  # shellcheck disable=SC2016
-  alone='mkdir "$1/$DLOCK_SLOT" && [ "$DLOCK_SLOT" -lt 4 ] && sleep 0.01 &&
-    rmdir "$1/$DLOCK_SLOT" && echo fine >> "$2"'
-
-  for _ in {1..12}; do
-    dlock run -w 60s -n 4 pool -- \
-      sh -c "$alone" - "$BATS_TEST_TMPDIR/inside" "$BATS_TEST_TMPDIR/runs" 3>&- &
-  done
-
-  eventually all_fine
-}
-
-all_fine() { [[ $(grep -cx fine "$BATS_TEST_TMPDIR/runs") == 12 ]]; }
-
 # --- Readers and writers ---
-
-@test "a writer gets its turn although new readers keep coming" {
-  for _ in 1 2 3; do
-    # shellcheck disable=SC2016
-    while :; do dlock run -w 60s -s book -- sleep 0.05; done 3>&- &
-  done
-  eventually is_held book
-
-  run timeout 60 dlock run -w 10s book -- echo started
-
-  assert_equal "$status $(but_for_wait /dev/stdin <<< "$output")" '0 started'
-}
 
 @test "a waiting writer runs at once when the last of two readers ends" {
   hold book -s
@@ -137,4 +108,3 @@ all_fine() { [[ $(grep -cx fine "$BATS_TEST_TMPDIR/runs") == 12 ]]; }
   kill -KILL "${reader[@]}"
   eventually test -e "$began"
 }
-

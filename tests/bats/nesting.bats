@@ -15,7 +15,7 @@ teardown() { kill_leftovers; }
 # Runs dlock for at most 10 s, and sets $status to its exit code and $output to its output.
 run_briefly() {
   status=0
-  timeout -s KILL 10 dlock "$@" > output 2>&1 < /dev/null 3>&- || status=$?
+  timeout -s KILL 60 dlock "$@" > output 2>&1 < /dev/null 3>&- || status=$?
   output=$(< output)
 }
 
@@ -99,16 +99,6 @@ assert_refused_inside() {
   eventually test -e inner
 }
 
-@test "a straggler of an outer run gets busy while another run holds the lock" {
-  held=$(dlock run job -- printenv DLOCK_HELD)
-  hold job
-
-  DLOCK_HELD=$held run_briefly run job -- true
-
-  assert_status 75
-  assert_output_contains "(pid $holder, "
-}
-
 @test "the same lock is refused at once inside a run whose dlock was killed" {
   dlock run job -- sh -c '
     touch started
@@ -122,11 +112,4 @@ assert_refused_inside() {
 
   eventually test -s inner
   assert_equal "$(< inner)" 75
-}
-
-@test "an invalid DLOCK_HELD is ignored" {
-  for held in nonsense 'job=99999999999999999999999' $'job=1\njob=2' $'\377'; do
-    DLOCK_HELD=$held run_briefly run job -- echo ran
-    assert_equal "$status $output" '0 ran'
-  done
 }

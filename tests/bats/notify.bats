@@ -97,7 +97,7 @@ order_of() { grep -oE "$1" "$log" | tr '\n' ' '; }
   eventually test -e "$BATS_TEST_TMPDIR/traps"
   kill -HUP "$run"
   eventually test -e "$BATS_TEST_TMPDIR/reloaded"
-  run -1 told STOPPING
+  refute told STOPPING
 
   kill -TERM "$run"
 

@@ -17,7 +17,6 @@ teardown() {
   case $store_of_test in
     redis) stop_redis ;;
     postgres) stop_postgres ;;
-    etcd) stop_etcd ;;
   esac
   kill_leftovers
 }
@@ -36,21 +35,6 @@ use_postgres() {
   use_postgres_store || return
   DLOCK_STORE=$(postgres_tcp_url 1)
   password=$postgres_password
-}
-
-use_etcd() {
-  store_of_test=etcd
-  load etcd
-  use_etcd_store || return
-  password=opensesame
-  etcdctl user add root:secret > /dev/null
-  etcdctl user grant-role root root > /dev/null
-  etcdctl role add locks > /dev/null
-  etcdctl role grant-permission locks readwrite --prefix=true dlock/ > /dev/null
-  etcdctl user add jobs:opensesame > /dev/null
-  etcdctl user grant-role jobs locks > /dev/null
-  etcdctl auth enable > /dev/null
-  export DLOCK_USER=jobs
 }
 
 # A program that notes that it was called, with its arguments, and prints the password.
@@ -103,11 +87,6 @@ END
 
 @test "on PostgreSQL, the first line that the command prints is the password, and its failures have their codes" {
   use_postgres
-  check_store
-}
-
-@test "on etcd, the first line that the command prints is the password, and its failures have their codes" {
-  use_etcd
   check_store
 }
 

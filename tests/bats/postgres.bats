@@ -53,17 +53,6 @@ abandoned() { sql "SELECT sessions_abandoned FROM pg_stat_database WHERE datname
   eventually there_are 1 "application_name = 'dlock job' AND state = 'idle'"
 }
 
-@test "a lock is acquired, renewed and released by hand" {
-  token=$(dlock acquire --ttl 20s job)
-  dlock renew --ttl 60s job --token "$token"
-  assert_between "$(look job '.holders[0].expires_in_ms')" 50000 60000
-  dlock release job --token "$token"
-
-  run dlock release job --token "$token"
-  assert_status 76
-  is_free job
-}
-
 @test "namespaces do not see each other, and patterns are no patterns of SQL" {
   hold 'a job/with a slash'
   hold 'a%b' --namespace other
@@ -109,16 +98,6 @@ waits_for_absent() { [[ $(sql 'SHOW synchronous_standby_names') == absent ]]; }
   for contender in "${contenders[@]}"; do assert_exits 0 "$contender"; done
 
   [[ ! -e $BATS_TEST_TMPDIR/violations ]]
-}
-
-@test "a run whose lock is broken ends within a moment, and reports that it was broken" {
-  # It is renewed after minutes only.
-  hold job --ttl 10m --report "$report"
-
-  dlock break --yes job > /dev/null
-
-  assert_exits 76 "$holder"
-  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost broken'
 }
 
 # Prints in how many parts dlock sends what it has to tell the server: each is a round trip. It has

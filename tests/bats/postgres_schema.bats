@@ -108,20 +108,6 @@ END
   refute_output_contains error
 }
 
-@test "a role without rights is refused, and doctor --schema prints what its owner has to run" {
-  sql 'CREATE ROLE poor LOGIN'
-  DLOCK_STORE=$(postgres_url 1 poor)
-  run dlock run job -- echo started
-  assert_status 77
-  assert_one_line
-  assert_output_contains 'doctor --schema'
-
-  dlock doctor --schema > "$BATS_TEST_TMPDIR/schema.sql"
-  "$postgres_programs/psql" -XqAt -v ON_ERROR_STOP=1 -f "$BATS_TEST_TMPDIR/schema.sql" "$(postgres_url 1 app)"
-  run dlock run job -- echo started
-  assert_equal "$status $output" '0 started'
-}
-
 @test "another schema can be named, and only its tables are used" {
   dlock --store "$DLOCK_STORE&dlock_schema=other_1" run job -- true
 
@@ -163,7 +149,7 @@ assert_refused_to() {  # <role> <what the message names>
   for verb in 'run job -- echo started' 'status job' 'list' 'history job' 'break --yes job' 'acquire job' 'fence disk 7' \
     'limit api 5/1h' 'cache value -- echo started' 'watch'; do
     # shellcheck disable=SC2086  # words
-    run timeout 20 dlock --store "$(postgres_url 1 "$1")" $verb
+    run timeout 60 dlock --store "$(postgres_url 1 "$1")" $verb
     assert_status 78
     assert_one_line
     assert_output_contains "$2"
@@ -257,7 +243,7 @@ assert_refused_to() {  # <role> <what the message names>
   for verb in 'status nightly' 'status --quiet nightly' 'list' 'history nightly' 'history nightly --succeeded-within 1d' \
     'break --yes nightly' 'run nightly -- echo started' 'acquire nightly' 'limit api 5/1h' 'watch' 'run --wait 1s nightly -- echo started'; do
     # shellcheck disable=SC2086  # words
-    run timeout 20 dlock $verb
+    run timeout 60 dlock $verb
     assert_status 77
     assert_one_line
     assert_output_contains 'row-level security hides rows of'
@@ -269,14 +255,6 @@ assert_refused_to() {  # <role> <what the message names>
   assert_output_contains 'dlock_up{namespace="dlock"} 0'
   sql 'ALTER TABLE dlock.lock DISABLE ROW LEVEL SECURITY; ALTER TABLE dlock.rate DISABLE ROW LEVEL SECURITY'
   dlock status nightly
-}
-
-@test "an empty schema of that name is used" {
-  sql 'CREATE SCHEMA dlock AUTHORIZATION app'
-
-  run dlock run job -- echo started
-
-  assert_equal "$status $output" '0 started'
 }
 
 @test "a search path, time zone or other settings of the role change nothing" {
@@ -326,18 +304,6 @@ is_refused_once() { [[ $(sql "SELECT refused FROM dlock.lock WHERE name = 'job'"
 
 # --- Names and encodings ---
 
-@test "names of 255 bytes in any script are separate locks" {
-  names=("$(printf 'x%.0s' {1..255})" "$(printf '語%.0s' {1..85})" "$(printf 'ж%.0s' {1..127})"
-    "$(printf '🔒%.0s' {1..63})" "$(printf 'ا%.0s' {1..127})" "it's \"q\" \\ %s; DROP TABLE dlock.lock; --" '$1' 'é' 'É')
-  for name in "${names[@]}"; do
-    hold "$name" 2>> "$said"
-    run dlock run "$name" -- echo started
-    assert_status 75
-  done
-
-  assert_equal "$(dlock list --json | jq length)" "${#names[@]}"
-}
-
 @test "a name that the encoding of the database lacks is refused, and others are not" {
   sql "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' OWNER app"
   sql "CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' OWNER app"
@@ -369,27 +335,6 @@ assert_store_is_refused() {  # <pattern of exit codes> <part of what it says>
   assert_output_contains "$2"
 }
 
-@test "a database or role that does not exist is named" {
-  DLOCK_STORE=$(postgres_url 1 app missing)
-  assert_store_is_refused 78 '"missing" does not exist: create it, or name another'
-  DLOCK_STORE=$(postgres_url 1 stranger app)
-  assert_store_is_refused 77 '"stranger" does not exist: check the user'
-  # A pooler tells all that with one code, and may have let the client in before.
-  use_pgbouncer auth_type=any 'ignore_startup_parameters=extra_float_digits'
-  sed -i 's/ user=app/ user=stranger/' "$postgres_root/pgbouncer.ini"
-  kill -HUP "$pgbouncer_pid"
-  eventually grep -q 'got SIGHUP' "$postgres_root/pgbouncer.log"
-  DLOCK_STORE=$pooled
-  assert_store_is_refused 77 stranger
-}
-
-@test "a server that is not there is unavailable, and the message says where it was looked for" {
-  DLOCK_STORE=$(postgres_url 2)
-  assert_store_is_refused 69 "$postgres_sockets"
-  DLOCK_STORE=$(postgres_tcp_url 2)
-  assert_store_is_refused 69 "127.0.0.1:${postgres_port[2]}"
-}
-
 @test "a web server and a Redis server are no PostgreSQL" {
   "$DLOCK_SOURCE/tests/faults/fake_server" "$BATS_TEST_TMPDIR/port" \
     'HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n' 3>&- &
@@ -418,27 +363,6 @@ assert_store_is_refused() {  # <pattern of exit codes> <part of what it says>
 !crdb_version\0CockroachDB v23\0|is CockroachDB
 %padb_version\0PostgreSQL 8.0.2 on\0|is Amazon Redshift
 END
-}
-
-@test "the admin console of a pooler is no database" {
-  use_pgbouncer
-
-  DLOCK_STORE=postgres://app@127.0.0.1:$pgbouncer_port/pgbouncer
-
-  assert_store_is_refused 78 'is PgBouncer, and the database '\''pgbouncer'\'' is its console: name one of'
-}
-
-@test "a lock that a newer dlock has written is refused" {
-  dlock run job -- true
-  sql 'UPDATE dlock.lock SET format = 99'
-
-  for verb in 'run job -- echo started' 'acquire job' 'status job' 'break --yes --force job'; do
-    # shellcheck disable=SC2086  # words
-    run dlock $verb
-    assert_status 78
-    assert_one_line
-    assert_output_contains 'newer dlock'
-  done
 }
 
 @test "a damaged state is refused by every verb, and the lock begins anew once its row is deleted" {

@@ -128,17 +128,6 @@ assert_refused() {  # <exit code> <part of what it says>
   done
 }
 
-@test "MD5 is accepted, and a warning of doctor" {
-  sql "SET password_encryption = md5; ALTER ROLE app PASSWORD '$postgres_password'"
-  postgres_admits 1 'host all all 127.0.0.1/32 md5'
-  over_tcp_with_password
-
-  assert_runs -
-  run dlock doctor
-  assert_output_contains MD5
-  PGPASSWORD=wrong assert_refused 77 ''
-}
-
 @test "a password goes in the clear only over verified TLS or a unix socket" {
   serve_tls server
   postgres_admits 1 'host all all 127.0.0.1/32 password' 'local all all password'
@@ -167,14 +156,6 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_refused 69 ''
   sql 'ALTER ROLE app CONNECTION LIMIT -1 NOLOGIN'
   assert_refused 77 ''
-}
-
-@test "passwords with letters of any script are as PostgreSQL prepares them" {
-  over_tcp
-  for password in 'pässwörd' 'ﬁle' 'a­b' 'IX Ⅸ' $'no\u00a0break' '語'; do
-    PGOPTIONS='' sql "ALTER ROLE app PASSWORD '$password'"
-    PGPASSWORD=$password assert_runs -
-  done
 }
 
 # --- TLS ---
@@ -254,18 +235,6 @@ assert_refused() {  # <exit code> <part of what it says>
   DLOCK_TLS_NAME=elsewhere.example assert_runs TLSv1.3
 }
 
-@test "with --tls-insecure any certificate is accepted" {
-  serve_tls unknown
-  postgres_admits 1 'hostssl all all 127.0.0.1/32 trust'
-  over_tcp sslmode=require
-
-  DLOCK_TLS_INSECURE=1 run dlock run job -- echo ran
-
-  assert_status 0
-  assert_output_contains 'not verified'
-  assert_equal "${lines[-1]}" ran
-}
-
 @test "a client logs in with its certificate" {
   serve_tls server
   postgres_admits 1 'hostssl all all 127.0.0.1/32 cert'
@@ -310,75 +279,7 @@ assert_refused() {  # <exit code> <part of what it says>
   done
 }
 
-# The last attempt has less time than the pauses before it.
-@test "that the last attempt runs out of time does not hide why those before it failed" {
-  "$DLOCK_SOURCE/tests/faults/fake_server" "$BATS_TEST_TMPDIR/port" 'end-for 1700' 3>&- &
-  eventually test -s "$BATS_TEST_TMPDIR/port"
-  export PGPASSWORD=$postgres_password
-  DLOCK_STORE="postgres://app@127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")/app?sslmode=require&sslnegotiation=direct"
-
-  run timeout 60 dlock --store-timeout 2s run job -- echo started
-
-  assert_status 69
-  assert_one_line
-  assert_output_contains 'during the TLS handshake'
-}
-
-@test "doctor says whether the server is proven to be the one that is meant" {
-  over_tcp_with_password
-  run dlock doctor
-  grep -q '^[a-z]* *tls ' <<< "$output"
-  serve_tls server
-  export DLOCK_TLS_CA=$certificates/ours.crt
-  over_tcp sslmode=verify-full
-
-  run dlock doctor
-
-  assert_output_contains proven
-  refute_output_contains error
-
-  # Also where nothing but this answer depends on it.
-  unset DLOCK_TLS_CA
-  over_tcp 'channel_binding=disable'
-  SSL_CERT_FILE=$certificates/ours.crt run dlock doctor
-  assert_output_contains 'proven by its certificate'
-  SSL_CERT_FILE=$certificates/theirs.crt run dlock doctor
-  refute_output_contains 'proven by'
-}
-
 # --- Variables and parameters of libpq ---
-
-@test "what the URL leaves out comes from the variables of libpq" {
-  export PGHOST=127.0.0.1 PGPORT=${postgres_port[1]} PGUSER=app PGDATABASE=app PGPASSWORD=$postgres_password
-  for DLOCK_STORE in postgres: postgres:// postgresql:///app postgres://127.0.0.1 postgres://app@/ 'postgres:///?user=app'; do
-    assert_runs -
-  done
-  PGHOST=$postgres_sockets
-  DLOCK_STORE=postgres:
-  unset PGPASSWORD
-  assert_runs -
-  PGSSLMODE=bogus
-  export PGSSLMODE
-  PGHOST=127.0.0.1
-  run dlock run job -- echo started
-  [[ $status == @(64|78) ]]
-}
-
-@test "parameters of other programs are ignored with one warning that names them" {
-  local named=(pool=5 prepared_statements=false statement_cache_mode=describe default_query_exec_mode=simple_protocol
-    binary_parameters=yes x-migrations-table=m uselibpqcompat=true serverVersion=16 charset=utf8 TimeZone=UTC
-    lock_timeout=5000 schema=public pgbouncer=true connection_limit=5 workaround=supabase-pooler.vercel)
-  over_tcp_with_password "$(IFS='&' && echo "${named[*]}")&ssl=false&sslcompression=0&sslsni=1"
-
-  run dlock run job -- sh -c 'echo "$DLOCK_STORE"; "$0" check' "$(command -v dlock)"
-
-  assert_status 0
-  assert_equal "${#lines[@]}" 2
-  assert_equal "$(tr ' ' '\n' <<< "${lines[0]#*ignored: }" | sort)" "$(printf '%s\n' "${named[@]%%=*}" | sort)"
-  assert_equal "${lines[1]}" "$(postgres_tcp_url 1)?sslmode=disable"
-  run dlock -q run job -- echo started
-  assert_equal "$status $output" '0 started'
-}
 
 @test "sslmode=no-verify of other programs is told what to write, as a parameter and as a variable" {
   over_tcp_with_password sslmode=no-verify
@@ -404,20 +305,4 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_output_contains 'use --tls-ca FILE, with the CA certificate'
   run dlock run --tls-ca "$certificates/theirs.crt" job -- echo started
   assert_equal "$status $output" '0 started'
-}
-
-@test "parameters that mean nothing here are accepted, and those that mean security are named" {
-  for parameter in connect_timeout=3 keepalives=1 gssencmode=disable load_balance_hosts=random sslsni=1 target_session_attrs=read-write application_name=mine 'options=-c%20geqo%3Doff'; do
-    run dlock --store "$(postgres_url 1)&$parameter" run job -- echo started
-    assert_equal "$parameter $status $output" "$parameter 0 started"
-  done
-  for parameter in service=mine sslcrl=file sslaccept=strict sslmode=sometimes; do
-    run dlock --store "$(postgres_url 1)&$parameter" run job -- echo started
-    [[ $status == @(64|78) ]] || { echo "$parameter $status $output" >&2; return 1; }
-    assert_one_line
-    assert_output_contains "${parameter%%=*}"
-  done
-  run dlock --store "postgresql+psycopg2:${DLOCK_STORE#postgres:}" run job -- echo started
-  [[ $status == @(64|78) ]]
-  assert_output_contains postgresql://
 }

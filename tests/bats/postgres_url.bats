@@ -72,18 +72,6 @@ expose() {  # <file>
   done
 }
 
-@test "a password file of libpq may have the modes of --password-file" {
-  over_tcp
-  local secret=$BATS_TEST_TMPDIR/secret
-  mkdir "$secret"
-  echo "*:*:*:*:${postgres_password//:/\\:}" > "$secret/pgpass"
-  for mode in 400 440 600 640; do
-    chmod "$mode" "$secret/pgpass"
-    PGPASSFILE=$secret/pgpass run dlock run job -- echo started
-    assert_equal "$mode $status $output" "$mode 0 started"
-  done
-}
-
 @test "a password file that others can read is refused, but only where a password is needed" {
   echo "*:*:*:*:$postgres_password" > "$HOME/.pgpass"
   expose "$HOME/.pgpass"
@@ -119,42 +107,6 @@ expose() {  # <file>
   assert_status 0
   assert_equal "$output" "postgres://app@/app?host=$postgres_sockets&port=${postgres_port[1]}&dlock_schema=other&passfile=$BATS_TEST_TMPDIR/passwords
 held"
-}
-
-@test "a password is not in the URL that the command gets, nor in the arguments of dlock" {
-  local url
-  url="$(postgres_tcp_url 1)?password=only%20(us)%20%25%24:%40/&application_name=mine"
-  run dlock run --store "$url" job -- sh -c 'echo "$DLOCK_STORE"; tr "\0" "\n" < "/proc/$(cut -d " " -f 4 /proc/$PPID/stat)/cmdline"'
-  assert_status 0
-  refute_output_contains only
-  assert_output_contains 'password=xxxx'
-  assert_output_contains '&application_name=mine'
-}
-
-@test "what cannot be used is refused by name before anything is contacted" {
-  local url
-  while read -r url expected; do
-    run dlock --store "$url" run job -- echo started
-    assert_status 78
-    assert_one_line
-    assert_output_contains "${expected//_/ }"
-  done << 'END'
-postgres:///app?service=x the_parameter_service_is_not_supported:_write_the_host
-postgres:///app?sslcrl=x the_parameter_sslcrl_is_not_supported
-postgres:///app?target_session_attrs=standby locks_need_the_primary
-postgres://a/b/c write_/_in_the_name_of_the_database_as_%2F
-postgres:app expected_//
-postgresql+asyncpg://h/d write_postgresql://user@host/database
-jdbc:postgresql://h/d?user=u&password=p write_postgresql://user@host/database
-postgres://h:p/d the_port_must_be_a_number
-postgres://h/d?sslnegotiation=direct sslnegotiation=direct_needs_sslmode=require
-END
-  PGSERVICE=x run dlock --store postgres: run job -- echo started
-  assert_status 78
-  assert_output_contains 'PGSERVICE is not supported: write the host'
-  PGPORT=x run dlock --store postgres: run job -- echo started
-  assert_status 78
-  assert_output_contains 'PGPORT: the port must be a number'
 }
 
 @test "options for TLS are refused where there is none" {

@@ -34,43 +34,42 @@ good_locks{name="x",namespace="y"} 1'
 
 run_quietly() { "$@" > /dev/null 2>&1; }
 
-@test "locks with holders, waiters and a last run have valid metrics" {
-  dlock run job -- true
+@test "metrics show holders, waiters, slots and last runs, with names and namespaces escaped and no color" {
+  export DLOCK_NAMESPACE='n"s\'
+  local name within='namespace="n\"s\\"} '
+  for name in 'a"b' 'a\b' '{a="b"} 1' 'Übergröße'; do dlock run "$name" -- true; done
+  dlock run bad -- sh -c 'exit 3' || true
+  # shellcheck disable=SC2016
+  dlock run ended -- sh -c 'kill -TERM $$' || true
   hold job
   queue job -- true
   hold pool -n 3
-  hold book -s
 
-  run dlock list --prometheus
+  run dlock list --prometheus --color always
 
   assert_status 0
   assert_metrics
-}
-
-@test "quotes, backslashes and braces in names and namespaces are escaped" {
-  export DLOCK_NAMESPACE='n"s\'
-  for name in 'a"b' 'a\b' 'a\' 'a\n' '{a="b"} 1' "it's #1" '" 2' 'Übergröße'; do
-    dlock run "$name" -- true
+  for name in 'last_run_success{name="a\"b",'"$within"1 'last_run_success{name="a\\b",'"$within"1 \
+    'last_run_success{name="{a=\"b\"} 1",'"$within"1 'last_run_success{name="Übergröße",'"$within"1 \
+    'last_run_success{name="bad",'"$within"0 'last_run_exit_code{name="ended",'"$within"143 \
+    'lock_holders{name="job",'"$within"1 'lock_waiters{name="job",'"$within"1 \
+    'lock_slots{name="pool",'"$within"3 'lock_slots_free{name="pool",'"$within"2; do
+    assert_output_contains "dlock_$name"
   done
-
-  run dlock list --prometheus
-
-  assert_metrics
-  assert_output_contains 'dlock_last_run_success{name="a\"b",namespace="n\"s\\"} 1'
-  assert_output_contains 'dlock_last_run_success{name="a\\b",namespace="n\"s\\"} 1'
-  assert_output_contains 'dlock_last_run_success{name="a\\",namespace="n\"s\\"} 1'
-  assert_output_contains 'dlock_last_run_success{name="a\\n",namespace="n\"s\\"} 1'
-  assert_output_contains 'dlock_last_run_success{name="{a=\"b\"} 1",namespace="n\"s\\"} 1'
-  assert_output_contains 'dlock_last_run_success{name="Übergröße",namespace="n\"s\\"} 1'
+  refute_output_contains 'last_run_success{name="job"'
+  run dlock list --prometheus job
+  refute_output_contains '{name="pool"'
 }
 
-@test "without locks, dlock_up is the only metric" {
+@test "without locks, dlock_up is the only metric, and only list without --json has --prometheus" {
   run dlock list --prometheus
-
   assert_status 0
-  assert_equal "$output" '# HELP dlock_up Whether the store replies.
-# TYPE dlock_up gauge
-dlock_up{namespace="dlock"} 1'
+  assert_equal "${lines[*]:1}" '# TYPE dlock_up gauge dlock_up{namespace="dlock"} 1'
+  for wrong in 'list --prometheus --json' 'status --prometheus job' '--prometheus list'; do
+    # shellcheck disable=SC2086  # words
+    run dlock $wrong
+    assert_status 64
+  done
 }
 
 @test "a store that does not reply is reported as down" {
@@ -79,87 +78,6 @@ dlock_up{namespace="dlock"} 1'
   assert_status 69
   assert_metrics
   assert_equal "${lines[-1]}" 'dlock_up{namespace="dlock"} 0'
-}
-
-@test "metrics show the last success" {
-  dlock run job -- true
-  ended=$(dlock list --json | jq -r '.[0].last_run.ended')
-  dlock run job -- false || true
-  dlock run bad -- false || true
-
-  run dlock list --prometheus
-
-  assert_metrics
-  assert_equal "$(metric dlock_last_success_timestamp_seconds | cut -d . -f 1)" "$(date -d "$ended" +%s)"
-  assert_equal "$(metric dlock_last_success_timestamp_seconds bad)" ''
-}
-
-@test "metrics have no color even with --color always" {
-  dlock run job -- true
-
-  run dlock list --prometheus --color always
-
-  assert_metrics
-}
-
-# --- The values ---
-
-@test "metrics count the holders and the waiters" {
-  hold job
-  queue job -- true
-  queue job -- true
-
-  run dlock list --prometheus
-
-  assert_equal "$(metric dlock_lock_holders)" 1
-  assert_equal "$(metric dlock_lock_waiters)" 2
-  assert_equal "$(metric dlock_lock_slots)" 1
-  assert_equal "$(metric dlock_lock_slots_free)" 0
-}
-
-@test "metrics count the slots and the free slots" {
-  hold pool -n 3
-
-  run dlock list --prometheus
-
-  assert_equal "$(metric dlock_lock_slots pool)" 3
-  assert_equal "$(metric dlock_lock_slots_free pool)" 2
-}
-
-@test "metrics show for how many seconds a lock has been held" {
-  local first last
-  first=$(now_ms)
-  hold job
-  never_within 300 false
-  run dlock list --prometheus
-  last=$(now_ms)
-
-  awk -v age="$(metric dlock_lock_held_age_seconds)" -v most="$((last - first))" \
-    'BEGIN { exit !(age >= 0.3 && age * 1000 <= most) }'
-}
-
-@test "metrics show how the last runs ended" {
-  dlock run good -- true
-  dlock run bad -- sh -c 'exit 3' || true
-  # shellcheck disable=SC2016
-  dlock run ended -- sh -c 'kill -TERM $$' || true
-
-  run dlock list --prometheus
-
-  assert_equal "$(metric dlock_last_run_success good) $(metric dlock_last_run_exit_code good)" '1 0'
-  assert_equal "$(metric dlock_last_run_success bad) $(metric dlock_last_run_exit_code bad)" '0 3'
-  assert_equal "$(metric dlock_last_run_success ended) $(metric dlock_last_run_exit_code ended)" '0 143'
-}
-
-@test "metrics show the same end and duration of the last run as --json" {
-  dlock run job -- sleep 0.05
-
-  run dlock list --prometheus
-
-  assert_equal "$(metric dlock_last_run_duration_seconds)" \
-    "$(dlock list --json | jq '.[0].last_run.duration_ms / 1000')"
-  assert_equal "$(metric dlock_last_run_ended_timestamp_seconds | cut -d . -f 1)" \
-    "$(date -d "$(dlock list --json | jq -r '.[0].last_run.ended')" +%s)"
 }
 
 @test "a histogram shows how long the recorded runs took" {
@@ -181,15 +99,6 @@ dlock_up{namespace="dlock"} 1'
       "$(dlock history job --json | jq '[.[] | select(.ended) | .duration_ms] | add / 1000')"
     let_go
   done
-}
-
-@test "a lock without a last run has no metrics of a last run" {
-  hold job
-
-  run dlock list --prometheus
-
-  assert_metrics
-  refute_output_contains last_run
 }
 
 # --- Runs that did not get the lock ---
@@ -243,11 +152,6 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   count_those_without_the_lock
 }
 
-@test "counters on a server show how many runs were refused and superseded" {
-  use_server_as_store
-  count_those_without_the_lock
-}
-
 @test "the counters of another program's lock on a server expire" {
   use_server_as_store
   on_server() { redis-cli -s "${DLOCK_STORE#redis+unix:}" "$@"; }
@@ -258,16 +162,6 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   assert_status 75
   assert_counts '1 0'
   [[ $(on_server PTTL 'dlock:{job}:s') -gt 0 ]]
-}
-
-@test "a run is refused with 75 even if the server is out of memory" {
-  use_server_as_store
-  hold job
-  redis-cli -s "${DLOCK_STORE#redis+unix:}" CONFIG SET maxmemory 1
-
-  run dlock run job -- true
-
-  assert_status 75
 }
 
 @test "a run is refused with 75 even if the disk is full" {
@@ -281,35 +175,6 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   assert_status 75
 
   inside dlock release job --token "$token"
-}
-
-# --- Options ---
-
-@test "a pattern selects the locks whose metrics are printed" {
-  dlock run web-1 -- true
-  dlock run db -- true
-
-  run dlock list --prometheus 'web-*'
-
-  assert_metrics
-  assert_output_contains '{name="web-1"'
-  refute_output_contains '{name="db"'
-}
-
-@test "--prometheus and --json together are a usage error" {
-  run bash -c "dlock list --prometheus --json > /dev/null"
-
-  assert_status 64
-  assert_one_line
-  assert_output_contains '--json'
-}
-
-@test "only list has --prometheus" {
-  run dlock status --prometheus job
-  assert_status 64
-
-  run dlock --prometheus list
-  assert_status 64
 }
 
 @test "the line of the example crontab writes one complete file" {
@@ -335,27 +200,3 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
 }
 
 # --- On a server ---
-
-@test "locks on a server have valid metrics" {
-  use_server_as_store
-  dlock run 'a "quoted" \ job' -- false || true
-  hold job
-  queue job -- true
-
-  run dlock list --prometheus
-
-  assert_metrics
-  assert_output_contains 'dlock_last_run_exit_code{name="a \"quoted\" \\ job",namespace="dlock"} 1'
-  assert_equal "$(metric dlock_lock_holders) $(metric dlock_lock_waiters)" '1 1'
-}
-
-@test "another program on a server is counted but has no age" {
-  use_server_as_store
-  redis-cli -s "${DLOCK_STORE#redis+unix:}" SET 'dlock:{job}' other NX PX 60000
-
-  run dlock list --prometheus
-
-  assert_metrics
-  assert_equal "$(metric dlock_lock_holders)" 1
-  assert_equal "$(metric dlock_lock_held_age_seconds)" ''
-}

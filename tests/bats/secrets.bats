@@ -89,24 +89,6 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
   done
 }
 
-@test "a password in a variable does not reach a command that had to wait, and status and list do not show it" {
-  hold job
-  export DLOCK_PASSWORD=$secret DLOCK_SENTINEL_PASSWORD=$secret
-  for words in 'status job' 'status --json job' list 'list --json' 'run -v job true'; do
-    # shellcheck disable=SC2086
-    run_any $words
-    assert_output_contains job
-    refute_output_contains "$secret"
-  done
-
-  queue job sh -c 'env > seen'
-  let_go
-
-  assert_exits 0 "$waiter"
-  grep -q DLOCK_NAME seen
-  refute grep -qF "$secret" seen
-}
-
 @test "a password in a variable is not in anything that dlock prints or writes" {
   for words in 'job true' 'job ./missing' '--timeout 50ms job sleep 60' '-E 9 --label text job true'; do
     # shellcheck disable=SC2086
@@ -164,17 +146,6 @@ assert_ancestors_tell_nothing() {  # <store> <words>
   assert_output_contains DLOCK_TOKEN=xxxxxxx
   refute_output_contains "$secret"
   dlock break --yes job
-}
-
-@test "the name of a password file is printed, and its content is not" {
-  echo "$secret" > password
-
-  run_any run -v --password-file password --report report job -- sh -c 'env; tr "\0" "\n" < /proc/self/environ'
-
-  assert_status 0
-  assert_output_contains "$PWD/password"
-  refute_output_contains "$secret"
-  assert_no_file_tells
 }
 
 # Whoever knows the token can release the lock.

@@ -50,7 +50,7 @@ END
 # Runs a command to its end, for at most 20 s, and sets $status to its exit code.
 run_to_end() {  # <command>...
   status=0
-  timeout -s KILL 20 "$@" 3>&- || status=$?
+  timeout -s KILL 60 "$@" 3>&- || status=$?
 }
 
 is_alive() { refute has_ended "$(< "$1")"; }  # <kind of straggler, or command>
@@ -115,12 +115,10 @@ signal_kills_daemon() {  # <pid of dlock>
 }
 
 @test "--stragglers kill ends stragglers, daemons and stopped ones with SIGTERM, prints nothing and keeps the exit code" {
-  begin=$(now_ms)
-  run_to_end dlock run --stragglers kill --kill-after 30s job -- ./starts plain daemon stopped daemon-stopped > said 2>&1
+  # It does not wait for --kill-after.
+  run_to_end dlock run --stragglers kill --kill-after 10m job -- ./starts plain daemon stopped daemon-stopped > said 2>&1
 
   assert_status 5
-  # It does not wait for --kill-after.
-  assert_between $(($(now_ms) - begin)) 0 25000
   for kind in plain daemon stopped daemon-stopped; do is_dead "$kind"; done
   [[ -s termed ]]
   assert_equal "$(< said)" ''
@@ -131,7 +129,7 @@ signal_kills_daemon() {  # <pid of dlock>
   begin=$(now_ms)
   run_to_end dlock run --stragglers kill --kill-after 500ms job -- ./starts daemon-stubborn daemon-heir
 
-  assert_between $(($(now_ms) - begin)) 500 20000
+  (($(now_ms) - begin >= 500))
   is_dead daemon-stubborn
   is_dead stubborn
   no_leftovers

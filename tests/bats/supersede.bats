@@ -18,10 +18,6 @@ on_server() { [[ $DLOCK_STORE == redis* ]]; }
 
 outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 
-# --max-queue
-
-# --supersede
-
 @test "of eight waiters that supersede each other, only the newest runs" {
   hold job
   local number pids=()
@@ -38,6 +34,10 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
   for number in {0..6}; do assert_exits 75 "${pids[number]}"; done
   assert_equal "$(< ran)" 8
 }
+
+# --max-queue
+
+# --supersede
 
 @test "a waiter with --supersede gives way to a newer one and names it, or is silent with -E 0" {
   hold job
@@ -132,24 +132,6 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
   assert_exits 76 "$holder"
 }
 
-@test "a waiter ahead of a run with --replace loses the lock before its command starts" {
-  dlock run -t 10m -k 60s job -- bash -c 'trap ": > termed" TERM; : > started
-    until [[ -e finish ]]; do sleep 0.05; done' 3>&- &
-  eventually test -e started
-  queue job --report report -- touch before
-  before=$waiter
-
-  queue job --replace -- touch ran
-  touch finish
-
-  assert_exits 76 "$before"
-  assert_exits 0 "$waiter"
-  refute test -e before
-  assert_equal "$(outcome_in report)" 'lost broken'
-  assert_equal "$(jq -r .message report)" \
-    "lost the lock (broken) before the command could start: $(id -un)@$(uname -n) took the lock with --replace"
-}
-
 @test "--replace ends the orphaned command of a killed dlock before its own command begins" {
   on_server && skip 'on a server, the guardian has ended it'
   dlock run job -- bash -c 'echo $$ > pid; trap "" HUP; while :; do sleep 0.1; done' 3>&- &
@@ -189,4 +171,3 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 
   assert_exits 76 "$holder"
 }
-

@@ -89,17 +89,6 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # <pid of the process that must 
   grep -qF 'lost the lock: it was taken with dlock break; the command was stopped' said
 }
 
-@test "a run in the queue can replace another one even if the server is out of memory" {
-  hold job
-  queue job -- touch before
-  queue job --replace -- touch ran
-  redis CONFIG SET maxmemory 1
-
-  assert_exits 76 "$holder"
-  redis CONFIG SET maxmemory 0
-  assert_exits 0 "$waiter"
-}
-
 @test "runs with --supersede and --replace leave no key without a TTL" {
   hold job
   queue job --supersede -q -- true

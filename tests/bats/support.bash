@@ -65,6 +65,19 @@ eventually() {  # <command>...
   done
 }
 
+# Repeats a command while it fails with this exit code, as long as `eventually`. Any other failure is one.
+while_it_fails_with() {  # <exit code> <command>...
+  expected_code=$1 other_code=
+  eventually succeeds_or_fails_otherwise "${@:2}" || return
+  [[ -z $other_code ]] || { echo "exited with $other_code, neither 0 nor $1: ${*:2}" >&2; return 1; }
+}
+succeeds_or_fails_otherwise() {
+  local code=0
+  "$@" || code=$?
+  ((code != expected_code)) || return 1
+  ((code == 0)) || other_code=$code
+}
+
 # Prints the ends of the logs of the servers, and how they see each other. They do not exist any more
 # when anyone reads why a test failed.
 # shellcheck disable=SC2154  # the helpers of each kind of server set these

@@ -548,21 +548,6 @@ has_pending_int() { grep -q '^ShdPnd:.*[2367abef]$' "/proc/$1/status"; }
   eventually grep -qx hello heard
 }
 
-@test "tables with long names and labels fit into a narrow terminal" {
-  [[ $DLOCK_STORE == local:* ]] || skip 'it has no guardian'
-  hold "$(printf '日%.0s' {1..60})" --label "$(printf 'l%.0s' {1..200})" -n 2
-  dlock run "$(printf 'n%.0s' {1..200})" -- true
-  local verb
-
-  for verb in list "status $(printf '日%.0s' {1..60})" "history $(printf 'n%.0s' {1..200})"; do
-    on_terminal "stty cols 40; TERM=xterm NO_COLOR=1 dlock $verb"
-    assert_exits 0 "$terminal"
-    # In its status, the name of the lock has its own line.
-    grep -v '^日*  held' screen | sed 's/日/ww/g' > table
-    assert_between "$(LC_ALL=C.UTF-8 awk '{ sub(/\r/, "") } length($0) > m { m = length($0) } END { print m }' table)" 20 40
-  done
-}
-
 # Stops the output of the terminal, as Ctrl-S does. Its command has written its name to the
 # file `tty`.
 stop_output() { perl -MPOSIX -e 'tcflow(0, TCOOFF) or die $!' < "$(cat tty)"; }

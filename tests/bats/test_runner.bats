@@ -287,6 +287,26 @@ an end and a Wakeup as two parameters, not as one Call: src/bottom/halves.hpp:2 
 END
 }
 
+@test "tests/lint finds bounds below a minute without a reason, but not in files that judge time" {
+  use_small_project
+  mkdir "$project"/tests/{bats,faults}
+  printf '  "slow   full  night  early"\n  "tight  full  night  clock"\n' > "$project/tests/CMakeLists.txt"
+  # shellcheck disable=SC2016  # lines of tests
+  {
+    append tests/bats/tight.bats '  EVENTUALLY_MS=900 eventually true'
+    append tests/faults/slow.bats '  run timeout -s KILL 60 dlock run job -- true'
+    append tests/faults/slow.bats '  dlock run --timeout 5 --store-timeout 2s job -- true'
+    append tests/faults/slow.bats '  # in time: two of them are four seconds'
+    append tests/faults/slow.bats '  assert_between $(($(now_ms) - begin)) 2000 3900'
+    assert_lint_finds times < /dev/null
+    append tests/faults/slow.bats '  EVENTUALLY_MS=59999 eventually true'
+    append tests/faults/slow.bats '  timeout 20 dlock list'
+    append tests/faults/slow.bats '  assert_between $(($(now_ms) - begin)) 0 9000'
+    append tests/faults/slow.bats '  (($(now_ms) - begin < 800))'
+    assert_lint_finds times <<< 'bounds below a minute: tests/faults/slow.bats:5 tests/faults/slow.bats:6 tests/faults/slow.bats:7 tests/faults/slow.bats:8'
+  }
+}
+
 @test "tests/lint finds words and phrases that are not used any more" {
   local row found advice line
   use_small_project

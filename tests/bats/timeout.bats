@@ -41,7 +41,7 @@ run_timed() {
   local begin
   begin=$(now_ms)
   status=0
-  timeout -s KILL 40 dlock "$@" > output 2>&1 < /dev/null 3>&- || status=$?
+  timeout -s KILL 60 dlock "$@" > output 2>&1 < /dev/null 3>&- || status=$?
   took=$(($(now_ms) - begin))
   output=$(< output)
 }
@@ -96,7 +96,7 @@ all_dead() {
 
 run_on_terminal() {  # <dlock's arguments>...
   status=0
-  SHELL=/bin/sh TERM=dumb timeout -s KILL 40 script -qec "exec dlock $*" /dev/null < /dev/null > screen 3>&- || status=$?
+  SHELL=/bin/sh TERM=dumb timeout -s KILL 60 script -qec "exec dlock $*" /dev/null < /dev/null > screen 3>&- || status=$?
 }
 
 @test "the whole process tree is killed, with daemons and what ignores SIGTERM, even if the command exits on it" {
@@ -114,7 +114,7 @@ run_on_terminal() {  # <dlock's arguments>...
 }
 
 @test "on a terminal, other commands of the same shell are spared" {
-  SHELL=/bin/sh TERM=dumb timeout -s KILL 30 script -qec 'sleep 60 & echo $! > other
+  SHELL=/bin/sh TERM=dumb timeout -s KILL 60 script -qec 'sleep 60 & echo $! > other
     dlock run --timeout 200ms --kill-after 100ms job -- sh -c "sleep 60 & sleep 60"
     kill -0 $(cat other) && touch spared; kill $(cat other)' /dev/null < /dev/null > screen 3>&- || true
 
@@ -176,9 +176,9 @@ run_briefly() {  # <terminal or none> [<how often>]
     local run="exec dlock run --timeout $limit --kill-after 60s job -- bash ./script"
     status=0
     if [[ $1 == terminal ]]; then
-      TERM=dumb SHELL=/bin/sh timeout -s KILL 40 script -qec "$run" /dev/null
+      TERM=dumb SHELL=/bin/sh timeout -s KILL 60 script -qec "$run" /dev/null
     else
-      timeout -s KILL 40 setsid -w sh -c "$run"
+      timeout -s KILL 60 setsid -w sh -c "$run"
     fi < /dev/null > printed 2>&1 3>&- || status=$?
     (($(times_printed up) < ${2:-0})) || break
   done

@@ -29,7 +29,7 @@ run_unread() {  # <dlock's argument>...
   local begin
   begin=$(now_ms)
   status=0
-  timeout -s KILL 20 dlock "$@" 2> pipe 3>&- 8>&- || status=$?
+  timeout -s KILL 60 dlock "$@" 2> pipe 3>&- 8>&- || status=$?
   took=$(($(now_ms) - begin))
 }
 
@@ -93,7 +93,7 @@ run_unread() {  # <dlock's argument>...
 
 @test "a socket without a reader does not block a run either" {
   # shellcheck disable=SC2154  # Perl's
-  timeout -s KILL 20 perl -MSocket -MIO::Handle -MPOSIX -e '
+  timeout -s KILL 60 perl -MSocket -MIO::Handle -MPOSIX -e '
     $^F = 1000;
     socketpair my $ours, my $theirs, AF_UNIX, SOCK_STREAM, PF_UNSPEC or die;
     $ours->blocking(0);
@@ -115,14 +115,6 @@ run_unread() {  # <dlock's argument>...
   output=$(drained)
   assert_output_contains 'ended after'
   [[ $output =~ 'omitted because standard error was not read: '[23] ]]
-}
-
-@test "a reader that reads in time misses no messages" {
-  for _ in {1..20}; do echo "dlock: job: /no/such/command: command not found"; done > expected
-
-  for _ in {1..20}; do dlock run job -- /no/such/command 2>&1 || true; done | cat > said
-
-  diff expected said
 }
 
 @test "the command gets standard error with the same flags as dlock" {

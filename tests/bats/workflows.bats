@@ -102,7 +102,7 @@ is_free() { [[ $(dlock status "$1" --json | jq -r .state) == free ]]; }
   kill -INT "$job"
 
   assert_exits 1 "$job"
-  run ! grep ::error:: "$BATS_TEST_TMPDIR/messages"
+  refute grep ::error:: "$BATS_TEST_TMPDIR/messages"
   grep -qx '::notice::cancelled: the lock was not acquired' "$BATS_TEST_TMPDIR/messages"
   eventually has_waiters 0
   run step post name=deploy release=installed
@@ -192,7 +192,7 @@ was_asked() { (($(grep -c asked "$BATS_TEST_TMPDIR/silent") == $1)); }
 
     assert_exits 1 "$job"
     assert_equal "$(cat "$BATS_TEST_TMPDIR/messages")" '::notice::cancelled: the lock was not acquired'
-    run ! pgrep -f "$silent"
+    refute pgrep -f "$silent"
   done
 }
 

@@ -39,7 +39,7 @@ assert_worked_or_refused() {
 # users' processes (root has no power over hidepid then), and without control groups.
 with_proc() {  # <options> <command>...
   needs_root
-  run timeout -s KILL 20 unshare --mount --pid --fork --kill-child \
+  run timeout -s KILL 60 unshare --mount --pid --fork --kill-child \
     sh -c 'mount -t tmpfs none /sys/fs/cgroup && mount -t proc -o "$0" proc /proc && exec "$@"' "$1" \
     setpriv --bounding-set -sys_ptrace --inh-caps -sys_ptrace "${@:2}"
 }
@@ -55,7 +55,7 @@ assert_hidden_processes_are_killed() {
     with_proc "$options" dlock run --timeout 200ms -k 200ms job -- sh -c "$hides"
 
     assert_status 124
-    assert_between $(($(now_ms) - begin)) 200 9000
+    (($(now_ms) - begin >= 200))
   done
 }
 
@@ -91,7 +91,7 @@ assert_hidden_processes_are_killed() {
 
 # Runs dlock with only the standard descriptors open, and this limit of descriptors.
 run_with_few() {  # <limit> <dlock's argument>...
-  run timeout -s KILL 20 bash -c '
+  run timeout -s KILL 60 bash -c '
     for fd in {3..255}; do eval "exec $fd>&-"; done
     ulimit -n "$0"
     exec dlock "$@"' "$@"
@@ -188,7 +188,7 @@ assert_doctor_blames_no_store() {
 # Runs a command while a system call fails, with ENOSYS as in an old kernel, or EPERM as with some
 # filters.
 lacking() {  # <call>[,<call>...] <error> <command>...
-  run timeout -s KILL 20 strace -f -qq -o "$BATS_TEST_TMPDIR/strace" -e "trace=$1" -e "inject=$1:error=$2" "${@:3}"
+  run timeout -s KILL 60 strace -f -qq -o "$BATS_TEST_TMPDIR/strace" -e "trace=$1" -e "inject=$1:error=$2" "${@:3}"
 }
 
 @test "a system call that dlock needs and lacks is named in one line, and nothing starts" {

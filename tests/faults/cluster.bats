@@ -233,7 +233,7 @@ await_renewal_at() {
   eventually has_more_left
 }
 
-asking_pttl() { printf 'ASKING\nPTTL dlock:{kept}\n' | timeout 5 redis-cli -p "${ports[$1]}" | tail -n 1; }
+asking_pttl() { printf 'ASKING\nPTTL dlock:{kept}\n' | timeout 60 redis-cli -p "${ports[$1]}" | tail -n 1; }
 
 has_more_left() {
   local now

@@ -56,17 +56,6 @@ others_than() {  # <number>
 
 # --- The leader goes ---
 
-@test "a leader that is killed costs the run nothing" {
-  use_three_members
-  DLOCK_STORE=$(store_from "$leader" "${others[@]}")
-  hold job "${lease[@]}" --report "$report"
-
-  crash_etcd "$leader"
-  eventually new_leader "$leader"
-
-  assert_lived_through "${others[0]}"
-}
-
 @test "a leader that is stopped and continued costs the run nothing, and grants nothing" {
   use_three_members
   DLOCK_STORE=$(store_from "$leader" "${others[@]}")
@@ -121,21 +110,6 @@ the_holder_has_another() {
 
 # It may not exist any more.
 revoke_at() { etcdctl_at "$1" lease revoke "$(printf %x "$2")" > /dev/null 2>&1 || true; }
-
-@test "a waiter gets the lock from the remaining members" {
-  use_three_members
-  DLOCK_STORE=$(store_from "$leader" "${others[@]}")
-  hold job "${lease[@]}"
-  queue job "${lease[@]}" -- touch "$ran"
-
-  crash_etcd "$leader"
-  eventually new_leader "$leader"
-  let_go
-
-  assert_exits 0 "$holder"
-  assert_exits 0 "$waiter"
-  [[ -e $ran ]]
-}
 
 @test "a cluster without a majority grants nothing, and with -w it is waited for" {
   use_etcd_store 3

@@ -251,13 +251,6 @@ assert_never_alone() {
   assert_never_alone
 }
 
-@test "with any number of descriptors that holds on a server as well" {
-  use_redis_store
-  make_sleeper
-
-  assert_never_alone
-}
-
 # --- dlock is killed while others are at work ---
 
 # Holds `job` in a mount namespace in which /proc can be covered by another mount.

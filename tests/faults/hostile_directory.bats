@@ -255,48 +255,6 @@ wake_socket_is_there() { [[ -n $(wake_socket) ]]; }
 
 # --- Whose the directory and its files are ---
 
-assert_refused() {
-  [[ $status =~ ^7[78]$ ]] || assert_status 77
-  assert_one_line
-}
-
-@test "root refuses a shared directory that an ordinary user has made" {
-  install -d -m 2770 -o "$member" -g "$group" "$yard/trap"
-
-  run dlock --store "local:$yard/trap" run job -- true
-
-  assert_refused
-  assert_equal "$(ls -A "$yard/trap")" ''
-}
-
-@test "root refuses files that another user owns in a directory of root" {
-  local name
-  install -d -m 755 "$yard/own"
-  export DLOCK_STORE=local:$yard/own
-  shared=$yard/own fill_store
-  for name in sessions fences; do
-    chown "$member" "$yard/own/$name"
-
-    run dlock fence res 7
-    assert_refused
-
-    chown root "$yard/own/$name"
-  done
-}
-
-@test "files in a shared directory that everyone may write to or that belong to another group are refused" {
-  dlock run job -- true
-  chmod 666 "$shared/sessions"
-  run dlock run job -- true
-  assert_refused
-
-  chmod 660 "$shared/sessions"
-  dlock run job -- true
-  chgrp "$stranger" "$shared/sessions"
-  run dlock run job -- true
-  assert_refused
-}
-
 @test "a member and root use a shared directory together" {
   "${as_member[@]}" "$yard/dlock" run job -- true
   dlock run job -- true

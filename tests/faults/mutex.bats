@@ -43,12 +43,7 @@ run_briefly() {
 }
 
 # Runs dlock, and asserts that it does not wait for the stopped process.
-run_at_once() {
-  local begin
-  begin=$(now_ms)
-  run timeout 60 dlock --store-timeout 8s "$@"
-  assert_between $(($(now_ms) - begin)) 0 7900
-}
+run_at_once() { run timeout 60 dlock --store-timeout 2m "$@"; }
 
 continue_stopped() { kill -CONT "$stopped"; }
 
@@ -155,13 +150,11 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
 
 @test "a waiter for a stopped process ends at once on a signal, and starts its command as soon as that continues" {
   stop_inside pwrite64 run job -- true
-  dlock --store-timeout 30s run -w 30s job -- echo started 3>&- &
+  dlock --store-timeout 3m run -w 3m job -- echo started 3>&- &
   waiter=$!
   eventually has_timer "$waiter"
-  begin=$(now_ms)
   kill -TERM "$waiter"
   assert_exits 143 "$waiter"
-  assert_between $(($(now_ms) - begin)) 0 8000
 
   timeout 60 dlock --store-timeout 15s run -w 15s job -- touch "$began" 3>&- &
   eventually is_at_the_gate $!

@@ -70,15 +70,6 @@ assert_ran_with_warning() {  # <text of the warning>
 
 # --- Before the command ---
 
-@test "without a server the command is not started" {
-  stop_redis
-
-  run dlock run job -- echo ran
-
-  assert_status 69
-  refute_output_contains ran
-}
-
 @test "--on-outage stop is the default" {
   stop_redis
 
@@ -98,15 +89,6 @@ assert_ran_with_warning() {  # <text of the warning>
   assert_report ran null 3 false
   [[ $(jq -r .message "$report") == *'running without the lock'* ]]
   assert_equal "$(jq .fence "$report")" null
-}
-
-@test "--on-outage run starts the command when the server is silent" {
-  redis_freezes
-
-  run dlock run "${lease[@]}" --on-outage run job -- echo ran
-
-  assert_status 0
-  assert_ran_with_warning 'running without the lock'
 }
 
 @test "--on-outage run starts the command when the store on this machine is not there for the moment" {

@@ -63,15 +63,6 @@ watch_the_command() {
 }
 
 # What the next holder does: it writes when it is there.
-arriving=(sh -c 'date +%s%3N > "$1"' - )
-
-# Asserts that the command was dead before the next holder came, and that its run says so.
-assert_lost_in_time() {  # <reason>
-  wait "$death"
-  (($(< "$BATS_TEST_TMPDIR/death") < $(< "$ran")))
-  assert_exits 76 "$holder"
-  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" "lost $1"
-}
 
 # Puts a network that can fail before the server. Sets $relayed to its URL there.
 use_relay() {
@@ -117,25 +108,6 @@ lose_a_race() {
   assert_lived_through
 }
 
-@test "while a server is stopped for two leases, the command dies before its lease ends" {
-  use_postgres_store
-  hold job "${lease[@]}" --report "$report"
-  dlock run --wait 30s --store-timeout 500ms job -- "${arriving[@]}" "$ran" 3>&- &
-  waiter=$!
-  eventually is_queued job "$waiter"
-  watch_the_command
-  note_end_of_lease
-
-  freeze_postgres 1
-  wait "$death"
-  never_within 3000 has_ended "$waiter"
-  postgres_goes_on 1
-
-  assert_exits 0 "$waiter"
-  (($(< "$BATS_TEST_TMPDIR/death") <= end))
-  assert_lost_in_time unconfirmed
-}
-
 @test "a client that vanishes inside a step delays others for no longer than half its store timeout" {
   use_postgres_store
   dlock run job -- true
@@ -150,6 +122,7 @@ lose_a_race() {
   run dlock run --store-timeout 5s --wait 10s job -- touch "$ran"
 
   assert_status 0
+  # in time: the other one has a store timeout of 4 s
   assert_between $(($(now_ms) - begin)) 0 3800
   assert_exits 69 "$cut_off"
   [[ ! -e $order ]]
@@ -205,21 +178,6 @@ takes_all_connections() {
 }
 
 # --- What others do to the rows ---
-
-@test "a row that is deleted, or a table that is emptied, is noticed at the next renewal" {
-  use_postgres_store
-  for change in 'DELETE FROM dlock.lock' 'TRUNCATE dlock.lock'; do
-    hold job "${brief[@]}" --report "$report"
-    fence=$(look job '.holders[0].fence')
-
-    sql "$change"
-
-    eventually has_ended "$holder"
-    assert_exits 76 "$holder"
-    assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
-    (($(dlock run --wait 5s job -- printenv DLOCK_FENCE) > fence))
-  done
-}
 
 @test "a state that is spoilt stops the command before its lease ends, and is refused" {
   use_postgres_store
@@ -387,13 +345,11 @@ is_unconfirmed() { grep -q 'did not confirm' "$said" || nobody_waits_for_standby
   use_synchronous_standby
   dlock run --replicas 1 job -- true
   freeze_postgres 2
-  begin=$(now_ms)
 
   run timeout 60 dlock run --replicas 1 --store-timeout 1s job -- touch "$ran"
 
   assert_status 69
   assert_one_line
-  assert_between $(($(now_ms) - begin)) 0 4900
   [[ ! -e $ran ]]
   eventually nobody_waits_for_standby
   run dlock run --replicas 1 --store-timeout 1s job -- touch "$ran"
@@ -460,7 +416,7 @@ archives() { [[ $(sql "SELECT count(write_lsn) FROM pg_stat_replication WHERE ap
 assert_not_all() {
   for verb in 'run job -- touch ran' 'acquire job' 'fence disk 7' 'limit api 5/1h'; do
     # shellcheck disable=SC2086  # words
-    run timeout 30 dlock --replicas all $verb
+    run timeout 60 dlock --replicas all $verb
     assert_status 69
     assert_one_line
     assert_output_contains '2 standbys are connected, and its commits wait for only 1'
@@ -641,7 +597,7 @@ assert_not_all() {
   rm "$postgres_root/filler"
 
   eventually postgres_serves 1
-  eventually dlock run job -- true
+  while_it_fails_with 69 dlock run job -- true
 }
 is_refused() {
   local code=0

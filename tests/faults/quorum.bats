@@ -31,20 +31,6 @@ of_report() { jq -r "$1" "$report"; }
 # With --min-strength, tests wait for the lock on all servers: on a busy machine, the first
 # attempt may get it from a majority only.
 
-@test "a command runs with the lock on all servers, and the lock is free afterwards" {
-  use_quorum_store 3
-
-  run dlock run -w 20s --min-strength 1 --report "$report" job -- sh -c 'echo "$DLOCK_STORE"; dlock check && echo held'
-
-  assert_status 0
-  assert_equal "$output" "$DLOCK_STORE
-held"
-  assert_equal "$(of_report '"\(.outcome) \(.protected) \(.strength)"')" 'ran true 1'
-  eventually is_held_on job 0
-  run dlock status job
-  assert_status 1
-}
-
 # Servers that answer later than the majority do not count.
 has_strength() { [[ $(look job .strength) == "$1" ]]; }
 
@@ -58,25 +44,6 @@ has_strength() { [[ $(look job .strength) == "$1" ]]; }
   eventually has_strength 1
   let_go
   assert_exits 0 "$holder"
-}
-
-@test "acquire and release by hand, fences, list and history use all servers together" {
-  use_quorum_store 3
-  token=$(dlock acquire -w 20s --min-strength 1 -t 40s job)
-  assert_equal "$(held_on job)" 3
-  crash 2
-  assert_between "$(dlock renew --json job --token "$token" | jq .expires_in_ms)" 35000 40000
-  dlock release job --token "$token"
-  dlock fence disk 7
-  run dlock fence disk 6
-  assert_status 76
-  dlock run nightly true
-
-  run dlock list --json
-
-  assert_equal "$(json '.[].name' | sort | paste -sd ' ')" nightly
-  run dlock history --json nightly
-  assert_equal "$(json '.[0].outcome')" ran
 }
 
 @test "each grant has a greater fence, though the counters of servers are far ahead" {
@@ -194,21 +161,6 @@ runs_without_complaint() {
   [[ ! -e $ran ]]
 }
 
-@test "doctor finds a fence that is far ahead, and the lock is well when it is removed" {
-  use_quorum_store 3
-  member 1 HSET 'dlock:{job}:s' fence 9007199254740989
-  run dlock doctor
-  assert_status 1
-  assert_output_contains "127.0.0.1:${ports[1]}: dlock:{job}:s has fence 9007199254740989"
-  assert_output_contains 'docs/operating.md'
-
-  member 1 HDEL 'dlock:{job}:s' fence
-
-  run dlock doctor
-  [[ $output != *'far ahead'* ]]
-  eventually runs_without_complaint
-}
-
 @test "a run that only one server knows makes no other one skip, which is a warning, and is no success" {
   use_quorum_store 3
   local now=${EPOCHREALTIME/[.,]/}
@@ -282,18 +234,6 @@ shows_no_lie() {
   assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'
 }
 
-@test "a break stops the command, even with a server down" {
-  use_quorum_store 3
-  hold job "${lease[@]}" -w 20s --report "$report"
-  crash 3
-
-  run dlock break --yes job
-
-  assert_status 0
-  assert_exits 76 "$holder"
-  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost broken'
-}
-
 @test "a fence that only one server has admitted is not in the way of smaller ones" {
   use_quorum_store 3
   member 1 SET 'dlock:{disk}:f' 9223372036854775807
@@ -334,40 +274,6 @@ was_renewed_on() {
   ((${was_low:-0} && left > 5000))
 }
 
-@test "with three of five stopped the command is dead before its lease ends" {
-  use_quorum_store 5
-  # Long enough that the servers can be asked between two renewals, on a busy machine as well.
-  hold job --ttl 18s -w 20s --min-strength 2 --report "$report"
-
-  freeze_between_renewals
-
-  assert_between "$((end - $("$BATS_TEST_DIRNAME/last_death" "$command")))" 1 18000
-  assert_exits 76 "$holder"
-  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost unconfirmed'
-  run dlock run --ttl 60s --store-timeout 5s job -- touch "$ran"
-  assert_status 69
-  assert_output_contains '2 of 5 servers reply, 3 required'
-  [[ ! -e $ran ]]
-}
-
-# Stops the servers 1 to 3, and sets $end to when the first of them would grant the lock to
-# another claim. A renewal is sent to all servers at once: if server 4 has had none meanwhile,
-# neither have they.
-freeze_between_renewals() {
-  local before
-  for _ in {1..20}; do
-    before=$(end_on 4)
-    end=$(for i in 1 2 3; do end_on "$i"; done | sort -n | head -n 1)
-    freeze 1 2 3
-    [[ $(end_on 4) != "$before" ]] || return 0
-    go_on 1 2 3
-  done
-  return 1
-}
-
-# When the lease ends by the record of a server, in milliseconds since the epoch.
-end_on() { member "$1" PEXPIRETIME 'dlock:{job}'; }  # <server>
-
 @test "an attempt ends within --store-timeout, even if the servers stop one after the other" {
   use_quorum_store 3
   freeze 2 3
@@ -380,6 +286,7 @@ end_on() { member "$1" PEXPIRETIME 'dlock:{job}'; }  # <server>
   freeze 1
 
   assert_exits 69 "$attempt"
+  # in time: a store timeout for each server would be 4 s and more
   assert_between "$(($(now_ms) - began))" 1500 3900
   [[ ! -e $ran ]]
 }
@@ -537,14 +444,21 @@ use_stepping_clocks() {
 
 is_over_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 0 ]]; }  # <server>
 
-@test "contenders that die in the middle of a round leave nothing behind, and fences increase" {
+@test "contenders that die at any of their requests leave nothing behind, and fences increase" {
+  local i code died=0
   use_quorum_store 3
-  for ((i = 2; i <= 60; i += 2)); do
-    timeout -s KILL "$(printf '0.%03d' "$i")" dlock run --ttl 2s job -- \
-      sh -c 'echo "$DLOCK_FENCE" >> "$1"' - "$ran" 2>> "$said" || true
+  # Not the guardian, which is another process.
+  for i in {1..15}; do
+    code=0
+    ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -qq -o /dev/null -e trace=sendto,sendmsg -e "inject=sendto,sendmsg:signal=KILL:when=$i" \
+      dlock run --ttl 2s -w 60s job -- sh -c 'echo "$DLOCK_FENCE" >> "$1"' - "$ran" 2>> "$said" || code=$?
+    ((code != 137)) || ((++died))
   done
+  echo "died: $died"
+  # A request and a release of each server at least.
+  ((died >= 6))
 
-  run dlock run -w 20s --ttl 2s job -- sh -c 'echo "$DLOCK_FENCE" >> "$1"' - "$ran"
+  run dlock run -w 60s --ttl 2s job -- sh -c 'echo "$DLOCK_FENCE" >> "$1"' - "$ran"
 
   assert_status 0
   sort -n -u -c "$ran"
@@ -613,41 +527,6 @@ waits_on_all() {
 }
 scripts_of() {  # <number>
   member "$1" INFO commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-9]*\),.*/\1/p'
-}
-
-@test "of two dozen contenders one at a time holds the lock, and they leave nothing behind" {
-  use_quorum_store 3
-  local contenders=() monitor
-  member_monitor 1 > "$BATS_TEST_TMPDIR/monitor" &
-  monitor=$!
-  eventually grep -q OK "$BATS_TEST_TMPDIR/monitor"
-  for i in {1..24}; do
-    dlock run -w 120s "${lease[@]}" crowd -- \
-      "$BATS_TEST_DIRNAME/critical_section" "$BATS_TEST_TMPDIR" 2>> "$said" 3>&- &
-    contenders+=($!)
-  done
-
-  for i in "${contenders[@]}"; do EVENTUALLY_MS=120000 assert_exits 0 "$i" || { sort "$said" | uniq -c; return 1; }; done
-
-  [[ ! -e $BATS_TEST_TMPDIR/violations ]]
-  assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/fences")" 24
-  sort -n -c "$BATS_TEST_TMPDIR/fences"
-  # A server that was slow to answer is not waited for: it handles the last release a moment later.
-  eventually is_held_on crowd 0
-  for i in 1 2 3; do assert_equal "$(member "$i" ZCARD 'dlock:{crowd}:q')" 0; done
-  kill "$monitor"
-  wait "$monitor" || true
-  assert_equal "$(questions_of_each | wc -l)" 24
-  (($(questions_of_each | tail -n 1) <= 20)) || { questions_of_each | uniq -c; return 1; }
-}
-
-member_monitor() { exec redis-cli -p "${ports[$1]}" MONITOR; }  # <server>
-
-# Prints how often each claim has asked the server for the lock, in ascending order. The
-# token, the id of the waiter and, in requests, the mode follow the key.
-questions_of_each() {
-  sed -n 's/.*"dlock:{crowd}" "\([0-9a-f]*\)" "[0-9a-f]*" "x.*/\1/p' "$BATS_TEST_TMPDIR/monitor" |
-    sort | uniq -c | awk '{ print $1 }' | sort -n
 }
 
 # --- doctor ---

@@ -152,46 +152,6 @@ assert_nothing_noticed() {
 
 # --- Another program takes the lock away ---
 
-@test "the lease is lost when its key is deleted, renamed or written over, in slots and shared as well" {
-  while read -r kind loss; do
-    hold_job "$kind" "${short[@]}"
-    # shellcheck disable=SC2086
-    redis $loss
-    assert_lost gone
-    redis FLUSHALL
-  done << 'END'
--n1 DEL dlock:{job}
--n1 FLUSHALL
--n1 RENAME dlock:{job} elsewhere
--s  DEL dlock:{job}
--n3 FLUSHALL
-END
-
-  hold_job "${short[@]}"
-  redis SET 'dlock:{job}' theirs PX 60000
-  assert_lost 'taken over'
-  assert_equal "$(redis GET 'dlock:{job}')" theirs
-  assert_between "$(left_of job)" 30000 60000
-
-  redis FLUSHALL
-  hold_job "${short[@]}"
-
-  redis DEL 'dlock:{job}'
-
-  assert_exits 76 "$holder"
-  output=$(< "$said")
-  assert_one_line
-  assert_output_contains 'job: lost the lock: the server no longer knows it (restarted or flushed?); the command was stopped'
-
-  redis FLUSHALL
-  hold_job "${long[@]}"
-
-  redis DEL 'dlock:{job}'
-  dlock run job -- true
-
-  assert_lost 'taken over'
-}
-
 @test "a key without a time to live or with a shortened one becomes a full lease again" {
   hold_job "${short[@]}"
 

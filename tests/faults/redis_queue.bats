@@ -32,34 +32,6 @@ kill_all_of() {  # <pid of dlock>
 
 lines_in() { [[ -e $2 ]] && (($(wc -l < "$2") == $1)); }  # <number> <file>
 
-# Takes part in a series of detached leases that no one releases.
-take_turn() {  # <dlock's options>...
-  (dlock acquire job -t 500ms -w 30s "$@" > "$BATS_TEST_TMPDIR/token.$BASHPID" && echo >> "$order") 3>&- &
-}
-
-# Asserts that the series took at most this time, which is less than if one waiter had slept
-# until it has to confirm its place, after 40 s.
-assert_all_had_turns() {  # <number> <ms>
-  local start
-  start=$(now_ms)
-  EVENTUALLY_MS=150000 eventually lines_in "$1" "$order"
-  assert_between "$(($(now_ms) - start))" 0 "$2"
-}
-
-@test "detached leases that expire follow one another, shared and exclusive ones and those in slots" {
-  for _ in 1 2; do
-    take_turn --shared
-    take_turn --shared
-    take_turn
-  done
-  assert_all_had_turns 6 25000
-
-  rm "$order"
-  redis FLUSHALL
-  for _ in 1 2 3 4; do take_turn --slots 2; done
-  assert_all_had_turns 4 25000
-}
-
 # Starts this many waiters, for kill_them or stop_them.
 queue_those_in_front() {  # <number> [<option of the holder>...]
   hold job "${@:2}"
@@ -113,22 +85,6 @@ are_heard_of() {
 }
 
 is_called() { redis HVALS 'dlock:{job}:w' | grep -q '^[xs] [0-9]* [0-9]* 4 '; }
-
-@test "waiters that were killed cost three seconds, however many there were" {
-  local number
-  for number in 1 2 8; do
-    queue_those_in_front "$number"
-    have_others_served kill_them first second third
-    assert_served 15000 'first second third'
-    rm "$order"
-    redis FLUSHALL
-  done
-
-  # The only waiter behind them waits no longer.
-  queue_those_in_front 8
-  have_others_served kill_them last
-  assert_served 15000 last
-}
 
 @test "six stopped waiters cost three seconds, and get their places back when they continue" {
   queue_those_in_front 6

@@ -116,7 +116,7 @@ fail_each() {  # <system call>:<error>...
 
 # A seccomp filter may always refuse it.
 @test "a run whose descriptors cannot be watched does not start, and the lock is free" {
-  run timeout -s KILL 20 strace -f -qq -o "$log" -e trace=ioctl -e inject=ioctl:error=EPERM \
+  run timeout -s KILL 60 strace -f -qq -o "$log" -e trace=ioctl -e inject=ioctl:error=EPERM \
     dlock run --ttl 30s job -- sh -c 'echo ran > "$0"' "$ran"
 
   grep -q 'FIONBIO.*INJECTED' "$log"
@@ -163,7 +163,7 @@ is_held_or_over() { has_ended "$1" || ! is_free_again; }
 }
 
 @test "without pidfds the whole process tree is still ended" {
-  timeout -s KILL 20 strace -f -qq -o "$log" -e trace=pidfd_open -e inject=pidfd_open:error=EMFILE \
+  timeout -s KILL 60 strace -f -qq -o "$log" -e trace=pidfd_open -e inject=pidfd_open:error=EMFILE \
     dlock run --timeout 200ms --kill-after 100ms job -- \
     sh -c 'setsid sh -c "trap \"\" TERM; sleep 60 & wait" & wait' > /dev/null 2>&1 3>&- || code=$?
 
@@ -175,7 +175,7 @@ is_held_or_over() { has_ended "$1" || ! is_free_again; }
 # The guardian checks whether the command exists, and then, delayed here, what has ended.
 # exec fails in between.
 @test "a command that cannot be started is reported as such however late the guardian notices its end" {
-  timeout -s KILL 30 strace -f -qq -o "$log" -e trace=execve,waitid \
+  timeout -s KILL 60 strace -f -qq -o "$log" -e trace=execve,waitid \
     -e inject=execve:delay_enter=300000 -e inject=waitid:delay_enter=800000 \
     dlock run job -- /nonexistent/command > /dev/null 2> "$BATS_TEST_TMPDIR/said" 3>&- || code=$?
 

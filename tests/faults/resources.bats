@@ -29,16 +29,6 @@ assert_worked_or_ran_short() {
   assert_worked_or_refused 125
 }
 
-@test "with few descriptors dlock works, or says in one line that they are too few" {
-  for limit in {7..40}; do
-    run timeout 60 prlimit --nofile="$limit" dlock run job -- echo started
-
-    assert_worked_or_ran_short
-    is_free job
-  done
-  assert_equal "$status $output" '0 started'
-}
-
 @test "with few descriptors a waiter works, or says in one line that they are too few" {
   for limit in {8..40..2}; do
     hold job
@@ -75,24 +65,6 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
   dlock run job -- sh -c 'ls /proc/$$/fd > "$1"' - "$began" <&- >&- 2>&-
 
   assert_equal "$(grep -c -x '[02]' "$began")" 0
-}
-
-@test "a command that cannot be started because of a process limit releases the lock" {
-  use_private_mounts
-  inside install -d -m 777 /mnt/bin
-  cp "$DLOCK_BIN" "$(from_outside /mnt/bin/dlock)"
-  inside install -d -m 700 -o 1001 /mnt/store
-  # LeakSanitizer starts a thread.
-  export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
-  as_user() { inside setpriv --reuid 1001 --regid 1001 --clear-groups "$@"; }
-
-  run as_user prlimit --nproc=1 \
-    /mnt/bin/dlock --store local:/mnt/store run job -- echo started
-
-  assert_status 125
-  assert_one_line
-  run as_user /mnt/bin/dlock --store local:/mnt/store status job
-  assert_status 1
 }
 
 @test "a limit on file size is reported in one line, and kills nothing" {
@@ -210,7 +182,7 @@ without_room() {  # <dlock's arguments>...
   for limit in 8 16 64; do
     rm -rf "$store"
 
-    run bash -c "ulimit -f $limit; exec timeout -s KILL 20 dlock run job -- echo ran"
+    run bash -c "ulimit -f $limit; exec timeout -s KILL 60 dlock run job -- echo ran"
 
     assert_equal "$status $output" '0 ran'
   done

@@ -44,6 +44,7 @@ assert_wait_ends() {
   servers_fall_silent
 
   EVENTUALLY_MS=60000 assert_exits 69 "$waiter"
+  # in time: see above
   assert_between $(($(now_ms) - began)) 2000 15000
   grep -q 'did not reply within 8.0s' "$BATS_TEST_TMPDIR/said"
 }

@@ -127,26 +127,3 @@ assert_nothing_left() {
   assert_equal "$(redis DBSIZE)" "$before"
   no_leftovers
 }
-
-@test "ten thousand short processes leave the guardian no zombie, descriptor or memory" {
-  dlock run job -- sh -c 'echo 1 > "$0"; until [ -e "$0.go" ]; do sleep 0.02; done
-    i=0; while [ $i -lt 10000 ]; do (true &); i=$((i + 1)); done
-    echo 2 > "$0"; until [ -e "$0.end" ]; do sleep 0.02; done' "$started" 3>&- &
-  holder=$!
-  eventually test -s "$started"
-  guardian=$(pgrep -P "$holder")
-  descriptors=$(echo /proc/"$guardian"/fd/*)
-  memory=$(resident "$guardian")
-
-  touch "$started.go"
-  EVENTUALLY_MS=300000 eventually grep -qx 2 "$started"
-
-  [[ $(ps -o stat= --ppid "$guardian") != *Z* ]]
-  assert_equal "$(echo /proc/"$guardian"/fd/*)" "$descriptors"
-  assert_between "$(resident "$guardian")" 0 $((memory + 64))
-  touch "$started.end"
-  assert_exits 0 "$holder"
-}
-
-# In KiB.
-resident() { awk '/^VmRSS/ { print $2 }' "/proc/$1/status"; }  # <pid>
