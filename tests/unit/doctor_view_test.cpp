@@ -1,8 +1,8 @@
 // The findings of `doctor` as text and as JSON.
 
-#include <gtest/gtest.h>
-
 #include "cli/show/doctor_view.hpp"
+
+#include <gtest/gtest.h>
 
 namespace dlock {
 namespace {

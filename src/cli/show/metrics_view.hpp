@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "lock/store.hpp"
 #include "lock/lease.hpp"
+#include "lock/store.hpp"
 
 namespace dlock {
 
