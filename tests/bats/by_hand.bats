@@ -424,15 +424,6 @@ acquire_up_to_the_log() {  # <option>...
   assert_refused 76 ', not for 11m'
 }
 
-@test "check exits with 77 if others may write to the directory of the store" {
-  mkdir store
-  chmod 777 store
-
-  run dlock check job --fence 1
-
-  assert_status 77
-}
-
 # --- --for-pid ---
 
 @test "the lease of a lock that is kept for a process is renewed, and status shows the pid of the process" {

@@ -84,14 +84,6 @@ use_absolute_programs() {
   assert_equal "${lines[5]}" 'outer outside'
 }
 
-@test "DLOCK_CONFIG is an absolute path, so it works in any directory" {
-  echo 'namespace = "staging"' > dlock.toml
-
-  run dlock --config dlock.toml run job -- sh -c 'cd / && dlock run other -- printenv DLOCK_CONFIG DLOCK_NAMESPACE'
-
-  assert_equal "$output" "$BATS_TEST_TMPDIR/dlock.toml"$'\n'staging
-}
-
 @test "no variable is set twice" {
   export DLOCK_NAME=old DLOCK_FENCE=1 DLOCK_FENCES=old=1 DLOCK_SLOT=9 DLOCK_SLOTS=old=9 DLOCK_HELD='' DLOCK_NAMESPACE=old
 

@@ -235,10 +235,3 @@ keep_store_busy() {
     refute test -s err
   done
 }
-
-@test "help that cannot be written is an error with a message" {
-  run sh -c 'dlock --help > /dev/full'
-
-  assert_status 69
-  assert_one_line
-}

@@ -29,18 +29,6 @@ assert_no_file_tells() {
 # No program listens on port 1.
 unreachable=rediss://user:hunter2@127.0.0.1:1
 
-@test "a password in a store's URL is not printed when the store cannot be reached" {
-  for words in 'run -v --report report job true' 'status -v job' 'status --json job' list 'list --json'; do
-    # shellcheck disable=SC2086
-    run_any --store "$unreachable" $words
-    assert_status 69
-    assert_output_contains 127.0.0.1:1
-    refute_output_contains "$secret"
-    assert_no_file_tells
-  done
-  assert_equal "$(jq -r .store report)" rediss://user@127.0.0.1:1
-}
-
 @test "--tls-insecure prints a warning first, even with --quiet, if and only if the store uses TLS" {
   for words in 'run job true' 'status job' '-q list'; do
     # shellcheck disable=SC2086

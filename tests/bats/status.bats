@@ -150,12 +150,3 @@ NO_COLOR=1 dlock --color always status job|color
 dlock --color always status --json job|
 END
 }
-
-@test "output that cannot be written is reported in one line" {
-  hold job
-
-  run sh -c 'dlock status job > /dev/full'
-
-  ((status > 1))
-  assert_one_line
-}

@@ -64,22 +64,3 @@ teardown() { kill_leftovers; }
 
   dlock run job -- true
 }
-
-@test "watch exits with 77 if others can write to the store's directory" {
-  mkdir "$store"
-  chmod 777 "$store"
-
-  run dlock watch
-
-  assert_status 77
-  assert_one_line
-}
-
-@test "none: has no events" {
-  DLOCK_STORE=none: watch
-  DLOCK_STORE=none: dlock run job -- true
-
-  kill "$watcher"
-  eventually has_ended "$watcher"
-  assert_equal "$(wc -c < "$seen")" 0
-}
