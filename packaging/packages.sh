@@ -10,9 +10,12 @@ linked_packages=(libxxhash-dev libutf8proc-dev libhiredis-dev libssl-dev libc-ar
 build_packages=(g++ lld cmake ninja-build "${linked_packages[@]}" libprotozero-dev libcli11-dev libtoml11-dev
   nlohmann-json3-dev)
 
+# What the tests are compiled with: needed before the build is configured.
+test_libraries=(libgtest-dev liblua5.1-0-dev)
+
 # The packages for the tests of each change, except clang-format (see install_test_packages) and
 # clang-tidy (see install_clang_tidy). No test uses the services that Debian starts for the servers.
-test_packages=(bats libgtest-dev liblua5.1-0-dev shellcheck mandoc jq strace procps util-linux attr iproute2
+test_packages=("${test_libraries[@]}" bats shellcheck mandoc jq strace procps util-linux attr iproute2
   openssl python3 redis-server redis-tools etcd-server etcd-client postgresql)
 
 # Those that only `tests/run --full` needs.
@@ -151,7 +154,7 @@ boost_version() {
   echo "${version:-0}"
 }
 
-# Keeps an installed Boost that is recent enough, whichever package it came from:
+# Installs what is missing of the build packages, and of those that are named. Keeps an installed Boost that is recent enough, whichever package it came from:
 # the Boost packages of Debian 12 conflict with one another.
 install_build_packages() {
   local boost=()
@@ -160,7 +163,7 @@ install_build_packages() {
     # Debian 12 has 1.81 besides its default, 1.74, which Clang cannot parse.
     boost=("$(first_installable libboost1.81-dev libboost-dev)")
   fi
-  install_missing "${build_packages[@]}" "${boost[@]}"
+  install_missing "${build_packages[@]}" "${boost[@]}" "$@"
 }
 
 # Prints the command to use: that of the project's version, if it is installed.
