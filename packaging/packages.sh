@@ -154,8 +154,9 @@ boost_version() {
   echo "${version:-0}"
 }
 
-# Installs what is missing of the build packages, and of those that are named. Keeps an installed Boost that is recent enough, whichever package it came from:
-# the Boost packages of Debian 12 conflict with one another.
+# Installs what is missing of the build packages, and of those that are named. Keeps an installed
+# Boost that is recent enough, whichever package it came from: the Boost packages of Debian 12
+# conflict with one another.
 install_build_packages() {
   local boost=()
   if (($(boost_version) < boost_needed)); then
