@@ -15,7 +15,7 @@
 #include "net/budget.hpp"
 #include "util/failure.hpp"
 #include "util/fd.hpp"
-#include "util/path_trust.hpp"
+#include "util/small_file.hpp"
 #include "util/text.hpp"
 
 namespace dlock::net {

@@ -11,6 +11,7 @@
 #include "store/redis_cluster/cluster_route.hpp"
 #include "store/redis_quorum/quorum_store.hpp"
 #include "store/redis_sentinel/sentinel_route.hpp"
+#include "store/url_advice.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

@@ -7,8 +7,9 @@
 #include <utility>
 
 #include "net/password_command.hpp"
+#include "store/url_advice.hpp"
 #include "util/failure.hpp"
-#include "util/path_trust.hpp"
+#include "util/small_file.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

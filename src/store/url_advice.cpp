@@ -1,3 +1,5 @@
+#include "store/url_advice.hpp"
+
 #include <algorithm>
 #include <cstdlib>
 #include <functional>

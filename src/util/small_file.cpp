@@ -12,7 +12,7 @@
 #include <map>
 #include <optional>
 
-#include "util/path_trust.hpp"
+#include "util/small_file.hpp"
 
 namespace dlock {
 namespace {

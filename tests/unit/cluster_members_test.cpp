@@ -1,8 +1,8 @@
 // The members of a Redis Cluster, as its nodes name them.
 
-#include <gtest/gtest.h>
+#include "store/redis_cluster/cluster_members.hpp"
 
-#include "store/redis_cluster/cluster_route.hpp"
+#include <gtest/gtest.h>
 
 namespace dlock::redis_cluster {
 namespace {

@@ -12,7 +12,7 @@
 #include "tests/unit/temporary_directory.hpp"
 #include "util/failure.hpp"
 #include "util/fd.hpp"
-#include "util/path_trust.hpp"
+#include "util/small_file.hpp"
 
 namespace dlock {
 namespace {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <set>
 
-#include "store/redis_cluster/cluster_route.hpp"
+#include "store/redis_cluster/cluster_members.hpp"
 #include "tests/unit/temporary_directory.hpp"
 
 namespace dlock::redis_cluster {

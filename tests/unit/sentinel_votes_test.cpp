@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
+#include "store/redis_sentinel/sentinel_votes.hpp"
 
-#include "store/redis_sentinel/sentinel_route.hpp"
+#include <gtest/gtest.h>
 
 namespace dlock::redis_sentinel {
 namespace {

@@ -7,9 +7,11 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "cli/args/help.hpp"
 #include "cli/args/option_table.hpp"
 #include "cli/args/usage_hint.hpp"
 #include "store/store_url.hpp"
+#include "store/url_advice.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

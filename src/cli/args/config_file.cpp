@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/args/values.hpp"
-#include "util/path_trust.hpp"
+#include "util/small_file.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

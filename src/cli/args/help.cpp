@@ -1,8 +1,9 @@
+#include "cli/args/help.hpp"
+
 #include <algorithm>
 #include <iterator>
 
 #include "cli/args/option_table.hpp"
-#include "cli/args/verb_table.hpp"
 
 namespace dlock {
 namespace {

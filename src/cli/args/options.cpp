@@ -7,8 +7,8 @@
 
 #include "cli/args/calendar.hpp"
 #include "util/bits.hpp"
-#include "util/path_trust.hpp"
 #include "util/process.hpp"
+#include "util/small_file.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 #include "util/utf8.hpp"

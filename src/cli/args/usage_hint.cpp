@@ -5,6 +5,7 @@
 
 #include "cli/args/option_table.hpp"
 #include "store/store_url.hpp"
+#include "store/url_advice.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

@@ -156,17 +156,4 @@ std::vector<std::string_view> verb_names();
 // Whether `verb` acts on the lock `name`, so that the table [lock."NAME"] applies to it.
 bool is_about_lock(const VerbSpec& verb, std::string_view name);
 
-// Every status that dlock itself can exit with for this verb, in ascending order, without
-// the command's own status and without deaths by signal.
-std::vector<ExitText> exit_texts(const VerbSpec& verb);
-
-// The help of dlock: its verbs by group, then examples.
-std::string general_help();
-
-// The help of one verb, on one screen: its own options and its exit codes.
-std::string help_of(const VerbSpec& verb);
-
-// The help of the options of every verb.
-std::string help_of_options();
-
 }  // namespace dlock

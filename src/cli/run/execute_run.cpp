@@ -1,3 +1,5 @@
+#include "cli/run/execute_run.hpp"
+
 #include <unistd.h>
 
 #include <boost/asio/co_spawn.hpp>
@@ -5,7 +7,6 @@
 #include <memory>
 #include <optional>
 
-#include "cli/run/locked_run.hpp"
 #include "loop/event_loop.hpp"
 #include "supervise/command_tree.hpp"
 #include "supervise/guardian.hpp"

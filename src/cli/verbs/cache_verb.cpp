@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "cli/args/options.hpp"
-#include "cli/run/locked_run.hpp"
+#include "cli/run/execute_run.hpp"
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/slow_output.hpp"
 #include "cli/terminal/speaker.hpp"

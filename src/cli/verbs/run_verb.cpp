@@ -5,8 +5,8 @@
 #include <exception>
 #include <memory>
 
+#include "cli/run/execute_run.hpp"
 #include "cli/run/hooks.hpp"
-#include "cli/run/locked_run.hpp"
 #include "cli/run/run_result.hpp"
 #include "cli/run/verb_store.hpp"
 #include "cli/terminal/speaker.hpp"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "store/postgres/pg_wire.hpp"
+#include "store/url_advice.hpp"
 #include "util/bits.hpp"
 #include "util/failure.hpp"
 #include "util/text.hpp"

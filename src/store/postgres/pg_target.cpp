@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "store/url_parts.hpp"
-#include "util/path_trust.hpp"
+#include "util/small_file.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 

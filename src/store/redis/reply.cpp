@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "store/store_url.hpp"
+#include "store/url_advice.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

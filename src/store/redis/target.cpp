@@ -1,6 +1,7 @@
 #include "store/redis/target.hpp"
 
 #include "net/dial.hpp"
+#include "store/url_advice.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

@@ -1,3 +1,5 @@
+#include "store/redis_cluster/cluster_members.hpp"
+
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -9,7 +11,6 @@
 
 #include "store/directory.hpp"
 #include "store/redis/records.hpp"
-#include "store/redis_cluster/cluster_route.hpp"
 #include "store/url_parts.hpp"
 #include "util/bits.hpp"
 #include "util/failure.hpp"

@@ -1,9 +1,10 @@
+#include "store/redis_sentinel/sentinel_votes.hpp"
+
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <set>
 
-#include "store/redis_sentinel/sentinel_route.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis_sentinel {
