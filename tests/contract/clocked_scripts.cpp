@@ -46,7 +46,7 @@ local function clocked(command, name, ...)
       said[#said + 1] = name
       said[#said + 1] = tostring(text)
     end
-    return 1
+    return command == 'RPUSH' and 1 or 0
   end
   return server.call(command, name, ...)
 end

@@ -7,7 +7,7 @@ redis_program=${DLOCK_TEST_SERVER:-redis-server}
 
 # All permissions that dlock needs, as in the manual.
 least_permissions='resetkeys resetchannels -@all ~dlock:* &dlock:* +client|setname
-  +publish +subscribe +psubscribe +ping
+  +publish +xadd +xrange +subscribe +psubscribe +ping
   +evalsha +eval +blpop +scan +select +time +exists +get +set +del +pttl +pexpire
   +getrange +setrange
   +hget +hset +hdel +hgetall +hmget +lindex +lpush +lrem +ltrim +rpush

@@ -573,6 +573,7 @@ Reply RedisServer::execute(const Words& words) {
                   bulk(std::to_string(moment_ % 1'000'000))});
   }
   if (name == "PUBLISH") return integer(0);
+  if (name == "XADD") return bulk("1-0");
   const auto& key = words.at(1);
   if (name[0] == 'Z') return on_set(words);
   if (name[0] == 'H') return on_hash(words);

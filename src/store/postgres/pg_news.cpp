@@ -1,6 +1,7 @@
 #include "store/postgres/pg_news.hpp"
 
 #include <array>
+#include <set>
 #include <utility>
 
 #include "record/run_lines.hpp"
@@ -11,24 +12,6 @@
 #include "util/text.hpp"
 
 namespace dlock::postgres {
-namespace {
-
-// A notification of 8,000 bytes is refused.
-constexpr std::size_t longest_payload = 7'900;
-
-// Longer ones, which are rare, lose what they can do without.
-std::string payload_of(Event event) {
-  for (bool is_shortened = false;; is_shortened = true) {
-    const auto line = object_from(record::line_of(event));
-    auto text = line ? line->dump(-1, ' ', true, Json::error_handler_t::replace) : "";
-    if (text.size() <= longest_payload || is_shortened) return text;
-    event.command.clear();
-    event.Description::operator=(Description());
-  }
-}
-
-}  // namespace
-
 std::string channel_of(rules::Session party) {
   std::array<std::uint8_t, sizeof party> bytes{};
   for (auto& byte : bytes) {
@@ -66,12 +49,14 @@ Batch to_wake(const std::vector<rules::Session>& wake,
   return batch;
 }
 
-std::string payloads_of(const std::vector<Event>& events) {
+std::string lines_of(const std::vector<Event>& events) {
   std::string array = "{";
   for (const auto& event : events) {
-    if (array.back() != '{') array += ',';
-    array += '"';
-    for (const char c : payload_of(event)) {
+    const auto object = object_from(record::line_of(event));
+    const auto line = object ? object->dump(-1, ' ', true, Json::error_handler_t::replace)
+                             : std::string("{}");
+    array += array.back() == '{' ? "\"" : ",\"";
+    for (const char c : line) {
       if (c == '"' || c == '\\') array += '\\';
       array += c;
     }
@@ -80,12 +65,24 @@ std::string payloads_of(const std::vector<Event>& events) {
   return array + "}";
 }
 
+std::string to_record(const std::string& schema, const std::string& lines) {
+  return "INSERT INTO " + in_schema(schema, "event") +
+         " (namespace, xact, line, keep_until) SELECT $1, pg_catalog.txid_current(), "
+         "e.line, pg_catalog.clock_timestamp() "
+         "OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => " +
+         std::to_string(watcher_lasts.count()) + ") FROM pg_catalog.unnest(" + lines +
+         "::pg_catalog.text[]) WITH ORDINALITY AS e(line, n)";
+}
+
+Statement to_hint(const std::string& schema, const std::string& name_space) {
+  return {"NOTIFY " + events_channel(schema, name_space), {}, true};
+}
+
 Batch to_tell(const std::string& schema, const LockName& lock,
               const std::vector<Event>& events) {
   return {
-      {"SELECT pg_catalog.pg_notify($1, e) FROM "
-       "pg_catalog.unnest($2::pg_catalog.text[]) e",
-       {events_channel(schema, lock.name_space), payloads_of(events)}}};
+      {to_record(schema, "$2") + " ORDER BY e.n", {lock.name_space, lines_of(events)}},
+      to_hint(schema, lock.name_space)};
 }
 
 bool says_yes(const Result& reply) {
@@ -108,6 +105,11 @@ constexpr milliseconds renew_every{20'000};
 
 constexpr milliseconds look_every{1000};
 
+// The most that is read at once: a reply also has limits.
+constexpr std::size_t most_events = 10'000;
+
+// What is shown is read from the table: a notification, which anyone can send who may
+// connect, only makes it look at once.
 class Watching final : public WatchSession {
  public:
   Watching(asio::io_context& context, std::shared_ptr<PgHosts> hosts,
@@ -121,49 +123,91 @@ class Watching final : public WatchSession {
     id_ = hex(bytes.data(), bytes.size());
   }
 
-  // Listens in the transaction that makes the row: a step that is written after it is
-  // told to this session, see PgStates::write().
+  // A step that is written after the row was made records its events, see
+  // PgStates::write().
   asio::awaitable<void> begin() override {
     const auto call = wakeup_.within(timeout_);
     co_await connection_.open(call);
     const auto& target = connection_.target();
-    if (!can_listen(target.listening, connection_.is_pooled())) {
-      throw Failure(Failure::Kind::unsupported,
-                    target.shown() +
-                        ": watch has to listen, which a pooler does not allow: name the "
-                        "server itself, or add ?listen=on if sessions are not shared");
-    }
     auto statements = to_be_known();
-    statements.push_back(for_listeners(connection_.session().server_version));
-    const auto channel = events_channel(target.schema, watched_.name_space);
-    statements.push_back({"LISTEN " + channel, {}});
+    listens_ = can_listen(target.listening, connection_.is_pooled());
+    if (listens_) {
+      statements.push_back(for_listeners(connection_.session().server_version));
+      const auto channel = events_channel(target.schema, watched_.name_space);
+      statements.push_back({"LISTEN " + channel, {}});
+    }
     std::vector<Batch> batches(1, in_transaction(std::move(statements)));
-    co_await exchange_in_schema(connection_, std::move(batches), call);
-    listens_since_ = connection_.times_opened();
+    batches.push_back(Batch(1, recorded()));
+    const auto results =
+        co_await exchange_in_schema(connection_, std::move(batches), call);
+    news_in(results.back());  // has happened before
+    opened_ = connection_.times_opened();
     renew_at_ = later(Clock::now(), renew_every);
   }
 
   asio::awaitable<void> go_on(EventSink& sink) override {
-    const auto told = co_await connection_.notification(wakeup_.within(look_every));
-    if (told) {
-      const auto event = record::event_from(told->payload);
+    if (!listens_) {
+      co_await wakeup_.sleep_until(later(Clock::now(), look_every));
+    } else if (co_await connection_.notification(wakeup_.within(look_every))) {
+      const auto pause = restraint_.pause(Clock::now());
+      if (pause.count() > 0) co_await wakeup_.sleep_until(later(Clock::now(), pause));
+      // One look is enough for all hints that have come.
+      while (co_await connection_.notification(Call{Clock::now(), wakeup_})) continue;
+    }
+    std::vector<Batch> batches(1, Batch(1, recorded()));
+    if (Clock::now() >= renew_at_) {
+      renew_at_ = later(Clock::now(), renew_every);
+      batches.insert(batches.begin(), in_transaction(to_be_known()));
+    }
+    const auto results =
+        co_await connection_.exchange(std::move(batches), wakeup_.within(timeout_));
+    if (connection_.times_opened() != opened_) {
+      throw Failure(Failure::Kind::unreachable,
+                    connection_.target().shown() + " closed the connection");
+    }
+    for (const auto& line : news_in(results.back())) {
+      const auto event = record::event_from(line);
       if (event && watched_.covers(event->lock)) sink.happened(*event);
     }
-    if (Clock::now() < renew_at_) co_return;
-    renew_at_ = later(Clock::now(), renew_every);
-    std::vector<Batch> batches(1, in_transaction(to_be_known()));
-    const auto call = wakeup_.within(timeout_);
-    co_await connection_.exchange(std::move(batches), call);
-    if (connection_.times_opened() == listens_since_) co_return;
-    throw Failure(Failure::Kind::unreachable,
-                  connection_.target().shown() + " closed the connection");
   }
 
  private:
+  // Those that may be new: of transactions that were not over at the last look.
+  Statement recorded() const {
+    return {
+        "SELECT pg_catalog.txid_snapshot_xmin(pg_catalog.txid_current_snapshot()), "
+        "e.id, e.line FROM (SELECT 1) one LEFT JOIN (SELECT v.id, v.line FROM " +
+            in_schema(connection_.target().schema, "event") +
+            " v WHERE v.namespace OPERATOR(pg_catalog.=) $1 AND v.xact "
+            "OPERATOR(pg_catalog.>=) $2::pg_catalog.int8 ORDER BY v.id LIMIT " +
+            std::to_string(most_events + 1) + ") e ON true ORDER BY e.id",
+        {watched_.name_space, std::to_string(from_)}};
+  }
+
+  std::vector<std::string> news_in(const Result& reply) {
+    const auto server = connection_.target().shown();
+    std::vector<std::string> lines;
+    std::set<std::int64_t> ids;
+    for (const auto& row : reply.rows) {
+      from_ = number_at(row, 0).value_or(from_);
+      const auto id = number_at(row, 1);
+      if (!id) continue;
+      if (seen_.count(*id) == 0) lines.push_back(column_at(row, 2, server).value_or(""));
+      ids.insert(*id);
+    }
+    seen_ = std::move(ids);
+    if (seen_.size() <= most_events) return lines;
+    throw Failure(Failure::Kind::unreachable, server + ": too many events at once");
+  }
+
   // The row of this watcher; those of others that have ended are removed.
   Batch to_be_known() const {
     const auto table = in_schema(connection_.target().schema, "watcher");
     Batch batch;
+    batch.push_back({"DELETE FROM " + in_schema(connection_.target().schema, "event") +
+                         " e WHERE e.keep_until OPERATOR(pg_catalog.<) "
+                         "pg_catalog.clock_timestamp()",
+                     {}});
     batch.push_back({"DELETE FROM " + table +
                          " w WHERE w.until OPERATOR(pg_catalog.<) "
                          "pg_catalog.clock_timestamp()",
@@ -182,8 +226,12 @@ class Watching final : public WatchSession {
   const Watched& watched_;
   Wakeup& wakeup_;
   std::string id_;
-  std::uint64_t listens_since_ = 0;  // the session
+  bool listens_ = false;
+  std::uint64_t opened_ = 0;  // the session
   Clock::time_point renew_at_;
+  Restraint restraint_;
+  std::int64_t from_ = 0;        // what is not yet over, of transactions
+  std::set<std::int64_t> seen_;  // of these
 };
 
 }  // namespace

@@ -24,15 +24,22 @@ Batch to_wake(const std::vector<rules::Session>& wake,
               const std::vector<rules::Session>& in_front);
 inline constexpr std::string_view in_front_payload = "in front";
 
-// The events as an array of texts, each short enough for a notification; in ASCII,
-// because the database may have another encoding.
-std::string payloads_of(const std::vector<Event>& events);
+// The events as an array of texts; in ASCII, because the database may have another
+// encoding.
+std::string lines_of(const std::vector<Event>& events);
 
-// Tells those who watch the namespace.
+// Records the events $2 of the namespace $1 for those who watch it: "INSERT ... FROM ",
+// and what the rows are joined with.
+std::string to_record(const std::string& schema, const std::string& lines);
+
+// Makes those who watch the namespace look.
+Statement to_hint(const std::string& schema, const std::string& name_space);
+
+// Both, behind a step that did not know of a watcher.
 Batch to_tell(const std::string& schema, const LockName& lock,
               const std::vector<Event>& events);
 
-// A step tells its events while a row says that there is a watcher: for this time from
+// A step records its events while a row says that there is a watcher: for this time from
 // when that began, or renewed the row.
 inline constexpr std::chrono::seconds watcher_lasts{60};
 

@@ -49,6 +49,10 @@ constexpr const char* makings[] = {
     "ALTER TABLE SCHEMA.piece ALTER COLUMN data SET STORAGE EXTERNAL",
     "CREATE TABLE IF NOT EXISTS SCHEMA.watcher (namespace KEY, id text NOT NULL, until "
     "timestamptz NOT NULL, PRIMARY KEY (namespace, id))",
+    // By the transaction: what is recorded out of the order of commits is found.
+    "CREATE TABLE IF NOT EXISTS SCHEMA.event (namespace KEY, xact bigint NOT NULL, id "
+    "bigint GENERATED ALWAYS AS IDENTITY, line text NOT NULL, keep_until timestamptz NOT "
+    "NULL, PRIMARY KEY (namespace, xact, id))",
     // For people.
     "CREATE OR REPLACE VIEW SCHEMA.locks AS SELECT namespace, name, state::jsonb AS "
     "state, "

@@ -29,6 +29,7 @@ inline constexpr SchemaTable schema_tables[] = {
     {"value", "namespace, name, fence, size, sum, stored, fresh_until, keep_until"},
     {"piece", "namespace, name, fence, number, data, keep_until"},
     {"watcher", "namespace, id, until"},
+    {"event", "namespace, xact, id, line, keep_until"},
 };
 
 std::vector<std::string> columns_of(const SchemaTable& table);

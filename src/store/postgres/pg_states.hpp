@@ -121,6 +121,8 @@ class PgStates final : public stepped::StateStore {
   bool listens(rules::Session party) const;
   void note_listening(rules::Session party);
   Batch writable(Batch batch) const;
+  Batch telling(const LockName& lock, const std::vector<Event>& events,
+                Clock::time_point until) const;
   bool polls() const;
   asio::awaitable<std::optional<Notification>> notified(Call call);
   asio::awaitable<void> poll(std::size_t place, Call call);

@@ -24,6 +24,9 @@ constexpr milliseconds tell_after{1000};
 // A holder that waits for a notification looks at its connection after this time.
 constexpr milliseconds longest_silence{60'000};
 
+// Anyone who knows the channel can notify a holder, and each time it renews its lease.
+constexpr milliseconds told_apart{500};
+
 // Without notifications.
 constexpr milliseconds poll_quickly{250};
 constexpr milliseconds quickly_for{5'000};
@@ -260,7 +263,6 @@ std::unique_ptr<LeaseNews> PgStates::listen(rules::Session party,
 asio::awaitable<void> PgStates::keep_listening(std::shared_ptr<Listener> listener) {
   auto& wakeup = listener->wakeup;
   GrowingPause pause;
-  Restraint restraint;  // anyone who knows the channel can notify
   auto begin = Clock::now();
   for (;;) {
     if (Clock::now() < begin) co_await wakeup.sleep_until(begin);
@@ -277,7 +279,7 @@ asio::awaitable<void> PgStates::keep_listening(std::shared_ptr<Listener> listene
     try {
       const bool has_told = co_await listen_once(listener);
       pause.reset();
-      if (has_told) begin = later(Clock::now(), restraint.pause(Clock::now()));
+      if (has_told) begin = later(Clock::now(), told_apart);
     } catch (const Failure& failure) {
       has_failed = failure.kind() != Failure::Kind::interrupted;
     }
@@ -311,7 +313,8 @@ asio::awaitable<bool> PgStates::listen_once(std::shared_ptr<Listener> listener) 
   listener->is_waiting = true;
   const auto call = listener->wakeup.within(longest_silence);
   const auto found = co_await connection->notification(call);
-  if (!found || found->payload == in_front_payload) co_return false;
+  if (!found) co_return false;
+  if (found->payload == in_front_payload) co_return true;
   for (const auto& [party, on_news] : told) {
     const bool is_there = listener->told.count(party) > 0;
     if (is_there && found->channel == channel_of(party)) on_news();
@@ -329,8 +332,8 @@ asio::awaitable<void> PgStates::tell_late(Call call) {
   question.front().push_back(watcher_question(told.lock.name_space, told.at));
   const auto reply = co_await connection->exchange(std::move(question), call);
   if (!says_yes(reply.back())) co_return;
-  const auto& schema = connection->target().schema;
-  connection->post({to_tell(schema, told.lock, told.events)});
+  const auto end = later(Clock::now(), bookkeeping_patience);
+  connection->post({telling(told.lock, told.events, end)});
 }
 
 }  // namespace dlock::postgres

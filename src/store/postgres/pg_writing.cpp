@@ -46,8 +46,8 @@ bool is_of_write(const Result& result, const PgStates::Snapshot& read,
 
 }  // namespace
 
-// The events are told within the statement that changes the row, so that they come in the
-// order of the commits; and not at all if the row has another version by now.
+// The events are recorded within the statement that changes the row: in the order of the
+// lock's steps, and not at all if the row has another version by now.
 Statement PgStates::to_write(const LockName& lock, const Snapshot& read,
                              const Change& change,
                              const std::vector<Event>& events) const {
@@ -89,14 +89,12 @@ Statement PgStates::to_write(const LockName& lock, const Snapshot& read,
           key_is("l") + " AND l.version OPERATOR(pg_catalog.=) $9::pg_catalog.int8";
   }
   if (events.empty()) return {sql + " RETURNING 1", std::move(params)};
-  const auto channel = "$" + std::to_string(params.size() + 1);
-  const auto payloads = "$" + std::to_string(params.size() + 2);
-  params.push_back(events_channel(connection_->target().schema, lock.name_space));
-  params.push_back(payloads_of(events));
-  return {"WITH done AS (" + sql + " RETURNING 1) SELECT pg_catalog.pg_notify(" +
-              channel + ", e.payload) FROM done, pg_catalog.unnest(" + payloads +
-              "::pg_catalog.text[]) WITH ORDINALITY AS e(payload, n) ORDER BY e.n",
-          std::move(params)};
+  params.push_back(lines_of(events));
+  return {
+      "WITH done AS (" + sql + " RETURNING 1), told AS (" +
+          to_record(connection_->target().schema, "$" + std::to_string(params.size())) +
+          ", done ORDER BY e.n) SELECT 1 FROM done",
+      std::move(params)};
 }
 
 // Statements of a step that writes, and where the result of its change is.
@@ -137,6 +135,9 @@ PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& rea
   // In a separate transaction: a commit with notifications holds a lock of the whole
   // server, even while it waits for a standby.
   auto after = to_wake(change.wake, change.in_front);
+  if (read.is_watched && !events.empty()) {
+    after.push_back(to_hint(connection_->target().schema, lock.name_space));
+  }
   // Behind the commit: whoever begins to watch before it has a row by then. Who holds or
   // waits does something else soon, and the question can be a part of that.
   const bool is_untold = !events.empty() && !read.is_watched;
@@ -163,6 +164,14 @@ PgStates::Writing PgStates::writing_of(const LockName& lock, const Snapshot& rea
 Batch PgStates::writable(Batch batch) const {
   const bool is_read_only = is_read_only_ || connection_->is_read_only();
   return is_read_only ? in_transaction(std::move(batch)) : batch;
+}
+
+// What a step has not told.
+Batch PgStates::telling(const LockName& lock, const std::vector<Event>& events,
+                        Clock::time_point until) const {
+  auto batch = to_tell(connection_->target().schema, lock, events);
+  batch.insert(batch.begin(), unimportantly(until));
+  return writable(std::move(batch));
 }
 
 Failure PgStates::dropped_write() const {
@@ -220,8 +229,8 @@ asio::awaitable<bool> PgStates::write(const LockName& lock, const Snapshot& read
     untold_ = Untold{lock, events, read.now.wall + passed};
   }
   if (writing.asks && says_yes(results->back())) {
-    auto telling = to_tell(connection_->target().schema, lock, events);
-    co_await post(std::move(telling), call.wakeup);
+    auto told = telling(lock, events, later(Clock::now(), bookkeeping_patience));
+    co_await post(std::move(told), call.wakeup);
   }
   if (change.cause.released_by && random_up_to(releases_per_sweep - 1) == 0) {
     co_await sweep("lock", call.wakeup);

@@ -29,6 +29,8 @@ struct Permission {
 constexpr Permission needed_permissions[] = {
     {"client|setname", "CLIENT SETNAME dlock"},
     {"publish", "PUBLISH KEY:e x", Permission::How::asked, true},
+    {"xadd", "XADD KEY x x x", Permission::How::tried, true},
+    {"xrange", "XRANGE KEY x x", Permission::How::tried, true},
     {"subscribe", "SUBSCRIBE KEY:e", Permission::How::asked, true},
     {"psubscribe", "PSUBSCRIBE NAMESPACE:*", Permission::How::asked, true},
     {"ping", "PING", Permission::How::tried, true},

@@ -34,15 +34,22 @@ Clock::time_point end_of(milliseconds left) {
 
 std::string channel_of(const LockName& lock) { return key_of(lock) + ":e"; }
 
-// The channel and the text of a message; nothing for other replies.
-std::optional<std::pair<std::string, std::string>> message_from(const Reply& reply) {
+// Events are recorded for ten seconds.
+constexpr milliseconds recorded_for{30'000};
+
+// How many are read at once, and of how many locks.
+constexpr const char* most_events = "1000";
+constexpr std::size_t most_locks = 10'000;
+
+// The lock of whose channel this is a message; nothing for other replies.
+std::optional<LockName> told_in(const Reply& reply) {
   const auto& parts = reply.elements;
   if (reply.kind != Reply::Kind::array || parts.empty()) return std::nullopt;
   const auto size = parts.size();
   const bool is_message = (parts[0].text == "message" && size == 3) ||
                           (parts[0].text == "pmessage" && size == 4);
-  if (!is_message) return std::nullopt;
-  return std::pair(parts[size - 2].text, parts[size - 1].text);
+  const bool is_of_lock = is_message && parts[size - 2].text.ends_with("}:e");
+  return is_of_lock ? lock_of(parts[size - 2].text) : std::nullopt;
 }
 
 }  // namespace
@@ -177,6 +184,7 @@ class RedisInspector::Watching final : public WatchSession {
   // Subscribes first and then reads the locks, so that no event is missed in between.
   asio::awaitable<void> begin() override {
     co_await subscribe();
+    co_await note_time();
     const auto covers = [this](const std::string& name) {
       return watched_.covers({watched_.name_space, name});
     };
@@ -197,11 +205,8 @@ class RedisInspector::Watching final : public WatchSession {
   }
 
   asio::awaitable<void> go_on(EventSink& sink) override {
-    const auto published = co_await stream_->next({next_end(), wakeup_});
-    if (published) {
-      const auto& event = published->event;
-      if (published->lasts.count() > 0) note_end(event.lock, end_of(published->lasts));
-      if (published->is_event) sink.happened(event);
+    if (auto told = co_await stream_->next({next_end(), wakeup_})) {
+      co_await tell_of(std::move(*told), sink);
     }
     const auto over = ended();
     if (over.empty()) co_return;
@@ -220,6 +225,82 @@ class RedisInspector::Watching final : public WatchSession {
                     route.fails_over() ? silence_where_servers_fail_over : silence,
                     node.timeout());
     co_await stream_->begin(wakeup_);
+  }
+
+  // By the clocks of the servers: what was recorded before is no news.
+  asio::awaitable<void> note_time() {
+    began_at_ = Clock::now();
+    began_ = INT64_MAX;
+    auto& route = inspector_.route_;
+    const auto call = route.new_call(wakeup_);
+    for (auto* node : co_await route.all(call)) {
+      std::vector<Command> commands(1, {"TIME"});
+      const auto key = key_of({watched_.name_space, "watch"}) + ":e";
+      commands.push_back({"XRANGE", key, "+", "+"});  // whether it may
+      const auto replies = co_await node->exchange(std::move(commands), call);
+      for (const auto& reply : replies) {
+        const auto sort = class_of(reply);
+        const bool is_elsewhere = sort == ReplyClass::moved || sort == ReplyClass::ask;
+        if (reply.is_error() && !is_elsewhere) throw node->failure(reply);
+      }
+      const auto& time = replies.front().elements;
+      if (time.size() != 2) throw node->failure(replies.front());
+      const auto part = [&](int i) {
+        return number_in<std::int64_t>(time[i].text).value_or(0);
+      };
+      began_ = std::min(began_, part(0) * 1'000'000 + part(1));
+    }
+  }
+
+  // Reads what is recorded of that lock, and of those that are told until it is read.
+  asio::awaitable<void> tell_of(LockName first, EventSink& sink) {
+    std::set<LockName> told{std::move(first)};
+    const auto now = Clock::now();
+    const auto until = later(now, hints_.pause(now));
+    while (auto more = co_await stream_->next({until, wakeup_})) {
+      told.insert(std::move(*more));
+      if (told.size() <= most_locks) continue;
+      throw Failure(Failure::Kind::unreachable, "too many locks have events at once");
+    }
+    std::vector<Published> news;
+    for (const auto& lock : told) co_await read_news(lock, news);
+    std::stable_sort(news.begin(), news.end(), [](const auto& one, const auto& other) {
+      return one.event.time < other.event.time;
+    });
+    for (const auto& published : news) {
+      const auto& event = published.event;
+      if (published.lasts.count() > 0) note_end(event.lock, end_of(published.lasts));
+      if (published.is_event) sink.happened(event);
+    }
+    const auto old = Clock::now() - recorded_for;
+    std::erase_if(read_to_, [&](const auto& entry) { return entry.second.second < old; });
+  }
+
+  asio::awaitable<void> read_news(const LockName& lock, std::vector<Published>& news) {
+    const auto name = key_of(lock) + ":e";
+    for (bool has_more = true; has_more;) {
+      const auto found = read_to_.find(lock);
+      const bool is_recent = Clock::now() - began_at_ < recorded_for;
+      const auto last = found != read_to_.end() ? found->second.first : std::string();
+      const auto from = !last.empty() ? last
+                        : is_recent   ? std::to_string(began_ / 1000)
+                                      : "-";
+      std::vector<Command> commands(1, {"XRANGE", name, from, "+", "COUNT", most_events});
+      const auto response =
+          co_await inspector_.route_.exchange(lock, std::move(commands), wakeup_);
+      if (response.reply().is_error()) throw response.failure();
+      has_more = false;
+      for (const auto& entry : response.reply().elements) {
+        if (entry.elements.size() != 2 || entry.elements[0].text == last) continue;
+        has_more = true;
+        read_to_[lock] = {entry.elements[0].text, Clock::now()};
+        const auto& fields = entry.elements[1].elements;
+        auto published = published_from(name, fields.empty() ? "" : fields.back().text);
+        const bool is_news =
+            published && (!is_recent || published->event.time > WallTime(began_));
+        if (is_news) news.push_back(std::move(*published));
+      }
+    }
   }
 
   void note_holders(const LockName& lock, const std::vector<HolderInfo>& holders) {
@@ -269,6 +350,11 @@ class RedisInspector::Watching final : public WatchSession {
   std::optional<EventStream> stream_;
   std::map<LockName, Clock::time_point> ends_;
   Restraint restraint_;
+  Restraint hints_;
+  Clock::time_point began_at_{};
+  std::int64_t began_ = 0;  // by their clocks, in microseconds
+  // Of each lock the last event that was read, and when.
+  std::map<LockName, std::pair<std::string, Clock::time_point>> read_to_;
 };
 
 asio::awaitable<void> RedisInspector::watch(const Watched& watched, EventSink& sink,
@@ -315,7 +401,7 @@ asio::awaitable<void> EventStream::begin(Wakeup& wakeup) {
   asked_ = false;
 }
 
-asio::awaitable<std::optional<Published>> EventStream::next(Call call) {
+asio::awaitable<std::optional<LockName>> EventStream::next(Call call) {
   for (;;) {
     const auto look_at = later(last_message_at_, asked_ ? silence_ + budget_ : silence_);
     const auto reply = co_await connection_.receive(call.by(look_at));
@@ -323,10 +409,8 @@ asio::awaitable<std::optional<Published>> EventStream::next(Call call) {
       last_message_at_ = Clock::now();
       asked_ = false;
       if (reply->is_error()) throw failure_from(*reply, server_);
-      const auto message = message_from(*reply);
-      if (!message) continue;  // a reply to PING
-      auto published = published_from(message->first, message->second);
-      if (published && watched_.covers(published->event.lock)) co_return published;
+      auto lock = told_in(*reply);  // or it is a reply to PING
+      if (lock && watched_.covers(*lock)) co_return lock;
       continue;
     }
     if (Clock::now() >= look_at) co_await check_server(call.wakeup);

@@ -86,9 +86,10 @@ class EventStream {
   // Subscribes, or subscribes again. Throws Failure: rejected without permission.
   asio::awaitable<void> begin(Wakeup& wakeup);
 
-  // The next event of a watched lock; nothing if there is none by `until`. Throws
-  // Failure; then call begin() before the next call.
-  asio::awaitable<std::optional<Published>> next(Call call);
+  // The next watched lock of which something is told; nothing if there is none by
+  // `until`. Anyone with a login may have told it. Throws Failure; then call begin()
+  // before the next call.
+  asio::awaitable<std::optional<LockName>> next(Call call);
 
  private:
   asio::awaitable<void> check_server(Wakeup& wakeup);

@@ -19,10 +19,16 @@ local function free()
   return math.max(slots - taken, 0)
 end
 
--- Publishes an event: its name, the grant (fence, and for how many ms it lasts) and the party as
--- JSON; after a line break how a run ended. It does not matter to the lock whether there are
--- subscribers, or whether this user may publish.
+-- Tells an event: its name, the grant (fence, and for how many ms it lasts) and the party as
+-- JSON; after a line break how a run ended. It is recorded if anyone is told to look; on a cluster
+-- always, as only subscribers of this member are counted. It does not matter to the lock whether
+-- this user may do either.
 local function publish(event, of_fence, ms, info)
-  redis.pcall('PUBLISH', key .. ':e', event .. ' ' .. int(of_fence) .. ' ' .. int(ms) .. ' ' ..
-    int(free()) .. ' ' .. now_text .. ' ' .. info)
+  local name = key .. ':e'
+  local line = event .. ' ' .. int(of_fence) .. ' ' .. int(ms) .. ' ' .. int(free()) .. ' ' ..
+    now_text .. ' ' .. info
+  local heard = redis.pcall('PUBLISH', name, line)
+  if heard == 0 and not is_in_cluster() then return end
+  redis.pcall('XADD', name, 'MAXLEN', '1000', '*', 'e', line)
+  redis.pcall('PEXPIRE', name, '10000')
 end

@@ -41,7 +41,7 @@
 -- KEYS[1]:b:FENCE  a list that notifies the holder with that fence that its lease is broken
 -- KEYS[1]:t:TOKEN  a string: '1' for a claim that was abandoned before it was answered; 'gone' for
 --             one that was released after its lease had ended, which may be set up again
--- KEYS[1]:e   not a key, but the channel on which events are published
+-- KEYS[1]:e   a stream of the newest events, and the channel that says so
 -- NAMESPACE:locks  a sorted set of encoded names by the period in which the lock was last used for
 --             the first time: where list looks if the database is large. It need not be complete,
 --             and nothing depends on it. A cluster has none, as its locks are on different members
@@ -133,15 +133,16 @@ local function expire_or(of, ms, ...)
   error(expires.err, 0)
 end
 
--- Notes the name for list. A failure (no permission, the key of another kind) does not matter.
-local NAMED = 60 -- periods
+local function is_in_cluster() return KEYS[2] and string.sub(KEYS[2], 1, #key) == key end
+
+-- Notes the name for list, for 60 periods. A failure (no permission, the key of another kind) does
+-- not matter.
 local function note_name()
   local name_space, name = string.match(key, '^([^{]*):{(.*)}$')
-  local is_in_cluster = KEYS[2] and string.sub(KEYS[2], 1, #key) == key
-  if is_in_cluster or not name then return end
+  if is_in_cluster() or not name then return end
   local index = name_space .. ':locks'
   redis.pcall('ZADD', index, period, name)
-  redis.pcall('ZREMRANGEBYSCORE', index, '-inf', period - NAMED)
+  redis.pcall('ZREMRANGEBYSCORE', index, '-inf', period - 60)
   redis.pcall('PEXPIRE', index, KEPT_MS)
 end
 
