@@ -1,7 +1,7 @@
 # Writes the version of the program and of its packages into the build directory. Each build
 # runs this, so that a new commit shows without configuring anew; a file whose text would be the
 # same stays untouched, and nothing is compiled then:
-#   cmake -DVERSION=X.Y.Z -DSOURCE=<dir> -DTO=<dir> -P Version.cmake
+#   cmake -DVERSION=X.Y.Z -DLINKED=<packages> -DSOURCE=<dir> -DTO=<dir> -P Version.cmake
 #
 # X.Y.Z at the tag vX.Y.Z, or if nothing is known of the commit; else X.Y.Z-dev+g<commit>, with
 # ".dirty" if a file differs from the commit. What is known comes from git, or in a source archive from
@@ -66,10 +66,12 @@ function(write name text)
   endif()
 endfunction()
 
-# Declared in src/cli/args/app.hpp.
+# Declared in src/cli/args/app.hpp and linked_in.cpp.
 write(version.cpp "namespace dlock {
 extern const char* const program_version;
 const char* const program_version = \"${program_version}\";
+extern const char* const linked_packages;
+const char* const linked_packages = \"${LINKED}\";
 }  // namespace dlock\n")
 # cpack includes this.
 write(version.cmake "set(CPACK_PACKAGE_VERSION \"${package_version}\")\n")

@@ -21,6 +21,7 @@ prepare_release() {
   strip -o "$release/bin/dlock" "$DLOCK_BIN"
   cp "$DLOCK_SOURCE/LICENSE" "$release/share/doc/dlock"
   gzip < "$DLOCK_SOURCE/LICENSE" > "$release/share/doc/dlock/third-party.gz"
+  echo '{}' > "$release/share/doc/dlock/dlock.spdx.json"
   tar -C "$BATS_FILE_TMPDIR" --owner=0 --group=0 -I 'gzip -1' -cf "$context/$name.tar.gz" "$name"
   cp /etc/ssl/certs/ca-certificates.crt "$context"
 }

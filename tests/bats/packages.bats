@@ -27,6 +27,7 @@ setup_file() {
 
 setup() {
   load support
+  load hardened
   use_private_store
   root=$BATS_TEST_TMPDIR/root
 }
@@ -125,6 +126,29 @@ assert_locks() {
 @test "the check for a static program fails on a dynamic one" {
   run assert_static "$(command -v bash)"
   assert_status 1
+}
+
+@test "the packaged program is hardened, and a program that is not is found" {
+  local library
+  library=$(dirname "$(realpath "$DLOCK_BIN")")/libdlock_core.a
+  unpack "$deb"
+  assert_hardened "$root/usr/bin/dlock" "$library"
+
+  cd "$BATS_TEST_TMPDIR"
+  echo 'int main() { return 0; }' > plain.c
+  gcc -static -z execstack -z norelro -o plain plain.c
+  run assert_hardened plain "$library"
+  assert_status 1
+}
+
+@test "the program names what is linked in, with versions" {
+  unpack "$deb"
+  output=$("$root/usr/bin/dlock" --version -v)
+  assert_equal "$(head -n 1 <<< "$output")" "$("$DLOCK_BIN" --version)"
+  for name in OpenSSL glibc c-ares nghttp2 hiredis xxHash utf8proc Boost CLI11 toml11 nlohmann-json protozero; do
+    grep -Eq "^$name v?[0-9]+\.[0-9]+" <<< "$output" || { echo "lacks $name" >&2; return 1; }
+  done
+  assert_output_contains "libssl-dev $(dpkg-query -W -f '${Version}' libssl-dev)"
 }
 
 @test "the packaged program is stripped" {

@@ -36,7 +36,10 @@ setup_file() {
   (umask 077 && TZ=Asia/Tokyo LC_ALL=C.UTF-8 CMAKE_BUILD_PARALLEL_LEVEL=1 release_from "$two" "$out_two")
 }
 
-setup() { load ../bats/support; }
+setup() {
+  load ../bats/support
+  load ../bats/hardened
+}
 
 # Clones the last commit, and tags it as a release.
 copy_source() {  # <directory> [<option of git tag>...]
@@ -99,11 +102,36 @@ release_from() {  # <tree> <directory>
     for package in $(json '.packages[1:][].name'); do
       case $package in
         linux-libc-dev* | libgcc-*) continue ;; # its headers have no code; that of libstdc++
+        # Headers of the cross compiler, of which nothing is linked in.
         *-arm64-cross) package=${package%-arm64-cross} ;;
       esac
       grep -qx "==== $package" "$BATS_TEST_TMPDIR/licences" || { echo "lacks $package" >&2; return 1; }
     done
   done
+}
+
+@test "both architectures have the same versions linked in, which the program, the archive and the packages name" {
+  local list output archive packages=()
+  # Without the headers of the cross compiler and of the kernel.
+  for list in "$out_one"/*.spdx.json; do
+    output=$(< "$list")
+    packages+=("$(json '.packages[1:][] | "\(.name) \(.versionInfo)"' | grep -v -e -cross -e '^linux-libc-dev' | sort)")
+    archive=${list%.spdx.json}.tar.gz
+    tar -xzOf "$archive" --wildcards '*/doc/dlock/dlock.spdx.json' | jq -S .packages[1:] > "$BATS_TEST_TMPDIR/in-archive"
+    jq -S .packages[1:] "$list" | cmp - "$BATS_TEST_TMPDIR/in-archive"
+  done
+  assert_equal "${packages[0]}" "${packages[1]}"
+  mkdir "$BATS_TEST_TMPDIR/amd64"
+  tar -C "$BATS_TEST_TMPDIR/amd64" --strip-components 1 -xzf "$out_one"/dlock-*-linux-amd64.tar.gz
+  output=$("$BATS_TEST_TMPDIR/amd64/bin/dlock" --version -v)
+  assert_output_contains "$(grep '^libssl-dev ' <<< "${packages[0]}")"
+  assert_output_contains "$(grep '^libc6-dev ' <<< "${packages[0]}")"
+}
+
+@test "the program for arm64 is hardened like that for x86-64" {
+  mkdir "$BATS_TEST_TMPDIR/arm64"
+  tar -C "$BATS_TEST_TMPDIR/arm64" --strip-components 1 -xzf "$out_one"/dlock-*-linux-arm64.tar.gz
+  assert_hardened "$BATS_TEST_TMPDIR/arm64/bin/dlock" "$one/build/release-arm64/libdlock_core.a"
 }
 
 @test "the program for arm64 passes the tests that an emulator can carry" {

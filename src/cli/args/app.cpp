@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "cli/args/help.hpp"
+#include "cli/args/linked_in.hpp"
 #include "cli/args/option_table.hpp"
 #include "cli/args/usage_hint.hpp"
 #include "store/store_url.hpp"
@@ -350,8 +351,13 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
   if (!words.unknown.empty()) throw UsageError(unknown_option(words.unknown, named));
   const auto taken = option_values(verb.verb, words.options);
   if (const auto* asked = std::get_if<Asked>(&taken)) {
-    if (*asked == Asked::version)
-      return Print{"dlock " + std::string(program_version) + "\n"};
+    if (*asked == Asked::version) {
+      const bool is_verbose = std::any_of(
+          words.options.begin(), words.options.end(),
+          [](const std::string& word) { return word == "-v" || word == "--verbose"; });
+      return Print{"dlock " + std::string(program_version) + "\n" +
+                   (is_verbose ? linked_in() : "")};
+    }
     return Print{named == nullptr ? general_help() : help_of(verb)};
   }
   if (named == nullptr) throw UsageError("missing verb (see dlock --help)");
