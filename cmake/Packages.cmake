@@ -9,12 +9,15 @@ set(CPACK_PACKAGE_VENDOR "dlock developers")
 # A placeholder: set an address if you build packages for others.
 set(CPACK_PACKAGE_CONTACT "dlock developers <dlock@packages.invalid>"
     CACHE STRING "Who maintains the packages: NAME <ADDRESS>")
+# Another one, as the address above.
+set(CPACK_PACKAGE_HOMEPAGE_URL "https://dlock.invalid/" CACHE STRING "Where users find dlock")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "hold a named lock while a command runs")
 set(CPACK_PACKAGE_DESCRIPTION
 "dlock keeps shell scripts and cron jobs from running twice at a time: it
 holds a named lock while a command runs. Locks need no server; those on this
-machine are freed by the kernel when their holder dies. With a Redis or
-Valkey server the same command line locks across many machines.
+machine are freed by the kernel when their holder dies. With Redis or Valkey
+(one server, Sentinel, Cluster or a quorum), etcd or PostgreSQL the same
+command line locks across many machines.
 
 It waits in a fair queue, admits a number of holders or many readers, ends
 commands that take too long, limits rates, and caches output.")
@@ -37,6 +40,7 @@ set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 # rediss:// verifies the certificate of a server with these.
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ca-certificates)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/packaging/debian/postrm)
 
 set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
 set(CPACK_RPM_COMPRESSION_TYPE xz)
