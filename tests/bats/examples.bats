@@ -277,7 +277,11 @@ metrics_in() {  # <file>
 
 exported_metrics() {
   dlock run job -- true
+  hold lost
+  dlock break --yes lost > /dev/null
+  assert_exits 76 "$holder"
   hold job
+  queue job -- true
   dlock list --prometheus | sed -n 's/^# TYPE \(.*\) [a-z]*$/\1/p' | sort
 }
 

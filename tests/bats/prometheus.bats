@@ -189,9 +189,36 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   assert_metrics
 }
 
+@test "metrics show how many recorded runs lost the lock, when the last did, and the longest wait" {
+  dlock run job -- true
+  run dlock list --prometheus
+  assert_equal "$(metric dlock_lost_runs)" 0
+  refute_output_contains dlock_last_loss
+  refute_output_contains dlock_lock_longest_wait
+
+  hold job
+  queue job -- true
+  run dlock list --prometheus
+  assert_metrics
+  awk -v is="$(metric dlock_lock_longest_wait_seconds)" 'BEGIN { exit !(is > 0 && is < 60) }'
+
+  dlock break --yes job
+  assert_exits 76 "$holder"
+  assert_exits 0 "$waiter"
+  run dlock list --prometheus
+  assert_metrics
+  assert_equal "$(metric dlock_lost_runs)" 1
+  assert_equal "$(metric dlock_last_loss_timestamp_seconds | cut -d . -f 1)" \
+    "$(date -d "$(dlock history job --json | jq -r '.[] | select(.outcome == "lost") | .ended')" +%s)"
+}
+
 @test "the manual lists exactly the metrics that exist" {
+  hold lost
+  dlock break --yes lost
+  assert_exits 76 "$holder"
   dlock run job -- true
   hold job
+  queue job -- true
 
   run dlock list --prometheus
 

@@ -53,6 +53,12 @@ Sample held_age(const LockInfo& lock) {
   return age ? Sample(in_seconds(*age)) : std::nullopt;
 }
 
+Sample longest_wait(const LockInfo& lock) {
+  milliseconds longest{0};
+  for (const auto& waiter : lock.waiters) longest = std::max(longest, waiter.waiting);
+  return lock.waiters.empty() ? Sample() : in_seconds(longest);
+}
+
 // The exit code as a shell reports it in $?.
 Sample exit_code(const RunInfo& run) {
   const auto signal = run.signal ? signal_named(*run.signal) : std::nullopt;
@@ -82,6 +88,8 @@ constexpr LockMetric lock_metrics[] = {
      [](const LockInfo& lock) { return slots(lock, lock.free); }},
     {"dlock_lock_held_age_seconds", "How long the oldest holder has held the lock.",
      held_age},
+    {"dlock_lock_longest_wait_seconds",
+     "How long the waiter that has waited longest has waited.", longest_wait},
     {"dlock_runs_refused_total",
      "Runs that were not granted the lock because others held it.",
      [](const LockInfo& lock) -> Sample { return std::to_string(lock.refused); }},
@@ -128,11 +136,12 @@ std::string labels_of(const LockName& lock) {
          label_value(lock.name_space) + "\"";
 }
 
-template <typename SampleOf>
-std::string metric_text(const std::string& name, const char* help,
-                        const std::vector<LockInfo>& locks, SampleOf sample_of) {
+// `about` are the locks, or their histories.
+template <typename About, typename SampleOf>
+std::string metric_text(const std::string& name, const char* help, const About& about,
+                        SampleOf sample_of) {
   std::string samples;
-  for (const auto& lock : locks) {
+  for (const auto& lock : about) {
     const Sample sample = sample_of(lock);
     if (!sample) continue;
     samples += name + "{" + labels_of(lock.lock) + "} " + *sample + "\n";
@@ -164,6 +173,22 @@ std::vector<milliseconds> durations_in(const LockHistory& history) {
     }
   }
   return durations;
+}
+
+Sample lost_runs(const LockHistory& history) {
+  if (history.runs.empty()) return std::nullopt;
+  return std::to_string(
+      std::count_if(history.runs.begin(), history.runs.end(),
+                    [](const RunInfo& run) { return run.outcome == lost_run; }));
+}
+
+Sample last_loss(const LockHistory& history) {
+  std::optional<WallTime> last;
+  for (const auto& run : history.runs) {
+    if (run.outcome == lost_run && run.ended)
+      last = std::max(last.value_or(*run.ended), *run.ended);
+  }
+  return last ? Sample(in_seconds(*last)) : std::nullopt;
 }
 
 std::string histogram_text(const std::vector<LockHistory>& histories) {
@@ -209,6 +234,11 @@ std::string metrics_text(const std::string& name_space,
           return lock.last_run ? metric.of(*lock.last_run) : std::nullopt;
         });
   }
+  text += metric_text("dlock_lost_runs", "Runs that lost the lock, of those recorded.",
+                      histories, lost_runs);
+  text += metric_text("dlock_last_loss_timestamp_seconds",
+                      "When the last run that lost the lock ended, since the epoch.",
+                      histories, last_loss);
   return text + histogram_text(histories);
 }
 
