@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "lock/history.hpp"
 #include "record/encoders.hpp"
@@ -36,7 +38,18 @@ void fields_in_bytes(Party& party, Visit&& visit) {
 template <Of<rules::Holder> Holder, typename Visit>
 void fields_in_bytes(Holder& holder, Visit&& visit) {
   visit(holder.party), visit(holder.command), visit(holder.command_after);
-  visit(holder.command_before), visit(holder.mode), visit(holder.slot);
+  // 0.2 refuses bytes that it does not know, so the ttl of a detached lease, which has no
+  // command, stands where a holder has the time before which that started.
+  if constexpr (std::is_const_v<Holder>) {
+    const bool is_ttl = holder.command == 0 && holder.ttl != rules::usual_ttl;
+    visit(is_ttl ? std::int64_t{holder.ttl.count()} : holder.command_before);
+  } else {
+    visit(holder.command_before);
+    if (holder.command == 0 && holder.command_before != 0) {
+      holder.ttl = milliseconds(std::exchange(holder.command_before, 0));
+    }
+  }
+  visit(holder.mode), visit(holder.slot);
   visit(holder.fence), visit(holder.since), visit(holder.granted_at);
   visit(holder.ends_at), visit(holder.label), visit(holder.argv);
   visit(holder.counts), visit(holder.min_hold), visit(holder.for_pid);
@@ -126,7 +139,6 @@ void later_fields(T& state, Group&& group) {
   group(Column{state.holders, &rules::Holder::taken_by, std::optional<Taker>()});
   group(state.refused, state.superseded);
   group(WaitersColumn{state.waiters});
-  group(Column{state.holders, &rules::Holder::ttl, rules::usual_ttl});
 }
 
 // The grant of a lock, in the log of an embedded store.
