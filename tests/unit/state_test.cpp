@@ -100,7 +100,7 @@ State rich_state() {
   return state;
 }
 
-// Only a holder without a command has a ttl of its own.
+// Only a holder without a command has a ttl.
 void make_detached(Holder& holder) {
   holder.command = 0;
   holder.command_before = 0;
