@@ -59,6 +59,7 @@ teardown() {
   assert_equal "$output" "etc/ssl/certs/ca-certificates.crt
 ${from#/}
 usr/share/doc/dlock/LICENSE
+usr/share/doc/dlock/dlock.spdx.json
 usr/share/doc/dlock/third-party.gz"
   cmp "$root/usr/bin/dlock" "$release/bin/dlock"
   cmp "$root$from" "$release/bin/dlock"

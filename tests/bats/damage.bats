@@ -189,7 +189,7 @@ assert_unusable() {  # <description of the damage>
 
 @test "a grown lock file that is truncated to its first size is named and left unchanged" {
   label=$(printf 'x%.0s' {1..250})
-  for ((i = 0; i < 10; ++i)); do dlock acquire --slots 20 --ttl 1h --label "$label" job > /dev/null; done
+  for ((i = 0; i < 16; ++i)); do dlock acquire --slots 20 --ttl 1h --label "$label" job > /dev/null; done
   file=$(file_of job)
   (($(stat -c %s "$file") > 8192))
   cp "$file" "$saved"

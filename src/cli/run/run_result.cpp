@@ -36,7 +36,8 @@ Json locks_of(const RunOptions& options, const RunResult& result) {
 
 std::string end_text(const Ended& end) {
   if (end.signal) return "was killed by SIG" + signal_name(*end.signal);
-  return "exited with " + std::to_string(*end.exit_code);
+  if (end.exit_code) return "exited with " + std::to_string(*end.exit_code);
+  return "was stopped";  // the guardian is dead, which alone knew how it ended
 }
 
 }  // namespace
