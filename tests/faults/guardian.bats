@@ -55,6 +55,16 @@ is_gone() { (($(left_of job) == -2)); }
   assert_dead_in_time
 }
 
+@test "a run whose guardian is stopped, and killed because it does not end the command, is lost, and says no exit code" {
+  hold_tree "${lease[@]}" --verbose
+  kill -STOP "$guardian"
+
+  stop_redis
+
+  assert_exits 76 "$holder"
+  grep -q '^dlock: job: ran for .*; the command was stopped$' "$said"
+}
+
 # The first renewal fails after 3 + 1 s at most, and there are 4 s more for one that does not.
 @test "an outage that ends before the lease does is not noticed, also with --on-outage run" {
   hold other --ttl 9s --store-timeout 1s --kill-after 200ms --on-outage run --report "$report.other" 2> "$said"
