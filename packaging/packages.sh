@@ -154,9 +154,8 @@ boost_version() {
   echo "${version:-0}"
 }
 
-# Installs what is missing of the build packages, and of those that are named. Keeps an installed
-# Boost that is recent enough, whichever package it came from: the Boost packages of Debian 12
-# conflict with one another.
+# Keeps an installed Boost that is recent enough, whichever package it came from: the Boost packages
+# of Debian 12 conflict with one another.
 install_build_packages() {
   local boost=()
   if (($(boost_version) < boost_needed)); then
@@ -164,7 +163,7 @@ install_build_packages() {
     # Debian 12 has 1.81 besides its default, 1.74, which Clang cannot parse.
     boost=("$(first_installable libboost1.81-dev libboost-dev)")
   fi
-  install_missing "${build_packages[@]}" "${boost[@]}" "$@"
+  install_missing "${build_packages[@]}" "${boost[@]}"
 }
 
 # Prints the command to use: that of the project's version, if it is installed.
