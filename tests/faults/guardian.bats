@@ -55,7 +55,7 @@ is_gone() { (($(left_of job) == -2)); }
   assert_dead_in_time
 }
 
-@test "a run whose guardian is stopped, and killed because it does not end the command, is lost, and says no exit code" {
+@test "a run whose guardian is stopped, and is killed because the command outlives it, is lost, and says no exit code" {
   hold_tree "${lease[@]}" --verbose
   kill -STOP "$guardian"
 
