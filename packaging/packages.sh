@@ -15,11 +15,11 @@ test_libraries=(libgtest-dev liblua5.1-0-dev)
 
 # The packages for the tests of each change, except clang-format (see install_test_packages) and
 # clang-tidy (see install_clang_tidy). No test uses the services that Debian starts for the servers.
-test_packages=("${test_libraries[@]}" bats zsh fish systemd shellcheck mandoc jq strace procps util-linux
-  attr iproute2 openssl python3 redis-server redis-tools etcd-server etcd-client postgresql)
+test_packages=("${test_libraries[@]}" bats curl zsh fish systemd shellcheck mandoc jq strace procps
+  util-linux attr iproute2 openssl python3 redis-server redis-tools etcd-server etcd-client postgresql pgbouncer)
 
 # Those that only `tests/run --full` needs.
-full_packages=(bash-completion pgbouncer spin dpkg-dev lintian rpm cpio minisign
+full_packages=(bash-completion spin dpkg-dev lintian rpm cpio minisign
   python3-yaml nodejs patch buildah podman runc catatonit tini dumb-init)
 
 # The version of clang-format that the source is formatted with. Others differ
