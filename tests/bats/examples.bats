@@ -4,6 +4,7 @@
 # tools of others.
 # shellcheck disable=SC2016  # programs for python3 and shells
 # shellcheck disable=SC2034  # for the helpers
+# shellcheck disable=SC2154  # hold sets holder
 
 setup() {
   load support
