@@ -9,7 +9,7 @@
 
 #include "net/budget.hpp"
 #include "store/open.hpp"
-#include "store/postgres/pg_states.hpp"
+#include "store/postgres/pg_rows.hpp"
 #include "store/postgres/pg_store.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/certificates.hpp"
@@ -621,16 +621,16 @@ TEST_F(PgConnections, name_a_product_that_is_not_postgresql) {
 TEST_F(PgConnections, take_no_reply_that_lacks_what_was_asked_for) {
   const auto call = wakeup_.within(std::chrono::seconds(60));
   const LockName lock{"dlock", "a"};
-  const auto read = [&](PgStates& states) -> asio::awaitable<void> {
-    co_await states.read(lock, stepped::StateStore::Access::optimistic, call);
+  const auto read = [&](PgRows& rows) -> asio::awaitable<void> {
+    co_await rows.read(lock, stepped::StateStore::Access::optimistic, call);
   };
-  const auto look_up = [&](PgStates& states) -> asio::awaitable<void> {
-    co_await PgValues(states).get(lock, 100, wakeup_);
+  const auto look_up = [&](PgRows& rows) -> asio::awaitable<void> {
+    co_await PgValues(rows).get(lock, 100, wakeup_);
   };
-  const auto list_overdue = [&](PgStates& states) -> asio::awaitable<void> {
-    co_await states.overdue("dlock", call);
+  const auto list_overdue = [&](PgRows& rows) -> asio::awaitable<void> {
+    co_await rows.overdue("dlock", call);
   };
-  using Request = std::function<asio::awaitable<void>(PgStates&)>;
+  using Request = std::function<asio::awaitable<void>(PgRows&)>;
   const std::pair<Request, std::string> replies[] = {
       {read, ""},
       {read, row({})},
@@ -653,9 +653,9 @@ TEST_F(PgConnections, take_no_reply_that_lacks_what_was_asked_for) {
     auto hosts = std::make_shared<PgHosts>();
     hosts->targets = {at(server)};
     hosts->timeout = std::chrono::seconds(5);
-    PgStates states(context_, hosts);
+    PgRows rows(context_, hosts);
     try {
-      result_of(context_, request(states));
+      result_of(context_, request(rows));
       ADD_FAILURE() << "no failure";
     } catch (const Failure& failure) {
       EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
@@ -698,12 +698,12 @@ TEST_F(PgConnections, count_a_refusal_for_a_role_that_is_read_only_by_default) {
     auto hosts = std::make_shared<PgHosts>();
     hosts->targets = {at(server)};
     hosts->timeout = std::chrono::seconds(5);
-    PgStates states(context_, hosts);
+    PgRows rows(context_, hosts);
     const LockName lock{"dlock", "job"};
     const auto call = wakeup_.within(std::chrono::seconds(5));
     const auto read = [&]() -> asio::awaitable<void> {
-      co_await states.read(lock, stepped::StateStore::Access::optimistic, call);
-      co_await states.count_refused(lock, wakeup_);
+      co_await rows.read(lock, stepped::StateStore::Access::optimistic, call);
+      co_await rows.count_refused(lock, wakeup_);
     };
     result_of(context_, read());
 
@@ -723,7 +723,7 @@ class PgStepReplies : public PgConnections {
     hosts->timeout = std::chrono::seconds(5);
     hosts->replicas.count = 1;
     return std::make_unique<PgStore>(
-        context_, "postgres:", std::make_unique<PgStates>(context_, hosts));
+        context_, "postgres:", std::make_unique<PgRows>(context_, hosts));
   }
 
   // Asks for the lock with --replicas 1. The server closes the connection after these.
@@ -798,7 +798,7 @@ class PgSteps : public ::testing::Test {
   PgSteps() {
     const auto hosts = hosts_of(parsed_store_url(server_->url()), milliseconds(5000));
     store_ = std::make_unique<PgStore>(
-        context_, "postgres:", std::make_unique<PgStates>(context_, hosts));
+        context_, "postgres:", std::make_unique<PgRows>(context_, hosts));
     holder_ = store_->claimant(claim_of("job"));
     EXPECT_TRUE(std::holds_alternative<Grant>(ask(*holder_, Queue::stay_out)));
   }

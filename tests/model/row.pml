@@ -56,7 +56,7 @@ inline must(promise, condition) {
   fi
 }
 
-/* ---- The database: src/store/postgres/pg_states.cpp ---- */
+/* ---- The database: src/store/postgres/pg_rows.cpp ---- */
 
 #ifdef VERSION_NOT_COMPARED
 #define IS_AS_READ(v) true

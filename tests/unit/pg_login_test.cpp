@@ -492,7 +492,7 @@ TEST(PgErrors, are_told_in_one_printable_line) {
 
 // What check_product() says of a server that reports these parameters.
 std::string verdict_on(const std::vector<std::pair<std::string, std::string>>& reported) {
-  PgSession session;
+  PgServerFacts session;
   for (const auto& [name, value] : reported) session.take(name, value);
   PgTarget target;
   target.host = "db";
@@ -522,7 +522,7 @@ TEST(PgProducts, that_are_not_postgresql_are_named) {
 }
 
 TEST(PgProducts, keep_a_bounded_amount_of_what_a_server_reports) {
-  PgSession session;
+  PgServerFacts session;
   for (int i = 0; i < 1000; ++i) {
     session.take(std::to_string(i) + std::string(1000, 'x'), std::string(1000, 'y'));
   }

@@ -20,7 +20,7 @@ class PgConnection::Talk {
 
   const std::string& shown() const { return shown_; }
   const PgTarget& target() const { return target_; }
-  const PgSession& session() const { return session_; }
+  const PgServerFacts& session() const { return session_; }
   bool is_open() const { return is_ready_; }
   std::uint64_t times_opened() const { return times_opened_; }
   Failure closed() const {
@@ -329,7 +329,7 @@ class PgConnection::Talk {
   std::string shown_;
   std::optional<PgLink> link_;
   BatchReplies replies_;
-  PgSession session_;
+  PgServerFacts session_;
   SaltedPassword salted_;
   std::string remark_;     // on the password
   std::string key_;        // of the last login, for cancel requests
@@ -358,7 +358,7 @@ bool PgConnection::is_still_open() {
   return talk_->is_open();
 }
 std::uint64_t PgConnection::times_opened() const { return talk_->times_opened(); }
-const PgSession& PgConnection::session() const { return talk_->session(); }
+const PgServerFacts& PgConnection::session() const { return talk_->session(); }
 const PgTarget& PgConnection::target() const { return talk_->target(); }
 void PgConnection::close() { talk_->close(); }
 void PgConnection::part() { talk_->part(); }

@@ -74,7 +74,7 @@ class PgConnection {
   asio::awaitable<void> cancel(Call call);
 
   // Of the last login.
-  const PgSession& session() const;
+  const PgServerFacts& session() const;
   const PgTarget& target() const;
 
   // Ends the session in good order unless an exchange was abandoned.

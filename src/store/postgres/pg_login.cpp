@@ -63,7 +63,7 @@ constexpr std::string_view bound_scram = "SCRAM-SHA-256-PLUS";
 
 }  // namespace
 
-void PgSession::take(const std::string& name, const std::string& value) {
+void PgServerFacts::take(const std::string& name, const std::string& value) {
   constexpr std::size_t most = 64;
   constexpr std::size_t longest = 200;
   if (name == "server_version") server_version = printable(value, longest);
@@ -88,7 +88,7 @@ std::vector<std::pair<std::string, std::string>> startup_parameters(
   return parameters;
 }
 
-void check_product(const PgSession& session, const PgTarget& target) {
+void check_product(const PgServerFacts& session, const PgTarget& target) {
   const auto& version = session.server_version;
   const auto refuse = [&target](const std::string& why) {
     throw Failure(Failure::Kind::misconfigured, target.shown() + " " + why);

@@ -32,7 +32,7 @@ struct LoginChannel {
 };
 
 // What a login has told, and what the server has changed since.
-struct PgSession {
+struct PgServerFacts {
   std::string server_version;  // "15.18 (Debian 15.18-0+deb12u1)"
   // Of the server; nothing before version 14, and from some poolers.
   std::optional<bool> in_hot_standby;
@@ -60,7 +60,7 @@ std::vector<std::pair<std::string, std::string>> startup_parameters(
 
 // Throws Failure (misconfigured) unless the server, by what it reports of itself, is a
 // PostgreSQL that dlock works with.
-void check_product(const PgSession& session, const PgTarget& target);
+void check_product(const PgServerFacts& session, const PgTarget& target);
 
 // The number that the body of a message begins with; nothing if it is too short.
 std::optional<std::uint32_t> first_number(std::string_view body);

@@ -43,6 +43,13 @@ Batch to_tell(const std::string& schema, const LockName& lock,
 // when that began, or renewed the row.
 inline constexpr std::chrono::seconds watcher_lasts{60};
 
+// That the namespace $1 has a watcher.
+std::string is_watched(const std::string& schema);
+
+// Whether there is one; or was, that began before `until`, at most some seconds ago.
+Statement watcher_question(const std::string& schema, const std::string& name_space,
+                           std::optional<WallTime> until = {});
+
 // The reply to a question: false if it was refused.
 bool says_yes(const Result& reply);
 

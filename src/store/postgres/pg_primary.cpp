@@ -42,7 +42,7 @@ std::vector<Batch> question(bool with_standbys) {
 }
 
 // What the server has said in the login counts if it knows none of the functions.
-PgStanding standing_of(const std::vector<Result>& results, const PgSession& session) {
+PgStanding standing_of(const std::vector<Result>& results, const PgServerFacts& session) {
   if (const auto standing = standing_from(results.back())) return *standing;
   PgStanding standing;
   standing.is_standby = session.in_hot_standby.value_or(false);

@@ -77,7 +77,7 @@ class PgPrimary {
   std::uint64_t times_opened() const {
     return opened_before_ + connection_->times_opened();
   }
-  const PgSession& session() const { return connection_->session(); }
+  const PgServerFacts& session() const { return connection_->session(); }
   const PgTarget& target() const { return connection_->target(); }
   const std::shared_ptr<PgHosts>& hosts() const { return hosts_; }
   void close() { connection_->close(); }
@@ -109,7 +109,9 @@ class PgPrimary {
   }
 
   // Whether transactions are read-only that do not say otherwise, as far as is known.
-  bool is_read_only() const { return standing_.is_read_only; }
+  bool is_read_only() const { return standing_.is_read_only || has_refused_to_write_; }
+  // For who was refused a write because of that.
+  void note_read_only() { has_refused_to_write_ = true; }
 
   // Of the session; 0: unknown.
   std::uint32_t timeline() const { return standing_.timeline; }
@@ -136,6 +138,7 @@ class PgPrimary {
   std::uint64_t opened_before_ = 0;  // the sessions of connections before this one
   std::uint64_t known_session_ = 0;  // whose standing this is:
   PgStanding standing_;
+  bool has_refused_to_write_ = false;
   std::uint64_t trusted_session_ = 0;  // in which the owners of the schema are trusted
   KeptStatements kept_;
 };

@@ -7,6 +7,7 @@
 #include "store/postgres/pg_primary.hpp"
 #include "store/postgres/pg_schema.hpp"
 #include "store/postgres/pg_target.hpp"
+#include "store/postgres/pg_transaction.hpp"
 #include "util/bits.hpp"
 
 namespace dlock::postgres {
@@ -27,10 +28,10 @@ bool has_changed_a_row(const Result& result) {
 asio::awaitable<PgRates::Kept> PgRates::read(const LockName& limit, bool is_exclusive,
                                              Call call) {
   const std::vector<std::optional<std::string>> key{limit.name_space, limit.name};
-  const auto table = states_.table("rate");
+  const auto table = session_.table("rate");
   Batch batch;
   if (is_exclusive) {
-    batch = states_.begin_exclusive(call.until);
+    batch = begin_exclusive(call.until);
     batch.push_back(
         {"SELECT 1 FROM " + table + " r WHERE " + key_is("r") + " FOR UPDATE", key});
   }
@@ -38,15 +39,15 @@ asio::awaitable<PgRates::Kept> PgRates::read(const LockName& limit, bool is_excl
                        " FROM (SELECT 1) one LEFT JOIN " + table + " r ON " + key_is("r"),
                    key});
   std::vector<Batch> batches{std::move(batch)};
-  const auto results = co_await states_.exchange(std::move(batches), call);
-  const auto& row = row_at(results.back(), 0, states_.shown());
+  const auto results = co_await session_.exchange(std::move(batches), call);
+  const auto& row = row_at(results.back(), 0, session_.shown());
   Kept kept;
-  kept.now = time_at(row, 3, states_.shown());
+  kept.now = time_at(row, 3, session_.shown());
   if (!row[0]) co_return kept;
   kept.version = *row[0];
   const auto format = number_at(row, 1).value_or(0);
   auto found = format > limit_format ? std::nullopt : PgLimit::from(row[2].value_or(""));
-  if (!found) throw states_.unreadable("rate", limit, format > limit_format);
+  if (!found) throw session_.unreadable("rate", limit, format > limit_format);
   kept.limit = std::move(*found);
   co_return kept;
 }
@@ -54,7 +55,7 @@ asio::awaitable<PgRates::Kept> PgRates::read(const LockName& limit, bool is_excl
 // False, and nothing was done, if another step was faster.
 asio::awaitable<bool> PgRates::write(const LockName& limit, const Kept& kept,
                                      bool is_exclusive, Call call) {
-  const auto table = states_.table("rate");
+  const auto table = session_.table("rate");
   Statement change;
   change.params = {limit.name_space, limit.name, kept.version, kept.limit.text(),
                    seconds_text(kept.limit.matters_until(kept.now))};
@@ -74,9 +75,9 @@ asio::awaitable<bool> PgRates::write(const LockName& limit, const Kept& kept,
   }
   Result result;
   if (is_exclusive) {
-    result = co_await states_.commit(std::move(change), call);
+    result = co_await session_.commit(std::move(change), call);
   } else {
-    result = co_await states_.transact(std::move(change), call);
+    result = co_await session_.transact(std::move(change), call);
   }
   co_return has_changed_a_row(result);
 }
@@ -88,7 +89,7 @@ asio::awaitable<void> PgRates::step(LockName limit, Change change, Call call) {
     auto kept = co_await read(limit, is_exclusive, call);
     const bool has_changed = change(kept.limit, kept.now);
     if (!has_changed && !unanswered_) {
-      if (is_exclusive) co_await states_.leave(call.wakeup);
+      if (is_exclusive) co_await session_.leave(call.wakeup);
       co_return;
     }
     unanswered_ = true;
@@ -96,7 +97,7 @@ asio::awaitable<void> PgRates::step(LockName limit, Change change, Call call) {
     unanswered_ = false;
     if (!is_done) continue;
     if (random_up_to(changes_per_sweep - 1) == 0)
-      co_await states_.sweep("rate", call.wakeup);
+      co_await session_.sweep("rate", call.wakeup);
     co_return;
   }
 }
@@ -110,7 +111,7 @@ asio::awaitable<RateAnswer> PgRates::admit(const RateClaim& claim, Wakeup& wakeu
     answer = limit.admit(kept, now, has_changed);
     return has_changed;
   };
-  const auto call = wakeup.within(states_.timeout());
+  const auto call = wakeup.within(session_.timeout());
   co_await step(claim.limit, change, call);
   co_return answer;
 }
@@ -121,54 +122,53 @@ asio::awaitable<void> PgRates::withdraw(const RateClaim& claim, Wakeup& wakeup) 
     return limit.withdraw(kept_token(claim.token));
   };
   Wakeup own(context_);
-  const Call call{wakeup.last_request_until(states_.timeout(), stepped::last_patience),
+  const Call call{wakeup.last_request_until(session_.timeout(), stepped::last_patience),
                   own};
   co_await step(claim.limit, change, call);
 }
 
 asio::awaitable<LimitInfo> PgRates::look(const LockName& limit, Wakeup& wakeup) {
-  const auto call = wakeup.within(states_.timeout());
+  const auto call = wakeup.within(session_.timeout());
   const auto kept = co_await read(limit, false, call);
   co_return rules::look(kept.limit.state(), Clock::time_point(kept.now));
 }
 
 asio::awaitable<void> PgRates::reset(const LockName& limit, Wakeup& wakeup) {
-  Statement forget{"DELETE FROM " + states_.table("rate") + " r WHERE " + key_is("r"),
+  Statement forget{"DELETE FROM " + session_.table("rate") + " r WHERE " + key_is("r"),
                    {limit.name_space, limit.name}};
-  const auto call = wakeup.within(states_.timeout());
-  co_await states_.transact(std::move(forget), call);
+  const auto call = wakeup.within(session_.timeout());
+  co_await session_.transact(std::move(forget), call);
 }
 
 asio::awaitable<Admission> PgRegisters::admit_fence(const LockName& resource, Fence fence,
                                                     Wakeup& wakeup) {
   Statement admit{
-      "INSERT INTO " + states_.table("fence") +
+      "INSERT INTO " + session_.table("fence") +
           " AS f (namespace, resource, greatest) VALUES ($1, $2, $3::pg_catalog.int8) ON "
           "CONFLICT (namespace, resource) DO UPDATE SET greatest = excluded.greatest "
           "WHERE f.greatest OPERATOR(pg_catalog.<=) excluded.greatest",
       {resource.name_space, resource.name, std::to_string(fence.number)}};
-  const auto call = wakeup.within(states_.timeout());
-  const auto result = co_await states_.transact(std::move(admit), call);
+  const auto call = wakeup.within(session_.timeout());
+  const auto result = co_await session_.transact(std::move(admit), call);
   co_return has_changed_a_row(result) ? Admission::admitted : Admission::stale;
 }
 
-PgStore::PgStore(asio::io_context& context, std::string url,
-                 std::unique_ptr<PgStates> states)
-    : PgStore(context, std::move(url), states.release()) {}
+PgStore::PgStore(asio::io_context& context, std::string url, std::unique_ptr<PgRows> rows)
+    : PgStore(context, std::move(url), rows.release()) {}
 
-PgStore::PgStore(asio::io_context& context, std::string url, PgStates* states)
-    : SteppedStore(context, std::move(url), std::unique_ptr<PgStates>(states)),
-      states_(*states),
-      values_(*states),
-      rates_(context, *states),
-      registers_(*states) {}
+PgStore::PgStore(asio::io_context& context, std::string url, PgRows* rows)
+    : SteppedStore(context, std::move(url), std::unique_ptr<PgRows>(rows)),
+      session_(rows->session()),
+      values_(*rows),
+      rates_(context, session_),
+      registers_(session_) {}
 
 std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
                             asio::io_context& context) {
   auto hosts = hosts_of(url, timeout);
   auto text = hosts->url;
   return std::make_unique<PgStore>(context, std::move(text),
-                                   std::make_unique<PgStates>(context, std::move(hosts)));
+                                   std::make_unique<PgRows>(context, std::move(hosts)));
 }
 
 std::string schema(const StoreUrl& url) {

@@ -11,7 +11,7 @@
 
 #include "lock/store.hpp"
 #include "store/postgres/pg_limit.hpp"
-#include "store/postgres/pg_states.hpp"
+#include "store/postgres/pg_rows.hpp"
 #include "store/postgres/pg_values.hpp"
 #include "store/stepped/stepped_store.hpp"
 #include "store/store_url.hpp"
@@ -20,9 +20,9 @@ namespace dlock::postgres {
 
 class PgRates final : public RateLimits {
  public:
-  // `states` must outlive this.
-  PgRates(asio::io_context& context, PgStates& states)
-      : context_(context), states_(states) {}
+  // `session` must outlive this.
+  PgRates(asio::io_context& context, PgSession& session)
+      : context_(context), session_(session) {}
 
   asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;
   asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override;
@@ -44,38 +44,38 @@ class PgRates final : public RateLimits {
   asio::awaitable<void> step(LockName limit, Change change, Call call);
 
   asio::io_context& context_;
-  PgStates& states_;
+  PgSession& session_;
   bool unanswered_ = false;  // as in stepped::take()
 };
 
 class PgRegisters final : public FenceRegisters {
  public:
-  explicit PgRegisters(PgStates& states) : states_(states) {}
+  explicit PgRegisters(PgSession& session) : session_(session) {}
 
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;
 
  private:
-  PgStates& states_;
+  PgSession& session_;
 };
 
 class PgStore final : public stepped::SteppedStore {
  public:
   // `url` as users see it, without secrets.
-  PgStore(asio::io_context& context, std::string url, std::unique_ptr<PgStates> states);
+  PgStore(asio::io_context& context, std::string url, std::unique_ptr<PgRows> rows);
 
   void report_complaints(std::function<void(const std::string&)> warn) override {
-    states_.report_complaints(std::move(warn));
+    session_.connection()->hosts()->warn = std::move(warn);
   }
-  void part() override { states_.part(); }
+  void part() override { session_.connection()->part(); }
   ValueStore* values() override { return &values_; }
   RateLimits* rates() override { return &rates_; }
   FenceRegisters* registers() override { return &registers_; }
 
  private:
-  PgStore(asio::io_context& context, std::string url, PgStates* states);
+  PgStore(asio::io_context& context, std::string url, PgRows* rows);
 
-  PgStates& states_;
+  PgSession& session_;
   PgValues values_;
   PgRates rates_;
   PgRegisters registers_;

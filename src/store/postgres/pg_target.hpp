@@ -42,7 +42,7 @@ struct PgTarget {
   bool negotiates_tls =
       true;  // false: TLS from the first byte on (sslnegotiation=direct)
   ChannelBinding channel_binding = ChannelBinding::prefer;
-  // Verify the certificate even if nothing depends on it, for PgSession::is_proven.
+  // Verify the certificate even if nothing depends on it, for PgServerFacts::is_proven.
   bool wants_to_know = false;
   net::TlsOptions tls;           // its `insecure`: no proof of the server is needed
   std::string application_name;  // any text; sent as application_name_from() makes it

@@ -51,14 +51,14 @@ struct PgValues::New {
 asio::awaitable<std::vector<Row>> PgValues::rows_of(Statement statement, Wakeup& wakeup) {
   std::vector<Batch> batches(1);
   batches[0].push_back(std::move(statement));
-  const auto call = wakeup.within(states_.timeout());
-  auto results = co_await states_.exchange(std::move(batches), call);
+  const auto call = wakeup.within(session_.timeout());
+  auto results = co_await session_.exchange(std::move(batches), call);
   co_return std::move(results.back().rows);
 }
 
 asio::awaitable<void> PgValues::transact(Statement statement, Wakeup& wakeup) {
-  const auto call = wakeup.within(states_.timeout());
-  co_await states_.transact(std::move(statement), call);
+  const auto call = wakeup.within(session_.timeout());
+  co_await session_.transact(std::move(statement), call);
 }
 
 // With the first piece, unless the value is larger than `most`.
@@ -71,7 +71,7 @@ asio::awaitable<std::optional<PgValues::Kept>> PgValues::look_up(const LockName&
       "CASE WHEN v.size OPERATOR(pg_catalog.<=) $3::pg_catalog.int8 "
       "THEN pg_catalog.encode(p.data, 'hex') END "
       "FROM " +
-          states_.table("value") + " v LEFT JOIN " + states_.table("piece") +
+          session_.table("value") + " v LEFT JOIN " + session_.table("piece") +
           " p ON p.namespace OPERATOR(pg_catalog.=) v.namespace "
           "AND p.name OPERATOR(pg_catalog.=) v.name "
           "AND p.fence OPERATOR(pg_catalog.=) v.fence "
@@ -87,7 +87,7 @@ asio::awaitable<std::optional<PgValues::Kept>> PgValues::look_up(const LockName&
   if (!size || *size < 0) co_return std::nullopt;
   Kept kept;
   const auto column = [&](std::size_t i) -> const auto& {
-    return column_at(row, i, states_.shown());
+    return column_at(row, i, session_.shown());
   };
   kept.fence = column(0).value_or("");
   kept.size = static_cast<std::size_t>(*size);
@@ -105,7 +105,7 @@ asio::awaitable<std::string> PgValues::read_pieces(const LockName& lock, const K
   for (std::size_t number = 1; number < pieces_of(kept.size); ++number) {
     if (bytes.size() != number * value_piece) break;
     Statement read{"SELECT pg_catalog.encode(p.data, 'hex') FROM " +
-                       states_.table("piece") +
+                       session_.table("piece") +
                        " p WHERE p.namespace OPERATOR(pg_catalog.=) $1 "
                        "AND p.name OPERATOR(pg_catalog.=) $2 "
                        "AND p.fence OPERATOR(pg_catalog.=) $3::pg_catalog.int8 "
@@ -113,7 +113,7 @@ asio::awaitable<std::string> PgValues::read_pieces(const LockName& lock, const K
                    {lock.name_space, lock.name, kept.fence, std::to_string(number)}};
     const auto rows = co_await rows_of(std::move(read), wakeup);
     if (rows.empty()) break;  // it was removed, or is another one
-    const auto& piece = column_at(rows[0], 0, states_.shown());
+    const auto& piece = column_at(rows[0], 0, session_.shown());
     bytes += from_hex_text(piece.value_or("")).value_or("");
   }
   co_return bytes;
@@ -133,7 +133,7 @@ asio::awaitable<ValueLookup> PgValues::get(const LockName& lock, std::size_t mos
     }
   }
   ValueLookup damaged;
-  damaged.damage = states_.shown() + ": the stored value is incomplete";
+  damaged.damage = session_.shown() + ": the stored value is incomplete";
   co_return damaged;
 }
 
@@ -147,7 +147,7 @@ asio::awaitable<ValueLook> PgValues::describe(const LockName& lock, Wakeup& wake
                      ms_from("v.fresh_until", "c.now") + ", " +
                      ms_from("v.keep_until", "c.now") +
                      " FROM (SELECT pg_catalog.clock_timestamp() AS now) c, " +
-                     states_.table("value") +
+                     session_.table("value") +
                      " v WHERE v.namespace OPERATOR(pg_catalog.=) $1 "
                      "AND v.name OPERATOR(pg_catalog.=) $2",
                  {lock.name_space, lock.name}};
@@ -180,15 +180,15 @@ asio::awaitable<std::optional<Fence>> PgValues::renewed(const Claim& claim,
     if (renewal != Renewal::confirmed) return std::nullopt;
     return rules::holder_of(state, token)->fence;
   };
-  const auto call = wakeup.within(states_.timeout());
-  auto step = co_await stepped::take(states_, claim.lock, rule, call, unanswered_);
+  const auto call = wakeup.within(session_.timeout());
+  auto step = co_await stepped::take(rows_, claim.lock, rule, call, unanswered_);
   co_return step.answer;
 }
 
 Statement PgValues::to_write_piece(const LockName& lock, Fence fence, std::size_t number,
                                    std::string_view bytes) const {
   return {
-      "INSERT INTO " + states_.table("piece") +
+      "INSERT INTO " + session_.table("piece") +
           " (namespace, name, fence, number, data, keep_until) VALUES ($1, $2, "
           "$3::pg_catalog.int8, $4::pg_catalog.int4, pg_catalog.decode($5, 'hex'), "
           "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) "
@@ -201,7 +201,7 @@ Statement PgValues::to_write_piece(const LockName& lock, Fence fence, std::size_
 
 // Those that were written first are not abandoned, however long the others take.
 Statement PgValues::to_keep_pieces(const LockName& lock, Fence fence) const {
-  return {"UPDATE " + states_.table("piece") +
+  return {"UPDATE " + session_.table("piece") +
               " SET keep_until = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) "
               "pg_catalog.make_interval(secs => $4::pg_catalog.float8) WHERE namespace "
               "OPERATOR(pg_catalog.=) $1 AND name OPERATOR(pg_catalog.=) $2 AND fence "
@@ -223,7 +223,7 @@ std::vector<Statement> PgValues::to_store(const LockName& lock, const New& value
     statements.push_back(to_write_piece(lock, value.fence, 0, value.bytes));
   }
   statements.push_back(
-      {"INSERT INTO " + states_.table("value") +
+      {"INSERT INTO " + session_.table("value") +
            " (namespace, name, fence, size, sum, stored, fresh_until, keep_until) VALUES "
            "($1, $2, $3::pg_catalog.int8, $4::pg_catalog.int8, $5, "
            "pg_catalog.to_timestamp($6::pg_catalog.float8), "
@@ -235,20 +235,20 @@ std::vector<Statement> PgValues::to_store(const LockName& lock, const New& value
        {lock.name_space, lock.name, fence, std::to_string(value.bytes.size()),
         checksum_text(checksum(value.bytes)), seconds_text(now),
         seconds_text(fresh_until), keep_until}});
-  statements.push_back({"DELETE FROM " + states_.table("piece") + key +
+  statements.push_back({"DELETE FROM " + session_.table("piece") + key +
                             "AND (fence OPERATOR(pg_catalog.<>) $3::pg_catalog.int8 OR "
                             "number OPERATOR(pg_catalog.>=) $4::pg_catalog.int4)",
                         {lock.name_space, lock.name, fence,
                          std::to_string(pieces_of(value.bytes.size()))}});
   statements.push_back(
-      {"UPDATE " + states_.table("piece") +
+      {"UPDATE " + session_.table("piece") +
            " SET keep_until = pg_catalog.to_timestamp($3::pg_catalog.float8)" + key,
        {lock.name_space, lock.name, keep_until}});
   // Whether all are there.
   statements.push_back(
       {"SELECT pg_catalog.count(*), "
        "pg_catalog.sum(pg_catalog.octet_length(data)) FROM " +
-           states_.table("piece") + key,
+           session_.table("piece") + key,
        {lock.name_space, lock.name}});
   return statements;
 }
@@ -259,11 +259,11 @@ asio::awaitable<std::optional<Storing>> PgValues::store(const Claim& claim,
                                                         const std::string& bytes,
                                                         Lifetime lifetime,
                                                         Wakeup& wakeup) {
-  const auto call = wakeup.within(states_.timeout());
+  const auto call = wakeup.within(session_.timeout());
   const auto token = kept_token(claim.token);
   for (;;) {
     const auto read =
-        co_await states_.read(claim.lock, stepped::StateStore::Access::exclusive, call);
+        co_await rows_.read(claim.lock, stepped::StateStore::Access::exclusive, call);
     stepped::StateStore::Change change;
     stepped::prepare(change, read);
     rules::Consequences then;
@@ -271,21 +271,21 @@ asio::awaitable<std::optional<Storing>> PgValues::store(const Claim& claim,
                                       read.now, rules::ClockLiveness(read.now), then);
     stepped::complete(change, read, then);
     if (renewal != Renewal::confirmed) {
-      co_await states_.leave(wakeup);
+      co_await session_.leave(wakeup);
       co_return std::optional(Storing::not_ours);
     }
     change.gives_a_right = true;
     const New value{rules::holder_of(change.state, token)->fence, bytes, lifetime};
     std::vector<Batch> batches{to_store(claim.lock, value, read.now.wall)};
-    const auto results = co_await states_.go_on(std::move(batches), call);
-    const auto& there = row_at(results.back(), 0, states_.shown());
+    const auto results = co_await session_.go_on(std::move(batches), call);
+    const auto& there = row_at(results.back(), 0, session_.shown());
     const auto count = static_cast<std::int64_t>(pieces_of(bytes.size()));
     const auto size = static_cast<std::int64_t>(bytes.size());
     if (number_at(there, 0) != count || number_at(there, 1) != size) {
-      co_await states_.leave(wakeup);
+      co_await session_.leave(wakeup);
       co_return std::nullopt;
     }
-    if (co_await states_.write(claim.lock, read, change, call)) {
+    if (co_await rows_.write(claim.lock, read, change, call)) {
       co_return std::optional(Storing::stored);
     }
   }
@@ -323,20 +323,20 @@ asio::awaitable<Storing> PgValues::put(const Claim& claim, const std::string& by
     const auto storing = co_await store(claim, bytes, lifetime, wakeup);
     if (!storing) continue;
     if (*storing == Storing::stored && is_sweep_due()) {
-      for (const auto* table : {"value", "piece"}) co_await states_.sweep(table, wakeup);
+      for (const auto* table : {"value", "piece"}) co_await session_.sweep(table, wakeup);
     }
     co_return *storing;
   }
   throw Failure(Failure::Kind::unreachable,
-                states_.shown() + ": pieces of the value vanish while it is stored");
+                session_.shown() + ": pieces of the value vanish while it is stored");
 }
 
 asio::awaitable<void> PgValues::forget(const LockName& lock, Wakeup& wakeup) {
-  Statement forget{"WITH gone AS (DELETE FROM " + states_.table("value") +
+  Statement forget{"WITH gone AS (DELETE FROM " + session_.table("value") +
                        " v WHERE v.namespace OPERATOR(pg_catalog.=) $1 "
                        "AND v.name OPERATOR(pg_catalog.=) $2 RETURNING v.fence) "
                        "DELETE FROM " +
-                       states_.table("piece") +
+                       session_.table("piece") +
                        " p USING gone WHERE p.namespace OPERATOR(pg_catalog.=) $1 "
                        "AND p.name OPERATOR(pg_catalog.=) $2 "
                        "AND p.fence OPERATOR(pg_catalog.=) gone.fence",

@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "lock/store.hpp"
-#include "store/postgres/pg_states.hpp"
+#include "store/postgres/pg_rows.hpp"
 
 namespace dlock::postgres {
 
 class PgValues final : public ValueStore {
  public:
-  // `states` must outlive this.
-  explicit PgValues(PgStates& states) : states_(states) {}
+  // `rows` must outlive this.
+  explicit PgValues(PgRows& rows) : rows_(rows), session_(rows.session()) {}
 
   asio::awaitable<ValueLookup> get(const LockName& lock, std::size_t most,
                                    Wakeup& wakeup) override;
@@ -53,7 +53,8 @@ class PgValues final : public ValueStore {
   asio::awaitable<Storing> write_pieces(const Claim& claim, const std::string& bytes,
                                         Wakeup& wakeup);
 
-  PgStates& states_;
+  PgRows& rows_;
+  PgSession& session_;
   bool unanswered_ = false;  // see stepped::take()
 };
 

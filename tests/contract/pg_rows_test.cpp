@@ -1,7 +1,7 @@
 // The rows of a PostgreSQL table as the place of states, where that differs from the
 // place in memory with which tests/contract/stepped_test.cpp tests the steps.
 
-#include "store/postgres/pg_states.hpp"
+#include "store/postgres/pg_rows.hpp"
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ namespace {
 using std::chrono::hours;
 using std::chrono::seconds;
 
-class PgRows : public ::testing::Test {
+class RowsOfLocks : public ::testing::Test {
  protected:
   using Access = stepped::StateStore::Access;
   using Change = stepped::StateStore::Change;
@@ -36,23 +36,23 @@ class PgRows : public ::testing::Test {
   // Of another process.
   struct Client {
     explicit Client(asio::io_context& context)
-        : states(context, hosts_of(parsed_store_url(Database::server().url()),
-                                   milliseconds(5000))),
+        : rows(context,
+               hosts_of(parsed_store_url(Database::server().url()), milliseconds(5000))),
           wakeup(context) {}
-    PgStates states;
+    PgRows rows;
     Wakeup wakeup;
   };
 
   static Call soon(Wakeup& wakeup) { return wakeup.within(seconds(8)); }
   asio::awaitable<Snapshot> reading(Client& client, Access access) {
-    return client.states.read(lock_, access, soon(client.wakeup));
+    return client.rows.read(lock_, access, soon(client.wakeup));
   }
   Snapshot read(Client& client, Access access = Access::optimistic) {
     return result_of(context_, reading(client, access));
   }
   bool write(Client& client, const Snapshot& snapshot, const Change& change) {
     return result_of(context_,
-                     client.states.write(lock_, snapshot, change, soon(client.wakeup)));
+                     client.rows.write(lock_, snapshot, change, soon(client.wakeup)));
   }
   // Changes what was read in a way that can be seen.
   static Change counted(const Snapshot& snapshot) {
@@ -69,7 +69,7 @@ class PgRows : public ::testing::Test {
   milliseconds slept(Client& client, rules::Session party) {
     const auto began = Clock::now();
     const auto call = client.wakeup.within(seconds(5));
-    result_of(context_, client.states.sleep(party, 1, call));
+    result_of(context_, client.rows.sleep(party, 1, call));
     return std::chrono::floor<milliseconds>(Clock::now() - began);
   }
   void wake(Client& client, rules::Session party) {
@@ -88,7 +88,7 @@ class PgRows : public ::testing::Test {
 constexpr rules::Session party = 42;
 constexpr milliseconds a_moment{2000};
 
-TEST_F(PgRows, are_not_written_if_another_step_was_faster) {
+TEST_F(RowsOfLocks, are_not_written_if_another_step_was_faster) {
   Client slow(context_);
   Client fast(context_);
   ASSERT_TRUE(count(slow));
@@ -100,7 +100,7 @@ TEST_F(PgRows, are_not_written_if_another_step_was_faster) {
   EXPECT_EQ(sql("SELECT refused FROM dlock.lock"), "2");
 }
 
-TEST_F(PgRows, that_are_made_again_match_no_request_for_those_before_them) {
+TEST_F(RowsOfLocks, that_are_made_again_match_no_request_for_those_before_them) {
   Client slow(context_);
   Client fast(context_);
   const auto missing = read(slow);
@@ -116,7 +116,7 @@ TEST_F(PgRows, that_are_made_again_match_no_request_for_those_before_them) {
 
 // After a wait for the row, the clock before it would cut short what others were granted
 // meanwhile.
-TEST_F(PgRows, are_read_with_the_clock_behind_their_lock) {
+TEST_F(RowsOfLocks, are_read_with_the_clock_behind_their_lock) {
   Client client(context_);
   ASSERT_TRUE(count(client));
   auto other = Database::server().session();
@@ -138,7 +138,8 @@ TEST_F(PgRows, are_read_with_the_clock_behind_their_lock) {
   EXPECT_LT(read.sent_at, still_waiting);
 }
 
-TEST_F(PgRows, of_a_right_are_on_disk_before_the_answer_and_others_are_not_waited_for) {
+TEST_F(RowsOfLocks,
+       of_a_right_are_on_disk_before_the_answer_and_others_are_not_waited_for) {
   Client client(context_);
   ASSERT_TRUE(count(client));
   sql("CREATE TABLE noted (id serial, how text);"
@@ -161,7 +162,8 @@ TEST_F(PgRows, of_a_right_are_on_disk_before_the_answer_and_others_are_not_waite
   sql("DROP FUNCTION note() CASCADE; DROP TABLE noted");
 }
 
-TEST_F(PgRows, of_a_grant_are_written_before_it_is_known_who_watches_and_are_told_then) {
+TEST_F(RowsOfLocks,
+       of_a_grant_are_written_before_it_is_known_who_watches_and_are_told_then) {
   Client client(context_);
   ASSERT_TRUE(count(client));
   PgPrimary watcher(
@@ -194,7 +196,7 @@ TEST_F(PgRows, of_a_grant_are_written_before_it_is_known_who_watches_and_are_tol
   EXPECT_NE(line.find("granted"), std::string::npos) << line;
 }
 
-TEST_F(PgRows, that_a_trigger_drops_are_no_reason_to_try_again) {
+TEST_F(RowsOfLocks, that_a_trigger_drops_are_no_reason_to_try_again) {
   for (const char* event : {"INSERT", "UPDATE"}) {
     Client client(context_);
     sql("CREATE FUNCTION drop_it() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN "
@@ -217,7 +219,7 @@ TEST_F(PgRows, that_a_trigger_drops_are_no_reason_to_try_again) {
   }
 }
 
-TEST_F(PgRows, that_another_step_has_made_are_not_dropped) {
+TEST_F(RowsOfLocks, that_another_step_has_made_are_not_dropped) {
   Client client(context_);
   Client faster(context_);
   const auto before = read(client);
@@ -232,7 +234,7 @@ TEST_F(PgRows, that_another_step_has_made_are_not_dropped) {
   EXPECT_FALSE(write(client, again, counted(again)));
 }
 
-TEST_F(PgRows, wake_others_before_it_is_known_who_watches) {
+TEST_F(RowsOfLocks, wake_others_before_it_is_known_who_watches) {
   Client sleeper(context_);
   Client waker(context_);
   ASSERT_TRUE(count(sleeper));
@@ -244,8 +246,7 @@ TEST_F(PgRows, wake_others_before_it_is_known_who_watches) {
   auto other = Database::server().session();
   other.command("BEGIN; LOCK TABLE dlock.watcher");
   bool is_written = false;
-  asio::co_spawn(context_,
-                 waker.states.write(lock_, snapshot, change, soon(waker.wakeup)),
+  asio::co_spawn(context_, waker.rows.write(lock_, snapshot, change, soon(waker.wakeup)),
                  [&](const std::exception_ptr&, bool) { is_written = true; });
 
   EXPECT_LT(slept(sleeper, party), a_moment);
@@ -259,22 +260,23 @@ TEST_F(PgRows, wake_others_before_it_is_known_who_watches) {
   EXPECT_TRUE(is_written);
 }
 
-class PgKept : public PgRows {
+class PgKept : public RowsOfLocks {
  protected:
   // How many statements the server keeps for the session of this client.
   static std::string kept_for(asio::io_context& context, Client& client) {
     const Batch question{
         {"SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_statements", {}}};
-    const auto reply = result_of(
-        context,
-        client.states.exchange(std::vector<Batch>{question}, soon(client.wakeup)));
+    const auto reply =
+        result_of(context, client.rows.session().exchange(std::vector<Batch>{question},
+                                                          soon(client.wakeup)));
     return reply.at(0).rows.at(0).at(0).value();
   }
   static std::vector<Batch> deallocation() {
     return std::vector<Batch>(1, Batch(1, Statement{"DEALLOCATE ALL", {}}));
   }
   void forget(Client& client) {
-    result_of(context_, client.states.exchange(deallocation(), soon(client.wakeup)));
+    result_of(context_,
+              client.rows.session().exchange(deallocation(), soon(client.wakeup)));
   }
 };
 
@@ -314,14 +316,14 @@ TEST_F(PgKept, statements_that_are_lost_in_a_transaction_let_the_step_be_repeate
     ASSERT_TRUE(write(client, snapshot, counted(snapshot)));
   }
   const auto snapshot = read(client, Access::exclusive);
-  result_of(context_, client.states.go_on(deallocation(), soon(client.wakeup)));
+  result_of(context_, client.rows.session().go_on(deallocation(), soon(client.wakeup)));
 
   EXPECT_FALSE(write(client, snapshot, counted(snapshot)));
 
   EXPECT_TRUE(count(client));
 }
 
-TEST_F(PgRows, wake_a_party_that_joined_and_does_not_sleep_yet) {
+TEST_F(RowsOfLocks, wake_a_party_that_joined_and_does_not_sleep_yet) {
   Client sleeper(context_);
   Client waker(context_);
   ASSERT_TRUE(count(sleeper));
@@ -339,7 +341,7 @@ TEST_F(PgRows, wake_a_party_that_joined_and_does_not_sleep_yet) {
 }
 
 // A session that has ended took with it what the party would have been told.
-TEST_F(PgRows, let_a_party_ask_again_that_begins_to_listen) {
+TEST_F(RowsOfLocks, let_a_party_ask_again_that_begins_to_listen) {
   Client sleeper(context_);
   Client waker(context_);
   ASSERT_TRUE(count(sleeper));
@@ -350,7 +352,19 @@ TEST_F(PgRows, let_a_party_ask_again_that_begins_to_listen) {
   EXPECT_LT(slept(sleeper, party), a_moment);
 }
 
-TEST_F(PgRows, tell_who_is_in_front_without_waking_it) {
+TEST_F(RowsOfLocks, are_read_after_one_holder_stopped_to_listen_and_another_began) {
+  Client client(context_);
+  read(client);
+  auto news = client.rows.listen(party, [] {});
+  context_.restart();
+  context_.poll();  // until it has asked the server
+  news.reset();
+  news = client.rows.listen(party + 1, [] {});
+
+  EXPECT_NO_THROW(read(client));
+}
+
+TEST_F(RowsOfLocks, tell_who_is_in_front_without_waking_it) {
   Client sleeper(context_);
   Client waker(context_);
   ASSERT_TRUE(count(sleeper));
@@ -361,14 +375,14 @@ TEST_F(PgRows, tell_who_is_in_front_without_waking_it) {
 
   const auto sleep = [&] {
     const auto call = sleeper.wakeup.within(seconds(5));
-    return result_of(context_, sleeper.states.sleep(party + 1000, 1, call));
+    return result_of(context_, sleeper.rows.sleep(party + 1000, 1, call));
   };
   EXPECT_TRUE(sleep());
   EXPECT_FALSE(sleep());
 }
 
 // Waiters that nothing wakes for a second tell what they have joined.
-TEST_F(PgRows, of_one_that_joined_are_told_to_who_began_to_watch_meanwhile) {
+TEST_F(RowsOfLocks, of_one_that_joined_are_told_to_who_began_to_watch_meanwhile) {
   Client client(context_);
   ASSERT_TRUE(count(client));
   PgPrimary watcher(
@@ -394,7 +408,7 @@ TEST_F(PgRows, of_one_that_joined_are_told_to_who_began_to_watch_meanwhile) {
   EXPECT_NE(line.find("queued"), std::string::npos) << line;
 }
 
-TEST_F(PgRows, of_a_long_queue_are_waited_for_without_a_session) {
+TEST_F(RowsOfLocks, of_a_long_queue_are_waited_for_without_a_session) {
   Client client(context_);
   const auto snapshot = read(client);
   auto change = counted(snapshot);
@@ -423,7 +437,7 @@ TEST_F(PgRows, of_a_long_queue_are_waited_for_without_a_session) {
   EXPECT_TRUE(eventually(context_, [&] { return sql(theirs) == "0"; }));
 }
 
-TEST_F(PgRows, that_are_out_of_use_are_removed_some_releases_later) {
+TEST_F(RowsOfLocks, that_are_out_of_use_are_removed_some_releases_later) {
   Contender user(context_, world_, claim_of("job"));
   sql("INSERT INTO dlock.lock SELECT 'dlock', 'old' || i, 1, 1, '{}', '[]', 0, NULL, "
       "now() - interval '1 s' FROM generate_series(1, 50) i");
@@ -441,7 +455,7 @@ TEST_F(PgRows, that_are_out_of_use_are_removed_some_releases_later) {
   EXPECT_TRUE(is_swept());
 }
 
-TEST_F(PgRows, of_limits_and_values_that_are_over_are_removed_some_changes_later) {
+TEST_F(RowsOfLocks, of_limits_and_values_that_are_over_are_removed_some_changes_later) {
   Contender user(context_, world_, claim_of("cache:report"));
   sql("INSERT INTO dlock.rate SELECT 'dlock', 'old' || i, 1, 1, '{}', now() - interval "
       "'1 s' FROM generate_series(1, 50) i;"
@@ -471,7 +485,7 @@ TEST_F(PgRows, of_limits_and_values_that_are_over_are_removed_some_changes_later
 }
 
 // As a part of it, it would be undone with it, although it was reported as done.
-TEST_F(PgRows, of_a_step_after_one_that_failed_under_the_lock_are_no_part_of_it) {
+TEST_F(RowsOfLocks, of_a_step_after_one_that_failed_under_the_lock_are_no_part_of_it) {
   Client client(context_);
   read(client, Access::exclusive);
 
@@ -540,7 +554,7 @@ Claim random_claim(std::mt19937& dice) {
   return claim;
 }
 
-TEST_F(PgRows, show_the_same_as_a_store_in_memory_in_a_random_history) {
+TEST_F(RowsOfLocks, show_the_same_as_a_store_in_memory_in_a_random_history) {
   std::mt19937 dice(1);
   Side<MemoryWorld> memory(context_);
   Side<Database> rows(context_);

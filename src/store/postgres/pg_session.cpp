@@ -1,0 +1,222 @@
+#include "store/postgres/pg_session.hpp"
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+
+#include "net/budget.hpp"
+#include "store/postgres/pg_errors.hpp"
+#include "store/postgres/pg_schema.hpp"
+#include "store/postgres/pg_transaction.hpp"
+#include "util/text.hpp"
+
+namespace dlock::postgres {
+namespace {
+
+// For a request to end what the server is doing.
+constexpr milliseconds cancel_patience{2000};
+
+asio::awaitable<void> cancel(asio::io_context& context,
+                             std::shared_ptr<PgPrimary> connection) {
+  Wakeup wakeup(context);
+  try {
+    co_await connection->cancel(wakeup.within(cancel_patience));
+  } catch (const Failure&) {
+    // It ends with its own timeout, or with the standby.
+  }
+}
+
+}  // namespace
+
+PgSession::PgSession(asio::io_context& context, std::shared_ptr<PgHosts> hosts)
+    : context_(context),
+      timeout_(hosts->timeout),
+      shown_(hosts->targets.front().shown()),
+      connection_(std::make_shared<PgPrimary>(context, std::move(hosts))) {}
+
+std::string PgSession::table(std::string_view name) const {
+  return in_schema(schema(), name);
+}
+
+PgSession::Turn::~Turn() {
+  if (!is_mine_) return;
+  if (!is_well_) session_.is_exclusive_ = false;
+  session_.end_turn();
+}
+
+asio::awaitable<void> PgSession::Turn::take(Call call) {
+  if (session_.is_taken_) {
+    if (session_.idler_ && session_.idler_->is_waiting) {
+      session_.idler_->wakeup.give_up(true);
+    }
+    net::Budget budget(call, session_.shown_);
+    session_.next_.push_back(&call.wakeup);
+    std::exception_ptr failure;
+    try {
+      co_await budget.wait([this] { return !session_.is_taken_; });
+      budget.check();
+    } catch (const Failure&) {
+      failure = std::current_exception();
+    }
+    session_.next_.erase(
+        std::find(session_.next_.begin(), session_.next_.end(), &call.wakeup));
+    budget.hand_on();
+    if (failure) std::rethrow_exception(failure);
+  }
+  session_.is_taken_ = is_mine_ = true;
+}
+
+void PgSession::end_turn() {
+  is_taken_ = false;
+  for (auto* waiting : next_) waiting->notify();
+  if (idler_ && !idler_->is_waiting) idler_->wakeup.notify();
+}
+
+asio::awaitable<std::vector<Result>> PgSession::exchange(std::vector<Batch> batches,
+                                                         Call call) {
+  Turn turn(*this);
+  co_await turn.take(call);
+  is_exclusive_ = false;
+  const auto connection = connection_;
+  co_await telling_.tell(connection, call);
+  if (connection->is_in_transaction()) connection->close();
+  auto results = co_await exchange_in_schema(*connection, std::move(batches), call);
+  is_pooled_ = connection->is_pooled();
+  turn.has_ended_well();
+  co_return results;
+}
+
+asio::awaitable<std::vector<Result>> PgSession::exchange_exclusive(
+    std::vector<Batch> batches, Call call) {
+  auto results = co_await exchange(std::move(batches), call);
+  is_exclusive_ = true;
+  co_return results;
+}
+
+asio::awaitable<std::vector<Result>> PgSession::go_on(std::vector<Batch> batches,
+                                                      Call call) {
+  Turn turn(*this);
+  co_await turn.take(call);
+  const auto connection = connection_;
+  if (!connection->is_in_transaction() || connection->has_failed_transaction()) {
+    throw Failure(Failure::Kind::unreachable, shown_ + " has ended the transaction");
+  }
+  auto results = co_await connection->exchange(std::move(batches), call);
+  turn.has_ended_well();
+  co_return results;
+}
+
+asio::awaitable<Result> PgSession::commit(Statement statement, Call call) {
+  connection_->require_replicas();
+  std::vector<Batch> batches{
+      Batch{durably(call.until), std::move(statement), Statement{"COMMIT", {}}}};
+  std::vector<Result> results;
+  try {
+    results = co_await go_on(std::move(batches), call);
+  } catch (const Failure& failure) {
+    end_wait_after(failure);
+    throw;
+  }
+  connection_->require_replicas();
+  require_confirmation(results);
+  co_return std::move(results.at(1));
+}
+
+asio::awaitable<void> PgSession::leave(Wakeup& wakeup) {
+  is_exclusive_ = false;
+  if (!connection_->is_in_transaction()) co_return;
+  Batch batch(1, Statement{"ROLLBACK", {}});
+  co_await post(std::move(batch), wakeup);
+}
+
+asio::awaitable<Result> PgSession::transact(Statement statement, Call call) {
+  // What is refused only afterwards would have been written nevertheless.
+  const auto& replicas = connection_->hosts()->replicas;
+  if (!connection_->is_open() && (replicas.all || replicas.count > 0)) {
+    std::vector<Batch> nothing;
+    co_await exchange(std::move(nothing), call);
+  }
+  if (connection_->is_open()) connection_->require_replicas();
+  auto batch = begin_exclusive(call.until);
+  batch.push_back(durably(call.until));
+  const auto own = batch.size();
+  batch.push_back(std::move(statement));
+  batch.push_back({"COMMIT", {}});
+  std::vector<Batch> batches(1, std::move(batch));
+  std::vector<Result> results;
+  try {
+    results = co_await exchange(std::move(batches), call);
+  } catch (const Failure& failure) {
+    end_wait_after(failure);
+    throw;
+  }
+  connection_->require_replicas();
+  require_confirmation(results);
+  co_return std::move(results.at(own));
+}
+
+asio::awaitable<void> PgSession::post(Batch batch, Wakeup& wakeup) {
+  std::vector<Batch> batches(1, std::move(batch));
+  const auto connection = connection_;
+  if (!connection->is_pooled()) co_return connection->post(batches);
+  // A pooler gives up the session of a client that leaves in the middle of something.
+  if (!connection->is_open()) co_return;
+  const auto call = wakeup.within(bookkeeping_patience);
+  try {
+    Turn turn(*this);
+    co_await turn.take(call);
+    co_await connection->exchange(std::move(batches), call);
+    turn.has_ended_well();
+  } catch (const Failure&) {
+    // It is as if it had not been sent.
+  }
+}
+
+asio::awaitable<void> PgSession::sweep(std::string name, Wakeup& wakeup) {
+  Statement remove{
+      "DELETE FROM " + table(name) +
+          " WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT s.ctid FROM " +
+          table(name) +
+          " s WHERE s.keep_until OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() "
+          "LIMIT 100 FOR UPDATE SKIP LOCKED))",
+      {}};
+  const auto until = later(Clock::now(), bookkeeping_patience);
+  auto batch = writable({unimportantly(until), std::move(remove)}, *connection_);
+  co_await post(std::move(batch), wakeup);
+}
+
+void PgSession::require_confirmation(const std::vector<Result>& results) const {
+  for (const auto& result : results) {
+    if (result.warnings.empty()) continue;
+    throw Failure(Failure::Kind::unreachable,
+                  shown_ + " did not confirm what it has committed: " +
+                      printable(result.warnings.front().message, 200));
+  }
+}
+
+void PgSession::end_wait_after(const Failure& failure) {
+  const bool has_given_up = failure.kind() == Failure::Kind::interrupted ||
+                            dynamic_cast<const net::Timeout*>(&failure) != nullptr;
+  if (!has_given_up) return;
+  opened_before_ += connection_->times_opened();
+  auto old = std::exchange(connection_,
+                           std::make_shared<PgPrimary>(context_, connection_->hosts()));
+  asio::co_spawn(context_, cancel(context_, std::move(old)),
+                 [](const std::exception_ptr&) {});
+}
+
+Failure PgSession::unreadable(std::string_view table, const LockName& name,
+                              bool is_newer) const {
+  const bool is_lock = table == "lock";
+  auto text =
+      shown_ + (is_lock ? ": the lock " : ": the limit ") + printable_name(name.name);
+  if (is_newer) {
+    text += " was written by a newer dlock: upgrade this one";
+  } else {
+    text += " is damaged: another program has written to its row: ";
+    text += is_lock ? "delete the row from " + schema() + ".lock"
+                    : "remove it with `dlock limit --reset`";
+  }
+  return Failure(Failure::Kind::misconfigured, std::move(text));
+}
+
+}  // namespace dlock::postgres
