@@ -150,7 +150,7 @@ void KeeperProcess::watch() {
 // Detaches from the caller's environment, so that nothing waits for a descriptor,
 // directory or terminal because of this process.
 void detach_from_caller(const Duty& duty) {
-  ::chdir("/");
+  [[maybe_unused]] const int outcome = ::chdir("/");
   const int null = ::open("/dev/null", O_RDWR);
   for (int fd = 0; fd <= 2; ++fd) ::dup2(null, fd);
   for (const auto& name : entries_of("/proc/self/fd")) {
