@@ -45,6 +45,9 @@ teardown() { kill_leftovers; }
   assert_status 75
 }
 
+# Waiters for a killed holder have timers: the kernel frees the lock of a dead process a moment after it says
+# that it is dead, so they ask again some times within milliseconds.
+
 @test "the slots of two killed holders go at once to two waiters" {
   hold pool -n 2
   victims=("$holder" "$command")
@@ -52,7 +55,7 @@ teardown() { kill_leftovers; }
   victims+=("$holder" "$command")
   # The first waiter keeps its slot, so the second one needs the other.
   queue pool -n 2 -- sleep 600
-  queue_without_timers pool -n 2 -- touch "$began"
+  queue pool -n 2 -- touch "$began"
 
   kill -KILL "${victims[@]}"
 
@@ -64,7 +67,7 @@ teardown() { kill_leftovers; }
   first=$holder
   hold pool -n 2
   queue pool -n 2 -- sleep 600
-  queue_without_timers pool -n 2 -- touch "$began"
+  queue pool -n 2 -- touch "$began"
   let_go "$first"
   assert_exits 0 "$first"
   eventually is_alone_in_queue
@@ -93,7 +96,6 @@ is_alone_in_queue() { [[ $(look pool '.waiters | length') == 1 ]]; }
 }
 
 @test "when a reader, or a writer in the queue, is killed, those that it held off run at once" {
-  # Not without timers: the kernel frees the lock of a dead process a moment after it says so.
   hold book -s
   reader=("$holder" "$command")
   queue book -- true
