@@ -45,8 +45,8 @@ teardown() { kill_leftovers; }
   assert_status 75
 }
 
-# Waiters for a killed holder have timers: the kernel frees the lock of a dead process a moment after it says
-# that it is dead, so they ask again some times within milliseconds.
+# Waiters for a killed holder have timers: the kernel frees the lock of a dead process a moment after
+# it says that it is dead, so they ask again some times within milliseconds.
 
 @test "the slots of two killed holders go at once to two waiters" {
   hold pool -n 2

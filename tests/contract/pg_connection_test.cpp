@@ -145,10 +145,10 @@ TEST_F(PgConnections, send_the_first_request_behind_the_login_and_stay_open) {
 
   EXPECT_EQ(server.connections(), 1);
   EXPECT_EQ(connection.times_opened(), 1u);
-  EXPECT_EQ(connection.session().server_version, "15.18");
-  EXPECT_EQ(connection.session().in_hot_standby, false);
-  EXPECT_EQ(connection.session().pid, 4711);
-  EXPECT_FALSE(connection.session().is_proven);
+  EXPECT_EQ(connection.server_facts().server_version, "15.18");
+  EXPECT_EQ(connection.server_facts().in_hot_standby, false);
+  EXPECT_EQ(connection.server_facts().pid, 4711);
+  EXPECT_FALSE(connection.server_facts().is_proven);
 }
 
 TEST_F(PgConnections, tell_the_server_who_they_are_and_nothing_that_poolers_refuse) {
@@ -521,7 +521,7 @@ TEST_F(PgConnections, do_without_tls_where_the_server_has_none) {
   PgConnection connection(context_, at(server, SslMode::prefer));
 
   EXPECT_EQ(value(connection), "1");
-  EXPECT_FALSE(connection.session().is_encrypted);
+  EXPECT_FALSE(connection.server_facts().is_encrypted);
 }
 
 TEST_F(PgConnections, read_nothing_that_comes_before_the_handshake) {

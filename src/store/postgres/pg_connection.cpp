@@ -20,7 +20,7 @@ class PgConnection::Talk {
 
   const std::string& shown() const { return shown_; }
   const PgTarget& target() const { return target_; }
-  const PgServerFacts& session() const { return session_; }
+  const PgServerFacts& server_facts() const { return server_facts_; }
   bool is_open() const { return is_ready_; }
   std::uint64_t times_opened() const { return times_opened_; }
   Failure closed() const {
@@ -73,7 +73,7 @@ class PgConnection::Talk {
     // First: without it a connection would be useless.
     auto password = co_await secret(budget);
     remark_ = remark_on_password(password);
-    session_ = {};
+    server_facts_ = {};
     replies_ = BatchReplies();
     link_.emplace(context_, target_);
     co_await link_->connect(budget, last_used_);
@@ -85,10 +85,10 @@ class PgConnection::Talk {
     co_await link_->write(bytes, budget);
     co_await log_in(login, request, budget);
     const auto& channel = link_->channel();
-    session_.method = login.method();
-    session_.is_encrypted = channel.is_encrypted;
-    session_.is_proven = channel.is_trusted || login.is_bound();
-    check_product(session_, target_);
+    server_facts_.method = login.method();
+    server_facts_.is_encrypted = channel.is_encrypted;
+    server_facts_.is_proven = channel.is_trusted || login.is_bound();
+    check_product(server_facts_, target_);
     is_ready_ = true;
     budget.reached("logged in");
     opening_took_ = Clock::now() - began;
@@ -168,7 +168,7 @@ class PgConnection::Talk {
   asio::awaitable<void> cancel(net::Budget& budget) {
     if (key_.empty()) co_return;
     auto target = target_;
-    if (session_.is_encrypted && target.ssl == SslMode::prefer) {
+    if (server_facts_.is_encrypted && target.ssl == SslMode::prefer) {
       target.ssl = SslMode::require;
     }
     // A name may have several addresses, and the key belongs to one server.
@@ -287,12 +287,12 @@ class PgConnection::Talk {
     if (message.type == 'N') return;
     if (message.type == 'S') {
       if (auto parameter = parameter_from(message.body))
-        return session_.take(parameter->first, parameter->second);
+        return server_facts_.take(parameter->first, parameter->second);
     }
     if (message.type == 'K' && is_logged_in && first_number(message.body)) {
       key_ = message.body;
       binding_ = link_->channel().binding;
-      session_.pid = static_cast<std::int32_t>(*first_number(key_));
+      server_facts_.pid = static_cast<std::int32_t>(*first_number(key_));
       return;
     }
     throw link_->nonsense("a message at the wrong place in the login");
@@ -320,7 +320,7 @@ class PgConnection::Talk {
       if (!replies_.take(*message)) throw link_->nonsense(replies_.error());
     }
     for (const auto& [name, value] : replies_.take_parameters()) {
-      session_.take(name, value);
+      server_facts_.take(name, value);
     }
   }
 
@@ -329,7 +329,7 @@ class PgConnection::Talk {
   std::string shown_;
   std::optional<PgLink> link_;
   BatchReplies replies_;
-  PgServerFacts session_;
+  PgServerFacts server_facts_;
   SaltedPassword salted_;
   std::string remark_;     // on the password
   std::string key_;        // of the last login, for cancel requests
@@ -358,7 +358,7 @@ bool PgConnection::is_still_open() {
   return talk_->is_open();
 }
 std::uint64_t PgConnection::times_opened() const { return talk_->times_opened(); }
-const PgServerFacts& PgConnection::session() const { return talk_->session(); }
+const PgServerFacts& PgConnection::server_facts() const { return talk_->server_facts(); }
 const PgTarget& PgConnection::target() const { return talk_->target(); }
 void PgConnection::close() { talk_->close(); }
 void PgConnection::part() { talk_->part(); }

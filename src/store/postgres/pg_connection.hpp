@@ -74,7 +74,7 @@ class PgConnection {
   asio::awaitable<void> cancel(Call call);
 
   // Of the last login.
-  const PgServerFacts& session() const;
+  const PgServerFacts& server_facts() const;
   const PgTarget& target() const;
 
   // Ends the session in good order unless an exchange was abandoned.

@@ -37,7 +37,7 @@ std::string shown_method(const std::string& method) {
 }
 
 void note_session(const PgConnection& connection, HostFacts& facts) {
-  const auto& session = connection.session();
+  const auto& session = connection.server_facts();
   facts.is_local = is_this_machine(connection.target());
   facts.is_encrypted = session.is_encrypted;
   if (session.is_proven && connection.target().path.empty()) {
@@ -114,9 +114,9 @@ class PrimaryExaminer {
       return column_at(row, column, server).value_or("");
     };
     facts_.product = text(0);
-    facts_.version = connection_.session().server_version;
+    facts_.version = connection_.server_facts().server_version;
     facts_.version_number = number_in<int>(text(1)).value_or(0);
-    facts_.is_pooled = number_in<std::int32_t>(text(2)) != connection_.session().pid;
+    facts_.is_pooled = number_in<std::int32_t>(text(2)) != connection_.server_facts().pid;
     facts_.user = text(3);
     facts_.database = text(4);
     facts_.listens = can_listen(connection_.target().listening, facts_.is_pooled);

@@ -118,7 +118,7 @@ void PgPrimary::introduce(const std::string& name) {
 }
 
 bool PgPrimary::is_pooled() const {
-  return standing_.pid != 0 && standing_.pid != session().pid;
+  return standing_.pid != 0 && standing_.pid != server_facts().pid;
 }
 
 void PgPrimary::require_replicas() const {
@@ -183,7 +183,7 @@ asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches
       if (is_guarded) trusted_session_ = times_opened();
     } catch (const SqlError& refused) {
       // A standby says so here, if the login did not.
-      if (session().in_hot_standby.value_or(false)) {
+      if (server_facts().in_hot_standby.value_or(false)) {
         close();
         throw is_standby(target().shown(), !hosts_->are_several());
       }
@@ -196,13 +196,13 @@ asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches
     repeats = true;
   }
   if (asks) {
-    const auto standing = standing_of(results, session());
+    const auto standing = standing_of(results, server_facts());
     results.pop_back();
     take(standing);
   } else if (known_session_ != times_opened()) {
     auto alone = question(asks_standbys);
     const auto reply = co_await connection_->exchange(std::move(alone), call);
-    take(standing_of(reply, session()));
+    take(standing_of(reply, server_facts()));
   }
   co_return results;
 }
@@ -270,7 +270,7 @@ asio::awaitable<void> PgPrimary::find_once(Call call) {
     auto batches = question(asks_standbys);
     const Call opening{until, own};
     const auto reply = co_await found.connection->exchange(std::move(batches), opening);
-    found.standing = standing_of(reply, found.connection->session());
+    found.standing = standing_of(reply, found.connection->server_facts());
     co_return found;
   };
   const auto count = hosts->targets.size();

@@ -77,7 +77,7 @@ class PgPrimary {
   std::uint64_t times_opened() const {
     return opened_before_ + connection_->times_opened();
   }
-  const PgServerFacts& session() const { return connection_->session(); }
+  const PgServerFacts& server_facts() const { return connection_->server_facts(); }
   const PgTarget& target() const { return connection_->target(); }
   const std::shared_ptr<PgHosts>& hosts() const { return hosts_; }
   void close() { connection_->close(); }

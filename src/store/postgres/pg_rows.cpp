@@ -91,12 +91,7 @@ asio::awaitable<PgRows::Snapshot> PgRows::read(const LockName& lock, Access acce
   // The reading tells whether there is a watcher by now. If not, there was none.
   auto untold = is_exclusive ? std::nullopt : session_.telling().take(lock.name_space);
   const auto sent_at = Clock::now();
-  std::vector<Result> results;
-  if (is_exclusive) {
-    results = co_await session_.exchange_exclusive(std::move(batches), call);
-  } else {
-    results = co_await session_.exchange(std::move(batches), call);
-  }
+  const auto results = co_await session_.exchange(std::move(batches), call);
   std::optional<Failure> failure;
   try {
     auto read = snapshot_from(lock, row_at(results.back(), 0, session_.shown()), sent_at);
@@ -248,7 +243,6 @@ asio::awaitable<bool> PgRows::write(const LockName& lock, const Snapshot& read,
     if (change.gives_a_right) session_.end_wait_after(failure);
     throw;
   }
-  session_.note_committed();
   if (!results) co_return false;
   const bool is_new = read.version.empty();
   const auto& changed = results->at(writing.change);
@@ -269,12 +263,12 @@ asio::awaitable<bool> PgRows::write(const LockName& lock, const Snapshot& read,
     session_.require_confirmation(*results);
   }
   const bool is_unwatched = writing.rehearses && tells_no_watcher(results->back());
-  const auto passed = std::chrono::ceil<WallTime>(Clock::now() - read.read_at);
-  Untold untold{lock, events, read.now.wall + passed};
   if (writing.asks_later && !is_unwatched) {
-    session_.telling().remember(std::move(untold));
-  } else if (writing.asks && says_yes(results->back())) {
-    auto told = telling(untold, *session_.connection());
+    const auto passed = std::chrono::ceil<WallTime>(Clock::now() - read.read_at);
+    session_.telling().remember({lock, events, read.now.wall + passed});
+  }
+  if (writing.asks && says_yes(results->back())) {
+    auto told = telling(lock, events, *session_.connection());
     co_await session_.post(std::move(told), call.wakeup);
   }
   if (change.cause.released_by && random_up_to(releases_per_sweep - 1) == 0) {

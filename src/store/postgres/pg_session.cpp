@@ -37,12 +37,6 @@ std::string PgSession::table(std::string_view name) const {
   return in_schema(schema(), name);
 }
 
-PgSession::Turn::~Turn() {
-  if (!is_mine_) return;
-  if (!is_well_) session_.is_exclusive_ = false;
-  session_.end_turn();
-}
-
 asio::awaitable<void> PgSession::Turn::take(Call call) {
   if (session_.is_taken_) {
     if (session_.idler_ && session_.idler_->is_waiting) {
@@ -75,20 +69,11 @@ asio::awaitable<std::vector<Result>> PgSession::exchange(std::vector<Batch> batc
                                                          Call call) {
   Turn turn(*this);
   co_await turn.take(call);
-  is_exclusive_ = false;
   const auto connection = connection_;
   co_await telling_.tell(connection, call);
   if (connection->is_in_transaction()) connection->close();
   auto results = co_await exchange_in_schema(*connection, std::move(batches), call);
   is_pooled_ = connection->is_pooled();
-  turn.has_ended_well();
-  co_return results;
-}
-
-asio::awaitable<std::vector<Result>> PgSession::exchange_exclusive(
-    std::vector<Batch> batches, Call call) {
-  auto results = co_await exchange(std::move(batches), call);
-  is_exclusive_ = true;
   co_return results;
 }
 
@@ -97,33 +82,37 @@ asio::awaitable<std::vector<Result>> PgSession::go_on(std::vector<Batch> batches
   Turn turn(*this);
   co_await turn.take(call);
   const auto connection = connection_;
-  if (!connection->is_in_transaction() || connection->has_failed_transaction()) {
+  if (!is_exclusive() || connection->has_failed_transaction()) {
     throw Failure(Failure::Kind::unreachable, shown_ + " has ended the transaction");
   }
-  auto results = co_await connection->exchange(std::move(batches), call);
-  turn.has_ended_well();
-  co_return results;
+  co_return co_await connection->exchange(std::move(batches), call);
 }
 
-asio::awaitable<Result> PgSession::commit(Statement statement, Call call) {
-  connection_->require_replicas();
-  std::vector<Batch> batches{
-      Batch{durably(call.until), std::move(statement), Statement{"COMMIT", {}}}};
+// The result of the statement `own` of a transaction that ends with its commit.
+asio::awaitable<Result> PgSession::confirmed(asio::awaitable<std::vector<Result>> commit,
+                                             std::size_t own) {
   std::vector<Result> results;
   try {
-    results = co_await go_on(std::move(batches), call);
+    results = co_await std::move(commit);
   } catch (const Failure& failure) {
     end_wait_after(failure);
     throw;
   }
   connection_->require_replicas();
   require_confirmation(results);
-  co_return std::move(results.at(1));
+  co_return std::move(results.at(own));
+}
+
+asio::awaitable<Result> PgSession::commit(Statement statement, Call call) {
+  connection_->require_replicas();
+  std::vector<Batch> batches{
+      Batch{durably(call.until), std::move(statement), Statement{"COMMIT", {}}}};
+  auto sent = go_on(std::move(batches), call);
+  co_return co_await confirmed(std::move(sent), 1);
 }
 
 asio::awaitable<void> PgSession::leave(Wakeup& wakeup) {
-  is_exclusive_ = false;
-  if (!connection_->is_in_transaction()) co_return;
+  if (!is_exclusive()) co_return;
   Batch batch(1, Statement{"ROLLBACK", {}});
   co_await post(std::move(batch), wakeup);
 }
@@ -142,16 +131,8 @@ asio::awaitable<Result> PgSession::transact(Statement statement, Call call) {
   batch.push_back(std::move(statement));
   batch.push_back({"COMMIT", {}});
   std::vector<Batch> batches(1, std::move(batch));
-  std::vector<Result> results;
-  try {
-    results = co_await exchange(std::move(batches), call);
-  } catch (const Failure& failure) {
-    end_wait_after(failure);
-    throw;
-  }
-  connection_->require_replicas();
-  require_confirmation(results);
-  co_return std::move(results.at(own));
+  auto sent = exchange(std::move(batches), call);
+  co_return co_await confirmed(std::move(sent), own);
 }
 
 asio::awaitable<void> PgSession::post(Batch batch, Wakeup& wakeup) {
@@ -165,7 +146,6 @@ asio::awaitable<void> PgSession::post(Batch batch, Wakeup& wakeup) {
     Turn turn(*this);
     co_await turn.take(call);
     co_await connection->exchange(std::move(batches), call);
-    turn.has_ended_well();
   } catch (const Failure&) {
     // It is as if it had not been sent.
   }

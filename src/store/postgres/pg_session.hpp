@@ -47,20 +47,15 @@ class PgSession {
   // failed, is given up: what is written now must not be a part of it. What is untold is
   // told first.
   asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches, Call call);
-  // The same with a transaction that locks rows and stays open: go_on(), commit() or
-  // leave() follow.
-  asio::awaitable<std::vector<Result>> exchange_exclusive(std::vector<Batch> batches,
-                                                          Call call);
-  // Within that transaction. Also throws Failure if it has ended.
+  // Within the transaction that an exchange has left open, of begin_exclusive(). Also
+  // throws Failure if it has ended.
   asio::awaitable<std::vector<Result>> go_on(std::vector<Batch> batches, Call call);
   // Ends it with this statement, as transact().
   asio::awaitable<Result> commit(Statement statement, Call call);
   // Ends it without a change. Need not wait until that is done.
   asio::awaitable<void> leave(Wakeup& wakeup);
   // Whether it is open.
-  bool is_exclusive() const { return is_exclusive_; }
-  // Its COMMIT was executed.
-  void note_committed() { is_exclusive_ = false; }
+  bool is_exclusive() const { return connection_->is_in_transaction(); }
 
   // Executes one statement in a separate durable transaction, whatever the role's
   // defaults are. Also throws Failure if the commit is not confirmed.
@@ -90,23 +85,22 @@ class PgSession {
   class Turn {
    public:
     explicit Turn(PgSession& session) : session_(session) {}
-    ~Turn();
+    ~Turn() {
+      if (is_mine_) session_.end_turn();
+    }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
     asio::awaitable<void> take(Call call);
-    // Otherwise it has ended with an error, and so has the transaction.
-    void has_ended_well() { is_well_ = true; }
 
    private:
     PgSession& session_;
     bool is_mine_ = false;
-    bool is_well_ = false;
   };
 
   // For who uses the connection between the exchanges: whether a request has it or waits
   // for it; takes it, if not; gives it back. `idler` is told when it can be taken.
-  bool is_needed() const { return is_taken_ || is_exclusive_ || !next_.empty(); }
+  bool is_needed() const { return is_taken_ || is_exclusive() || !next_.empty(); }
   bool is_wanted() const { return !next_.empty(); }
   bool is_taken() const { return is_taken_; }
   void set_idler(PgIdler* idler) { idler_ = idler; }
@@ -114,13 +108,15 @@ class PgSession {
   void end_turn();
 
  private:
+  asio::awaitable<Result> confirmed(asio::awaitable<std::vector<Result>> commit,
+                                    std::size_t own);
+
   asio::io_context& context_;
   milliseconds timeout_;
   std::string shown_;
   std::shared_ptr<PgPrimary> connection_;
   std::uint64_t opened_before_ = 0;  // by the connections before this one
   PgTelling telling_;
-  bool is_exclusive_ = false;
   bool is_pooled_ = false;
   bool is_taken_ = false;      // the connection
   std::vector<Wakeup*> next_;  // who waits for it

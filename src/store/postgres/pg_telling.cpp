@@ -21,11 +21,14 @@ asio::awaitable<void> PgTelling::tell(std::shared_ptr<PgPrimary> connection, Cal
   std::vector<Batch> question(
       1, Batch(1, watcher_question(schema, untold.lock.name_space, untold.at)));
   const auto reply = co_await connection->exchange(std::move(question), call);
-  if (says_yes(reply.back())) connection->post({telling(untold, *connection)});
+  if (says_yes(reply.back())) {
+    connection->post({telling(untold.lock, untold.events, *connection)});
+  }
 }
 
-Batch telling(const Untold& untold, const PgPrimary& connection) {
-  auto batch = to_tell(connection.target().schema, untold.lock, untold.events);
+Batch telling(const LockName& lock, const std::vector<Event>& events,
+              const PgPrimary& connection) {
+  auto batch = to_tell(connection.target().schema, lock, events);
   batch.insert(batch.begin(), unimportantly(later(Clock::now(), bookkeeping_patience)));
   return writable(std::move(batch), connection);
 }

@@ -39,6 +39,7 @@ class PgTelling {
 };
 
 // Records events behind the step, in a separate transaction.
-Batch telling(const Untold& untold, const PgPrimary& connection);
+Batch telling(const LockName& lock, const std::vector<Event>& events,
+              const PgPrimary& connection);
 
 }  // namespace dlock::postgres

@@ -68,7 +68,7 @@ bool PgWaking::polls() const {
 }
 
 Batch PgWaking::to_listen(rules::Session party) const {
-  return {for_listeners(session_.connection()->session().server_version),
+  return {for_listeners(session_.connection()->server_facts().server_version),
           {"LISTEN " + channel_of(party), {}}};
 }
 
@@ -107,7 +107,6 @@ asio::awaitable<bool> PgWaking::sleep(rules::Session party, std::size_t place,
     if (listens(party)) {
       PgSession::Turn turn(session_);
       co_await turn.take(call);
-      turn.has_ended_well();
       auto told = co_await notified(call);
       is_in_front = told && told->payload == in_front_payload;
     } else {

@@ -45,7 +45,7 @@ class Watching final : public WatchSession {
     auto statements = to_be_known();
     listens_ = can_listen(target.listening, connection_.is_pooled());
     if (listens_) {
-      statements.push_back(for_listeners(connection_.session().server_version));
+      statements.push_back(for_listeners(connection_.server_facts().server_version));
       const auto channel = events_channel(target.schema, watched_.name_space);
       statements.push_back({"LISTEN " + channel, {}});
     }
