@@ -109,7 +109,8 @@ assert_ancestors_tell_nothing() {  # <store> <words>
   local port words
   port=$(free_ports 1)
   redis-server --port "$port" --bind 127.0.0.1 --requirepass "$secret" --save '' --dir "$PWD" > server.log 2>&1 3>&- &
-  disown $!
+  server_pid=$!
+  disown "$server_pid"
   eventually accepts_connections "$port"
   for words in 'run --on-success CODE job sh -c CODE' 'run --on-start CODE job sleep 0.2' 'run job -- dlock run other -- sh -c CODE' \
     'run --stragglers kill job sh -c CODE' 'limit api 99/1h sh -c CODE' 'cache key sh -c CODE'; do
