@@ -47,7 +47,7 @@ masked() {  # [sorted|table|columns|etcd|bytes]...
       my ($at) = @_;
       return undef if $at < $boot - 10e9 || $at > $now_boot + 3600e9;
       # A text, or its beginning after its length.
-      return undef if $at % 2**16 == 0 || pack("Q<", $at) =~ /[a-z]{4}| <&|<&3/;
+      return undef if $at % 2**16 == 0 || $at % 2**32 < 2**16 || pack("Q<", $at) =~ /[a-z]{4}| <&|<&3/;
       # Leases of these tests that end later do so after one of these times.
       return undef if $at > $now_boot && !grep { abs(($at - $now_boot) / 1e9 - $_ + 50) <= 50 } 100, 600, 3600;
       return "<boot" . later(($at - $now_boot) / 1e9) . ">";
@@ -104,7 +104,9 @@ masked() {  # [sorted|table|columns|etcd|bytes]...
         }
       }
       $show->();
-      print map { "  $_\n" } @out;
+      # The first of what begins a holder, a waiter or a run begins a line.
+      print map { (/^<(?:party|fence)/ ? "\n  " : " ") . $_ } @out;
+      print "\n";
       exit;
     }
 
@@ -171,13 +173,30 @@ masked() {  # [sorted|table|columns|etcd|bytes]...
   ' "$golden_began" "$golden_boot" "$golden_fence" "$golden_pids" "$BATS_TEST_TMPDIR" "$HOSTNAME" "$golden_now" "$@"
 }
 
-# Compares the standard input with golden/<topic>.txt, or writes that with DLOCK_UPDATE_GOLDEN.
-# A difference is printed, and fails the test in `assert_golden`.
+# Compares the standard input with golden/<topic>.txt, or writes that with DLOCK_UPDATE_GOLDEN. What
+# is mostly as on Redis is stored in golden/<topic>.diff as what differs from the text of Redis. A
+# difference is printed, and fails the test in `assert_golden`.
 golden() {  # <topic>
-  local file=$BATS_TEST_DIRNAME/golden/$1.txt
+  local base=$BATS_TEST_DIRNAME/golden/redis-${1#*-}.txt file=$BATS_TEST_DIRNAME/golden/$1
+  cat > is-now
   if [[ -n ${UPDATE_GOLDEN:-} ]]; then
-    cat > "$file"
-  elif ! diff -u --label "expected in golden/$1.txt" --label 'is now' "$file" - >&2; then
+    rm -f "$file.txt" "$file.diff"
+    diff -U0 --label Redis --label "${1%%-*}" "$base" is-now > differs-from-redis || true
+    if [[ -e $base ]] && (($(wc -l < differs-from-redis) < $(wc -l < is-now) * 2 / 3)); then
+      cp differs-from-redis "$file.diff"
+    else
+      cp is-now "$file.txt"
+    fi
+    return
+  fi
+  if [[ -s $file.diff ]]; then
+    patch -s -o expected "$base" "$file.diff" >&2 || echo "golden/$1.diff is not of this redis-${1#*-}.txt" >&2
+  elif [[ -e $file.diff ]]; then
+    cp "$base" expected
+  else
+    cp "$file.txt" expected
+  fi
+  if ! diff -u --label "expected in golden/$1" --label 'is now' expected is-now >&2; then
     # A pipe would lose a variable.
     echo "$1" >> "$BATS_TEST_TMPDIR/differs"
   fi

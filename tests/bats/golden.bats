@@ -325,6 +325,22 @@ dump_postgres() {  # [<lock>...]
   } | masked sorted
 }
 
+saw() { grep -qF "$1" sent; }
+
+# The first, because the others are compared with it.
+@test "a Redis server is as before" {
+  DLOCK_TEST_STORE=redis use_private_store
+  socket=$BATS_TEST_TMPDIR/server.socket
+  server=(-s "$socket")
+  # Fences count up from that of a grant in the past.
+  for lock in "${names[@]}" join old late cache:small cache:large; do
+    redis-cli -s "$socket" HSET "dlock:{$lock}:s" fence "$golden_fence" > /dev/null
+  done
+  redis-cli -s "$socket" MONITOR > sent 3>&- &
+  eventually saw OK
+  show_all redis
+}
+
 @test "the embedded store is as before" {
   use_private_store
   mkdir -m 700 "$store"
@@ -347,20 +363,6 @@ dump_postgres() {  # [<lock>...]
 sent() {  # <heading> <command>...
   redis-cli -s "$socket" ECHO "-- $1" > /dev/null
   "${@:2}" > /dev/null 2>&1 || true
-}
-saw() { grep -qF "$1" sent; }
-
-@test "a Redis server is as before" {
-  DLOCK_TEST_STORE=redis use_private_store
-  socket=$BATS_TEST_TMPDIR/server.socket
-  server=(-s "$socket")
-  # Fences count up from that of a grant in the past.
-  for lock in "${names[@]}" join old late cache:small cache:large; do
-    redis-cli -s "$socket" HSET "dlock:{$lock}:s" fence "$golden_fence" > /dev/null
-  done
-  redis-cli -s "$socket" MONITOR > sent 3>&- &
-  eventually saw OK
-  show_all redis
 }
 
 @test "the members of a quorum are as before" {
@@ -488,6 +490,14 @@ saw() { grep -qF "$1" sent; }
   assert_golden
 }
 
+# Prints the lines of a table that another one has not, and the number of all.
+what_differs_from() {  # <file>
+  cat > shown
+  sed -E 's/ {2,}/  /g' "$1" > before
+  sed -E 's/ {2,}/  /g' shown | diff --unchanged-line-format= --old-line-format= --new-line-format=%L before - || true
+  echo "lines: $(wc -l < shown)"
+}
+
 @test "dlock config is as before" {
   use_private_store
   export DLOCK_HOST=golden.example
@@ -570,9 +580,11 @@ END
   {
     part without a configuration; shown dlock config
     part as JSON; shown dlock config --json
-    part with a file; shown dlock config --config rich.toml --store local:/nowhere
-    part of a lock; shown dlock config --config rich.toml job
-    part with variables; shown env "${variables[@]}" dlock config --config rich.toml
+    dlock config > default
+    part with a file; shown dlock config --config rich.toml --store local:/nowhere | what_differs_from default
+    cp shown with-file
+    part of a lock; shown dlock config --config rich.toml job | what_differs_from with-file
+    part with variables; shown env "${variables[@]}" dlock config --config rich.toml | what_differs_from with-file
     part with variables, as JSON; shown env "${variables[@]}" DLOCK_CONFIG=rich.toml dlock config --json
     part of a pattern; shown dlock config --config rich.toml nightly-1 --json
   } 2>&1 | masked columns | golden config
