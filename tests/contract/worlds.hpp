@@ -414,6 +414,8 @@ constexpr Kind kinds[] = {
      milliseconds(0), milliseconds(1'000), false},
 };
 
+inline std::vector<Kind> every_kind() { return {std::begin(kinds), std::end(kinds)}; }
+
 // The kinds that have these features.
 template <typename... Features>
 std::vector<Kind> kinds_with(Features... features) {

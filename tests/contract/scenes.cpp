@@ -1,0 +1,577 @@
+// Reads scenes and plays them.
+
+#include "tests/contract/scenes.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <list>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+
+#include "lease/holding.hpp"
+#include "lock/history.hpp"
+#include "tests/contract/contender.hpp"
+#include "tests/contract/ended_process.hpp"
+#include "tests/run_end.hpp"
+#include "util/process.hpp"
+
+namespace dlock {
+namespace {
+
+using Words = std::vector<std::string>;
+using Facts = std::map<std::string, std::string>;
+
+Words split(const std::string& text, const char* separators) {
+  Words words;
+  std::size_t end = 0;
+  for (auto begin = text.find_first_not_of(separators); begin != std::string::npos;
+       begin = text.find_first_not_of(separators, end)) {
+    end = std::min(text.find_first_of(separators, begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+  }
+  return words;
+}
+
+// A number, or a time in milliseconds.
+std::int64_t number_in(const std::string& text) {
+  std::size_t end = 0;
+  const auto number = std::stoll(text, &end);
+  const std::map<std::string, int> units{
+      {"", 1}, {"ms", 1}, {"s", 1'000}, {"m", 60'000}, {"h", 3'600'000}};
+  return number * units.at(text.substr(end));
+}
+Fence fence_in(const std::string& text) {
+  return Fence{static_cast<std::uint64_t>(number_in(text))};
+}
+milliseconds time_in(const std::string& text) { return milliseconds(number_in(text)); }
+
+std::int64_t in_milliseconds(Clock::duration time) {
+  return std::chrono::duration_cast<milliseconds>(time).count();
+}
+
+std::string yes_or_no(bool is_true) { return is_true ? "true" : "false"; }
+
+// "name(option, option=value)"
+struct Term {
+  explicit Term(const std::string& text) : name(text.substr(0, text.find('('))) {
+    if (name.size() == text.size()) return;
+    for (const auto& option : split(text.substr(name.size()), "(), ")) {
+      const auto equals = option.find('=');
+      options.emplace_back(option.substr(0, equals),
+                           equals == std::string::npos ? "" : option.substr(equals + 1));
+    }
+  }
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> options;
+};
+
+// The words of a step; a blank within parentheses separates none.
+Words words_of(const std::string& step) {
+  Words words;
+  for (const auto& word : split(step, " \n")) {
+    const bool goes_on = !words.empty() && words.back().find('(') != std::string::npos &&
+                         words.back().back() != ')';
+    if (goes_on) {
+      words.back() += ' ' + word;
+    } else {
+      words.push_back(word);
+    }
+  }
+  return words;
+}
+
+const std::map<std::string, Loss> losses{
+    {"broken", Loss::broken}, {"unconfirmed", Loss::unconfirmed}, {"gone", Loss::gone}};
+const std::map<Release, std::string> releases{
+    {Release::released, "released"}, {Release::not_ours, "not_ours"},
+    {Release::left, "left"},         {Release::taken_over, "taken_over"},
+    {Release::gone, "gone"},         {Release::broken, "broken"}};
+const std::map<Renewal, std::string> renewals{{Renewal::confirmed, "confirmed"},
+                                              {Renewal::broken, "broken"},
+                                              {Renewal::reclaimed, "reclaimed"},
+                                              {Renewal::taken_over, "taken_over"},
+                                              {Renewal::gone, "gone"}};
+
+template <typename Of>
+using Options = std::map<std::string, std::function<void(Of&, const std::string&)>>;
+
+template <typename Of>
+void set(Of& what, const Options<Of>& known, const Term& term) {
+  for (const auto& [name, value] : term.options) {
+    const auto option = known.find(name);
+    if (option == known.end()) throw std::logic_error("there is no option " + name);
+    option->second(what, value);
+  }
+}
+
+using Text = const std::string&;
+const Options<RunEnd> options_of_ends{
+    {"code", [](RunEnd& e, Text v) { e.exit_code = static_cast<int>(number_in(v)); }},
+    {"signal", [](RunEnd& e, Text v) { e.signal = v, e.exit_code.reset(); }},
+    {"outcome", [](RunEnd& e, Text v) { e.outcome = v; }},
+    {"lost", [](RunEnd& e, Text v) { e.lost = losses.at(v), e.outcome = "lost"; }},
+    {"leaves_lease", [](RunEnd& e, Text) { e.leaves_lease = true; }},
+    {"shared", [](RunEnd& e, Text) { e.is_shared = true; }},
+};
+const Options<Claim> options_of_claims{
+    {"shared", [](Claim& c, Text) { c.mode = Mode::shared; }},
+    {"slots", [](Claim& c, Text v) { c.slots = static_cast<unsigned>(number_in(v)); }},
+    {"max", [](Claim& c, Text v) { c.max_queue = static_cast<unsigned>(number_in(v)); }},
+    {"supersedes", [](Claim& c, Text) { c.supersedes = true; }},
+    {"replaces", [](Claim& c, Text) { c.replaces = true; }},
+    {"spreads", [](Claim& c, Text) { c.spreads = true; }},
+    {"priority", [](Claim& c, Text v) { c.priority = static_cast<int>(number_in(v)); }},
+    {"min_hold", [](Claim& c, Text v) { c.min_hold = time_in(v); }},
+    {"dedupe", [](Claim& c, Text v) { c.dedupe = Dedupe{time_in(v)}; }},
+    {"retry",
+     [](Claim& c, Text v) {
+       c.dedupe = Dedupe{time_in(v), true};
+     }},
+    {"joins",
+     [](Claim& c, Text) {
+       c.dedupe = Dedupe{{}, false, true};
+     }},
+    {"detached", [](Claim& c, Text) { c.attached = false; }},
+    {"ttl", [](Claim& c, Text v) { c.ttl = time_in(v); }},
+    {"keeps_ttl", [](Claim& c, Text) { c.keeps_ttl = true; }},
+    {"delay", [](Claim& c, Text v) { c.lock_delay = time_in(v); }},
+    {"pid", [](Claim& c, Text v) { c.on_behalf_of = static_cast<pid_t>(number_in(v)); }},
+    {"label", [](Claim& c, Text v) { c.label = v; }},
+    {"floor", [](Claim& c, Text v) { c.fence_floor = fence_in(v); }},
+    {"name", [](Claim& c, Text v) { c.lock.name = v; }},
+    {"space", [](Claim& c, Text v) { c.lock.name_space = v; }},
+};
+
+class Scene : public ::testing::Test {
+ public:
+  Scene(const Kind& kind, std::string steps) : kind_(kind), steps_(std::move(steps)) {}
+
+ private:
+  // A process: a contender, and what is known of it once it is dead.
+  struct Actor {
+    Contender* contender = nullptr;
+    Claim claim;
+    Fence fence;
+    bool holds = false;
+    std::optional<Task<Nothing>> sleep;
+    std::optional<Task<Answer>> wait;
+  };
+
+  void TestBody() override {
+    for (const auto& step : split(steps_, ";")) {
+      const auto words = words_of(step);
+      if (words.empty()) continue;
+      if (words[0] == "only") {
+        if (look().store->leases_expire()) continue;
+        return;
+      }
+      try {
+        const auto begin = Clock::now();
+        play(words);
+        before_ = begin;
+      } catch (const std::exception& failure) {
+        ADD_FAILURE() << "in the step `" << step << "` of `" << steps_
+                      << "`: " << failure.what();
+        return;
+      }
+    }
+  }
+
+  void play(Words words) {
+    if (words[0] == "pause") {
+      const auto end = Clock::now() + time_in(words.at(1));
+      eventually(context_, [&] { return Clock::now() > end; });
+      return;
+    }
+    const bool repeats = words[0] == "soon";
+    if (repeats) words.erase(words.begin());
+    const Term who(words[0]);
+    std::string wrong = "nothing was expected";
+    const auto comes = [&] {
+      Words expected(words.begin() + 1, words.end());
+      const auto facts = facts_of(who, expected);
+      wrong = difference(facts, expected);
+      return wrong.empty();
+    };
+    if (repeats ? !eventually(context_, comes) : !comes())
+      throw std::runtime_error(wrong);
+  }
+
+  // What does not agree; empty if all does.
+  std::string difference(const Facts& facts, const Words& expected) {
+    for (const auto& word : expected) {
+      const auto at = word.find_first_of("=<>");
+      auto name = word.substr(0, at);
+      std::string wanted = "true";
+      std::string how = "=";
+      if (at != std::string::npos) {
+        const auto end = word.find_first_not_of("=<>", at);
+        how = word.substr(at, end - at);
+        wanted = word.substr(end);
+      } else if (name[0] == '!') {
+        name.erase(0, 1);
+        wanted = "false";
+        if (facts.count(name) == 0) {
+          wanted = name;
+          name = "is";
+          how = "!";
+        }
+      } else if (facts.count(name) == 0) {
+        wanted = name;
+        name = "is";
+      }
+      if ((name == "fence" || name == "by") && actors_.count(wanted) != 0) {
+        wanted = std::to_string(actors_.at(wanted).fence.number);
+      }
+      const auto found = facts.find(name);
+      const auto is = found == facts.end() ? "unknown" : found->second;
+      if (!agrees(is, how, wanted)) {
+        std::string all = word + " was expected, but it is";
+        for (const auto& [fact, value] : facts) all += ' ' + fact + '=' + value;
+        return all;
+      }
+    }
+    return "";
+  }
+  static bool agrees(const std::string& is, const std::string& how,
+                     const std::string& wanted) {
+    if (how == "=") return is == wanted;
+    if (how == "!") return is != wanted;
+    const auto number = number_in(is) - number_in(wanted);
+    return how == ">" ? number > 0 : how == "<=" ? number <= 0 : number < 0;
+  }
+
+  // Does what the first word of `expected` says, and makes that what has to come of it.
+  Facts facts_of(const Term& who, Words& expected) {
+    if (who.name == "lock") return facts_of_lock();
+    if (who.name == "last") return facts_of_run(look().inspect().last_run);
+    if (who.name == "success") return facts_of_run(look().inspect().last_success);
+    if (who.name == "history") {
+      const auto runs = look().history();
+      auto facts = facts_of_run(runs.empty() ? std::nullopt : std::optional(runs[0]));
+      facts["runs"] = std::to_string(runs.size());
+      return facts;
+    }
+    if (who.name == "holder") {
+      const auto holders = look().inspect().holders;
+      return holders.empty() ? Facts{{"is", "none"}} : facts_of(holders[0]);
+    }
+    const Term action(expected.at(0));
+    expected.erase(expected.begin());
+    if (who.name == "server") {
+      tell_server(action);
+      return {};
+    }
+    return facts_of(actor(who), action, expected);
+  }
+
+  void tell_server(const Term& action) {
+    if (action.name == "forgets") {
+      world_->wipe_out();
+      return;
+    }
+    std::string command;
+    for (const auto& [word, nothing] : action.options) {
+      const auto at = word.find('%');
+      command += (command.empty() ? "" : " ") + word.substr(0, at);
+      if (at == std::string::npos) continue;
+      command += text_of(actors_.at(word.substr(at + 1)).claim.token);
+    }
+    RedisWorld::command(command);
+  }
+
+  Facts facts_of(Actor& actor, const Term& action, Words& expected) {
+    const auto& verb = action.name;
+    auto& contender = *actor.contender;
+    if (verb == "asks") return facts_of(actor, contender.ask(Queue::stay_out));
+    if (verb == "joins") return facts_of(actor, contender.ask(Queue::join));
+    if (verb == "takes" || verb == "gets") {
+      const auto before = actor.fence;
+      const bool again = !expected.empty() && expected[0] == "again";
+      if (again) expected[0] = "fence=" + std::to_string(before.number);
+      if (!has(expected, "broken")) expected.push_back("!broken");
+      expected.push_back("granted");
+      return facts_of(actor,
+                      contender.ask(verb == "takes" ? Queue::stay_out : Queue::join));
+    }
+    if (verb == "is_busy" || verb == "is_refused") {
+      expected.push_back("busy");
+      return facts_of(actor,
+                      contender.ask(verb == "is_busy" ? Queue::stay_out : Queue::refuse));
+    }
+    if (verb == "queues") {
+      if (!expected.empty() && expected[0].find('=') == std::string::npos) {
+        expected[0] = "place=" + expected[0];
+      }
+      expected.push_back("busy");
+      return facts_of(actor, contender.ask(Queue::join));
+    }
+    if (verb == "acquires") {
+      return facts_of(actor, result_of(context_, acquire_by(contender, action)));
+    }
+    if (verb == "waits") {
+      const auto waiting = look().inspect().waiters.size();
+      actor.wait.emplace(context_, acquire_by(contender, action));
+      const auto has_queued = [&] {
+        return actor.wait->is_done() || look().inspect().waiters.size() > waiting;
+      };
+      if (!eventually(context_, has_queued)) throw std::runtime_error("does not queue");
+      return {};
+    }
+    if (verb == "waited") {
+      auto facts = facts_of(actor, actor.wait->result());
+      facts["took"] = std::to_string(in_milliseconds(Clock::now() - before_));
+      return facts;
+    }
+    if (verb == "sleeps") {
+      actor.sleep.emplace(
+          context_,
+          with_result(contender.claimant().await_turn(endless(contender.wakeup))));
+      return {{"woken", yes_or_no(actor.sleep->is_done())}};
+    }
+    if (verb == "wakes") {
+      actor.sleep->result();
+      return {};
+    }
+    if (verb == "leaves" || verb == "ends") {
+      if (expected.empty()) expected.push_back(actor.holds ? "released" : "not_ours");
+      std::optional<RunEnd> end;
+      if (verb == "ends") set(end.emplace(exit_with(0)), options_of_ends, action);
+      const auto answer = contender.release(end);
+      if (answer == Release::released || answer == Release::left) actor.holds = false;
+      return with_taker(contender, releases.at(answer));
+    }
+    if (verb == "renews") {
+      if (expected.empty()) expected.emplace_back("confirmed");
+      contender.claim = claim_with(contender.claim, action);
+      return with_taker(contender, renewals.at(contender.renew()));
+    }
+    if (verb == "starts") {
+      contender.start(ended_process());
+      return {};
+    }
+    if (verb == "stops") {
+      contender.wakeup.give_up(true);
+      return {};
+    }
+    if (verb == "dies") {
+      actor.contender = nullptr;
+      contenders_.remove_if([&](const Contender& c) { return &c == &contender; });
+      return {};
+    }
+    if (verb == "breaks" || verb == "forces") return break_by(contender, action);
+    if (verb == "admits") {
+      const auto fence =
+          static_cast<std::uint64_t>(number_in(action.options.at(0).first));
+      const auto answer = contender.admit(fence);
+      return {{"is", answer == Admission::admitted ? "admitted" : "stale"}};
+    }
+    throw std::logic_error("no one " + verb);
+  }
+
+  static bool has(const Words& words, const std::string& word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  }
+
+  static asio::awaitable<Answer> acquire_by(Contender& contender, Term action) {
+    Patience patience;
+    patience.until = Clock::now() + std::chrono::seconds(20);
+    for (const auto& [name, value] : action.options) {
+      patience.until.reset();
+      if (name == "for") patience.until = Clock::now() + time_in(value);
+    }
+    co_return co_await acquire(contender.claimant(), patience, contender.wakeup);
+  }
+
+  Facts break_by(Contender& breaker, const Term& action) {
+    Break order;
+    order.by_force = action.name == "forces";
+    for (const auto& [name, nothing] : action.options) {
+      order.fences.push_back(actors_.count(name) != 0 ? actors_.at(name).fence
+                                                      : fence_in(name));
+    }
+    Facts facts;
+    Task<Nothing> task(context_, collect(breaker, order, facts));
+    task.result();
+    return facts;
+  }
+  static asio::awaitable<Nothing> collect(Contender& breaker, Break order, Facts& facts) {
+    const auto found =
+        co_await breaker.store->break_leases(breaker.claim.lock, order, breaker.wakeup);
+    if (!found.empty()) facts = facts_of(found[0].holder);
+    facts["found"] = std::to_string(found.size());
+    co_return Nothing{};
+  }
+
+  Facts facts_of(Actor& actor, const Answer& answer) {
+    Facts facts;
+    if (const auto* grant = std::get_if<Grant>(&answer)) {
+      // A grant is either the one that it has, or has a greater fence than all before.
+      if (grant->fence != actor.fence && actor.claim.lock == LockName{"dlock", "job"}) {
+        if (grant->fence <= greatest_) throw std::runtime_error("a fence did not grow");
+        greatest_ = grant->fence;
+      }
+      actor.fence = grant->fence;
+      actor.holds = true;
+      facts = {{"is", "granted"},
+               {"fence", std::to_string(grant->fence.number)},
+               {"slot", std::to_string(grant->slot)},
+               {"broken", yes_or_no(grant->broken)}};
+    } else if (const auto* busy = std::get_if<Busy>(&answer)) {
+      if (!busy->holders.empty()) facts = facts_of(busy->holders[0]);
+      facts["is"] = "busy";
+      facts["place"] = std::to_string(busy->place);
+      facts["queued"] = std::to_string(busy->queued);
+      facts["holders"] = std::to_string(busy->holders.size());
+    } else if (const auto* outer = std::get_if<HeldByOuterRun>(&answer)) {
+      facts = {{"is", "nested"}, {"fence", std::to_string(outer->fence.number)}};
+    } else if (const auto* differ = std::get_if<SlotsDiffer>(&answer)) {
+      facts = {{"is", "differs"}, {"slots", std::to_string(differ->in_use)}};
+    } else if (const auto* other = std::get_if<Deduplicated>(&answer)) {
+      facts = facts_of_run(other->by);
+      facts["is"] = "deduplicated";
+    } else if (const auto* newer = std::get_if<Superseded>(&answer)) {
+      facts = {
+          {"is", "superseded"},
+          {"here", yes_or_no(newer->host == host_name() && newer->pid == ::getpid())}};
+    }
+    const auto is = facts["is"];
+    return with_taker(*actor.contender, is, std::move(facts));
+  }
+
+  // Whoever took the lock is this process.
+  static Facts with_taker(Contender& contender, const std::string& is, Facts facts = {}) {
+    facts["is"] = is;
+    const auto taker = contender.claim.attached ? contender.claimant().taken_by()
+                                                : std::optional<Taker>();
+    facts["taken"] =
+        yes_or_no(taker && taker->host == host_name() && !taker->user.empty());
+    facts["replaced"] = yes_or_no(taker && taker->replaces);
+    return facts;
+  }
+
+  static Facts facts_of(const HolderInfo& holder) {
+    return {{"fence", std::to_string(holder.fence.number)},
+            {"slot", std::to_string(holder.slot)},
+            {"label", holder.label},
+            {"command", holder.command.empty() ? "" : holder.command[0]},
+            {"pid", std::to_string(holder.pid)},
+            {"here", yes_or_no(holder.pid == ::getpid() && !holder.host.empty() &&
+                               !holder.user.empty())},
+            {"broken", yes_or_no(holder.broken)},
+            {"ended", yes_or_no(holder.run_ended)},
+            {"attached", yes_or_no(holder.attached)},
+            {"gone", yes_or_no(holder.dlock_gone)},
+            {"expires_in",
+             std::to_string(holder.expires_in.value_or(milliseconds(-1)).count())}};
+  }
+
+  static Facts facts_of_run(const std::optional<RunInfo>& run) {
+    if (!run) return {{"is", "none"}};
+    return {{"is", run->outcome},
+            {"fence", std::to_string(run->fence.number)},
+            {"code", run->exit_code ? std::to_string(*run->exit_code) : "none"},
+            {"signal", run->signal.value_or("none")},
+            {"reason", run->reason},
+            {"label", run->label},
+            {"forced", yes_or_no(forced_by(*run).has_value())},
+            {"lasted", std::to_string(run->duration.value_or(milliseconds(-1)).count())},
+            {"ended", yes_or_no(run->ended.has_value())},
+            {"started", yes_or_no(run->started > WallTime(0))},
+            {"here", yes_or_no(run->host == host_name() && !run->user.empty())}};
+  }
+
+  Facts facts_of_lock() {
+    const auto lock = look().inspect();
+    std::string places;
+    for (const auto& waiter : lock.waiters) {
+      places += (places.empty() ? "" : ",") + std::to_string(waiter.priority);
+    }
+    return {{"holders", std::to_string(lock.holders.size())},
+            {"waiters", std::to_string(lock.waiters.size())},
+            {"priorities", places},
+            {"free", std::to_string(lock.free)},
+            {"slots", std::to_string(lock.slots)},
+            {"shared", yes_or_no(lock.mode == Mode::shared)},
+            {"refused", std::to_string(lock.refused)},
+            {"superseded", std::to_string(lock.superseded)},
+            {"known", yes_or_no(lock.known)}};
+  }
+
+  // One that looks at the lock and makes no claim.
+  Contender& look() {
+    if (!look_) look_.emplace(context_, *world_, claim_of("job"));
+    return *look_;
+  }
+
+  Actor& actor(const Term& who) {
+    auto& found = actors_[who.name];
+    if (found.contender == nullptr) {
+      found.holds = false;
+      auto claim = claim_with(claim_of("job"), who);
+      found.contender = &contenders_.emplace_back(context_, *world_, claim);
+    }
+    found.claim = found.contender->claim;
+    return found;
+  }
+
+  Claim claim_with(Claim claim, Term term) {
+    auto& options = term.options;
+    // These name others.
+    const auto is_set = [&](const auto& option) {
+      if (option.first == "like") claim = actors_.at(option.second).claim;
+      if (option.first != "inside") return option.first == "like";
+      claim.outer_fences.push_back(actors_.at(option.second).fence);
+      return true;
+    };
+    options.erase(std::remove_if(options.begin(), options.end(), is_set), options.end());
+    set(claim, options_of_claims, term);
+    return claim;
+  }
+
+  const Kind& kind_;
+  std::string steps_;
+  asio::io_context context_{1};
+  std::unique_ptr<World> world_ = kind_.make();
+  std::list<Contender> contenders_;
+  std::optional<Contender> look_;
+  std::map<std::string, Actor> actors_;
+  Fence greatest_;
+  Clock::time_point before_;  // when the step before began
+};
+
+}  // namespace
+
+bool add_scenes(const std::string& suite, const std::vector<Kind>& on, const char* text,
+                int line, const char* file) {
+  static std::list<Kind> stores;
+  std::istringstream lines(text);
+  std::string title;
+  std::map<std::string, std::string> scenes;
+  for (std::string one; std::getline(lines, one);) {
+    if (one.empty() || one[0] == '#') continue;
+    if (one[0] == ' ') {
+      scenes.at(title) += one + '\n';
+      continue;
+    }
+    title = one.substr(0, one.find(':'));
+    std::replace(title.begin(), title.end(), ' ', '_');
+    if (!scenes.emplace(title, "").second) throw std::logic_error("twice: " + title);
+  }
+  for (const auto& kind : on) {
+    stores.push_back(kind);
+    for (const auto& [name, steps] : scenes) {
+      ::testing::RegisterTest(
+          ("scenes/" + suite).c_str(), (name + '/' + kind.name).c_str(), nullptr,
+          kind.name, file, line,
+          [&kind = stores.back(), steps = steps]() -> ::testing::Test* {
+            return new Scene(kind, steps);
+          });
+    }
+  }
+  return true;
+}
+
+}  // namespace dlock
