@@ -1,178 +1,45 @@
 // What every store does for --priority and --spread.
 
-#include <gtest/gtest.h>
-
-#include <list>
-#include <string>
-#include <vector>
-
-#include "lease/holding.hpp"
-#include "tests/contract/contender.hpp"
-#include "util/failure.hpp"
+#include "tests/contract/scenes.hpp"
 
 namespace dlock {
 namespace {
 
-class Queued : public ::testing::TestWithParam<Kind> {
- protected:
-  Contender& contender(int priority = 0) {
-    auto& added = contenders_.emplace_back(context_, *world_, claim_of("job"));
-    added.claim.priority = priority;
-    return added;
-  }
-  // A release promises the lock to it instead of granting it at once, which a server may
-  // do for a plain claim.
-  Contender& promised_later(int priority = 0) {
-    auto& added = contender(priority);
-    added.claim.fence_floor = Fence{1};
-    return added;
-  }
-  Contender& reader(int priority) {
-    auto& added = contender(priority);
-    added.claim.mode = Mode::shared;
-    return added;
-  }
-  Contender& in_slot(bool spreads) {
-    auto& added = contender();
-    added.claim.slots = 3;
-    added.claim.spreads = spreads;
-    return added;
-  }
-  std::vector<int> waiting() {
-    std::vector<int> priorities;
-    for (const auto& waiter : contender().inspect().waiters) {
-      priorities.push_back(waiter.priority);
-    }
-    return priorities;
-  }
+[[maybe_unused]] const bool priority_scenes =
+    add_scenes("Priority", kinds_with(&Kind::orders_by_priority), R"(
+waiters go by priority and then in order of arrival:
+  a takes; b queues 1; c(priority=-20) queues 1; d(priority=19) queues 3; e(priority=-20) queues 2
+  ; f queues 4; b queues 3; lock priorities=-20,-20,0,0,19
+  ; a leaves; c takes; c leaves; e takes; e leaves; b takes; b leaves; f takes; f leaves; d takes
+a claim overtakes only less important ones:
+  a(shared) takes; b(priority=3) queues 1; c(shared, priority=3) is_busy; d(shared, priority=4) is_busy
+  ; e(shared, priority=2) takes; lock priorities=3
+all waiters count for a claim that waits only in a short queue:
+  a takes; b(priority=19) queues 1; c(priority=-20, max=1) queues 0
+)");
 
-  asio::io_context context_;
-  std::unique_ptr<World> world_ = GetParam().make();
-  std::list<Contender> contenders_;
-};
+[[maybe_unused]] const bool promise_scenes = add_scenes(
+    "Priority", kinds_with(&Kind::orders_by_priority, &Kind::raises_fences), R"(
+a promise stays when a more important claim comes:
+  a takes; b(floor=1) queues 1; c queues 2; a leaves; d(priority=-1) queues 1; b takes; d queues 1
+  ; b leaves; d takes; d leaves; c takes
+)");
 
-class Priority : public Queued {};
-class Spread : public Queued {};
-class NoPriority : public Queued {};
+[[maybe_unused]] const bool spread_scenes =
+    add_scenes("Spread", kinds_with(&Kind::spreads), R"(
+a host gets one slot and those behind the others:
+  a(slots=3, spreads) takes; b(slots=3, spreads) is_busy; b queues 1; c(slots=3) takes; b queues 1
+  ; a leaves; b queues 1; c leaves; b takes
+one behind waiters that it may pass does not rely on them:
+  a(slots=3, ttl=500ms) takes; b(slots=3, ttl=500ms) takes; c(slots=3, ttl=500ms) takes
+  ; d(slots=3, spreads) queues 1; e(slots=3, spreads) queues 2
+  ; a dies; b dies; c dies; d dies; e dies; f(slots=3) acquires(for=8s) granted
+)");
 
-INSTANTIATE_TEST_SUITE_P(stores, Priority,
-                         ::testing::ValuesIn(kinds_with(&Kind::orders_by_priority)),
-                         name_of);
-INSTANTIATE_TEST_SUITE_P(stores, Spread, ::testing::ValuesIn(kinds_with(&Kind::spreads)),
-                         name_of);
-INSTANTIATE_TEST_SUITE_P(stores, NoPriority, ::testing::Values(kinds[6]), name_of);
-
-TEST_P(Priority, waiters_go_by_priority_and_then_in_order_of_arrival) {
-  auto& holder = contender();
-  holder.granted();
-  auto& usual = contender();
-  auto& first = contender(-20);
-  auto& last = contender(19);
-  auto& second = contender(-20);
-  auto& another = contender();
-
-  EXPECT_EQ(usual.queued().place, 1u);
-  EXPECT_EQ(first.queued().place, 1u);
-  EXPECT_EQ(last.queued().place, 3u);
-  EXPECT_EQ(second.queued().place, 2u);
-  EXPECT_EQ(another.queued().place, 4u);
-  EXPECT_EQ(usual.queued().place, 3u);
-  EXPECT_EQ(waiting(), (std::vector<int>{-20, -20, 0, 0, 19}));
-  holder.release();
-  for (auto* next : {&first, &second, &usual, &another, &last}) {
-    next->granted();
-    next->release();
-  }
-}
-
-TEST_P(Priority, a_promise_stays_when_a_more_important_claim_comes) {
-  if (!GetParam().raises_fences) return;
-  auto& holder = contender();
-  holder.granted();
-  auto& promised = promised_later();
-  auto& behind = contender();
-  promised.queued();
-  behind.queued();
-  holder.release();
-
-  auto& important = contender(-1);
-  EXPECT_EQ(important.queued().place, 1u);
-  promised.granted();
-  EXPECT_EQ(important.queued().place, 1u);
-  promised.release();
-  important.granted();
-  important.release();
-  behind.granted();
-}
-
-TEST_P(Priority, a_claim_overtakes_only_less_important_ones) {
-  auto& reading = reader(0);
-  reading.granted();
-  auto& writer = contender(3);
-  writer.queued();
-
-  EXPECT_TRUE(reader(3).is_busy());
-  EXPECT_TRUE(reader(4).is_busy());
-  reader(2).granted();
-  EXPECT_EQ(waiting(), std::vector<int>{3});
-}
-
-TEST_P(Priority, all_waiters_count_for_a_claim_that_waits_only_in_a_short_queue) {
-  contender().granted();
-  contender(19).queued();
-  auto& important = contender(-20);
-  important.claim.max_queue = 1;
-
-  EXPECT_EQ(important.queued().place, 0u);
-}
-
-TEST_P(Spread, a_host_gets_one_slot_and_those_behind_the_others) {
-  auto& first = in_slot(true);
-  first.granted();
-  auto& spreads = in_slot(true);
-  EXPECT_TRUE(spreads.is_busy());
-  EXPECT_EQ(spreads.queued().place, 1u);
-
-  auto& does_not = in_slot(false);
-  does_not.granted();
-  EXPECT_EQ(spreads.queued().place, 1u);
-  first.release();
-  EXPECT_EQ(spreads.queued().place, 1u);
-  does_not.release();
-  spreads.granted();
-}
-
-TEST_P(Spread, one_behind_waiters_that_it_may_pass_does_not_rely_on_them) {
-  for (int i = 0; i < 3; ++i) {
-    auto& holder = in_slot(false);
-    holder.claim.ttl = milliseconds(500);
-    holder.granted();
-  }
-  in_slot(true).queued();
-  in_slot(true).queued();
-  contenders_.clear();  // as if the hosts had died
-  auto& behind = in_slot(false);
-
-  Patience patience;
-  patience.until = Clock::now() + std::chrono::seconds(8);
-  const auto answer =
-      result_of(context_, acquire(behind.claimant(), std::move(patience), behind.wakeup));
-
-  EXPECT_TRUE(std::holds_alternative<Grant>(answer));
-}
-
-TEST_P(NoPriority, a_claim_with_priority_or_spread_is_refused) {
-  const auto refused = [&](Contender& asks) {
-    try {
-      asks.claimant();
-    } catch (const Failure& failure) {
-      return failure.kind() == Failure::Kind::unsupported;
-    }
-    return false;
-  };
-  EXPECT_TRUE(refused(contender(1)));
-  EXPECT_TRUE(refused(in_slot(true)));
-}
+[[maybe_unused]] const bool no_priority_scenes = add_scenes("NoPriority", {kinds[6]}, R"(
+a claim with priority or spread is refused:
+  a(priority=1) asks unsupported; b(slots=3, spreads) asks unsupported
+)");
 
 }  // namespace
 }  // namespace dlock

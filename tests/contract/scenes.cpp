@@ -12,6 +12,7 @@
 
 #include "lease/holding.hpp"
 #include "lock/history.hpp"
+#include "rules/look.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/contract/ended_process.hpp"
 #include "tests/run_end.hpp"
@@ -43,6 +44,8 @@ std::int64_t number_in(const std::string& text) {
   return number * units.at(text.substr(end));
 }
 Fence fence_in(const std::string& text) {
+  static const auto hour = wall_now() + std::chrono::hours(1);
+  if (text == "in_an_hour") return Fence{static_cast<std::uint64_t>(hour.count())};
   return Fence{static_cast<std::uint64_t>(number_in(text))};
 }
 milliseconds time_in(const std::string& text) { return milliseconds(number_in(text)); }
@@ -84,6 +87,13 @@ Words words_of(const std::string& step) {
 
 const std::map<std::string, Loss> losses{
     {"broken", Loss::broken}, {"unconfirmed", Loss::unconfirmed}, {"gone", Loss::gone}};
+const std::map<Failure::Kind, std::string> failures{
+    {Failure::Kind::unreachable, "unreachable"},
+    {Failure::Kind::rejected, "rejected"},
+    {Failure::Kind::misconfigured, "misconfigured"},
+    {Failure::Kind::unsupported, "unsupported"},
+    {Failure::Kind::exhausted, "exhausted"},
+    {Failure::Kind::interrupted, "interrupted"}};
 const std::map<Release, std::string> releases{
     {Release::released, "released"}, {Release::not_ours, "not_ours"},
     {Release::left, "left"},         {Release::taken_over, "taken_over"},
@@ -133,9 +143,16 @@ const Options<Claim> options_of_claims{
      [](Claim& c, Text) {
        c.dedupe = Dedupe{{}, false, true};
      }},
+    {"retry_since",
+     [](Claim& c, Text v) {
+       c.dedupe = Dedupe{milliseconds(1), true, false, Clock::now() - time_in(v)};
+     }},
+    {"period", [](Claim& c, Text v) { c.period = v; }},
     {"detached", [](Claim& c, Text) { c.attached = false; }},
     {"ttl", [](Claim& c, Text v) { c.ttl = time_in(v); }},
     {"keeps_ttl", [](Claim& c, Text) { c.keeps_ttl = true; }},
+    {"reclaim", [](Claim& c, Text) { c.reclaim = true; }},
+    {"tokenless", [](Claim& c, Text) { c.token = {}; }},
     {"delay", [](Claim& c, Text v) { c.lock_delay = time_in(v); }},
     {"pid", [](Claim& c, Text v) { c.on_behalf_of = static_cast<pid_t>(number_in(v)); }},
     {"label", [](Claim& c, Text v) { c.label = v; }},
@@ -143,6 +160,28 @@ const Options<Claim> options_of_claims{
     {"name", [](Claim& c, Text v) { c.lock.name = v; }},
     {"space", [](Claim& c, Text v) { c.lock.name_space = v; }},
 };
+
+class News final : public LeaseWatcher {
+ public:
+  void extend(Clock::time_point) override {}
+  void reclaimed() override { again = true; }
+  void forfeit(Loss loss) override {
+    told = loss;
+    ++times;
+  }
+
+  bool again = false;
+  std::optional<Loss> told;
+  int times = 0;
+};
+
+Facts heard(const News& news) {
+  std::string is = "none";
+  for (const auto& [name, loss] : losses) {
+    if (news.told == loss) is = name;
+  }
+  return {{"is", news.again ? "again" : is}, {"times", std::to_string(news.times)}};
+}
 
 class Scene : public ::testing::Test {
  public:
@@ -152,7 +191,9 @@ class Scene : public ::testing::Test {
   // A process: a contender, and what is known of it once it is dead.
   struct Actor {
     Contender* contender = nullptr;
+    std::optional<News> news;
     Claim claim;
+    Grant grant;
     Fence fence;
     bool holds = false;
     std::optional<Task<Nothing>> sleep;
@@ -164,7 +205,7 @@ class Scene : public ::testing::Test {
       const auto words = words_of(step);
       if (words.empty()) continue;
       if (words[0] == "only") {
-        if (look().store->leases_expire()) continue;
+        if (look().store->leases_expire() == (words.at(1) == "expiring")) continue;
         return;
       }
       try {
@@ -191,7 +232,7 @@ class Scene : public ::testing::Test {
     std::string wrong = "nothing was expected";
     const auto comes = [&] {
       Words expected(words.begin() + 1, words.end());
-      const auto facts = facts_of(who, expected);
+      const auto facts = facts_or_failure(who, expected);
       wrong = difference(facts, expected);
       return wrong.empty();
     };
@@ -209,7 +250,7 @@ class Scene : public ::testing::Test {
       if (at != std::string::npos) {
         const auto end = word.find_first_not_of("=<>", at);
         how = word.substr(at, end - at);
-        wanted = word.substr(end);
+        wanted = end == std::string::npos ? "" : word.substr(end);
       } else if (name[0] == '!') {
         name.erase(0, 1);
         wanted = "false";
@@ -225,6 +266,7 @@ class Scene : public ::testing::Test {
       if ((name == "fence" || name == "by") && actors_.count(wanted) != 0) {
         wanted = std::to_string(actors_.at(wanted).fence.number);
       }
+      if (wanted == "in_an_hour") wanted = std::to_string(fence_in(wanted).number);
       const auto found = facts.find(name);
       const auto is = found == facts.end() ? "unknown" : found->second;
       if (!agrees(is, how, wanted)) {
@@ -243,6 +285,15 @@ class Scene : public ::testing::Test {
     return how == ">" ? number > 0 : how == "<=" ? number <= 0 : number < 0;
   }
 
+  Facts facts_or_failure(const Term& who, Words& expected) {
+    try {
+      return facts_of(who, expected);
+    } catch (const Failure& failure) {
+      if (expected.empty()) throw;
+      return {{"is", failures.at(failure.kind())}, {"message", failure.what()}};
+    }
+  }
+
   // Does what the first word of `expected` says, and makes that what has to come of it.
   Facts facts_of(const Term& who, Words& expected) {
     if (who.name == "lock") return facts_of_lock();
@@ -250,7 +301,11 @@ class Scene : public ::testing::Test {
     if (who.name == "success") return facts_of_run(look().inspect().last_success);
     if (who.name == "history") {
       const auto runs = look().history();
-      auto facts = facts_of_run(runs.empty() ? std::nullopt : std::optional(runs[0]));
+      const auto at = who.options.empty()
+                          ? 0
+                          : static_cast<std::size_t>(number_in(who.options[0].first));
+      auto facts =
+          facts_of_run(at < runs.size() ? std::optional(runs[at]) : std::nullopt);
       facts["runs"] = std::to_string(runs.size());
       return facts;
     }
@@ -258,6 +313,7 @@ class Scene : public ::testing::Test {
       const auto holders = look().inspect().holders;
       return holders.empty() ? Facts{{"is", "none"}} : facts_of(holders[0]);
     }
+    if (who.name == "list") return facts_of_list(who);
     const Term action(expected.at(0));
     expected.erase(expected.begin());
     if (who.name == "server") {
@@ -268,8 +324,10 @@ class Scene : public ::testing::Test {
   }
 
   void tell_server(const Term& action) {
-    if (action.name == "forgets") {
-      world_->wipe_out();
+    if (action.name == "forgets") return world_->wipe_out();
+    if (action.name == "goes_on") return obstacle_.reset();
+    if (action.name == "stalls") {
+      obstacle_ = world_->hold_up();
       return;
     }
     std::string command;
@@ -283,15 +341,23 @@ class Scene : public ::testing::Test {
   }
 
   Facts facts_of(Actor& actor, const Term& action, Words& expected) {
+    auto facts = facts_of_action(actor, action, expected);
+    facts["took"] = std::to_string(in_milliseconds(Clock::now() - before_));
+    return facts;
+  }
+
+  Facts facts_of_action(Actor& actor, const Term& action, Words& expected) {
     const auto& verb = action.name;
     auto& contender = *actor.contender;
     if (verb == "asks") return facts_of(actor, contender.ask(Queue::stay_out));
     if (verb == "joins") return facts_of(actor, contender.ask(Queue::join));
+    if (verb == "asks_last") return facts_of(actor, contender.ask(Queue::refuse));
     if (verb == "takes" || verb == "gets") {
       const auto before = actor.fence;
       const bool again = !expected.empty() && expected[0] == "again";
       if (again) expected[0] = "fence=" + std::to_string(before.number);
       if (!has(expected, "broken")) expected.push_back("!broken");
+      expected.push_back("grows");
       expected.push_back("granted");
       return facts_of(actor,
                       contender.ask(verb == "takes" ? Queue::stay_out : Queue::join));
@@ -320,11 +386,7 @@ class Scene : public ::testing::Test {
       if (!eventually(context_, has_queued)) throw std::runtime_error("does not queue");
       return {};
     }
-    if (verb == "waited") {
-      auto facts = facts_of(actor, actor.wait->result());
-      facts["took"] = std::to_string(in_milliseconds(Clock::now() - before_));
-      return facts;
-    }
+    if (verb == "waited") return facts_of(actor, actor.wait->result());
     if (verb == "sleeps") {
       actor.sleep.emplace(
           context_,
@@ -340,13 +402,51 @@ class Scene : public ::testing::Test {
       std::optional<RunEnd> end;
       if (verb == "ends") set(end.emplace(exit_with(0)), options_of_ends, action);
       const auto answer = contender.release(end);
+      if (answer == Release::released && actor.claim.lock.name == "job") {
+        ended_ = std::max(ended_, actor.fence);
+      }
       if (answer == Release::released || answer == Release::left) actor.holds = false;
       return with_taker(contender, releases.at(answer));
     }
     if (verb == "renews") {
       if (expected.empty()) expected.emplace_back("confirmed");
       contender.claim = claim_with(contender.claim, action);
-      return with_taker(contender, renewals.at(contender.renew()));
+      if (contender.claim.attached) {
+        return with_taker(contender, renewals.at(contender.renew()));
+      }
+      // By its token, with another client.
+      const auto another = contender.store->claimant(contender.claim);
+      const auto answer = result_of(context_, another->renew(contender.wakeup));
+      return {{"is", renewals.at(answer)},
+              {"ttl", std::to_string(another->claim().ttl.count())}};
+    }
+    if (verb == "runs") {
+      run_often(contender.claim, action);
+      return {};
+    }
+    if (verb == "foresees") {
+      const auto queue = action.options.empty() ? Queue::stay_out : Queue::join;
+      const auto answer =
+          rules::foregone_answer(look().inspect(), contender.claim, queue, host_name());
+      return answer ? facts_of(actor, *answer) : Facts{{"is", "none"}};
+    }
+    if (verb == "keeps") {
+      contender.keep(actor.grant, actor.news.emplace());
+      return {};
+    }
+    if (verb == "hears") return heard(*actor.news);
+    if (verb == "rests") {
+      contender.stop_keeping();
+      return {};
+    }
+    if (verb == "anew") {
+      contender.claim = claim_with(contender.claim, action);
+      contender.start_anew();
+      return {};
+    }
+    if (verb == "puts") {
+      const auto answer = contender.put(action.options.at(0).first);
+      return {{"is", answer == Storing::stored ? "stored" : "not_ours"}};
     }
     if (verb == "starts") {
       contender.start(ended_process());
@@ -385,6 +485,21 @@ class Scene : public ::testing::Test {
     co_return co_await acquire(contender.claimant(), patience, contender.wakeup);
   }
 
+  // Each run exits with its number, unless another code is said.
+  void run_often(Claim claim, const Term& action) {
+    const auto times = number_in(action.options.at(0).first);
+    for (int number = 1; number <= times; ++number) {
+      claim.token.bytes = random_bytes();
+      Contender runner(context_, *world_, claim);
+      runner.granted();
+      auto end = exit_with(number);
+      Term options = action;
+      options.options.erase(options.options.begin());
+      set(end, options_of_ends, options);
+      runner.release(claim.attached ? std::optional(end) : std::nullopt);
+    }
+  }
+
   Facts break_by(Contender& breaker, const Term& action) {
     Break order;
     order.by_force = action.name == "forces";
@@ -408,16 +523,19 @@ class Scene : public ::testing::Test {
   Facts facts_of(Actor& actor, const Answer& answer) {
     Facts facts;
     if (const auto* grant = std::get_if<Grant>(&answer)) {
-      // A grant is either the one that it has, or has a greater fence than all before.
-      if (grant->fence != actor.fence && actor.claim.lock == LockName{"dlock", "job"}) {
-        if (grant->fence <= greatest_) throw std::runtime_error("a fence did not grow");
-        greatest_ = grant->fence;
-      }
+      const bool grows = grant->fence > ended_ || grant->fence == actor.fence ||
+                         actor.claim.lock != LockName{"dlock", "job"};
       actor.fence = grant->fence;
+      actor.grant = *grant;
+      const auto lasts = grant->deadline == Clock::time_point::max()
+                             ? milliseconds::max().count()
+                             : in_milliseconds(grant->deadline - Clock::now());
       actor.holds = true;
       facts = {{"is", "granted"},
                {"fence", std::to_string(grant->fence.number)},
                {"slot", std::to_string(grant->slot)},
+               {"lasts", std::to_string(lasts)},
+               {"grows", yes_or_no(grows)},
                {"broken", yes_or_no(grant->broken)}};
     } else if (const auto* busy = std::get_if<Busy>(&answer)) {
       if (!busy->holders.empty()) facts = facts_of(busy->holders[0]);
@@ -468,18 +586,22 @@ class Scene : public ::testing::Test {
              std::to_string(holder.expires_in.value_or(milliseconds(-1)).count())}};
   }
 
-  static Facts facts_of_run(const std::optional<RunInfo>& run) {
+  Facts facts_of_run(const std::optional<RunInfo>& run) {
     if (!run) return {{"is", "none"}};
-    return {{"is", run->outcome},
+    auto outcome = run->outcome;
+    std::replace(outcome.begin(), outcome.end(), ' ', '_');
+    return {{"is", outcome},
+            {"outcome", outcome},
             {"fence", std::to_string(run->fence.number)},
             {"code", run->exit_code ? std::to_string(*run->exit_code) : "none"},
             {"signal", run->signal.value_or("none")},
             {"reason", run->reason},
             {"label", run->label},
+            {"period", run->period},
             {"forced", yes_or_no(forced_by(*run).has_value())},
             {"lasted", std::to_string(run->duration.value_or(milliseconds(-1)).count())},
-            {"ended", yes_or_no(run->ended.has_value())},
-            {"started", yes_or_no(run->started > WallTime(0))},
+            {"ended", yes_or_no(run->ended && *run->ended >= run->started)},
+            {"started", yes_or_no(run->started >= began_)},
             {"here", yes_or_no(run->host == host_name() && !run->user.empty())}};
   }
 
@@ -489,7 +611,11 @@ class Scene : public ::testing::Test {
     for (const auto& waiter : lock.waiters) {
       places += (places.empty() ? "" : ",") + std::to_string(waiter.priority);
     }
-    return {{"holders", std::to_string(lock.holders.size())},
+    const bool is_here = !lock.waiters.empty() && lock.waiters[0].pid == ::getpid();
+    return {{"is", "known"},
+            {"here", yes_or_no(is_here)},
+            {"label", lock.waiters.empty() ? "" : lock.waiters[0].label},
+            {"holders", std::to_string(lock.holders.size())},
             {"waiters", std::to_string(lock.waiters.size())},
             {"priorities", places},
             {"free", std::to_string(lock.free)},
@@ -498,6 +624,19 @@ class Scene : public ::testing::Test {
             {"refused", std::to_string(lock.refused)},
             {"superseded", std::to_string(lock.superseded)},
             {"known", yes_or_no(lock.known)}};
+  }
+
+  // Of the locks of the namespace, without one.
+  Facts facts_of_list(const Term& list) {
+    const auto matches = [&](const std::string& name) {
+      return list.options.empty() || name != list.options[0].second;
+    };
+    auto& reader = look();
+    const auto locks = result_of(
+        context_, reader.store->inspector().list("dlock", matches, reader.wakeup));
+    std::string names;
+    for (const auto& lock : locks) names += (names.empty() ? "" : ",") + lock.lock.name;
+    return {{"names", names}};
   }
 
   // One that looks at the lock and makes no claim.
@@ -510,8 +649,14 @@ class Scene : public ::testing::Test {
     auto& found = actors_[who.name];
     if (found.contender == nullptr) {
       found.holds = false;
-      auto claim = claim_with(claim_of("job"), who);
-      found.contender = &contenders_.emplace_back(context_, *world_, claim);
+      auto timeout = usual_timeout;
+      auto options = who;
+      if (!options.options.empty() && options.options[0].first == "hurries") {
+        options.options.erase(options.options.begin());
+        timeout = kind_.brief_timeout;
+      }
+      auto claim = claim_with(claim_of("job"), options);
+      found.contender = &contenders_.emplace_back(context_, *world_, claim, timeout);
     }
     found.claim = found.contender->claim;
     return found;
@@ -535,10 +680,12 @@ class Scene : public ::testing::Test {
   std::string steps_;
   asio::io_context context_{1};
   std::unique_ptr<World> world_ = kind_.make();
+  std::shared_ptr<void> obstacle_;
+  std::map<std::string, Actor> actors_;
   std::list<Contender> contenders_;
   std::optional<Contender> look_;
-  std::map<std::string, Actor> actors_;
-  Fence greatest_;
+  WallTime began_ = wall_now();
+  Fence ended_;               // the greatest of the grants of the lock that were released
   Clock::time_point before_;  // when the step before began
 };
 
