@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # etcd over TLS and with a login: which servers dlock trusts, and which clients etcd admits.
+# shellcheck disable=SC2016  # a helper that expands for itself
 # shellcheck disable=SC2034,SC2154  # for and from the helpers: etcd_options, etcd_pids, ...
 
 setup_file() {
@@ -147,4 +148,25 @@ serve() {  # <as fake_server has it>
   run dlock run --ttl 6s --store-timeout 2s job -- sh -c 'sleep 5; echo done'
 
   assert_equal "$status $output" '0 done'
+}
+
+@test "of several members, the password command runs once, and has the whole store timeout" {
+  use_etcd_store
+  enable_login
+  export DLOCK_USER=jobs DLOCK_STORE_TIMEOUT=9s
+  export DLOCK_STORE=$DLOCK_STORE,127.0.0.1:1,127.0.0.1:2
+  helper=$BATS_TEST_TMPDIR/print-password
+  # More than a third of the time.
+  printf '#!/bin/sh\necho called >> "%s"\nsleep 4\necho word\nexit "${FAILS:-0}"\n' "$helper.calls" > "$helper"
+  chmod +x "$helper"
+
+  run dlock run --password-command "$helper" job -- echo started
+  assert_equal "$status $output" '0 started'
+  assert_equal "$(wc -l < "$helper.calls")" 1
+  FAILS=3 run dlock run --password-command "$helper" job -- echo started
+
+  assert_status 69
+  assert_one_line
+  assert_output_contains 'ended with exit code 3'
+  assert_equal "$(wc -l < "$helper.calls")" 2
 }

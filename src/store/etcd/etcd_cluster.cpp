@@ -212,14 +212,21 @@ EtcdCluster::EtcdCluster(asio::io_context& context, EtcdAccess access,
 
 asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat, Call call) {
   const auto count = members_.size();
+  std::optional<std::string> password;
   bool has_logged_in_anew = false;
   bool was_answered = false;
   std::size_t tries = 0;
   for (net::Attempts attempts(call, timeout_);;) {
+    // Once for all members, and not within the share of one: a command may print it.
+    if (has_to_log_in() && !password) {
+      net::Budget budget(call, member().shown());
+      password = co_await password_of(access_, context_, budget);
+      budget.hand_on();
+    }
     const Call share{share_of(Clock::now(), call.until, count - tries % count),
                      call.wakeup};
     const auto answer = repeat == Repeat::freely ? share : call;
-    const auto failed_call = co_await attempt(once, share, answer);
+    const auto failed_call = co_await attempt(once, password, share, answer);
     if (!failed_call) co_return;
     if (failed_call->may_be_executed && repeat == Repeat::never)
       throw failed_call->failure;
@@ -233,6 +240,7 @@ asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat, Cal
       has_logged_in_anew = true;
       logs_in_ = true;
       token_.clear();
+      password.reset();
       continue;
     }
     move_on();
@@ -242,16 +250,16 @@ asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat, Cal
 }
 
 // Turns exceptions into CallFailure, so that the caller can decide whether to retry.
-asio::awaitable<std::optional<CallFailure>> EtcdCluster::attempt(const Try& once,
-                                                                 Call reaching,
-                                                                 Call call) {
+asio::awaitable<std::optional<CallFailure>> EtcdCluster::attempt(
+    const Try& once, const std::optional<std::string>& password, Call reaching,
+    Call call) {
   net::Budget to_reach(reaching, member().shown());
   net::Budget to_answer(call, member().shown());
   std::optional<CallFailure> failed_call;
   bool was_sent = false;
   try {
     to_reach.check();
-    failed_call = co_await reach(to_reach);
+    failed_call = co_await reach(password, to_reach);
     if (!failed_call) {
       was_sent = true;
       failed_call = co_await once(to_answer);
@@ -264,18 +272,24 @@ asio::awaitable<std::optional<CallFailure>> EtcdCluster::attempt(const Try& once
   co_return failed_call;
 }
 
-asio::awaitable<std::optional<CallFailure>> EtcdCluster::reach(net::Budget& budget) {
+asio::awaitable<std::optional<CallFailure>> EtcdCluster::reach(
+    const std::optional<std::string>& password, net::Budget& budget) {
   auto& connection = member();
   connection.drop_if_closed();
   if (!connection.is_open()) co_await connection.open(budget);
-  if (!logs_in_ || !token_.empty()) co_return std::nullopt;
-  co_return co_await log_in(budget);
+  if (!has_to_log_in()) co_return std::nullopt;
+  co_return co_await log_in(password, budget);
 }
 
-asio::awaitable<std::optional<CallFailure>> EtcdCluster::log_in(net::Budget& budget) {
+asio::awaitable<std::optional<CallFailure>> EtcdCluster::log_in(
+    const std::optional<std::string>& password, net::Budget& budget) {
   AuthenticateRequest login;
   login.user = access_.login.user;
-  login.password = co_await password_of(access_, context_, budget);
+  if (password) {
+    login.password = *password;
+  } else {  // another call was just told that the login has to be repeated
+    login.password = co_await password_of(access_, context_, budget);
+  }
   const auto remark = remark_on_password(login.password);
   const Request request = std::move(login);
   std::vector<grpc::CallStart> calls;

@@ -89,10 +89,14 @@ class EtcdCluster {
                            bool needs_leader) const;
 
  private:
-  asio::awaitable<std::optional<CallFailure>> attempt(const Try& once, Call reaching,
-                                                      Call call);
-  asio::awaitable<std::optional<CallFailure>> reach(net::Budget& budget);
-  asio::awaitable<std::optional<CallFailure>> log_in(net::Budget& budget);
+  bool has_to_log_in() const { return logs_in_ && token_.empty(); }
+  asio::awaitable<std::optional<CallFailure>> attempt(
+      const Try& once, const std::optional<std::string>& password, Call reaching,
+      Call call);
+  asio::awaitable<std::optional<CallFailure>> reach(
+      const std::optional<std::string>& password, net::Budget& budget);
+  asio::awaitable<std::optional<CallFailure>> log_in(
+      const std::optional<std::string>& password, net::Budget& budget);
   void move_on();
 
   asio::io_context& context_;
