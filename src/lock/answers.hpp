@@ -109,9 +109,10 @@ struct RunEnd {
   std::optional<std::string> signal;
   std::string outcome;
   milliseconds duration{};
-  std::optional<Loss> lost;   // the lease did not hold, or may not have held, to the end
-  bool leaves_lease = false;  // lets the lease expire, if it can
-  bool is_shared = false;     // counts for waiters that join it (Dedupe::joins)
+  std::optional<Loss> lost;  // the lease did not hold, or may not have held, to the end
+  std::optional<Taker> taken_by = std::nullopt;  // if it is Loss::broken, and if known
+  bool leaves_lease = false;                     // lets the lease expire, if it can
+  bool is_shared = false;  // counts for waiters that join it (Dedupe::joins)
 };
 
 // Takes the lock from the holders with one of these fences; 0 is a holder that is not

@@ -6,7 +6,16 @@
 namespace dlock {
 namespace {
 
-constexpr std::string_view forced_prefix = "broken by force by ";
+struct Taking {
+  bool replaces;
+  bool forced;
+  std::string_view prefix;  // of the reason
+};
+
+// A prefix that begins with another one comes before it.
+constexpr Taking takings[] = {{false, true, "broken by force by "},
+                              {false, false, "broken by "},
+                              {true, false, "replaced by "}};
 
 constexpr const char* names[] = {"granted", "queued", "left",  "released",
                                  "expired", "lost",   "broken"};
@@ -21,6 +30,7 @@ void set_end(RunInfo& run, const RunEnd& end) {
   run.signal = end.signal;
   run.outcome = end.outcome;
   if (end.lost) run.reason = loss_name(*end.lost);
+  if (end.lost == Loss::broken && end.taken_by) run.reason = taken_reason(*end.taken_by);
 }
 
 bool is_running(const RunInfo& run) {
@@ -40,20 +50,30 @@ std::optional<RunInfo> last_success_of(const std::vector<RunInfo>& runs,
   return last;
 }
 
-std::string forced_reason(const Taker& taker) {
-  return std::string(forced_prefix) + taker.user + "@" + taker.host;
+std::string taken_reason(const Taker& taker) {
+  const auto& taking = *std::find_if(
+      std::begin(takings), std::prev(std::end(takings)), [&](const Taking& one) {
+        return one.replaces == taker.replaces && one.forced == taker.forced;
+      });
+  return std::string(taking.prefix) + taker.user + "@" + taker.host;
+}
+
+std::optional<Taker> taker_of(const RunInfo& run) {
+  const std::string_view reason = run.reason;
+  for (const auto& taking : takings) {
+    if (!reason.starts_with(taking.prefix)) continue;
+    const auto who = reason.substr(taking.prefix.size());
+    const auto at = std::min(who.rfind('@'), who.size());
+    return Taker{std::string(who.substr(0, at)),
+                 std::string(who.substr(std::min(at + 1, who.size()))), taking.replaces,
+                 taking.forced};
+  }
+  return std::nullopt;
 }
 
 std::optional<Taker> forced_by(const RunInfo& run) {
-  const std::string_view reason = run.reason;
-  if (!reason.starts_with(forced_prefix)) return std::nullopt;
-  const auto who = reason.substr(forced_prefix.size());
-  const auto at = std::min(who.rfind('@'), who.size());
-  Taker taker;
-  taker.user = who.substr(0, at);
-  taker.host = who.substr(std::min(at + 1, who.size()));
-  taker.forced = true;
-  return taker;
+  auto taker = taker_of(run);
+  return taker && taker->forced ? taker : std::nullopt;
 }
 
 void keep_forced_reason(const RunInfo& former, RunInfo& run) {

@@ -46,9 +46,14 @@ bool is_success(const RunInfo& run);
 std::optional<RunInfo> last_success_of(const std::vector<RunInfo>& runs,
                                        const std::optional<RunInfo>& known);
 
-// The reason of a lost run whose lock was freed without waiting for it (Break::by_force),
-// "broken by force by USER@HOST"; and the inverse, which returns nothing for any other.
-std::string forced_reason(const Taker& taker);
+// The reason of a run that lost its lock to `taker`: "broken by USER@HOST", "replaced by
+// USER@HOST" or, if the lock was freed without waiting for the run (Break::by_force),
+// "broken by force by USER@HOST"; and the inverse, which returns nothing for other
+// reasons.
+std::string taken_reason(const Taker& taker);
+std::optional<Taker> taker_of(const RunInfo& run);
+
+// Who freed the lock without waiting for the run; nothing if that did not happen.
 std::optional<Taker> forced_by(const RunInfo& run);
 
 // Makes the end of a lost run one whose lock was freed by force, if the record of it that

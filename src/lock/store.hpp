@@ -260,7 +260,7 @@ class Store {
   // looks again for remaining processes of such runs.
   //
   // By force, every such lease is freed and handed off in the same step, whether or not
-  // its command still runs, and the run is recorded as lost (forced_reason()). A holder
+  // its command still runs, and the run is recorded as lost (taken_reason()). A holder
   // that is alive learns that its lease is broken as above, at its next renewal at the
   // latest. A store whose leases do not expire ignores that: it knows who is alive.
   virtual asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
@@ -270,6 +270,10 @@ class Store {
   // Calls `warn`, once for each message, when a server of several says what most of them
   // contradict, or fails in a way that lasts, and the request succeeds without it.
   virtual void report_complaints(std::function<void(const std::string&)> /*warn*/) {}
+
+  // Whether the locks and runs are known to be those of another database, which this one
+  // is a copy of.
+  virtual bool is_copy() const { return false; }
 
   // For a process that exits without destroying the store: says so to a server that would
   // count the session as abandoned. Does not wait.

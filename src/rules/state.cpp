@@ -57,7 +57,7 @@ RunInfo forced_run(const Holder& holder, const Taker& taker, Moment now) {
   run.duration = std::chrono::duration_cast<milliseconds>(
       std::max(now.boot - holder.granted_at, nanoseconds(0)));
   run.outcome = lost_run;
-  run.reason = forced_reason(taker);
+  run.reason = taken_reason(taker);
   return run;
 }
 

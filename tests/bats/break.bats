@@ -88,6 +88,10 @@ knows_command() { dlock status "$1"; }
   has_ended "$command"
   assert_exits 76 "$holder"
   assert_equal "$(reason_in report)" broken
+  me=$(id -un)@$(uname -n)
+  assert_equal "$(dlock history --json job | jq -r '.[0] | .reason, "\(.broken_by.user)@\(.broken_by.host)"')" broken$'\n'"$me"
+  run dlock history job
+  assert_output_contains "lost (broken by $me), exit 76"
 
   hold job
   run dlock -v break --yes job
@@ -147,6 +151,8 @@ knows_command() { dlock status "$1"; }
   assert_output_contains '--host H'
   hold deploy-a
   first=$holder
+  hold '*'
+  every=$holder
   hold 'star*'
   here=$(look 'star*' '.holders[0].host')
   run dlock break --yes --host "not-$here"
@@ -160,7 +166,8 @@ knows_command() { dlock status "$1"; }
   run dlock break --yes --json --host "$here"
 
   assert_status 0
-  assert_equal "$(jq -r 'map(.name) | join(" ")' <<< "${lines[-1]}")" 'deploy-a star*'
+  assert_equal "$(jq -r 'map(.name) | join(" ")' <<< "${lines[-1]}")" '* deploy-a star*'
+  assert_exits 76 "$every"
   assert_exits 76 "$first"
   assert_exits 76 "$holder"
 }

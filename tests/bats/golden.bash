@@ -48,6 +48,8 @@ masked() {  # [sorted|table|columns|etcd|bytes]...
       return undef if $at < $boot - 10e9 || $at > $now_boot + 3600e9;
       # A text, or its beginning after its length.
       return undef if $at % 2**16 == 0 || $at % 2**32 < 2**16 || pack("Q<", $at) =~ /[a-z]{4}| <&|<&3/;
+      # The end of a time of the wall clock, and the duration behind it.
+      return undef if pack("Q<", $at) =~ /^.\x06\0\x01/s;
       # Leases of these tests that end later do so after one of these times.
       return undef if $at > $now_boot && !grep { abs(($at - $now_boot) / 1e9 - $_ + 50) <= 50 } 100, 600, 3600;
       return "<boot" . later(($at - $now_boot) / 1e9) . ">";
@@ -80,6 +82,8 @@ masked() {  # [sorted|table|columns|etcd|bytes]...
             $session ? "set" : 0, $pid ? $names{$pid} // "unknown" : 0);
         } elsif (/\G$where/gcs) {
           $show->("<host>");
+        } elsif (/\G.{4}(broken by )\Q$user\E\@\Q$host\E/gcs) {
+          $show->("<$1user\@host>");
         } else {
           my $long = length($_) - pos($_) >= 8 ? unpack("Q<", substr $_, pos($_), 8) : 0;
           my $short = length($_) - pos($_) >= 4 ? unpack("l<", substr $_, pos($_), 4) : 0;

@@ -136,15 +136,26 @@ TEST(HistoryOfHolders, a_holder_is_a_run_in_progress) {
   EXPECT_FALSE(run->ended);
 }
 
-TEST(History, who_freed_a_lock_by_force_is_read_from_the_reason) {
-  RunInfo run;
-  run.reason = forced_reason({"eve@corp", "web9", false, true});
+TEST(History, who_took_the_lock_from_a_run_is_read_from_the_reason) {
+  const std::vector<std::pair<Taker, std::string>> takers{
+      {{"eve@corp", "web9", false, true}, "broken by force by eve@corp@web9"},
+      {{"eve@corp", "web9", false, false}, "broken by eve@corp@web9"},
+      {{"eve", "web9", true, false}, "replaced by eve@web9"}};
+  for (const auto& [taker, reason] : takers) {
+    RunInfo run;
+    run.reason = taken_reason(taker);
 
-  EXPECT_EQ(run.reason, "broken by force by eve@corp@web9");
-  EXPECT_EQ(forced_by(run), (Taker{"eve@corp", "web9", false, true}));
-  for (const auto* reason : {"", "broken", "broken by force by"}) {
+    EXPECT_EQ(run.reason, reason);
+    EXPECT_EQ(taker_of(run), taker);
+    EXPECT_EQ(forced_by(run).has_value(), taker.forced) << reason;
+  }
+}
+
+TEST(History, another_reason_names_no_one) {
+  for (const auto* reason : {"", "broken", "broken by", "gone"}) {
+    RunInfo run;
     run.reason = reason;
-    EXPECT_FALSE(forced_by(run)) << reason;
+    EXPECT_FALSE(taker_of(run)) << reason;
   }
 }
 

@@ -372,6 +372,7 @@ std::optional<RunEnd> RunConclusion::recorded_end(const RunLock& lock,
   end.outcome = name_of(result_.outcome);
   end.duration = result_.ran.value_or(milliseconds(0));
   end.lost = result_.reason;
+  if (end.lost) end.taken_by = locks_.lost_by(*end.lost).holding.claimant().taken_by();
   end.leaves_lease = leaves_lease(lock);
   return end;
 }

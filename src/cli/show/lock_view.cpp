@@ -50,7 +50,13 @@ Json json_of(const RunInfo& run) {
       {"user", run.user},
       {"outcome", run.outcome},
   };
-  if (!run.reason.empty()) json["reason"] = run.reason;
+  const auto taker = taker_of(run);
+  if (taker && !taker->forced) {
+    json["reason"] = loss_name(Loss::broken);
+  } else if (!run.reason.empty()) {
+    json["reason"] = run.reason;
+  }
+  if (taker) json["broken_by"] = {{"host", taker->host}, {"user", taker->user}};
   if (!run.label.empty()) json["label"] = run.label;
   if (!run.period.empty()) {
     const auto period = period_of(run);

@@ -193,7 +193,9 @@ void BreakCommand::add_named(std::vector<LockInfo>& locks) {
 
 void BreakCommand::add_matching(std::vector<LockInfo>& locks,
                                 const std::string& pattern) {
-  if (add_literal(locks, pattern)) return;
+  // All locks of a host, even if one of them has this name.
+  const bool is_every_one = !options_.host.empty() && pattern == "*";
+  if (!is_every_one && add_literal(locks, pattern)) return;
   auto found = run_blocking(context_, [&] {
     return store_->inspector().list(
         common_.name_space,

@@ -175,7 +175,7 @@ std::optional<RunInfo> run_from(std::string_view record) {
   if (run.ended && !was_by_hand) {
     fields_on_redis(run, JsonReader(end));
     if (const auto taker = taker_in(end); taker && taker->forced) {
-      run.reason = forced_reason(*taker);
+      run.reason = taken_reason(*taker);
       // Unless the holder has reported its end since.
       if (run.outcome.empty()) {
         run.outcome = lost_run;
