@@ -108,6 +108,24 @@ assert_ran_with_warning() {  # <text of the warning>
   assert_ran_with_warning 'running without the lock'
 }
 
+@test "a script that starts itself under its lock with --on-outage run ends with 69" {
+  script=$BATS_TEST_TMPDIR/script
+  printf '#!/bin/sh\necho started >> "%s"\ndlock check job 2> /dev/null || exec dlock run --on-outage run job -- "$0"\necho worked\n' \
+    "$BATS_TEST_TMPDIR/starts" > "$script"
+  chmod +x "$script"
+  stop_redis
+
+  run timeout 60 "$script"
+
+  assert_status 69
+  refute_output_contains worked
+  assert_output_contains 'the run around this one goes on without this lock already'
+  assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/starts")" 2
+  # Another lock is another matter.
+  run dlock run -q --on-outage run job -- dlock run -q --on-outage run other -- echo ran
+  assert_equal "$status $output" '0 ran'
+}
+
 @test "-q suppresses the warning" {
   stop_redis
 

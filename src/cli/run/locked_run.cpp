@@ -43,8 +43,15 @@ asio::awaitable<RunResult> LockedRun::execute() {
     failure = error;
     has_locks = false;
   }
-  const bool goes_without = failure && options_.on_outage == OnOutage::run &&
-                            failure->kind() == Failure::Kind::unreachable;
+  bool goes_without = failure && options_.on_outage == OnOutage::run &&
+                      failure->kind() == Failure::Kind::unreachable;
+  // Or a script that starts itself under its lock would do that for ever.
+  if (goes_without && is_in_unprotected_run(options_.name, store_url())) {
+    goes_without = false;
+    failure = Failure(failure->kind(),
+                      std::string(failure->what()) +
+                          "; the run around this one goes on without this lock already");
+  }
   // If it is interrupted, a signal ends dlock.
   if (failure && !goes_without && failure->kind() != Failure::Kind::interrupted) {
     conclusion_.failed(*failure);

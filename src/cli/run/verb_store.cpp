@@ -84,6 +84,15 @@ SeenLocks look_at_each(const CommonOptions& common, Store& store,
   return seen;
 }
 
+bool is_in_unprotected_run(const std::string& name, const std::string& store) {
+  const auto is_set_to = [](const char* variable, const std::string& value) {
+    const char* found = std::getenv(variable);
+    return found != nullptr && found == value;
+  };
+  return is_set_to("DLOCK_NAME", name) && is_set_to("DLOCK_STORE", store) &&
+         std::getenv("DLOCK_RUN_ID") != nullptr && std::getenv("DLOCK_FENCE") == nullptr;
+}
+
 Claim new_claim(const CommonOptions& common, const ClaimOptions& options) {
   Claim claim;
   claim.lock = {common.name_space, options.name};

@@ -40,6 +40,10 @@ std::unique_ptr<Store> opened_store(const CommonOptions& common, milliseconds ti
                                     const std::string& name = "");
 
 // A new claim on the lock, with what `run` and `acquire` have in common.
+// Whether the innermost run around this process is one of this lock in this store, and
+// goes on without it (--on-outage run).
+bool is_in_unprotected_run(const std::string& name, const std::string& store);
+
 Claim new_claim(const CommonOptions& common, const ClaimOptions& options);
 
 // The same, with what only `run` has.
