@@ -457,3 +457,39 @@ in_little_memory() (  # <command>...
   ulimit -d 100000
   "$@"
 )
+
+# --- A copy of the database ---
+
+as_dumped() { "$postgres_programs/pg_dump" -h "$postgres_sockets" -p "${postgres_port[1]}" -U postgres app; }
+
+@test "a database that was copied is used with a warning, and nothing that ran in the original counts as a success there" {
+  dlock run job -- true
+  run dlock history job --succeeded-within 1h
+  assert_status 0
+  run dlock doctor
+  refute_output_contains 'is a copy'
+  sql 'CREATE DATABASE copied OWNER app'
+  as_dumped | sql '' -d copied -f - > /dev/null
+  original=$DLOCK_STORE
+  DLOCK_STORE=$(postgres_url 1 app copied)
+
+  run dlock run other -- echo started
+  assert_status 0
+  assert_equal "${lines[1]}" started
+  [[ ${lines[0]} == 'dlock: other: warning: '*': this database is a copy, with the locks and runs of the original: DROP SCHEMA dlock CASCADE, or, to keep them, COMMENT ON TABLE "dlock".lock IS NULL' ]]
+  run dlock -q history job --succeeded-within 1h
+  assert_status 1
+  run dlock --json doctor
+  assert_equal "$(json '.findings[] | select(.check == "copy").level')" warning
+
+  # Those who keep them are not warned, nor is the original.
+  sql 'COMMENT ON TABLE dlock.lock IS NULL' -d copied
+  run dlock history job --succeeded-within 1h
+  assert_equal "$status ${#lines[@]}" '0 1'
+  DLOCK_STORE=$original run dlock run other -- echo started
+  assert_equal "$status $output" '0 started'
+  sql 'DROP SCHEMA dlock CASCADE' -d copied 2> /dev/null
+  run dlock run other -- echo started
+  assert_equal "$status $output" '0 started'
+  sql 'DROP DATABASE copied'
+}

@@ -490,6 +490,20 @@ assert_not_all() {
 }
 
 # tests/contract/pg_connection_test.cpp cuts the replies to a step after each byte.
+@test "a pooler that shares sessions by statement is refused with what to set, where a transaction is needed" {
+  use_postgres_store
+  use_pgbouncer pool_mode=statement
+  export DLOCK_STORE=$pooled
+
+  run dlock cache --ttl 1h value -- true
+  assert_status 0
+  assert_output_contains 'let it share sessions by transaction (pool_mode = transaction)'
+  run dlock doctor
+
+  assert_status 2
+  assert_output_contains 'let it share sessions by transaction (pool_mode = transaction)'
+}
+
 @test "replies that break off anywhere grant nothing twice, and are noticed" {
   use_postgres_store
   dlock run job -- true

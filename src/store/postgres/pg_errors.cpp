@@ -30,6 +30,9 @@ const char* remedy_for(std::string_view code, std::string_view text) {
     return ": leave out the options in the store URL, or PGOPTIONS, or let the pooler "
            "ignore them (ignore_startup_parameters)";
   }
+  if (text.find("statement pooling mode") != text.npos) {
+    return ": let it share sessions by transaction (pool_mode = transaction)";
+  }
   if (code.starts_with("P0")) return ": a trigger of the database raised this";
   if (code == "22P05") return ": use another name, or a database with the encoding UTF8";
   return "";
@@ -108,6 +111,7 @@ Notice session_error(Notice error) {
       {any, "pg_hba.conf", "28000"},
       {any, "login rejected", "28000"},
       {any, "SSL required", "28000"},
+      {any, "statement pooling mode", "0A000"},
       {any, "not allowed", "28000"},
       {any, "no username", "28000"},
       {any, "username too long", "28000"},

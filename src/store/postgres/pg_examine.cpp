@@ -85,6 +85,7 @@ class PrimaryExaminer {
         std::vector<Batch> nothing(1, Batch(1, Statement{"SELECT 1", {}}));
         co_await exchange(std::move(nothing));
       });
+      if (facts_.is_pooled) co_await try_transaction();
     } catch (const Failure& failure) {
       facts_.failure = let_pass(failure);
     }
@@ -144,6 +145,18 @@ class PrimaryExaminer {
       // What follows a statement that was refused has no result.
       if (results.at(next++).tag.empty()) continue;
       facts_.answers[std::string(question.check)] = results.at(next++).rows;
+    }
+  }
+
+  // A pooler may end the session because of it.
+  asio::awaitable<void> try_transaction() {
+    std::vector<Batch> batches(2);
+    batches[0].push_back({"BEGIN", {}});
+    batches[1].push_back({"COMMIT", {}});
+    try {
+      co_await exchange(std::move(batches));
+    } catch (const Failure& failure) {
+      facts_.transaction_failure = let_pass(failure);
     }
   }
 

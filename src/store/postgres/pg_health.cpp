@@ -231,6 +231,12 @@ void owner(const PgFacts& facts, CheckReport& say) {
   }
 }
 
+void copy(const PgFacts& facts, CheckReport& say) {
+  for (const auto& distrusted : distrusted_by(facts)) {
+    if (distrusted.is_copy) say.warning(distrusted.what, distrusted.advice);
+  }
+}
+
 void strangers(const PgFacts& facts, CheckReport& say) {
   const Answer answer(facts, "strangers");
   std::vector<std::string> found;
@@ -261,6 +267,10 @@ void fences(const PgFacts& facts, CheckReport& say) {
 
 void pooler(const PgFacts& facts, CheckReport& say) {
   if (!facts.is_pooled) return say.ok("none");
+  if (facts.transaction_failure) {
+    return say.error("no transactions: " + std::string(facts.transaction_failure->what()),
+                     "locks need them");
+  }
   say.info(
       "a pooler is in between, which may share sessions among transactions: waiters ask "
       "again and again instead of being notified, dlock break is noticed at the next "
@@ -407,6 +417,7 @@ const Check<PgFacts> all_checks[] = {
      "c.oid WHERE n.nspname = $SCHEMA AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND "
      "NOT a.attisdropped"},
     {"owner", owner, trust_question},
+    {"copy", copy},
     {"strangers", strangers, stranger_question},
     {"admit", admit,
      "SELECT EXISTS (SELECT 1 FROM pg_namespace n JOIN pg_proc p ON p.pronamespace = "

@@ -44,6 +44,7 @@ struct PgFacts : StoreFacts {
   bool is_pooled = false;          // sessions are shared by a pooler
   bool listens = true;             // listen=off in the URL, or a pooler: false
   std::optional<Failure> listen_failure;
+  std::optional<Failure> transaction_failure;  // behind a pooler
   bool was_notified = false;
   std::string standby_names;  // synchronous_standby_names
   // Why it does not wait for as many standbys as --replicas asks for, if so.

@@ -213,7 +213,10 @@ asio::awaitable<void> PgPrimary::demand_trust(Call call) {
   std::vector<Batch> batches(1, in_catalog(trust_question, schema));
   const auto results = co_await connection_->exchange(std::move(batches), call);
   for (const auto& found : distrust_from(results.back(), schema)) {
-    throw Failure(found.kind, target().shown() + ": " + found.what + ": " + found.advice);
+    const auto why = target().shown() + ": " + found.what + ": " + found.advice;
+    if (!found.is_copy) throw Failure(found.kind, why);
+    hosts_->is_copy = true;
+    hosts_->complain(why);
   }
   trusted_session_ = times_opened();
 }
@@ -296,10 +299,7 @@ asio::awaitable<void> PgPrimary::find_once(Call call) {
     if (found != nullptr) standings[i] = found->standing;
   }
   const auto choice = chosen_primary(standings, servers);
-  if (!choice.complaint.empty() && choice.complaint != hosts->warned) {
-    hosts->warned = choice.complaint;
-    if (hosts->warn) hosts->warn(choice.complaint);
-  }
+  if (!choice.complaint.empty()) hosts->complain(choice.complaint);
   if (!choice.server) throw no_primary(round.answers());
   const auto& chosen = std::get<Found>(*round.answers()[*choice.server]);
   use(chosen.connection);

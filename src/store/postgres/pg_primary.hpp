@@ -52,10 +52,15 @@ struct PgHosts {
   std::vector<PgTarget> targets;  // at least one
   milliseconds timeout{};         // of an operation
   Replicas replicas;
-  // Told once that a second server says that it is the primary.
+  // Told once that a second server says that it is the primary, or that the database is a
+  // copy.
   std::function<void(const std::string&)> warn;
   std::string warned;          // the last warning
   std::uint32_t timeline = 0;  // the greatest that was seen; 0: none was
+  bool is_copy = false;        // as far as is known: see Distrust
+  void complain(const std::string& what) {
+    if (warn && what != std::exchange(warned, what)) warn(what);
+  }
   bool are_several() const { return targets.size() > 1; }
 };
 

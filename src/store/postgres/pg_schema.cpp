@@ -29,6 +29,14 @@ constexpr const char* makings[] = {
     "bigint NOT NULL DEFAULT 0, due timestamptz, keep_until timestamptz NOT NULL, "
     "PRIMARY "
     "KEY (namespace, name)) WITH (fillfactor = 70)",
+    // A dump has the comment too, so a copy is known by it (pg_trust).
+    "DO $made$ DECLARE made oid := 'SCHEMA.lock'::pg_catalog.regclass; BEGIN IF "
+    "pg_catalog.obj_description(made, 'pg_class') IS NULL AND pg_catalog.pg_has_role("
+    "(SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = made), 'USAGE') THEN "
+    "EXECUTE (SELECT pg_catalog.format('COMMENT ON TABLE SCHEMA.lock IS %L', "
+    "pg_catalog.concat('made by dlock as table ', made, ' of database ', d.oid)) FROM "
+    "pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()); END IF; "
+    "END $made$",
     "CREATE TABLE IF NOT EXISTS SCHEMA.fence (namespace KEY, resource KEY, greatest "
     "bigint "
     "NOT NULL, PRIMARY KEY (namespace, resource)) WITH (fillfactor = 70)",

@@ -48,7 +48,11 @@ const char* const trust_question =
     "'schema', n.nspname::text, n.nspowner FROM pg_namespace n WHERE n.nspname = $SCHEMA "
     "UNION ALL SELECT 3, 'table', o.relname::text, o.relowner FROM ours o UNION ALL "
     "SELECT 4, 'trigger', t.tgname || ' on ' || o.relname, p.proowner FROM ours o JOIN "
-    "pg_trigger t ON t.tgrelid = o.oid JOIN pg_proc p ON p.oid = t.tgfoid) "
+    "pg_trigger t ON t.tgrelid = o.oid JOIN pg_proc p ON p.oid = t.tgfoid UNION ALL "
+    "SELECT 5, 'copy', o.relname::text, 0::oid FROM ours o, pg_database d, LATERAL "
+    "(SELECT obj_description(o.oid, 'pg_class')) c(made) WHERE o.relname = 'lock' AND "
+    "d.datname = current_database() AND substr(c.made, 1, 13) = 'made by dlock' AND "
+    "c.made <> concat('made by dlock as table ', o.oid, ' of database ', d.oid)) "
     "SELECT f.kind, f.name, coalesce(r.rolname::text, f.owner::text), current_user::text "
     "FROM found f LEFT JOIN pg_roles r ON r.oid = f.owner WHERE f.owner NOT IN (SELECT "
     "oid FROM trusted) ORDER BY f.rank, f.name LIMIT 20";
@@ -102,8 +106,10 @@ Statement trust_guard(const std::string& schema) {
       "pg_catalog.pg_namespace n LEFT JOIN pg_catalog.pg_class c ON c.relnamespace "
       "OPERATOR(pg_catalog.=) n.oid AND c.relname OPERATOR(pg_catalog.=) ANY ('" +
       table_names() +
-      "'::pg_catalog.name[]), LATERAL (SELECT "
-      "pg_catalog.pg_has_role(10::pg_catalog.oid, 'MEMBER')) me(may_all) WHERE n.nspname "
+      "'::pg_catalog.name[]), pg_catalog.pg_database d, LATERAL (SELECT "
+      "pg_catalog.pg_has_role(10::pg_catalog.oid, 'MEMBER'), "
+      "pg_catalog.obj_description(c.oid, 'pg_class')) me(may_all, made) WHERE d.datname "
+      "OPERATOR(pg_catalog.=) pg_catalog.current_database() AND n.nspname "
       "OPERATOR(pg_catalog.=) '" +
       schema + "'";
   const auto is_strange = [](const std::string& owner) {
@@ -114,7 +120,11 @@ Statement trust_guard(const std::string& schema) {
   };
   guard.sql += " AND (" + is_strange("n.nspowner") + " OR " + is_strange("c.relowner") +
                " OR c.relhastriggers OR (c.relrowsecurity AND "
-               "pg_catalog.row_security_active(c.oid)))";
+               "pg_catalog.row_security_active(c.oid)) OR (c.relname "
+               "OPERATOR(pg_catalog.=) 'lock' AND pg_catalog.substr(me.made, 1, 13) "
+               "OPERATOR(pg_catalog.=) 'made by dlock' AND me.made "
+               "OPERATOR(pg_catalog.<>) pg_catalog.concat('made by dlock as table ', "
+               "c.oid, ' of database ', d.oid)))";
   guard.is_guard = true;
   return guard;
 }
@@ -158,6 +168,16 @@ std::vector<Distrust> distrust_from(const Result& answer, const std::string& sch
     const auto name = text_at(row, 1);
     const auto owner = text_at(row, 2);
     const auto user = text_at(row, 3);
+    if (kind == "copy") {
+      const auto table = in_schema(schema, name);
+      all.push_back({Failure::Kind::rejected,
+                     "this database is a copy, with the locks and runs of the original",
+                     "DROP SCHEMA " + schema +
+                         " CASCADE, or, to keep them, COMMENT ON TABLE " + table +
+                         " IS NULL",
+                     true});
+      continue;
+    }
     if (kind == "rows") {
       all.push_back({Failure::Kind::rejected,
                      "row-level security hides rows of " + name + " from user " + user,

@@ -16,8 +16,9 @@
 namespace dlock::postgres {
 
 // Refused by the server, before anything behind it in its batch is executed, unless all
-// owners are trusted at first sight, there is no trigger, and no row is hidden from the
-// role. It has no result. Only for a schema name of letters, digits and _.
+// owners are trusted at first sight, there is no trigger, no row is hidden from the role,
+// and the tables were made in this database. It has no result. Only for a schema name of
+// letters, digits and _.
 Statement trust_guard(const std::string& schema);
 
 // Puts the guard in front of what uses a table of the schema, in each batch. Whether
@@ -28,7 +29,8 @@ bool guard(std::vector<Batch>& batches, const std::string& schema);
 // whether the schema can be used.
 bool is_of_guard(const SqlError& error);
 
-// Asks who is not trusted, and which rows are hidden. For in_catalog().
+// Asks who is not trusted, which rows are hidden, and whether the tables are a copy. For
+// in_catalog().
 extern const char* const trust_question;
 
 // Why the schema must not be used.
@@ -36,6 +38,8 @@ struct Distrust {
   Failure::Kind kind = Failure::Kind::misconfigured;
   std::string what;    // "the schema dlock belongs to mallory, who …"
   std::string advice;  // what to do about it
+  // The tables were made in another database: those who use them are only warned.
+  bool is_copy = false;
 };
 std::vector<Distrust> distrust_from(const Result& answer, const std::string& schema);
 
