@@ -82,12 +82,11 @@ Holder& grant_to(State& state, const Ask& ask, Moment now) {
 
 // With several holders, the first waiter has to watch a new one. With one holder it
 // watches that one already, because it was right behind it.
-void tell_of_grant(State& state, Moment now, Consequences& consequences) {
+void tell_of_grant(const Step& step) {
+  const auto& state = step.state;
   const auto& holder = state.holders.back();
-  if (state.slots != 1 || holder.mode != Mode::exclusive) {
-    wake_first_waiter(state, consequences);
-  }
-  if (holder.counts) deduplicate_waiters(state, now, consequences);
+  if (state.slots != 1 || holder.mode != Mode::exclusive) wake_first_waiter(step);
+  if (holder.counts) deduplicate_waiters(step);
 }
 
 // Adopts the claim's number of slots if no other claim uses another one.
@@ -102,54 +101,52 @@ bool agrees_on_slots(State& state, const Claim& claim) {
 }
 
 // Returns nothing if the command has to run.
-std::optional<Answer> answer_to_dedupe(State& state, const Ask& ask, Moment now,
-                                       const Liveness& liveness,
-                                       Consequences& consequences) {
+std::optional<Answer> answer_to_dedupe(const Step& step, const Ask& ask) {
+  auto& state = step.state;
   if (const auto above = blocking_outer_run(state, ask.claim))
     return HeldByOuterRun{*above};
-  auto run = counting_run(state, ask.claim.dedupe->as_of_now(), ask.queue, now);
+  auto run = counting_run(state, ask.claim.dedupe->as_of_now(), ask.queue, step.now);
   if (!run) return std::nullopt;
   const auto own = waiter_of(state, ask.claim.token);
   if (own != state.waiters.end()) {
     // It may just have been promised the lock.
-    std::erase(consequences.wake, ask.party.session);
+    std::erase(step.then.wake, ask.party.session);
     state.waiters.erase(own);
-    promise_to_the_next(state, now, liveness, consequences);
+    promise_to_the_next(step);
   }
   return Deduplicated{std::move(*run)};
 }
 
 // The grant, unless a waiter takes the lock from it at once. A lease whose holder cannot
 // be notified is left for the replacing waiters to take.
-Answer granted(State& state, const Ask& ask, Moment now, const Liveness& liveness,
-               Consequences& consequences) {
-  auto& holder = grant_to(state, ask, now);
-  if (const auto* taker = replacer(state, now, liveness)) {
+Answer granted(const Step& step, const Ask& ask) {
+  auto& holder = grant_to(step.state, ask, step.now);
+  if (const auto* taker = replacer(step.state, step.now, step.liveness)) {
     holder.broken = ask.claim.attached;
     if (holder.broken) {
       holder.taken_by = replacing(taker->party);
     } else {
-      wake_replacers(state, consequences);
+      wake_replacers(step);
     }
   }
   // The asking process need not be woken.
-  std::erase(consequences.wake, ask.party.session);
-  const auto grant = grant_of(holder, now);
-  tell_of_grant(state, now, consequences);
+  std::erase(step.then.wake, ask.party.session);
+  const auto grant = grant_of(holder, step.now);
+  tell_of_grant(step);
   return grant;
 }
 
-Answer answer_to_waiter(State& state, const Ask& ask, Moment now,
-                        const Liveness& liveness, Consequences& consequences) {
+Answer answer_to_waiter(const Step& step, const Ask& ask) {
+  auto& state = step.state;
   auto own = waiter_of(state, ask.claim.token);
   const bool replaces = ask.claim.replaces && !own->promised_until;
-  if (replaces && replace_holders(state, ask.claim, ask.party, now, consequences)) {
-    promise_to_the_next(state, now, liveness, consequences);
+  if (replaces && replace_holders(step, ask.claim, ask.party)) {
+    promise_to_the_next(step);
     own = waiter_of(state, ask.claim.token);
   }
   if (!own->promised_until) {
     if (ask.queue == Queue::refuse) ++state.refused;
-    return busy_answer(state, ask.claim.token, now);
+    return busy_answer(state, ask.claim.token, step.now);
   }
   // A more important one that came since the promise does not watch this one yet.
   const bool is_overtaken =
@@ -157,50 +154,49 @@ Answer answer_to_waiter(State& state, const Ask& ask, Moment now,
       std::any_of(state.waiters.begin(), own,
                   [](const Waiter& waiter) { return !waiter.passed_over; });
   state.waiters.erase(own);
-  if (is_overtaken) wake_first_waiter(state, consequences);
-  return granted(state, ask, now, liveness, consequences);
+  if (is_overtaken) wake_first_waiter(step);
+  return granted(step, ask);
 }
 
-Answer answer_to_newcomer(State& state, const Ask& ask, Moment now,
-                          const Liveness& liveness, Consequences& consequences) {
+Answer answer_to_newcomer(const Step& step, const Ask& ask) {
+  auto& state = step.state;
   const Claim& claim = ask.claim;
-  bool enters = can_enter(state, claim, ask.party.host, now);
+  bool enters = can_enter(state, claim, ask.party.host, step.now);
   if (!enters) {
     if (const auto above = blocking_outer_run(state, claim))
       return HeldByOuterRun{*above};
-    if (ask.queue == Queue::stay_out) return busy_answer(state, claim.token, now);
-    if (ask.queue == Queue::refuse || is_full(state, claim, liveness)) {
+    if (ask.queue == Queue::stay_out) return busy_answer(state, claim.token, step.now);
+    if (ask.queue == Queue::refuse || is_full(state, claim, step.liveness)) {
       ++state.refused;
-      return busy_answer(state, claim.token, now);
+      return busy_answer(state, claim.token, step.now);
     }
   }
-  const bool supersedes =
-      claim.supersedes && supersede(state, ask.party, liveness, consequences);
-  const bool replaces = !enters && claim.replaces &&
-                        replace_holders(state, claim, ask.party, now, consequences);
+  const bool supersedes = claim.supersedes && supersede(step, ask.party);
+  const bool replaces =
+      !enters && claim.replaces && replace_holders(step, claim, ask.party);
   if (supersedes || replaces) {
-    promise_to_the_next(state, now, liveness, consequences);
-    enters = can_enter(state, claim, ask.party.host, now);
+    promise_to_the_next(step);
+    enters = can_enter(state, claim, ask.party.host, step.now);
   }
-  if (enters) return granted(state, ask, now, liveness, consequences);
+  if (enters) return granted(step, ask);
   Waiter waiter;
   waiter.party = ask.party;
   waiter.mode = claim.mode;
-  waiter.since = now.wall;
-  waiter.queued_at = now.boot;
-  set_place(waiter, ask, now);
+  waiter.since = step.now.wall;
+  waiter.queued_at = step.now.boot;
+  set_place(waiter, ask, step.now);
   if (claim.dedupe) waiter.dedupe = claim.dedupe->as_of_now();
   waiter.supersedes = claim.supersedes;
   waiter.replaces = claim.replaces;
   waiter.on_behalf_of = claim.on_behalf_of;
   set_newest_fields(waiter, claim);
   enqueue(state, std::move(waiter));
-  return busy_answer(state, claim.token, now);
+  return busy_answer(state, claim.token, step.now);
 }
 
 template <typename IsMeant>
-std::vector<Holder> take_from(State& state, IsMeant is_meant, const Taker& taker,
-                              Moment now, Consequences& consequences) {
+std::vector<Holder> take_from(const Step& step, IsMeant is_meant, const Taker& taker) {
+  auto& state = step.state;
   std::vector<Holder> found;
   for (auto& holder : state.holders) {
     if (!is_meant(holder)) continue;
@@ -208,10 +204,10 @@ std::vector<Holder> take_from(State& state, IsMeant is_meant, const Taker& taker
     if (!holder.broken || taker.forced) holder.taken_by = taker;
     holder.broken = true;
     if (is_by_hand(holder)) {
-      consequences.vanished.push_back(lease_by_hand(holder, now));
+      step.then.vanished.push_back(lease_by_hand(holder, step.now));
     } else if (taker.forced && !holder.ended) {
-      record_run(state, forced_run(holder, taker, now));
-      consequences.vanished.push_back(*state.last_run);
+      record_run(state, forced_run(holder, taker, step.now));
+      step.then.vanished.push_back(*state.last_run);
     }
   }
   // A lease without a session has no process to notify.
@@ -223,15 +219,15 @@ std::vector<Holder> take_from(State& state, IsMeant is_meant, const Taker& taker
 
 }  // namespace
 
-Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
-           Consequences& consequences) {
+Answer ask(const Step& step, const Ask& ask) {
+  auto& state = step.state;
   const Claim& claim = ask.claim;
-  remove_dead_holders(state, now, liveness, consequences);
-  remove_dead_answered(state, liveness, consequences);
+  remove_dead_holders(step);
+  remove_dead_answered(step);
 
   if (const auto own = holder_of(state, claim.token); own != state.holders.end()) {
-    set_lease(*own, ask, now);
-    return grant_of(*own, now);
+    set_lease(*own, ask, step.now);
+    return grant_of(*own, step.now);
   }
   if (auto own = waiter_of(state, claim.token); own != state.waiters.end()) {
     // A late waiter gets its place back as long as it was not promised to another one.
@@ -243,13 +239,13 @@ Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
     }
     set_newest_fields(*own, claim);
     const bool gives_back = own->spreads && has_slot(state, own->party.host);
-    if (gives_back || !is_promised(*own, now)) own->promised_until.reset();
+    if (gives_back || !is_promised(*own, step.now)) own->promised_until.reset();
     own->passed_over = false;
     own->parked_until.reset();
-    set_place(*own, ask, now);
-    remove_dead_predecessors(state, own, liveness, consequences);
+    set_place(*own, ask, step.now);
+    remove_dead_predecessors(step, own);
   }
-  promise_to_the_next(state, now, liveness, consequences);
+  promise_to_the_next(step);
   if (const auto own = answered_of(state, claim.token); own != state.answered.end()) {
     if (own->newer) return *own->newer;
     if (!has_come_to_nothing(state, own->by)) return Deduplicated{own->by};
@@ -257,27 +253,24 @@ Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
   }
   if (!agrees_on_slots(state, claim)) return SlotsDiffer{state.slots};
   if (claim.dedupe) {
-    if (auto answer = answer_to_dedupe(state, ask, now, liveness, consequences)) {
-      return std::move(*answer);
-    }
+    if (auto answer = answer_to_dedupe(step, ask)) return std::move(*answer);
   }
   return waiter_of(state, claim.token) == state.waiters.end()
-             ? answer_to_newcomer(state, ask, now, liveness, consequences)
-             : answer_to_waiter(state, ask, now, liveness, consequences);
+             ? answer_to_newcomer(step, ask)
+             : answer_to_waiter(step, ask);
 }
 
-std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
-                                 const Taker& taker, Moment now, const Liveness& liveness,
-                                 Consequences& consequences) {
-  remove_dead_holders(state, now, liveness, consequences);
-  remove_dead_answered(state, liveness, consequences);
+std::vector<Holder> break_leases(const Step& step, const std::vector<Fence>& fences,
+                                 const Taker& taker) {
+  remove_dead_holders(step);
+  remove_dead_answered(step);
   auto found = take_from(
-      state,
+      step,
       [&](const Holder& holder) {
         return std::find(fences.begin(), fences.end(), holder.fence) != fences.end();
       },
-      taker, now, consequences);
-  promise_to_the_next(state, now, liveness, consequences);
+      taker);
+  promise_to_the_next(step);
   return found;
 }
 
@@ -288,12 +281,11 @@ std::vector<Fence> fences_of(const std::vector<Holder>& holders) {
   return fences;
 }
 
-bool replace_holders(State& state, const Claim& claim, const Party& taker, Moment now,
-                     Consequences& consequences) {
+bool replace_holders(const Step& step, const Claim& claim, const Party& taker) {
   auto taken = take_from(
-      state, [&](const Holder& holder) { return !is_outer_run(claim, holder); },
-      replacing(taker), now, consequences);
-  for (auto& holder : taken) consequences.broken.push_back(std::move(holder));
+      step, [&](const Holder& holder) { return !is_outer_run(claim, holder); },
+      replacing(taker));
+  for (auto& holder : taken) step.then.broken.push_back(std::move(holder));
   return !taken.empty();
 }
 
@@ -308,23 +300,23 @@ const Waiter* replacer(const State& state, Moment now, const Liveness& liveness)
   return found == state.waiters.end() ? nullptr : &*found;
 }
 
-void wake_replacers(const State& state, Consequences& consequences) {
-  for (const auto& waiter : state.waiters) {
-    if (waiter.replaces) consequences.wake.push_back(waiter.party.session);
+void wake_replacers(const Step& step) {
+  for (const auto& waiter : step.state.waiters) {
+    if (waiter.replaces) step.then.wake.push_back(waiter.party.session);
   }
 }
 
-bool supersede(State& state, const Party& newer, const Liveness& liveness,
-               Consequences& consequences) {
+bool supersede(const Step& step, const Party& newer) {
+  auto& state = step.state;
   const auto superseded = std::erase_if(state.waiters, [&](const Waiter& waiter) {
     if (!waiter.supersedes) return false;
-    if (liveness.is_alive(waiter)) ++state.superseded;
+    if (step.liveness.is_alive(waiter)) ++state.superseded;
     state.answered.push_back({waiter, {}, Superseded{newer.host, newer.pid}});
-    consequences.wake.push_back(waiter.party.session);
+    step.then.wake.push_back(waiter.party.session);
     return true;
   });
   // The new first waiter has to watch what the removed one watched.
-  if (superseded > 0) wake_first_waiter(state, consequences);
+  if (superseded > 0) wake_first_waiter(step);
   return superseded > 0;
 }
 

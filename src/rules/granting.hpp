@@ -11,7 +11,7 @@
 #include "lock/answers.hpp"
 #include "lock/lease.hpp"
 #include "rules/keeping.hpp"
-#include "rules/state.hpp"
+#include "rules/step.hpp"
 
 namespace dlock::rules {
 
@@ -29,22 +29,19 @@ struct Ask {
 // lapses promises that were made to dead waiters or not taken in time, and promises a
 // free lock to the first waiters that fit, skipping stopped ones; then it considers the
 // claim.
-Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
-           Consequences& consequences);
+Answer ask(const Step& step, const Ask& ask);
 
 // Takes the lock from the holders that have one of `fences`; see Store::break_leases.
 // They are notified that `taker` did so, and are returned as they were. By force, they no
 // longer hold it, and their runs are recorded as lost.
-std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
-                                 const Taker& taker, Moment now, const Liveness& liveness,
-                                 Consequences& consequences);
+std::vector<Holder> break_leases(const Step& step, const std::vector<Fence>& fences,
+                                 const Taker& taker);
 
 std::vector<Fence> fences_of(const std::vector<Holder>& holders);
 
 // Takes the lock from all holders except outer runs of the claim, whose owner is `taker`,
 // and adds them to the consequences as they were. Returns whether there were any.
-bool replace_holders(State& state, const Claim& claim, const Party& taker, Moment now,
-                     Consequences& consequences);
+bool replace_holders(const Step& step, const Claim& claim, const Party& taker);
 
 // The taker that holders are notified of when a claim takes the lock.
 Taker replacing(const Party& taker);
@@ -55,11 +52,10 @@ Taker replacing(const Party& taker);
 const Waiter* replacer(const State& state, Moment now, const Liveness& liveness);
 
 // Wakes the waiters that replace holders, so that they ask again.
-void wake_replacers(const State& state, Consequences& consequences);
+void wake_replacers(const Step& step);
 
 // Removes the waiters that the newer claim of `newer` supersedes, and counts those that
 // are alive. Returns whether there were any.
-bool supersede(State& state, const Party& newer, const Liveness& liveness,
-               Consequences& consequences);
+bool supersede(const Step& step, const Party& newer);
 
 }  // namespace dlock::rules

@@ -42,10 +42,11 @@ bool has(const std::vector<GrantId>& grants, const GrantId& one) {
 
 // What is known of the leases that may be restored. Each grant first removes those that
 // are over, so all that are still there ended after the last grant.
-Restored restorable(const State& state, Moment now, const Liveness& liveness) {
+Restored restorable(const Step& step) {
+  auto& state = step.state;
   auto known = state.restored.value_or(Restored{state.last_fence, {}});
   for (const auto& holder : state.holders) {
-    const bool has_vanished = !holder.ended && is_over(holder, now, liveness);
+    const bool has_vanished = !holder.ended && is_over(holder, step.now, step.liveness);
     const auto id = id_of(holder);
     if (has_vanished && !has(known.vanished, id)) known.vanished.push_back(id);
   }
@@ -78,12 +79,13 @@ bool has_room_for(const State& state, const Claim& claim, std::uint32_t slot,
 }
 
 // The run has not vanished after all.
-void take_back_run(State& state, Fence fence, Consequences& consequences) {
+void take_back_run(const Step& step, Fence fence) {
+  auto& state = step.state;
   const auto is_own = [&](const RunInfo& run) {
     return run.fence == fence && !run.ended;
   };
   std::erase_if(state.runs, is_own);
-  std::erase_if(consequences.vanished, is_own);
+  std::erase_if(step.then.vanished, is_own);
   if (!state.last_run || !is_own(*state.last_run)) return;
   const auto before = std::find_if(state.runs.begin(), state.runs.end(),
                                    [](const RunInfo& run) { return !is_by_hand(run); });
@@ -91,27 +93,27 @@ void take_back_run(State& state, Fence fence, Consequences& consequences) {
       before == state.runs.end() ? std::nullopt : std::optional<RunInfo>(*before);
 }
 
-Renewal restore(State& state, const Claim& claim, const Holder& granted, Moment now,
-                const Liveness& liveness, Consequences& consequences) {
+Renewal restore(const Step& step, const Claim& claim, const Holder& granted) {
+  auto& state = step.state;
   // Where the state is an older one, the claim may still wait.
   std::erase_if(state.waiters, [&](const Waiter& waiter) {
     return waiter.party.token == granted.party.token;
   });
-  auto known = restorable(state, now, liveness);
+  auto known = restorable(step);
   const auto last = last_grant(state);
-  remove_dead_holders(state, now, liveness, consequences);
+  remove_dead_holders(step);
   if (was_granted_since(last, known, granted) ||
-      !has_room_for(state, claim, granted.slot, now)) {
+      !has_room_for(state, claim, granted.slot, step.now)) {
     return Renewal::taken_over;
   }
   if (is_next(last, granted)) {
     known.granted = granted.fence;
     state.last_claim = granted.party.token;
   }
-  take_back_run(state, granted.fence, consequences);
+  take_back_run(step, granted.fence);
   state.slots = claim.slots;
   state.last_fence = std::max(state.last_fence, granted.fence);
-  state.used = now.wall;
+  state.used = step.now.wall;
   state.restored = known;
   const auto later_one =
       std::find_if(state.holders.begin(), state.holders.end(),
@@ -121,40 +123,40 @@ Renewal restore(State& state, const Claim& claim, const Holder& granted, Moment 
   holder.broken = false;
   holder.taken_by.reset();
   // Not later than now by a clock that is behind that of the grant.
-  holder.since = std::min(holder.since, now.wall);
-  holder.granted_at = std::min(holder.granted_at, now.boot);
+  holder.since = std::min(holder.since, step.now.wall);
+  holder.granted_at = std::min(holder.granted_at, step.now.boot);
   holder.lease = claim.ttl + claim.lock_delay;
-  holder.lives_until = later(now.boot, holder.lease);
+  holder.lives_until = later(step.now.boot, holder.lease);
   return Renewal::reclaimed;
 }
 
 }  // namespace
 
-Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
-                Moment now, const Liveness& liveness, Consequences& consequences) {
+Release release(const Step& step, const Token& token, const std::optional<RunEnd>& end) {
+  auto& state = step.state;
   auto outcome = Release::not_ours;
   bool kept = false;
   // First, so that a vanished run does not become the last run.
-  remove_dead_holders(state, now, liveness, consequences, end ? &token : nullptr);
-  remove_dead_answered(state, liveness, consequences);
+  remove_dead_holders(step, end ? &token : nullptr);
+  remove_dead_answered(step);
   if (const auto own = holder_of(state, token); own != state.holders.end()) {
     outcome = Release::released;
     if (end) {
-      const auto run = ended_run(*own, *end, now);
+      const auto run = ended_run(*own, *end, step.now);
       record_run(state, run);
-      if (end->is_shared && run.counts) deduplicate_joined(state, run, consequences);
+      if (end->is_shared && run.counts) deduplicate_joined(step, run);
     } else if (is_by_hand(*own)) {
-      consequences.vanished.push_back(lease_by_hand(*own, now));
+      step.then.vanished.push_back(lease_by_hand(*own, step.now));
     }
-    state.used = now.wall;
+    state.used = step.now.wall;
     const auto until = end ? stays_until(*own, *end) : std::nullopt;
-    kept = until && *until > now.boot;
+    kept = until && *until > step.now.boot;
     if (kept) {
       keep_ended(*own, *until);
     } else {
       state.holders.erase(own);
     }
-    deduplicate_waiters(state, now, consequences);
+    deduplicate_waiters(step);
   }
   if (const auto own = waiter_of(state, token); own != state.waiters.end()) {
     state.waiters.erase(own);
@@ -162,8 +164,8 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
   if (const auto own = answered_of(state, token); own != state.answered.end()) {
     state.answered.erase(own);
   }
-  promise_to_the_next(state, now, liveness, consequences);
-  if (kept) wake_first_waiter(state, consequences);
+  promise_to_the_next(step);
+  if (kept) wake_first_waiter(step);
   return outcome;
 }
 
@@ -178,29 +180,28 @@ milliseconds ttl_to_set(State& state, const Claim& claim) {
   return claim.keeps_ttl && own != state.holders.end() ? own->ttl : claim.ttl;
 }
 
-Renewal renew(State& state, const Token& token, milliseconds lasts, Moment now,
-              const Liveness& liveness, Consequences& consequences) {
+Renewal renew(const Step& step, const Token& token, milliseconds lasts) {
+  auto& state = step.state;
   const auto own = holder_of(state, token);
-  if (own == state.holders.end() || is_over(*own, now, liveness)) {
+  if (own == state.holders.end() || is_over(*own, step.now, step.liveness)) {
     const bool others = std::any_of(
         state.holders.begin(), state.holders.end(), [&](const Holder& holder) {
-          return holder.party.token != token && !is_over(holder, now, liveness);
+          return holder.party.token != token && !is_over(holder, step.now, step.liveness);
         });
     return others && state.slots == 1 ? Renewal::taken_over : Renewal::gone;
   }
   if (auto& ends_at = own->ends_at ? own->ends_at : own->lives_until) {
-    const auto former = std::exchange(*ends_at, later(now.boot, lasts));
-    if (*ends_at < former) wake_first_waiter(state, consequences);
+    const auto former = std::exchange(*ends_at, later(step.now.boot, lasts));
+    if (*ends_at < former) wake_first_waiter(step);
     if (own->lease > milliseconds(0)) own->lease = lasts;
   }
   return own->broken ? Renewal::broken : Renewal::confirmed;
 }
 
-void tidy(State& state, Moment now, const Liveness& liveness,
-          Consequences& consequences) {
-  remove_dead_holders(state, now, liveness, consequences);
-  remove_dead_answered(state, liveness, consequences);
-  promise_to_the_next(state, now, liveness, consequences);
+void tidy(const Step& step) {
+  remove_dead_holders(step);
+  remove_dead_answered(step);
+  promise_to_the_next(step);
 }
 
 void record_command(State& state, const Token& token, const CommandProcess& command) {
@@ -245,40 +246,38 @@ std::optional<Taker> taker_from(const State& state, const Holder& granted) {
   return forced_by(state, granted.fence);
 }
 
-Renewal renew_lease(State& state, const Claim& claim, const Holder& granted, Moment now,
-                    const Liveness& liveness, Consequences& consequences) {
-  const auto loss = loss_of(state, granted, now, liveness);
+Renewal renew_lease(const Step& step, const Claim& claim, const Holder& granted) {
+  const auto loss = loss_of(step.state, granted, step.now, step.liveness);
   if (loss && *loss != Loss::broken) {
-    if (claim.reclaim) {
-      return restore(state, claim, granted, now, liveness, consequences);
-    }
+    if (claim.reclaim) return restore(step, claim, granted);
     return *loss == Loss::taken_over ? Renewal::taken_over : Renewal::gone;
   }
-  const auto renewal = renew(state, claim.token, claim.ttl + claim.lock_delay, now,
-                             liveness, consequences);
+  const auto renewal = renew(step, claim.token, claim.ttl + claim.lock_delay);
   return loss ? Renewal::broken : renewal;  // even if it was removed by force
 }
 
-Release release_lease(State& state, const Claim& claim, const Holder* granted,
-                      const std::optional<RunEnd>& end, Moment now,
-                      const Liveness& liveness, Consequences& consequences) {
+Release release_lease(const Step& step, const Claim& claim, const Holder* granted,
+                      const std::optional<RunEnd>& end) {
+  auto& state = step.state;
   const bool has_run = end && granted != nullptr;
-  const auto loss = has_run ? loss_of(state, *granted, now, liveness) : std::nullopt;
+  const auto loss =
+      has_run ? loss_of(state, *granted, step.now, step.liveness) : std::nullopt;
   if (loss && !end->lost) return release_reporting(*loss);
   const auto own = holder_of(state, claim.token);
-  const bool is_gone = own == state.holders.end() || is_over(*own, now, liveness);
+  const bool is_gone =
+      own == state.holders.end() || is_over(*own, step.now, step.liveness);
   if (has_run && is_gone) {
     std::erase_if(state.holders, [&](const Holder& holder) {
       return !holder.ended && holder.party.token == claim.token;
     });
-    release(state, claim.token, end, now, liveness, consequences);
-    record_loss(state, *granted, *end, now);
-    consequences.vanished.push_back(*state.last_run);
+    release(step, claim.token, end);
+    record_loss(state, *granted, *end, step.now);
+    step.then.vanished.push_back(*state.last_run);
     return Release::not_ours;
   }
-  const auto outcome = release(state, claim.token, end, now, liveness, consequences);
+  const auto outcome = release(step, claim.token, end);
   if (!end || outcome != Release::released) return outcome;
-  consequences.vanished.push_back(*state.last_run);
+  step.then.vanished.push_back(*state.last_run);
   return end->leaves_lease ? Release::left : outcome;
 }
 

@@ -5,14 +5,13 @@
 
 #include "lock/answers.hpp"
 #include "lock/lease.hpp"
-#include "rules/state.hpp"
+#include "rules/step.hpp"
 
 namespace dlock::rules {
 
 // Removes `token` from the holders and waiters, and promises what became free. If it was
 // a holder, `end` becomes the last run.
-Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
-                Moment now, const Liveness& liveness, Consequences& consequences);
+Release release(const Step& step, const Token& token, const std::optional<RunEnd>& end);
 
 // Records the end of the run of `holder`, which no longer holds the lock. That the lock
 // was freed by force is kept.
@@ -23,11 +22,10 @@ milliseconds ttl_to_set(State& state, const Claim& claim);
 
 // Extends the lease of the holder `token` to `lasts` from now; see Claimant::renew. A
 // lease that lasts as long as its processes does not change.
-Renewal renew(State& state, const Token& token, milliseconds lasts, Moment now,
-              const Liveness& liveness, Consequences& consequences);
+Renewal renew(const Step& step, const Token& token, milliseconds lasts);
 
 // Removes holders that are dead or have expired, and promises what became free.
-void tidy(State& state, Moment now, const Liveness& liveness, Consequences& consequences);
+void tidy(const Step& step);
 
 // Records the command of the holder `token`; does nothing if it is not a holder.
 void record_command(State& state, const Token& token, const CommandProcess& command);
@@ -49,14 +47,12 @@ std::optional<Taker> taker_from(const State& state, const Holder& granted);
 
 // Renews an attached lease, or restores it if the claim wants that and no other claim was
 // granted or promised the lock since; see Claimant::renew.
-Renewal renew_lease(State& state, const Claim& claim, const Holder& granted, Moment now,
-                    const Liveness& liveness, Consequences& consequences);
+Renewal renew_lease(const Step& step, const Claim& claim, const Holder& granted);
 
 // Releases the lease of the claim, or its place in the queue; see Claimant::release.
 // `granted` is null if this client was not granted the lock.
-Release release_lease(State& state, const Claim& claim, const Holder* granted,
-                      const std::optional<RunEnd>& end, Moment now,
-                      const Liveness& liveness, Consequences& consequences);
+Release release_lease(const Step& step, const Claim& claim, const Holder* granted,
+                      const std::optional<RunEnd>& end);
 
 // Ends leases and places no later than if they began now: the clock may have been set
 // back.

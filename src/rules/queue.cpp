@@ -10,17 +10,17 @@ namespace {
 
 // Withdraws promises from dead waiters and from those that let them lapse. Returns
 // whether any lapsed.
-bool end_promises(State& state, Moment now, const Liveness& liveness,
-                  Consequences& consequences) {
+bool end_promises(const Step& step) {
+  auto& state = step.state;
   bool lapsed = false;
   for (auto waiter = state.waiters.begin(); waiter != state.waiters.end();) {
     const bool had_its_turn = waiter->promised_until || waiter->passed_over;
-    if (had_its_turn && !liveness.is_alive(*waiter)) {
-      consequences.dead.push_back(waiter->party.session);
+    if (had_its_turn && !step.liveness.is_alive(*waiter)) {
+      step.then.dead.push_back(waiter->party.session);
       waiter = state.waiters.erase(waiter);
       continue;
     }
-    if (waiter->promised_until && !is_promised(*waiter, now)) {
+    if (waiter->promised_until && !is_promised(*waiter, step.now)) {
       waiter->promised_until.reset();
       waiter->passed_over = true;
       lapsed = true;
@@ -135,72 +135,73 @@ bool is_full(const State& state, const Claim& claim, const Liveness& liveness) {
          static_cast<std::ptrdiff_t>(*claim.max_queue);
 }
 
-void remove_dead_predecessors(State& state, std::vector<Waiter>::iterator own,
-                              const Liveness& liveness, Consequences& consequences) {
+void remove_dead_predecessors(const Step& step, std::vector<Waiter>::iterator own) {
   auto first_dead = own;
-  while (first_dead != state.waiters.begin() && !liveness.is_alive(*(first_dead - 1))) {
+  while (first_dead != step.state.waiters.begin() &&
+         !step.liveness.is_alive(*(first_dead - 1))) {
     --first_dead;
-    consequences.dead.push_back(first_dead->party.session);
+    step.then.dead.push_back(first_dead->party.session);
   }
-  state.waiters.erase(first_dead, own);
+  step.state.waiters.erase(first_dead, own);
 }
 
-void promise_to_the_next(State& state, Moment now, const Liveness& liveness,
-                         Consequences& consequences) {
-  const bool lapsed = end_promises(state, now, liveness, consequences);
+void promise_to_the_next(const Step& step) {
+  auto& state = step.state;
+  const bool lapsed = end_promises(step);
   const auto holds = lapsed ? promise_holds_after_lapse : promise_holds;
-  auto occupancy = occupancy_of(state, now);
+  auto occupancy = occupancy_of(state, step.now);
   for (auto waiter = state.waiters.begin(); waiter != state.waiters.end();) {
     if (waiter->promised_until || waiter->passed_over) {
       ++waiter;
-    } else if (!liveness.is_alive(*waiter)) {
-      consequences.dead.push_back(waiter->party.session);
+    } else if (!step.liveness.is_alive(*waiter)) {
+      step.then.dead.push_back(waiter->party.session);
       waiter = state.waiters.erase(waiter);
-    } else if (waiter->spreads && is_crowded(state, waiter->party.host, now)) {
+    } else if (waiter->spreads && is_crowded(state, waiter->party.host, step.now)) {
       ++waiter;
     } else if (!fits(state, occupancy, *waiter)) {
       return;
-    } else if (is_parked(*waiter, now)) {
+    } else if (is_parked(*waiter, step.now)) {
       waiter->passed_over = true;
       ++waiter;
     } else {
       const bool is_last = std::next(waiter) == state.waiters.end();
-      if (!is_last && liveness.is_stopped(*waiter)) {
+      if (!is_last && step.liveness.is_stopped(*waiter)) {
         waiter->passed_over = true;
       } else {
-        waiter->promised_until = now.boot + holds;
+        waiter->promised_until = step.now.boot + holds;
         occupancy.add(waiter->party, waiter->mode);
       }
-      consequences.wake.push_back(waiter->party.session);
+      step.then.wake.push_back(waiter->party.session);
       ++waiter;
     }
   }
 }
 
-void deduplicate_waiters(State& state, Moment now, Consequences& consequences) {
+void deduplicate_waiters(const Step& step) {
+  auto& state = step.state;
   std::erase_if(state.waiters, [&](const Waiter& waiter) {
     if (!waiter.dedupe) return false;
-    const auto run = counting_run(state, *waiter.dedupe, Queue::join, now);
+    const auto run = counting_run(state, *waiter.dedupe, Queue::join, step.now);
     if (!run) return false;
     state.answered.push_back({waiter, *run});
-    consequences.wake.push_back(waiter.party.session);
+    step.then.wake.push_back(waiter.party.session);
     return true;
   });
 }
 
-void deduplicate_joined(State& state, const RunInfo& run, Consequences& consequences) {
-  std::erase_if(state.waiters, [&](const Waiter& waiter) {
+void deduplicate_joined(const Step& step, const RunInfo& run) {
+  std::erase_if(step.state.waiters, [&](const Waiter& waiter) {
     if (!waiter.dedupe || !waiter.dedupe->joins) return false;
-    state.answered.push_back({waiter, run});
-    consequences.wake.push_back(waiter.party.session);
+    step.state.answered.push_back({waiter, run});
+    step.then.wake.push_back(waiter.party.session);
     return true;
   });
 }
 
-void wake_first_waiter(const State& state, Consequences& consequences) {
-  for (const auto& waiter : state.waiters) {
+void wake_first_waiter(const Step& step) {
+  for (const auto& waiter : step.state.waiters) {
     if (waiter.promised_until || waiter.passed_over) continue;
-    consequences.wake.push_back(waiter.party.session);
+    step.then.wake.push_back(waiter.party.session);
     return;
   }
 }

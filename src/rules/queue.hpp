@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lock/lease.hpp"
-#include "rules/state.hpp"
+#include "rules/step.hpp"
 
 namespace dlock::rules {
 
@@ -77,24 +77,22 @@ bool is_full(const State& state, const Claim& claim, const Liveness& liveness);
 
 // Removes dead waiters right before `own`. A waiter wakes when the one before it dies;
 // then it has to watch the next living one, or it would wake again at once.
-void remove_dead_predecessors(State& state, std::vector<Waiter>::iterator own,
-                              const Liveness& liveness, Consequences& consequences);
+void remove_dead_predecessors(const Step& step, std::vector<Waiter>::iterator own);
 
 // Promises free slots to the first waiters that fit, in order, and wakes them. Stops at
 // the first living waiter that does not fit, so none overtakes another. A stopped waiter
 // is skipped if others are behind it (the check reads /proc, some 30 µs); it is woken as
 // well, so that it asks for its place when it continues.
-void promise_to_the_next(State& state, Moment now, const Liveness& liveness,
-                         Consequences& consequences);
+void promise_to_the_next(const Step& step);
 
 // Removes the waiters for which the run of another claim counts (Claim::dedupe), and
 // wakes them.
-void deduplicate_waiters(State& state, Moment now, Consequences& consequences);
+void deduplicate_waiters(const Step& step);
 
 // Removes the waiters that wait to join the run that has ended, and wakes them.
-void deduplicate_joined(State& state, const RunInfo& run, Consequences& consequences);
+void deduplicate_joined(const Step& step, const RunInfo& run);
 
 // Wakes the first waiter, because the holders it watches have changed.
-void wake_first_waiter(const State& state, Consequences& consequences);
+void wake_first_waiter(const Step& step);
 
 }  // namespace dlock::rules

@@ -142,30 +142,4 @@ bool is_over(const Holder& holder, Moment now, const Liveness& liveness) {
   return !liveness.is_alive(holder);
 }
 
-void remove_dead_holders(State& state, Moment now, const Liveness& liveness,
-                         Consequences& consequences, const Token* self) {
-  std::erase_if(state.holders, [&](const Holder& holder) {
-    if (self != nullptr && holder.party.token == *self) return false;
-    if (!is_over(holder, now, liveness)) return false;
-    // It may have died before it removed the socket on which it waited.
-    if (holder.party.session != 0) consequences.dead.push_back(holder.party.session);
-    if (may_have_run(holder)) {
-      record_run(state, run_of_gone(holder));
-      consequences.vanished.push_back(*state.last_run);
-    } else if (is_by_hand(holder)) {
-      consequences.vanished.push_back(lease_by_hand(holder, now));
-    }
-    return true;
-  });
-}
-
-void remove_dead_answered(State& state, const Liveness& liveness,
-                          Consequences& consequences) {
-  std::erase_if(state.answered, [&](const AnsweredWaiter& answered) {
-    if (liveness.is_alive(answered.waiter)) return false;
-    consequences.dead.push_back(answered.waiter.party.session);
-    return true;
-  });
-}
-
 }  // namespace dlock::rules

@@ -201,28 +201,8 @@ class ClockLiveness final : public Liveness {
   Clock::time_point now_;
 };
 
-// The actions that follow from a change, to be carried out after it is stored.
-struct Consequences {
-  std::vector<Session>
-      wake;  // waiters with a promise, and first waiters with outdated information
-  std::vector<Session> dead;  // sessions whose sockets have to be removed
-  // For the history: runs whose last process vanished without a report, those whose lock
-  // was freed by force, and leases of acquire that are over.
-  std::vector<RunInfo> vanished;
-  std::vector<Holder> broken;  // holders that a claim took the lock from, as they were
-};
-
 // Whether the lease of `holder` has ended, by its expiry or with its processes.
 bool is_over(const Holder& holder, Moment now, const Liveness& liveness);
-
-// Removes holders whose lease has ended, and records their runs as vanished, except
-// `self`, which is about to report its end.
-void remove_dead_holders(State& state, Moment now, const Liveness& liveness,
-                         Consequences& consequences, const Token* self = nullptr);
-
-// Removes answered waiters that died before they read their answer.
-void remove_dead_answered(State& state, const Liveness& liveness,
-                          Consequences& consequences);
 
 // The run of `holder` that ended with `end`.
 RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now);

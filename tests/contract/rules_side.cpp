@@ -102,7 +102,7 @@ std::string RulesSide::act(const Step& step, Contender& contender) {
     case Act::renew:
     case Act::reclaim: return renew(step, contender);
     case Act::take_away: return take_away(step);
-    case Act::remove_expired: rules::tidy(state_, now_, liveness_, then_); return "";
+    case Act::remove_expired: rules::tidy(here()); return "";
     case Act::inspect: return text_of(rules::info_of(state_, lock_name, now_, liveness_));
     case Act::save:
     case Act::go_back:
@@ -115,8 +115,7 @@ std::string RulesSide::act(const Step& step, Contender& contender) {
 
 std::string RulesSide::ask(const Claim& claim, Queue queue, Contender& contender) {
   const auto party = party_of(contender);
-  const auto answer = rules::ask(state_, {claim, party, queue, rules::place_lasts}, now_,
-                                 liveness_, then_);
+  const auto answer = rules::ask(here(), {claim, party, queue, rules::place_lasts});
   for (const auto& holder : then_.broken) cause_.broken.push_back(holder.fence);
   cause_.taken_by = rules::replacing(party);
   if (std::holds_alternative<Grant>(answer)) {
@@ -135,8 +134,7 @@ std::string RulesSide::release(const Step& step, Contender& contender) {
   const auto& claim = contender.claim;
   cause_ = {claim.token, step.end, {}, {}};
   const auto* granted = contender.grant ? &*contender.grant : nullptr;
-  const auto outcome =
-      rules::release_lease(state_, claim, granted, step.end, now_, liveness_, then_);
+  const auto outcome = rules::release_lease(here(), claim, granted, step.end);
   const bool was_lost = step.end && step.end->lost;
   if (outcome == Release::not_ours && claim.attached && !was_lost) cause_ = {};
   if (outcome == Release::broken) return "broken" + text_of_taker(claim.token, granted);
@@ -165,11 +163,10 @@ std::string RulesSide::renew(const Step& step, const Contender& contender) {
     if (claim.keeps_ttl) renewing.ttl = other_ttl;
     if (step.shortens) renewing.ttl = shortened(claim.ttl);
     const auto ttl = rules::ttl_to_set(state_, renewing);
-    const auto renewal = rules::renew(state_, claim.token, ttl, now_, liveness_, then_);
+    const auto renewal = rules::renew(here(), claim.token, ttl);
     return renewal == Renewal::confirmed ? "renewed" : "lost";
   }
-  const auto renewal =
-      rules::renew_lease(state_, claim, *contender.grant, now_, liveness_, then_);
+  const auto renewal = rules::renew_lease(here(), claim, *contender.grant);
   if (renewal == Renewal::broken) {
     return "broken" + text_of_taker(claim.token, &*contender.grant);
   }
@@ -181,8 +178,7 @@ std::string RulesSide::take_away(const Step& step) {
   const Taker breaker{"0", "web9", false, step.by_force};
   cause_.taken_by = breaker;
   std::string answer;
-  for (const auto& holder :
-       rules::break_leases(state_, step.fences, breaker, now_, liveness_, then_)) {
+  for (const auto& holder : rules::break_leases(here(), step.fences, breaker)) {
     cause_.broken.push_back(holder.fence);
     answer += "\n  " + text_of_holder(rules::info_of(holder, now_));
   }

@@ -60,6 +60,7 @@ class RulesSide {
   const std::set<Session>& due() const { return due_; }
 
  private:
+  rules::Step here() { return {state_, now_, liveness_, then_}; }
   std::string ask(const Claim& claim, Queue queue, Contender& contender);
   std::string release(const Step& step, Contender& contender);
   std::string renew(const Step& step, const Contender& contender);

@@ -41,7 +41,7 @@ inline bool has_its_turn(const LockSnapshot& snapshot, const std::string& id) {
   };
   auto state = state_of(snapshot, id, entry_of(snapshot, id)->slots);
   rules::Consequences consequences;
-  rules::tidy(state, {}, AllLive(), consequences);
+  rules::tidy({state, {}, AllLive(), consequences});
   const auto waiter = rules::waiter_of(state, token_of(id));
   return waiter != state.waiters.end() && waiter->promised_until;
 }

@@ -24,9 +24,9 @@ class RulesSide final : public Side {
     Seen seen;
     seen.answer = act(step, contender);
     if (spoils_) spoils_(before, lock_.state);
-    rules::tidy(lock_.state, lock_.now, lock_.liveness, lock_.then);
+    rules::tidy(lock_.step());
     let_foreign_enter();
-    rules::tidy(lock_.state, lock_.now, lock_.liveness, lock_.then);
+    rules::tidy(lock_.step());
     for (const auto& run : lock_.then.vanished) record(run);
     for (const auto& event : rules::events_between(before, lock_.state, lock_of_history(),
                                                    cause_, lock_.now)) {
@@ -91,8 +91,7 @@ class RulesSide final : public Side {
     const auto claim = claim_of(contender);
     const auto party = party_of(contender);
     auto& state = lock_.state;
-    const auto answer = rules::ask(state, {claim, party, step.queue}, lock_.now,
-                                   lock_.liveness, lock_.then);
+    const auto answer = rules::ask(lock_.step(), {claim, party, step.queue});
     for (const auto& holder : lock_.then.broken) cause_.broken.push_back(holder.fence);
     cause_.taken_by = rules::replacing(party);
     if (const auto* grant = std::get_if<Grant>(&answer)) {
@@ -103,8 +102,7 @@ class RulesSide final : public Side {
       grants_[contender.number] = *rules::holder_of(state, claim.token);
     } else if (rules::waiter_of(state, claim.token) == state.waiters.end() ||
                !std::holds_alternative<Busy>(answer)) {
-      rules::release(state, claim.token, std::nullopt, lock_.now, lock_.liveness,
-                     lock_.then);
+      rules::release(lock_.step(), claim.token, std::nullopt);
     }
     return text_of(answer);
   }
@@ -123,8 +121,7 @@ class RulesSide final : public Side {
     }
     if (own != state.holders.end() && own->broken && !is_loss_known) return "broken";
     cause_ = {token, step.end, {}, {}};
-    const auto answer =
-        rules::release(state, token, step.end, lock_.now, lock_.liveness, lock_.then);
+    const auto answer = rules::release(lock_.step(), token, step.end);
     if (answer == Release::released && step.end) record(*state.last_run);
     return answer == Release::released ? "released" : "not ours";
   }
@@ -144,8 +141,7 @@ class RulesSide final : public Side {
     cause_.taken_by = by;
     std::vector<HolderInfo> meant;
     for (const auto& holder :
-         rules::break_leases(lock_.state, fences_of(step.meant), by, lock_.now,
-                             lock_.liveness, lock_.then)) {
+         rules::break_leases(lock_.step(), fences_of(step.meant), by)) {
       cause_.broken.push_back(holder.fence);
       meant.push_back(rules::info_of(holder, lock_.now));
     }

@@ -59,7 +59,7 @@ class EtcdSide final : public Side {
     note_changes({});
     auto state = state_of(known_);
     rules::Consequences consequences;
-    rules::tidy(state, {}, rules::FakeLiveness(), consequences);
+    rules::tidy({state, {}, rules::FakeLiveness(), consequences});
     seen_.state = shown(state, [&](const Token& token) { return name_of(token); }, {});
     return std::exchange(seen_, {});
   }

@@ -9,7 +9,7 @@
 
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "rules/state.hpp"
+#include "rules/step.hpp"
 #include "rules/watches.hpp"
 
 namespace dlock::rules {
@@ -101,17 +101,17 @@ struct LockByHand {
   Answer ask(const Claim& claim, Queue queue = Queue::stay_out) {
     then = {};
     const auto party = party_of(number_of(claim.token));
-    return rules::ask(state, Ask{claim, party, queue}, now, liveness, then);
+    return rules::ask(step(), {claim, party, queue});
   }
 
   Release release(Session who, const std::optional<RunEnd>& end = std::nullopt) {
     then = {};
-    return rules::release(state, token_of(who), end, now, liveness, then);
+    return rules::release(step(), token_of(who), end);
   }
 
   Renewal renew(Session who, milliseconds ttl) {
     then = {};
-    return rules::renew(state, token_of(who), ttl, now, liveness, then);
+    return rules::renew(step(), token_of(who), ttl);
   }
 
   void pass(nanoseconds time) {
@@ -119,6 +119,7 @@ struct LockByHand {
     now.wall += std::chrono::duration_cast<WallTime>(time);
   }
 
+  Step step() { return {state, now, liveness, then}; }
   WaitsFor watch(Session who) const { return waits_for(state, token_of(who), now); }
   LockInfo info() const { return info_of(state, {"dlock", "job"}, now, liveness); }
 

@@ -179,15 +179,16 @@ TEST(RecordTest, the_rules_survive_any_forged_state) {
     if (!state) continue;
     ++accepted;
     Consequences consequences;
+    const rules::Step step{*state, now, liveness, consequences};
     info_of(*state, claim.lock, now, liveness);
     runs_of_holders(*state, now, liveness);
     is_out_of_use(*state, now, liveness);
     rules::waits_for(*state, claim.token, now);
-    ask(*state, {claim, party, Queue::join}, now, liveness, consequences);
-    renew(*state, claim.token, claim.ttl, now, liveness, consequences);
-    break_leases(*state, {Fence{6}}, {}, now, liveness, consequences);
-    release(*state, claim.token, RunEnd{}, now, liveness, consequences);
-    tidy(*state, now, liveness, consequences);
+    ask(step, {claim, party, Queue::join});
+    renew(step, claim.token, claim.ttl);
+    break_leases(step, {Fence{6}}, {});
+    release(step, claim.token, RunEnd{});
+    tidy(step);
     encoded(*state);
   }
   EXPECT_GT(accepted, rounds / 10);

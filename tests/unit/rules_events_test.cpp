@@ -91,7 +91,7 @@ TEST_F(Events, a_lost_run_is_reported_as_lost_unless_its_lease_was_broken) {
   EXPECT_EQ(released(1, end_with("lost")), Lines{"lost 1001 1"});
 
   ask(exclusive(2));
-  rules::break_leases(state, {state.holders[0].fence}, {}, now, liveness, then);
+  rules::break_leases(step(), {state.holders[0].fence}, {});
   EXPECT_EQ(released(2, end_with("lost")), Lines{"released 1002 1"});
 }
 
@@ -106,9 +106,7 @@ TEST_F(Events, a_dead_holder_expires_before_the_next_grant) {
 TEST_F(Events, a_broken_holder_is_reported_once) {
   ask(exclusive(1));
   const auto fence = state.holders[0].fence;
-  const auto break_it = [&] {
-    rules::break_leases(state, {fence}, {}, now, liveness, then);
-  };
+  const auto break_it = [&] { rules::break_leases(step(), {fence}, {}); };
 
   EXPECT_EQ(seen(break_it, {std::nullopt, std::nullopt, {fence}, {}}),
             Lines{"broken 1001 0"});
@@ -119,7 +117,7 @@ TEST_F(Events, break_removes_a_detached_lease) {
   ask(detached(1));
   const auto fence = state.holders[0].fence;
 
-  EXPECT_EQ(seen([&] { rules::break_leases(state, {fence}, {}, now, liveness, then); },
+  EXPECT_EQ(seen([&] { rules::break_leases(step(), {fence}, {}); },
                  {std::nullopt, std::nullopt, {fence}, {}}),
             Lines{"broken 1001 1"});
 }
@@ -131,7 +129,7 @@ TEST_F(Events, the_event_of_a_break_says_who_broke_a_lease_even_if_it_is_removed
     ask(claim);
     const auto before = state;
     const auto fence = state.holders[0].fence;
-    rules::break_leases(state, {fence}, taker, now, liveness, then);
+    rules::break_leases(step(), {fence}, taker);
 
     const auto found = events_between(before, state, {"dlock", "job"},
                                       {std::nullopt, std::nullopt, {fence}, taker}, now);
@@ -148,7 +146,7 @@ TEST_F(Events, a_lock_kept_by_min_hold_is_released_when_min_hold_ends) {
 
   EXPECT_EQ(released(1, end_with("ran")), Lines{});
   pass(hours(1));
-  EXPECT_EQ(seen([&] { tidy(state, now, liveness, then); }), Lines{"released 1001 1"});
+  EXPECT_EQ(seen([&] { tidy(step()); }), Lines{"released 1001 1"});
 }
 
 TEST_F(Events, free_slots_are_counted_after_each_event) {
@@ -190,7 +188,7 @@ TEST_F(Events, a_lock_is_untidy_until_its_dead_holder_is_removed) {
   liveness.dead.insert(1);
   EXPECT_TRUE(is_untidy(state, now, liveness));
 
-  tidy(state, now, liveness, then);
+  tidy(step());
 
   EXPECT_FALSE(is_untidy(state, now, liveness));
 }

@@ -17,7 +17,7 @@ struct LockByClock : ::testing::Test {
     then = {};
     const auto party = party_of(number_of(claim.token));
     const Ask asked{claim, party, queue, place_lasts};
-    return rules::ask(state, asked, now, ClockLiveness(now), then);
+    return rules::ask({state, now, ClockLiveness(now), then}, asked);
   }
   // The holder, as it was granted the lock.
   Holder granted(const Claim& claim) {
@@ -26,11 +26,11 @@ struct LockByClock : ::testing::Test {
   }
   Renewal renew(const Claim& claim, const Holder& granted) {
     then = {};
-    return renew_lease(state, claim, granted, now, ClockLiveness(now), then);
+    return renew_lease({state, now, ClockLiveness(now), then}, claim, granted);
   }
   Release release(const Claim& claim, const Holder& granted, const RunEnd& end) {
     then = {};
-    return release_lease(state, claim, &granted, end, now, ClockLiveness(now), then);
+    return release_lease({state, now, ClockLiveness(now), then}, claim, &granted, end);
   }
   void pass(nanoseconds time) {
     now.boot += time;
@@ -131,7 +131,7 @@ TEST_F(LockByClock, a_vanished_lease_is_restored_for_a_claim_that_wants_that) {
 TEST_F(LockByClock, a_lease_that_has_run_out_is_restored_and_its_run_has_not_vanished) {
   const auto lease = granted(exclusive(1));
   pass(ttl);
-  tidy(state, now, ClockLiveness(now), then);
+  tidy({state, now, ClockLiveness(now), then});
   for (const auto& run : then.vanished) record_past_run(state, run);
   ASSERT_EQ(state.runs.size(), 1u);
 
@@ -250,7 +250,7 @@ TEST_F(LockByClock, a_lease_is_not_restored_while_the_lock_is_promised) {
   const auto lease = granted(exclusive(1));
   ask(exclusive(2), Queue::join);
   pass(ttl);
-  tidy(state, now, ClockLiveness(now), then);
+  tidy({state, now, ClockLiveness(now), then});
   ASSERT_TRUE(state.waiters.at(0).promised_until);
 
   EXPECT_EQ(renew(reclaiming(exclusive(1)), lease), Renewal::taken_over);
@@ -296,7 +296,7 @@ TEST_F(LockByClock, a_detached_lease_that_is_to_end_sooner_wakes_the_first_waite
   ask(exclusive(2), Queue::join);
   const auto renew_for = [&](seconds lasts) {
     then = {};
-    rules::renew(state, claim.token, lasts, now, ClockLiveness(now), then);
+    rules::renew({state, now, ClockLiveness(now), then}, claim.token, lasts);
     return then.wake;
   };
   EXPECT_EQ(renew_for(ttl + seconds(1)), std::vector<Session>{});
@@ -323,7 +323,7 @@ TEST_F(LockByClock, a_lost_run_may_leave_its_lease_until_that_ends) {
 TEST_F(LockByClock, a_holder_from_which_the_lock_was_taken_by_force_learns_that) {
   const auto lease = granted(exclusive(1));
   const Taker taker{"root", "web2", false, true};
-  break_leases(state, {lease.fence}, taker, now, ClockLiveness(now), then);
+  break_leases({state, now, ClockLiveness(now), then}, {lease.fence}, taker);
   for (const auto& run : then.vanished) record_past_run(state, run);
 
   EXPECT_EQ(renew(reclaiming(exclusive(1)), lease), Renewal::broken);

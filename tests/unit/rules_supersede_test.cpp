@@ -142,7 +142,7 @@ class BreakRules : public ::testing::Test, protected LockByHand {
   std::vector<Holder> break_leases(const std::vector<Fence>& fences,
                                    const Taker& taker = breaker) {
     then = {};
-    return rules::break_leases(state, fences, taker, now, liveness, then);
+    return rules::break_leases(step(), fences, taker);
   }
 };
 

@@ -32,19 +32,18 @@ class RandomStates {
     const auto who = below(8);
     const rules::ClockLiveness liveness(now_);
     rules::Consequences then;
+    const rules::Step step{state_, now_, liveness, then};
     rules::limit_to_lengths(state_, now_);
     const auto claim = claim_of(who);
     const auto own = rules::holder_of(state_, claim.token);
     if (own == state_.holders.end() || below(4) == 0) {
       const auto party = party_of(claim, who);
-      rules::ask(state_, {claim, party, queue(), rules::place_lasts}, now_, liveness,
-                 then);
+      rules::ask(step, {claim, party, queue(), rules::place_lasts});
     } else if (below(3) == 0) {
-      rules::break_leases(state_, {own->fence}, {"ann", "here", false, below(2) == 0},
-                          now_, liveness, then);
+      rules::break_leases(step, {own->fence}, {"ann", "here", false, below(2) == 0});
     } else {
       const auto granted = *own;
-      rules::release_lease(state_, claim, &granted, end(), now_, liveness, then);
+      rules::release_lease(step, claim, &granted, end());
     }
     for (const auto& run : then.vanished) rules::record_past_run(state_, run);
     return state_;

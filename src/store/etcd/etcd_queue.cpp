@@ -181,8 +181,8 @@ Decision decide(const LockSnapshot& snapshot, const Claim& claim, std::string_vi
   const auto before = state_of(snapshot, id, claim.slots);
   auto after = before;
   rules::Consequences consequences;
-  auto answer = rules::ask(after, {asking, party, queue}, moment_of(now), entries_live,
-                           consequences);
+  auto answer = rules::ask({after, moment_of(now), entries_live, consequences},
+                           {asking, party, queue});
 
   Decision decision;
   decision.counts_as_refused = after.refused > before.refused;
@@ -215,8 +215,8 @@ BreakDecision decide_on_break(const LockSnapshot& snapshot, const Break& order,
   Taker by;
   by.forced = order.by_force;
   rules::Consequences consequences;
-  const auto meant = rules::break_leases(after, order.fences, by, moment_of(now),
-                                         entries_live, consequences);
+  const auto meant = rules::break_leases(
+      {after, moment_of(now), entries_live, consequences}, order.fences, by);
   BreakDecision decision;
   for (const auto& holder : meant) {
     decision.meant.push_back(rules::info_of(holder, moment_of(now)));
@@ -240,7 +240,7 @@ const QueueEntry* outer_reader(const LockSnapshot& snapshot, const Claim& claim)
 std::optional<Taker> replacer(const LockSnapshot& snapshot, std::string_view id) {
   auto state = state_of(snapshot);
   rules::Consequences consequences;
-  rules::tidy(state, {}, entries_live, consequences);
+  rules::tidy({state, {}, entries_live, consequences});
   std::erase_if(state.waiters, [&](const rules::Waiter& waiter) {
     return waiter.party.token == token_of(id);
   });

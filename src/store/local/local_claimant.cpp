@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "rules/granting.hpp"
-#include "rules/state.hpp"
 #include "store/local/local_store.hpp"
 #include "store/local/sessions.hpp"
 #include "store/local/text_files.hpp"
@@ -165,7 +164,7 @@ asio::awaitable<Answer> LocalClaimant::ask_once(Queue queue, Wakeup& wakeup) {
                     "no fences are left for this lock in " + printable(files_.path()));
     }
     moment = Moment::now();
-    answer = rules::ask(change.state, asked, moment, files_.sessions(), consequences);
+    answer = rules::ask({change.state, moment, files_.sessions(), consequences}, asked);
     for (const auto& run : consequences.vanished) record_past_run(change.state, run);
     // Once the state does not contain the session, no process would know whose socket it
     // is.
@@ -254,8 +253,8 @@ asio::awaitable<Release> LocalClaimant::release_once(const std::optional<RunEnd>
     if (is_lost && !change.file.exists())
       co_await files_.apply_fence_floor(state, wakeup);  // in the recorded state
     const auto moment = Moment::now();
-    outcome = rules::release(state, claim().token, end, moment, files_.sessions(),
-                             consequences);
+    outcome = rules::release({state, moment, files_.sessions(), consequences},
+                             claim().token, end);
     const bool was_ours = outcome == Release::released;
     if (is_lost && !was_ours) rules::record_loss(state, *holder_, *end, moment);
     ended = std::move(consequences.vanished);
@@ -293,8 +292,8 @@ asio::awaitable<Renewal> LocalClaimant::renew_once(Wakeup& wakeup) {
   {
     auto change = co_await files_.begin_change(claim().lock, wakeup);
     keep_ttl(rules::ttl_to_set(change.state, claim()));
-    outcome = rules::renew(change.state, claim().token, claim().ttl, Moment::now(),
-                           files_.sessions(), consequences);
+    outcome = rules::renew({change.state, Moment::now(), files_.sessions(), consequences},
+                           claim().token, claim().ttl);
     files_.commit(change, claim().lock);
   }
   files_.notify(consequences);

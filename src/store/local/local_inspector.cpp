@@ -8,7 +8,6 @@
 #include "lock/history.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "rules/state.hpp"
 #include "store/local/local_store.hpp"
 #include "store/local/local_waiting.hpp"
 #include "store/local/text_files.hpp"
@@ -327,7 +326,7 @@ asio::awaitable<void> LocalInspector::remove_ended_holders(LockName lock,
   Consequences consequences;
   {
     auto change = co_await files_.begin_change(lock, wakeup);
-    rules::tidy(change.state, Moment::now(), files_.sessions(), consequences);
+    rules::tidy({change.state, Moment::now(), files_.sessions(), consequences});
     for (const auto& run : consequences.vanished) record_past_run(change.state, run);
     files_.commit(change, lock);
   }

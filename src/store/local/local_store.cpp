@@ -39,8 +39,8 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(const LockName& lo
         {
           auto change = co_await files_.begin_change(lock, wakeup);
           moment = Moment::now();
-          holders = rules::break_leases(change.state, fences, self, moment,
-                                        files_.sessions(), consequences);
+          holders = rules::break_leases(
+              {change.state, moment, files_.sessions(), consequences}, fences, self);
           for (const auto& run : consequences.vanished)
             record_past_run(change.state, run);
           // Not the ones that had already ended.

@@ -18,7 +18,7 @@
 #include "record/states.hpp"
 #include "rules/limit.hpp"
 #include "rules/look.hpp"
-#include "rules/state.hpp"
+#include "rules/step.hpp"
 #include "store/directory.hpp"
 #include "util/failure.hpp"
 #include "util/fd.hpp"

@@ -171,14 +171,12 @@ asio::awaitable<std::optional<Fence>> PgValues::renewed(const Claim& claim,
                                                         Wakeup& wakeup) {
   const auto token = kept_token(claim.token);
   const stepped::Rule<std::optional<Fence>> rule =
-      [&](rules::State& state, rules::Moment now, const rules::Liveness& liveness,
-          rules::Consequences& then,
+      [&](const rules::Step& step,
           stepped::StateStore::Change& change) -> std::optional<Fence> {
     change.gives_a_right = true;
-    const auto renewal =
-        rules::renew(state, token, claim.ttl + claim.lock_delay, now, liveness, then);
+    const auto renewal = rules::renew(step, token, claim.ttl + claim.lock_delay);
     if (renewal != Renewal::confirmed) return std::nullopt;
-    return rules::holder_of(state, token)->fence;
+    return rules::holder_of(step.state, token)->fence;
   };
   const auto call = wakeup.within(session_.timeout());
   auto step = co_await stepped::take(rows_, claim.lock, rule, call, unanswered_);
@@ -267,8 +265,9 @@ asio::awaitable<std::optional<Storing>> PgValues::store(const Claim& claim,
     stepped::StateStore::Change change;
     stepped::prepare(change, read);
     rules::Consequences then;
-    const auto renewal = rules::renew(change.state, token, claim.ttl + claim.lock_delay,
-                                      read.now, rules::ClockLiveness(read.now), then);
+    const auto renewal =
+        rules::renew({change.state, read.now, rules::ClockLiveness(read.now), then},
+                     token, claim.ttl + claim.lock_delay);
     stepped::complete(change, read, then);
     if (renewal != Renewal::confirmed) {
       co_await session_.leave(wakeup);

@@ -16,7 +16,7 @@
 #include "lock/store.hpp"
 #include "loop/wakeup.hpp"
 #include "rules/look.hpp"
-#include "rules/state.hpp"
+#include "rules/step.hpp"
 #include "rules/watches.hpp"
 #include "util/failure.hpp"
 
@@ -132,8 +132,7 @@ struct StepResult {
 
 // What a step does to a state, and answers.
 template <typename Answer>
-using Rule = std::function<Answer(rules::State&, rules::Moment, const rules::Liveness&,
-                                  rules::Consequences&, StateStore::Change&)>;
+using Rule = std::function<Answer(const rules::Step&, StateStore::Change&)>;
 
 // Whether nothing but the number of refused claims differs.
 bool differs_only_in_count(const rules::State& before, const rules::State& after);
@@ -172,7 +171,7 @@ asio::awaitable<StepResult<Answer>> take(StateStore& states, LockName lock,
     prepare(step.change, step.read);
     rules::Consequences then;
     const rules::ClockLiveness liveness(step.read.now);
-    step.answer = rule(step.change.state, step.read.now, liveness, then, step.change);
+    step.answer = rule({step.change.state, step.read.now, liveness, then}, step.change);
     complete(step.change, step.read, then);
     const bool only_counts = differs_only_in_count(step.read.state, step.change.state);
     if (!unanswered && (only_counts || step.change.state == step.read.state)) {

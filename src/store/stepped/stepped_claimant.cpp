@@ -20,9 +20,6 @@
 namespace dlock::stepped {
 namespace {
 
-using rules::Consequences;
-using rules::Liveness;
-using rules::Moment;
 using rules::State;
 using Change = StateStore::Change;
 
@@ -79,8 +76,8 @@ SteppedClaimant::SteppedClaimant(asio::io_context& context, StateStore& states,
 
 asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
   std::optional<milliseconds> parked_for;
-  const Rule<Answer> rule = [&](State& state, Moment now, const Liveness& liveness,
-                                Consequences& then, Change& change) {
+  const Rule<Answer> rule = [&](const rules::Step& step, Change& change) {
+    auto& state = step.state;
     if (state.last_fence >= greatest_fence) {
       throw Failure(Failure::Kind::misconfigured, "no fences are left for this lock");
     }
@@ -90,7 +87,7 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
     if (found != state.waiters.end()) before = *found;
     const rules::Ask asked{kept_, party_, may_join ? queue : Queue::stay_out,
                            rules::place_lasts};
-    auto answer = rules::ask(state, asked, now, liveness, then);
+    auto answer = rules::ask(step, asked);
     change.gives_a_right = std::holds_alternative<Grant>(answer);
     const auto own = rules::waiter_of(state, kept_.token);
     if (own == state.waiters.end()) return answer;
@@ -100,21 +97,21 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
       own->argv = kept_.command;
     }
     parked_for =
-        states_.parks() ? rules::parked_for(state, kept_.token, now) : std::nullopt;
+        states_.parks() ? rules::parked_for(state, kept_.token, step.now) : std::nullopt;
     if (parked_for) {
-      own->parked_until = later(now.boot, *parked_for);
+      own->parked_until = later(step.now.boot, *parked_for);
     } else {
       change.sleeper = party_.session;
     }
     if (parked_for || !before) {
       const auto lasts =
           std::max(rules::place_lasts, 2 * parked_for.value_or(milliseconds(0)));
-      own->lives_until = later(now.boot, lasts);
+      own->lives_until = later(step.now.boot, lasts);
       return answer;
     }
     const auto place = static_cast<std::size_t>(own - state.waiters.begin()) + 1;
     own->lives_until =
-        rules::place_until(before->lives_until, place, rules::place_lasts, now);
+        rules::place_until(before->lives_until, place, rules::place_lasts, step.now);
     // If nothing else of the waiter changes, nothing is written.
     if (own->lives_until == before->lives_until) own->Description::operator=(*before);
     return answer;
@@ -183,12 +180,12 @@ asio::awaitable<Release> SteppedClaimant::release(const std::optional<RunEnd>& e
                                                   Wakeup& wakeup) {
   if (claim().attached && !may_be_known_) co_return Release::not_ours;
   const auto* granted = granted_ ? &*granted_ : nullptr;
-  const Rule<Release> rule = [&](State& state, Moment now, const Liveness& liveness,
-                                 Consequences& then, Change& change) {
-    const bool is_there = rules::holder_of(state, kept_.token) != state.holders.end();
+  const Rule<Release> rule = [&](const rules::Step& step, Change& change) {
+    const bool is_there =
+        rules::holder_of(step.state, kept_.token) != step.state.holders.end();
     change.cause = {kept_.token, end, {}, {}};
     if (granted != nullptr && end && end->lost && !is_there) change.lost = *granted;
-    return rules::release_lease(state, kept_, granted, end, now, liveness, then);
+    return rules::release_lease(step, kept_, granted, end);
   };
   // Not `wakeup`, which may be interrupted: the lease is released nevertheless, within a
   // short time.
@@ -216,15 +213,13 @@ asio::awaitable<Release> SteppedClaimant::release(const std::optional<RunEnd>& e
 
 asio::awaitable<Renewal> SteppedClaimant::renew_once(const Claim& kept, Call call) {
   auto ttl = claim().ttl;
-  const Rule<Renewal> rule = [&](State& state, Moment now, const Liveness& liveness,
-                                 Consequences& then, Change& change) {
+  const Rule<Renewal> rule = [&](const rules::Step& step, Change& change) {
     change.gives_a_right = true;
     if (claim().attached) {
-      return granted_ ? rules::renew_lease(state, kept, *granted_, now, liveness, then)
-                      : Renewal::gone;
+      return granted_ ? rules::renew_lease(step, kept, *granted_) : Renewal::gone;
     }
-    ttl = rules::ttl_to_set(state, kept);
-    return rules::renew(state, kept.token, ttl + claim().lock_delay, now, liveness, then);
+    ttl = rules::ttl_to_set(step.state, kept);
+    return rules::renew(step, kept.token, ttl + claim().lock_delay);
   };
   const auto step = co_await take(states_, claim().lock, rule, call, unanswered_);
   if (!claim().attached) keep_ttl(ttl), kept_.ttl = ttl;

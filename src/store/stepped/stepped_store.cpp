@@ -51,10 +51,8 @@ class SteppedWatching final : public WatchSession {
 
  private:
   asio::awaitable<void> tidy(LockName lock) {
-    const Rule<bool> rule = [](rules::State& state, rules::Moment now,
-                               const rules::Liveness& liveness, rules::Consequences& then,
-                               StateStore::Change&) {
-      rules::tidy(state, now, liveness, then);
+    const Rule<bool> rule = [](const rules::Step& step, StateStore::Change&) {
+      rules::tidy(step);
       return true;
     };
     bool unanswered = false;
@@ -80,10 +78,8 @@ asio::awaitable<std::vector<Broken>> SteppedStore::break_leases(const LockName& 
                                                                 Wakeup& wakeup) {
   const Taker self{user_name(::geteuid()), host_name(), false, order.by_force};
   using Holders = std::vector<rules::Holder>;
-  const Rule<Holders> rule = [&](rules::State& state, rules::Moment now,
-                                 const rules::Liveness& liveness,
-                                 rules::Consequences& then, StateStore::Change& change) {
-    auto holders = rules::break_leases(state, order.fences, self, now, liveness, then);
+  const Rule<Holders> rule = [&](const rules::Step& step, StateStore::Change& change) {
+    auto holders = rules::break_leases(step, order.fences, self);
     for (const auto& holder : holders) change.wake.push_back(holder.party.session);
     change.cause = {{}, {}, rules::fences_of(holders), self};
     return holders;
