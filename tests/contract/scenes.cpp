@@ -7,7 +7,6 @@
 #include <functional>
 #include <list>
 #include <map>
-#include <sstream>
 #include <stdexcept>
 
 #include "lease/holding.hpp"
@@ -16,77 +15,28 @@
 #include "tests/contract/contender.hpp"
 #include "tests/contract/ended_process.hpp"
 #include "tests/run_end.hpp"
+#include "tests/scene.hpp"
 #include "util/process.hpp"
 
 namespace dlock {
 namespace {
 
-using Words = std::vector<std::string>;
-using Facts = std::map<std::string, std::string>;
+using scene::Facts;
+using scene::number_in;
+using scene::Term;
+using scene::time_in;
+using scene::Words;
+using scene::yes_or_no;
 
-Words split(const std::string& text, const char* separators) {
-  Words words;
-  std::size_t end = 0;
-  for (auto begin = text.find_first_not_of(separators); begin != std::string::npos;
-       begin = text.find_first_not_of(separators, end)) {
-    end = std::min(text.find_first_of(separators, begin), text.size());
-    words.push_back(text.substr(begin, end - begin));
-  }
-  return words;
-}
-
-// A number, or a time in milliseconds.
-std::int64_t number_in(const std::string& text) {
-  std::size_t end = 0;
-  const auto number = std::stoll(text, &end);
-  const std::map<std::string, int> units{
-      {"", 1}, {"ms", 1}, {"s", 1'000}, {"m", 60'000}, {"h", 3'600'000}};
-  return number * units.at(text.substr(end));
-}
 Fence fence_in(const std::string& text) {
   static const auto hour = wall_now() + std::chrono::hours(1);
   if (text == "in_an_hour") return Fence{static_cast<std::uint64_t>(hour.count())};
   return Fence{static_cast<std::uint64_t>(number_in(text))};
 }
-milliseconds time_in(const std::string& text) { return milliseconds(number_in(text)); }
-
 std::int64_t in_milliseconds(Clock::duration time) {
   return std::chrono::duration_cast<milliseconds>(time).count();
 }
 
-std::string yes_or_no(bool is_true) { return is_true ? "true" : "false"; }
-
-// "name(option, option=value)"
-struct Term {
-  explicit Term(const std::string& text) : name(text.substr(0, text.find('('))) {
-    if (name.size() == text.size()) return;
-    for (const auto& option : split(text.substr(name.size()), "(), ")) {
-      const auto equals = option.find('=');
-      options.emplace_back(option.substr(0, equals),
-                           equals == std::string::npos ? "" : option.substr(equals + 1));
-    }
-  }
-  std::string name;
-  std::vector<std::pair<std::string, std::string>> options;
-};
-
-// The words of a step; a blank within parentheses separates none.
-Words words_of(const std::string& step) {
-  Words words;
-  for (const auto& word : split(step, " \n")) {
-    const bool goes_on = !words.empty() && words.back().find('(') != std::string::npos &&
-                         words.back().back() != ')';
-    if (goes_on) {
-      words.back() += ' ' + word;
-    } else {
-      words.push_back(word);
-    }
-  }
-  return words;
-}
-
-const std::map<std::string, Loss> losses{
-    {"broken", Loss::broken}, {"unconfirmed", Loss::unconfirmed}, {"gone", Loss::gone}};
 const std::map<Failure::Kind, std::string> failures{
     {Failure::Kind::unreachable, "unreachable"},
     {Failure::Kind::rejected, "rejected"},
@@ -104,63 +54,6 @@ const std::map<Renewal, std::string> renewals{{Renewal::confirmed, "confirmed"},
                                               {Renewal::taken_over, "taken_over"},
                                               {Renewal::gone, "gone"}};
 
-template <typename Of>
-using Options = std::map<std::string, std::function<void(Of&, const std::string&)>>;
-
-template <typename Of>
-void set(Of& what, const Options<Of>& known, const Term& term) {
-  for (const auto& [name, value] : term.options) {
-    const auto option = known.find(name);
-    if (option == known.end()) throw std::logic_error("there is no option " + name);
-    option->second(what, value);
-  }
-}
-
-using Text = const std::string&;
-const Options<RunEnd> options_of_ends{
-    {"code", [](RunEnd& e, Text v) { e.exit_code = static_cast<int>(number_in(v)); }},
-    {"signal", [](RunEnd& e, Text v) { e.signal = v, e.exit_code.reset(); }},
-    {"outcome", [](RunEnd& e, Text v) { e.outcome = v; }},
-    {"lost", [](RunEnd& e, Text v) { e.lost = losses.at(v), e.outcome = "lost"; }},
-    {"leaves_lease", [](RunEnd& e, Text) { e.leaves_lease = true; }},
-    {"shared", [](RunEnd& e, Text) { e.is_shared = true; }},
-};
-const Options<Claim> options_of_claims{
-    {"shared", [](Claim& c, Text) { c.mode = Mode::shared; }},
-    {"slots", [](Claim& c, Text v) { c.slots = static_cast<unsigned>(number_in(v)); }},
-    {"max", [](Claim& c, Text v) { c.max_queue = static_cast<unsigned>(number_in(v)); }},
-    {"supersedes", [](Claim& c, Text) { c.supersedes = true; }},
-    {"replaces", [](Claim& c, Text) { c.replaces = true; }},
-    {"spreads", [](Claim& c, Text) { c.spreads = true; }},
-    {"priority", [](Claim& c, Text v) { c.priority = static_cast<int>(number_in(v)); }},
-    {"min_hold", [](Claim& c, Text v) { c.min_hold = time_in(v); }},
-    {"dedupe", [](Claim& c, Text v) { c.dedupe = Dedupe{time_in(v)}; }},
-    {"retry",
-     [](Claim& c, Text v) {
-       c.dedupe = Dedupe{time_in(v), true};
-     }},
-    {"joins",
-     [](Claim& c, Text) {
-       c.dedupe = Dedupe{{}, false, true};
-     }},
-    {"retry_since",
-     [](Claim& c, Text v) {
-       c.dedupe = Dedupe{milliseconds(1), true, false, Clock::now() - time_in(v)};
-     }},
-    {"period", [](Claim& c, Text v) { c.period = v; }},
-    {"detached", [](Claim& c, Text) { c.attached = false; }},
-    {"ttl", [](Claim& c, Text v) { c.ttl = time_in(v); }},
-    {"keeps_ttl", [](Claim& c, Text) { c.keeps_ttl = true; }},
-    {"reclaim", [](Claim& c, Text) { c.reclaim = true; }},
-    {"tokenless", [](Claim& c, Text) { c.token = {}; }},
-    {"delay", [](Claim& c, Text v) { c.lock_delay = time_in(v); }},
-    {"pid", [](Claim& c, Text v) { c.on_behalf_of = static_cast<pid_t>(number_in(v)); }},
-    {"label", [](Claim& c, Text v) { c.label = v; }},
-    {"floor", [](Claim& c, Text v) { c.fence_floor = fence_in(v); }},
-    {"name", [](Claim& c, Text v) { c.lock.name = v; }},
-    {"space", [](Claim& c, Text v) { c.lock.name_space = v; }},
-};
-
 class News final : public LeaseWatcher {
  public:
   void extend(Clock::time_point) override {}
@@ -177,15 +70,15 @@ class News final : public LeaseWatcher {
 
 Facts heard(const News& news) {
   std::string is = "none";
-  for (const auto& [name, loss] : losses) {
+  for (const auto& [name, loss] : scene::losses) {
     if (news.told == loss) is = name;
   }
   return {{"is", news.again ? "again" : is}, {"times", std::to_string(news.times)}};
 }
 
-class Scene : public ::testing::Test {
+class Scene : public scene::Play {
  public:
-  Scene(const Kind& kind, std::string steps) : kind_(kind), steps_(std::move(steps)) {}
+  Scene(const Kind& kind, std::string steps) : Play(std::move(steps)), kind_(kind) {}
 
  private:
   // A process: a contender, and what is known of it once it is dead.
@@ -200,94 +93,28 @@ class Scene : public ::testing::Test {
     std::optional<Task<Answer>> wait;
   };
 
-  void TestBody() override {
-    for (const auto& step : split(steps_, ";")) {
-      const auto words = words_of(step);
-      if (words.empty()) continue;
-      if (words[0] == "only") {
-        if (look().store->leases_expire() == (words.at(1) == "expiring")) continue;
-        return;
-      }
-      try {
-        const auto begin = Clock::now();
-        play(words);
-        before_ = begin;
-      } catch (const std::exception& failure) {
-        ADD_FAILURE() << "in the step `" << step << "` of `" << steps_
-                      << "`: " << failure.what();
-        return;
-      }
-    }
+  bool goes_on(const Words& condition) override {
+    return look().store->leases_expire() == (condition.at(1) == "expiring");
   }
 
-  void play(Words words) {
-    if (words[0] == "pause") {
-      const auto end = Clock::now() + time_in(words.at(1));
-      eventually(context_, [&] { return Clock::now() > end; });
-      return;
-    }
-    const bool repeats = words[0] == "soon";
-    if (repeats) words.erase(words.begin());
-    const Term who(words[0]);
-    std::string wrong = "nothing was expected";
-    const auto comes = [&] {
-      Words expected(words.begin() + 1, words.end());
-      const auto facts = facts_or_failure(who, expected);
-      wrong = difference(facts, expected);
-      return wrong.empty();
-    };
-    if (repeats ? !eventually(context_, comes) : !comes())
-      throw std::runtime_error(wrong);
+  bool is_played(const Words& words) override {
+    before_ = std::exchange(now_, Clock::now());
+    if (words[0] != "pause") return false;
+    const auto end = Clock::now() + time_in(words.at(1));
+    return eventually(context_, [&] { return Clock::now() > end; });
   }
 
-  // What does not agree; empty if all does.
-  std::string difference(const Facts& facts, const Words& expected) {
-    for (const auto& word : expected) {
-      const auto at = word.find_first_of("=<>");
-      auto name = word.substr(0, at);
-      std::string wanted = "true";
-      std::string how = "=";
-      if (at != std::string::npos) {
-        const auto end = word.find_first_not_of("=<>", at);
-        how = word.substr(at, end - at);
-        wanted = end == std::string::npos ? "" : word.substr(end);
-      } else if (name[0] == '!') {
-        name.erase(0, 1);
-        wanted = "false";
-        if (facts.count(name) == 0) {
-          wanted = name;
-          name = "is";
-          how = "!";
-        }
-      } else if (facts.count(name) == 0) {
-        wanted = name;
-        name = "is";
-      }
-      if ((name == "fence" || name == "by") && actors_.count(wanted) != 0) {
-        wanted = std::to_string(actors_.at(wanted).fence.number);
-      }
-      if (wanted == "in_an_hour") wanted = std::to_string(fence_in(wanted).number);
-      const auto found = facts.find(name);
-      const auto is = found == facts.end() ? "unknown" : found->second;
-      if (!agrees(is, how, wanted)) {
-        std::string all = word + " was expected, but it is";
-        for (const auto& [fact, value] : facts) all += ' ' + fact + '=' + value;
-        return all;
-      }
-    }
-    return "";
-  }
-  static bool agrees(const std::string& is, const std::string& how,
-                     const std::string& wanted) {
-    if (how == "=") return is == wanted;
-    if (how == "!") return is != wanted;
-    const auto number = number_in(is) - number_in(wanted);
-    return how == ">" ? number > 0 : how == "<=" ? number <= 0 : number < 0;
+  bool comes_true(const std::function<bool()>& is_true) override {
+    return eventually(context_, is_true);
   }
 
-  Facts facts_or_failure(const Term& who, Words& expected) {
+  Fence fence_of(const std::string& whom) const override {
+    return actors_.count(whom) == 0 ? fence_in(whom) : actors_.at(whom).fence;
+  }
+
+  Facts facts_of(const Term& who, Words& expected) override {
     try {
-      return facts_of(who, expected);
+      return facts_or_failure(who, expected);
     } catch (const Failure& failure) {
       if (expected.empty()) throw;
       return {{"is", failures.at(failure.kind())}, {"message", failure.what()}};
@@ -295,7 +122,7 @@ class Scene : public ::testing::Test {
   }
 
   // Does what the first word of `expected` says, and makes that what has to come of it.
-  Facts facts_of(const Term& who, Words& expected) {
+  Facts facts_or_failure(const Term& who, Words& expected) {
     if (who.name == "lock") return facts_of_lock();
     if (who.name == "last") return facts_of_run(look().inspect().last_run);
     if (who.name == "success") return facts_of_run(look().inspect().last_success);
@@ -400,7 +227,8 @@ class Scene : public ::testing::Test {
     if (verb == "leaves" || verb == "ends") {
       if (expected.empty()) expected.push_back(actor.holds ? "released" : "not_ours");
       std::optional<RunEnd> end;
-      if (verb == "ends") set(end.emplace(exit_with(0)), options_of_ends, action);
+      if (verb == "ends")
+        scene::set(end.emplace(exit_with(0)), scene::options_of_ends, action);
       const auto answer = contender.release(end);
       if (answer == Release::released && actor.claim.lock.name == "job") {
         ended_ = std::max(ended_, actor.fence);
@@ -495,7 +323,7 @@ class Scene : public ::testing::Test {
       auto end = exit_with(number);
       Term options = action;
       options.options.erase(options.options.begin());
-      set(end, options_of_ends, options);
+      scene::set(end, scene::options_of_ends, options);
       runner.release(claim.attached ? std::optional(end) : std::nullopt);
     }
   }
@@ -504,8 +332,7 @@ class Scene : public ::testing::Test {
     Break order;
     order.by_force = action.name == "forces";
     for (const auto& [name, nothing] : action.options) {
-      order.fences.push_back(actors_.count(name) != 0 ? actors_.at(name).fence
-                                                      : fence_in(name));
+      order.fences.push_back(fence_of(name));
     }
     Facts facts;
     Task<Nothing> task(context_, collect(breaker, order, facts));
@@ -666,18 +493,19 @@ class Scene : public ::testing::Test {
     auto& options = term.options;
     // These name others.
     const auto is_set = [&](const auto& option) {
+      if (option.first == "floor") claim.fence_floor = fence_of(option.second);
       if (option.first == "like") claim = actors_.at(option.second).claim;
-      if (option.first != "inside") return option.first == "like";
+      if (option.first != "inside")
+        return option.first == "like" || option.first == "floor";
       claim.outer_fences.push_back(actors_.at(option.second).fence);
       return true;
     };
     options.erase(std::remove_if(options.begin(), options.end(), is_set), options.end());
-    set(claim, options_of_claims, term);
+    scene::set(claim, scene::options_of_claims, term);
     return claim;
   }
 
   const Kind& kind_;
-  std::string steps_;
   asio::io_context context_{1};
   std::unique_ptr<World> world_ = kind_.make();
   std::shared_ptr<void> obstacle_;
@@ -687,6 +515,7 @@ class Scene : public ::testing::Test {
   WallTime began_ = wall_now();
   Fence ended_;               // the greatest of the grants of the lock that were released
   Clock::time_point before_;  // when the step before began
+  Clock::time_point now_;
 };
 
 }  // namespace
@@ -694,22 +523,9 @@ class Scene : public ::testing::Test {
 bool add_scenes(const std::string& suite, const std::vector<Kind>& on, const char* text,
                 int line, const char* file) {
   static std::list<Kind> stores;
-  std::istringstream lines(text);
-  std::string title;
-  std::map<std::string, std::string> scenes;
-  for (std::string one; std::getline(lines, one);) {
-    if (one.empty() || one[0] == '#') continue;
-    if (one[0] == ' ') {
-      scenes.at(title) += one + '\n';
-      continue;
-    }
-    title = one.substr(0, one.find(':'));
-    std::replace(title.begin(), title.end(), ' ', '_');
-    if (!scenes.emplace(title, "").second) throw std::logic_error("twice: " + title);
-  }
   for (const auto& kind : on) {
     stores.push_back(kind);
-    for (const auto& [name, steps] : scenes) {
+    for (const auto& [name, steps] : scene::scenes_in(text)) {
       ::testing::RegisterTest(
           ("scenes/" + suite).c_str(), (name + '/' + kind.name).c_str(), nullptr,
           kind.name, file, line,

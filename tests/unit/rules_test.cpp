@@ -14,6 +14,7 @@
 #include "rules/watches.hpp"
 #include "tests/run_end.hpp"
 #include "tests/unit/lock_by_hand.hpp"
+#include "tests/unit/rules_scenes.hpp"
 
 namespace dlock::rules {
 namespace {
@@ -21,6 +22,215 @@ namespace {
 using std::chrono::hours;
 using std::chrono::seconds;
 using Sessions = std::vector<Session>;
+
+[[maybe_unused]] const bool rules_scenes = add_rules_scenes("Rules", R"(
+# A free lock, a held lock, fences.
+a holder that asks again changes nothing:
+  1 takes; 2 queues; pass 10s; 1 takes unchanged
+a busy claim that stays out of the queue changes nothing:
+  1 takes; 2 asks busy unchanged
+an attached grant has no deadline:
+  1 takes lasts=forever
+a fence is the wall clock in microseconds:
+  1 takes fence=now
+a fence is one more than the last if the wall clock has not advanced:
+  1 takes; 1 leaves; 2 takes fence=1+1
+a fence is one more than the last if the wall clock stepped back:
+  1 takes; 1 leaves; pass(wall) -24h; 2 takes fence=1+1
+a fence follows the wall clock if it has advanced:
+  1 takes; 1 leaves; pass 1h; 2 takes fence=now
+
+# The queue.
+a release wakes only the first waiter:
+  1 takes; 2 queues; 3 queues; 1 leaves wake=2
+a release without waiters wakes no one:
+  1 takes; 1 leaves wake=
+a waiter that is granted the lock wakes no one else:
+  1 takes; 2 queues; 3 queues; 1 leaves; 2 takes wake=
+
+# Promises that lapse.
+a promise keeps others out for 3 seconds:
+  1 takes; 2 queues; 3 queues; 1 leaves; pass 3s-1ns; 3 is_busy
+after 3 seconds a promise passes to the next waiter:
+  1 takes; 2 queues; 3 queues; 1 leaves; pass 3s; 3 takes
+any claim that asks passes a lapsed promise on:
+  1 takes; 2 queues; 3 queues; 1 leaves; pass 3s; 4 asks busy promised=3 wake=3
+a promise can be taken up until it lapses:
+  1 takes; 2 queues; 1 leaves; pass 3s-1ns; 2 takes
+a late waiter still goes before those behind it:
+  1 takes; 2 queues; 3 queues; 1 leaves; pass 4s; 2 takes
+a waiter that was passed over has its place back once it asks again:
+  1 takes; 2 queues; 3 queues; 4 queues; 1 leaves; pass 3s; 3 takes; 2 queues 1; 3 leaves promised=2
+a waiter that was passed over gets no promise until it asks again:
+  1 takes; 2 queues; 3 queues; 4 queues; 1 leaves; pass 3s; 3 takes; 3 leaves promised=4
+a parked waiter is passed over until it is back and keeps its place:
+  1 takes; 2 queues; 3 queues; 4 queues; 2 parks(60s); 1 leaves promised=3; 3 takes; 2 queues 1
+  ; 3 leaves promised=2
+a lock is free for the first to ask if all waiters are parked:
+  1 takes; 2 queues; 2 parks(60s); 3 queues; 3 parks(60s); 1 leaves promised=; 3 takes
+a newcomer is granted a lock whose promises all lapsed:
+  1 takes; 2 queues; 1 leaves; pass 3s; 3 takes
+# The clock that says so was set back.
+a promise that ends more than 3 seconds ahead does not count:
+  1 takes; 2 queues; 3 queues; 1 leaves promise=3000; pass(boot) -1ms; 3 takes
+the promise after one that lapsed holds for half a second:
+  1 takes; 2 queues; 3 queues; 4 queues; 1 leaves; pass 3s; 4 is_busy; pass 500ms-1ns; 4 is_busy
+  ; pass 1ms; 4 takes
+a waiter passed over long ago does not shorten later promises:
+  1 takes; 2 queues; 3 queues; 4 queues; 1 leaves; pass 3s; 3 takes; 3 leaves promised=4 promise=3000
+
+# Waiters that are known to be stopped.
+stopped waiters are passed over at once:
+  1 takes; 2 queues; 3 queues; 4 queues; 5 queues; 2 stops; 3 stops; 1 leaves promised=4 promise=3000
+a stopped waiter is woken too so that it asks when it continues:
+  1 takes; 2 queues; 3 queues; 2 stops; 1 leaves wake=2,3
+a stopped waiter has its place back once it continues:
+  1 takes; 2 queues; 3 queues; 4 queues; 2 stops; 1 leaves; 3 takes; 2 continues; 2 queues 1
+  ; 3 leaves promised=2
+a stopped waiter with no one behind it is promised the lock:
+  1 takes; 2 queues; 2 stops; 1 leaves promised=2
+a stopped waiter keeps its place until the lock is free:
+  1 takes; 2 queues; 3 queues; 2 stops; 3 asks; 2 continues; 1 leaves promised=2
+the lock of a dead holder goes past stopped waiters to the one that asks:
+  1 takes; 2 queues; 3 queues; 4 queues; 2 stops; 3 stops; 1 dies; 4 takes
+
+# Death.
+a dead waiter that was promised the lock is passed over at once:
+  1 takes; 2 queues; 3 queues; 1 leaves; 2 dies; 3 takes
+a dead waiter that was promised the lock is removed:
+  1 takes; 2 queues; 1 leaves; 2 dies; 3 asks dead=2 waiters=
+a newcomer is granted a lock promised to a dead waiter:
+  1 takes; 2 queues; 1 leaves; 2 dies; 3 takes
+a release passes over dead waiters in front:
+  1 takes; 2 queues; 3 queues; 4 queues; 2 dies; 3 dies; 1 leaves promised=4 dead=2,3
+a dead waiter in the middle is passed over when its turn comes:
+  1 takes; 2 queues; 3 queues; 4 queues; 3 dies; 1 leaves; 2 takes; 2 leaves promised=4
+a dead predecessor is removed when the one behind it asks:
+  1 takes; 2 queues; 3 queues; 4 queues; 3 dies; 4 queues 2 dead=3
+all dead predecessors in a row are removed:
+  1 takes; 2 queues; 3 queues; 4 queues; 2 dies; 3 dies; 4 queues 1 waiters=4
+a dead waiter that was passed over is removed:
+  1 takes; 2 queues; 1 leaves; pass 3s; 3 takes; 2 dies; 3 leaves; 4 asks waiters=
+a dead writer in the queue does not keep a reader out:
+  1(shared) takes; 2 queues; 2 dies; 3(shared) takes
+the lock of a dead holder is free:
+  1 takes; 1 dies; 2 takes
+the lock of a dead holder goes to the first waiter:
+  1 takes; 2 queues; 3 queues; 1 dies; 3 asks promised=2 wake=2
+the first waiter is not woken if it asks itself:
+  1 takes; 2 queues; 1 dies; 2 takes wake=
+the lock of a dead holder is promised by any release:
+  1 takes; 2 queues; 1 dies; 9 leaves promised=2
+a dead holder is reported so that its socket is removed:
+  1 takes; 1 dies; 2 asks dead=1
+an expired detached lease leaves no socket to remove:
+  1(detached) takes; pass 30s; 2 asks dead=
+a dead holder whose command was noted is a vanished run:
+  1 takes; 1 starts; 1 dies; 2 asks vanished=vanished; lock last=vanished fence=1
+a dead holder that ran nothing is not a run:
+  1 takes; 1 dies; 2 asks vanished=none; lock last=none
+
+# Slots, readers, outer runs.
+another number of slots is accepted when only the dead are left:
+  1(slots=2) takes; 2(slots=2) takes; 3(slots=2) queues; 1 dies; 2 dies; 3 dies; 4(slots=3) takes
+another number of slots is accepted when a passed over waiter is dead:
+  1 takes; 2 queues; 1 leaves; pass 3s; 3 takes; 2 dies; 3 leaves; 4(slots=3) takes
+the first waiter is woken when a slot has a new holder:
+  1(slots=2) takes; 2(slots=2) takes; 3(slots=2) queues; 4(slots=2) queues; 1 leaves; 3 takes wake=4
+waiting readers are promised the lock together:
+  1 takes; 2(shared) queues; 3(shared) queues; 4(shared) queues; 1 leaves wake=2,3,4
+a writer is woken when a reader overtakes it:
+  1(shared) takes; 2 queues; 3(shared, inside=1) takes wake=2
+
+# Release.
+a release by another claim changes nothing:
+  1 takes; 2 queues; 3 ends(code=1) not_ours unchanged
+a waiter that releases passes its promise on:
+  1 takes; 2 queues; 3 queues; 1 leaves; 2 leaves promised=3 wake=3
+a run that reported its end did not vanish:
+  1 takes; 1 starts; 1 ends vanished=none
+a run that ends is the last even if another vanished meanwhile:
+  1(slots=2) takes; 2(slots=2) takes; 2 starts; 2 dies; 1 ends; lock last=ran fence=1
+
+# Leases that expire.
+a detached lease holds until it expires:
+  1(detached, ttl=30s) takes; pass 30s-1ns; 2 is_busy
+a detached lease expires:
+  1(detached, ttl=30s) takes; pass 30s; 2 takes
+a detached grant says until when it holds:
+  1(detached, ttl=30s) takes lasts=30000
+a dead waiter for a detached lease is passed over:
+  1 takes; 2(detached) queues; 3 queues; 2 dies; 1 leaves promised=3
+a repeated claim renews its detached lease:
+  1(detached, ttl=30s) takes; pass 20s; 1 takes lasts=30000 ends_in=30000
+a renewal extends a detached lease to its ttl from now:
+  1(detached, ttl=30s) takes; pass 20s; 1 renews(60s) confirmed ends_in=60000
+a renewal does not make an attached lease expire:
+  1 takes; 1 renews(60s) confirmed ends_in=never
+a renewal that shortens a lease wakes the first waiter:
+  1(detached, ttl=30s) takes; 2 queues; 3 queues; 1 renews(10s) wake=2; 1 renews(20s) wake=
+the command of a waiter is not recorded:
+  1 takes; 2 queues; 2 starts unchanged
+
+# What a waiter watches, and when it asks again.
+the first waiter watches the holder:
+  1 takes; 2 queues; 2 watches behind=none watched=1
+the first waiter watches every holder:
+  1(shared) takes; 2(shared) takes; 3 queues; 3 watches watched=2
+the other waiters watch only the one before them:
+  1 takes; 2 queues; 3 queues; 4 queues; 4 watches behind=3 watched=0
+a waiter watches the holders if all before it have to let it pass:
+  1(slots=2) takes; 2(slots=2) takes; 3(slots=2, spreads) queues; 4(slots=2, spreads) queues
+  ; 5(slots=2) queues; 5 watches behind=none watched=2; 4 watches behind=3
+no one watches a waiter that was passed over:
+  1 takes; 2 queues; 3 queues; 4 queues; 1 leaves; pass 3s; 3 takes; 4 watches behind=none watched=1
+the first two waiters ask again after a second:
+  1 takes; 2 queues; 3 queues; 2 watches asks_in=1000; 3 watches asks_in=1000
+a waiter that was passed over does not delay those behind it:
+  1 takes; 2 queues; 3 queues; 4 queues; 5 queues; 1 leaves; pass 3s; 3 takes; 5 watches asks_in=1000
+the waiter behind a promise asks again when it lapses:
+  1 takes; 2 queues; 3 queues; 1 leaves; pass 2500ms; 3 watches asks_in=500
+waiters further behind a promise ask again soon after it lapses:
+  1 takes; 2 queues; 3 queues; 4 queues; 5 queues; 1 leaves; pass 2500ms; 4 watches asks_in=510
+  ; 5 watches asks_in=520
+the first waiter asks again when a detached lease expires:
+  1(detached, ttl=300ms) takes; 2 queues; 2 watches asks_in=300
+a claim that does not queue asks again at once:
+  1 takes; 2 watches asks_in=0
+
+# What those in front are told; what they know already, they are not.
+a step that promises the lock tells the one that is among the next two:
+  1 takes; 2 queues; 3 queues; 4 queues; 5 queues; 1 leaves promised=2 told=4; 2 takes told=
+a step of a waiter that leaves tells the one that is among the first two:
+  1 takes; 2 queues; 3 queues; 4 queues; 5 queues; 6 queues; 3 leaves told=4; 6 leaves told=
+a step behind a promise that lapses tells the next:
+  1 takes; 2 queues; 3 queues; 4 queues; 5 queues; 1 leaves; pass 3s; 3 takes told=5
+who is parked is not in front:
+  1 takes; 2 queues; 3 queues; 4 queues; 5 queues; 3 parks(10s) told=4; 4 watches asks_in=1000
+
+# What is shown, and when the lock is out of use.
+dead holders and waiters are not shown:
+  1 takes; 2 queues; 1 dies; 2 dies; lock shown_holders=0 shown_waiters=0 free=1
+a lock is out of use 30 days after its last use:
+  1 takes; 1 leaves; pass 768h; lock !out_of_use; pass 1s; lock out_of_use
+a lock whose holder and waiters died is eventually out of use:
+  1 takes; 2 queues; 1 dies; 2 dies; pass 768h; pass 1s; lock out_of_use
+a lock with a waiter is in use:
+  1 takes; 2 queues; 1 dies; pass 8760h; lock !out_of_use
+a held lock is never out of use:
+  1 takes; pass 8760h; lock !out_of_use
+a lock is out of use after its last detached lease though it was not removed:
+  1(detached, ttl=792h) takes; pass 791h; lock !out_of_use; pass 1h; lock out_of_use
+a promised lock is never out of use:
+  1 takes; 2 queues; 1 leaves; pass 8760h; lock !out_of_use
+a detached holder needs no session:
+  1(detached) takes; 0 dies; 1 dies; 2 is_busy
+later waiters ask again a second later for each place up to 20 seconds:
+  1 takes; 2 queues; 3 queues; 4 queues; 5 queues; 6 queues; 7 queues; 8 queues; 9 queues; 10 queues
+  ; 11 queues; 12 queues; 13 queues; 14 queues; 15 queues; 16 queues; 17 queues; 18 queues; 19 queues
+  ; 20 queues; 21 queues; 22 queues; 23 queues; 24 queues; 4 watches asks_in=4000; 5 watches asks_in=5000
+  ; 20 watches asks_in=20000; 24 watches asks_in=20000
+)");
 
 class Rules : public ::testing::Test, protected LockByHand {
  protected:
@@ -33,32 +243,12 @@ class Rules : public ::testing::Test, protected LockByHand {
   }
 
   bool is_busy(const Claim& claim) { return std::holds_alternative<Busy>(ask(claim)); }
-  bool is_granted(const Claim& claim) {
-    return std::holds_alternative<Grant>(ask(claim));
-  }
-
-  void die(Session who) { liveness.dead.insert(who); }
-
-  void note_command_of(Session who) {
-    record_command(state, token_of(who), {4711, now.boot, now.boot});
-  }
 
   Holder& holder(Session who) {
     for (auto& holder : state.holders) {
       if (holder.party.session == who) return holder;
     }
     throw std::logic_error("no such holder");
-  }
-  Waiter& waiter(Session who) {
-    for (auto& waiter : state.waiters) {
-      if (waiter.party.session == who) return waiter;
-    }
-    throw std::logic_error("no such waiter");
-  }
-  Sessions waiters() const {
-    Sessions all;
-    for (const auto& waiter : state.waiters) all.push_back(waiter.party.session);
-    return all;
   }
   Sessions promised() const {
     Sessions all;
@@ -68,28 +258,6 @@ class Rules : public ::testing::Test, protected LockByHand {
     return all;
   }
 };
-
-// A free lock, a held lock
-
-TEST_F(Rules, a_holder_that_asks_again_changes_nothing) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  const auto before = record::encoded(state);
-  pass(seconds(10));
-
-  granted(exclusive(1));
-
-  EXPECT_EQ(record::encoded(state), before);
-}
-
-TEST_F(Rules, a_busy_claim_that_stays_out_of_the_queue_changes_nothing) {
-  granted(exclusive(1));
-  const auto before = record::encoded(state);
-
-  ask(exclusive(2), Queue::stay_out);
-
-  EXPECT_EQ(record::encoded(state), before);
-}
 
 TEST_F(Rules, a_grant_is_recorded_with_its_label_command_and_time) {
   auto claim = exclusive(1);
@@ -104,578 +272,11 @@ TEST_F(Rules, a_grant_is_recorded_with_its_label_command_and_time) {
   EXPECT_EQ(record.granted_at, now.boot);
 }
 
-TEST_F(Rules, an_attached_grant_has_no_deadline) {
-  EXPECT_EQ(granted(exclusive(1)).deadline, Clock::time_point::max());
-}
-
-// Fences
-
-TEST_F(Rules, a_fence_is_the_wall_clock_in_microseconds) {
-  now.wall = WallTime(1'234'567'890);
-
-  EXPECT_EQ(granted(exclusive(1)).fence.number, 1'234'567'890u);
-}
-
-TEST_F(Rules, a_fence_is_one_more_than_the_last_if_the_wall_clock_has_not_advanced) {
-  const auto first = granted(exclusive(1)).fence;
-  released(1);
-
-  const auto second = granted(exclusive(2)).fence;
-
-  EXPECT_EQ(second.number, first.number + 1);
-}
-
-TEST_F(Rules, a_fence_is_one_more_than_the_last_if_the_wall_clock_stepped_back) {
-  const auto first = granted(exclusive(1)).fence;
-  released(1);
-  now.wall -= hours(24);
-
-  const auto second = granted(exclusive(2)).fence;
-
-  EXPECT_EQ(second.number, first.number + 1);
-}
-
-TEST_F(Rules, a_fence_follows_the_wall_clock_if_it_has_advanced) {
-  granted(exclusive(1));
-  released(1);
-  pass(hours(1));
-
-  const auto second = granted(exclusive(2)).fence;
-
-  EXPECT_EQ(second.number, static_cast<std::uint64_t>(now.wall.count()));
-}
-
 TEST_F(Rules, fences_grow_even_if_the_wall_clock_is_before_1970) {
   now.wall = WallTime(-5);
   state.last_fence.number = 7;
 
   EXPECT_EQ(granted(exclusive(1)).fence.number, 8u);
-}
-
-// The queue
-
-TEST_F(Rules, a_release_wakes_only_the_first_waiter) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-
-  released(1);
-
-  EXPECT_EQ(then.wake, (Sessions{2}));
-}
-
-TEST_F(Rules, a_release_without_waiters_wakes_nobody) {
-  granted(exclusive(1));
-
-  released(1);
-
-  EXPECT_TRUE(then.wake.empty());
-}
-
-TEST_F(Rules, a_waiter_that_is_granted_the_lock_wakes_nobody_else) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-  released(1);
-
-  granted(exclusive(2));
-
-  EXPECT_TRUE(then.wake.empty());
-}
-
-// Promises that lapse
-
-TEST_F(Rules, a_promise_keeps_others_out_for_3_seconds) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-  released(1);
-  pass(seconds(3) - nanoseconds(1));
-
-  EXPECT_TRUE(is_busy(exclusive(3)));
-}
-
-TEST_F(Rules, after_3_seconds_a_promise_passes_to_the_next_waiter) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-  released(1);
-  pass(seconds(3));
-
-  EXPECT_TRUE(is_granted(exclusive(3)));
-}
-
-TEST_F(Rules, any_claim_that_asks_passes_a_lapsed_promise_on) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-  released(1);
-  pass(seconds(3));
-
-  ask(exclusive(4));
-
-  EXPECT_EQ(promised(), (Sessions{3}));
-  EXPECT_EQ(then.wake, (Sessions{3}));
-}
-
-TEST_F(Rules, a_promise_can_be_taken_up_until_it_lapses) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  released(1);
-  pass(seconds(3) - nanoseconds(1));
-
-  EXPECT_TRUE(is_granted(exclusive(2)));
-}
-
-TEST_F(Rules, a_late_waiter_still_goes_before_those_behind_it) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-  released(1);
-  pass(seconds(4));
-
-  EXPECT_TRUE(is_granted(exclusive(2)));
-}
-
-TEST_F(Rules, a_waiter_that_was_passed_over_has_its_place_back_once_it_asks_again) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
-  released(1);
-  pass(seconds(3));
-  granted(exclusive(3));
-
-  const auto busy = queued(exclusive(2));
-  released(3);
-
-  EXPECT_EQ(busy.place, 1u);
-  EXPECT_EQ(promised(), (Sessions{2}));
-}
-
-TEST_F(Rules, a_waiter_that_was_passed_over_gets_no_promise_until_it_asks_again) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
-  released(1);
-  pass(seconds(3));
-  granted(exclusive(3));
-
-  released(3);
-
-  EXPECT_EQ(promised(), (Sessions{4}));
-}
-
-TEST_F(Rules, a_parked_waiter_is_passed_over_until_it_is_back_and_keeps_its_place) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
-  waiter(2).parked_until = now.boot + seconds(60);
-
-  released(1);
-  EXPECT_EQ(promised(), (Sessions{3}));
-  granted(exclusive(3));
-  EXPECT_EQ(queued(exclusive(2)).place, 1u);
-  released(3);
-
-  EXPECT_EQ(promised(), (Sessions{2}));
-}
-
-TEST_F(Rules, a_lock_is_free_for_the_first_to_ask_if_all_waiters_are_parked) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u}) {
-    queued(exclusive(who));
-    waiter(who).parked_until = now.boot + seconds(60);
-  }
-
-  released(1);
-
-  EXPECT_EQ(promised(), (Sessions{}));
-  EXPECT_TRUE(is_granted(exclusive(3)));
-}
-
-TEST_F(Rules, a_newcomer_is_granted_a_lock_whose_promises_all_lapsed) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  released(1);
-  pass(seconds(3));
-
-  EXPECT_TRUE(is_granted(exclusive(3)));
-}
-
-TEST_F(Rules, a_promise_that_ends_more_than_3_seconds_ahead_does_not_count) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-  released(1);
-  waiter(2).promised_until = now.boot + seconds(3) + nanoseconds(1);
-
-  EXPECT_TRUE(is_granted(exclusive(3)));
-}
-
-TEST_F(Rules, the_promise_after_one_that_lapsed_holds_for_half_a_second) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
-  released(1);
-  pass(seconds(3));
-  EXPECT_TRUE(is_busy(exclusive(4)));
-
-  pass(milliseconds(500) - nanoseconds(1));
-  EXPECT_TRUE(is_busy(exclusive(4)));
-  pass(nanoseconds(1));
-  EXPECT_TRUE(is_granted(exclusive(4)));
-}
-
-TEST_F(Rules, a_waiter_passed_over_long_ago_does_not_shorten_later_promises) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
-  released(1);
-  pass(seconds(3));
-  granted(exclusive(3));
-
-  released(3);
-
-  EXPECT_EQ(waiter(4).promised_until, now.boot + seconds(3));
-}
-
-// Waiters that are known to be stopped
-
-TEST_F(Rules, stopped_waiters_are_passed_over_at_once) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
-  liveness.stopped = {2, 3};
-
-  released(1);
-
-  EXPECT_EQ(promised(), (Sessions{4}));
-  EXPECT_EQ(waiter(4).promised_until, now.boot + seconds(3));
-}
-
-TEST_F(Rules, a_stopped_waiter_is_woken_too_so_that_it_asks_when_it_continues) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-  liveness.stopped = {2};
-
-  released(1);
-
-  EXPECT_EQ(then.wake, (Sessions{2, 3}));
-}
-
-TEST_F(Rules, a_stopped_waiter_has_its_place_back_once_it_continues) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
-  liveness.stopped = {2};
-  released(1);
-  granted(exclusive(3));
-  liveness.stopped = {};
-
-  EXPECT_EQ(queued(exclusive(2)).place, 1u);
-  released(3);
-
-  EXPECT_EQ(promised(), (Sessions{2}));
-}
-
-TEST_F(Rules, a_stopped_waiter_with_nobody_behind_it_is_promised_the_lock) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  liveness.stopped = {2};
-
-  released(1);
-
-  EXPECT_EQ(promised(), (Sessions{2}));
-}
-
-TEST_F(Rules, a_stopped_waiter_keeps_its_place_until_the_lock_is_free) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-  liveness.stopped = {2};
-  ask(exclusive(3));
-  liveness.stopped = {};
-
-  released(1);
-
-  EXPECT_EQ(promised(), (Sessions{2}));
-}
-
-TEST_F(Rules, the_lock_of_a_dead_holder_goes_past_stopped_waiters_to_the_one_that_asks) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
-  liveness.stopped = {2, 3};
-  die(1);
-
-  EXPECT_TRUE(is_granted(exclusive(4)));
-}
-
-// Death
-
-TEST_F(Rules, a_dead_waiter_that_was_promised_the_lock_is_passed_over_at_once) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-  released(1);
-  die(2);
-
-  EXPECT_TRUE(is_granted(exclusive(3)));
-}
-
-TEST_F(Rules, a_dead_waiter_that_was_promised_the_lock_is_removed) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  released(1);
-  die(2);
-
-  ask(exclusive(3));
-
-  EXPECT_EQ(then.dead, (Sessions{2}));
-  EXPECT_TRUE(waiters().empty());
-}
-
-TEST_F(Rules, a_newcomer_is_granted_a_lock_promised_to_a_dead_waiter) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  released(1);
-  die(2);
-
-  EXPECT_TRUE(is_granted(exclusive(3)));
-}
-
-TEST_F(Rules, a_release_passes_over_dead_waiters_in_front) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
-  die(2);
-  die(3);
-
-  released(1);
-
-  EXPECT_EQ(promised(), (Sessions{4}));
-  EXPECT_EQ(then.dead, (Sessions{2, 3}));
-}
-
-TEST_F(Rules, a_dead_waiter_in_the_middle_is_passed_over_when_its_turn_comes) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
-  die(3);
-  released(1);
-  granted(exclusive(2));
-
-  released(2);
-
-  EXPECT_EQ(promised(), (Sessions{4}));
-}
-
-TEST_F(Rules, a_dead_predecessor_is_removed_when_the_one_behind_it_asks) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
-  die(3);
-
-  const auto busy = queued(exclusive(4));
-
-  EXPECT_EQ(then.dead, (Sessions{3}));
-  EXPECT_EQ(busy.place, 2u);
-}
-
-TEST_F(Rules, all_dead_predecessors_in_a_row_are_removed) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
-  die(2);
-  die(3);
-
-  const auto busy = queued(exclusive(4));
-
-  EXPECT_EQ(busy.place, 1u);
-  EXPECT_EQ(waiters(), (Sessions{4}));
-}
-
-TEST_F(Rules, a_dead_waiter_that_was_passed_over_is_removed) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  released(1);
-  pass(seconds(3));
-  granted(exclusive(3));
-  die(2);
-  released(3);
-
-  ask(exclusive(4));
-
-  EXPECT_EQ(waiters(), Sessions{});
-}
-
-TEST_F(Rules, a_dead_writer_in_the_queue_does_not_keep_a_reader_out) {
-  granted(shared(1));
-  queued(exclusive(2));
-  die(2);
-
-  EXPECT_TRUE(is_granted(shared(3)));
-}
-
-TEST_F(Rules, the_lock_of_a_dead_holder_is_free) {
-  granted(exclusive(1));
-  die(1);
-
-  EXPECT_TRUE(is_granted(exclusive(2)));
-}
-
-TEST_F(Rules, the_lock_of_a_dead_holder_goes_to_the_first_waiter) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-  die(1);
-
-  ask(exclusive(3));
-
-  EXPECT_EQ(promised(), (Sessions{2}));
-  EXPECT_EQ(then.wake, (Sessions{2}));
-}
-
-TEST_F(Rules, the_first_waiter_is_not_woken_if_it_asks_itself) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  die(1);
-
-  granted(exclusive(2));
-
-  EXPECT_EQ(then.wake, Sessions{});
-}
-
-TEST_F(Rules, the_lock_of_a_dead_holder_is_promised_by_any_release) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  die(1);
-
-  release(9);
-
-  EXPECT_EQ(promised(), (Sessions{2}));
-}
-
-TEST_F(Rules, a_dead_holder_is_reported_so_that_its_socket_is_removed) {
-  granted(exclusive(1));
-  die(1);
-
-  ask(exclusive(2));
-
-  EXPECT_EQ(then.dead, (Sessions{1}));
-}
-
-TEST_F(Rules, an_expired_detached_lease_leaves_no_socket_to_remove) {
-  granted(detached(1, seconds(30)));
-  pass(seconds(30));
-
-  ask(exclusive(2));
-
-  EXPECT_TRUE(then.dead.empty());
-}
-
-TEST_F(Rules, a_dead_holder_whose_command_was_noted_is_a_vanished_run) {
-  const auto fence = granted(exclusive(1)).fence;
-  note_command_of(1);
-  die(1);
-
-  ask(exclusive(2));
-
-  ASSERT_EQ(then.vanished.size(), 1u);
-  EXPECT_EQ(then.vanished[0].fence, fence);
-  EXPECT_EQ(then.vanished[0].outcome, "vanished");
-  EXPECT_FALSE(then.vanished[0].ended);
-}
-
-TEST_F(Rules, a_vanished_run_is_the_last_run) {
-  const auto fence = granted(exclusive(1)).fence;
-  note_command_of(1);
-  die(1);
-
-  ask(exclusive(2));
-
-  ASSERT_TRUE(state.last_run);
-  EXPECT_EQ(state.last_run->fence, fence);
-}
-
-TEST_F(Rules, a_dead_holder_that_ran_nothing_is_not_a_run) {
-  granted(exclusive(1));
-  die(1);
-
-  ask(exclusive(2));
-
-  EXPECT_TRUE(then.vanished.empty());
-  EXPECT_FALSE(state.last_run);
-}
-
-// Slots
-
-TEST_F(Rules, another_number_of_slots_is_accepted_when_only_the_dead_are_left) {
-  granted(slot(1, 2));
-  granted(slot(2, 2));
-  queued(slot(3, 2));
-  for (const Session who : {1u, 2u, 3u}) die(who);
-
-  EXPECT_TRUE(is_granted(slot(4, 3)));
-}
-
-TEST_F(Rules, another_number_of_slots_is_accepted_when_a_passed_over_waiter_is_dead) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  released(1);
-  pass(seconds(3));
-  granted(exclusive(3));
-  die(2);
-  released(3);
-
-  EXPECT_TRUE(is_granted(slot(4, 3)));
-}
-
-TEST_F(Rules, the_first_waiter_is_woken_when_a_slot_has_a_new_holder) {
-  granted(slot(1, 2));
-  granted(slot(2, 2));
-  queued(slot(3, 2));
-  queued(slot(4, 2));
-  released(1);
-
-  granted(slot(3, 2));
-
-  EXPECT_EQ(then.wake, (Sessions{4}));
-}
-
-// Shared
-
-TEST_F(Rules, waiting_readers_are_promised_the_lock_together) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u}) queued(shared(who));
-
-  released(1);
-
-  EXPECT_EQ(then.wake, (Sessions{2, 3, 4}));
-}
-
-// Inside an outer run
-
-TEST_F(Rules, a_writer_is_woken_when_a_reader_overtakes_it) {
-  const auto outer = granted(shared(1)).fence;
-  queued(exclusive(2));
-
-  granted(inside(shared(3), outer));
-
-  EXPECT_EQ(then.wake, (Sessions{2}));
-}
-
-// Release
-
-TEST_F(Rules, a_release_by_another_claim_changes_nothing) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  const auto before = record::encoded(state);
-
-  release(3, exit_with(1));
-
-  EXPECT_EQ(record::encoded(state), before);
-}
-
-TEST_F(Rules, a_waiter_that_releases_passes_its_promise_on) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-  released(1);
-
-  release(2);
-
-  EXPECT_EQ(promised(), (Sessions{3}));
-  EXPECT_EQ(then.wake, (Sessions{3}));
 }
 
 TEST_F(Rules, a_release_records_how_the_run_ended) {
@@ -696,77 +297,6 @@ TEST_F(Rules, a_release_records_how_the_run_ended) {
   EXPECT_EQ(run.host, "web1");
 }
 
-TEST_F(Rules, a_run_that_reported_its_end_did_not_vanish) {
-  granted(exclusive(1));
-  note_command_of(1);
-
-  released(1, exit_with(0));
-
-  EXPECT_TRUE(then.vanished.empty());
-}
-
-TEST_F(Rules, a_run_that_ends_is_the_last_even_if_another_vanished_meanwhile) {
-  const auto fence = granted(slot(1, 2)).fence;
-  granted(slot(2, 2));
-  note_command_of(2);
-  die(2);
-
-  released(1, exit_with(0));
-
-  ASSERT_TRUE(state.last_run);
-  EXPECT_EQ(state.last_run->fence, fence);
-}
-
-// Leases that expire
-
-TEST_F(Rules, a_detached_lease_holds_until_it_expires) {
-  granted(exclusive(1));
-  holder(1).ends_at = now.boot + seconds(30);
-  pass(seconds(30) - nanoseconds(1));
-
-  EXPECT_TRUE(is_busy(exclusive(2)));
-}
-
-TEST_F(Rules, a_detached_lease_expires) {
-  granted(exclusive(1));
-  holder(1).ends_at = now.boot + seconds(30);
-  pass(seconds(30));
-
-  EXPECT_TRUE(is_granted(exclusive(2)));
-}
-
-TEST_F(Rules, a_detached_grant_says_until_when_it_holds) {
-  EXPECT_EQ(granted(detached(1, seconds(30))).deadline, now.boot + seconds(30));
-}
-
-TEST_F(Rules, a_detached_holder_needs_no_session) {
-  granted(detached(1));
-  die(0);
-  die(1);
-
-  EXPECT_TRUE(is_busy(exclusive(2)));
-  EXPECT_EQ(state.holders.at(0).party.session, 0u);
-}
-
-TEST_F(Rules, a_dead_waiter_for_a_detached_lease_is_passed_over) {
-  granted(exclusive(1));
-  ask(detached(2), Queue::join);
-  queued(exclusive(3));
-  die(2);
-
-  released(1);
-
-  EXPECT_EQ(promised(), Sessions{3});
-}
-
-TEST_F(Rules, a_repeated_claim_renews_its_detached_lease) {
-  granted(detached(1, seconds(30)));
-  pass(seconds(20));
-
-  EXPECT_EQ(granted(detached(1, seconds(30))).deadline, now.boot + seconds(30));
-  EXPECT_EQ(state.holders.at(0).ends_at, now.boot + seconds(30));
-}
-
 TEST_F(Rules, an_expired_detached_lease_is_recorded_as_by_hand_and_not_as_a_run) {
   granted(detached(1, seconds(30)));
   pass(seconds(40));
@@ -780,34 +310,6 @@ TEST_F(Rules, an_expired_detached_lease_is_recorded_as_by_hand_and_not_as_a_run)
   EXPECT_EQ(then.vanished[0].ended, now.wall - seconds(10));
 }
 
-TEST_F(Rules, a_renewal_extends_a_detached_lease_to_its_ttl_from_now) {
-  granted(detached(1, seconds(30)));
-  pass(seconds(20));
-
-  EXPECT_EQ(renew(1, seconds(60)), Renewal::confirmed);
-  EXPECT_EQ(state.holders.at(0).ends_at, now.boot + seconds(60));
-}
-
-TEST_F(Rules, a_renewal_does_not_make_an_attached_lease_expire) {
-  granted(exclusive(1));
-
-  EXPECT_EQ(renew(1, seconds(60)), Renewal::confirmed);
-  EXPECT_FALSE(state.holders.at(0).ends_at);
-}
-
-TEST_F(Rules, a_renewal_that_shortens_a_lease_wakes_the_first_waiter) {
-  granted(detached(1, seconds(30)));
-  queued(exclusive(2));
-  queued(exclusive(3));
-
-  renew(1, seconds(10));
-  EXPECT_EQ(then.wake, Sessions{2});
-  renew(1, seconds(20));
-  EXPECT_EQ(then.wake, Sessions{});
-}
-
-// The command of a holder
-
 TEST_F(Rules, the_command_of_a_holder_is_recorded_with_its_start_time) {
   granted(exclusive(1));
 
@@ -818,61 +320,6 @@ TEST_F(Rules, the_command_of_a_holder_is_recorded_with_its_start_time) {
   EXPECT_EQ(holder(1).command, 77);
   EXPECT_EQ(holder(1).command_after, 5);
   EXPECT_EQ(holder(1).command_before, 9);
-}
-
-TEST_F(Rules, the_command_of_a_waiter_is_not_recorded) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  const auto before = record::encoded(state);
-
-  record_command(state, token_of(2), {77, now.boot, now.boot});
-
-  EXPECT_EQ(record::encoded(state), before);
-}
-
-// What a waiter watches
-
-TEST_F(Rules, the_first_waiter_watches_the_holder) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-
-  const auto seen = watch(2);
-
-  EXPECT_EQ(seen.predecessor, nullptr);
-  ASSERT_EQ(seen.holders.size(), 1u);
-  EXPECT_EQ(seen.holders[0]->party.session, 1u);
-}
-
-TEST_F(Rules, the_first_waiter_watches_every_holder) {
-  granted(shared(1));
-  granted(shared(2));
-  queued(exclusive(3));
-
-  EXPECT_EQ(watch(3).holders.size(), 2u);
-}
-
-TEST_F(Rules, the_other_waiters_watch_only_the_one_before_them) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
-
-  const auto seen = watch(4);
-
-  ASSERT_NE(seen.predecessor, nullptr);
-  EXPECT_EQ(seen.predecessor->session, 3u);
-  EXPECT_TRUE(seen.holders.empty());
-}
-
-TEST_F(Rules, a_waiter_watches_the_holders_if_all_before_it_have_to_let_it_pass) {
-  granted(slot(1, 2));
-  granted(slot(2, 2));
-  queued(spreading(3, 2));
-  queued(spreading(4, 2));
-  queued(slot(5, 2));
-
-  EXPECT_EQ(watch(5).predecessor, nullptr);
-  EXPECT_EQ(watch(5).holders.size(), 2u);
-  ASSERT_NE(watch(4).predecessor, nullptr);
-  EXPECT_EQ(watch(4).predecessor->session, 3u);
 }
 
 TEST_F(Rules, a_promise_is_given_back_if_somebody_else_on_the_host_has_got_a_slot) {
@@ -888,137 +335,6 @@ TEST_F(Rules, a_promise_is_given_back_if_somebody_else_on_the_host_has_got_a_slo
   EXPECT_EQ(promised(), Sessions{});
   released(5);
   granted(spreading(4, 3));
-}
-
-TEST_F(Rules, nobody_watches_a_waiter_that_was_passed_over) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
-  released(1);
-  pass(seconds(3));
-  granted(exclusive(3));
-
-  const auto seen = watch(4);
-
-  EXPECT_EQ(seen.predecessor, nullptr);
-  EXPECT_EQ(seen.holders.size(), 1u);
-}
-
-TEST_F(Rules, the_first_two_waiters_ask_again_after_a_second) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-
-  EXPECT_EQ(watch(2).ask_again, now.boot + seconds(1));
-  EXPECT_EQ(watch(3).ask_again, now.boot + seconds(1));
-}
-
-TEST_F(Rules, later_waiters_ask_again_a_second_later_for_each_place_up_to_20_seconds) {
-  granted(exclusive(1));
-  for (Session who = 2; who <= 40; ++who) queued(exclusive(who));
-
-  EXPECT_EQ(watch(4).ask_again, now.boot + seconds(4));
-  EXPECT_EQ(watch(5).ask_again, now.boot + seconds(5));
-  EXPECT_EQ(watch(20).ask_again, now.boot + seconds(20));
-  EXPECT_EQ(watch(40).ask_again, now.boot + seconds(20));
-}
-
-TEST_F(Rules, a_waiter_that_was_passed_over_does_not_delay_those_behind_it) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
-  released(1);
-  pass(seconds(3));
-  granted(exclusive(3));
-
-  EXPECT_EQ(watch(5).ask_again, now.boot + seconds(1));
-}
-
-TEST_F(Rules, the_waiter_behind_a_promise_asks_again_when_it_lapses) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  queued(exclusive(3));
-  released(1);
-  const auto lapses = now.boot + seconds(3);
-  pass(milliseconds(2500));
-
-  EXPECT_EQ(watch(3).ask_again, lapses);
-}
-
-TEST_F(Rules, waiters_further_behind_a_promise_ask_again_soon_after_it_lapses) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
-  released(1);
-  const auto lapses = now.boot + seconds(3);
-  pass(milliseconds(2500));
-
-  EXPECT_EQ(watch(4).ask_again, lapses + milliseconds(10));
-  EXPECT_EQ(watch(5).ask_again, lapses + milliseconds(20));
-}
-
-TEST_F(Rules, the_first_waiter_asks_again_when_a_detached_lease_expires) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  holder(1).ends_at = now.boot + milliseconds(300);
-
-  EXPECT_EQ(watch(2).ask_again, now.boot + milliseconds(300));
-}
-
-TEST_F(Rules, a_claim_that_does_not_queue_asks_again_at_once) {
-  granted(exclusive(1));
-
-  EXPECT_EQ(watch(2).ask_again, now.boot);
-}
-
-// What those in front are told
-
-TEST_F(Rules, a_step_that_promises_the_lock_tells_the_one_that_is_among_the_next_two) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
-  auto before = state;
-
-  released(1);
-
-  EXPECT_EQ(promised(), Sessions{2});
-  EXPECT_EQ(come_to_front(before, state, now), Sessions{4});
-
-  // It knows that already.
-  before = state;
-  granted(exclusive(2));
-  EXPECT_EQ(come_to_front(before, state, now), Sessions{});
-}
-
-TEST_F(Rules, a_step_of_a_waiter_that_leaves_tells_the_one_that_is_among_the_first_two) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u, 5u, 6u}) queued(exclusive(who));
-  auto before = state;
-  release(3);
-  EXPECT_EQ(come_to_front(before, state, now), Sessions{4});
-
-  before = state;
-  release(6);
-  EXPECT_EQ(come_to_front(before, state, now), Sessions{});
-}
-
-TEST_F(Rules, a_step_behind_a_promise_that_lapses_tells_the_next) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
-  released(1);
-  pass(seconds(3));
-  const auto before = state;
-
-  granted(exclusive(3));
-
-  EXPECT_EQ(come_to_front(before, state, now), Sessions{5});
-}
-
-TEST_F(Rules, who_is_parked_is_not_in_front) {
-  granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
-  const auto before = state;
-
-  waiter(3).parked_until = now.boot + seconds(10);
-
-  EXPECT_EQ(come_to_front(before, state, now), Sessions{4});
-  EXPECT_EQ(watch(4).ask_again, now.boot + seconds(1));
 }
 
 TEST(Places, are_written_again_once_they_are_not_fresh) {
@@ -1083,81 +399,6 @@ TEST_F(Rules, a_waiter_shows_how_long_it_has_waited) {
 
   EXPECT_EQ(shown.waiting, seconds(5));
   EXPECT_EQ(shown.since, since);
-}
-
-TEST_F(Rules, dead_holders_and_waiters_are_not_shown) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  die(1);
-  die(2);
-
-  const auto shown = info();
-
-  EXPECT_TRUE(shown.holders.empty());
-  EXPECT_TRUE(shown.waiters.empty());
-  EXPECT_EQ(shown.free, 1u);
-}
-
-// Out of use
-
-TEST_F(Rules, a_lock_is_kept_for_30_days_after_its_last_use) {
-  granted(exclusive(1));
-  released(1);
-  pass(hours(24 * 32));
-
-  EXPECT_FALSE(is_out_of_use(state, now, liveness));
-}
-
-TEST_F(Rules, a_lock_is_out_of_use_30_days_after_its_last_use) {
-  granted(exclusive(1));
-  released(1);
-  pass(hours(24 * 32) + seconds(1));
-
-  EXPECT_TRUE(is_out_of_use(state, now, liveness));
-}
-
-TEST_F(Rules, a_lock_whose_holder_and_waiters_died_is_eventually_out_of_use) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  die(1);
-  die(2);
-  pass(hours(24 * 32) + seconds(1));
-
-  EXPECT_TRUE(is_out_of_use(state, now, liveness));
-}
-
-TEST_F(Rules, a_lock_with_a_waiter_is_in_use) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  die(1);
-  pass(hours(24 * 365));
-
-  EXPECT_FALSE(is_out_of_use(state, now, liveness));
-}
-
-TEST_F(Rules, a_held_lock_is_never_out_of_use) {
-  granted(exclusive(1));
-  pass(hours(24 * 365));
-
-  EXPECT_FALSE(is_out_of_use(state, now, liveness));
-}
-
-TEST_F(Rules,
-       a_lock_is_out_of_use_after_its_last_detached_lease_though_nobody_removed_it) {
-  granted(detached(1, hours(24 * 33)));
-  pass(hours(24 * 33) - seconds(1));
-  EXPECT_FALSE(is_out_of_use(state, now, liveness));
-  pass(seconds(1));
-  EXPECT_TRUE(is_out_of_use(state, now, liveness));
-}
-
-TEST_F(Rules, a_promised_lock_is_never_out_of_use) {
-  granted(exclusive(1));
-  queued(exclusive(2));
-  released(1);
-  pass(hours(24 * 365));
-
-  EXPECT_FALSE(is_out_of_use(state, now, liveness));
 }
 
 // A queue of exclusive waiters behind a holder, whose last runs took this long.
