@@ -49,7 +49,8 @@ inline std::string yes_or_no(bool is_true) { return is_true ? "true" : "false"; 
 struct Term {
   explicit Term(const std::string& text) : name(text.substr(0, text.find('('))) {
     if (name.size() == text.size()) return;
-    for (const auto& option : split(text.substr(name.size()), "(), ")) {
+    for (auto option : split(text.substr(name.size()), "(),")) {
+      option.erase(0, option.find_first_not_of(' '));
       const auto equals = option.find('=');
       options.emplace_back(option.substr(0, equals),
                            equals == std::string::npos ? "" : option.substr(equals + 1));

@@ -76,6 +76,39 @@ Facts heard(const News& news) {
   return {{"is", news.again ? "again" : is}, {"times", std::to_string(news.times)}};
 }
 
+// The events of some locks from its construction on.
+class Watch final : private EventSink {
+ public:
+  Watch(asio::io_context& context, World& world, Watched watched)
+      : context_(context),
+        store_(world.connect(context, usual_timeout)),
+        wakeup_(context),
+        watched_(std::move(watched)),
+        task_(context, with_result(store_->inspector().watch(watched_, *this, wakeup_))) {
+    if (!eventually(context_, [&] { return begun_ || task_.is_done(); }) || !begun_) {
+      throw std::runtime_error("did not begin to watch");
+    }
+  }
+  ~Watch() override {
+    wakeup_.give_up(true);
+    eventually(context_, [&] { return task_.is_done(); });
+  }
+
+  std::vector<Event> events;
+
+ private:
+  void began() override { begun_ = true; }
+  void happened(const Event& event) override { events.push_back(event); }
+  void interrupted(const std::string&) override {}
+
+  asio::io_context& context_;
+  std::unique_ptr<Store> store_;
+  Wakeup wakeup_;
+  Watched watched_;
+  bool begun_ = false;
+  Task<Nothing> task_;
+};
+
 class Scene : public scene::Play {
  public:
   Scene(const Kind& kind, std::string steps) : Play(std::move(steps)), kind_(kind) {}
@@ -143,6 +176,7 @@ class Scene : public scene::Play {
     if (who.name == "list") return facts_of_list(who);
     const Term action(expected.at(0));
     expected.erase(expected.begin());
+    if (who.name == "watcher") return facts_of_watcher(action);
     if (who.name == "server") {
       tell_server(action);
       return {};
@@ -432,6 +466,43 @@ class Scene : public scene::Play {
             {"here", yes_or_no(run->host == host_name() && !run->user.empty())}};
   }
 
+  // "granted/a/0": an event of the claim with the label `a` that leaves no slot free.
+  Facts facts_of_watcher(const Term& action) {
+    if (action.name == "begins") {
+      Watched watched{"dlock", {}};
+      for (const auto& [name, nothing] : action.options) watched.names.insert(name);
+      watch_.emplace(context_, *world_, watched);
+      return {};
+    }
+    Words lines;
+    bool in_order = true;
+    const auto& events = watch_->events;
+    for (const auto& event : events) {
+      lines.push_back(std::string(event_name(event.kind)) + '/' + event.label + '/' +
+                      std::to_string(event.free));
+      in_order = in_order && events[0].time <= event.time;
+    }
+    const auto joined = [&] {
+      std::string text;
+      for (const auto& line : lines) text += (text.empty() ? "" : ",") + line;
+      return text;
+    };
+    Facts facts{{"events", joined()}, {"in_order", yes_or_no(in_order)}};
+    std::sort(lines.begin(), lines.end());
+    facts["sorted"] = joined();
+    if (events.empty()) return facts;
+    const auto& last = events.back();
+    const bool here = last.pid == ::getpid() && last.host == host_name() &&
+                      !last.user.empty() && last.command == Words{"./job"};
+    facts["here"] = yes_or_no(here);
+    facts["fence"] = std::to_string(last.fence.number);
+    facts["code"] =
+        last.run && last.run->exit_code ? std::to_string(*last.run->exit_code) : "none";
+    facts["outcome"] = last.run ? last.run->outcome : "none";
+    facts["taken"] = yes_or_no(last.taken_by && last.taken_by->host == host_name());
+    return facts;
+  }
+
   Facts facts_of_lock() {
     const auto lock = look().inspect();
     std::string places;
@@ -512,6 +583,7 @@ class Scene : public scene::Play {
   std::map<std::string, Actor> actors_;
   std::list<Contender> contenders_;
   std::optional<Contender> look_;
+  std::optional<Watch> watch_;
   WallTime began_ = wall_now();
   Fence ended_;               // the greatest of the grants of the lock that were released
   Clock::time_point before_;  // when the step before began
