@@ -1,11 +1,11 @@
+#include "grpc/http2.hpp"
+
 #include <nghttp2/nghttp2.h>
 
 #include <algorithm>
 #include <map>
 #include <new>
 #include <utility>
-
-#include "grpc/grpc.hpp"
 
 namespace dlock::grpc {
 

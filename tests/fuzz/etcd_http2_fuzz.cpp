@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fuzz.hpp"
-#include "grpc/grpc.hpp"
+#include "grpc/http2.hpp"
 #include "store/etcd/etcd_cluster.hpp"
 
 using namespace dlock;

@@ -8,6 +8,7 @@
 #include "fuzz.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_queue.hpp"
+#include "store/etcd/etcd_runs.hpp"
 #include "store/etcd/etcd_store.hpp"
 
 using namespace dlock;

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "grpc/grpc.hpp"
+#include "grpc/http2.hpp"
 
 namespace dlock::simulation {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "grpc/grpc.hpp"
+#include "grpc/http2.hpp"
 
 namespace dlock::grpc {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "rules/state.hpp"
 #include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_runs.hpp"
 #include "tests/run_end.hpp"
 
 namespace dlock::etcd {

@@ -11,6 +11,7 @@
 #include "record/run_lines.hpp"
 #include "record/states.hpp"
 #include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_runs.hpp"
 #include "store/local/local_values.hpp"
 #include "store/local/text_files.hpp"
 #include "store/redis/records.hpp"

@@ -1,10 +1,12 @@
 // The findings about several servers, from the facts about each of them.
 
+#include "store/redis_quorum/quorum_health.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "store/redis_quorum/quorum_store.hpp"
+#include "store/redis/redis_health.hpp"
 #include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {

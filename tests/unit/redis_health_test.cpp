@@ -1,11 +1,12 @@
 // The findings about a server, from the facts about it.
 
+#include "store/redis/redis_health.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "store/checks.hpp"
-#include "store/redis/redis_facts.hpp"
 
 namespace dlock::redis {
 namespace {

@@ -16,50 +16,11 @@
 #include "lock/claimant.hpp"
 #include "lock/lease.hpp"
 #include "store/etcd/etcd_calls.hpp"
+#include "store/etcd/etcd_lease.hpp"
 #include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/etcd_steps.hpp"
 
 namespace dlock::etcd {
-
-// The leases of etcd: how long they last, the one of the history of a day, and news of
-// the entry on one.
-
-// The seconds to request, rounded up so that the cluster never ends a lease before its
-// holder does; the cluster may grant more.
-inline std::int64_t seconds_for(milliseconds span) {
-  constexpr std::int64_t least = 1;
-  return std::max(std::chrono::ceil<std::chrono::seconds>(span).count(), least);
-}
-inline std::int64_t seconds_for(const Claim& claim) {
-  return seconds_for(claim.ttl + claim.lock_delay);
-}
-
-// Whether a lease of this many seconds lasts as long as the claim requires.
-inline bool covers(std::int64_t seconds, const Claim& claim) {
-  return seconds >= seconds_for(claim);
-}
-
-class DayLease {
- public:
-  // `calls` must outlive this.
-  DayLease(EtcdCalls& calls, std::string name_space);
-
-  // The lease of today, which may not exist yet.
-  std::int64_t id() const;
-
-  // Creates it if it does not exist; true if it did not.
-  asio::awaitable<bool> set_up(Call call);
-
- private:
-  EtcdCalls& calls_;
-  std::string name_space_;
-};
-
-// Calls `on_news` when the key is changed or deleted after `revision`. Uses a separate
-// connection to the members of `calls`. Failures are ignored: the next renewal finds the
-// same change.
-std::unique_ptr<LeaseNews> news_of(const EtcdCalls& calls, std::string key,
-                                   std::int64_t revision, std::function<void()> on_news);
 
 class EtcdClaimant final : public Claimant {
  public:
@@ -90,7 +51,7 @@ class EtcdClaimant final : public Claimant {
     std::uint64_t term = 0;
   };
 
-  // etcd_claimant.cpp: from the first read to the answer
+  // From the first read to the answer
   asio::awaitable<std::optional<Answer>> begin(CallContext& call);
   asio::awaitable<std::optional<Answer>> ask_as_waiter(CallContext& call);
   asio::awaitable<std::optional<Answer>> proceed(CallContext& call);
@@ -115,7 +76,7 @@ class EtcdClaimant final : public Claimant {
   TxnRequest first_look() const;
   asio::awaitable<void> take_first_look(const TxnResult& result, CallContext& call);
 
-  // etcd_keeping.cpp: the lease to which the entry is attached
+  // The lease to which the entry is attached
   asio::awaitable<void> have_lease(CallContext& call);
   asio::awaitable<void> replace_lease(CallContext& call);
   static NewLease new_lease(const LeaseGrantResult& granted, std::int64_t seconds,
@@ -135,7 +96,7 @@ class EtcdClaimant final : public Claimant {
   void forget_lease() { change_lease(0); }
   asio::awaitable<std::optional<Failure>> revoke_former_leases(CallContext& call);
 
-  // etcd_release.cpp
+  // The end of the lease.
   asio::awaitable<Release> give_back(const std::optional<RunEnd>& end, Wakeup& wakeup);
   asio::awaitable<std::optional<Release>> end_lease(const std::optional<RunEnd>& end,
                                                     CallContext& call);
@@ -147,7 +108,7 @@ class EtcdClaimant final : public Claimant {
                                                  CallContext& call);
   asio::awaitable<void> forget_runs(CallContext& call);
 
-  // etcd_keeping.cpp: the watch for its turn
+  // The watch for its turn
   asio::awaitable<void> listen_for_turn(Call call);
   asio::awaitable<bool> start_watch(Wakeup& wakeup);
 

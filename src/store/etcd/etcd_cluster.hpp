@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "grpc/grpc.hpp"
+#include "grpc/http2.hpp"
 #include "net/budget.hpp"
 #include "store/etcd/etcd_calls.hpp"
 #include "store/etcd/etcd_connection.hpp"

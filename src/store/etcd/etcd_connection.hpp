@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "grpc/grpc.hpp"
+#include "grpc/http2.hpp"
 #include "net/budget.hpp"
 #include "net/dial.hpp"
 #include "net/tls_context.hpp"

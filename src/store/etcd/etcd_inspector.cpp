@@ -1,3 +1,5 @@
+#include "store/etcd/etcd_inspector.hpp"
+
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -6,7 +8,6 @@
 #include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/etcd_steps.hpp"
-#include "store/etcd/etcd_store.hpp"
 #include "util/failure.hpp"
 #include "util/text.hpp"
 

@@ -1,9 +1,10 @@
+#include "store/etcd/etcd_lease.hpp"
+
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <utility>
 
 #include "lock/history.hpp"
-#include "store/etcd/etcd_claimant.hpp"
 #include "store/etcd/etcd_entry.hpp"
 
 namespace dlock::etcd {

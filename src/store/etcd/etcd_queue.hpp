@@ -20,6 +20,7 @@
 #include "lock/history.hpp"
 #include "rules/state.hpp"
 #include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_runs.hpp"
 
 namespace dlock::etcd {
 

@@ -1,10 +1,11 @@
+#include "store/etcd/etcd_runs.hpp"
+
 #include <algorithm>
 #include <string_view>
 
 #include "record/encoders.hpp"
 #include "record/record_fields.hpp"
 #include "rules/state.hpp"
-#include "store/etcd/etcd_entry.hpp"
 #include "util/json.hpp"
 
 namespace dlock::etcd {

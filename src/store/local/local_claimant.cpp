@@ -1,10 +1,12 @@
+#include "store/local/local_claimant.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "rules/granting.hpp"
-#include "store/local/local_store.hpp"
+#include "store/local/local_inspector.hpp"
 #include "store/local/sessions.hpp"
 #include "store/local/text_files.hpp"
 #include "util/process.hpp"

@@ -1,3 +1,5 @@
+#include "store/local/local_inspector.hpp"
+
 #include <sys/inotify.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include "lock/history.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "store/local/local_store.hpp"
 #include "store/local/local_waiting.hpp"
 #include "store/local/text_files.hpp"
 #include "util/text.hpp"

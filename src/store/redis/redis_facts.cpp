@@ -6,6 +6,7 @@
 #include "lock/lease.hpp"
 #include "store/fan_out.hpp"
 #include "store/redis/redis_connection.hpp"
+#include "store/redis/redis_health.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -292,20 +293,6 @@ std::optional<microseconds> clock_spread(const std::vector<RedisFacts>& servers)
     if (one.clock_ahead) clocks.push_back(*one.clock_ahead);
   }
   return spread_of(clocks);
-}
-
-void add_findings_of(const std::vector<RedisFacts>& servers,
-                     std::vector<Finding>& findings) {
-  for (const auto& server : servers) {
-    for (auto& found : findings_of(server)) {
-      add_worst(findings, std::move(found), server.server);
-    }
-  }
-}
-
-Examination examination_of(std::vector<Finding> findings,
-                           const std::vector<RedisFacts>& servers) {
-  return dlock::examination_of(std::move(findings), {servers.begin(), servers.end()});
 }
 
 }  // namespace dlock::redis

@@ -1,8 +1,8 @@
-// Judges a server: the table of its checks.
+#include "store/redis/redis_health.hpp"
+
 #include <algorithm>
 #include <utility>
 
-#include "store/redis/redis_facts.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -308,6 +308,20 @@ std::vector<std::string> questions() {
 
 std::vector<Finding> findings_of(const RedisFacts& facts) {
   return judged(checks, facts);
+}
+
+void add_findings_of(const std::vector<RedisFacts>& servers,
+                     std::vector<Finding>& findings) {
+  for (const auto& server : servers) {
+    for (auto& found : findings_of(server)) {
+      add_worst(findings, std::move(found), server.server);
+    }
+  }
+}
+
+Examination examination_of(std::vector<Finding> findings,
+                           const std::vector<RedisFacts>& servers) {
+  return dlock::examination_of(std::move(findings), {servers.begin(), servers.end()});
 }
 
 }  // namespace dlock::redis

@@ -1,10 +1,11 @@
+#include "store/redis/redis_inspector.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <limits>
 #include <utility>
 
 #include "store/redis/records.hpp"
-#include "store/redis/redis_store.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

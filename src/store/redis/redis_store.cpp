@@ -7,7 +7,7 @@
 #include "record/encoders.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/redis_claimant.hpp"
-#include "store/redis/redis_facts.hpp"
+#include "store/redis/redis_health.hpp"
 #include "store/redis/script_calls.hpp"
 #include "util/bits.hpp"
 #include "util/text.hpp"

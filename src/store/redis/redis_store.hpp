@@ -11,7 +11,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,42 +18,11 @@
 #include "lock/lease.hpp"
 #include "lock/store.hpp"
 #include "rules/limit.hpp"
+#include "store/redis/redis_inspector.hpp"
 #include "store/redis/reply.hpp"
 #include "store/redis/route.hpp"
 
 namespace dlock::redis {
-
-class RedisInspector final : public LockInspector {
- public:
-  // `route` must outlive this.
-  explicit RedisInspector(Route& route) : route_(route) {}
-
-  asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
-  asio::awaitable<std::vector<LockInfo>> list(const std::string& name_space,
-                                              NameFilter matches,
-                                              Wakeup& wakeup) override;
-  asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
-                                                Wakeup& wakeup) override;
-  asio::awaitable<std::vector<LockHistory>> histories(const std::string& name_space,
-                                                      NameFilter matches,
-                                                      Wakeup& wakeup) override;
-  asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
-                              Wakeup& wakeup) override;
-
- private:
-  class Watching;
-  class NameSearch;
-
-  asio::awaitable<void> look_at(Node& node, const std::set<LockName>& names,
-                                const Script& script,
-                                std::function<bool(const LockName&, const Reply&)> take,
-                                Call call);
-  asio::awaitable<void> look_at_all(
-      const std::string& name_space, const NameFilter& matches, const Script& script,
-      const std::function<bool(const LockName&, const Reply&)>& take, Wakeup& wakeup);
-
-  Route& route_;
-};
 
 // The member of the limit's sets for a claim: its token, pid and host.
 std::string member_of(const RateClaim& claim);

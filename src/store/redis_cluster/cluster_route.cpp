@@ -5,7 +5,7 @@
 
 #include "store/redis/records.hpp"
 #include "store/redis/redis_connection.hpp"
-#include "store/redis/redis_facts.hpp"
+#include "store/redis/redis_health.hpp"
 #include "store/redis/redis_store.hpp"
 #include "util/text.hpp"
 

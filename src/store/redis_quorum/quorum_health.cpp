@@ -1,10 +1,9 @@
-// Judges a quorum: findings from the facts about its servers.
+#include "store/redis_quorum/quorum_health.hpp"
+
 #include <map>
 
 #include "store/redis/node.hpp"
-#include "store/redis/redis_facts.hpp"
-#include "store/redis_quorum/quorum_store.hpp"
-#include "store/redis_quorum/tally.hpp"
+#include "store/redis/redis_health.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis_quorum {

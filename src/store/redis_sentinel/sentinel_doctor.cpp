@@ -5,7 +5,7 @@
 
 #include "store/fan_out.hpp"
 #include "store/redis/redis_connection.hpp"
-#include "store/redis/redis_facts.hpp"
+#include "store/redis/redis_health.hpp"
 #include "store/redis/redis_store.hpp"
 #include "store/redis_sentinel/sentinel_route.hpp"
 #include "store/store_url.hpp"

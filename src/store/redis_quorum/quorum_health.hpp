@@ -1,0 +1,17 @@
+// What dlock doctor says of a quorum.
+#pragma once
+
+#include <vector>
+
+#include "store/checks.hpp"
+#include "store/redis/redis_facts.hpp"
+#include "store/redis_quorum/tally.hpp"
+
+namespace dlock::redis_quorum {
+
+// The findings of dlock doctor about all servers together, then one for each check of the
+// servers: the most severe, with the server's name.
+std::vector<Finding> findings_of(const std::vector<redis::RedisFacts>& servers,
+                                 const QuorumTerms& terms);
+
+}  // namespace dlock::redis_quorum
