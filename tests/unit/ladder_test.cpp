@@ -6,594 +6,245 @@
 
 #include <csignal>
 
+#include "tests/scene.hpp"
+
 namespace dlock {
 namespace {
 
-using std::chrono::hours;
-using std::chrono::seconds;
-using Action = Ladder::Action;
-
-constexpr Clock::time_point start{hours(1)};
-
-SupervisionPlan plan() { return {}; }
-
-SupervisionPlan with_timeout(milliseconds timeout) {
-  auto made = plan();
-  made.timeout = timeout;
-  return made;
-}
-
-SupervisionPlan with_stragglers(Stragglers stragglers) {
-  auto made = plan();
-  made.stragglers = stragglers;
-  return made;
-}
-
-SupervisionPlan with_kill_after(milliseconds kill_after) {
-  auto made = plan();
-  made.kill_after = kill_after;
-  made.kill_after_forwarded = true;
-  return made;
-}
-
-// A normal run
-
-TEST(Ladder, a_running_command_is_left_alone) {
-  Ladder ladder(plan(), start);
-
-  EXPECT_EQ(ladder.next(start), Action::wait);
-  EXPECT_EQ(ladder.next(start + hours(1000)), Action::wait);
-}
-
-TEST(Ladder, without_a_deadline_no_timer_is_needed) {
-  Ladder ladder(plan(), start);
-
-  EXPECT_EQ(ladder.next_check(start), Clock::time_point::max());
-}
-
-TEST(Ladder, a_run_is_over_when_its_command_has_ended) {
-  Ladder ladder(plan(), start);
-
-  ladder.command_ended();
-
-  EXPECT_EQ(ladder.next(start), Action::done);
-}
-
-TEST(Ladder, a_run_that_ended_normally_neither_timed_out_nor_lost_its_lock) {
-  Ladder ladder(with_timeout(seconds(10)), start);
-  ladder.command_ended();
-
-  ladder.next(start + seconds(1));
-
-  EXPECT_FALSE(ladder.timed_out());
-  EXPECT_FALSE(ladder.lost());
-}
-
-// Timeout
-
-TEST(Ladder, a_command_is_left_alone_before_its_timeout) {
-  Ladder ladder(with_timeout(seconds(10)), start);
-
-  EXPECT_EQ(ladder.next(start + seconds(10) - nanoseconds(1)), Action::wait);
-}
-
-TEST(Ladder, the_next_check_is_at_the_timeout) {
-  Ladder ladder(with_timeout(seconds(10)), start);
-
-  EXPECT_EQ(ladder.next_check(start), start + seconds(10));
-}
-
-TEST(Ladder, a_command_is_sent_sigterm_at_its_timeout) {
-  Ladder ladder(with_timeout(seconds(10)), start);
-
-  EXPECT_EQ(ladder.next(start + seconds(10)), Action::send_term);
-  EXPECT_TRUE(ladder.timed_out());
-}
-
-TEST(Ladder, a_command_is_sent_sigterm_only_once) {
-  Ladder ladder(with_timeout(seconds(10)), start);
-  ladder.next(start + seconds(10));
-
-  EXPECT_EQ(ladder.next(start + seconds(11)), Action::wait);
-}
-
-TEST(Ladder, a_command_has_5_seconds_to_exit) {
-  Ladder ladder(with_timeout(seconds(10)), start);
-  ladder.next(start + seconds(10));
-
-  EXPECT_EQ(ladder.next_check(start + seconds(10)), start + seconds(15));
-  EXPECT_EQ(ladder.next(start + seconds(15) - nanoseconds(1)), Action::wait);
-  EXPECT_EQ(ladder.next(start + seconds(15)), Action::send_kill);
-}
-
-TEST(Ladder, kill_after_sets_how_long_a_command_has_to_exit) {
-  auto plan = with_timeout(seconds(10));
-  plan.kill_after = milliseconds(700);
-  Ladder ladder(plan, start);
-  ladder.next(start + seconds(10));
-
-  EXPECT_EQ(ladder.next(start + milliseconds(10'699)), Action::wait);
-  EXPECT_EQ(ladder.next(start + milliseconds(10'700)), Action::send_kill);
-}
-
-TEST(Ladder, a_kill_after_of_0_still_sends_sigterm_first) {
-  auto plan = with_timeout(seconds(10));
-  plan.kill_after = milliseconds(0);
-  Ladder ladder(plan, start);
-
-  EXPECT_EQ(ladder.next(start + seconds(10)), Action::send_term);
-  EXPECT_EQ(ladder.next(start + seconds(10)), Action::send_kill);
-}
-
-TEST(Ladder, a_late_check_gives_a_command_its_whole_time_to_exit) {
-  Ladder ladder(with_timeout(seconds(10)), start);
-
-  ladder.next(start + seconds(100));
-
-  EXPECT_EQ(ladder.next_check(start + seconds(100)), start + seconds(105));
-}
-
-TEST(Ladder, a_timeout_beyond_the_range_of_the_clock_never_comes) {
-  Ladder ladder(with_timeout(milliseconds::max()), start);
-
-  EXPECT_EQ(ladder.next(start + hours(1'000'000)), Action::wait);
-}
-
-TEST(Ladder, a_timed_out_tree_is_killed_repeatedly_until_it_is_empty) {
-  Ladder ladder(with_timeout(seconds(10)), start);
-  ladder.next(start + seconds(10));
-  ladder.next(start + seconds(15));
-
-  EXPECT_EQ(ladder.next(start + seconds(16)), Action::send_kill);
-}
-
-TEST(Ladder, a_tree_that_is_being_killed_is_checked_again_soon) {
-  Ladder ladder(with_timeout(seconds(10)), start);
-  ladder.next(start + seconds(10));
-  const auto now = start + seconds(15);
-  ladder.next(now);
-
-  EXPECT_GT(ladder.next_check(now), now);
-  EXPECT_LE(ladder.next_check(now), now + milliseconds(100));
-}
-
-TEST(Ladder, a_timed_out_run_is_not_over_before_its_tree_is_empty) {
-  Ladder ladder(with_timeout(seconds(10)), start);
-  ladder.next(start + seconds(10));
-
-  ladder.command_ended();
-
-  EXPECT_EQ(ladder.next(start + seconds(11)), Action::wait);
-  EXPECT_EQ(ladder.next(start + seconds(15)), Action::send_kill);
-}
-
-TEST(Ladder, a_timed_out_run_is_over_when_its_tree_is_empty) {
-  Ladder ladder(with_timeout(seconds(10)), start);
-  ladder.next(start + seconds(10));
-
-  ladder.command_ended();
-  ladder.tree_is_empty(true);
-
-  EXPECT_EQ(ladder.next(start + seconds(11)), Action::done);
-  EXPECT_TRUE(ladder.timed_out());
-}
-
-TEST(Ladder, an_empty_tree_does_not_end_a_run_whose_command_still_runs) {
-  Ladder ladder(with_timeout(seconds(10)), start);
-  ladder.tree_is_empty(true);
-  ladder.next(start + seconds(10));
-
-  EXPECT_EQ(ladder.next(start + seconds(11)), Action::wait);
-}
-
-// A forwarded SIGTERM
-
-TEST(Ladder, a_forwarded_sigterm_is_not_followed_by_sigkill_by_default) {
-  Ladder ladder(plan(), start);
-
-  ladder.forwarded(SIGTERM, start);
-
-  EXPECT_EQ(ladder.next(start + hours(1)), Action::wait);
-}
-
-TEST(Ladder, with_an_explicit_kill_after_sigkill_follows_a_forwarded_sigterm) {
-  Ladder ladder(with_kill_after(seconds(2)), start);
-
-  ladder.forwarded(SIGTERM, start + seconds(1));
-
-  EXPECT_EQ(ladder.next_check(start + seconds(1)), start + seconds(3));
-  EXPECT_EQ(ladder.next(start + seconds(3) - nanoseconds(1)), Action::wait);
-  EXPECT_EQ(ladder.next(start + seconds(3)), Action::send_kill);
-}
-
-TEST(Ladder, a_second_forwarded_sigterm_does_not_delay_sigkill) {
-  Ladder ladder(with_kill_after(seconds(2)), start);
-  ladder.forwarded(SIGTERM, start);
-
-  ladder.forwarded(SIGTERM, start + seconds(1));
-
-  EXPECT_EQ(ladder.next(start + seconds(2)), Action::send_kill);
-}
-
-TEST(Ladder, another_forwarded_signal_is_not_followed_by_sigkill) {
-  Ladder ladder(with_kill_after(seconds(2)), start);
-
-  ladder.forwarded(SIGINT, start);
-
-  EXPECT_EQ(ladder.next(start + hours(1)), Action::wait);
-}
-
-TEST(Ladder, a_command_that_exits_after_a_forwarded_sigterm_has_not_timed_out) {
-  Ladder ladder(with_kill_after(seconds(2)), start);
-  ladder.forwarded(SIGTERM, start);
-
-  ladder.command_ended();
-
-  EXPECT_EQ(ladder.next(start + seconds(1)), Action::done);
-  EXPECT_FALSE(ladder.timed_out());
-}
-
-TEST(Ladder, once_sigkill_follows_a_forwarded_sigterm_the_whole_tree_is_killed) {
-  Ladder ladder(with_kill_after(seconds(2)), start);
-  ladder.forwarded(SIGTERM, start);
-  ladder.next(start + seconds(2));
-
-  ladder.command_ended();
-  ladder.tree_is_empty(false);
-
-  EXPECT_EQ(ladder.next(start + seconds(3)), Action::send_kill);
-}
-
-TEST(Ladder, a_timeout_after_a_forwarded_sigterm_does_not_delay_sigkill) {
-  auto plan = with_kill_after(seconds(4));
-  plan.timeout = seconds(10);
-  Ladder ladder(plan, start);
-  ladder.forwarded(SIGTERM, start + seconds(8));
-
-  EXPECT_EQ(ladder.next(start + seconds(10)), Action::send_term);
-  EXPECT_EQ(ladder.next(start + seconds(12)), Action::send_kill);
-}
-
-// A lost lease
-
-TEST(Ladder, a_command_that_lost_its_lock_is_sent_sigterm_at_once) {
-  Ladder ladder(plan(), start);
-
-  ladder.lease_lost(Loss::gone, start + seconds(1));
-
-  EXPECT_EQ(ladder.next(start + seconds(1)), Action::send_term);
-}
-
-TEST(Ladder, a_command_that_lost_its_lock_has_one_second_to_exit) {
-  Ladder ladder(plan(), start);
-  ladder.lease_lost(Loss::gone, start);
-  ladder.next(start);
-
-  EXPECT_EQ(ladder.next_check(start), start + seconds(1));
-  EXPECT_EQ(ladder.next(start + seconds(1)), Action::send_kill);
-}
-
-TEST(Ladder, a_command_that_lost_its_lock_has_at_most_kill_after_to_exit) {
-  Ladder ladder(with_kill_after(milliseconds(200)), start);
-  ladder.lease_lost(Loss::gone, start);
-  ladder.next(start);
-
-  EXPECT_EQ(ladder.next(start + milliseconds(200)), Action::send_kill);
-}
-
-TEST(Ladder, the_first_loss_counts) {
-  Ladder ladder(plan(), start);
-  ladder.lease_lost(Loss::taken_over, start);
-
-  ladder.lease_lost(Loss::gone, start + seconds(1));
-
-  EXPECT_EQ(ladder.lost(), Loss::taken_over);
-}
-
-TEST(Ladder, a_second_loss_does_not_delay_sigkill) {
-  Ladder ladder(plan(), start);
-  ladder.lease_lost(Loss::gone, start);
-  ladder.next(start);
-
-  ladder.lease_lost(Loss::gone, start + milliseconds(900));
-
-  EXPECT_EQ(ladder.next(start + seconds(1)), Action::send_kill);
-}
-
-TEST(Ladder, a_loss_after_the_timeout_brings_sigkill_forward) {
-  Ladder ladder(with_timeout(seconds(10)), start);
-  ladder.next(start + seconds(10));
-
-  ladder.lease_lost(Loss::gone, start + seconds(11));
-
-  EXPECT_EQ(ladder.next_check(start + seconds(11)), start + seconds(12));
-  EXPECT_EQ(ladder.next(start + seconds(12)), Action::send_kill);
-}
-
-TEST(Ladder, a_loss_is_not_a_timeout) {
-  Ladder ladder(with_timeout(seconds(10)), start);
-  ladder.lease_lost(Loss::gone, start + seconds(9));
-  ladder.next(start + seconds(9));
-
-  ladder.next(start + seconds(10));
-
-  EXPECT_FALSE(ladder.timed_out());
-}
-
-TEST(Ladder, a_run_that_lost_its_lock_is_over_only_when_its_tree_is_empty) {
-  Ladder ladder(plan(), start);
-  ladder.lease_lost(Loss::gone, start);
-  ladder.next(start);
-  ladder.command_ended();
-
-  EXPECT_EQ(ladder.next(start), Action::wait);
-  ladder.tree_is_empty(true);
-  EXPECT_EQ(ladder.next(start), Action::done);
-}
-
-// Stragglers
-
-TEST(Ladder, stragglers_are_left_alone) {
-  Ladder ladder(with_stragglers(Stragglers::leave), start);
-
-  ladder.command_ended();
-
-  EXPECT_FALSE(ladder.needs_tree());
-  EXPECT_EQ(ladder.next(start), Action::done);
-}
-
-TEST(Ladder, the_tree_is_not_needed_while_the_command_runs) {
-  EXPECT_FALSE(Ladder(with_stragglers(Stragglers::wait), start).needs_tree());
-  EXPECT_FALSE(Ladder(with_stragglers(Stragglers::kill), start).needs_tree());
-}
-
-TEST(Ladder, stragglers_can_be_waited_for) {
-  Ladder ladder(with_stragglers(Stragglers::wait), start);
-
-  ladder.command_ended();
-
-  EXPECT_TRUE(ladder.needs_tree());
-  EXPECT_EQ(ladder.next(start + hours(1)), Action::wait);
-}
-
-TEST(Ladder, a_run_that_waits_for_stragglers_is_over_when_they_have_ended) {
-  Ladder ladder(with_stragglers(Stragglers::wait), start);
-  ladder.command_ended();
-
-  ladder.tree_is_empty(true);
-
-  EXPECT_EQ(ladder.next(start), Action::done);
-}
-
-TEST(Ladder, stragglers_that_are_waited_for_can_time_out) {
-  auto plan = with_stragglers(Stragglers::wait);
-  plan.timeout = seconds(10);
-  Ladder ladder(plan, start);
-  ladder.command_ended();
-
-  EXPECT_EQ(ladder.next_check(start), start + seconds(10));
-  EXPECT_EQ(ladder.next(start + seconds(10)), Action::send_term);
-  EXPECT_TRUE(ladder.timed_out());
-}
-
-TEST(Ladder, stragglers_can_be_stopped) {
-  Ladder ladder(with_stragglers(Stragglers::kill), start);
-
-  ladder.command_ended();
-
-  EXPECT_TRUE(ladder.needs_tree());
-  EXPECT_EQ(ladder.next(start), Action::send_term);
-}
-
-TEST(Ladder, stragglers_have_as_long_to_exit_as_a_command) {
-  Ladder ladder(with_stragglers(Stragglers::kill), start);
-  ladder.command_ended();
-  ladder.next(start);
-
-  EXPECT_EQ(ladder.next(start + seconds(5) - nanoseconds(1)), Action::wait);
-  EXPECT_EQ(ladder.next(start + seconds(5)), Action::send_kill);
-}
-
-TEST(Ladder, a_run_without_stragglers_is_over_at_once) {
-  Ladder ladder(with_stragglers(Stragglers::kill), start);
-  ladder.command_ended();
-
-  ladder.tree_is_empty(true);
-
-  EXPECT_EQ(ladder.next(start), Action::done);
-}
-
-TEST(Ladder, a_run_whose_stragglers_are_being_stopped_no_longer_times_out) {
-  auto plan = with_stragglers(Stragglers::kill);
-  plan.timeout = seconds(10);
-  Ladder ladder(plan, start);
-  ladder.command_ended();
-  ladder.next(start + seconds(9));
-
-  ladder.next(start + seconds(10));
-
-  EXPECT_FALSE(ladder.timed_out());
-}
-
-TEST(Ladder, stragglers_of_a_command_that_ended_in_time_do_not_time_out) {
-  auto plan = with_stragglers(Stragglers::kill);
-  plan.timeout = seconds(10);
-  Ladder ladder(plan, start);
-  ladder.command_ended();
-
-  EXPECT_EQ(ladder.next(start + seconds(10)), Action::send_term);
-  EXPECT_FALSE(ladder.timed_out());
-}
-
-TEST(Ladder, stragglers_that_are_waited_for_are_stopped_if_the_lock_is_lost) {
-  Ladder ladder(with_stragglers(Stragglers::wait), start);
-  ladder.command_ended();
-
-  ladder.lease_lost(Loss::gone, start + seconds(1));
-
-  EXPECT_EQ(ladder.next(start + seconds(1)), Action::send_term);
-  EXPECT_EQ(ladder.next(start + seconds(2)), Action::send_kill);
-}
-
-TEST(Ladder, stragglers_that_are_waited_for_are_killed_after_a_forwarded_sigterm) {
-  auto plan = with_kill_after(seconds(2));
-  plan.stragglers = Stragglers::wait;
-  Ladder ladder(plan, start);
-  ladder.forwarded(SIGTERM, start);
-  ladder.command_ended();
-
-  EXPECT_EQ(ladder.next(start + seconds(2)), Action::send_kill);
-}
-
-// A lease that can expire: 30 s, so 5 s of grace and 1.5 s of margin
-
-SupervisionPlan with_lease() {
-  auto made = plan();
-  made.lease.emplace(seconds(30), seconds(5), seconds(2));
-  return made;
-}
-
-constexpr Clock::time_point deadline = start + seconds(30);
-
-Ladder leased() {
-  Ladder ladder(with_lease(), start);
-  ladder.lease_holds_until(deadline);
-  return ladder;
-}
-
-TEST(Ladder, a_command_is_left_alone_while_it_can_be_stopped_before_the_deadline) {
-  auto ladder = leased();
-
-  EXPECT_EQ(ladder.next(deadline - milliseconds(6501)), Action::wait);
-  EXPECT_EQ(ladder.next_check(start), deadline - milliseconds(6500));
-}
-
-TEST(Ladder, a_command_whose_lease_is_not_renewed_is_stopped_in_time) {
-  auto ladder = leased();
-
-  EXPECT_EQ(ladder.next(deadline - milliseconds(6500)), Action::send_term);
-  EXPECT_EQ(ladder.lost(), Loss::unconfirmed);
-  EXPECT_EQ(ladder.next_check(deadline - milliseconds(6500)),
-            deadline - milliseconds(1500));
-  EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
-}
-
-TEST(Ladder, a_renewal_moves_the_deadline) {
-  auto ladder = leased();
-
-  ladder.lease_holds_until(deadline + seconds(10));
-
-  EXPECT_EQ(ladder.next(deadline), Action::wait);
-  EXPECT_FALSE(ladder.lost());
-}
-
-TEST(Ladder, a_late_renewal_does_not_save_a_run_that_is_being_stopped) {
-  auto ladder = leased();
-  ladder.next(deadline - milliseconds(6500));
-
-  ladder.lease_holds_until(deadline + seconds(10));
-
-  EXPECT_EQ(ladder.lost(), Loss::unconfirmed);
-  EXPECT_EQ(ladder.next(deadline - milliseconds(1501)), Action::wait);
-  EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
-}
-
-TEST(Ladder, after_a_suspend_beyond_the_lease_sigkill_is_sent_at_once) {
-  auto ladder = leased();
-  ASSERT_EQ(ladder.next(start), Action::wait);
-
-  EXPECT_EQ(ladder.next(deadline + hours(8)), Action::send_kill);
-  EXPECT_EQ(ladder.lost(), Loss::unconfirmed);
-}
-
-TEST(Ladder, with_only_the_margin_left_sigkill_is_sent_at_once) {
-  auto ladder = leased();
-
-  EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
-}
-
-TEST(Ladder, a_short_suspend_changes_nothing) {
-  auto ladder = leased();
-
-  EXPECT_EQ(ladder.next(deadline - milliseconds(6501)), Action::wait);
-}
-
-TEST(Ladder, a_suspend_changes_nothing_if_the_lease_never_expires) {
-  Ladder ladder(with_lease(), start);
-  ladder.lease_holds_until(Clock::time_point::max());
-
-  EXPECT_EQ(ladder.next(start + hours(8)), Action::wait);
-  EXPECT_EQ(ladder.next_check(start), Clock::time_point::max());
-}
-
-// dlock was killed, so the lease is not renewed
-
-TEST(Ladder, a_run_is_stopped_within_a_second_after_dlock_was_killed) {
-  auto ladder = leased();
-
-  ladder.owner_gone(start);
-
-  EXPECT_EQ(ladder.next(start), Action::send_term);
-  EXPECT_EQ(ladder.next_check(start), start + milliseconds(700));
-  EXPECT_EQ(ladder.next(start + milliseconds(700)), Action::send_kill);
-}
-
-TEST(Ladder, a_run_is_stopped_before_the_deadline_after_dlock_was_killed) {
-  auto ladder = leased();
-  const auto late = deadline - milliseconds(1600);
-
-  ladder.owner_gone(late);
-
-  EXPECT_EQ(ladder.next(late), Action::send_term);
-  EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
-}
-
-TEST(Ladder, a_shorter_kill_after_applies_after_dlock_was_killed) {
-  Ladder ladder(with_kill_after(milliseconds(100)), start);
-
-  ladder.owner_gone(start);
-  ladder.next(start);
-
-  EXPECT_EQ(ladder.next(start + milliseconds(100)), Action::send_kill);
-}
-
-TEST(Ladder, stragglers_are_left_alone_after_dlock_was_killed) {
-  auto ladder = leased();
-  ladder.command_ended();
-
-  ladder.owner_gone(start);
-
-  EXPECT_EQ(ladder.next(start), Action::done);
-}
-
-TEST(Ladder, an_exit_that_is_noticed_after_the_deadline_counts_as_a_loss) {
-  auto ladder = leased();
-
-  ladder.command_ended();
-
-  EXPECT_EQ(ladder.next(deadline + seconds(1)), Action::done);
-  EXPECT_EQ(ladder.lost(), Loss::unconfirmed);
-}
-
-TEST(Ladder, a_command_whose_lease_is_certainly_lost_is_stopped_sooner) {
-  auto ladder = leased();
-  ladder.lease_lost(Loss::taken_over, start);
-
-  EXPECT_EQ(ladder.next(start), Action::send_term);
-  EXPECT_EQ(ladder.next(start + milliseconds(999)), Action::wait);
-  EXPECT_EQ(ladder.next(start + seconds(1)), Action::send_kill);
-}
-
-TEST(Ladder, sigkill_after_a_timeout_comes_before_the_deadline) {
-  auto made = with_lease();
-  made.timeout = seconds(20);
-  made.kill_after = hours(1);
-  Ladder ladder(made, start);
-  ladder.lease_holds_until(deadline);
-  ladder.next(start + seconds(20));
-
-  EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
-}
+using scene::Facts;
+using scene::Term;
+using scene::Words;
+
+const scene::Options<SupervisionPlan> options_of_plans{
+    {"timeout", [](SupervisionPlan& p, scene::Text v) { p.timeout = scene::time_in(v); }},
+    {"kill_after",
+     [](SupervisionPlan& p, scene::Text v) { p.kill_after = scene::time_in(v); }},
+    {"forwarded", [](SupervisionPlan& p, scene::Text) { p.kill_after_forwarded = true; }},
+    {"leave", [](SupervisionPlan& p, scene::Text) { p.stragglers = Stragglers::leave; }},
+    {"wait", [](SupervisionPlan& p, scene::Text) { p.stragglers = Stragglers::wait; }},
+    {"kill", [](SupervisionPlan& p, scene::Text) { p.stragglers = Stragglers::kill; }},
+    {"lease",
+     [](SupervisionPlan& p, scene::Text) {
+       using std::chrono::seconds;
+       p.lease.emplace(seconds(30), seconds(5), seconds(2));
+     }},
+};
+
+// A scene (tests/contract/scenes.hpp) has a plan and then moments, since the start of the
+// run, at which something happens: the command `ended`, its tree is `empty` or `full`,
+// SIGTERM is `forwarded(TERM)`, the lease is `lost(gone)` or `renewed(40s)` to that
+// moment, and `orphaned`: dlock was killed. At others, dlock `does` what has to come of
+// it: wait, term, kill or done; or `checks` when it has to look next.
+class LadderScene final : public scene::Play {
+ public:
+  explicit LadderScene(std::string steps) : Play(std::move(steps)) {}
+
+ private:
+  static constexpr Clock::time_point start{std::chrono::hours(1)};
+
+  static Clock::time_point moment_in(const std::string& text) {
+    if (text == "never") return Clock::time_point::max();
+    const bool just_before = text.ends_with("-1ns");
+    const auto time = text.substr(0, text.size() - (just_before ? 4 : 0));
+    return start + scene::time_in(time) - nanoseconds(just_before ? 1 : 0);
+  }
+
+  Fence fence_of(const std::string& /*whom*/) const override { return {}; }
+
+  Facts facts_of(const Term& who, Words& expected) override {
+    if (who.name == "plan") {
+      SupervisionPlan plan;
+      scene::set(plan, options_of_plans, who);
+      ladder_.emplace(plan, start);
+      // As if just granted.
+      if (plan.lease) ladder_->lease_holds_until(moment_in("30s"));
+      return {};
+    }
+    if (!ladder_) ladder_.emplace(SupervisionPlan{}, start);
+    const auto now = moment_in(who.name);
+    const Term action(expected.at(0));
+    expected.erase(expected.begin());
+    Facts facts;
+    const auto& verb = action.name;
+    const auto option = action.options.empty() ? "" : action.options[0].first;
+    if (verb == "does") {
+      static const std::map<Ladder::Action, std::string> names{
+          {Ladder::Action::wait, "wait"},
+          {Ladder::Action::send_term, "term"},
+          {Ladder::Action::send_kill, "kill"},
+          {Ladder::Action::done, "done"}};
+      facts["is"] = names.at(ladder_->next(now));
+    } else if (verb == "checks") {
+      const auto next = ladder_->next_check(now);
+      const auto after = std::chrono::duration_cast<milliseconds>(next - start).count();
+      facts["next"] = next == moment_in("never") ? "never" : std::to_string(after);
+    } else if (verb == "forwarded") {
+      ladder_->forwarded(option == "TERM" ? SIGTERM : SIGINT, now);
+    } else if (verb == "lost") {
+      ladder_->lease_lost(option == "gone" ? Loss::gone : Loss::taken_over, now);
+    } else if (verb == "renewed") {
+      ladder_->lease_holds_until(moment_in(option));
+    } else if (verb == "ended") {
+      ladder_->command_ended();
+    } else if (verb == "orphaned") {
+      ladder_->owner_gone(now);
+    } else if (verb == "empty" || verb == "full") {
+      ladder_->tree_is_empty(verb == "empty");
+    } else {
+      throw std::logic_error("nothing " + verb);
+    }
+    facts["timed_out"] = scene::yes_or_no(ladder_->timed_out());
+    facts["needs_tree"] = scene::yes_or_no(ladder_->needs_tree());
+    const auto loss = ladder_->lost();
+    facts["loss"] = loss ? loss_name(*loss) : "none";
+    return facts;
+  }
+
+  std::optional<Ladder> ladder_;
+};
+
+constexpr const char* ladder_scenes = R"(
+# A normal run.
+a running command is left alone:
+  0s does wait; 1000h does wait
+without a deadline no timer is needed:
+  0s checks next=never
+a run is over when its command has ended:
+  0s ended; 0s does done
+a run that ended normally neither timed out nor lost its lock:
+  plan(timeout=10s); 0s ended; 1s does !timed_out loss=none
+
+# Timeout.
+a command is left alone before its timeout:
+  plan(timeout=10s); 10s-1ns does wait
+the next check is at the timeout:
+  plan(timeout=10s); 0s checks next=10000
+a command is sent sigterm at its timeout:
+  plan(timeout=10s); 10s does term timed_out
+a command is sent sigterm only once:
+  plan(timeout=10s); 10s does term; 11s does wait
+a command has 5 seconds to exit:
+  plan(timeout=10s); 10s does term; 10s checks next=15000; 15s-1ns does wait; 15s does kill
+kill_after sets how long a command has to exit:
+  plan(timeout=10s, kill_after=700ms); 10s does term; 10699ms does wait; 10700ms does kill
+a kill_after of 0 still sends sigterm first:
+  plan(timeout=10s, kill_after=0s); 10s does term; 10s does kill
+a late check gives a command its whole time to exit:
+  plan(timeout=10s); 100s does term; 100s checks next=105000
+a timeout beyond the range of the clock never comes:
+  plan(timeout=9223372036854775807ms); 1000000h does wait
+a timed out tree is killed repeatedly until it is empty:
+  plan(timeout=10s); 10s does term; 15s does kill; 16s does kill
+a tree that is being killed is checked again soon:
+  plan(timeout=10s); 10s does term; 15s does kill; 15s checks next>15000; 15s checks next<=15100
+a timed out run is not over before its tree is empty:
+  plan(timeout=10s); 10s does term; 10s ended; 11s does wait; 15s does kill
+a timed out run is over when its tree is empty:
+  plan(timeout=10s); 10s does term; 10s ended; 10s empty; 11s does done timed_out
+an empty tree does not end a run whose command still runs:
+  plan(timeout=10s); 0s empty; 10s does term; 11s does wait
+
+# A forwarded SIGTERM.
+a forwarded sigterm is not followed by sigkill by default:
+  0s forwarded(TERM); 1h does wait
+with an explicit kill_after sigkill follows a forwarded sigterm:
+  plan(kill_after=2s, forwarded); 1s forwarded(TERM); 1s checks next=3000; 3s-1ns does wait; 3s does kill
+a second forwarded sigterm does not delay sigkill:
+  plan(kill_after=2s, forwarded); 0s forwarded(TERM); 1s forwarded(TERM); 2s does kill
+another forwarded signal is not followed by sigkill:
+  plan(kill_after=2s, forwarded); 0s forwarded(INT); 1h does wait
+a command that exits after a forwarded sigterm has not timed out:
+  plan(kill_after=2s, forwarded); 0s forwarded(TERM); 0s ended; 1s does done !timed_out
+once sigkill follows a forwarded sigterm the whole tree is killed:
+  plan(kill_after=2s, forwarded); 0s forwarded(TERM); 2s does kill; 2s ended; 2s full; 3s does kill
+a timeout after a forwarded sigterm does not delay sigkill:
+  plan(kill_after=4s, forwarded, timeout=10s); 8s forwarded(TERM); 10s does term; 12s does kill
+
+# A lost lease.
+a command that lost its lock is sent sigterm at once:
+  1s lost(gone); 1s does term
+a command that lost its lock has one second to exit:
+  0s lost(gone); 0s does term; 0s checks next=1000; 1s does kill
+a command that lost its lock has at most kill_after to exit:
+  plan(kill_after=200ms, forwarded); 0s lost(gone); 0s does term; 200ms does kill
+the first loss counts:
+  0s lost(gone); 1s lost(taken_over) loss=gone
+a second loss does not delay sigkill:
+  0s lost(gone); 0s does term; 900ms lost(gone); 1s does kill
+a loss after the timeout brings sigkill forward:
+  plan(timeout=10s); 10s does term; 11s lost(gone); 11s checks next=12000; 12s does kill
+a loss is not a timeout:
+  plan(timeout=10s); 9s lost(gone); 9s does term; 10s does !timed_out
+a run that lost its lock is over only when its tree is empty:
+  0s lost(gone); 0s does term; 0s ended; 0s does wait; 0s empty; 0s does done
+
+# Stragglers.
+stragglers are left alone:
+  plan(leave); 0s ended !needs_tree; 0s does done
+the tree is not needed while the command runs:
+  plan(wait); 0s checks !needs_tree; plan(kill); 0s checks !needs_tree
+stragglers can be waited for:
+  plan(wait); 0s ended needs_tree; 1h does wait
+a run that waits for stragglers is over when they have ended:
+  plan(wait); 0s ended; 0s empty; 0s does done
+stragglers that are waited for can time out:
+  plan(wait, timeout=10s); 0s ended; 0s checks next=10000; 10s does term timed_out
+stragglers can be stopped:
+  plan(kill); 0s ended needs_tree; 0s does term
+stragglers have as long to exit as a command:
+  plan(kill); 0s ended; 0s does term; 5s-1ns does wait; 5s does kill
+a run without stragglers is over at once:
+  plan(kill); 0s ended; 0s empty; 0s does done
+a run whose stragglers are being stopped no longer times out:
+  plan(kill, timeout=10s); 0s ended; 9s does term; 10s does !timed_out
+stragglers of a command that ended in time do not time out:
+  plan(kill, timeout=10s); 0s ended; 10s does term !timed_out
+stragglers that are waited for are stopped if the lock is lost:
+  plan(wait); 0s ended; 1s lost(gone); 1s does term; 2s does kill
+stragglers that are waited for are killed after a forwarded sigterm:
+  plan(wait, kill_after=2s, forwarded); 0s forwarded(TERM); 0s ended; 2s does kill
+
+# A lease of 30 s that can expire, so 5 s of grace and 1.5 s of margin.
+a command is left alone while it can be stopped before the deadline:
+  plan(lease); 23499ms does wait; 0s checks next=23500
+a command whose lease is not renewed is stopped in time:
+  plan(lease); 23500ms does term loss=unconfirmed; 23500ms checks next=28500; 28500ms does kill
+a renewal moves the deadline:
+  plan(lease); 0s renewed(40s); 30s does wait loss=none
+a late renewal does not save a run that is being stopped:
+  plan(lease); 23500ms does term; 24s renewed(40s) loss=unconfirmed; 28499ms does wait; 28500ms does kill
+after a suspend beyond the lease sigkill is sent at once:
+  plan(lease); 0s does wait; 8h does kill loss=unconfirmed
+with only the margin left sigkill is sent at once:
+  plan(lease); 28500ms does kill
+a suspend changes nothing if the lease never expires:
+  plan(lease); 0s renewed(never); 8h does wait; 0s checks next=never
+a command whose lease is certainly lost is stopped sooner:
+  plan(lease); 0s lost(taken_over); 0s does term; 999ms does wait; 1s does kill
+sigkill after a timeout comes before the deadline:
+  plan(lease, timeout=20s, kill_after=1h); 20s does term; 28500ms does kill
+an exit that is noticed after the deadline counts as a loss:
+  plan(lease); 0s ended; 31s does done loss=unconfirmed
+
+# dlock was killed, so the lease is not renewed.
+a run is stopped within a second after dlock was killed:
+  plan(lease); 0s orphaned; 0s does term; 0s checks next=700; 700ms does kill
+a run is stopped before the deadline after dlock was killed:
+  plan(lease); 28400ms orphaned; 28400ms does term; 28500ms does kill
+a shorter kill_after applies after dlock was killed:
+  plan(kill_after=100ms, forwarded); 0s orphaned; 0s does term; 100ms does kill
+stragglers are left alone after dlock was killed:
+  plan(lease); 0s ended; 0s orphaned; 0s does done
+)";
+
+[[maybe_unused]] const bool are_added = [] {
+  for (const auto& [name, steps] : scene::scenes_in(ladder_scenes)) {
+    ::testing::RegisterTest(
+        "scenes/Ladder", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+        [steps = steps]() -> ::testing::Test* { return new LadderScene(steps); });
+  }
+  return true;
+}();
 
 }  // namespace
 }  // namespace dlock

@@ -11,7 +11,7 @@ namespace dlock {
 namespace {
 
 using List = std::vector<std::string>;
-using Kind = SpawnFailure::Kind;
+using SpawnKind = SpawnFailure::Kind;
 
 TEST(Candidates, a_command_is_searched_for_in_each_directory_of_the_path) {
   EXPECT_EQ(candidates("make", "/usr/bin:/bin"), (List{"/usr/bin/make", "/bin/make"}));
@@ -45,23 +45,23 @@ TEST(Candidates, an_empty_command_has_no_candidates) {
 }
 
 TEST(ExecErrors, a_missing_file_is_not_found) {
-  EXPECT_EQ(kind_of_exec_error(ENOENT, false), Kind::not_found);
-  EXPECT_EQ(kind_of_exec_error(ENOTDIR, false), Kind::not_found);
+  EXPECT_EQ(kind_of_exec_error(ENOENT, false), SpawnKind::not_found);
+  EXPECT_EQ(kind_of_exec_error(ENOTDIR, false), SpawnKind::not_found);
 }
 
 TEST(ExecErrors, a_file_whose_interpreter_is_missing_is_not_executable) {
-  EXPECT_EQ(kind_of_exec_error(ENOENT, true), Kind::not_executable);
+  EXPECT_EQ(kind_of_exec_error(ENOENT, true), SpawnKind::not_executable);
 }
 
 TEST(ExecErrors, a_file_that_cannot_be_executed_is_not_executable) {
   for (const int error : {EACCES, EPERM, ENOEXEC, EISDIR, ELOOP, E2BIG, ETXTBSY}) {
-    EXPECT_EQ(kind_of_exec_error(error, true), Kind::not_executable) << error;
+    EXPECT_EQ(kind_of_exec_error(error, true), SpawnKind::not_executable) << error;
   }
 }
 
 TEST(ExecErrors, lacking_memory_processes_or_descriptors_is_a_lack_of_resources) {
   for (const int error : {ENOMEM, EAGAIN, EMFILE, ENFILE}) {
-    EXPECT_EQ(kind_of_exec_error(error, true), Kind::no_resources) << error;
+    EXPECT_EQ(kind_of_exec_error(error, true), SpawnKind::no_resources) << error;
   }
 }
 
