@@ -75,8 +75,10 @@ inline Words words_of(const std::string& step) {
   return words;
 }
 
-inline const std::map<std::string, Loss> losses{
-    {"broken", Loss::broken}, {"unconfirmed", Loss::unconfirmed}, {"gone", Loss::gone}};
+inline const std::map<std::string, Loss> losses{{"broken", Loss::broken},
+                                                {"taken_over", Loss::taken_over},
+                                                {"unconfirmed", Loss::unconfirmed},
+                                                {"gone", Loss::gone}};
 template <typename Of>
 using Options = std::map<std::string, std::function<void(Of&, const std::string&)>>;
 
@@ -102,6 +104,7 @@ inline const Options<Claim> options_of_claims{
     {"shared", [](Claim& c, Text) { c.mode = Mode::shared; }},
     {"slots", [](Claim& c, Text v) { c.slots = static_cast<unsigned>(number_in(v)); }},
     {"max", [](Claim& c, Text v) { c.max_queue = static_cast<unsigned>(number_in(v)); }},
+    {"brief", [](Claim& c, Text) { c.ttl = milliseconds(600), c.reclaim = true; }},
     {"supersedes", [](Claim& c, Text) { c.supersedes = true; }},
     {"replaces", [](Claim& c, Text) { c.replaces = true; }},
     {"spreads", [](Claim& c, Text) { c.spreads = true; }},

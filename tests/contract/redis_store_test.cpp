@@ -12,12 +12,109 @@
 #include "store/redis/redis_claimant.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/contract/peer.hpp"
+#include "tests/contract/scenes.hpp"
 #include "tests/run_end.hpp"
 
 namespace dlock::redis {
 namespace {
 
 using std::chrono::seconds;
+
+[[maybe_unused]] const bool redis_store_scenes = add_scenes("RedisStores", {kinds[2]}, R"(
+# Losses.
+a lease that was granted again is not the one that is kept:
+  a(ttl=600ms) takes; server runs(DEL dlock:{job}) reply=:1/; b takes; b leaves; c(like=a) takes; a kept taken_over
+a release reports that the lease was granted again:
+  a(brief) takes; server runs(DEL dlock:{job}); b takes; b leaves; c(like=a) takes; a ends taken_over
+a release reports that another has the lock:
+  a(brief) takes; server runs(DEL dlock:{job}); b takes; a ends taken_over
+a release sets up a lease again if allowed:
+  a(brief) takes; server runs(DEL dlock:{job}); a ends released; last ran
+
+# Lock delay.
+a renewal stores the ttl plus lock delay and promises the ttl:
+  a(brief, delay=100s) takes; a kept confirmed lasts<600ms; holder expires_in>100s
+a lease that is set up again has its lock delay:
+  a(brief, delay=100s) takes; server forgets; a kept again lasts<600ms; holder expires_in>100s
+
+# Leases that the server lost.
+a lease that was set up again is like any other:
+  a(brief) takes; server forgets; a kept again; a kept confirmed; a takes again; a leaves released; b takes
+a lease can be set up again several times:
+  a(brief) takes; server forgets; a kept again; server runs(DEL dlock:{job}) reply=:1/; a kept again
+  ; server forgets; a kept again; server runs(DEL dlock:{job}) reply=:1/; a kept again
+a lease is not set up again after a grant that it does not know:
+  a(brief) takes; server forgets; server runs(HSET dlock:{job}:s fence 5 slots 1); a kept taken_over
+a lease is not set up again after a grant to a claim that it does not know:
+  a(brief) takes; server forgets; server runs(HSET dlock:{job}:s fence 5 slots 1 last 5:0123456789abcdef)
+  ; a kept taken_over
+the fence of the next grant is greater than that of a reclaimed lease:
+  server runs(HSET dlock:{job}:s fence %in_an_hour); a(brief) takes; server forgets; a kept again; a leaves
+  ; b takes fence>a
+the records of other runs are not removed:
+  a takes; a ends(code=7); b(brief) takes; server runs(DEL dlock:{job}); b kept again; last code=7
+
+# Leases that others were granted meanwhile.
+a lock that another run holds is not set up again:
+  a(brief) takes; server forgets; b takes; a kept taken_over; holder fence=b
+a lock that another run held meanwhile is not set up again:
+  a(brief) takes; server forgets; b takes; b leaves; a kept taken_over; c takes
+a lock whose key was deleted and that another run held meanwhile is not set up again:
+  a(brief) takes; server runs(DEL dlock:{job}); b takes; b leaves; a kept taken_over; c takes
+# The claim that finds the lock free promises it to the waiter.
+a lock that is promised to a waiter is not set up again:
+  a(brief) takes; b queues 1; server runs(DEL dlock:{job}); c is_busy; a kept taken_over; b takes
+a key of another program is left alone:
+  a(brief) takes; server runs(SET dlock:{job} theirs PX 60000); a kept taken_over
+  ; server runs(GET dlock:{job}) reply=$6/theirs/
+waiters keep waiting behind a lease that is set up again:
+  a(brief) takes; b queues 1; server runs(DEL dlock:{job}); a kept again; b queues 1; a leaves; b takes
+a released lease is not set up again by a late request:
+  a(brief) takes; server forgets; server runs(SET dlock:{job}:t:%a 1); a kept lost; b takes
+a request for a greater fence raises that of the lease:
+  a(brief) takes; b(like=a, floor=a) takes fence>a; b takes again; holder fence=b; a ends taken_over
+  ; holder fence=b; b ends released; c takes fence>b
+
+# Several holders.
+the leases of readers are set up again one by one:
+  a(brief, shared) takes; b(brief, shared) takes; c(brief, shared) takes; server forgets; b kept again
+  ; c kept again; a kept again; lock shared holders=3 ascending; holder fence=a; last none
+the leases of readers whose key was deleted are set up again one by one:
+  a(brief, shared) takes; b(brief, shared) takes; c(brief, shared) takes; server runs(DEL dlock:{job})
+  ; b kept again; c kept again; a kept again; lock shared holders=3 ascending; holder fence=a; last none
+the leases of slots are set up again one by one:
+  a(brief, slots=3) takes slot=0; b(brief, slots=3) takes slot=1; server forgets; b kept again; a kept again
+  ; lock slots=3 holders=2 ascending; holder slot=0; c(slots=3) takes slot=2; d(slots=3) is_busy
+the fence after several leases were set up again is the greatest:
+  a(brief, shared) takes; server runs(HSET dlock:{job}:s fence %in_an_hour); b(brief, shared) takes
+  ; server forgets; b kept again; a kept again; c(shared) takes fence>b
+after a grant to a newcomer nothing is set up again:
+  a(brief, shared) takes; b(brief, shared) takes; server forgets; a kept again; c(shared) takes
+  ; b kept taken_over; a kept confirmed
+a slot that was granted to a newcomer is not set up again:
+  a(brief, slots=2) takes; b(brief, slots=2) takes; server forgets; c(slots=2) takes slot=0; a kept lost
+  ; b kept lost; lock holders=1
+# One from before the data were deleted, one from after that.
+of a writer and a reader only the first is set up again:
+  a(brief) takes; server forgets; b(brief, shared) takes; server forgets; a kept again; b kept taken_over
+  ; a kept confirmed
+of a reader and a writer only the first is set up again:
+  a(brief, shared) takes; server forgets; b(brief) takes; server forgets; a kept again; b kept taken_over
+  ; a kept confirmed
+of two holders of the same slot only the first is set up again:
+  a(brief, slots=2) takes; server forgets; b(brief, slots=2) takes; server forgets; a kept again
+  ; b kept taken_over; a kept confirmed
+of holders with other numbers of slots only the first is set up again:
+  a(brief, slots=2) takes; server forgets; x(slots=3) takes; b(brief, slots=3) takes; server forgets
+  ; a kept again; b kept taken_over; a kept confirmed
+of two writers only the first is set up again:
+  a(brief) takes; server forgets; b(brief) takes; server forgets; a kept again; b kept taken_over
+  ; a kept confirmed
+a holder without reclaim is lost while others are set up again:
+  a(ttl=600ms, shared) takes; b(brief, shared) takes; c(ttl=600ms, shared) takes; d(ttl=600ms, shared) takes
+  ; server forgets; b kept again; a kept gone; c kept gone; server runs(DEL dlock:{job}); b kept again
+  ; d kept gone
+)");
 
 class Witness final : public LeaseWatcher {
  public:
@@ -50,16 +147,6 @@ class RedisStores : public ::testing::Test {
   Contender& contender(const Claim& claim = brief_claim()) {
     return contenders_.emplace_back(context_, world_, claim);
   }
-  Contender& shared() {
-    auto claim = brief_claim();
-    claim.mode = Mode::shared;
-    return contender(claim);
-  }
-  Contender& slot(unsigned slots) {
-    auto claim = brief_claim();
-    claim.slots = slots;
-    return contender(claim);
-  }
   Holder& holder(Contender& contender) {
     return holders_.emplace_back(Holder{&contender, contender.granted(), {}});
   }
@@ -80,11 +167,6 @@ class RedisStores : public ::testing::Test {
     return renews(holder) && holder.witness.times_reclaimed == before + 1;
   }
 
-  // As if the server's clock had been an hour ahead at the last grant.
-  static void set_clock_ahead() {
-    const auto fence = wall_now() + std::chrono::hours(1);
-    RedisWorld::command("HSET dlock:{job}:s fence " + std::to_string(fence.count()));
-  }
   void delete_lock() { EXPECT_EQ(RedisWorld::command("DEL dlock:{job}"), ":1\r\n"); }
   static std::string hex(const Token& token) {
     std::string text;
@@ -101,78 +183,6 @@ class RedisStores : public ::testing::Test {
   std::list<Contender> contenders_;
   std::list<Holder> holders_;
 };
-
-// Losses
-
-TEST_F(RedisStores, a_lease_that_was_granted_again_is_not_the_one_that_is_kept) {
-  auto claim = brief_claim();
-  claim.reclaim = false;
-  auto& kept = holder(contender(claim));
-  delete_lock();
-  contender().granted();
-  contenders_.back().release();
-  contender(claim).granted();  // as by a late request
-
-  EXPECT_FALSE(renews(kept));
-
-  EXPECT_EQ(kept.witness.lost, Loss::taken_over);
-}
-
-TEST_F(RedisStores, a_release_reports_that_the_lease_was_granted_again) {
-  auto& holder = contender();
-  holder.granted();
-  delete_lock();
-  contender().granted();
-  contenders_.back().release();
-  contender(holder.claim).granted();
-
-  EXPECT_EQ(holder.release(exit_with(0)), Release::taken_over);
-}
-
-TEST_F(RedisStores, a_release_reports_that_another_has_the_lock) {
-  auto& holder = contender();
-  holder.granted();
-  delete_lock();
-  contender().granted();
-
-  EXPECT_EQ(holder.release(exit_with(0)), Release::taken_over);
-}
-
-TEST_F(RedisStores, a_release_sets_up_a_lease_again_if_allowed) {
-  auto& holder = contender();  // with reclaim
-  holder.granted();
-  delete_lock();
-
-  EXPECT_EQ(holder.release(exit_with(0)), Release::released);
-  EXPECT_EQ(contender().inspect().last_run->outcome, "ran");
-}
-
-// Lock delay
-
-TEST_F(RedisStores, a_renewal_stores_the_ttl_plus_lock_delay_and_promises_the_ttl) {
-  auto claim = brief_claim();
-  claim.lock_delay = seconds(100);
-  auto& kept = holder(contender(claim));
-
-  ASSERT_TRUE(renews(kept));
-
-  EXPECT_LT(*kept.witness.deadline, Clock::now() + claim.ttl);
-  EXPECT_GT(contender().inspect().holders.at(0).expires_in, seconds(100));
-}
-
-TEST_F(RedisStores, a_lease_that_is_set_up_again_has_its_lock_delay) {
-  auto claim = brief_claim();
-  claim.lock_delay = seconds(100);
-  auto& lost = holder(contender(claim));
-  world_.wipe_out();
-
-  ASSERT_TRUE(reclaims(lost));
-
-  EXPECT_LT(*lost.witness.deadline, Clock::now() + claim.ttl);
-  EXPECT_GT(contender().inspect().holders.at(0).expires_in, seconds(100));
-}
-
-// Leases that the server lost
 
 TEST_F(RedisStores, a_lease_that_was_wiped_out_is_set_up_again_as_it_was) {
   auto claim = brief_claim();
@@ -212,28 +222,6 @@ TEST_F(RedisStores, a_lease_that_was_set_up_again_holds_a_full_ttl) {
   EXPECT_GT(left, milliseconds(300));
 }
 
-TEST_F(RedisStores, a_lease_that_was_set_up_again_is_like_any_other) {
-  auto& lost = holder(contender());
-  world_.wipe_out();
-  ASSERT_TRUE(reclaims(lost));
-
-  EXPECT_TRUE(renews(lost));
-  EXPECT_EQ(lost.witness.times_reclaimed, 1);
-  EXPECT_EQ(lost.contender->granted().fence, lost.grant.fence);
-  EXPECT_EQ(lost.contender->release(), Release::released);
-  EXPECT_TRUE(contender().is_granted());
-}
-
-TEST_F(RedisStores, a_lease_can_be_set_up_again_several_times) {
-  auto& lost = holder(contender());
-  for (int i = 0; i < 3; ++i) {
-    world_.wipe_out();
-    EXPECT_TRUE(reclaims(lost));
-    delete_lock();
-    EXPECT_TRUE(reclaims(lost));
-  }
-}
-
 TEST_F(RedisStores, a_lease_whose_key_was_deleted_is_set_up_again_as_it_was) {
   auto& lost = holder(contender());
   const auto before = contender().inspect().holders.at(0);
@@ -260,30 +248,6 @@ TEST_F(RedisStores, a_lease_is_set_up_again_on_a_server_that_lacks_only_its_gran
   EXPECT_TRUE(reclaims(lost));
 }
 
-TEST_F(RedisStores, a_lease_is_not_set_up_again_after_a_grant_that_it_does_not_know) {
-  for (const std::string last : {"", " last 5:0123456789abcdef"}) {
-    auto& lost = holder(contender());
-    world_.wipe_out();
-    RedisWorld::command("HSET dlock:{job}:s fence 5 slots 1" + last);
-
-    EXPECT_FALSE(renews(lost));
-
-    EXPECT_EQ(lost.witness.lost, Loss::taken_over);
-    world_.wipe_out();
-  }
-}
-
-TEST_F(RedisStores,
-       the_fence_of_the_next_grant_is_greater_than_that_of_a_reclaimed_lease) {
-  set_clock_ahead();
-  auto& lost = holder(contender());
-  world_.wipe_out();
-  ASSERT_TRUE(reclaims(lost));
-  lost.contender->release();
-
-  EXPECT_GT(contender().granted().fence, lost.grant.fence);
-}
-
 TEST_F(RedisStores,
        the_record_of_a_vanished_run_is_removed_when_its_lease_is_set_up_again) {
   auto& lost = holder(contender());
@@ -298,21 +262,6 @@ TEST_F(RedisStores,
 
   EXPECT_FALSE(contender().inspect().last_run);
   EXPECT_EQ(contender().inspect().holders.at(0).since, since);
-}
-
-TEST_F(RedisStores, the_records_of_other_runs_are_not_removed) {
-  auto& other = contender();
-  other.granted();
-  RunEnd end;
-  end.outcome = "ran";
-  end.exit_code = 7;
-  other.release(end);
-  auto& lost = holder(contender());
-  delete_lock();
-
-  ASSERT_TRUE(reclaims(lost));
-
-  EXPECT_EQ(contender().inspect().last_run->exit_code, 7);
 }
 
 TEST_F(RedisStores, a_repeated_request_finds_the_lease_set_up) {
@@ -331,50 +280,6 @@ TEST_F(RedisStores, a_repeated_request_finds_the_lease_set_up) {
   EXPECT_TRUE(renews(lost));
 }
 
-// Leases that others were granted meanwhile
-
-TEST_F(RedisStores, a_lock_that_another_run_holds_is_not_set_up_again) {
-  auto& lost = holder(contender());
-  world_.wipe_out();
-  const auto fence = contender().granted().fence;
-
-  EXPECT_FALSE(renews(lost));
-  EXPECT_EQ(lost.witness.lost, Loss::taken_over);
-  EXPECT_EQ(contender().inspect().holders.at(0).fence, fence);
-}
-
-TEST_F(RedisStores, a_lock_that_another_run_held_meanwhile_is_not_set_up_again) {
-  for (const bool wiped : {true, false}) {
-    auto& lost = holder(contender());
-    if (wiped) {
-      world_.wipe_out();
-    } else {
-      delete_lock();
-    }
-    auto& other = contender();
-    other.granted();
-    other.release();
-
-    EXPECT_FALSE(renews(lost));
-    EXPECT_EQ(lost.witness.lost, Loss::taken_over);
-    EXPECT_TRUE(contender().is_granted());
-    world_.wipe_out();
-  }
-}
-
-TEST_F(RedisStores, a_lock_that_is_promised_to_a_waiter_is_not_set_up_again) {
-  auto& lost = holder(contender());
-  auto& waiter = contender();
-  waiter.queued();
-  delete_lock();
-  ASSERT_TRUE(
-      contender().is_busy());  // finds the lock free, and promises it to the waiter
-
-  EXPECT_FALSE(renews(lost));
-  EXPECT_EQ(lost.witness.lost, Loss::taken_over);
-  EXPECT_TRUE(waiter.is_granted());
-}
-
 // The waiter was stopped, for example, from long before the promise until just after it.
 TEST_F(RedisStores, a_promise_counts_though_the_place_in_the_queue_expired_since) {
   auto& first = holder(contender());
@@ -389,36 +294,6 @@ TEST_F(RedisStores, a_promise_counts_though_the_place_in_the_queue_expired_since
       hex(waiter.claim.token));
 
   EXPECT_TRUE(waiter.is_granted());
-}
-
-TEST_F(RedisStores, a_foreign_key_is_left_alone) {
-  auto& lost = holder(contender());
-  RedisWorld::command("SET dlock:{job} theirs PX 60000");
-
-  EXPECT_FALSE(renews(lost));
-  EXPECT_EQ(lost.witness.lost, Loss::taken_over);
-  EXPECT_EQ(RedisWorld::command("GET dlock:{job}"), "$6\r\ntheirs\r\n");
-}
-
-TEST_F(RedisStores, waiters_keep_waiting_behind_a_lease_that_is_set_up_again) {
-  auto& lost = holder(contender());
-  auto& waiter = contender();
-  waiter.queued();
-  delete_lock();
-  ASSERT_TRUE(reclaims(lost));
-
-  EXPECT_EQ(waiter.queued().place, 1u);
-  lost.contender->release();
-  EXPECT_TRUE(waiter.is_granted());
-}
-
-TEST_F(RedisStores, a_released_lease_is_not_set_up_again_by_a_late_request) {
-  auto& lost = holder(contender());
-  world_.wipe_out();
-  RedisWorld::command("SET dlock:{job}:t:" + hex(lost.contender->claim.token) + " 1");
-
-  EXPECT_FALSE(renews(lost));
-  EXPECT_TRUE(contender().is_granted());
 }
 
 // Nothing else refuses it if the reply to the release is lost, as nothing follows then.
@@ -546,158 +421,6 @@ TEST_F(RedisStores, a_grant_after_a_release_without_a_reply_has_a_greater_fence)
   EXPECT_NE(request.find("$1\r\n0\r\n$4\r\n4711\r\n*3\r\n$4\r\nWAIT\r\n"),
             std::string::npos)
       << request;
-}
-
-TEST_F(RedisStores, a_request_for_a_greater_fence_raises_that_of_the_lease) {
-  auto& old = contender();
-  const auto fence = old.granted().fence;
-  auto& repeated = contender(old.claim);
-  repeated.claim.fence_floor = fence;
-
-  const auto raised = repeated.granted().fence;
-
-  EXPECT_GT(raised, fence);
-  EXPECT_EQ(repeated.granted().fence, raised);
-  EXPECT_EQ(repeated.inspect().holders.at(0).fence, raised);
-  EXPECT_EQ(old.release(exit_with(0)), Release::taken_over);
-  EXPECT_EQ(repeated.inspect().holders.at(0).fence, raised);
-  EXPECT_EQ(repeated.release(exit_with(0)), Release::released);
-  EXPECT_GT(contender().granted().fence, raised);
-}
-
-// Several holders
-
-TEST_F(RedisStores, the_leases_of_readers_are_set_up_again_one_by_one) {
-  for (const bool wiped : {true, false}) {
-    auto& first = holder(shared());
-    auto& second = holder(shared());
-    auto& third = holder(shared());
-    if (wiped) {
-      world_.wipe_out();
-    } else {
-      delete_lock();
-    }
-
-    EXPECT_TRUE(reclaims(second));
-    EXPECT_TRUE(reclaims(third));
-    EXPECT_TRUE(reclaims(first));
-
-    const auto info = contender().inspect();
-    EXPECT_EQ(info.mode, Mode::shared);
-    ASSERT_EQ(info.holders.size(), 3u);
-    EXPECT_EQ(info.holders[0].fence, first.grant.fence);
-    EXPECT_EQ(info.holders[2].fence, third.grant.fence);
-    EXPECT_FALSE(info.last_run);
-    world_.wipe_out();
-  }
-}
-
-TEST_F(RedisStores, the_leases_of_slots_are_set_up_again_one_by_one) {
-  auto& first = holder(slot(3));
-  auto& second = holder(slot(3));
-  world_.wipe_out();
-
-  EXPECT_TRUE(reclaims(second));
-  EXPECT_TRUE(reclaims(first));
-
-  const auto info = contender().inspect();
-  EXPECT_EQ(info.slots, 3u);
-  ASSERT_EQ(info.holders.size(), 2u);
-  EXPECT_EQ(info.holders[0].slot, 0u);
-  EXPECT_EQ(info.holders[1].slot, 1u);
-  EXPECT_EQ(slot(3).granted().slot, 2u);
-  EXPECT_TRUE(slot(3).is_busy());
-}
-
-TEST_F(RedisStores, the_fence_after_several_leases_were_set_up_again_is_the_greatest) {
-  auto& first = holder(shared());
-  set_clock_ahead();
-  auto& second = holder(shared());
-  world_.wipe_out();
-  ASSERT_TRUE(reclaims(second));
-  ASSERT_TRUE(reclaims(first));
-
-  EXPECT_GT(shared().granted().fence, second.grant.fence);
-}
-
-TEST_F(RedisStores, after_a_grant_to_a_newcomer_nothing_is_set_up_again) {
-  auto& first = holder(shared());
-  auto& second = holder(shared());
-  world_.wipe_out();
-  ASSERT_TRUE(reclaims(first));
-  shared().granted();
-
-  EXPECT_FALSE(renews(second));
-  EXPECT_EQ(second.witness.lost, Loss::taken_over);
-  EXPECT_TRUE(renews(first));
-}
-
-TEST_F(RedisStores, a_slot_that_was_granted_to_a_newcomer_is_not_set_up_again) {
-  auto& first = holder(slot(2));
-  auto& second = holder(slot(2));
-  world_.wipe_out();
-  auto& newcomer = slot(2);
-  EXPECT_EQ(newcomer.granted().slot, 0u);
-
-  EXPECT_FALSE(renews(first));
-  EXPECT_FALSE(renews(second));
-  EXPECT_EQ(contender().inspect().holders.size(), 1u);
-}
-
-// Two holders that exclude each other: one from before the data were deleted, one from
-// after that.
-TEST_F(RedisStores, only_compatible_leases_are_set_up_again) {
-  auto free_slot = [this](unsigned slots) -> Contender& {
-    slot(slots).granted();
-    return slot(slots);
-  };
-  auto early = [this](Contender& contender) -> Holder& {
-    auto& made = holder(contender);
-    world_.wipe_out();
-    return made;
-  };
-  const auto assert_second_is_refused = [&](Holder& first, Holder& second) {
-    world_.wipe_out();
-    ASSERT_TRUE(reclaims(first));
-    EXPECT_FALSE(renews(second));
-    EXPECT_EQ(second.witness.lost, Loss::taken_over);
-    EXPECT_TRUE(renews(first));
-    world_.wipe_out();
-  };
-
-  auto& writer = early(contender());
-  assert_second_is_refused(writer, holder(shared()));
-  auto& reader = early(shared());
-  assert_second_is_refused(reader, holder(contender()));
-  auto& same_slot = early(slot(2));
-  assert_second_is_refused(same_slot, holder(slot(2)));
-  auto& fewer_slots = early(slot(2));
-  assert_second_is_refused(fewer_slots, holder(free_slot(3)));
-  auto& one = early(contender());
-  assert_second_is_refused(one, holder(contender()));
-}
-
-TEST_F(RedisStores, a_holder_without_reclaim_is_lost_while_others_are_set_up_again) {
-  const auto modest = [this]() -> Holder& {
-    auto& reader = shared();
-    reader.claim.reclaim = false;
-    return holder(reader);
-  };
-  auto& older = modest();
-  auto& first = holder(shared());
-  auto& younger = modest();
-  auto& youngest = modest();
-  world_.wipe_out();
-  ASSERT_TRUE(reclaims(first));
-
-  for (auto* lost : {&older, &younger}) {
-    EXPECT_FALSE(renews(*lost));
-    EXPECT_EQ(lost->witness.lost, Loss::gone);
-  }
-  delete_lock();
-  ASSERT_TRUE(reclaims(first));
-  EXPECT_FALSE(renews(youngest));
-  EXPECT_EQ(youngest.witness.lost, Loss::gone);
 }
 
 }  // namespace

@@ -56,13 +56,14 @@ const std::map<Renewal, std::string> renewals{{Renewal::confirmed, "confirmed"},
 
 class News final : public LeaseWatcher {
  public:
-  void extend(Clock::time_point) override {}
+  void extend(Clock::time_point until) override { deadline = until; }
   void reclaimed() override { again = true; }
   void forfeit(Loss loss) override {
     told = loss;
     ++times;
   }
 
+  std::optional<Clock::time_point> deadline;
   bool again = false;
   std::optional<Loss> told;
   int times = 0;
@@ -177,28 +178,30 @@ class Scene : public scene::Play {
     const Term action(expected.at(0));
     expected.erase(expected.begin());
     if (who.name == "watcher") return facts_of_watcher(action);
-    if (who.name == "server") {
-      tell_server(action);
-      return {};
-    }
+    if (who.name == "server") return tell_server(action);
     return facts_of(actor(who), action, expected);
   }
 
-  void tell_server(const Term& action) {
-    if (action.name == "forgets") return world_->wipe_out();
-    if (action.name == "goes_on") return obstacle_.reset();
-    if (action.name == "stalls") {
-      obstacle_ = world_->hold_up();
-      return;
-    }
+  // A command to a server may name a token, %a, or the moment %in_an_hour.
+  Facts tell_server(const Term& action) {
+    if (action.name == "forgets") world_->wipe_out();
+    if (action.name == "goes_on") obstacle_.reset();
+    if (action.name == "stalls") obstacle_ = world_->hold_up();
+    if (action.name != "runs") return {};
     std::string command;
-    for (const auto& [word, nothing] : action.options) {
+    for (const auto& word : scene::split(action.options.at(0).first, " ")) {
       const auto at = word.find('%');
       command += (command.empty() ? "" : " ") + word.substr(0, at);
       if (at == std::string::npos) continue;
-      command += text_of(actors_.at(word.substr(at + 1)).claim.token);
+      const auto name = word.substr(at + 1);
+      command += name == "in_an_hour" ? std::to_string(fence_in(name).number)
+                                      : text_of(actors_.at(name).claim.token);
     }
-    RedisWorld::command(command);
+    auto reply = RedisWorld::command(command);
+    for (std::size_t at; (at = reply.find("\r\n")) != std::string::npos;) {
+      reply.replace(at, 2, "/");
+    }
+    return {{"reply", reply}};
   }
 
   Facts facts_of(Actor& actor, const Term& action, Words& expected) {
@@ -297,6 +300,19 @@ class Scene : public scene::Play {
       return {};
     }
     if (verb == "hears") return heard(*actor.news);
+    if (verb == "kept") {
+      auto& news = actor.news.emplace();
+      contender.keep(actor.grant, news);
+      eventually(context_, [&] { return news.deadline || news.told; });
+      contender.stop_keeping();
+      auto facts = heard(news);
+      if (facts["is"] == "none") facts["is"] = "confirmed";
+      facts["lost"] = yes_or_no(news.told.has_value());
+      if (news.deadline) {
+        facts["lasts"] = std::to_string(in_milliseconds(*news.deadline - Clock::now()));
+      }
+      return facts;
+    }
     if (verb == "rests") {
       contender.stop_keeping();
       return {};
@@ -509,9 +525,15 @@ class Scene : public scene::Play {
     for (const auto& waiter : lock.waiters) {
       places += (places.empty() ? "" : ",") + std::to_string(waiter.priority);
     }
+    const auto is_before = [](const HolderInfo& one, const HolderInfo& other) {
+      return one.fence < other.fence;
+    };
+    const bool ascend =
+        std::is_sorted(lock.holders.begin(), lock.holders.end(), is_before);
     const bool is_here = !lock.waiters.empty() && lock.waiters[0].pid == ::getpid();
     return {{"is", "known"},
             {"here", yes_or_no(is_here)},
+            {"ascending", yes_or_no(ascend)},
             {"label", lock.waiters.empty() ? "" : lock.waiters[0].label},
             {"holders", std::to_string(lock.holders.size())},
             {"waiters", std::to_string(lock.waiters.size())},
