@@ -285,6 +285,25 @@ paste_line() {  # <start of it>
   assert_status 0
   assert_found info pooler 'a pooler is in between, which may share sessions among transactions' 'add listen=on to the URL if the pooler is in session mode'
   assert_found info notifications 'not checked: sessions do not listen behind a pooler'
+  # Of watch it says what is true: events arrive.
+  refute_output_contains 'does not work'
+  dlock watch --store "$pooled" > events 3>&- &
+  eventually watcher_is_known
+  dlock run --store "$pooled" job -- true
+  eventually grep -q released events
+}
+watcher_is_known() { [[ $(sql 'SELECT count(*) FROM dlock.watcher') == 1 ]]; }
+
+@test "what the URL says of a pooler, doctor does not advise" {
+  use_shared_postgres
+  use_pgbouncer 'pool_mode = session'
+
+  run dlock doctor --store "$pooled?listen=on"
+
+  assert_status 0
+  assert_found info pooler 'shares no session'
+  refute_output_contains 'listen=on to'
+  assert_found ok notifications 'they arrive'
 }
 
 @test "the console of a pooler is no database for locks" {

@@ -108,6 +108,35 @@ END
   refute_output_contains error
 }
 
+@test "members of the group that owns the database or the schema share the locks, and none of them owns them" {
+  # As of a vault, which makes a role for an hour and drops it.
+  sql 'CREATE ROLE crew; CREATE ROLE first LOGIN IN ROLE crew; CREATE ROLE second LOGIN IN ROLE crew;
+    CREATE ROLE reader LOGIN NOINHERIT IN ROLE crew; GRANT CREATE ON DATABASE app TO crew'
+  for owns in 'CREATE SCHEMA dlock AUTHORIZATION crew' 'ALTER DATABASE app OWNER TO crew'; do
+    sql "$owns"
+    dlock --store "$(postgres_url 1 first)" run job -- true
+    for role in second first; do
+      dlock --store "$(postgres_url 1 "$role")" run job -- true
+      dlock --store "$(postgres_url 1 "$role")" limit api 9/1h
+      run dlock --store "$(postgres_url 1 "$role")" doctor
+      refute_output_contains error
+    done
+    # A table of a later version, made by another member.
+    sql 'DROP TABLE dlock.fence CASCADE'
+    dlock --store "$(postgres_url 1 second)" fence disk 7
+    dlock --store "$(postgres_url 1 first)" fence disk 8
+    run dlock --store "$(postgres_url 1 reader)" run job -- echo started
+    [[ $status == @(77|78) ]]
+    assert_one_line
+    sql 'DROP ROLE first; CREATE ROLE first LOGIN IN ROLE crew'
+    sql 'SET client_min_messages = warning; DROP SCHEMA dlock CASCADE'
+  done
+  sql 'ALTER DATABASE app OWNER TO app'
+  # A superuser and the owner themselves make their own.
+  dlock --store "$(postgres_url 1 postgres)" run job -- true
+  assert_equal "$(sql "SELECT tableowner FROM pg_tables WHERE tablename = 'lock' AND schemaname = 'dlock'")" postgres
+}
+
 @test "another schema can be named, and only its tables are used" {
   dlock --store "$DLOCK_STORE&dlock_schema=other_1" run job -- true
 

@@ -200,6 +200,7 @@ TEST(EtcdHealth, alarms_are_errors) {
 
   EXPECT_EQ(found(full, "quota").level, Level::error);
   EXPECT_EQ(found(full, "alarms").level, Level::ok);
+  EXPECT_EQ(found(full, "alarms").message, "none but NOSPACE");
   EXPECT_EQ(found(corrupt, "alarms").level, Level::error);
 }
 

@@ -189,7 +189,8 @@ void quota(const EtcdFacts& facts, CheckReport& say) {
 void alarms(const EtcdFacts& facts, CheckReport& say) {
   if (!facts.alarms) return say.not_checked(not_reported);
   if (!has_alarm(facts, {Alarm::Kind::corrupt, Alarm::Kind::other}))
-    return say.ok("none");
+    return say.ok(has_alarm(facts, {Alarm::Kind::no_space}) ? "none but NOSPACE"
+                                                            : "none");
   say.error("a member's data differs from the others' (alarm CORRUPT)",
             "run etcdctl alarm list, and replace that member");
 }

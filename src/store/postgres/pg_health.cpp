@@ -271,10 +271,13 @@ void pooler(const PgFacts& facts, CheckReport& say) {
     return say.error("no transactions: " + std::string(facts.transaction_failure->what()),
                      "locks need them");
   }
+  if (facts.listens) {
+    return say.info("a pooler is in between; the URL says that it shares no session");
+  }
   say.info(
-      "a pooler is in between, which may share sessions among transactions: waiters ask "
-      "again and again instead of being notified, dlock break is noticed at the next "
-      "renewal, and dlock watch does not work",
+      "a pooler is in between, which may share sessions among transactions: waiters and "
+      "dlock watch ask again and again instead of being notified, and dlock break is "
+      "noticed at the next renewal",
       "add listen=on to the URL if the pooler is in session mode, where no session is "
       "shared; else connect to the server itself to be notified");
 }
