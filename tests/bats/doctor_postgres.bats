@@ -287,10 +287,10 @@ paste_line() {  # <start of it>
   assert_found info notifications 'not checked: sessions do not listen behind a pooler'
   # Of watch it says what is true: events arrive.
   refute_output_contains 'does not work'
-  dlock watch --store "$pooled" > events 3>&- &
+  dlock watch --store "$pooled" > "$BATS_TEST_TMPDIR/events" 3>&- &
   eventually watcher_is_known
   dlock run --store "$pooled" job -- true
-  eventually grep -q released events
+  eventually grep -q released "$BATS_TEST_TMPDIR/events"
 }
 watcher_is_known() { [[ $(sql 'SELECT count(*) FROM dlock.watcher') == 1 ]]; }
 
