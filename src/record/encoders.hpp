@@ -1,17 +1,19 @@
 // The encoders of records: as JSON objects, as bytes in the order of this machine, for
 // files that do not leave it, and as words of Redis scripts.
 //
-// The fields of a record are listed once for each place that keeps it, in the order of
-// the text or of the bytes: a function that calls `visit(key, value)` for each of them,
-// or `visit(value)` for bytes. With a writer as `visit` that list writes the record, with
-// a reader it reads one.
+// The fields of a record are listed once (record_fields.hpp), in the order of the text or
+// of the bytes: a function that calls `visit(key, value, forms...)` for each of them. The
+// forms say in which places the field stands, and how. With a writer for a place as
+// `visit` that list writes the record, with a reader it reads one.
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
@@ -31,153 +33,215 @@ namespace dlock::record {
 template <typename T, typename Record>
 concept Of = std::same_as<std::remove_const_t<T>, Record>;
 
-// How a value is written that has a special form.
-enum Form {
-  if_set,  // left out if it is what a record without it has: no text, 0, false. Other
-           // missing values are null
-  small,   // a number from -99 to 99, left out if it is 0
-  date,    // a moment as RFC 3339, for people
-  uid,     // a user's number in text, as a number; left out if the text is none
+// Where a record is kept.
+enum Place : unsigned {
+  file = 1,         // the file of a lock of an embedded store, as bytes
+  runs_log = 2,     // its log, `runs.jsonl`, which has the numbers of users
+  news = 4,         // an event
+  redis = 8,        // an argument or a reply of a script
+  etcd_entry = 16,  // the entry of a holder or a waiter
+  etcd_start = 32,  // a run in etcd that has not ended
+  etcd = 64,        // another record in etcd
+  row = 128,        // the state of a lock in a database
 };
 
-template <Form form, typename T>
-struct As {
-  T& value;
-};
-template <Form form, typename T>
-As<form, T> as(T& value) {
-  return {value};
-}
+enum class Form { none, plain, if_set, small, date, uid };
 
+template <Form as, unsigned in>
+struct FormIn {
+  static constexpr auto form = as;
+  static constexpr auto places = in;
+};
+template <unsigned places>
+constexpr FormIn<Form::plain, places> in{};
+// Left out if it is what a record without it has: no text, 0, false. Other missing values
+// are null, except in a row.
+template <unsigned places>
+constexpr FormIn<Form::if_set, places> if_set{};
+// A number from -99 to 99, left out if it is 0.
+template <unsigned places>
+constexpr FormIn<Form::small, places> small{};
+// A moment as RFC 3339, for people.
+template <unsigned places>
+constexpr FormIn<Form::date, places> date{};
+// A user's number in text, as a number; left out of JSON if the text is none.
+template <unsigned places>
+constexpr FormIn<Form::uid, places> uid{};
+
+// Plain if there are no forms: some fields are only in one place.
+template <Place place, typename... Forms>
+constexpr Form form_in = [] {
+  auto form = sizeof...(Forms) == 0 ? Form::plain : Form::none;
+  ((form = (Forms::places & place) != 0 ? Forms::form : form), ...);
+  return form;
+}();
+
+template <typename T>
+constexpr bool is_span = false;
+template <typename Rep, typename Period>
+constexpr bool is_span<std::chrono::duration<Rep, Period>> = true;
+template <typename T>
+constexpr bool is_list = false;
+template <typename T>
+constexpr bool is_list<std::vector<T>> = true;
+template <typename T>
+constexpr bool is_optional = false;
+template <typename T>
+constexpr bool is_optional<std::optional<T>> = true;
+
+// Writes the fields of an object, or values, as they are in `place`: in ASCII in a row.
+template <Place place>
 class JsonWriter {
  public:
-  explicit JsonWriter(JsonLine& line) : line_(line) {}
+  template <typename T, typename... Forms>
+  void operator()(const char* key, const T& value, Forms...) {
+    constexpr auto form = form_in<place, Forms...>;
+    if constexpr (form == Form::uid) {
+      const auto number = number_in<std::uint32_t>(value);
+      if (number) add_key(key), add(*number);
+    } else if constexpr (is_optional<T> && form != Form::none) {
+      if (value) {
+        (*this)(key, *value, FormIn < form == Form::date ? form : Form::plain,
+                place > {});
+      } else if (form != Form::if_set && place != row) {
+        add_key(key), text_ += "null";
+      }
+    } else if constexpr (form == Form::date) {
+      add_key(key), add(rfc3339(value));
+    } else if constexpr (form != Form::none) {
+      if (form == Form::plain || !(value == T{})) add_key(key), add(value);
+    }
+  }
 
-  void operator()(const char* key, const std::string& text) { line_.add_text(key, text); }
-  void operator()(const char* key, const std::vector<std::string>& texts) {
-    line_.add_texts(key, texts);
-  }
-  void operator()(const char* key, std::same_as<bool> auto flag) {
-    line_.add_flag(key, flag);
-  }
-  template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  void operator()(const char* key, T number) { line_.add_number(key, number); }
-  void operator()(const char* key, Fence fence) { line_.add_number(key, fence.number); }
-  void operator()(const char* key, Mode mode) {
-    line_.add_text(key, mode == Mode::shared ? "shared" : "exclusive");
-  }
-  template <typename Rep, typename Period>
-  void operator()(const char* key, std::chrono::duration<Rep, Period> span) {
-    line_.add_number(key, span.count());
-  }
   template <typename T>
-  void operator()(const char* key, const std::optional<T>& value) {
-    value ? (*this)(key, *value) : line_.add_null(key);
+  void add(const T& value) {
+    if constexpr (std::same_as<T, bool>) {
+      text_ += value ? "true" : "false";
+    } else if constexpr (std::is_integral_v<T>) {
+      char digits[24];
+      const auto end = std::to_chars(std::begin(digits), std::end(digits), value).ptr;
+      text_.append(digits, end);
+    } else if constexpr (is_span<T>) {
+      add(static_cast<std::int64_t>(value.count()));
+    } else if constexpr (std::same_as<T, Clock::time_point>) {
+      add(std::chrono::floor<WallTime>(value.time_since_epoch()));
+    } else if constexpr (std::same_as<T, Fence>) {
+      add(value.number);
+    } else if constexpr (std::same_as<T, Token>) {
+      add(text_of(value));
+    } else if constexpr (std::same_as<T, Mode>) {
+      text_ += value == Mode::shared ? "\"shared\"" : "\"exclusive\"";
+    } else if constexpr (std::same_as<T, std::string>) {
+      place == row ? append_ascii_json(text_, value) : append_json(text_, value);
+    } else if constexpr (is_list<T>) {
+      text_ += '[';
+      for (const auto& element : value) {
+        if (text_.back() != '[') text_ += ',';
+        add(element);
+      }
+      text_ += ']';
+    } else {
+      text_ += '{';
+      fields(value, *this);
+      text_ += '}';
+    }
   }
-  template <typename T>
-  void operator()(const char* key, As<if_set, T> field) {
-    if (field.value != std::remove_const_t<T>{}) (*this)(key, field.value);
-  }
-  void operator()(const char* key, As<small, const int> field) {
-    if (field.value != 0) line_.add_number(key, field.value);
-  }
-  void operator()(const char* key, As<date, const WallTime> field);
-  void operator()(const char* key, As<date, const std::optional<WallTime>> field) {
-    field.value ? (*this)(key, as<date>(*field.value)) : line_.add_null(key);
-  }
-  void operator()(const char* key, As<uid, const std::string> field);
+
+  std::string& text() { return text_; }
+  // The object of the fields.
+  std::string finished() const { return (text_.empty() ? "{" : text_) + "}"; }
 
  private:
-  JsonLine& line_;
+  void add_key(const char* key) { append_json_key(text_, key); }
+
+  std::string text_;
 };
 
-// What the text lacks, or has in another type or out of range, gets no value: anyone may
-// have written it.
+template <Place place, typename T>
+std::string json_of(const T& value) {
+  JsonWriter<place> writer;
+  writer.add(value);
+  return std::move(writer.text());
+}
+
+// Reads what a JsonWriter has written. What the object lacks, or has in another type or
+// out of range, gets no value: anyone may have written it.
+template <Place place>
 class JsonReader {
  public:
   explicit JsonReader(const Json& json) : json_(json) {}
 
-  void operator()(const char* key, std::string& text) { text = text_at(json_, key); }
-  void operator()(const char* key, std::vector<std::string>& texts) {
+  template <typename T, typename... Forms>
+  void operator()(const char* key, T& value, Forms...) {
+    constexpr auto form = form_in<place, Forms...>;
+    if constexpr (form == Form::small) {
+      const auto found = json_.find(key);
+      const bool is_number = found != json_.end() && found->is_number_integer();
+      const auto number = is_number ? found->template get<std::int64_t>() : 0;
+      value = number >= -99 && number <= 99 ? static_cast<int>(number) : 0;
+    } else if constexpr (form == Form::date) {
+      auto time = from_rfc3339(text_at(json_, key));
+      if (time && !rules::is_possible(*time)) time.reset();
+      if constexpr (is_optional<T>) {
+        value = time;
+      } else {
+        value = time.value_or(T{});
+      }
+    } else if constexpr (form == Form::uid) {
+      const auto number = count_at(json_, key);
+      value = number ? std::to_string(*number) : "";
+    } else if constexpr (form != Form::none) {
+      read(key, value);
+    }
+  }
+
+ private:
+  void read(const char* key, std::string& text) { text = text_at(json_, key); }
+  void read(const char* key, std::vector<std::string>& texts) {
     texts = words_at(json_, key);
   }
-  void operator()(const char* key, bool& flag) { flag = flag_at(json_, key); }
+  void read(const char* key, bool& flag) { flag = flag_at(json_, key); }
   template <std::integral T>
-  void operator()(const char* key, T& number) {
+  void read(const char* key, T& number) {
     const auto count = count_at(json_, key).value_or(0);
     number = std::cmp_less_equal(count, std::numeric_limits<T>::max())
                  ? static_cast<T>(count)
                  : T{};
   }
-  void operator()(const char* key, Fence& fence) { (*this)(key, fence.number); }
+  void read(const char* key, Fence& fence) { read(key, fence.number); }
   template <typename Rep, typename Period>
-  void operator()(const char* key, std::chrono::duration<Rep, Period>& span) {
+  void read(const char* key, std::chrono::duration<Rep, Period>& span) {
     span = std::chrono::duration<Rep, Period>(count_at(json_, key).value_or(0));
   }
   template <typename Rep, typename Period>
-  void operator()(const char* key,
-                  std::optional<std::chrono::duration<Rep, Period>>& span) {
+  void read(const char* key, std::optional<std::chrono::duration<Rep, Period>>& span) {
     span.reset();
     if (const auto count = count_at(json_, key)) span.emplace(*count);
   }
-  void operator()(const char* key, std::optional<int>& exit_code) {
+  void read(const char* key, std::optional<int>& exit_code) {
     exit_code = exit_code_at(json_, key);
   }
-  void operator()(const char* key, std::optional<std::string>& text) {
+  void read(const char* key, std::optional<std::string>& text) {
     text = text_at(json_, key);
     if (text->empty()) text.reset();
   }
-  template <typename T>
-  void operator()(const char* key, As<if_set, T> field) {
-    (*this)(key, field.value);
-  }
-  void operator()(const char* key, As<small, int> field);
-  void operator()(const char* key, As<date, WallTime> field);
-  void operator()(const char* key, As<date, std::optional<WallTime>> field);
-  void operator()(const char* key, As<uid, std::string> field);
 
- private:
   const Json& json_;
 };
-
-inline void JsonWriter::operator()(const char* key, As<date, const WallTime> field) {
-  line_.add_text(key, rfc3339(field.value));
-}
-
-inline void JsonWriter::operator()(const char* key, As<uid, const std::string> field) {
-  const auto number = number_in<std::uint32_t>(field.value);
-  if (number) line_.add_number(key, *number);
-}
-
-inline void JsonReader::operator()(const char* key, As<small, int> field) {
-  const auto found = json_.find(key);
-  const bool is_number = found != json_.end() && found->is_number_integer();
-  const auto number = is_number ? found->get<std::int64_t>() : 0;
-  field.value = number >= -99 && number <= 99 ? static_cast<int>(number) : 0;
-}
-
-inline void JsonReader::operator()(const char* key,
-                                   As<date, std::optional<WallTime>> field) {
-  field.value = from_rfc3339(text_at(json_, key));
-  if (field.value && !rules::is_possible(*field.value)) field.value.reset();
-}
-
-inline void JsonReader::operator()(const char* key, As<date, WallTime> field) {
-  std::optional<WallTime> time;
-  (*this)(key, as<date>(time));
-  field.value = time.value_or(WallTime{});
-}
-
-inline void JsonReader::operator()(const char* key, As<uid, std::string> field) {
-  const auto number = count_at(json_, key);
-  field.value = number ? std::to_string(*number) : "";
-}
 
 // Its buffer grows seldom: a call of a string for each field would take longer than the
 // field.
 class ByteWriter {
  public:
+  template <typename T, typename... Forms>
+  void operator()(const char* /*key*/, const T& value, Forms...) {
+    constexpr auto form = form_in<file, Forms...>;
+    if constexpr (form == Form::uid) {
+      (*this)(number_in<std::uint32_t>(value).value_or(0));
+    } else if constexpr (form != Form::none) {
+      (*this)(value);
+    }
+  }
   template <typename T>
     requires std::is_integral_v<T>
   void operator()(T value) { append(&value, sizeof value); }
@@ -186,9 +250,6 @@ class ByteWriter {
     append(text.data(), text.size());
   }
   void operator()(const Token& token) { append(token.bytes.data(), token.bytes.size()); }
-  void operator()(As<uid, const std::string> user) {
-    (*this)(number_in<std::uint32_t>(user.value).value_or(0));
-  }
   void operator()(Fence fence) { (*this)(fence.number); }
   void operator()(Mode mode) { (*this)(static_cast<std::uint8_t>(mode)); }
   template <typename Rep, typename Period>
@@ -208,7 +269,7 @@ class ByteWriter {
   }
   template <typename T>
     requires std::is_class_v<T>
-  void operator()(const T& value) { fields_in_bytes(value, *this); }
+  void operator()(const T& value) { fields(value, *this); }
 
   void append(const void* from, std::size_t size) {
     if (size > bytes_.size() - size_)
@@ -242,6 +303,15 @@ class ByteReader {
   explicit ByteReader(std::string_view bytes)
       : next_(bytes.data()), left_(bytes.size()) {}
 
+  template <typename T, typename... Forms>
+  void operator()(const char* /*key*/, T& value, Forms...) {
+    constexpr auto form = form_in<file, Forms...>;
+    if constexpr (form == Form::uid) {
+      value = std::to_string(number<std::uint32_t>());
+    } else if constexpr (form != Form::none) {
+      (*this)(value);
+    }
+  }
   template <typename T>
     requires std::is_integral_v<T>
   void operator()(T& value) { std::memcpy(&value, take(sizeof value), sizeof value); }
@@ -252,9 +322,6 @@ class ByteReader {
   }
   void operator()(Token& token) {
     std::memcpy(token.bytes.data(), take(token.bytes.size()), token.bytes.size());
-  }
-  void operator()(As<uid, std::string> user) {
-    user.value = std::to_string(number<std::uint32_t>());
   }
   void operator()(Fence& fence) { (*this)(fence.number); }
   void operator()(Mode& mode) {
@@ -286,7 +353,7 @@ class ByteReader {
   }
   template <typename T>
     requires std::is_class_v<T>
-  void operator()(T& value) { fields_in_bytes(value, *this); }
+  void operator()(T& value) { fields(value, *this); }
 
   template <typename T>
   T number() {

@@ -1,10 +1,10 @@
-// The fields of each record, listed once for each place that keeps it. encoders.hpp says
-// how such a list writes and reads.
+// The fields of each record, listed once. encoders.hpp says how such a list writes and
+// reads. A field that stands elsewhere in some places is in the list for each position.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -14,93 +14,206 @@
 
 namespace dlock::record {
 
-// What the user says, in all records that are JSON. The log and the events of an embedded
-// store have a label even if it is empty. In bytes a new field follows the others: see
-// newest_fields() and later_fields().
-enum class Label { if_any, always };
-template <Label label = Label::if_any, typename Described, typename Visit>
-void fields_of_description(Described& it, Visit&& visit) {
-  if constexpr (label == Label::always) {
-    visit("label", it.label);
-  } else {
-    visit("label", as<if_set>(it.label));
-  }
+// What the user says, in records that are JSON. In bytes a new field follows the others:
+// see newest_fields() and later_fields().
+template <typename Described, typename Visit, typename... Forms>
+void fields_of_description(Described& it, Visit&& visit, Forms... forms) {
+  visit("label", it.label, forms...);
 }
 
 template <Of<rules::Party> Party, typename Visit>
-void fields_in_bytes(Party& party, Visit&& visit) {
-  visit(party.token), visit(party.session), visit(party.pid);
-  visit(party.pid_namespace), visit(as<uid>(party.user)), visit(party.host);
+void fields(Party& party, Visit&& visit) {
+  visit("token", party.token, in<file>, if_set<row>);
+  visit("session", party.session, in<file>);
+  visit("host", party.host, in<runs_log | row>);
+  visit("pid", party.pid, in<file | runs_log | row>);
+  visit("pid_namespace", party.pid_namespace, in<file>);
+  visit("uid", party.user, uid<file | runs_log>);
+  visit("user", party.user, in<row>);
+  visit("host", party.host, in<file>);
 }
 
-// Fields that were added later are in the file of a lock behind all others: see
-// later_fields().
+// A party as the scripts of Redis keep it.
+struct RedisParty : CommandInfo {
+  int priority = 0;
+  bool spreads = false;
+  bool for_pid = false;
+  std::optional<milliseconds> ttl;  // of a detached lease
+};
+
+template <std::derived_from<CommandInfo> Party, typename Visit>
+void fields(Party& party, Visit&& visit) {
+  visit("host", party.host, in<news | redis | etcd_entry>);
+  visit("pid", party.pid, in<news | redis | etcd_entry>);
+  if constexpr (Of<Party, RedisParty>) {
+    visit("priority", party.priority, small<redis>);  // queue.lua reads this one, and
+    visit("spread", party.spreads, if_set<redis>);    // holders.lua the host and this one
+    visit("for_pid", party.for_pid, if_set<redis>);
+    visit("ttl_ms", party.ttl, if_set<redis>);
+  }
+  visit("user", party.user, in<news | redis | etcd_entry>);
+  visit("command", party.command, in<redis>);
+  fields_of_description(party, visit, in<news>, if_set<redis | etcd_entry>);
+  visit("period", party.period, if_set<redis | etcd_entry>);
+  visit("command", party.command, in<news | etcd_entry>);
+}
+
+template <Of<Superseded> Superseded, typename Visit>
+void fields(Superseded& newer, Visit&& visit) {
+  visit("host", newer.host, in<file | etcd | row>);
+  visit("pid", newer.pid, in<file | etcd | row>);
+}
+
+// On Redis, the key of the object says how. An entry has none if it has no user.
+template <Of<Taker> Taker, typename Visit>
+void fields(Taker& taker, Visit&& visit) {
+  visit("host", taker.host, in<redis>);
+  visit("uid", taker.user, uid<file>);
+  visit("user", taker.user, in<news | redis | etcd | row>);
+  visit("host", taker.host, in<file | news | etcd | row>);
+  visit("taken_by", taker.user, in<etcd_entry>);
+  visit("taken_on", taker.host, in<etcd_entry>);
+  visit("replaces", taker.replaces, in<file | news>, if_set<row>);
+  visit("replaced", taker.replaces, if_set<etcd_entry | etcd>);
+  visit("forced", taker.forced, if_set<etcd | row>);
+}
+
+template <Of<RunInfo> Run, typename Visit>
+void fields(Run& run, Visit&& visit) {
+  visit("fence", run.fence, in<file | runs_log | etcd_start | etcd | row>);
+  visit("started", run.started, in<file | etcd_start | etcd | row>, date<runs_log>);
+  visit("host", run.host, in<redis | etcd_start | etcd>);
+  visit("user", run.user, in<redis | etcd_start | etcd>);
+  fields_of_description(run, visit, if_set<redis | etcd_start | etcd>);
+  visit("period", run.period, if_set<redis | etcd_start | etcd>);
+  visit("counts", run.counts, if_set<etcd_start | etcd>);
+  visit("outcome", run.outcome, in<news | redis>);
+  visit("ended", run.ended, in<file | row>, date<runs_log>, if_set<etcd>);
+  visit("duration_ms", run.duration, in<file | runs_log | news | redis | row>,
+        if_set<etcd>);
+  visit("exit_code", run.exit_code, in<file | runs_log | row>,
+        if_set<news | redis | etcd>);
+  visit("signal", run.signal, in<file | runs_log | row>, if_set<news | redis | etcd>);
+  visit("host", run.host, in<file | runs_log | row>);
+  visit("uid", run.user, uid<runs_log>);
+  visit("user", run.user, in<row>);
+  visit("outcome", run.outcome, in<file | runs_log | etcd | row>);
+  visit("reason", run.reason, in<file>, if_set<runs_log | news | redis | etcd | row>);
+  visit("user", run.user, in<file>);
+  fields_of_description(run, visit, if_set<runs_log | row>);
+  visit("period", run.period, if_set<runs_log | row>);
+  visit("counts", run.counts, in<file | runs_log>, if_set<row>);
+}
+
+template <Of<PastRuns> Past, typename Visit>
+void fields(Past& past, Visit&& visit) {
+  visit("last", past.last, in<file | row>);
+  visit("last_success", past.last_success, in<file | row>);
+}
+
+template <Of<Dedupe> Dedupe, typename Visit>
+void fields(Dedupe& dedupe, Visit&& visit) {
+  visit("window_ms", dedupe.window, in<file | row>);
+  visit("retry_failed", dedupe.retry_failed, in<file>, if_set<row>);
+  visit("joins", dedupe.joins, in<file>, if_set<row>);
+}
+
+// In the log, the grant of a lock.
 template <Of<rules::Holder> Holder, typename Visit>
-void fields_in_bytes(Holder& holder, Visit&& visit) {
-  visit(holder.party), visit(holder.command), visit(holder.command_after);
+void fields(Holder& holder, Visit&& visit) {
+  visit("fence", holder.fence, in<runs_log>);
+  visit("slot", holder.slot, in<runs_log>);
+  visit("mode", holder.mode, in<runs_log>);
+  visit("started", holder.since, date<runs_log>);
+  fields(holder.party, visit);
+  visit("command_pid", holder.command, in<file>);
+  visit("command_after", holder.command_after, in<file>);
   // 0.2 refuses bytes that it does not know, so the ttl of a detached lease, which has no
   // command, stands where a holder has the time before which that started.
   if constexpr (std::is_const_v<Holder>) {
     const bool is_ttl = holder.command == 0 && holder.ttl != rules::usual_ttl;
-    visit(is_ttl ? std::int64_t{holder.ttl.count()} : holder.command_before);
+    visit("command_before",
+          is_ttl ? std::int64_t{holder.ttl.count()} : holder.command_before, in<file>);
   } else {
-    visit(holder.command_before);
+    visit("command_before", holder.command_before, in<file>);
     if (holder.command == 0 && holder.command_before != 0) {
       holder.ttl = milliseconds(std::exchange(holder.command_before, 0));
     }
   }
-  visit(holder.mode), visit(holder.slot);
-  visit(holder.fence), visit(holder.since), visit(holder.granted_at);
-  visit(holder.ends_at), visit(holder.label), visit(holder.argv);
-  visit(holder.counts), visit(holder.min_hold), visit(holder.for_pid);
-  visit(holder.ended), visit(holder.broken);
-}
-
-template <Of<Dedupe> Dedupe, typename Visit>
-void fields_in_bytes(Dedupe& dedupe, Visit&& visit) {
-  visit(dedupe.window), visit(dedupe.retry_failed), visit(dedupe.joins);
+  visit("mode", holder.mode, in<file>, if_set<row>);
+  visit("slot", holder.slot, in<file>, if_set<row>);
+  visit("fence", holder.fence, in<file | row>);
+  visit("since", holder.since, in<file | row>);
+  visit("granted_at", holder.granted_at, in<file | row>);
+  visit("ends_at", holder.ends_at, in<file | row>);
+  visit("lives_until", holder.lives_until, in<row>);
+  visit("lease_ms", holder.lease, in<row>);
+  visit("ttl_ms", holder.ttl, in<row>);
+  visit("label", holder.label, in<file>);
+  fields_of_description(holder, visit, in<runs_log>, if_set<row>);
+  visit("period", holder.period, if_set<runs_log>);
+  visit("command", holder.argv, in<file>, if_set<row>);
+  visit("counts", holder.counts, in<file | runs_log>, if_set<row>);
+  visit("min_hold_ms", holder.min_hold, in<file>, if_set<row>);
+  visit("for_pid", holder.for_pid, in<file>, if_set<row>);
+  visit("ended", holder.ended, in<file>, if_set<row>);
+  visit("broken", holder.broken, in<file>, if_set<row>);
+  visit("taken_by", holder.taken_by, in<row>);
+  visit("period", holder.period, if_set<row>);
 }
 
 template <Of<rules::Waiter> Waiter, typename Visit>
-void fields_in_bytes(Waiter& waiter, Visit&& visit) {
-  visit(waiter.party), visit(waiter.mode), visit(waiter.since);
-  visit(waiter.queued_at), visit(waiter.promised_until), visit(waiter.passed_over);
-  visit(waiter.dedupe);
+void fields(Waiter& waiter, Visit&& visit) {
+  fields(waiter.party, visit);
+  visit("mode", waiter.mode, in<file>, if_set<row>);
+  visit("since", waiter.since, in<file | row>);
+  visit("queued_at", waiter.queued_at, in<file | row>);
+  visit("lives_until", waiter.lives_until, in<row>);
+  visit("promised_until", waiter.promised_until, in<file | row>);
+  visit("passed_over", waiter.passed_over, in<file>, if_set<row>);
+  visit("dedupe", waiter.dedupe, in<file | row>);
+  visit("supersedes", waiter.supersedes, if_set<row>);
+  visit("replaces", waiter.replaces, if_set<row>);
+  visit("on_behalf_of", waiter.on_behalf_of, if_set<row>);
+  fields_of_description(waiter, visit, if_set<row>);
+  visit("spread", waiter.spreads, if_set<row>);
+  visit("priority", waiter.priority, if_set<row>);
+  visit("parked_to", waiter.parked_until, in<row>);
 }
 
-template <Of<Superseded> Superseded, typename Visit>
-void fields_in_bytes(Superseded& newer, Visit&& visit) {
-  visit(newer.host), visit(newer.pid);
+template <Of<rules::AnsweredWaiter> Answered, typename Visit>
+void fields(Answered& answered, Visit&& visit) {
+  visit("waiter", answered.waiter, in<file | row>);
+  visit("by", answered.by, in<file | row>);
+  visit("newer", answered.newer, in<row>);
 }
 
-template <Of<Taker> Taker, typename Visit>
-void fields_in_bytes(Taker& taker, Visit&& visit) {
-  visit(as<uid>(taker.user)), visit(taker.host), visit(taker.replaces);
+template <Of<rules::GrantId> GrantId, typename Visit>
+void fields(GrantId& grant, Visit&& visit) {
+  visit("claim", grant.claim, if_set<row>);
+  visit("fence", grant.fence, in<row>);
 }
 
-template <Of<RunInfo> Run, typename Visit>
-void fields_in_bytes(Run& run, Visit&& visit) {
-  visit(run.fence), visit(run.started), visit(run.ended);
-  visit(run.duration), visit(run.exit_code), visit(run.signal);
-  visit(run.host), visit(run.outcome), visit(run.reason);
-  visit(run.user), visit(run.counts);
+template <Of<rules::Restored> Restored, typename Visit>
+void fields(Restored& restored, Visit&& visit) {
+  visit("granted", restored.granted, in<row>);
+  visit("leases", restored.vanished, if_set<row>);
 }
 
-template <Of<rules::AnsweredWaiter> T, typename Visit>
-void fields_in_bytes(T& answered, Visit&& visit) {
-  visit(answered.waiter), visit(answered.by);
-}
-
-template <Of<PastRuns> T, typename Visit>
-void fields_in_bytes(T& past, Visit&& visit) {
-  visit(past.last), visit(past.last_success);
-}
-
-template <Of<rules::State> T, typename Visit>
-void fields_in_bytes(T& state, Visit&& visit) {
-  visit(state.last_fence), visit(state.slots), visit(state.used);
-  visit(state.holders), visit(state.waiters), visit(state.last_run);
-  visit(state.past), visit(state.answered), visit(state.runs);
+template <Of<rules::State> State, typename Visit>
+void fields(State& state, Visit&& visit) {
+  visit("fence", state.last_fence, in<file | row>);
+  visit("slots", state.slots, in<file | row>);
+  visit("used", state.used, in<file | row>);
+  visit("holders", state.holders, in<file>, if_set<row>);
+  visit("waiters", state.waiters, in<file>, if_set<row>);
+  visit("last_run", state.last_run, in<file | row>);
+  visit("past", state.past, in<file>, if_set<row>);
+  visit("answered", state.answered, in<file>, if_set<row>);
+  visit("runs", state.runs, in<file>);
+  visit("superseded", state.superseded, if_set<row>);
+  visit("restored", state.restored, in<row>);
+  visit("last_claim", state.last_claim, if_set<row>);
 }
 
 // One field of the elements of a list, for those in which it is not what `usual` has: the
@@ -139,257 +252,6 @@ void later_fields(T& state, Group&& group) {
   group(Column{state.holders, &rules::Holder::taken_by, std::optional<Taker>()});
   group(state.refused, state.superseded);
   group(WaitersColumn{state.waiters});
-}
-
-// The grant of a lock, in the log of an embedded store.
-template <Of<rules::Holder> Holder, typename Visit>
-void fields_in_log(Holder& holder, Visit&& visit) {
-  visit("fence", holder.fence);
-  visit("slot", holder.slot);
-  visit("mode", holder.mode);
-  visit("started", as<date>(holder.since));
-  visit("host", holder.party.host);
-  visit("pid", holder.party.pid);
-  visit("uid", as<uid>(holder.party.user));
-  fields_of_description<Label::always>(holder, visit);
-  visit("period", as<if_set>(holder.period));
-  visit("counts", holder.counts);
-}
-
-template <Of<CommandInfo> Party, typename Visit>
-void fields_in_event(Party& party, Visit&& visit) {
-  visit("host", party.host);
-  visit("pid", party.pid);
-  visit("user", party.user);
-  fields_of_description<Label::always>(party, visit);
-  visit("command", party.command);
-}
-
-template <Of<Taker> Taker, typename Visit>
-void fields_in_event(Taker& taker, Visit&& visit) {
-  visit("user", taker.user);
-  visit("host", taker.host);
-  visit("replaces", taker.replaces);
-}
-
-// A party as the scripts of Redis keep it.
-struct RedisParty : CommandInfo {
-  int priority = 0;
-  bool spreads = false;
-  bool for_pid = false;
-  std::optional<milliseconds> ttl;  // of a detached lease
-};
-
-template <Of<RedisParty> Party, typename Visit>
-void fields_on_redis(Party& party, Visit&& visit) {
-  visit("host", party.host);
-  visit("pid", party.pid);
-  visit("priority", as<small>(party.priority));  // queue.lua reads this one, and
-  visit("spread", as<if_set>(party.spreads));    // holders.lua the host and this one
-  visit("for_pid", as<if_set>(party.for_pid));
-  visit("ttl_ms", as<if_set>(party.ttl));
-  visit("user", party.user);
-  visit("command", party.command);
-  fields_of_description(party, visit);
-  visit("period", as<if_set>(party.period));
-}
-
-// The key of this object says how.
-template <Of<Taker> Taker, typename Visit>
-void fields_on_redis(Taker& taker, Visit&& visit) {
-  visit("host", taker.host);
-  visit("user", taker.user);
-}
-
-// In the entry of a holder or a waiter in etcd.
-template <Of<CommandInfo> Party, typename Visit>
-void fields_in_etcd(Party& party, Visit&& visit) {
-  visit("host", party.host);
-  visit("pid", party.pid);
-  visit("user", party.user);
-  fields_of_description(party, visit);
-  visit("period", as<if_set>(party.period));
-  visit("command", party.command);
-}
-
-template <Of<Superseded> Superseded, typename Visit>
-void fields_in_etcd(Superseded& newer, Visit&& visit) {
-  visit("host", newer.host);
-  visit("pid", newer.pid);
-}
-
-// In the entry of the holder; there is none if it has no user.
-template <Of<Taker> Taker, typename Visit>
-void fields_of_taker_in_entry(Taker& taker, Visit&& visit) {
-  visit("taken_by", taker.user);
-  visit("taken_on", taker.host);
-  visit("replaced", as<if_set>(taker.replaces));
-}
-
-// In a separate record.
-template <Of<Taker> Taker, typename Visit>
-void fields_in_etcd(Taker& taker, Visit&& visit) {
-  visit("user", taker.user);
-  visit("host", taker.host);
-  visit("replaced", as<if_set>(taker.replaces));
-  visit("forced", as<if_set>(taker.forced));
-}
-
-// In the log of an embedded store, `runs.jsonl`. Its runs have the user's number.
-template <Of<RunInfo> Run, typename Visit>
-void fields_in_log(Run& run, Visit&& visit) {
-  visit("fence", run.fence);
-  visit("started", as<date>(run.started));
-  visit("ended", as<date>(run.ended));
-  visit("duration_ms", run.duration);
-  visit("exit_code", run.exit_code);
-  visit("signal", run.signal);
-  visit("host", run.host);
-  visit("uid", as<uid>(run.user));
-  visit("outcome", run.outcome);
-  visit("reason", as<if_set>(run.reason));
-  fields_of_description(run, visit);
-  visit("period", as<if_set>(run.period));
-  visit("counts", run.counts);
-}
-
-// How it ended, in an event.
-template <Of<RunInfo> Run, typename Visit>
-void fields_in_event(Run& run, Visit&& visit) {
-  visit("outcome", run.outcome);
-  visit("duration_ms", run.duration);
-  visit("exit_code", as<if_set>(run.exit_code));
-  visit("signal", as<if_set>(run.signal));
-  visit("reason", as<if_set>(run.reason));
-}
-
-// How it ended, on a Redis server.
-template <Of<RunInfo> Run, typename Visit>
-void fields_on_redis(Run& run, Visit&& visit) {
-  visit("host", run.host);
-  visit("user", run.user);
-  fields_of_description(run, visit);
-  visit("period", as<if_set>(run.period));
-  fields_in_event(run, visit);
-}
-
-// In etcd, while it runs.
-template <Of<RunInfo> Run, typename Visit>
-void fields_of_start_in_etcd(Run& run, Visit&& visit) {
-  visit("fence", run.fence);
-  visit("started", run.started);
-  visit("host", run.host);
-  visit("user", run.user);
-  fields_of_description(run, visit);
-  visit("period", as<if_set>(run.period));
-  visit("counts", as<if_set>(run.counts));
-}
-
-// In etcd, once it has ended; after the fields of its start.
-template <Of<RunInfo> Run, typename Visit>
-void fields_of_end_in_etcd(Run& run, Visit&& visit) {
-  visit("ended", as<if_set>(run.ended));
-  visit("duration_ms", as<if_set>(run.duration));
-  visit("exit_code", as<if_set>(run.exit_code));
-  visit("signal", as<if_set>(run.signal));
-  visit("outcome", run.outcome);
-  visit("reason", as<if_set>(run.reason));
-}
-
-// The state of a lock as JSON (state_json.cpp).
-
-template <Of<Superseded> T, typename Visit>
-void fields_in_state(T& newer, Visit&& visit) {
-  visit("host", newer.host), visit("pid", newer.pid);
-}
-
-template <Of<Taker> T, typename Visit>
-void fields_in_state(T& taker, Visit&& visit) {
-  visit("user", taker.user), visit("host", taker.host);
-  visit("replaces", as<if_set>(taker.replaces)),
-      visit("forced", as<if_set>(taker.forced));
-}
-
-template <Of<RunInfo> T, typename Visit>
-void fields_in_state(T& run, Visit&& visit) {
-  visit("fence", run.fence), visit("started", run.started), visit("ended", run.ended);
-  visit("duration_ms", run.duration), visit("exit_code", run.exit_code);
-  visit("signal", run.signal), visit("host", run.host), visit("user", run.user);
-  visit("outcome", run.outcome), visit("reason", as<if_set>(run.reason));
-  fields_of_description(run, visit), visit("period", as<if_set>(run.period));
-  visit("counts", as<if_set>(run.counts));
-}
-
-template <Of<PastRuns> T, typename Visit>
-void fields_in_state(T& past, Visit&& visit) {
-  visit("last", past.last), visit("last_success", past.last_success);
-}
-
-template <Of<rules::Party> T, typename Visit>
-void fields_in_state(T& party, Visit&& visit) {
-  visit("token", as<if_set>(party.token)), visit("host", party.host);
-  visit("pid", party.pid), visit("user", party.user);
-}
-
-template <Of<rules::Holder> T, typename Visit>
-void fields_in_state(T& holder, Visit&& visit) {
-  fields_in_state(holder.party, visit);
-  visit("mode", as<if_set>(holder.mode)), visit("slot", as<if_set>(holder.slot));
-  visit("fence", holder.fence), visit("since", holder.since);
-  visit("granted_at", holder.granted_at), visit("ends_at", holder.ends_at);
-  visit("lives_until", holder.lives_until), visit("lease_ms", holder.lease);
-  visit("ttl_ms", holder.ttl), fields_of_description(holder, visit);
-  visit("command", as<if_set>(holder.argv)), visit("counts", as<if_set>(holder.counts));
-  visit("min_hold_ms", as<if_set>(holder.min_hold)),
-      visit("for_pid", as<if_set>(holder.for_pid));
-  visit("ended", as<if_set>(holder.ended)), visit("broken", as<if_set>(holder.broken));
-  visit("taken_by", holder.taken_by), visit("period", as<if_set>(holder.period));
-}
-
-template <Of<Dedupe> T, typename Visit>
-void fields_in_state(T& dedupe, Visit&& visit) {
-  visit("window_ms", dedupe.window),
-      visit("retry_failed", as<if_set>(dedupe.retry_failed));
-  visit("joins", as<if_set>(dedupe.joins));
-}
-
-template <Of<rules::Waiter> T, typename Visit>
-void fields_in_state(T& waiter, Visit&& visit) {
-  fields_in_state(waiter.party, visit);
-  visit("mode", as<if_set>(waiter.mode)), visit("since", waiter.since);
-  visit("queued_at", waiter.queued_at), visit("lives_until", waiter.lives_until);
-  visit("promised_until", waiter.promised_until);
-  visit("passed_over", as<if_set>(waiter.passed_over)), visit("dedupe", waiter.dedupe);
-  visit("supersedes", as<if_set>(waiter.supersedes));
-  visit("replaces", as<if_set>(waiter.replaces));
-  visit("on_behalf_of", as<if_set>(waiter.on_behalf_of));
-  fields_of_description(waiter, visit), visit("spread", as<if_set>(waiter.spreads));
-  visit("priority", as<if_set>(waiter.priority)), visit("parked_to", waiter.parked_until);
-}
-
-template <Of<rules::AnsweredWaiter> T, typename Visit>
-void fields_in_state(T& left, Visit&& visit) {
-  visit("waiter", left.waiter), visit("by", left.by), visit("newer", left.newer);
-}
-
-template <Of<rules::GrantId> T, typename Visit>
-void fields_in_state(T& grant, Visit&& visit) {
-  visit("claim", as<if_set>(grant.claim)), visit("fence", grant.fence);
-}
-
-template <Of<rules::Restored> T, typename Visit>
-void fields_in_state(T& restored, Visit&& visit) {
-  visit("granted", restored.granted), visit("leases", as<if_set>(restored.vanished));
-}
-
-template <Of<rules::State> T, typename Visit>
-void fields_in_state(T& state, Visit&& visit) {
-  visit("fence", state.last_fence), visit("slots", state.slots);
-  visit("used", state.used), visit("holders", as<if_set>(state.holders));
-  visit("waiters", as<if_set>(state.waiters)), visit("last_run", state.last_run);
-  visit("past", as<if_set>(state.past)), visit("answered", as<if_set>(state.answered));
-  visit("superseded", as<if_set>(state.superseded)), visit("restored", state.restored);
-  visit("last_claim", as<if_set>(state.last_claim));
 }
 
 }  // namespace dlock::record

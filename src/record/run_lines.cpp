@@ -54,48 +54,47 @@ Json parsed(std::string_view line) {
 
 RunInfo run_of(const Json& line) {
   RunInfo run;
-  fields_in_log(run, JsonReader(line));
+  fields(run, JsonReader<runs_log>(line));
   if (run.outcome.empty() || is_running(run)) run.outcome = "vanished";
   return run;
 }
 
-JsonLine line_of(const std::string& event, const LockName& lock) {
-  JsonLine line;
-  line.add_text("event", event);
-  line.add_text("namespace", lock.name_space);
-  line.add_text("name", lock.name);
+template <typename T>
+JsonWriter<runs_log> line_of(const std::string& event, const LockName& lock,
+                             const T& it) {
+  JsonWriter<runs_log> line;
+  line("event", event);
+  line("namespace", lock.name_space);
+  line("name", lock.name);
+  fields(it, line);
   return line;
 }
 
-// The fields besides the kind, the party, the run and who took the lock.
+// The fields besides the kind, the run and who took the lock.
 template <Of<Event> Event, typename Visit>
 void fields_of_event(Event& event, Visit&& visit) {
   visit("namespace", event.lock.name_space);
   visit("name", event.lock.name);
   visit("fence", event.fence);
   visit("free", event.free);
-  visit("priority", as<small>(event.priority));
+  visit("priority", event.priority, small<news>);
+  fields(event, visit);
 }
 
 }  // namespace
 
 std::string start_line(const LockName& lock, const Holder& holder) {
-  auto line = line_of("start", lock);
-  fields_in_log(holder, JsonWriter(line));
-  line.add_texts("command", holder.argv);
-  return line.unfinished() + ",\"command_pid\":";
+  auto line = line_of("start", lock, holder);
+  line("command", holder.argv);
+  return line.text() + ",\"command_pid\":";
 }
 
 std::string grant_line(const LockName& lock, const Holder& holder) {
-  auto line = line_of(was_acquired, lock);
-  fields_in_log(holder, JsonWriter(line));
-  return line.finished();
+  return line_of(was_acquired, lock, holder).finished();
 }
 
 std::string end_line(const LockName& lock, const RunInfo& run) {
-  auto line = line_of("end", lock);
-  fields_in_log(run, JsonWriter(line));
-  return line.finished();
+  return line_of("end", lock, run).finished();
 }
 
 RunInfo never_started_run(const Holder& holder) {
@@ -189,7 +188,7 @@ void add_descriptions(std::vector<RunInfo>& runs, std::string_view log,
   // Most have nothing, or empty texts.
   const auto has_any = [](std::string_view line) {
     bool has = false;
-    const auto look = [&](const std::string& key, const auto&) {
+    const auto look = [&](const std::string& key, const auto&, auto...) {
       const auto mark = '"' + key + "\":\"";
       const auto at = line.find(mark);
       has = has ||
@@ -301,29 +300,23 @@ std::string shortened(std::string_view log, std::size_t most) {
 }
 
 std::string line_of(const Event& event) {
-  JsonLine line;
-  JsonWriter write(line);
-  write("time", event.time);
-  write("event", std::string(event_name(event.kind)));
-  fields_of_event(event, write);
-  fields_in_event(static_cast<const CommandInfo&>(event), write);
+  JsonWriter<news> line;
+  line("time", event.time);
+  line("event", std::string(event_name(event.kind)));
+  fields_of_event(event, line);
   if (event.run) {
     auto run = *event.run;
     if (!run.duration) run.duration = milliseconds(0);
-    fields_in_event(run, write);
+    fields(run, line);
   }
-  if (event.taken_by) {
-    JsonLine taker;
-    fields_in_event(*event.taken_by, JsonWriter(taker));
-    line.add_object("taken_by", taker);
-  }
+  line("taken_by", event.taken_by, if_set<news>);
   return line.finished() + "\n";
 }
 
 std::optional<Event> event_from(std::string_view line) {
   const auto json = object_from(line);
   if (!json) return std::nullopt;
-  JsonReader read(*json);
+  JsonReader<news> read(*json);
   Event event;
   std::string kind_name;
   read("event", kind_name);
@@ -332,9 +325,8 @@ std::optional<Event> event_from(std::string_view line) {
   const auto kind = event_kind_of(kind_name);
   if (!kind || !is_valid(event.lock)) return std::nullopt;
   event.kind = *kind;
-  fields_in_event(static_cast<CommandInfo&>(event), read);
   RunInfo run;
-  fields_in_event(run, read);
+  fields(run, read);
   if (!run.outcome.empty()) {
     run.ended = event.time;
     if (!run.duration) run.duration = milliseconds(0);
@@ -342,7 +334,7 @@ std::optional<Event> event_from(std::string_view line) {
   }
   const auto taker = json->find("taken_by");
   if (taker != json->end() && taker->is_object()) {
-    fields_in_event(event.taken_by.emplace(), JsonReader(*taker));
+    fields(event.taken_by.emplace(), JsonReader<news>(*taker));
   }
   return event;
 }

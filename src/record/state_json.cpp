@@ -1,4 +1,3 @@
-#include <charconv>
 #include <type_traits>
 #include <utility>
 
@@ -12,14 +11,6 @@ namespace dlock::record {
 namespace {
 
 template <typename T>
-constexpr bool is_span = false;
-template <typename Rep, typename Period>
-constexpr bool is_span<std::chrono::duration<Rep, Period>> = true;
-template <typename T>
-constexpr bool is_list = false;
-template <typename T>
-constexpr bool is_list<std::vector<T>> = true;
-template <typename T>
 constexpr bool is_number =
     std::is_integral_v<T> || is_span<T> || std::is_same_v<T, Fence> ||
     std::is_same_v<T, Clock::time_point>;
@@ -27,68 +18,9 @@ template <typename T>
 constexpr bool is_text =
     std::is_same_v<T, std::string> || std::is_same_v<T, Token> || std::is_same_v<T, Mode>;
 
-// Writes an object without a document of it.
-class StateWriter {
- public:
-  explicit StateWriter(std::string& text) : text_(text) {}
-
-  template <typename T>
-  void operator()(const char* key, const T& value) {
-    text_ += text_.back() == '{' ? "\"" : ",\"";
-    text_ += key;
-    text_ += "\":";
-    add(value);
-  }
-  template <typename T>
-  void operator()(const char* key, const std::optional<T>& value) {
-    if (value) (*this)(key, *value);
-  }
-  template <typename T>
-  void operator()(const char* key, As<if_set, T> field) {
-    if (!(field.value == std::remove_const_t<T>{})) (*this)(key, field.value);
-  }
-
-  template <typename T>
-  void add(const T& value) {
-    if constexpr (std::is_same_v<T, bool>) {
-      text_ += value ? "true" : "false";
-    } else if constexpr (std::is_integral_v<T>) {
-      char digits[24];
-      const auto end = std::to_chars(std::begin(digits), std::end(digits), value).ptr;
-      text_.append(digits, end);
-    } else if constexpr (is_span<T>) {
-      add(static_cast<std::int64_t>(value.count()));
-    } else if constexpr (std::is_same_v<T, Clock::time_point>) {
-      add(std::chrono::floor<WallTime>(value.time_since_epoch()));
-    } else if constexpr (std::is_same_v<T, Fence>) {
-      add(value.number);
-    } else if constexpr (std::is_same_v<T, Token>) {
-      append_ascii_json(text_, text_of(value));
-    } else if constexpr (std::is_same_v<T, Mode>) {
-      text_ += value == Mode::shared ? "\"shared\"" : "\"exclusive\"";
-    } else if constexpr (std::is_same_v<T, std::string>) {
-      append_ascii_json(text_, value);
-    } else if constexpr (is_list<T>) {
-      text_ += '[';
-      for (const auto& element : value) {
-        if (text_.back() != '[') text_ += ',';
-        add(element);
-      }
-      text_ += ']';
-    } else {
-      text_ += '{';
-      fields_in_state(value, *this);
-      text_ += '}';
-    }
-  }
-
- private:
-  std::string& text_;
-};
-
 // Where a value of a text goes; nowhere if it has no kind.
 struct Kind;
-struct Place {
+struct ValuePlace {
   void* value = nullptr;
   const Kind* kind = nullptr;
 };
@@ -99,8 +31,8 @@ struct Kind {
   bool (*number)(void*, std::uint64_t) = nullptr;
   bool (*text)(void*, const std::string&) = nullptr;
   bool (*flag)(void*, bool) = nullptr;
-  Place (*field)(void*, std::string_view key) = nullptr;
-  Place (*element)(void*) = nullptr;  // a new one
+  ValuePlace (*field)(void*, std::string_view key) = nullptr;
+  ValuePlace (*element)(void*) = nullptr;  // a new one
 };
 
 template <typename T>
@@ -144,19 +76,17 @@ constexpr Kind kind = kind_of<T>();
 // Finds the field with a key in a list of fields.
 struct Finder {
   std::string_view wanted;
-  Place found = {};
+  ValuePlace found = {};
 
-  template <typename T>
-  void operator()(const char* key, T& value) {
-    if (wanted == key) found = {&value, &kind<T>};
-  }
-  template <typename T>
-  void operator()(const char* key, std::optional<T>& value) {
-    if (wanted == key) found = {&value.emplace(), &kind<T>};
-  }
-  template <typename T>
-  void operator()(const char* key, As<if_set, T> field) {
-    (*this)(key, field.value);
+  template <typename T, typename... Forms>
+  void operator()(const char* key, T& value, Forms...) {
+    if constexpr (form_in<row, Forms...> == Form::none) {
+      return;
+    } else if constexpr (is_optional<T>) {
+      if (wanted == key) found = {&value.emplace(), &kind<typename T::value_type>};
+    } else {
+      if (wanted == key) found = {&value, &kind<T>};
+    }
   }
 };
 
@@ -173,13 +103,13 @@ constexpr Kind kind_of() {
   } else if constexpr (is_text<T>) {
     known.text = &set_text<T>;
   } else if constexpr (is_list<T>) {
-    known.element = [](void* to) -> Place {
+    known.element = [](void* to) -> ValuePlace {
       return {&static_cast<T*>(to)->emplace_back(), &kind<typename T::value_type>};
     };
   } else {
     known.field = [](void* to, std::string_view key) {
       Finder finder{key};
-      fields_in_state(*static_cast<T*>(to), finder);
+      fields(*static_cast<T*>(to), finder);
       return finder.found;
     };
   }
@@ -190,11 +120,11 @@ constexpr Kind kind_of() {
 class StateReader final : public JsonEvents {
  public:
   // `most`: how many objects and lists there can be.
-  StateReader(Place whole, std::size_t most) : next_(whole), left_(most) {}
+  StateReader(ValuePlace whole, std::size_t most) : next_(whole), left_(most) {}
 
   bool key(string_t& key) override {
     const auto& object = open_.back();
-    next_ = object.kind == nullptr ? Place{} : object.kind->field(object.value, key);
+    next_ = object.kind == nullptr ? ValuePlace{} : object.kind->field(object.value, key);
     return true;
   }
   bool null() override { return take().kind == nullptr; }
@@ -221,7 +151,7 @@ class StateReader final : public JsonEvents {
 
  private:
   // The place of the value that has come.
-  Place take() {
+  ValuePlace take() {
     if (open_.empty() || open_.back().kind == nullptr) return std::exchange(next_, {});
     const auto& around = open_.back();
     const auto new_element = around.kind->element;
@@ -246,9 +176,9 @@ class StateReader final : public JsonEvents {
     return true;
   }
 
-  std::vector<Place> open_;  // the objects and lists around the next value
-  Place next_;               // of the value of the last key
-  std::size_t left_;         // how many objects and lists may still be opened
+  std::vector<ValuePlace> open_;  // the objects and lists around the next value
+  ValuePlace next_;               // of the value of the last key
+  std::size_t left_;              // how many objects and lists may still be opened
 };
 
 template <typename T>
@@ -265,10 +195,10 @@ std::optional<T> read_from(std::string_view text) {
 }
 
 std::string written(const rules::State& state) {
-  std::string text;
-  text.reserve(1024 + state.waiters.size() * 192);
-  StateWriter(text).add(state);
-  return text;
+  JsonWriter<row> writer;
+  writer.text().reserve(1024 + state.waiters.size() * 192);
+  writer.add(state);
+  return std::move(writer.text());
 }
 
 void forget(Description& description) { description = Description(); }
@@ -289,11 +219,7 @@ std::optional<std::string> state_json(const rules::State& state) {
   return text.size() > longest_state ? std::nullopt : std::optional(std::move(text));
 }
 
-std::string runs_json(const std::vector<RunInfo>& runs) {
-  std::string text;
-  StateWriter(text).add(runs);
-  return text;
-}
+std::string runs_json(const std::vector<RunInfo>& runs) { return json_of<row>(runs); }
 
 std::optional<rules::State> state_from_json(std::string_view text) {
   auto state = read_from<rules::State>(text);

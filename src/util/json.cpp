@@ -34,17 +34,6 @@ bool is_within(const JsonLimits& limits, std::string_view text) {
 
 bool stands_for_itself(char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; }
 
-// The library escapes everything that is not plain.
-void append_quoted(std::string& text, std::string_view value) {
-  if (!std::all_of(value.begin(), value.end(), stands_for_itself)) {
-    text += to_line(Json(value));
-    return;
-  }
-  text += '"';
-  text += value;
-  text += '"';
-}
-
 }  // namespace
 
 std::optional<Json> object_from(std::string_view text, const JsonLimits& limits) {
@@ -55,6 +44,14 @@ std::optional<Json> object_from(std::string_view text, const JsonLimits& limits)
 
 bool read_json(std::string_view text, JsonEvents& events, const JsonLimits& limits) {
   return is_within(limits, text) && Json::sax_parse(text, &events);
+}
+
+void append_json(std::string& json, std::string_view value) {
+  if (std::all_of(value.begin(), value.end(), stands_for_itself)) {
+    json.append(1, '"').append(value).append(1, '"');
+  } else {
+    json += to_line(Json(value));
+  }
 }
 
 void append_ascii_json(std::string& json, std::string_view value) {
@@ -107,34 +104,11 @@ pid_t pid_at(const Json& object, const char* key) {
   return value <= std::numeric_limits<pid_t>::max() ? static_cast<pid_t>(value) : 0;
 }
 
-void JsonLine::add_key(std::string_view key) {
-  if (text_.empty()) text_.reserve(512);
-  text_ += text_.empty() ? "{\"" : ",\"";
-  text_ += key;
-  text_ += "\":";
-}
-
-void JsonLine::add(std::string_view key, std::string_view json) {
-  add_key(key);
-  text_ += json;
-}
-
-void JsonLine::add_text(std::string_view key, std::string_view value) {
-  add_key(key);
-  append_quoted(text_, value);
-}
-
-void JsonLine::add_texts(std::string_view key, const std::vector<std::string>& values) {
-  add(key, "[");
-  for (const auto& value : values) {
-    if (text_.back() != '[') text_ += ',';
-    append_quoted(text_, value);
-  }
-  text_ += ']';
-}
-
-void JsonLine::add_flag(std::string_view key, bool value) {
-  add(key, value ? "true" : "false");
+void append_json_key(std::string& json, std::string_view key) {
+  if (json.empty()) json.reserve(512);
+  json += json.empty() ? "{\"" : json.back() == '{' ? "\"" : ",\"";
+  json += key;
+  json += "\":";
 }
 
 }  // namespace dlock

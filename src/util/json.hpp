@@ -4,7 +4,6 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -44,8 +43,14 @@ using JsonEvents = nlohmann::json_sax<Json>;
 // `events` has stopped; some of its values may have been reported then.
 bool read_json(std::string_view text, JsonEvents& events, const JsonLimits& limits);
 
-// Adds a string as JSON in ASCII. Bytes that are not UTF-8 become U+FFFD.
+// Adds a string as to_line() writes it, or in ASCII. Bytes that are not UTF-8 become
+// U+FFFD.
+void append_json(std::string& json, std::string_view value);
 void append_ascii_json(std::string& json, std::string_view value);
+
+// Adds the key, a plain word, of the next value to an object that is not closed yet; an
+// empty text becomes one.
+void append_json_key(std::string& json, std::string_view key);
 
 // A missing value becomes null; durations are in milliseconds.
 template <typename T>
@@ -77,32 +82,5 @@ std::optional<int> exit_code_at(const Json& object, const char* key);
 
 // 0 if there is none.
 pid_t pid_at(const Json& object, const char* key);
-
-// Keys are plain words. Values may be anything; bytes that are not UTF-8 become U+FFFD as
-// with to_line().
-class JsonLine {
- public:
-  void add_text(std::string_view key, std::string_view value);
-  void add_texts(std::string_view key, const std::vector<std::string>& values);
-  void add_flag(std::string_view key, bool value);
-  template <std::integral T>
-  void add_number(std::string_view key, T value) {
-    add(key, std::to_string(value));
-  }
-  void add_object(std::string_view key, const JsonLine& object) {
-    add(key, object.finished());
-  }
-  void add_null(std::string_view key) { add(key, "null"); }
-
-  // The object without its closing brace, so that a field can be appended.
-  const std::string& unfinished() const { return text_; }
-  std::string finished() const { return (text_.empty() ? "{" : text_) + "}"; }
-
- private:
-  void add_key(std::string_view key);
-  void add(std::string_view key, std::string_view json);
-
-  std::string text_;
-};
 
 }  // namespace dlock

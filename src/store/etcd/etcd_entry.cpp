@@ -160,7 +160,7 @@ std::optional<Dedupe> dedupe_from(const Json& json) {
 std::optional<Taker> taker_from(const Json& json) {
   if (json.find("taken_by") == json.end()) return std::nullopt;
   Taker taker;
-  record::fields_of_taker_in_entry(taker, record::JsonReader(json));
+  fields(taker, record::JsonReader<record::etcd_entry>(json));
   return taker;
 }
 
@@ -189,7 +189,7 @@ bool fill(QueueEntry& entry, const Json& json) {
   entry.supersedes = flag_at(json, "supersedes");
   entry.replaces = flag_at(json, "replaces");
   entry.dedupe = dedupe_from(json);
-  record::fields_in_etcd(static_cast<CommandInfo&>(entry), record::JsonReader(json));
+  fields(entry, record::JsonReader<record::etcd_entry>(json));
   entry.taken_by = taker_from(json);
   return true;
 }
@@ -232,28 +232,25 @@ QueueEntry entry_for(const Claim& claim, WallTime now) {
 }
 
 std::string text_of(const QueueEntry& entry) {
-  JsonLine json;
-  json.add_text("standing", name_of(entry.standing));
-  json.add_text("mode", entry.mode == Mode::shared ? "shared" : "exclusive");
-  if (entry.slots != 1) json.add_number("slots", entry.slots);
-  if (entry.slot != 0) json.add_number("slot", entry.slot);
-  if (entry.set_up_again.number != 0) {
-    json.add_number("fence", entry.set_up_again.number);
-  }
-  json.add_number("since", entry.since.count());
-  json.add_number("ttl", entry.ttl);
-  if (entry.acquired_ttl != 0) json.add_number("acquired_ttl", entry.acquired_ttl);
-  if (!entry.attached) json.add_flag("detached", true);
-  if (entry.for_pid) json.add_flag("for_pid", true);
-  if (entry.supersedes) json.add_flag("supersedes", true);
-  if (entry.replaces) json.add_flag("replaces", true);
+  record::JsonWriter<record::etcd_entry> json;
+  json("standing", std::string(name_of(entry.standing)));
+  json("mode", entry.mode);
+  if (entry.slots != 1) json("slots", entry.slots);
+  if (entry.slot != 0) json("slot", entry.slot);
+  if (entry.set_up_again.number != 0) json("fence", entry.set_up_again);
+  json("since", entry.since);
+  json("ttl", entry.ttl);
+  if (entry.acquired_ttl != 0) json("acquired_ttl", entry.acquired_ttl);
+  if (!entry.attached) json("detached", true);
+  if (entry.for_pid) json("for_pid", true);
+  if (entry.supersedes) json("supersedes", true);
+  if (entry.replaces) json("replaces", true);
   if (entry.dedupe) {
-    json.add_text("dedupe", kind_of(*entry.dedupe));
-    json.add_number("window_ms", entry.dedupe->window.count());
+    json("dedupe", kind_of(*entry.dedupe));
+    json("window_ms", entry.dedupe->window);
   }
-  record::JsonWriter writer(json);
-  record::fields_in_etcd(static_cast<const CommandInfo&>(entry), writer);
-  if (entry.taken_by) record::fields_of_taker_in_entry(*entry.taken_by, writer);
+  fields(entry, json);
+  if (entry.taken_by) fields(*entry.taken_by, json);
   return json.finished();
 }
 

@@ -16,25 +16,24 @@ namespace {
 constexpr std::size_t slack = 10;
 
 // Nothing if it does not identify the run.
-std::optional<RunInfo> start_from(const Json& json) {
+template <record::Place place>
+std::optional<RunInfo> run_from(const Json& json) {
   if (!count_at(json, "fence") || !count_at(json, "started")) return std::nullopt;
   RunInfo run;
-  record::fields_of_start_in_etcd(run, record::JsonReader(json));
+  fields(run, record::JsonReader<place>(json));
   return run;
 }
 
 std::optional<PastRun> past_from(const KeyValue& pair) {
   const auto json = object_from(pair.value);
-  auto run = json ? start_from(*json) : std::nullopt;
-  if (!run) return std::nullopt;
-  record::fields_of_end_in_etcd(*run, record::JsonReader(*json));
-  if (is_running(*run)) return std::nullopt;
+  auto run = json ? run_from<record::etcd>(*json) : std::nullopt;
+  if (!run || is_running(*run)) return std::nullopt;
   return PastRun{pair.key, std::move(*run), flag_at(*json, "shared"), pair.mod_revision};
 }
 
 std::optional<OpenRun> open_from(const KeyValue& pair, std::string_view id) {
   const auto json = object_from(pair.value);
-  auto run = json ? start_from(*json) : std::nullopt;
+  auto run = json ? run_from<record::etcd_start>(*json) : std::nullopt;
   if (!run) return std::nullopt;
   // The fence of an immediate grant is the revision of its entry.
   if (run->fence.number == 0) {
@@ -55,15 +54,8 @@ std::optional<Record> record_from(const KeyValue& pair) {
   const auto json = object_from(pair.value);
   if (!json) return std::nullopt;
   Record found;
-  record::fields_in_etcd(found, record::JsonReader(*json));
+  fields(found, record::JsonReader<record::etcd>(*json));
   return found;
-}
-
-template <typename Record>
-std::string text_of_record(const Record& one) {
-  JsonLine json;
-  record::fields_in_etcd(one, record::JsonWriter(json));
-  return json.finished();
 }
 
 // The text after `part`, if `text` begins with it.
@@ -110,27 +102,27 @@ Runs runs_from(const std::vector<KeyValue>& pairs, std::string_view folder) {
 }
 
 std::string open_run_text(const QueueEntry& holder, WallTime until) {
-  JsonLine json;
+  record::JsonWriter<record::etcd_start> json;
   const auto run = rules::vanished_run(as_holder(holder));
-  record::fields_of_start_in_etcd(run, record::JsonWriter(json));
-  if (!holder.attached) {
-    json.add_flag("detached", true);
-    json.add_number("until", until.count());
-  }
+  fields(run, json);
+  if (!holder.attached) json("detached", true), json("until", until);
   return json.finished();
 }
 
 std::string past_run_text(const RunInfo& run, bool is_shared) {
-  JsonLine json;
-  record::fields_of_start_in_etcd(run, record::JsonWriter(json));
-  record::fields_of_end_in_etcd(run, record::JsonWriter(json));
-  if (is_shared) json.add_flag("shared", true);
+  record::JsonWriter<record::etcd> json;
+  fields(run, json);
+  if (is_shared) json("shared", true);
   return json.finished();
 }
 
-std::string told_text(const Superseded& newer) { return text_of_record(newer); }
+std::string told_text(const Superseded& newer) {
+  return record::json_of<record::etcd>(newer);
+}
 
-std::string taken_text(const Taker& taker) { return text_of_record(taker); }
+std::string taken_text(const Taker& taker) {
+  return record::json_of<record::etcd>(taker);
+}
 
 RunInfo running_run(const QueueEntry& holder) {
   auto run = rules::vanished_run(as_holder(holder));

@@ -99,10 +99,10 @@ WallTime PgLimit::matters_until(WallTime now) const {
 std::string PgLimit::text() const {
   std::vector<std::string> turns;
   for (const auto& turn : state_.turns) turns.push_back(turn_text(turn));
-  JsonLine line;
-  line.add_number("most", state_.rate.most);
-  line.add_number("period_ms", state_.rate.period.count());
-  line.add_texts("turns", turns);
+  record::JsonWriter<record::row> line;
+  line("most", state_.rate.most);
+  line("period_ms", state_.rate.period);
+  line("turns", turns);
   auto text = line.finished() + '\n';
   constexpr std::size_t usual_length = 24;
   text.reserve(text.size() + state_.stamps.size() * usual_length);

@@ -9,7 +9,7 @@
 
 namespace dlock::redis {
 
-using record::JsonReader;
+using JsonReader = record::JsonReader<record::redis>;
 using record::RecordWords;
 using record::RedisParty;
 
@@ -20,7 +20,7 @@ Json json_in(std::string_view text) { return object_from(text).value_or(Json::ob
 
 RedisParty party_in(const Json& json) {
   RedisParty party;
-  fields_on_redis(party, JsonReader(json));
+  fields(party, JsonReader(json));
   return party;
 }
 
@@ -30,7 +30,7 @@ std::optional<Taker> taker_in(const Json& party) {
     const auto found = party.find(how);
     if (found == party.end() || !found->is_object()) continue;
     Taker taker;
-    fields_on_redis(taker, JsonReader(*found));
+    fields(taker, JsonReader(*found));
     taker.replaces = how == "replaced_by";
     taker.forced = how == "forced_by";
     return taker;
@@ -115,7 +115,7 @@ std::optional<Published> published_from(std::string_view channel, std::string_vi
   if (!end.empty()) {
     event.run.emplace();
     event.run->ended = event.time;
-    fields_on_redis(*event.run, JsonReader(end));
+    fields(*event.run, JsonReader(end));
   }
   return published;
 }
@@ -173,7 +173,7 @@ std::optional<RunInfo> run_from(std::string_view record) {
   const auto end = json_in(words.rest());
   if (ended != WallTime{}) run.ended = ended;
   if (run.ended && !was_by_hand) {
-    fields_on_redis(run, JsonReader(end));
+    fields(run, JsonReader(end));
     if (const auto taker = taker_in(end); taker && taker->forced) {
       run.reason = taken_reason(*taker);
       // Unless the holder has reported its end since.

@@ -12,13 +12,6 @@
 namespace dlock::redis {
 namespace {
 
-template <typename T>
-std::string json_of(const T& value) {
-  JsonLine json;
-  fields_on_redis(value, record::JsonWriter(json));
-  return json.finished();
-}
-
 std::string mode_text(const Claim& claim) {
   return claim.mode == Mode::shared ? "s" : "x";
 }
@@ -179,10 +172,10 @@ std::string party_text(const Claim& claim) {
   record::RedisParty party{own_party(claim), claim.priority, claim.spreads, claim.for_pid,
                            std::nullopt};
   if (!claim.attached) party.ttl = claim.ttl;
-  return json_of(party);
+  return record::json_of<record::redis>(party);
 }
 
-std::string taker_text() { return json_of(own_taker(false)); }
+std::string taker_text() { return record::json_of<record::redis>(own_taker(false)); }
 
 std::string run_end_text(const RunEnd& end, const std::string& host,
                          const std::string& user, const Claim& claim) {
@@ -192,7 +185,7 @@ std::string run_end_text(const RunEnd& end, const std::string& host,
   run.Description::operator=(claim);
   run.period = claim.period;
   set_end(run, end);
-  return json_of(run);
+  return record::json_of<record::redis>(run);
 }
 
 std::vector<std::string> ask_arguments(const Claim& claim, Queue queue,
