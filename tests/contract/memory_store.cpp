@@ -58,6 +58,7 @@ class MemoryStates final : public StateStore {
     const auto sent_at = Clock::now();
     co_await reach(service_, call);
     is_exclusive_ = access == Access::exclusive;
+    service_.is_taken = is_exclusive_;
     const auto found = service_.locks.find(lock);
     const auto now = rules::Moment::now();
     if (found == service_.locks.end())
@@ -69,6 +70,7 @@ class MemoryStates final : public StateStore {
   asio::awaitable<bool> write(const LockName& lock, const Snapshot& read,
                               const Change& change, Call call) override {
     co_await reach(service_, call);
+    service_.is_taken = false;
     const auto fate =
         service_.fate(stepped::differs_only_in_count(read.state, change.state));
     if (fate == Fate::conflict) co_return false;
@@ -85,7 +87,10 @@ class MemoryStates final : public StateStore {
     co_return is_done;
   }
 
-  asio::awaitable<void> leave(Wakeup&) override { co_return; }
+  asio::awaitable<void> leave(Wakeup&) override {
+    service_.is_taken = false;
+    co_return;
+  }
 
   asio::awaitable<void> count_refused(LockName lock, Wakeup&) override {
     const auto found = service_.locks.find(lock);

@@ -61,6 +61,7 @@ struct MemoryService {
   // Of the next write, which may only count a refused claim.
   std::function<Fate(bool only_counts)> fate = [](bool) { return Fate::done; };
   bool is_held_up = false;  // gives no answers
+  bool is_taken = false;    // by a step with exclusive access
   std::uint64_t last_version = 0;
   std::uint64_t epoch = 0;  // how often another server has taken over
 };

@@ -149,6 +149,17 @@ TEST_F(Stepped, a_lock_without_fences_left_is_not_granted) {
   EXPECT_EQ(world_.writes, 0);
 }
 
+TEST_F(Stepped, a_step_that_fails_with_exclusive_access_ends_it) {
+  world_.service.fate = [&](bool) {
+    world_.service.locks[{"dlock", "job"}].state.last_fence = greatest_fence;
+    return Fate::lost_race;
+  };
+
+  EXPECT_THROW(contender().ask(), Failure);
+
+  EXPECT_FALSE(world_.service.is_taken);
+}
+
 TEST_F(Stepped, a_claim_that_finds_a_thousand_waiters_has_no_place_and_asks_again) {
   contender().granted();
   auto& waiters = world_.service.locks[{"dlock", "job"}].state.waiters;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -154,9 +155,34 @@ void prepare(StateStore::Change& change, const StateStore::Snapshot& read);
 void complete(StateStore::Change& change, const StateStore::Snapshot& read,
               const rules::Consequences& then);
 
-// Applies `rule` and writes the result. If another step is faster, the rule is applied
-// again to the new state, which no other step can change meanwhile: so a distant client
-// does not lose for ever.
+// Applies `rule` to what was read, and writes the result. Returns whether the step is
+// done; else another one was faster. For `unanswered` see take().
+template <typename Answer>
+asio::awaitable<bool> apply(StateStore& states, const LockName& lock,
+                            const Rule<Answer>& rule, StateStore::Access access,
+                            Call call, bool& unanswered, StepResult<Answer>& step) {
+  prepare(step.change, step.read);
+  rules::Consequences then;
+  const rules::ClockLiveness liveness(step.read.now);
+  step.answer = rule({step.change.state, step.read.now, liveness, then}, step.change);
+  complete(step.change, step.read, then);
+  const bool only_counts = differs_only_in_count(step.read.state, step.change.state);
+  if (!unanswered && (only_counts || step.change.state == step.read.state)) {
+    if (access == StateStore::Access::exclusive) co_await states.leave(call.wakeup);
+    if (only_counts) co_await states.count_refused(lock, call.wakeup);
+    co_return true;
+  }
+  const bool was_unanswered = std::exchange(unanswered, true);
+  const bool is_done = co_await states.write(lock, step.read, step.change, call);
+  // If not, the version may still be the one that an earlier request read: a database may
+  // refuse a write because of another row.
+  unanswered = was_unanswered && !is_done;
+  co_return is_done;
+}
+
+// Reads the lock and applies `rule`. If another step is faster, the rule is applied again
+// to the new state, which no other step can change meanwhile: so a distant client does
+// not lose for ever.
 //
 // A step that changes nothing writes nothing, except if an earlier step of the same claim
 // may be `unanswered`: its request may still be on its way. As that compares the version,
@@ -168,22 +194,16 @@ asio::awaitable<StepResult<Answer>> take(StateStore& states, LockName lock,
   for (auto access = Access::optimistic;; access = Access::exclusive) {
     StepResult<Answer> step;
     step.read = co_await states.read(lock, access, call);
-    prepare(step.change, step.read);
-    rules::Consequences then;
-    const rules::ClockLiveness liveness(step.read.now);
-    step.answer = rule({step.change.state, step.read.now, liveness, then}, step.change);
-    complete(step.change, step.read, then);
-    const bool only_counts = differs_only_in_count(step.read.state, step.change.state);
-    if (!unanswered && (only_counts || step.change.state == step.read.state)) {
-      if (access == Access::exclusive) co_await states.leave(call.wakeup);
-      if (only_counts) co_await states.count_refused(lock, call.wakeup);
-      co_return step;
+    std::exception_ptr failure;
+    bool is_done = false;
+    try {
+      is_done = co_await apply(states, lock, rule, access, call, unanswered, step);
+    } catch (const Failure&) {
+      failure = std::current_exception();
     }
-    const bool was_unanswered = std::exchange(unanswered, true);
-    const bool is_done = co_await states.write(lock, step.read, step.change, call);
-    // If not, the version may still be the one that an earlier request read: a database
-    // may refuse a write because of another row.
-    unanswered = was_unanswered && !is_done;
+    // Else others would wait for a step that does not go on.
+    if (failure && access == Access::exclusive) co_await states.leave(call.wakeup);
+    if (failure) std::rethrow_exception(failure);
     if (is_done) co_return step;
   }
 }
