@@ -26,7 +26,7 @@ byte left_1[LEASES], left_2[LEASES];  /* by the leaders of the two terms */
 bool revoking[LEASES];             /* the former leader has asked for it */
 byte key_lease = NONE;             /* what the claim's key is attached to; NONE: there is no key */
 
-/* The claim: EtcdClaimant, etcd_keeping.cpp. */
+/* The claim: EtcdClaimant. */
 mtype:phase phase = grants;
 byte lease = NONE, next_lease;
 byte lease_term;                   /* in which it was surely granted; 0: not known */

@@ -22,10 +22,10 @@ const Finding risky{"persistence", Level::warning, "none", "appendonly yes"};
 const Finding bad{"permissions", Level::error, "the user jobs may not call get",
                   "ACL SETUSER"};
 
-const DoctorFormat pipe{};
+const DoctorFormat to_pipe{};
 
 TEST(DoctorText, has_each_finding_with_its_advice_and_then_a_summary) {
-  EXPECT_EQ(examination_text(examination_with({good, risky, bad}), "redis://db", pipe),
+  EXPECT_EQ(examination_text(examination_with({good, risky, bad}), "redis://db", to_pipe),
             "ok       role         a primary\n"
             "warning  persistence  none\n"
             "                      -> appendonly yes\n"
@@ -35,7 +35,7 @@ TEST(DoctorText, has_each_finding_with_its_advice_and_then_a_summary) {
 }
 
 TEST(DoctorText, info_findings_are_not_problems) {
-  EXPECT_EQ(examination_text(examination_with({good, info}), "redis://db", pipe),
+  EXPECT_EQ(examination_text(examination_with({good, info}), "redis://db", to_pipe),
             "ok       role   a primary\n"
             "info     clock  2h0m ahead\n"
             "                -> harmless\n"
@@ -45,21 +45,21 @@ TEST(DoctorText, info_findings_are_not_problems) {
 TEST(DoctorText, the_summary_counts_checks_that_could_not_be_made) {
   const Finding unknown{"eviction", Level::info, "not checked", "", false};
 
-  EXPECT_EQ(examination_text(examination_with({good, unknown}), "redis://db", pipe),
+  EXPECT_EQ(examination_text(examination_with({good, unknown}), "redis://db", to_pipe),
             "ok       role      a primary\n"
             "info     eviction  not checked\n"
             "no problems found; 1 check could not be run in redis://db\n");
-  EXPECT_EQ(
-      examination_text(examination_with({unknown, risky, unknown}), "redis://db", pipe),
-      "info     eviction     not checked\n"
-      "warning  persistence  none\n"
-      "                      -> appendonly yes\n"
-      "info     eviction     not checked\n"
-      "1 warning; 2 checks could not be run in redis://db\n");
+  EXPECT_EQ(examination_text(examination_with({unknown, risky, unknown}), "redis://db",
+                             to_pipe),
+            "info     eviction     not checked\n"
+            "warning  persistence  none\n"
+            "                      -> appendonly yes\n"
+            "info     eviction     not checked\n"
+            "1 warning; 2 checks could not be run in redis://db\n");
 }
 
 TEST(DoctorText, quiet_output_has_only_warnings_and_errors) {
-  auto quiet = pipe;
+  auto quiet = to_pipe;
   quiet.only_trouble = true;
 
   EXPECT_EQ(examination_text(examination_with({good, info}), "redis://db", quiet), "");
@@ -72,7 +72,7 @@ TEST(DoctorText, quiet_output_has_only_warnings_and_errors) {
 }
 
 TEST(DoctorText, lines_wrap_between_words_at_the_width_of_the_terminal) {
-  auto narrow = pipe;
+  auto narrow = to_pipe;
   narrow.columns = 46;
 
   EXPECT_EQ(examination_text(examination_with({bad}), "s", narrow),
@@ -83,15 +83,15 @@ TEST(DoctorText, lines_wrap_between_words_at_the_width_of_the_terminal) {
 }
 
 TEST(DoctorText, lines_are_not_wrapped_for_a_very_narrow_terminal) {
-  auto tiny = pipe;
+  auto tiny = to_pipe;
   tiny.columns = 20;
 
   EXPECT_EQ(examination_text(examination_with({bad}), "s", tiny),
-            examination_text(examination_with({bad}), "s", pipe));
+            examination_text(examination_with({bad}), "s", to_pipe));
 }
 
 TEST(DoctorText, color_tells_the_levels_apart) {
-  auto colored = pipe;
+  auto colored = to_pipe;
   colored.color = true;
 
   const auto text = examination_text(examination_with({good, risky, bad}), "s", colored);
