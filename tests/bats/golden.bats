@@ -479,11 +479,12 @@ sent() {  # <heading> <command>...
 @test "--help and --version are as before" {
   use_private_store
   {
-    for arguments in --help {run,acquire,renew,release,check,fence,status,list,watch,history,break,doctor,config,limit,cache}' --help' 'help run' 'help options' run nonsense '' --help=x; do
+    for arguments in --help {run,acquire,renew,release,check,fence,status,list,watch,history,break,doctor,config,limit,cache}' --help' 'help options' run nonsense '' --help=x; do
       part "dlock $arguments"
       # shellcheck disable=SC2086
       shown dlock $arguments 2>&1
     done
+    dlock help run | diff <(dlock run --help) -
     part dlock --version
     dlock --version | sed -E 's/^dlock [0-9]+\.[0-9]+\.[0-9]+(-[a-z]+)?(\+g[0-9a-f]+(\.dirty)?)?$/dlock <version>/'
   } | golden help
