@@ -11,6 +11,7 @@
 #include "store/open.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/faulty_store.hpp"
+#include "tests/contract/scenes.hpp"
 #include "tests/contract/worlds.hpp"
 #include "util/bits.hpp"
 
@@ -39,13 +40,59 @@ struct Guest {
   }
   bool is_admitted() { return std::holds_alternative<Admitted>(ask()); }
   NotAdmitted waits() { return std::get<NotAdmitted>(ask(hours(1))); }
-  void withdraw() { result_of(context, rates_of(*store).withdraw(claim, wakeup)); }
 
   asio::io_context& context;
   Wakeup wakeup;
   std::unique_ptr<Store> store;
   RateClaim claim;
 };
+
+[[maybe_unused]] const bool limit_scenes =
+    add_scenes("LimitContract", kinds_with(&Kind::keeps_rates), R"(
+admits at most the limit:
+  a enters admitted remaining=1; b enters admitted remaining=0
+  ; c enters turned_away remaining=0 !turn next_in>3540s next_in<=1h
+admits again when a period is over:
+  a(rate=2/500ms) enters admitted; b(rate=2/500ms) enters admitted; c(rate=2/500ms) enters turned_away
+  ; pause 500ms; c enters admitted
+limits of different names and namespaces are independent:
+  a(rate=1/1h) enters admitted; b(rate=1/1h, name=other) enters admitted
+  ; c(rate=1/1h, space=elsewhere) enters admitted; d(rate=1/1h, name={job}:limit) enters admitted
+  ; e(rate=1/1h) enters turned_away
+a claim is admitted once however often it asks:
+  a enters admitted; a enters admitted; b enters admitted; c enters turned_away
+a repeated claim is admitted even if no other is:
+  a(rate=1/1h) enters admitted; a enters admitted; b(rate=1/1h) enters turned_away
+waiters get turns in order:
+  a enters admitted; b enters admitted; c enters(1h) turned_away turn next_in<=1h
+  ; d enters(1h) turned_away turn next_in<=1h; e enters(3h) turned_away turn next_in>7140s next_in<=2h
+# It has no place in the queue either.
+a turn after the end of the wait is not given:
+  a enters admitted; b enters admitted; c enters(60s) turned_away !turn; d enters(1h) turned_away turn
+  ; e enters(1h) turned_away turn next_in<=1h
+no claim overtakes the queue:
+  a(rate=2/500ms) enters admitted; b(rate=2/500ms) enters admitted; c(rate=2/500ms) enters(1h) turn
+  ; d(rate=2/500ms) enters(1h) turn; pause 500ms; e(rate=2/500ms) enters turned_away; c enters admitted
+  ; e enters turned_away; d enters admitted
+a place that is given up is free:
+  a(rate=1/500ms) enters admitted; b(rate=1/500ms) enters(1h) turn; b withdraws; pause 500ms
+  ; c(rate=1/500ms) enters admitted
+a claim without a place can withdraw:
+  a withdraws; b enters admitted
+another rate is refused with the one in use:
+  a enters admitted; b enters admitted; c(rate=3/1h) enters differs most=2 period=3600000
+  ; d(rate=2/2h) enters(9h) differs most=2 period=3600000
+another rate is fine once the last one is over:
+  a(rate=1/50ms) enters admitted; pause 60ms; b(rate=3/1h) enters admitted; c(rate=3/1h) enters admitted
+a limit is not a lock:
+  a enters admitted; list names=; lock holders=0; b takes; c enters admitted
+a store that does not answer is a failure:
+  server stalls; a(hurries) enters unreachable
+a waiter is admitted at its turn:
+  a(rate=1/500ms) enters admitted; b(rate=1/500ms) waits_for_turn(5s) admitted took>450ms
+a claim that would wait too long is refused at once:
+  a enters admitted; b enters admitted; c waits_for_turn(30s) turned_away took<5s
+)");
 
 class LimitContract : public ::testing::TestWithParam<Kind> {
  protected:
@@ -60,49 +107,11 @@ class LimitContract : public ::testing::TestWithParam<Kind> {
     const auto until = Clock::now() + span;
     dlock::eventually(context_, [&] { return Clock::now() >= until; });
   }
-  RateAnswer wait(Guest& guest, milliseconds patience) {
-    TurnPatience limit;
-    limit.until = later(Clock::now(), patience);
-    return result_of(context_, await_admission(rates_of(*guest.store), guest.claim, limit,
-                                               guest.wakeup));
-  }
 
   asio::io_context context_;
   std::unique_ptr<World> world_ = GetParam().make();
   std::list<Guest> guests_;
 };
-
-TEST_P(LimitContract, admits_at_most_the_limit) {
-  EXPECT_EQ(std::get<Admitted>(guest().ask()).remaining, 1u);
-  EXPECT_EQ(std::get<Admitted>(guest().ask()).remaining, 0u);
-
-  const auto refused = std::get<NotAdmitted>(guest().ask());
-
-  EXPECT_EQ(refused.remaining, 0u);
-  EXPECT_FALSE(refused.has_turn);
-  EXPECT_GT(refused.next_in, hours(1) - seconds(60));
-  EXPECT_LE(refused.next_in, hours(1));
-}
-
-TEST_P(LimitContract, admits_again_when_a_period_is_over) {
-  const Rate rate{2, period};
-  fill(rate);
-  auto& next = guest(rate);
-  const auto refused = std::get<NotAdmitted>(next.ask());
-
-  sleep_for(refused.next_in);
-
-  EXPECT_TRUE(next.is_admitted());
-}
-
-TEST_P(LimitContract, limits_of_different_names_and_namespaces_are_independent) {
-  const Rate one{1, hours(1)};
-  EXPECT_TRUE(guest(one).is_admitted());
-  EXPECT_TRUE(guest(one, "other").is_admitted());
-  EXPECT_TRUE(guest(one, "api", "elsewhere").is_admitted());
-  EXPECT_TRUE(guest(one, "{api}:limit").is_admitted());
-  EXPECT_FALSE(guest(one).is_admitted());
-}
 
 TEST_P(LimitContract, the_longest_names_can_be_used) {
   const std::string longest(255, 'x');
@@ -110,64 +119,6 @@ TEST_P(LimitContract, the_longest_names_can_be_used) {
 
   EXPECT_TRUE(guest(one, longest, longest).is_admitted());
   EXPECT_FALSE(guest(one, longest, longest).is_admitted());
-}
-
-TEST_P(LimitContract, a_claim_is_admitted_once_however_often_it_asks) {
-  auto& first = guest();
-  EXPECT_TRUE(first.is_admitted());
-  EXPECT_TRUE(first.is_admitted());
-
-  EXPECT_TRUE(guest().is_admitted());
-  EXPECT_FALSE(guest().is_admitted());
-}
-
-TEST_P(LimitContract, a_repeated_claim_is_admitted_even_if_no_other_is) {
-  auto& last = guest({1, hours(1)});
-  EXPECT_TRUE(last.is_admitted());
-
-  EXPECT_TRUE(last.is_admitted());
-  EXPECT_FALSE(guest({1, hours(1)}).is_admitted());
-}
-
-TEST_P(LimitContract, waiters_get_turns_in_order) {
-  fill({2, hours(1)});
-
-  const auto first = guest().waits();
-  const auto second = guest().waits();
-  const auto third = std::get<NotAdmitted>(guest().ask(hours(3)));
-
-  EXPECT_TRUE(first.has_turn);
-  EXPECT_LE(first.next_in, hours(1));
-  EXPECT_LE(second.next_in, hours(1));
-  EXPECT_TRUE(third.has_turn);
-  EXPECT_GT(third.next_in, hours(2) - seconds(60));
-  EXPECT_LE(third.next_in, hours(2));
-}
-
-TEST_P(LimitContract, a_turn_after_the_end_of_the_wait_is_not_given) {
-  fill({2, hours(1)});
-  EXPECT_FALSE(std::get<NotAdmitted>(guest().ask(seconds(60))).has_turn);
-
-  // It has no place in the queue either.
-  guest().waits();
-  EXPECT_LE(guest().waits().next_in, hours(1));
-}
-
-TEST_P(LimitContract, no_claim_overtakes_the_queue) {
-  const Rate rate{2, period};
-  fill(rate);
-  auto& first = guest(rate);
-  first.waits();
-  auto& second = guest(rate);
-  const auto turn = second.waits();
-  auto& newcomer = guest(rate);
-
-  sleep_for(turn.next_in);
-
-  EXPECT_FALSE(newcomer.is_admitted());
-  EXPECT_TRUE(first.is_admitted());
-  EXPECT_FALSE(newcomer.is_admitted());
-  EXPECT_TRUE(second.is_admitted());
 }
 
 TEST_P(LimitContract, a_turn_that_is_not_taken_within_a_second_lapses) {
@@ -204,41 +155,6 @@ TEST_P(LimitContract,
   EXPECT_TRUE(fourth.is_admitted());
 }
 
-TEST_P(LimitContract, a_place_that_is_given_up_is_free) {
-  const Rate rate{1, period};
-  fill(rate);
-  auto& first = guest(rate);
-  const auto turn = first.waits();
-
-  first.withdraw();
-  sleep_for(turn.next_in);
-
-  EXPECT_TRUE(guest(rate).is_admitted());
-}
-
-TEST_P(LimitContract, a_claim_without_a_place_can_withdraw) {
-  guest().withdraw();
-  EXPECT_TRUE(guest().is_admitted());
-}
-
-TEST_P(LimitContract, another_rate_is_refused_with_the_one_in_use) {
-  fill({2, hours(1)});
-
-  const auto other_number = guest({3, hours(1)}).ask();
-  const auto other_period = guest({2, hours(2)}).ask(hours(9));
-
-  EXPECT_EQ(std::get<RateDiffers>(other_number).in_use, (Rate{2, hours(1)}));
-  EXPECT_EQ(std::get<RateDiffers>(other_period).in_use, (Rate{2, hours(1)}));
-}
-
-TEST_P(LimitContract, another_rate_is_fine_once_the_last_one_is_over) {
-  fill({1, milliseconds(50)});
-  sleep_for(milliseconds(60));
-
-  EXPECT_TRUE(guest({3, hours(1)}).is_admitted());
-  EXPECT_TRUE(guest({3, hours(1)}).is_admitted());
-}
-
 TEST_P(LimitContract, ten_thousand_can_be_admitted) {
   const Rate rate{10'000, hours(1)};
   auto& many = guest(rate);
@@ -248,54 +164,6 @@ TEST_P(LimitContract, ten_thousand_can_be_admitted) {
   }
 
   EXPECT_FALSE(guest(rate).is_admitted());
-}
-
-TEST_P(LimitContract, a_limit_is_not_a_lock) {
-  auto& reader = guest();
-  EXPECT_TRUE(reader.is_admitted());
-
-  const auto locks = result_of(
-      context_, reader.store->inspector().list(
-                    "dlock", [](const std::string&) { return true; }, reader.wakeup));
-  const auto info = result_of(
-      context_, reader.store->inspector().inspect({"dlock", "api"}, reader.wakeup));
-  Claim claim;
-  claim.lock = {"dlock", "api"};
-  claim.token.bytes = random_bytes();
-  const auto claimant = reader.store->claimant(claim);
-  const auto grant = result_of(context_, claimant->ask(Queue::stay_out, reader.wakeup));
-
-  EXPECT_TRUE(locks.empty());
-  EXPECT_TRUE(info.holders.empty());
-  EXPECT_TRUE(std::holds_alternative<Grant>(grant));
-  EXPECT_TRUE(guest().is_admitted());
-}
-
-TEST_P(LimitContract, a_store_that_does_not_answer_is_a_failure) {
-  auto& slow = guest();
-  slow.store = world_->connect(context_, GetParam().brief_timeout);
-  const auto silence = world_->hold_up();
-
-  EXPECT_THROW(slow.ask(), Failure);
-}
-
-TEST_P(LimitContract, a_waiter_is_admitted_at_its_turn) {
-  const Rate rate{1, period};
-  fill(rate);
-  const auto start = Clock::now();
-
-  EXPECT_TRUE(std::holds_alternative<Admitted>(wait(guest(rate), seconds(5))));
-
-  EXPECT_GE(Clock::now() - start, period - milliseconds(50));
-}
-
-TEST_P(LimitContract, a_claim_that_would_wait_too_long_is_refused_at_once) {
-  fill({2, hours(1)});
-  const auto start = Clock::now();
-
-  EXPECT_TRUE(std::holds_alternative<NotAdmitted>(wait(guest(), seconds(30))));
-
-  EXPECT_LT(Clock::now() - start, seconds(5));
 }
 
 TEST_P(LimitContract, an_interrupted_waiter_leaves_the_queue) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <random>
 #include <stdexcept>
 
 #include "lease/holding.hpp"
@@ -123,6 +124,7 @@ class Scene : public scene::Play {
     Grant grant;
     Fence fence;
     bool holds = false;
+    Rate rate{2, std::chrono::hours(1)};
     std::optional<Task<Nothing>> sleep;
     std::optional<Task<Answer>> wait;
   };
@@ -323,8 +325,19 @@ class Scene : public scene::Play {
       return {};
     }
     if (verb == "puts") {
-      const auto answer = contender.put(action.options.at(0).first);
+      const auto answer = put(contender, action);
       return {{"is", answer == Storing::stored ? "stored" : "not_ours"}};
+    }
+    if (verb == "reads") return facts_of(contender.look_up());
+    if (verb == "forgets") {
+      contender.forget();
+      return {};
+    }
+    if (verb == "enters" || verb == "waits_for_turn") return enter(actor, action);
+    if (verb == "withdraws") {
+      auto& rates = rates_of(*contender.store);
+      result_of(context_, rates.withdraw(rate_claim_of(actor), contender.wakeup));
+      return {};
     }
     if (verb == "starts") {
       contender.start(ended_process());
@@ -347,6 +360,66 @@ class Scene : public scene::Play {
       return {{"is", answer == Admission::admitted ? "admitted" : "stale"}};
     }
     throw std::logic_error("no one " + verb);
+  }
+
+  // A text, or random bytes of this size.
+  static Storing put(Contender& contender, const Term& action) {
+    std::string bytes = action.options.at(0).first;
+    Lifetime lifetime{milliseconds(60'000), {}};
+    for (const auto& [name, value] : action.options) {
+      if (name == "ttl") lifetime.ttl = time_in(value);
+      if (name == "stale") lifetime.stale = time_in(value);
+      if (name != "size") continue;
+      std::mt19937 random(4711);
+      bytes.resize(static_cast<std::size_t>(number_in(value)));
+      for (auto& byte : bytes) byte = static_cast<char>(random());
+    }
+    return contender.put(bytes, lifetime);
+  }
+
+  static Facts facts_of(const ValueLookup& found) {
+    const auto& value = found.value;
+    return {{"is", value ? "found" : "missing"},
+            {"value", value ? value->bytes.substr(0, 20) : "none"},
+            {"fresh", yes_or_no(value && value->is_fresh)},
+            {"damage", found.damage}};
+  }
+
+  static RateClaim rate_claim_of(const Actor& actor) {
+    const auto& claim = actor.contender->claim;
+    return {claim.lock, claim.token, actor.rate, {}};
+  }
+
+  // With how long the claim would wait for its turn.
+  Facts enter(Actor& actor, const Term& action) {
+    auto& contender = *actor.contender;
+    auto& rates = rates_of(*contender.store);
+    auto claim = rate_claim_of(actor);
+    const milliseconds wait =
+        action.options.empty() ? milliseconds(0) : time_in(action.options[0].first);
+    RateAnswer answer;
+    if (action.name == "waits_for_turn") {
+      TurnPatience patience;
+      patience.until = later(Clock::now(), wait);
+      answer =
+          result_of(context_, await_admission(rates, claim, patience, contender.wakeup));
+    } else {
+      claim.patience = wait;
+      answer = result_of(context_, rates.admit(claim, contender.wakeup));
+    }
+    if (const auto* admitted = std::get_if<Admitted>(&answer)) {
+      return {{"is", "admitted"}, {"remaining", std::to_string(admitted->remaining)}};
+    }
+    if (const auto* later_turn = std::get_if<NotAdmitted>(&answer)) {
+      return {{"is", "turned_away"},
+              {"remaining", std::to_string(later_turn->remaining)},
+              {"turn", yes_or_no(later_turn->has_turn)},
+              {"next_in", std::to_string(later_turn->next_in.count())}};
+    }
+    const auto& rate = std::get<RateDiffers>(answer).in_use;
+    return {{"is", "differs"},
+            {"most", std::to_string(rate.most)},
+            {"period", std::to_string(rate.period.count())}};
   }
 
   static bool has(const Words& words, const std::string& word) {
@@ -571,6 +644,14 @@ class Scene : public scene::Play {
       found.holds = false;
       auto timeout = usual_timeout;
       auto options = who;
+      std::erase_if(options.options, [&](const auto& option) {
+        if (option.first != "rate") return false;
+        const auto slash = option.second.find('/');
+        found.rate.most =
+            static_cast<unsigned>(number_in(option.second.substr(0, slash)));
+        found.rate.period = time_in(option.second.substr(slash + 1));
+        return true;
+      });
       if (!options.options.empty() && options.options[0].first == "hurries") {
         options.options.erase(options.options.begin());
         timeout = kind_.brief_timeout;

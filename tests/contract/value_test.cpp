@@ -8,6 +8,7 @@
 
 #include "lock/store.hpp"
 #include "tests/contract/contender.hpp"
+#include "tests/contract/scenes.hpp"
 
 namespace dlock {
 namespace {
@@ -20,6 +21,37 @@ std::string random_text(std::size_t size) {
   for (auto& byte : text) byte = static_cast<char>(random());
   return text;
 }
+
+[[maybe_unused]] const bool value_scenes =
+    add_scenes("Values", kinds_with(&Kind::keeps_values), R"(
+are missing until they are stored:
+  a reads missing damage=
+can be read by other clients:
+  a takes; a puts(42) stored; a leaves; b reads value=42 fresh
+can be read while the lock is still held:
+  a takes; a puts(42) stored; b reads value=42
+are separate for each name and namespace:
+  a takes; a puts(42) stored; a leaves; b(name=other) reads missing; c(space=other) reads missing
+are not stored without the lock:
+  a puts(nothing) not_ours; b takes; b leaves; b puts(nothing) not_ours; c takes; d queues 1
+  ; d puts(size=600000) not_ours; e reads missing; c puts(42) stored
+are not replaced by a claim that lost its lock:
+  a takes; a puts(42) stored; a leaves; b takes; b leaves; c takes; b puts(late) not_ours; d reads value=42
+are stale after their ttl and removed later:
+  a takes; a puts(42, ttl=1ms, stale=60s) stored; a leaves; soon b reads value=42 !fresh
+  ; c takes; c puts(43, ttl=1ms, stale=1ms) stored; soon b reads missing damage=
+are removed completely even if large:
+  a takes; a puts(size=700000, ttl=50ms) stored; soon b reads missing
+are missing once they are deleted:
+  a takes; a puts(42) stored; a leaves; b forgets; b reads missing
+  ; c takes; c puts(size=700000) stored; c leaves; b forgets; b reads missing
+can be deleted though missing:
+  a forgets; a reads missing
+are stored even if the old one was deleted meanwhile:
+  a takes; b forgets; a puts(42) stored; b reads value=42
+leave their lock usable like any other:
+  a takes; a puts(size=600000) stored; b is_busy; a leaves released; c takes
+)");
 
 class Values : public ::testing::TestWithParam<Kind> {
  protected:
@@ -46,13 +78,6 @@ class Values : public ::testing::TestWithParam<Kind> {
 INSTANTIATE_TEST_SUITE_P(stores, Values,
                          ::testing::ValuesIn(kinds_with(&Kind::keeps_values)), name_of);
 
-TEST_P(Values, are_missing_until_they_are_stored) {
-  const auto found = client().look_up();
-
-  EXPECT_FALSE(found.value);
-  EXPECT_EQ(found.damage, "");
-}
-
 TEST_P(Values, larger_than_the_caller_accepts_are_not_read_but_reported) {
   store(random_text(300'000));
 
@@ -60,22 +85,6 @@ TEST_P(Values, larger_than_the_caller_accepts_are_not_read_but_reported) {
   const auto found = client().look_up(299'999);
   EXPECT_FALSE(found.value);
   EXPECT_EQ(found.damage, "300000 bytes are stored, more than 299999 (--max-size)");
-}
-
-TEST_P(Values, can_be_read_by_other_clients) {
-  store("42\n");
-
-  const auto found = client().look_up();
-
-  ASSERT_TRUE(found.value);
-  EXPECT_EQ(found.value->bytes, "42\n");
-  EXPECT_TRUE(found.value->is_fresh);
-}
-
-TEST_P(Values, can_be_read_while_the_lock_is_still_held) {
-  holder().put("42");
-
-  EXPECT_EQ(client().value(), "42");
 }
 
 TEST_P(Values, can_be_empty) {
@@ -114,88 +123,6 @@ TEST_P(Values, replace_each_other_whatever_their_sizes) {
   EXPECT_TRUE(client().value() == large);
 }
 
-TEST_P(Values, are_separate_for_each_name_and_namespace) {
-  store("42");
-  auto& other_namespace = client();
-  other_namespace.claim.lock.name_space = "other";
-
-  EXPECT_FALSE(client("cache:other").value());
-  EXPECT_FALSE(other_namespace.value());
-}
-
-TEST_P(Values, are_not_stored_without_the_lock) {
-  auto& never_asked = client();
-  EXPECT_EQ(never_asked.put("nothing"), Storing::not_ours);
-  auto& once_held = holder();
-  once_held.release();
-  EXPECT_EQ(once_held.put("nothing"), Storing::not_ours);
-  auto& has_it = holder();
-  auto& waits = client();
-  waits.queued();
-
-  EXPECT_EQ(waits.put(random_text(600'000)), Storing::not_ours);
-
-  EXPECT_FALSE(client().value());
-  EXPECT_EQ(has_it.put("42"), Storing::stored);
-}
-
-TEST_P(Values, are_not_replaced_by_a_claim_that_lost_its_lock) {
-  store("42");
-  auto& late = holder();
-  late.release();
-  holder();
-
-  EXPECT_EQ(late.put("late"), Storing::not_ours);
-
-  EXPECT_EQ(client().value(), "42");
-}
-
-TEST_P(Values, are_stale_after_their_ttl_and_removed_later) {
-  store("42", {milliseconds(1), minute});
-  auto& reader = client();
-  const auto is_stale = [&] {
-    const auto found = reader.look_up().value;
-    return found && !found->is_fresh && found->bytes == "42";
-  };
-  EXPECT_TRUE(eventually(context_, is_stale));
-
-  store("43", {milliseconds(1), milliseconds(1)});
-
-  EXPECT_TRUE(eventually(context_, [&] { return !reader.look_up().value; }));
-  EXPECT_EQ(reader.look_up().damage, "");
-}
-
-TEST_P(Values, are_removed_completely_even_if_large) {
-  store(random_text(700'000), {milliseconds(50), {}});
-  auto& reader = client();
-
-  EXPECT_TRUE(eventually(context_, [&] { return !reader.look_up().value; }));
-}
-
-TEST_P(Values, are_missing_once_they_are_deleted) {
-  for (const auto size : {2u, 700'000u}) {
-    store(random_text(size));
-
-    client().forget();
-
-    EXPECT_FALSE(client().value()) << size;
-  }
-}
-
-TEST_P(Values, can_be_deleted_though_missing) {
-  client().forget();
-
-  EXPECT_FALSE(client().value());
-}
-
-TEST_P(Values, are_stored_even_if_the_old_one_was_deleted_meanwhile) {
-  auto& computing = holder();
-  client().forget();
-
-  EXPECT_EQ(computing.put("42"), Storing::stored);
-  EXPECT_EQ(client().value(), "42");
-}
-
 TEST_P(Values, are_unchanged_when_the_store_does_not_answer) {
   store("42");
   auto& computing = holder();
@@ -210,16 +137,6 @@ TEST_P(Values, are_unchanged_when_the_store_does_not_answer) {
   }
 
   EXPECT_TRUE(reader.value());
-}
-
-TEST_P(Values, leave_their_lock_usable_like_any_other) {
-  auto& computing = holder();
-  computing.put(random_text(600'000));
-  EXPECT_TRUE(client().is_busy());
-
-  EXPECT_EQ(computing.release(), Release::released);
-
-  EXPECT_TRUE(client().is_granted());
 }
 
 }  // namespace
