@@ -22,13 +22,11 @@ class EntriesLive final : public rules::Liveness {
 const EntriesLive entries_live;
 
 bool counts_when_ended(const PastRun& run, const Dedupe& dedupe) {
-  if (dedupe.joins) return run.is_shared && run.info.counts;
-  if (!run.info.counts || !run.info.reason.empty() || !run.info.ended) return false;
-  const auto verdict = verdict_on(run.info.exit_code);
-  const bool is_good =
-      dedupe.retry_failed ? verdict == Verdict::succeeded : verdict != Verdict::no_run;
+  if (!run.info.counts || dedupe.joins) return run.info.counts && run.is_shared;
+  PastRuns past;
+  past.note(run.info);
   // The time of its end counts: a waiter at that moment leaves and does not come back.
-  return is_good && is_recent(run.info.started, dedupe.window, *run.info.ended);
+  return run.info.ended && past.counting_for(dedupe, *run.info.ended) != nullptr;
 }
 
 // The run against which this waiter is deduplicated: it has ended since the waiter came,
@@ -36,16 +34,15 @@ bool counts_when_ended(const PastRun& run, const Dedupe& dedupe) {
 std::optional<RunInfo> deduplicated_by(const LockSnapshot& snapshot,
                                        const QueueEntry& waiter) {
   if (!waiter.dedupe) return std::nullopt;
-  const auto& dedupe = *waiter.dedupe;
   for (const auto& run : snapshot.runs.past) {
-    if (run.revision > waiter.created && counts_when_ended(run, dedupe)) return run.info;
+    if (run.revision > waiter.created && counts_when_ended(run, *waiter.dedupe))
+      return run.info;
   }
-  if (dedupe.joins || dedupe.retry_failed) return std::nullopt;
+  rules::State held;
   for (const auto& entry : snapshot.entries) {
-    if (entry.standing != Standing::holds || !entry.counts()) continue;
-    return running_run(entry);
+    if (entry.holds()) held.holders.push_back(as_holder(entry));
   }
-  return std::nullopt;
+  return rules::counting_run(held, *waiter.dedupe, Queue::join, {});
 }
 
 // The slots of the holders and of the waiters before `id`; nothing if dlock wrote none of
@@ -61,18 +58,6 @@ std::optional<unsigned> slots_in_use(const LockSnapshot& snapshot, std::string_v
     if (!slots || entry.holds()) slots = entry.slots;
   }
   return slots;
-}
-
-PastRuns past_of(const LockSnapshot& snapshot) {
-  PastRuns past;
-  auto runs = vanished(snapshot.runs, snapshot.entries, WallTime{});
-  for (const auto& run : snapshot.runs.past) runs.push_back(run.info);
-  std::sort(runs.begin(), runs.end(),
-            [](const RunInfo& a, const RunInfo& b) { return a.fence < b.fence; });
-  for (const auto& run : runs) {
-    if (run.counts) past.note(run);
-  }
-  return past;
 }
 
 const QueueEntry* entry_with(const LockSnapshot& snapshot, const Token& token) {
@@ -159,8 +144,10 @@ rules::State state_of(const LockSnapshot& snapshot, std::string_view id, unsigne
     answered.waiter.party.token = token_of(waiter);
     answered.newer = newer;
   }
-  state.past = past_of(snapshot);
-  for (const auto& run : snapshot.runs.past) state.runs.push_back(run.info);
+  for (const auto& run : snapshot.runs.past) {
+    state.runs.push_back(run.info);
+    if (run.info.counts) state.past.note(run.info);
+  }
   state.refused = snapshot.runs.refused;
   state.superseded = snapshot.runs.superseded;
   return state;

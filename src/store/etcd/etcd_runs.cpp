@@ -124,12 +124,6 @@ std::string taken_text(const Taker& taker) {
   return record::json_of<record::etcd>(taker);
 }
 
-RunInfo running_run(const QueueEntry& holder) {
-  auto run = rules::vanished_run(as_holder(holder));
-  run.outcome = "running";
-  return run;
-}
-
 std::vector<RunInfo> vanished(const Runs& runs, const std::vector<QueueEntry>& entries,
                               WallTime now) {
   std::vector<RunInfo> found;

@@ -53,9 +53,6 @@ std::string past_run_text(const RunInfo& run, bool is_shared);
 std::string told_text(const Superseded& newer);
 std::string taken_text(const Taker& taker);
 
-// The run of a holder that has not ended.
-RunInfo running_run(const QueueEntry& holder);
-
 // The open runs whose entry no longer exists, nor the lease: vanished, or released leases
 // of acquire.
 std::vector<RunInfo> vanished(const Runs& runs, const std::vector<QueueEntry>& entries,
