@@ -78,8 +78,9 @@ struct Finder {
   std::string_view wanted;
   ValuePlace found = {};
 
+  // Otherwise a state takes a tenth longer to read, for fields that are not in a row.
   template <typename T, typename... Forms>
-  void operator()(const char* key, T& value, Forms...) {
+  [[gnu::always_inline]] void operator()(const char* key, T& value, Forms...) {
     if constexpr (form_in<row, Forms...> == Form::none) {
       return;
     } else if constexpr (is_optional<T>) {
