@@ -85,7 +85,7 @@ bool is_refusal(const Failure& failure) {
 }
 
 void judge_reachable(const std::vector<ServerFacts>& servers, std::size_t needed,
-                     const std::string& settings, CheckReport& say) {
+                     const std::string& settings, CheckReport& say, bool can_lock) {
   const auto advice =
       "check that the server runs, that the URL has the right host and port or socket, "
       "and that the server accepts connections from this machine (" +
@@ -107,7 +107,8 @@ void judge_reachable(const std::vector<ServerFacts>& servers, std::size_t needed
       (needed > 1 ? " reply, " + std::to_string(needed) + " required" : "") + reasons;
   if (there == servers.size()) return say.ok(message);
   if (there < needed) return say.error(message, advice);
-  say.warning(message, "locks work without the others: restore them");
+  say.warning(message, can_lock ? "locks work without the others: restore them"
+                                : "restore the others");
 }
 
 void judge_refusal(const Failure& failure, const std::string& also, CheckReport& say) {

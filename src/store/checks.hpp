@@ -114,8 +114,9 @@ bool is_refusal(const Failure& failure);
 
 // Whether as many servers reply as are needed. `settings`: of the server, that can be why
 // it does not. Says nothing of a refusal by the only one: see judge_refusal().
+// `can_lock`: whether those that reply grant locks, as far as is known.
 void judge_reachable(const std::vector<ServerFacts>& servers, std::size_t needed,
-                     const std::string& settings, CheckReport& say);
+                     const std::string& settings, CheckReport& say, bool can_lock = true);
 template <typename Facts>
 std::vector<ServerFacts> servers_of(const std::vector<Facts>& servers) {
   return {servers.begin(), servers.end()};

@@ -120,6 +120,8 @@ Failure bad(const std::string& url, const std::string& why) {
 }  // namespace
 
 StoreUrl parsed_store_url(const std::string& url) {
+  const auto advice = advice_on_begin(url);
+  if (!advice.empty()) throw bad(url, advice);
   const auto colon = url.find(':');
   if (colon == std::string::npos) throw bad(url, advice_on_text(url, all_kinds()));
   const auto scheme = canonical_scheme(std::string_view(url).substr(0, colon));

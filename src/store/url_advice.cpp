@@ -209,6 +209,15 @@ std::string advice_on_text(std::string_view text, const std::string& all_kinds) 
   return is_path ? why + ": did you mean local:" + printable(text, 200) + "?" : why;
 }
 
+std::string advice_on_begin(std::string_view url) {
+  const auto is_one_of = [&](std::string_view characters) {
+    return !url.empty() && characters.find(url.front()) != std::string_view::npos;
+  };
+  if (is_one_of("\"'` \t<")) return "leave out the quotes or blanks around the URL";
+  if (is_one_of("${%")) return "a variable whose value nothing has put in";
+  return "";
+}
+
 bool must_be_obeyed(std::string_view name) {
   // About TLS, the login, and which server or which locks are meant.
   constexpr std::string_view parts[] = {

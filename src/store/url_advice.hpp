@@ -30,4 +30,8 @@ std::string advice_on(const std::string& scheme, std::string_view rest,
 // The same for a text that has no scheme.
 std::string advice_on_text(std::string_view text, const std::string& all_kinds);
 
+// What is wrong with the first characters of what should be a URL, as of a file that is
+// read without a shell; or nothing.
+std::string advice_on_begin(std::string_view url);
+
 }  // namespace dlock

@@ -272,6 +272,11 @@ paste_line() {  # <start of it>
   assert_status 0
   assert_found ok reachable '2 of 2'
   assert_found ok role 'is the primary; 1 on standby'
+
+  # Nothing works without the primary.
+  run dlock doctor --store "postgres://app@$here:${postgres_port[2]},$here:${postgres_port[3]}/app"
+  assert_status 2
+  assert_found warning reachable '1 of 2' 'restore the others'
 }
 
 # --- Poolers ---

@@ -158,6 +158,20 @@ ran"
   done
 }
 
+@test "quotes around the URL, as of a file that no shell has read, and a variable that nothing has replaced, are told apart from an unknown store" {
+  local url
+  for url in '"redis://:hunter2@h"' "'etcd://h'" ' local:/d' '"local:/d"'; do
+    DLOCK_STORE=$url run dlock run job -- true
+    assert_status 78
+    assert_equal "$output" "dlock: DLOCK_STORE: store '...': leave out the quotes or blanks around the URL"
+  done
+  for url in '$DATABASE_URL' '${REDIS_URL}' '${REDIS_URL:-redis://:hunter2@h}' '{{ redis_url }}' '%REDIS_URL%'; do
+    run dlock run --store "$url" job -- true
+    assert_status 78
+    assert_equal "$output" "dlock: --store: store '...': a variable whose value nothing has put in"
+  done
+}
+
 @test "there is no warning about variables of other programs, or that dlock sets, even in nested runs" {
   : > config.toml
   DLOCK_PASSWORD=x assert_runs run --config config.toml --user me --password-file p --tls-insecure -q a \

@@ -70,6 +70,19 @@ TEST(EtcdHealth, an_unreachable_cluster_is_an_error_and_the_only_finding) {
   EXPECT_EQ(findings[0].level, Level::error);
 }
 
+TEST(EtcdHealth, that_locks_work_without_the_others_is_said_only_if_they_do) {
+  const auto advice_with = [](const char* refusal) {
+    auto facts = good();
+    facts.named[0].failure = Failure(Failure::Kind::unreachable, "no reply");
+    facts.named[0].status.reset();
+    if (refusal) facts.refuses_work = Failure(Failure::Kind::unreachable, refusal);
+    return found(facts, "reachable").advice;
+  };
+
+  EXPECT_EQ(advice_with(nullptr), "locks work without the others: restore them");
+  EXPECT_EQ(advice_with("etcdserver: no leader"), "restore the others");
+}
+
 TEST(EtcdHealth, versions_are_compared_as_numbers) {
   const std::pair<const char*, Level> versions[] = {
       {"3.3.27", Level::error},  {"3.4.0", Level::warning}, {"3.4.42", Level::ok},

@@ -232,10 +232,16 @@ void failover(const EtcdFacts& facts, CheckReport& say) {
                  "set a shorter --election-timeout for etcd, or a longer --ttl", say);
 }
 
+bool refuses_locks(const EtcdFacts& facts) {
+  return facts.refuses_work && !lacks_permission(facts);
+}
+
 constexpr Check<EtcdFacts> checks[] = {
+    // The URL need not name all members, so their number is no majority that is needed.
     {"reachable",
      [](const EtcdFacts& facts, CheckReport& say) {
-       judge_reachable(servers_of(facts.named), 1, "--listen-client-urls", say);
+       judge_reachable(servers_of(facts.named), 1, "--listen-client-urls", say,
+                       !facts.failure && !refuses_locks(facts));
      },
      "", true},
     {"version", version},
@@ -252,8 +258,7 @@ constexpr Check<EtcdFacts> checks[] = {
     {"permissions", permissions},
     {"work",
      [](const EtcdFacts& facts, CheckReport& say) {
-       if (!facts.refuses_work || lacks_permission(facts)) return;
-       judge_work(facts.refuses_work->what(), say);
+       if (refuses_locks(facts)) judge_work(facts.refuses_work->what(), say);
      }},
     {"leases", leases},
     {"failover", failover},

@@ -394,7 +394,8 @@ void snapshots(const PgFacts& facts, CheckReport& say) {
 const Check<PgFacts> all_checks[] = {
     {"reachable",
      [](const PgFacts& facts, CheckReport& say) {
-       judge_reachable(servers_of(facts.hosts), 1, "listen_addresses, pg_hba.conf", say);
+       judge_reachable(servers_of(facts.hosts), 1, "listen_addresses, pg_hba.conf", say,
+                       facts.primary && !facts.failure);
      },
      "", true},
     {"login", login, "", true},
