@@ -61,7 +61,7 @@ teardown() { kill_leftovers; }
   assert_events 'broken job 0' 'released job 1'
   assert_equal "$(jq -r 'select(.event == "broken").message' "$seen")" \
     "$(id -un)@$(uname -n) took the lock with dlock break"
-  assert_equal "$(jq -r 'select(.event == "released").message' "$seen" | cut -d, -f1)" 'lost (broken)'
+  assert_equal "$(jq -r 'select(.event == "released").message' "$seen" | cut -d, -f1)" "lost (broken by $(id -un)@$(uname -n))"
 }
 
 @test "only the given names are watched, and are reported unchanged" {

@@ -90,7 +90,7 @@ bool is_in_unprotected_run(const std::string& name, const std::string& store) {
     return found != nullptr && found == value;
   };
   return is_set_to("DLOCK_NAME", name) && is_set_to("DLOCK_STORE", store) &&
-         std::getenv("DLOCK_RUN_ID") != nullptr && std::getenv("DLOCK_FENCE") == nullptr;
+         std::getenv("DLOCK_FENCE") == nullptr;
 }
 
 Claim new_claim(const CommonOptions& common, const ClaimOptions& options) {
