@@ -2,7 +2,7 @@
 # A cluster of three members, of which some fail: locks that survive, locks that are lost,
 # and never two holders. A lease lasts six seconds, an election one.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # the helpers set holder, waiter, hosts
+# shellcheck disable=SC2034,SC2154  # the helpers read etcd_options, and set holder, waiter, hosts
 # shellcheck disable=SC2030,SC2031  # each test has its own store
 
 setup() {
@@ -269,3 +269,24 @@ stand_in_line() { (($(etcdctl get --prefix --keys-only dlock/job/ | grep -c .) =
   assert_equal "$(wc -l <<< "$fences")" $((4 * ${DLOCK_TEST_ROUNDS:-10}))
   sort -nc <<< "$fences"
 }
+
+@test "a learner, which has no vote yet, is passed over, and alone it is named as what it is" {
+  use_etcd_store
+  read -r client peer <<< "$(free_ports 2)"
+  etcd_client_port[2]=$client etcd_peer_port[2]=$peer
+  etcd_cluster+=,m2=http://127.0.0.1:$peer
+  etcdctl member add m2 --learner --peer-urls="http://127.0.0.1:$peer" > /dev/null
+  etcd_options=(--initial-cluster-state existing)
+  launch_etcd 2
+  eventually accepts_connections "$client"
+  eventually is_caught_up
+
+  run dlock --store "etcd://127.0.0.1:$client" run job -- echo started
+  assert_status 69
+  assert_one_line
+  assert_output_contains 'name members that vote in the URL'
+  run dlock --store "etcd://127.0.0.1:$client,127.0.0.1:${etcd_client_port[1]}" run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+is_caught_up() { dlock --store "etcd://127.0.0.1:$client" run job -- true 2>&1 | grep learner; }

@@ -19,8 +19,15 @@ bool says(const grpc::CallOutcome& outcome, std::string_view text) {
   return outcome.message.find(text) != std::string::npos;
 }
 
+bool is_of_learner(const grpc::CallOutcome& outcome) {
+  return says(outcome, "not supported for learner");
+}
+
 std::string text_of_error(const std::string& server, const grpc::CallOutcome& outcome) {
-  if (!outcome.message.empty()) return server + ": " + printable(outcome.message, 200);
+  if (!outcome.message.empty()) {
+    return server + ": " + printable(outcome.message, 200) +
+           (is_of_learner(outcome) ? ": name members that vote in the URL" : "");
+  }
   return server + " returned gRPC status " +
          std::to_string(static_cast<int>(outcome.code));
 }
@@ -56,8 +63,7 @@ bool wants_login(const grpc::CallOutcome& outcome) {
 // Members without a leader propose nothing, and overloaded ones refuse before proposing.
 bool is_surely_not_executed(const grpc::CallOutcome& outcome) {
   return outcome.was_not_begun || says(outcome, "etcdserver: no leader") ||
-         says(outcome, "etcdserver: too many requests") ||
-         says(outcome, "not supported for learner") ||
+         says(outcome, "etcdserver: too many requests") || is_of_learner(outcome) ||
          says(outcome, "etcdserver: not capable");
 }
 
@@ -67,8 +73,7 @@ bool may_go_better_elsewhere(const grpc::CallOutcome& outcome) {
     case grpc::Code::internal:
     case grpc::Code::unknown: return true;
     case grpc::Code::resource_exhausted: return says(outcome, "too many requests");
-    case grpc::Code::failed_precondition:
-      return says(outcome, "not supported for learner");
+    case grpc::Code::failed_precondition: return is_of_learner(outcome);
     default: return false;
   }
 }
