@@ -565,7 +565,12 @@ class Scene : public scene::Play {
     }
     Words lines;
     bool in_order = true;
-    const auto& events = watch_->events;
+    auto events = watch_->events;
+    if (!kind_.tells_in_order) {
+      std::stable_sort(
+          events.begin(), events.end(),
+          [](const Event& one, const Event& other) { return one.time < other.time; });
+    }
     for (const auto& event : events) {
       lines.push_back(std::string(event_name(event.kind)) + '/' + event.label + '/' +
                       std::to_string(event.free));

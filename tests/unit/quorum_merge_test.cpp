@@ -204,6 +204,26 @@ TEST(QuorumEvents, of_a_single_server_are_not_reported) {
   EXPECT_FALSE(count.take(0, event(Event::Kind::released, 5), merge_start));
 }
 
+TEST(QuorumEvents, are_reported_in_time_though_a_server_begins_late) {
+  EventCount count(3);
+  const auto queued = event(Event::Kind::queued, 0);
+
+  EXPECT_FALSE(count.take(0, queued, merge_start));
+  count.begin_anew(2);
+  EXPECT_TRUE(count.take(1, queued, merge_start));
+}
+
+TEST(QuorumEvents, that_a_server_has_missed_do_not_keep_it_from_being_counted_again) {
+  EventCount count(3);
+  const auto queued = event(Event::Kind::queued, 0);
+  count.take(0, queued, merge_start);
+  count.take(1, queued, merge_start);
+  count.begin_anew(2);
+
+  EXPECT_FALSE(count.take(0, queued, merge_start));
+  EXPECT_TRUE(count.take(2, queued, merge_start));
+}
+
 TEST(QuorumEvents, that_happen_again_are_reported_again) {
   EventCount count(3);
   const auto queued = event(Event::Kind::queued, 0);

@@ -197,6 +197,10 @@ bool EventCount::take(std::size_t server, const Event& event, Clock::time_point 
   return is_news;
 }
 
+void EventCount::begin_anew(std::size_t server) {
+  for (auto& [event, count] : counts_) count.told[server] = count.passed_on;
+}
+
 void EventCount::forget_old(Clock::time_point now) {
   if (now < later(looked_at_, told_within)) return;
   looked_at_ = now;

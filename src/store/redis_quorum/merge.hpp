@@ -40,9 +40,10 @@ class EventCount {
   // Counts the event of that server; true if it is now to be reported.
   bool take(std::size_t server, const Event& event, Clock::time_point now);
 
-  // Clears the counts: a server that was unavailable has missed events, so they are no
-  // longer comparable.
-  void begin_anew() { counts_.clear(); }
+  // That server tells events from now on. It may have missed some: it counts as if it had
+  // told those that were passed on. What others have told so far still counts, or an
+  // event could come behind later ones.
+  void begin_anew(std::size_t server);
 
  private:
   using Key = std::tuple<LockName, Event::Kind, Fence, std::string, pid_t>;

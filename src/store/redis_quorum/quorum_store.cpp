@@ -34,7 +34,7 @@ struct SharedWatch {
   void began(std::size_t server) {
     listening.insert(server);
     failures[server].reset();
-    count.begin_anew();
+    count.begin_anew(server);
     if (sink == nullptr || is_on || listening.size() < needed(failures.size())) return;
     is_on = true;
     sink->began();
