@@ -79,6 +79,8 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
   assert_equal "$(outcome_in report)" 'lost broken'
   assert_equal "$(jq -r .message report)" \
     "lost the lock: $(id -un)@$(uname -n) took the lock with --replace; the command was stopped"
+  run dlock history job
+  assert_output_contains "lost (replaced by $(id -un)@$(uname -n)), exit 76"
 }
 
 @test "--max-queue does not wait if that many runs are waiting already, and what each option needs is checked" {

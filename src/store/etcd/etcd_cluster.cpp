@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "loop/wakeup.hpp"
+#include "util/fd.hpp"
 #include "util/text.hpp"
 
 namespace dlock::etcd {
@@ -225,8 +226,8 @@ asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat, Cal
     // Once for all members, and not within the share of one: a command may print it.
     if (has_to_log_in() && !password) {
       net::Budget budget(call, member().shown());
+      const OnExit hand_on([&] { budget.hand_on(); });
       password = co_await password_of(access_, context_, budget);
-      budget.hand_on();
     }
     const Call share{share_of(Clock::now(), call.until, count - tries % count),
                      call.wakeup};
