@@ -239,7 +239,7 @@ PgServer::Progress PgServer::perform(Session& session) {
     if (row_ && may_change(session)) ++row_->refused;
   } else if (sql.starts_with("SELECT EXISTS")) {
     row(session, {"f"});
-  } else if (has(sql, "me(may_all")) {  // whether a stranger owns the schema
+  } else if (has(sql, "who owns the schema")) {  // whether a stranger owns the schema
     row(session, {""});
   } else if (!sql.starts_with("DELETE FROM")) {  // of rows that are out of use
     std::fprintf(stderr, "the simulation has no statement %s\n", sql.c_str());

@@ -21,7 +21,8 @@ constexpr std::string_view key = "text COLLATE \"C\" NOT NULL";
 // Without it several first users would make the same table at once, and all but one fail.
 constexpr std::string_view schema_lock = "7164193208544829537";
 
-// KEY and SCHEMA stand for themselves.
+// KEY and SCHEMA stand for themselves, and MADE(made) for the name that
+// made_in_database() says.
 constexpr const char* makings[] = {
     // Only the key has an index, so that an update needs no new entries in one.
     "CREATE TABLE IF NOT EXISTS SCHEMA.lock (namespace KEY, name KEY, version bigint NOT "
@@ -29,14 +30,12 @@ constexpr const char* makings[] = {
     "bigint NOT NULL DEFAULT 0, due timestamptz, keep_until timestamptz NOT NULL, "
     "PRIMARY "
     "KEY (namespace, name)) WITH (fillfactor = 70)",
-    // A dump has the comment too, so a copy is known by it (pg_trust).
+    // A dump has the name of the key too, so a copy is known by it (pg_trust).
     "DO $made$ DECLARE made oid := 'SCHEMA.lock'::pg_catalog.regclass; BEGIN IF "
-    "pg_catalog.obj_description(made, 'pg_class') IS NULL AND pg_catalog.pg_has_role("
+    "pg_catalog.to_regclass('SCHEMA.lock_pkey') IS NOT NULL AND pg_catalog.pg_has_role("
     "(SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = made), 'USAGE') THEN "
-    "EXECUTE (SELECT pg_catalog.format('COMMENT ON TABLE SCHEMA.lock IS %L', "
-    "pg_catalog.concat('made by dlock as table ', made, ' of database ', d.oid)) FROM "
-    "pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()); END IF; "
-    "END $made$",
+    "EXECUTE 'ALTER INDEX SCHEMA.lock_pkey RENAME TO ' OPERATOR(pg_catalog.||) "
+    "MADE(made); END IF; END $made$",
     "CREATE TABLE IF NOT EXISTS SCHEMA.fence (namespace KEY, resource KEY, greatest "
     "bigint "
     "NOT NULL, PRIMARY KEY (namespace, resource)) WITH (fillfactor = 70)",
@@ -211,6 +210,13 @@ std::vector<std::string> columns_of(const SchemaTable& table) {
   return columns;
 }
 
+std::string made_in_database(std::string_view table) {
+  const std::string oid(table);
+  return "pg_catalog.concat('made_', " + oid +
+         ", '_', pg_catalog.substring(pg_catalog.pg_relation_filepath(" + oid +
+         "), '([0-9]+)/[0-9]+$'))";
+}
+
 std::string in_schema(const std::string& schema, std::string_view name) {
   return "\"" + schema + "\"." + std::string(name);
 }
@@ -255,8 +261,10 @@ std::vector<std::string> schema_statements(const std::string& schema) {
   const auto quoted = "\"" + schema + "\"";
   std::vector<std::string> statements{"CREATE SCHEMA IF NOT EXISTS " + quoted};
   for (const auto* making : makings) {
-    statements.push_back(replaced(replaced(making, "SCHEMA.", quoted + "."), " KEY,",
-                                  " " + std::string(key) + ","));
+    auto statement = replaced(replaced(making, "SCHEMA.", quoted + "."), " KEY,",
+                              " " + std::string(key) + ",");
+    statements.push_back(
+        replaced(std::move(statement), "MADE(made)", made_in_database("made")));
   }
   return statements;
 }

@@ -34,6 +34,11 @@ inline constexpr SchemaTable schema_tables[] = {
 
 std::vector<std::string> columns_of(const SchemaTable& table);
 
+// An expression for the name that the key of the table `lock` has where it was made: with
+// the numbers of table and database, which are others in a copy. The first is given, and
+// the second, which would otherwise be a join, is in the path of the table's file.
+std::string made_in_database(std::string_view table);
+
 // A table, view or function of dlock's schema, quoted.
 std::string in_schema(const std::string& schema, std::string_view name);
 

@@ -49,10 +49,9 @@ const char* const trust_question =
     "UNION ALL SELECT 3, 'table', o.relname::text, o.relowner FROM ours o UNION ALL "
     "SELECT 4, 'trigger', t.tgname || ' on ' || o.relname, p.proowner FROM ours o JOIN "
     "pg_trigger t ON t.tgrelid = o.oid JOIN pg_proc p ON p.oid = t.tgfoid UNION ALL "
-    "SELECT 5, 'copy', o.relname::text, 0::oid FROM ours o, pg_database d, LATERAL "
-    "(SELECT obj_description(o.oid, 'pg_class')) c(made) WHERE o.relname = 'lock' AND "
-    "d.datname = current_database() AND substr(c.made, 1, 13) = 'made by dlock' AND "
-    "c.made <> concat('made by dlock as table ', o.oid, ' of database ', d.oid)) "
+    "SELECT 5, 'copy', k.relname::text, 0::oid FROM ours o JOIN pg_index i ON i.indrelid "
+    "= o.oid AND i.indisprimary JOIN pg_class k ON k.oid = i.indexrelid WHERE o.relname "
+    "= 'lock' AND k.relname::text NOT IN ('lock_pkey', $MADE)) "
     "SELECT f.kind, f.name, coalesce(r.rolname::text, f.owner::text), current_user::text "
     "FROM found f LEFT JOIN pg_roles r ON r.oid = f.owner WHERE f.owner NOT IN (SELECT "
     "oid FROM trusted) ORDER BY f.rank, f.name LIMIT 20";
@@ -100,31 +99,26 @@ const char* const stranger_question =
 // none.
 Statement trust_guard(const std::string& schema) {
   Statement guard;
-  guard.sql =
-      "SELECT pg_catalog.min('" + std::string(refusal) +
-      "'::pg_catalog.text)::pg_catalog.int4 FROM "
-      "pg_catalog.pg_namespace n LEFT JOIN pg_catalog.pg_class c ON c.relnamespace "
-      "OPERATOR(pg_catalog.=) n.oid AND c.relname OPERATOR(pg_catalog.=) ANY ('" +
-      table_names() +
-      "'::pg_catalog.name[]), pg_catalog.pg_database d, LATERAL (SELECT "
-      "pg_catalog.pg_has_role(10::pg_catalog.oid, 'MEMBER'), "
-      "pg_catalog.obj_description(c.oid, 'pg_class')) me(may_all, made) WHERE d.datname "
-      "OPERATOR(pg_catalog.=) pg_catalog.current_database() AND n.nspname "
-      "OPERATOR(pg_catalog.=) '" +
-      schema + "'";
+  guard.sql = "SELECT pg_catalog.concat('" + std::string(refusal) +
+              "', c.relname)::pg_catalog.int4 FROM pg_catalog.pg_namespace n LEFT JOIN "
+              "pg_catalog.pg_class c ON c.relnamespace OPERATOR(pg_catalog.=) n.oid AND "
+              "c.relname OPERATOR(pg_catalog.=) ANY ('" +
+              table_names() +
+              "'::pg_catalog.name[]) WHERE n.nspname OPERATOR(pg_catalog.=) '" + schema +
+              "'";
   const auto is_strange = [](const std::string& owner) {
     return "NOT (pg_catalog.pg_has_role(" + owner +
-           ", 6171::pg_catalog.oid, 'MEMBER') OR (NOT me.may_all AND "
-           "pg_catalog.pg_has_role(" +
+           ", 6171::pg_catalog.oid, 'MEMBER') OR (NOT pg_catalog.pg_has_role("
+           "10::pg_catalog.oid, 'MEMBER') AND pg_catalog.pg_has_role(" +
            owner + ", 'USAGE')))";
   };
   guard.sql += " AND (" + is_strange("n.nspowner") + " OR " + is_strange("c.relowner") +
                " OR c.relhastriggers OR (c.relrowsecurity AND "
                "pg_catalog.row_security_active(c.oid)) OR (c.relname "
-               "OPERATOR(pg_catalog.=) 'lock' AND pg_catalog.substr(me.made, 1, 13) "
-               "OPERATOR(pg_catalog.=) 'made by dlock' AND me.made "
-               "OPERATOR(pg_catalog.<>) pg_catalog.concat('made by dlock as table ', "
-               "c.oid, ' of database ', d.oid)))";
+               "OPERATOR(pg_catalog.=) 'lock' AND pg_catalog.to_regclass('" +
+               in_schema(schema, "lock_pkey") +
+               "') IS NULL AND pg_catalog.to_regclass(pg_catalog.concat('" +
+               in_schema(schema, "', ") + made_in_database("c.oid") + ")) IS NULL))";
   guard.is_guard = true;
   return guard;
 }
@@ -154,6 +148,7 @@ bool is_of_guard(const SqlError& error) {
 Batch in_catalog(std::string sql, const std::string& schema) {
   sql = replaced(replaced(std::move(sql), "$SCHEMA", "'" + schema + "'"), "$TABLES",
                  "'" + table_names() + "'::name[]");
+  sql = replaced(std::move(sql), "$MADE", made_in_database("o.oid"));
   Batch batch;
   batch.push_back(
       {"SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)", {}});
@@ -169,12 +164,11 @@ std::vector<Distrust> distrust_from(const Result& answer, const std::string& sch
     const auto owner = text_at(row, 2);
     const auto user = text_at(row, 3);
     if (kind == "copy") {
-      const auto table = in_schema(schema, name);
       all.push_back({Failure::Kind::rejected,
                      "this database is a copy, with the locks and runs of the original",
                      "DROP SCHEMA " + schema +
-                         " CASCADE, or, to keep them, COMMENT ON TABLE " + table +
-                         " IS NULL",
+                         " CASCADE, or, to keep them, ALTER INDEX " +
+                         in_schema(schema, name) + " RENAME TO lock_pkey",
                      true});
       continue;
     }
