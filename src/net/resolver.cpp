@@ -1,11 +1,13 @@
 #include "net/resolver.hpp"
 
+#include <ares.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -18,6 +20,9 @@ namespace {
 // default c-ares would give the first one more than an operation's budget.
 constexpr milliseconds longest_try{400};
 constexpr int tries_in_budget = 5;
+
+// Enough to last for any budget, because each takes twice as long as the one before.
+constexpr int tries = 8;
 
 // How long IPv4 addresses wait for IPv6 ones (RFC 8305), if the budget allows it.
 constexpr milliseconds resolution_delay{50};
@@ -41,6 +46,166 @@ Failure failure_of_resolver(const Budget& budget, int status) {
                                                lower_first(ares_strerror(status)));
   }
 }
+
+class Lookup;
+
+// The search for the addresses of a host.
+struct Search {
+  Lookup* lookup = nullptr;
+  bool is_done = false;
+  int status = ARES_SUCCESS;  // as c-ares has it
+  Endpoints found;
+  Clock::time_point found_at{};
+};
+
+// It makes progress only in proceed(), and in search() if it looks into /etc/hosts.
+class Lookup {
+ public:
+  enum class In { hosts_file, name_servers };
+
+  // `one_try`: how long to wait for a name server before it, or the next one, is asked
+  // again; each time twice as long. `flags` are those of c-ares. Throws Failure
+  // (exhausted).
+  Lookup(asio::io_context& context, std::uint16_t port, In in, milliseconds one_try,
+         int flags)
+      : context_(context), port_(port) {
+    std::string lookups = in == In::hosts_file ? "f" : "b";
+    ares_options options{};
+    options.flags = flags;
+    options.timeout = static_cast<int>(one_try.count());
+    options.tries = tries;
+    options.lookups = lookups.data();
+    options.sock_state_cb = [](void* self, ares_socket_t fd, int reads, int writes) {
+      static_cast<Lookup*>(self)->use_socket(fd, reads != 0, writes != 0);
+    };
+    options.sock_state_cb_data = this;
+    const int status =
+        ares_init_options(&channel_, &options,
+                          ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS |
+                              ARES_OPT_SOCK_STATE_CB | (flags == 0 ? 0 : ARES_OPT_FLAGS));
+    if (status != ARES_SUCCESS) {
+      throw Failure(Failure::Kind::exhausted,
+                    "cannot resolve names: " + lower_first(ares_strerror(status)));
+    }
+  }
+
+  // Calls back for queries in progress, so all other members must still exist.
+  ~Lookup() { ares_destroy(channel_); }
+
+  Lookup(const Lookup&) = delete;
+  Lookup& operator=(const Lookup&) = delete;
+
+  // Begins to search for addresses of `family`. The results are put into `search`, which
+  // must outlive this object.
+  void search(const std::string& host, int family, Search& search) {
+    search.lookup = this;
+    ares_addrinfo_hints hints{};
+    hints.ai_family = family;
+    hints.ai_socktype = SOCK_STREAM;
+    ares_getaddrinfo(
+        channel_, host.c_str(), nullptr, &hints,
+        [](void* one, int status, int, ares_addrinfo* found) {
+          auto& ended = *static_cast<Search*>(one);
+          ended.lookup->end(ended, status, found);
+        },
+        &search);
+  }
+
+  // Lets c-ares read answers and check its timeouts.
+  void proceed() {
+    std::vector<std::pair<int, int>>
+        ready;  // a copy: c-ares opens and closes sockets meanwhile
+    for (const auto& [fd, socket] : sockets_) {
+      if (socket.is_ready()) {
+        ready.emplace_back(socket.came(Readiness::For::reading) ? fd : ARES_SOCKET_BAD,
+                           socket.came(Readiness::For::writing) ? fd : ARES_SOCKET_BAD);
+      }
+    }
+    for (const auto& [reading, writing] : ready) {
+      ares_process_fd(channel_, reading, writing);
+    }
+    ares_process_fd(channel_, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+  }
+
+  // Notifies `wakeup` when has_news() becomes true.
+  void ask(Wakeup& wakeup) {
+    for (auto& [fd, socket] : sockets_) {
+      if (socket.reads) socket.readiness.ask(Readiness::For::reading, wakeup);
+      if (socket.writes) socket.readiness.ask(Readiness::For::writing, wakeup);
+    }
+  }
+
+  bool has_news() const {
+    return std::any_of(sockets_.begin(), sockets_.end(),
+                       [](const auto& each) { return each.second.is_ready(); });
+  }
+
+  // When c-ares has to check its timeouts.
+  Clock::time_point next_check() const {
+    timeval left{};
+    if (ares_timeout(channel_, nullptr, &left) == nullptr) {
+      return Clock::time_point::max();
+    }
+    return Clock::now() + std::chrono::seconds(left.tv_sec) +
+           std::chrono::microseconds(left.tv_usec);
+  }
+
+ private:
+  struct Socket {
+    Socket(asio::io_context& context, int fd) : readiness(context, fd) {}
+
+    bool came(Readiness::For what) const { return readiness.came(what); }
+    bool is_ready() const {
+      return (reads && came(Readiness::For::reading)) ||
+             (writes && came(Readiness::For::writing));
+    }
+
+    Readiness readiness;
+    bool reads = false;
+    bool writes = false;
+  };
+
+  void use_socket(int fd, bool reads, bool writes) {
+    if (!reads && !writes) {
+      sockets_.erase(fd);  // about to be closed
+      return;
+    }
+    auto& socket = sockets_.try_emplace(fd, context_, fd).first->second;
+    socket.reads = reads;
+    socket.writes = writes;
+  }
+
+  void end(Search& search, int status, ares_addrinfo* found) const {
+    search.is_done = true;
+    search.status = status;
+    search.found_at = Clock::now();
+    if (found == nullptr) return;
+    for (auto* node = found->nodes; node != nullptr; node = node->ai_next) {
+      add(*node, search.found);
+    }
+    ares_freeaddrinfo(found);
+  }
+
+  void add(const ares_addrinfo_node& node, Endpoints& endpoints) const {
+    Endpoint endpoint;
+    if (node.ai_addrlen > sizeof endpoint.storage) return;
+    std::memcpy(&endpoint.storage, node.ai_addr, node.ai_addrlen);
+    endpoint.size = node.ai_addrlen;
+    // The port is at the same offset in both. c-ares does not get our port, because it
+    // would look it up among the services.
+    static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+    const auto port = htons(port_);
+    std::memcpy(static_cast<char*>(static_cast<void*>(&endpoint.storage)) +
+                    offsetof(sockaddr_in, sin_port),
+                &port, sizeof port);
+    endpoints.push_back(endpoint);
+  }
+
+  asio::io_context& context_;
+  std::uint16_t port_;
+  ares_channel channel_ = nullptr;
+  std::map<int, Socket> sockets_;
+};
 
 // The queries for both families.
 class Queries {
@@ -86,9 +251,6 @@ class Queries {
   std::array<Search, 2> searches_;  // IPv6 and IPv4; the lookup uses them to its end
   Lookup lookup_;
 };
-
-// Enough to last for any budget, because each takes twice as long as the one before.
-constexpr int tries = 8;
 
 }  // namespace
 
@@ -208,117 +370,5 @@ void Resolver::ask() { state_->ask(); }
 bool Resolver::has_news() const { return state_->has_news(); }
 Clock::time_point Resolver::next_check() const { return state_->next_check(); }
 Failure Resolver::failure() const { return state_->failure(); }
-
-Lookup::Lookup(asio::io_context& context, std::uint16_t port, In in, milliseconds one_try,
-               int flags)
-    : context_(context), port_(port) {
-  std::string lookups = in == In::hosts_file ? "f" : "b";
-  ares_options options{};
-  options.flags = flags;
-  options.timeout = static_cast<int>(one_try.count());
-  options.tries = tries;
-  options.lookups = lookups.data();
-  options.sock_state_cb = [](void* self, ares_socket_t fd, int reads, int writes) {
-    static_cast<Lookup*>(self)->use_socket(fd, reads != 0, writes != 0);
-  };
-  options.sock_state_cb_data = this;
-  const int status =
-      ares_init_options(&channel_, &options,
-                        ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS |
-                            ARES_OPT_SOCK_STATE_CB | (flags == 0 ? 0 : ARES_OPT_FLAGS));
-  if (status != ARES_SUCCESS) {
-    throw Failure(Failure::Kind::exhausted,
-                  "cannot resolve names: " + lower_first(ares_strerror(status)));
-  }
-}
-
-// Calls back for queries in progress, so all other members must still exist.
-Lookup::~Lookup() { ares_destroy(channel_); }
-
-void Lookup::search(const std::string& host, int family, Search& search) {
-  search.lookup = this;
-  ares_addrinfo_hints hints{};
-  hints.ai_family = family;
-  hints.ai_socktype = SOCK_STREAM;
-  ares_getaddrinfo(
-      channel_, host.c_str(), nullptr, &hints,
-      [](void* one, int status, int, ares_addrinfo* found) {
-        auto& ended = *static_cast<Search*>(one);
-        ended.lookup->end(ended, status, found);
-      },
-      &search);
-}
-
-void Lookup::proceed() {
-  std::vector<std::pair<int, int>>
-      ready;  // a copy: c-ares opens and closes sockets meanwhile
-  for (const auto& [fd, socket] : sockets_) {
-    if (socket.is_ready()) {
-      ready.emplace_back(socket.came(Readiness::For::reading) ? fd : ARES_SOCKET_BAD,
-                         socket.came(Readiness::For::writing) ? fd : ARES_SOCKET_BAD);
-    }
-  }
-  for (const auto& [reading, writing] : ready) {
-    ares_process_fd(channel_, reading, writing);
-  }
-  ares_process_fd(channel_, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
-}
-
-void Lookup::ask(Wakeup& wakeup) {
-  for (auto& [fd, socket] : sockets_) {
-    if (socket.reads) socket.readiness.ask(Readiness::For::reading, wakeup);
-    if (socket.writes) socket.readiness.ask(Readiness::For::writing, wakeup);
-  }
-}
-
-bool Lookup::has_news() const {
-  return std::any_of(sockets_.begin(), sockets_.end(),
-                     [](const auto& each) { return each.second.is_ready(); });
-}
-
-Clock::time_point Lookup::next_check() const {
-  timeval left{};
-  if (ares_timeout(channel_, nullptr, &left) == nullptr) {
-    return Clock::time_point::max();
-  }
-  return Clock::now() + std::chrono::seconds(left.tv_sec) +
-         std::chrono::microseconds(left.tv_usec);
-}
-
-void Lookup::use_socket(int fd, bool reads, bool writes) {
-  if (!reads && !writes) {
-    sockets_.erase(fd);  // about to be closed
-    return;
-  }
-  auto& socket = sockets_.try_emplace(fd, context_, fd).first->second;
-  socket.reads = reads;
-  socket.writes = writes;
-}
-
-void Lookup::end(Search& search, int status, ares_addrinfo* found) const {
-  search.is_done = true;
-  search.status = status;
-  search.found_at = Clock::now();
-  if (found == nullptr) return;
-  for (auto* node = found->nodes; node != nullptr; node = node->ai_next) {
-    add(*node, search.found);
-  }
-  ares_freeaddrinfo(found);
-}
-
-void Lookup::add(const ares_addrinfo_node& node, Endpoints& endpoints) const {
-  Endpoint endpoint;
-  if (node.ai_addrlen > sizeof endpoint.storage) return;
-  std::memcpy(&endpoint.storage, node.ai_addr, node.ai_addrlen);
-  endpoint.size = node.ai_addrlen;
-  // The port is at the same offset in both. c-ares does not get our port, because it
-  // would look it up among the services.
-  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
-  const auto port = htons(port_);
-  std::memcpy(static_cast<char*>(static_cast<void*>(&endpoint.storage)) +
-                  offsetof(sockaddr_in, sin_port),
-              &port, sizeof port);
-  endpoints.push_back(endpoint);
-}
 
 }  // namespace dlock::net
