@@ -32,8 +32,7 @@ constexpr std::string_view no_reply = "a reply without a message";
 
 struct CallOutcome {
   Code code = Code::unknown;
-  std::string message;         // from the server, any bytes
-  bool was_not_begun = false;  // the server reports that it did not process the call
+  std::string message;  // from the server, any bytes
 };
 
 // The HTTP headers and the trailers of a call, from which its outcome follows. Names are

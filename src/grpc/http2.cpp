@@ -38,8 +38,7 @@ nghttp2_nv header(std::string_view name, std::string_view value) {
 
 CallOutcome outcome_of_reset(std::uint32_t error) {
   if (error == NGHTTP2_REFUSED_STREAM) {
-    return {Code::unavailable, "the server accepts no more calls on this connection",
-            true};
+    return {Code::unavailable, "the server accepts no more calls on this connection"};
   }
   return {Code::unavailable,
           std::string("the server ended the call: ") + nghttp2_http2_strerror(error)};
@@ -94,17 +93,10 @@ class Http2::Session {
                                            headers.size(), &source, nullptr);
     check(id);
     auto& call = calls_.try_emplace(id, new_call()).first->second;
-    if (id < 0) call.outcome = CallOutcome{Code::unavailable, nghttp2_strerror(id), true};
+    if (id < 0) call.outcome = CallOutcome{Code::unavailable, nghttp2_strerror(id)};
     call.outbox = framed(start.message);
     call.is_last = start.is_last;
     return id;
-  }
-
-  void send(CallId id, std::string_view message) {
-    auto* call = find(id);
-    if (call == nullptr || call->outcome) return;
-    call->outbox += framed(message);
-    nghttp2_session_resume_data(session_.get(), id);
   }
 
   void drop(CallId id) {
@@ -180,13 +172,13 @@ class Http2::Session {
   void fail(std::string why) {
     error_ = std::move(why);
     for (auto& [id, call] : calls_) {
-      if (!call.outcome) call.outcome = CallOutcome{Code::unavailable, error_, false};
+      if (!call.outcome) call.outcome = CallOutcome{Code::unavailable, error_};
     }
   }
 
   // Ends the call from our side because of an invalid reply.
   void refuse(CallId id, OpenCall& call, std::string why) {
-    call.outcome = CallOutcome{Code::internal, std::move(why), false};
+    call.outcome = CallOutcome{Code::internal, std::move(why)};
     nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, id, NGHTTP2_CANCEL);
   }
 
@@ -226,9 +218,9 @@ class Http2::Session {
     if (call == nullptr || call->outcome) return 0;
     call->outcome = call->headers.outcome();
     if (!call->outcome) {
-      call->outcome = CallOutcome{Code::internal, "a reply without a status", false};
+      call->outcome = CallOutcome{Code::internal, "a reply without a status"};
     } else if (!call->messages.is_whole()) {
-      call->outcome = CallOutcome{Code::internal, "a truncated reply", false};
+      call->outcome = CallOutcome{Code::internal, "a truncated reply"};
     }
     return 0;
   }
@@ -276,7 +268,6 @@ Http2::~Http2() = default;
 
 bool Http2::takes_calls() const { return session_->takes_calls(); }
 CallId Http2::begin(const CallStart& start) { return session_->begin(start); }
-void Http2::send(CallId call, std::string_view message) { session_->send(call, message); }
 void Http2::drop(CallId call) { session_->drop(call); }
 std::string Http2::take_output() { return session_->take_output(); }
 bool Http2::feed(std::string_view bytes) { return session_->feed(bytes); }

@@ -25,7 +25,7 @@ struct CallStart {
   std::string_view path;  // "/etcdserverpb.KV/Range"
   std::vector<Metadata> metadata;
   std::string message;
-  bool is_last = true;     // we will send no further message
+  bool is_last = true;     // false: the call is left open, for messages of the server
   milliseconds timeout{};  // sent to the server; 0: none
 };
 
@@ -48,9 +48,6 @@ class Http2 {
 
   // Begins a call, if the connection takes_calls().
   CallId begin(const CallStart& start);
-
-  // Sends a further message of a call that has not ended.
-  void send(CallId call, std::string_view message);
 
   // Forgets the call, and cancels it on the server if it has not ended.
   void drop(CallId call);

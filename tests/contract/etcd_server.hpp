@@ -137,8 +137,7 @@ class EtcdServers {
     requests.emplace_back(etcd::StatusRequest{});
     try {
       auto results =
-          result_of(context, calls.together(std::move(requests), etcd::Repeat::freely,
-                                            calls.new_call(wakeup)));
+          result_of(context, calls.together(std::move(requests), calls.new_call(wakeup)));
       return std::get<etcd::StatusResult>(std::move(results.front()));
     } catch (const Failure&) {
       return std::nullopt;

@@ -302,8 +302,7 @@ class EtcdWorld final : public World {
     all.range_end = all.key;
     etcd::TxnRequest request;
     request.then.emplace_back(all);
-    result_of(context, calls.txn(std::move(request), etcd::Repeat::freely,
-                                 calls.new_call(wakeup)));
+    result_of(context, calls.txn(std::move(request), calls.new_call(wakeup)));
   }
 
  private:

@@ -132,7 +132,7 @@ TEST(EtcdWatch, a_request_has_its_filter_and_its_id) {
   watch.key = "k";
   watch.no_put = true;
 
-  EXPECT_EQ(encoded(watch, 3), "\x0a\x07\x0a\x01k\x28\x00\x38\x03"s);
+  EXPECT_EQ(encoded(watch), "\x0a\x07\x0a\x01k\x28\x00\x38\x01"s);
 }
 
 TEST(EtcdWatch, events_distinguish_puts_from_deletions) {

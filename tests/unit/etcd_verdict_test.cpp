@@ -12,14 +12,14 @@ using Remedy = CallFailure::Remedy;
 using namespace std::chrono_literals;
 
 CallFailure failed_call(grpc::Code code, const std::string& message) {
-  return call_failure(grpc::CallOutcome{code, message, false}, "host:1");
+  return call_failure(grpc::CallOutcome{code, message}, "host:1");
 }
 
 TEST(EtcdVerdict, an_existing_or_missing_lease_is_an_answer_and_not_an_error) {
   const grpc::CallOutcome exists{grpc::Code::failed_precondition,
-                                 "etcdserver: lease already exists", false};
+                                 "etcdserver: lease already exists"};
   const grpc::CallOutcome gone{grpc::Code::not_found,
-                               "etcdserver: requested lease not found", false};
+                               "etcdserver: requested lease not found"};
 
   EXPECT_TRUE(std::get<LeaseGrantResult>(*answer_in(LeaseGrantRequest{}, exists)).exists);
   EXPECT_FALSE(
@@ -31,7 +31,7 @@ TEST(EtcdVerdict, an_existing_or_missing_lease_is_an_answer_and_not_an_error) {
 
 TEST(EtcdVerdict, a_proxy_that_passes_on_only_the_text_of_an_error_changes_nothing) {
   const auto text = [](const std::string& message) {
-    return grpc::CallOutcome{grpc::Code::unknown, message, false};
+    return grpc::CallOutcome{grpc::Code::unknown, message};
   };
 
   EXPECT_TRUE(std::get<TxnResult>(
@@ -54,8 +54,8 @@ TEST(EtcdVerdict, a_proxy_that_passes_on_only_the_text_of_an_error_changes_nothi
 
 TEST(EtcdVerdict, a_keep_alive_that_ends_without_a_reply_is_an_answer) {
   const auto is_unanswered = [](grpc::Code code, std::string message) {
-    const auto result = answer_in(LeaseKeepAliveRequest{},
-                                  grpc::CallOutcome{code, std::move(message), false});
+    const auto result =
+        answer_in(LeaseKeepAliveRequest{}, grpc::CallOutcome{code, std::move(message)});
     return result && std::get<LeaseKeepAliveResult>(*result).is_unanswered;
   };
 
@@ -64,8 +64,7 @@ TEST(EtcdVerdict, a_keep_alive_that_ends_without_a_reply_is_an_answer) {
   EXPECT_TRUE(is_unanswered(grpc::Code::internal, std::string(grpc::no_reply)));
   EXPECT_TRUE(is_unanswered(grpc::Code::unimplemented, "unknown service"));
   EXPECT_FALSE(is_unanswered(grpc::Code::unavailable, "etcdserver: no leader"));
-  EXPECT_FALSE(
-      answer_in(RangeRequest{}, {grpc::Code::unknown, "context canceled", false}));
+  EXPECT_FALSE(answer_in(RangeRequest{}, {grpc::Code::unknown, "context canceled"}));
 }
 
 TEST(EtcdVerdict, a_missing_permission_and_a_missing_login_differ_from_other_refusals) {
@@ -86,11 +85,9 @@ TEST(EtcdVerdict, a_missing_permission_and_a_missing_login_differ_from_other_ref
 TEST(EtcdVerdict, the_next_member_is_tried_without_a_leader_or_after_a_timeout) {
   const auto none = failed_call(grpc::Code::unavailable, "etcdserver: no leader");
   EXPECT_EQ(none.remedy, Remedy::next_member);
-  EXPECT_FALSE(none.may_be_executed);
 
   const auto late = failed_call(grpc::Code::unavailable, "etcdserver: request timed out");
   EXPECT_EQ(late.remedy, Remedy::next_member);
-  EXPECT_TRUE(late.may_be_executed);
 }
 
 TEST(EtcdVerdict, an_expired_token_needs_a_new_login) {
@@ -101,7 +98,6 @@ TEST(EtcdVerdict, an_expired_token_needs_a_new_login) {
     const auto one = failed_call(code, message);
 
     EXPECT_EQ(one.remedy, Remedy::login) << message;
-    EXPECT_FALSE(one.may_be_executed) << message;
     EXPECT_EQ(one.failure.kind(), Failure::Kind::rejected) << message;
   }
 }
@@ -121,10 +117,10 @@ TEST(EtcdVerdict, missing_permissions_and_a_full_database_have_no_remedy) {
 TEST(EtcdVerdict, a_refused_login_is_not_retried) {
   const grpc::CallOutcome wrong{
       grpc::Code::invalid_argument,
-      "etcdserver: authentication failed, invalid user ID or password", false};
+      "etcdserver: authentication failed, invalid user ID or password"};
 
   const grpc::CallOutcome lapsed{grpc::Code::unauthenticated,
-                                 "etcdserver: invalid auth token", false};
+                                 "etcdserver: invalid auth token"};
 
   for (const auto& outcome : {wrong, lapsed}) {
     const auto refused = login_failure(outcome, "host:1");

@@ -30,8 +30,7 @@ std::optional<CallFailure> take_reply(const Request& request, const CallReply& r
   }
   if (!result) result = decoded(request, reply.message);
   if (!result) {
-    const grpc::CallOutcome nonsense{grpc::Code::internal, "not a valid etcd reply",
-                                     false};
+    const grpc::CallOutcome nonsense{grpc::Code::internal, "not a valid etcd reply"};
     return call_failure(nonsense, server);
   }
   results.push_back(std::move(*result));
@@ -70,12 +69,9 @@ asio::awaitable<std::optional<CallFailure>> ask_member(
       const grpc::CallOutcome foreign{
           grpc::Code::unavailable,
           "it is in another cluster than the server that replied "
-          "before: name members of one cluster",
-          false};
+          "before: name members of one cluster"};
       one = call_failure(foreign, member.shown());
     }
-    // One call that was not begun does not mean that the others were not.
-    if (one && requests.size() > 1) one->may_be_executed = true;
     if (one && !failed_call) failed_call = std::move(one);
     if (const auto term = term_in(replies[i].message)) cluster.note_term(term);
   }
@@ -97,13 +93,13 @@ bool EtcdCalls::knows_term() const { return cluster_->known_term() != 0; }
 const std::string& EtcdCalls::name() const { return cluster_->member().shown(); }
 
 asio::awaitable<std::vector<Result>> EtcdCalls::together(std::vector<Request> requests,
-                                                         Repeat repeat, Call call) {
+                                                         Call call) {
   std::vector<Result> results;
   auto& cluster = *cluster_;
   EtcdCluster::Try once = [&](net::Budget& budget) {
     return ask_member(cluster, requests, results, budget);
   };
-  co_await cluster.retry_on_members(std::move(once), repeat, call);
+  co_await cluster.retry_on_members(std::move(once), call);
   co_return results;
 }
 
@@ -111,37 +107,36 @@ namespace {
 
 // One request and its result.
 template <typename Answer, typename Question>
-asio::awaitable<Answer> only(EtcdCalls& calls, Question question, Repeat repeat,
-                             Call call) {
+asio::awaitable<Answer> only(EtcdCalls& calls, Question question, Call call) {
   std::vector<Request> requests;
   requests.emplace_back(std::move(question));
-  auto results = co_await calls.together(std::move(requests), repeat, call);
+  auto results = co_await calls.together(std::move(requests), call);
   co_return std::get<Answer>(std::move(results.front()));
 }
 
 }  // namespace
 
 asio::awaitable<RangeResult> EtcdCalls::range(RangeRequest request, Call call) {
-  return only<RangeResult>(*this, std::move(request), Repeat::freely, call);
+  return only<RangeResult>(*this, std::move(request), call);
 }
 
 asio::awaitable<LeaseGrantResult> EtcdCalls::lease_grant(LeaseGrantRequest request,
                                                          Call call) {
-  return only<LeaseGrantResult>(*this, request, Repeat::freely, call);
+  return only<LeaseGrantResult>(*this, request, call);
 }
 
 asio::awaitable<LeaseRevokeResult> EtcdCalls::lease_revoke(LeaseRevokeRequest request,
                                                            Call call) {
-  return only<LeaseRevokeResult>(*this, request, Repeat::freely, call);
+  return only<LeaseRevokeResult>(*this, request, call);
 }
 
 asio::awaitable<LeaseKeepAliveResult> EtcdCalls::lease_keep_alive(
     LeaseKeepAliveRequest request, Call call) {
-  return only<LeaseKeepAliveResult>(*this, request, Repeat::freely, call);
+  return only<LeaseKeepAliveResult>(*this, request, call);
 }
 
-asio::awaitable<TxnResult> EtcdCalls::txn(TxnRequest request, Repeat repeat, Call call) {
-  return only<TxnResult>(*this, std::move(request), repeat, call);
+asio::awaitable<TxnResult> EtcdCalls::txn(TxnRequest request, Call call) {
+  return only<TxnResult>(*this, std::move(request), call);
 }
 
 namespace {
@@ -149,7 +144,7 @@ namespace {
 constexpr std::string_view watch_path = "/etcdserverpb.Watch/Watch";
 
 grpc::CallOutcome nonsense() {
-  return {grpc::Code::internal, "not a valid etcd watch reply", false};
+  return {grpc::Code::internal, "not a valid etcd watch reply"};
 }
 
 // Why a watch was canceled before it was created. Versions before 3.5 report an expired
@@ -160,7 +155,7 @@ CallFailure refusal(const WatchAnswer& answer, const std::string& server) {
   auto failed_call = call_failure(
       grpc::CallOutcome{
           lacks_permission ? grpc::Code::permission_denied : grpc::Code::unavailable,
-          answer.reason.empty() ? "the watch was canceled" : answer.reason, true},
+          answer.reason.empty() ? "the watch was canceled" : answer.reason},
       server);
   if (lacks_permission) failed_call.remedy = CallFailure::Remedy::login;
   return failed_call;
@@ -178,26 +173,21 @@ class KeyWatch::Feed {
     return connection_.is_open() && connection_.times_opened() == opened_;
   }
 
-  // Begins the stream; returns when all watches are created.
-  asio::awaitable<std::optional<CallFailure>> begin(
-      const EtcdCluster& cluster, const std::vector<WatchRequest>& requests,
-      net::Budget& budget) {
-    auto start = cluster.start_of(watch_path, encoded(requests.front(), 1), true);
+  // Begins the stream; returns when the watch is created.
+  asio::awaitable<std::optional<CallFailure>> begin(const EtcdCluster& cluster,
+                                                    const WatchRequest& request,
+                                                    net::Budget& budget) {
+    auto start = cluster.start_of(watch_path, encoded(request), true);
     start.is_last = false;
     call_ = connection_.begin(start);
-    std::int64_t id = 1;
-    for (auto next = requests.begin() + 1; next != requests.end(); ++next) {
-      connection_.send(call_, encoded(*next, ++id));
-    }
-    for (std::size_t created = 0; created < requests.size();) {
+    for (bool is_created = false; !is_created;) {
       const auto bytes = co_await connection_.next_message(call_, budget);
       const auto ended = connection_.outcome(call_);
       if (!bytes && !ended) throw budget.timeout(connection_.shown());
       if (!bytes) co_return call_failure(*ended, connection_.shown());
       auto answer = decoded_watch(*bytes);
       if (!answer) co_return call_failure(nonsense(), connection_.shown());
-      if (answer->created) ++created;
-      if (answer->created) revision_ = std::max(revision_, answer->revision);
+      is_created = answer->created;
       if (answer->canceled && answer->compact_revision == 0) {
         co_return refusal(*answer, connection_.shown());
       }
@@ -208,8 +198,6 @@ class KeyWatch::Feed {
     }
     co_return std::nullopt;
   }
-
-  std::int64_t revision() const { return revision_; }
 
   asio::awaitable<WatchUpdate> next(net::Budget& budget) {
     while (is_on_connection() && !has_news()) {
@@ -256,7 +244,6 @@ class KeyWatch::Feed {
   EtcdConnection& connection_;
   std::uint64_t opened_;
   grpc::CallId call_ = 0;
-  std::int64_t revision_ = 0;
   WatchUpdate update_;
   bool is_dropped_ = false;
 };
@@ -267,21 +254,19 @@ KeyWatch::~KeyWatch() {
   if (feed_) feed_->drop();
 }
 
-asio::awaitable<std::int64_t> KeyWatch::start(std::vector<WatchRequest> requests,
-                                              Call call) {
+asio::awaitable<void> KeyWatch::start(WatchRequest request, Call call) {
   auto& cluster = *calls_.cluster_;
   EtcdCluster::Try once = [&](net::Budget& budget) {
     if (feed_) feed_->drop();
     feed_ = std::make_unique<Feed>(cluster.member());
-    return feed_->begin(cluster, requests, budget);
+    return feed_->begin(cluster, request, budget);
   };
   try {
-    co_await cluster.retry_on_members(std::move(once), Repeat::freely, call);
+    co_await cluster.retry_on_members(std::move(once), call);
   } catch (const Failure&) {
     if (feed_) feed_->drop();
     throw;
   }
-  co_return feed_->revision();
 }
 
 asio::awaitable<WatchUpdate> KeyWatch::next(Call call) {

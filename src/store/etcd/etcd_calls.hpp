@@ -31,16 +31,14 @@ asio::awaitable<std::string> password_of(const EtcdAccess& access,
 
 class EtcdCluster;
 
-// Whether requests that may already have been executed are repeated on the next member.
-enum class Repeat { never, freely };
-
 // Calls over one connection, to the member that replied last. At most one call or wait
 // for events at a time; concurrent watches need separate EtcdCalls.
 //
 // `until` is the whole budget of a call; `wakeup` interrupts it. If a member cannot be
 // reached, does not reply within its share of the budget, or reports that it cannot
-// answer now (no leader, no quorum), the next member is asked, and so on in turn. A late
-// reply is never read as another one. Every call throws Failure:
+// answer now (no leader, no quorum), the next member is asked, and so on in turn: so a
+// request must have the same effect whether executed once or twice. A late reply is never
+// read as another one. Every call throws Failure:
 //   unreachable    no member replied, the database is full, or the reply is invalid
 //   rejected       login, permissions, a certificate
 //   misconfigured  a file that cannot be used, or a call that this etcd does not support
@@ -63,17 +61,14 @@ class EtcdCalls {
 
   // Sends all requests at once and returns their results in the same order. The server
   // may execute them in any order.
-  asio::awaitable<std::vector<Result>> together(std::vector<Request> requests,
-                                                Repeat repeat, Call call);
-
-  // These only read, or have the same effect whether executed once or twice.
+  asio::awaitable<std::vector<Result>> together(std::vector<Request> requests, Call call);
   asio::awaitable<RangeResult> range(RangeRequest request, Call call);
   asio::awaitable<LeaseGrantResult> lease_grant(LeaseGrantRequest request, Call call);
   asio::awaitable<LeaseRevokeResult> lease_revoke(LeaseRevokeRequest request, Call call);
   asio::awaitable<LeaseKeepAliveResult> lease_keep_alive(LeaseKeepAliveRequest request,
                                                          Call call);
 
-  asio::awaitable<TxnResult> txn(TxnRequest request, Repeat repeat, Call call);
+  asio::awaitable<TxnResult> txn(TxnRequest request, Call call);
 
  private:
   friend class KeyWatch;
@@ -104,10 +99,9 @@ class KeyWatch {
   KeyWatch(const KeyWatch&) = delete;
   KeyWatch& operator=(const KeyWatch&) = delete;
 
-  // Starts a watch of all these keys and ranges, replacing any earlier one, and waits
-  // until the member confirms it. Returns the store's revision at that point; the watch
-  // reports all later events. Throws Failure as EtcdCalls.
-  asio::awaitable<std::int64_t> start(std::vector<WatchRequest> requests, Call call);
+  // Starts a watch, replacing any earlier one, and waits until the member confirms it.
+  // Throws Failure as EtcdCalls.
+  asio::awaitable<void> start(WatchRequest request, Call call);
 
   // Waits for the next update; `broken` if the watch was never started or has ended. A
   // silent member may have stopped, so make a call now and then while waiting for long:

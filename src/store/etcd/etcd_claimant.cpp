@@ -44,11 +44,11 @@ asio::awaitable<Answer> EtcdClaimant::ask(Queue queue, Wakeup& wakeup) {
 // Each request may be repeated: the second has no effect, and finds what the first has
 // written. A request with a revoked lease has no effect however late it arrives.
 asio::awaitable<TxnResult> EtcdClaimant::write(TxnRequest request, CallContext& call) {
-  auto result = co_await calls_.txn(request, Repeat::freely, call);
+  auto result = co_await calls_.txn(request, call);
   if (!result.lease_gone) co_return result;
   // Another process may have set up the lease of the day in between.
   co_await day_lease_.set_up(call);
-  result = co_await calls_.txn(std::move(request), Repeat::freely, call);
+  result = co_await calls_.txn(std::move(request), call);
   if (result.lease_gone) forget_lease();
   co_return result;
 }
@@ -96,8 +96,7 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::ask_as_waiter(CallContext& 
   requests.emplace_back(is_plain ? enter_first(step_context(), own)
                                  : written_look_at(claim().lock));
   const auto sent_at = Clock::now();
-  const auto results =
-      co_await calls_.together(std::move(requests), Repeat::freely, call);
+  const auto results = co_await calls_.together(std::move(requests), call);
   const auto& alive = std::get<LeaseKeepAliveResult>(results.at(0));
   const auto& result = std::get<TxnResult>(results.at(1));
   if (alive.ttl == 0 && !alive.is_unanswered) forget_lease();
@@ -228,13 +227,18 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::resume_holding(CallContext&
   own_ = *entry;
   taken_by_ = entry->taken_by;
   if (granted_at_ == Clock::time_point{}) granted_at_ = *lasts_from_;
+  co_return std::optional<Answer>(grant_of(*entry));
+}
+
+// `entry` holds the lock with the lease that lasts_from_ is about.
+Grant EtcdClaimant::grant_of(const QueueEntry& entry) const {
   Grant grant;
-  grant.fence = entry->fence();
-  grant.slot = entry->slot;
+  grant.fence = entry.fence();
+  grant.slot = entry.slot;
   grant.sent_at = *lasts_from_;
   grant.deadline = LeaseTiming(claim().ttl, {}, {}).deadline(grant.sent_at);
-  grant.broken = entry->standing == Standing::broken;
-  co_return std::optional<Answer>(grant);
+  grant.broken = entry.standing == Standing::broken;
+  return grant;
 }
 
 // Our entry now holds the lock. If a waiter with --replace takes it from the next holder,
@@ -246,11 +250,7 @@ asio::awaitable<Answer> EtcdClaimant::entered(QueueEntry own, const TxnResult& r
   if (own.created == 0) own.created = result.revision;
   granted_at_ = *lasts_from_;
   own_ = own;
-  Grant grant;
-  grant.fence = own.fence();
-  grant.slot = own.slot;
-  grant.sent_at = *lasts_from_;
-  grant.deadline = LeaseTiming(claim().ttl, {}, {}).deadline(grant.sent_at);
+  auto grant = grant_of(own);
   if (taken_by && claim().attached) {
     own.standing = Standing::broken;
     own.taken_by = taken_by;
@@ -266,7 +266,7 @@ asio::awaitable<Answer> EtcdClaimant::entered(QueueEntry own, const TxnResult& r
 
 asio::awaitable<void> EtcdClaimant::look(CallContext& call) {
   auto request = look_at(claim().lock);
-  const auto result = co_await calls_.txn(std::move(request), Repeat::freely, call);
+  const auto result = co_await calls_.txn(std::move(request), call);
   call.snapshot = snapshot_from(claim().lock, result);
 }
 
@@ -290,7 +290,7 @@ asio::awaitable<void> EtcdClaimant::take_first_look(const TxnResult& result,
 
 asio::awaitable<void> EtcdClaimant::glance(CallContext& call) {
   auto request = first_look();
-  const auto result = co_await calls_.txn(std::move(request), Repeat::freely, call);
+  const auto result = co_await calls_.txn(std::move(request), call);
   co_await take_first_look(result, call);
 }
 
@@ -304,8 +304,7 @@ asio::awaitable<void> EtcdClaimant::glance_with_lease(CallContext& call) {
   requests.emplace_back(LeaseGrantRequest{0, seconds});
   requests.emplace_back(first_look());
   const auto sent_at = Clock::now();
-  const auto results =
-      co_await calls_.together(std::move(requests), Repeat::freely, call);
+  const auto results = co_await calls_.together(std::move(requests), call);
   use(new_lease(std::get<LeaseGrantResult>(results.at(0)), seconds, sent_at));
   co_await take_first_look(std::get<TxnResult>(results.at(1)), call);
 }
@@ -356,7 +355,7 @@ asio::awaitable<std::optional<Failure>> EtcdClaimant::revoke_former_leases(
     requests.emplace_back(LeaseRevokeRequest{lease});
   }
   try {
-    co_await calls_.together(std::move(requests), Repeat::freely, call);
+    co_await calls_.together(std::move(requests), call);
     former_leases_.clear();
   } catch (const Failure& error) {
     failure = error;
@@ -407,8 +406,7 @@ asio::awaitable<void> EtcdClaimant::replace_lease(CallContext& call) {
   requests.emplace_back(LeaseRevokeRequest{former});
   requests.emplace_back(LeaseGrantRequest{0, seconds});
   const auto sent_at = Clock::now();
-  const auto results =
-      co_await calls_.together(std::move(requests), Repeat::freely, call);
+  const auto results = co_await calls_.together(std::move(requests), call);
   former_leases_.erase(former);
   use(new_lease(std::get<LeaseGrantResult>(results.at(1)), seconds, sent_at));
 }
@@ -446,8 +444,7 @@ asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::extend(Call within) {
     requests.emplace_back(LeaseKeepAliveRequest{lease_});
     requests.emplace_back(written_look_at_own(claim().lock, id()));
     const auto sent_at = Clock::now();
-    const auto results =
-        co_await calls_.together(std::move(requests), Repeat::freely, call);
+    const auto results = co_await calls_.together(std::move(requests), call);
     const auto& alive = std::get<LeaseKeepAliveResult>(results.at(0));
     const auto& written = std::get<TxnResult>(results.at(1));
     const auto entry = own_entry_from(claim().lock, written);
@@ -517,32 +514,30 @@ asio::awaitable<std::optional<QueueEntry>> EtcdClaimant::move_to_new_lease(
   moved.lease = fresh.id;
   auto step = rewrite(step_context(), moved);
   const auto result = co_await write(std::move(step), call);
-  if (result.succeeded) {
-    moved.modified = result.revision;
-  } else {
-    // It also has no effect if it was done before and the reply was lost.
-    const auto done = entry_on(moved.lease, result, call);
-    if (!done) {
-      former_leases_.insert(moved.lease);
-      co_return std::nullopt;
-    }
-    moved = *done;
-  }
+  auto done = written_by(result, std::move(moved), call);
+  if (!done) co_return std::nullopt;
   change_lease(entry.lease);
   use(fresh);
   co_await revoke_former_leases(call);
-  co_return moved;
+  co_return done;
 }
 
-// Our entry if it is attached to that lease, from the results of a step without effect.
-std::optional<QueueEntry> EtcdClaimant::entry_on(std::int64_t lease,
-                                                 const TxnResult& result,
-                                                 CallContext& call) {
-  if (result.lease_gone) return std::nullopt;
-  call.snapshot = snapshot_from(claim().lock, result);
-  const auto* entry = entry_of(call.snapshot, id());
-  const bool is_there = entry != nullptr && !entry->foreign && entry->lease == lease;
-  return is_there ? std::optional(*entry) : std::nullopt;
+// The entry on its new lease, after the step that was to write it. That also has no
+// effect if it was done before and the reply was lost. Nothing if the entry has changed.
+std::optional<QueueEntry> EtcdClaimant::written_by(const TxnResult& result,
+                                                   QueueEntry entry, CallContext& call) {
+  if (result.succeeded) {
+    if (entry.modified == 0) entry.created = result.revision;
+    entry.modified = result.revision;
+    return entry;
+  }
+  if (!result.lease_gone) {
+    call.snapshot = snapshot_from(claim().lock, result);
+    const auto* there = entry_of(call.snapshot, id());
+    if (there != nullptr && !there->foreign && there->lease == entry.lease) return *there;
+  }
+  former_leases_.insert(entry.lease);
+  return std::nullopt;
 }
 
 asio::awaitable<Renewal> EtcdClaimant::found_lost(CallContext& call) {
@@ -579,18 +574,9 @@ asio::awaitable<bool> EtcdClaimant::set_up_again(CallContext& call) {
   const auto snapshot = call.snapshot;
   auto step = etcd::set_up_again(step_context(), snapshot, own);
   const auto result = co_await write(std::move(step), call);
-  if (result.succeeded) {
-    own.created = result.revision;
-    own.modified = result.revision;
-  } else {
-    const auto done = entry_on(own.lease, result, call);
-    if (!done) {
-      former_leases_.insert(own.lease);
-      co_return false;
-    }
-    own = *done;
-  }
-  own_ = own;
+  auto done = written_by(result, std::move(own), call);
+  if (!done) co_return false;
+  own_ = std::move(done);
   use(fresh);
   co_return true;
 }
@@ -682,9 +668,8 @@ asio::awaitable<bool> EtcdClaimant::start_watch(Wakeup& wakeup) {
   if (watch_ && !watch_->is_broken() && wanted == watched_) co_return true;
   watched_ = wanted;
   watch_ = std::make_unique<KeyWatch>(calls_);
-  std::vector<WatchRequest> requests{
-      request_for(claim().lock, wanted, waits_in_->revision + 1)};
-  co_await watch_->start(std::move(requests), calls_.new_call(wakeup));
+  auto request = request_for(claim().lock, wanted, waits_in_->revision + 1);
+  co_await watch_->start(std::move(request), calls_.new_call(wakeup));
   co_return true;
 }
 
@@ -872,7 +857,7 @@ asio::awaitable<void> EtcdClaimant::forget_runs(CallContext& call) {
     auto request =
         forget(to_forget(call.snapshot.runs, call.snapshot.entries, wall_now()));
     if (request.then.empty()) co_return;
-    co_await calls_.txn(std::move(request), Repeat::freely, call);
+    co_await calls_.txn(std::move(request), call);
   } catch (const Failure&) {
     // The next release tries again.
   }

@@ -65,6 +65,7 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<Answer> entered(QueueEntry own, const TxnResult& result,
                                   const std::optional<Taker>& taken_by,
                                   CallContext& call);
+  Grant grant_of(const QueueEntry& entry) const;
   asio::awaitable<TxnResult> write(TxnRequest request, CallContext& call);
   asio::awaitable<void> count(CallContext& call);
   void adopt(const LockSnapshot& snapshot);
@@ -87,8 +88,8 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<std::optional<QueueEntry>> move_to_new_lease(const QueueEntry& entry,
                                                                CallContext& call);
   asio::awaitable<Renewal> renew_detached(CallContext& call);
-  std::optional<QueueEntry> entry_on(std::int64_t lease, const TxnResult& result,
-                                     CallContext& call);
+  std::optional<QueueEntry> written_by(const TxnResult& result, QueueEntry entry,
+                                       CallContext& call);
   asio::awaitable<Renewal> found_lost(CallContext& call);
   asio::awaitable<bool> set_up_again(CallContext& call);
   void use(const NewLease& fresh);

@@ -61,13 +61,6 @@ bool wants_login(const grpc::CallOutcome& outcome) {
            says(outcome, "user name is empty")));
 }
 
-// Members without a leader propose nothing, and overloaded ones refuse before proposing.
-bool is_surely_not_executed(const grpc::CallOutcome& outcome) {
-  return outcome.was_not_begun || says(outcome, "etcdserver: no leader") ||
-         says(outcome, "etcdserver: too many requests") || is_of_learner(outcome) ||
-         says(outcome, "etcdserver: not capable");
-}
-
 bool may_go_better_elsewhere(const grpc::CallOutcome& outcome) {
   switch (outcome.code) {
     case grpc::Code::unavailable:
@@ -126,23 +119,22 @@ CallFailure call_failure(const grpc::CallOutcome& sent, const std::string& serve
                     text + std::string(login_required) +
                         "use --user with --password-file or DLOCK_PASSWORD, or a "
                         "certificate"),
-            Remedy::login, false};
+            Remedy::login};
   }
   if (outcome.code == grpc::Code::permission_denied) {
-    return {Failure(Kind::rejected, text), Remedy::none, false};
+    return {Failure(Kind::rejected, text), Remedy::none};
   }
   if (outcome.code == grpc::Code::unimplemented) {
     return {Failure(Kind::misconfigured, text + ": is it etcd 3.4 or later?"),
-            Remedy::none, false};
+            Remedy::none};
   }
   return {Failure(Kind::unreachable, text),
-          may_go_better_elsewhere(outcome) ? Remedy::next_member : Remedy::none,
-          !is_surely_not_executed(outcome)};
+          may_go_better_elsewhere(outcome) ? Remedy::next_member : Remedy::none};
 }
 
-CallFailure call_failure(const Failure& failure, bool was_sent) {
+CallFailure call_failure(const Failure& failure) {
   const bool may_pass = failure.kind() == Kind::unreachable;
-  return {failure, may_pass ? Remedy::next_member : Remedy::none, was_sent, false};
+  return {failure, may_pass ? Remedy::next_member : Remedy::none, false};
 }
 
 bool is_permission_denied(const Failure& failure) {
@@ -159,7 +151,6 @@ bool is_login_required(const Failure& failure) {
 CallFailure login_failure(const grpc::CallOutcome& sent, const std::string& server) {
   const auto outcome = as_etcd_sent_it(sent);
   auto failed_call = call_failure(outcome, server);
-  failed_call.may_be_executed = false;  // the request that needs the login
   if (outcome.code == grpc::Code::invalid_argument ||
       failed_call.remedy == Remedy::login) {
     failed_call.failure = Failure(
@@ -216,7 +207,7 @@ EtcdCluster::EtcdCluster(asio::io_context& context, EtcdAccess access,
   }
 }
 
-asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat, Call call) {
+asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Call call) {
   const auto count = members_.size();
   std::optional<std::string> password;
   bool has_logged_in_anew = false;
@@ -231,11 +222,8 @@ asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat, Cal
     }
     const Call share{share_of(Clock::now(), call.until, count - tries % count),
                      call.wakeup};
-    const auto answer = repeat == Repeat::freely ? share : call;
-    const auto failed_call = co_await attempt(once, password, share, answer);
+    const auto failed_call = co_await attempt(once, password, share);
     if (!failed_call) co_return;
-    if (failed_call->may_be_executed && repeat == Repeat::never)
-      throw failed_call->failure;
     if (failed_call->remedy == CallFailure::Remedy::none) throw failed_call->failure;
     // A reply says more than that another member sent none.
     if (failed_call->was_answered || !was_answered) attempts.note(failed_call->failure);
@@ -257,21 +245,16 @@ asio::awaitable<void> EtcdCluster::retry_on_members(Try once, Repeat repeat, Cal
 
 // Turns exceptions into CallFailure, so that the caller can decide whether to retry.
 asio::awaitable<std::optional<CallFailure>> EtcdCluster::attempt(
-    const Try& once, const std::optional<std::string>& password, Call reaching,
-    Call call) {
-  net::Budget to_reach(reaching, member().shown());
+    const Try& once, const std::optional<std::string>& password, Call call) {
+  net::Budget to_reach(call, member().shown());
   net::Budget to_answer(call, member().shown());
   std::optional<CallFailure> failed_call;
-  bool was_sent = false;
   try {
     to_reach.check();
     failed_call = co_await reach(password, to_reach);
-    if (!failed_call) {
-      was_sent = true;
-      failed_call = co_await once(to_answer);
-    }
+    if (!failed_call) failed_call = co_await once(to_answer);
   } catch (const Failure& failure) {
-    failed_call = call_failure(failure, was_sent);
+    failed_call = call_failure(failure);
   }
   to_reach.hand_on();
   to_answer.hand_on();
@@ -312,8 +295,7 @@ asio::awaitable<std::optional<CallFailure>> EtcdCluster::log_in(
   }
   if (!result) result = decoded(request, reply.message);
   if (!result) {
-    const grpc::CallOutcome nonsense{grpc::Code::internal, "not a valid etcd reply",
-                                     false};
+    const grpc::CallOutcome nonsense{grpc::Code::internal, "not a valid etcd reply"};
     co_return login_failure(nonsense, member().shown());
   }
   token_ = std::get<AuthenticateResult>(*result).token;

@@ -31,8 +31,7 @@ struct CallFailure {
 
   Failure failure;
   Remedy remedy = Remedy::none;
-  bool may_be_executed = true;  // false: certainly not
-  bool was_answered = true;     // false: no reply came
+  bool was_answered = true;  // false: no reply came
 };
 
 // The result for errors that answer the request: the lease already or no longer exists,
@@ -42,8 +41,8 @@ std::optional<Result> answer_in(const Request& request, const grpc::CallOutcome&
 // `server` is for the message.
 CallFailure call_failure(const grpc::CallOutcome& outcome, const std::string& server);
 
-// For a failure without a reply; `was_sent`: the request was sent.
-CallFailure call_failure(const Failure& failure, bool was_sent);
+// For a failure without a reply.
+CallFailure call_failure(const Failure& failure);
 
 // Whether a call failed because the user may not make it, or because there is no login.
 // Only the text of the error tells these from each other, and from a refused certificate.
@@ -75,7 +74,7 @@ class EtcdCluster {
 
   // Tries one member after the other until an attempt succeeds. Throws Failure as
   // EtcdCalls.
-  asio::awaitable<void> retry_on_members(Try once, Repeat repeat, Call call);
+  asio::awaitable<void> retry_on_members(Try once, Call call);
 
   // False if members of another cluster have replied in the last minute; 0 is unknown.
   bool is_same(std::uint64_t cluster);
@@ -91,8 +90,7 @@ class EtcdCluster {
  private:
   bool has_to_log_in() const { return logs_in_ && token_.empty(); }
   asio::awaitable<std::optional<CallFailure>> attempt(
-      const Try& once, const std::optional<std::string>& password, Call reaching,
-      Call call);
+      const Try& once, const std::optional<std::string>& password, Call call);
   asio::awaitable<std::optional<CallFailure>> reach(
       const std::optional<std::string>& password, net::Budget& budget);
   asio::awaitable<std::optional<CallFailure>> log_in(

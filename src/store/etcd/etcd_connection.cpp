@@ -96,13 +96,13 @@ asio::awaitable<std::vector<CallReply>> EtcdConnection::exchange(
 // The message counts only if it is the only one and the call ended well.
 CallReply EtcdConnection::reply_to(grpc::CallId call) {
   const auto outcome = http2_->outcome(call);
-  if (!outcome) return {{grpc::Code::internal, "no outcome", false}, ""};
+  if (!outcome) return {{grpc::Code::internal, "no outcome"}, ""};
   CallReply reply{*outcome, ""};
   if (reply.outcome.code != grpc::Code::ok) return reply;
   auto message = http2_->next_message(call);
-  if (!message) return {{grpc::Code::internal, std::string(grpc::no_reply), false}, ""};
+  if (!message) return {{grpc::Code::internal, std::string(grpc::no_reply)}, ""};
   if (http2_->next_message(call)) {
-    return {{grpc::Code::internal, "a reply that is not one message", false}, ""};
+    return {{grpc::Code::internal, "a reply that is not one message"}, ""};
   }
   reply.message = std::move(*message);
   return reply;
@@ -110,10 +110,6 @@ CallReply EtcdConnection::reply_to(grpc::CallId call) {
 
 grpc::CallId EtcdConnection::begin(const grpc::CallStart& start) {
   return http2_->begin(start);
-}
-
-void EtcdConnection::send(grpc::CallId call, std::string_view message) {
-  http2_->send(call, message);
 }
 
 void EtcdConnection::drop(grpc::CallId call) {

@@ -61,7 +61,6 @@ class EtcdConnection {
   // Begins a streaming call. Its messages also arrive while other calls are awaited. The
   // connection must be open.
   grpc::CallId begin(const grpc::CallStart& start);
-  void send(grpc::CallId call, std::string_view message);
   void drop(grpc::CallId call);
 
   // The next message of the call; nothing if it has ended or on a timeout, after which

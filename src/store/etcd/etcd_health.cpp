@@ -281,8 +281,7 @@ template <typename Answer, typename Question>
 asio::awaitable<Answer> ask(EtcdCalls& calls, Question question, Wakeup& wakeup) {
   std::vector<Request> requests;
   requests.emplace_back(std::move(question));
-  auto results = co_await calls.together(std::move(requests), Repeat::freely,
-                                         calls.new_call(wakeup));
+  auto results = co_await calls.together(std::move(requests), calls.new_call(wakeup));
   co_return std::get<Answer>(std::move(results.front()));
 }
 
@@ -399,7 +398,7 @@ class ClusterExaminer {
     LeaseGrantRequest shortest;
     shortest.ttl = 1;
     try {
-      co_await calls_.txn(std::move(txn), Repeat::freely, calls_.new_call(wakeup_));
+      co_await calls_.txn(std::move(txn), calls_.new_call(wakeup_));
       const auto granted =
           co_await calls_.lease_grant(shortest, calls_.new_call(wakeup_));
       facts_.least_ttl = least_ttl_from(granted.ttl);

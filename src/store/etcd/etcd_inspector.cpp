@@ -113,8 +113,7 @@ asio::awaitable<void> EtcdInspector::fill_ends(std::vector<LockInfo>& locks,
     for (auto i = first; i < end; ++i) {
       requests.emplace_back(LeaseTimeToLiveRequest{leases[i].second});
     }
-    const auto results =
-        co_await calls_.together(std::move(requests), Repeat::freely, call);
+    const auto results = co_await calls_.together(std::move(requests), call);
     for (auto i = first; i < end; ++i) {
       const auto& left = std::get<LeaseTimeToLiveResult>(results.at(i - first));
       const auto seconds = std::max<std::int64_t>(left.ttl, 0);
@@ -127,7 +126,7 @@ asio::awaitable<void> EtcdInspector::fill_ends(std::vector<LockInfo>& locks,
 asio::awaitable<LockInfo> EtcdInspector::info_from(LockName lock, TxnRequest look,
                                                    Wakeup& wakeup) {
   const auto call = calls_.new_call(wakeup);
-  const auto result = co_await calls_.txn(std::move(look), Repeat::freely, call);
+  const auto result = co_await calls_.txn(std::move(look), call);
   std::vector<LockSnapshot> snapshots{snapshot_from(lock, result)};
   std::vector<LockInfo> infos{info_of(snapshots.front(), lock, wall_now())};
   co_await fill_ends(infos, snapshots, call);
@@ -165,7 +164,7 @@ asio::awaitable<std::vector<RunInfo>> EtcdInspector::history(const LockName& loc
                                                              Wakeup& wakeup) {
   auto request = look_at(lock);
   const auto call = calls_.new_call(wakeup);
-  const auto result = co_await calls_.txn(std::move(request), Repeat::freely, call);
+  const auto result = co_await calls_.txn(std::move(request), call);
   co_return history_of(snapshot_from(lock, result), wall_now());
 }
 
@@ -205,8 +204,7 @@ class EtcdWatchSession final : public WatchSession {
     request.key = namespace_prefix(watched_.name_space);
     request.range_end = end_of_prefix(request.key);
     request.start_revision = found.revision + 1;
-    std::vector<WatchRequest> requests{request};
-    co_await watch_.start(std::move(requests), call);
+    co_await watch_.start(std::move(request), call);
   }
 
   asio::awaitable<void> go_on(EventSink& sink) override {

@@ -14,14 +14,13 @@ DayLease::DayLease(EtcdCalls& calls, std::string name_space)
 
 std::int64_t DayLease::id() const { return lease_of_day(name_space_, wall_now()); }
 
-asio::awaitable<bool> DayLease::set_up(Call call) {
+asio::awaitable<void> DayLease::set_up(Call call) {
   // A day longer, for runs that end at the end of the day.
   constexpr auto lasts = run_retention + std::chrono::hours(24);
   LeaseGrantRequest request;
   request.id = id();
   request.ttl = std::chrono::seconds(lasts).count();
-  const auto granted = co_await calls_.lease_grant(request, call);
-  co_return !granted.exists;
+  co_await calls_.lease_grant(request, call);
 }
 
 namespace {
@@ -75,8 +74,7 @@ asio::awaitable<void> receive(std::shared_ptr<EntryListener> listener) {
   WatchRequest request;
   request.key = listener->key;
   request.start_revision = listener->revision + 1;
-  std::vector<WatchRequest> requests{request};
-  co_await listener->watch.start(std::move(requests),
+  co_await listener->watch.start(std::move(request),
                                  listener->calls.new_call(listener->wakeup));
   while (!listener->stops) {
     const auto news = co_await listener->watch.next(listener->wakeup.within(silence));

@@ -39,8 +39,8 @@ class DayLease {
   // The lease of today, which may not exist yet.
   std::int64_t id() const;
 
-  // Creates it if it does not exist; true if it did not.
-  asio::awaitable<bool> set_up(Call call);
+  // Creates it if it does not exist.
+  asio::awaitable<void> set_up(Call call);
 
  private:
   EtcdCalls& calls_;

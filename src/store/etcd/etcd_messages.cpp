@@ -109,7 +109,7 @@ std::string encoded(const Request& request) {
   return bytes;
 }
 
-std::string encoded(const WatchRequest& request, std::int64_t id) {
+std::string encoded(const WatchRequest& request) {
   std::string bytes;
   pbf_writer writer(bytes);
   {
@@ -119,7 +119,8 @@ std::string encoded(const WatchRequest& request, std::int64_t id) {
     add(create, 3, request.start_revision);
     constexpr int no_put = 0;
     if (request.no_put) create.add_enum(5, no_put);
-    add(create, 7, id);
+    constexpr int id = 1;
+    create.add_int64(7, id);
   }
   return bytes;
 }

@@ -190,8 +190,8 @@ std::optional<Result> decoded(const Request& request, std::string_view bytes);
 std::uint64_t cluster_in(std::string_view bytes);
 std::uint64_t term_in(std::string_view bytes);
 
-// The request to create a watch with this id.
-std::string encoded(const WatchRequest& request, std::int64_t id);
+// The request to create the only watch of a stream.
+std::string encoded(const WatchRequest& request);
 
 struct WatchAnswer {
   std::int64_t revision = 0;  // of the store

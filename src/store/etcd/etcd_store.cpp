@@ -42,7 +42,7 @@ asio::awaitable<Admission> EtcdRegisters::admit_fence(const LockName& resource,
                                                       Fence fence, Wakeup& wakeup) {
   auto request = admission_of(resource, fence);
   const auto call = calls_.new_call(wakeup);
-  const auto result = co_await calls_.txn(std::move(request), Repeat::freely, call);
+  const auto result = co_await calls_.txn(std::move(request), call);
   co_return result.succeeded ? Admission::stale : Admission::admitted;
 }
 
@@ -71,7 +71,7 @@ asio::awaitable<std::vector<Broken>> EtcdStore::break_leases(const LockName& loc
   const auto call = calls_->new_call(wakeup);
   DayLease day_lease(*calls_, lock.name_space);
   auto request = look_at(lock);
-  auto result = co_await calls_->txn(std::move(request), Repeat::freely, call);
+  auto result = co_await calls_->txn(std::move(request), call);
   auto snapshot = snapshot_from(lock, result);
   auto self = own_taker(false);
   self.forced = order.by_force;
@@ -81,11 +81,11 @@ asio::awaitable<std::vector<Broken>> EtcdStore::break_leases(const LockName& loc
        decision = decide_on_break(snapshot, order, wall_now())) {
     const StepContext step_context{lock, wall_now(), day_lease.id()};
     request = take_away(step_context, decision.lose, self);
-    result = co_await calls_->txn(std::move(request), Repeat::freely, call);
+    result = co_await calls_->txn(std::move(request), call);
     if (result.lease_gone) {
       co_await day_lease.set_up(call);
       request = look_at(lock);
-      result = co_await calls_->txn(std::move(request), Repeat::freely, call);
+      result = co_await calls_->txn(std::move(request), call);
     }
     snapshot = snapshot_from(lock, result, result.results.size() - 2);
   }
