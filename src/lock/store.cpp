@@ -24,10 +24,6 @@ ValueStore& values_of(Store& store) { return needed(store.values(), store, "cach
 
 RateLimits& rates_of(Store& store) { return needed(store.rates(), store, "rate limits"); }
 
-FenceRegisters& registers_of(Store& store) {
-  return needed(store.registers(), store, "fence registers");
-}
-
 asio::awaitable<std::vector<LockHistory>> LockInspector::histories(
     const std::string& name_space, NameFilter matches, Wakeup& wakeup) {
   std::vector<LockHistory> found;

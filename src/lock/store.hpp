@@ -1,5 +1,5 @@
-// The interface to a lock service, and what it offers beside locks: cached values, rate
-// limits and fence registers.
+// The interface to a lock service, and what it offers beside locks: fence registers,
+// cached values and rate limits.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -21,19 +21,8 @@
 
 namespace dlock {
 
-// The answer of a register.
+// The answer of a fence register.
 enum class Admission { admitted, stale };
-
-class FenceRegisters {
- public:
-  virtual ~FenceRegisters() = default;
-
-  // Admits `fence` for `resource` unless a greater one was admitted before. `resource` is
-  // unrelated to a lock of the same name. An admitted fence is never forgotten, as far as
-  // the store's data survives a power failure.
-  virtual asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
-                                                 Wakeup& wakeup) = 0;
-};
 
 // How long a value is fresh, and how much longer it is kept after that.
 struct Lifetime {
@@ -267,6 +256,12 @@ class Store {
                                                             const Break& order,
                                                             Wakeup& wakeup) = 0;
 
+  // Admits `fence` for `resource` unless a greater one was admitted before. `resource` is
+  // unrelated to a lock of the same name. An admitted fence is never forgotten, as far as
+  // the store's data survives a power failure.
+  virtual asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                                 Wakeup& wakeup) = 0;
+
   // Calls `warn`, once for each message, when a server of several says what most of them
   // contradict, or fails in a way that lasts, and the request succeeds without it.
   virtual void report_complaints(std::function<void(const std::string&)> /*warn*/) {}
@@ -281,11 +276,10 @@ class Store {
 
   virtual LockInspector& inspector() = 0;
 
-  // Optional features; null if the store does not support them. See values_of() and the
-  // like.
+  // Optional features; null if the store does not support them. See values_of() and
+  // rates_of().
   virtual ValueStore* values() { return nullptr; }
   virtual RateLimits* rates() { return nullptr; }
-  virtual FenceRegisters* registers() { return nullptr; }
 };
 
 // A Failure (unsupported): "`url` does not support `what`".
@@ -294,6 +288,5 @@ Failure unsupported(const std::string& url, const std::string& what);
 // Each throws Failure (unsupported) if the store does not support it.
 ValueStore& values_of(Store& store);
 RateLimits& rates_of(Store& store);
-FenceRegisters& registers_of(Store& store);
 
 }  // namespace dlock

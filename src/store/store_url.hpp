@@ -115,7 +115,6 @@ struct StoreFeatures {
   bool leases_expire = false;  // Store::leases_expire
   bool values = true;          // Store::values
   bool rates = true;           // Store::rates
-  bool registers = true;       // Store::registers
   bool replicas = false;       // waits for replicas (Replicas)
   bool votes = false;          // is a quorum (QuorumTerms)
   bool sentinels = false;      // its servers are named by sentinels, with their own login

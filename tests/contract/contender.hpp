@@ -58,8 +58,7 @@ class Contender {
     return result_of(context_, renewing.renew(wakeup));
   }
   Admission admit(std::uint64_t fence) {
-    return result_of(context_,
-                     registers_of(*store).admit_fence(claim.lock, Fence{fence}, wakeup));
+    return result_of(context_, store->admit_fence(claim.lock, Fence{fence}, wakeup));
   }
   ValueLookup look_up(std::size_t most = std::size_t{1} << 30) {
     return result_of(context_, values_of(*store).get(claim.lock, most, wakeup));

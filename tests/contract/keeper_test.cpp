@@ -265,6 +265,9 @@ class AnsweringStore final : public Store {
                                                     Wakeup&) override {
     co_return std::vector<Broken>{};
   }
+  asio::awaitable<Admission> admit_fence(const LockName&, Fence, Wakeup&) override {
+    co_return Admission::admitted;
+  }
   LockInspector& inspector() override { throw std::logic_error("not used"); }
 
   Answerer* answerer = nullptr;

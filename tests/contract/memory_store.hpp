@@ -69,14 +69,14 @@ struct MemoryService {
 // One client.
 class MemoryStore final : public stepped::SteppedStore,
                           private ValueStore,
-                          private RateLimits,
-                          private FenceRegisters {
+                          private RateLimits {
  public:
   MemoryStore(asio::io_context& context, MemoryService& service, milliseconds timeout);
 
   ValueStore* values() override { return this; }
   RateLimits* rates() override { return this; }
-  FenceRegisters* registers() override { return this; }
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override;
 
  private:
   asio::awaitable<void> reach(Wakeup& wakeup) const;
@@ -90,8 +90,6 @@ class MemoryStore final : public stepped::SteppedStore,
   asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override;
   asio::awaitable<LimitInfo> look(const LockName& limit, Wakeup& wakeup) override;
   asio::awaitable<void> reset(const LockName& limit, Wakeup& wakeup) override;
-  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
-                                         Wakeup& wakeup) override;
 
   MemoryService& service_;
   milliseconds timeout_;

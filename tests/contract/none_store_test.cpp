@@ -59,9 +59,9 @@ TEST_F(NoStore, renews_whatever_is_asked) {
 
 TEST_F(NoStore, admits_every_fence) {
   for (const std::uint64_t fence : {10u, 9u}) {
-    EXPECT_EQ(result_of(context_, registers_of(store_).admit_fence(
-                                      {"dlock", "disk"}, Fence{fence}, wakeup_)),
-              Admission::admitted);
+    EXPECT_EQ(
+        result_of(context_, store_.admit_fence({"dlock", "disk"}, Fence{fence}, wakeup_)),
+        Admission::admitted);
   }
 }
 

@@ -265,7 +265,6 @@ TEST(OpenStore, a_store_has_the_features_of_its_kind) {
     EXPECT_EQ(store->leases_expire(), features.leases_expire) << text;
     EXPECT_EQ(store->values() != nullptr, features.values) << text;
     EXPECT_EQ(store->rates() != nullptr, features.rates) << text;
-    EXPECT_EQ(store->registers() != nullptr, features.registers) << text;
   }
 }
 
@@ -282,6 +281,10 @@ class BareStore final : public Store {
                                                     const Break& order,
                                                     Wakeup& wakeup) override {
     return store_.break_leases(lock, order, wakeup);
+  }
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override {
+    return store_.admit_fence(resource, fence, wakeup);
   }
   LockInspector& inspector() override { return store_.inspector(); }
 
@@ -308,8 +311,6 @@ TEST(BareStores, are_refused_what_they_do_not_support) {
             "bare: does not support cache");
   EXPECT_EQ(lack_of([](Store& store) { rates_of(store); }),
             "bare: does not support rate limits");
-  EXPECT_EQ(lack_of([](Store& store) { registers_of(store); }),
-            "bare: does not support fence registers");
 }
 
 }  // namespace

@@ -224,11 +224,10 @@ TEST(ServersUrl, parameters_about_tls_the_login_or_the_place_of_locks_are_not_ig
   }
 }
 
-TEST(ServersUrl, etcd_supports_only_locks_and_registers) {
+TEST(ServersUrl, etcd_supports_neither_values_nor_rates) {
   const auto& features = parsed_store_url("etcd://a,b,c").kind->features;
 
   EXPECT_TRUE(features.leases_expire);
-  EXPECT_TRUE(features.registers);
   EXPECT_FALSE(features.values);
   EXPECT_FALSE(features.rates);
 }

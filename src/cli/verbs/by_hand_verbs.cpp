@@ -139,7 +139,7 @@ Exit fence_verb(const Invocation& invocation) {
   return about(resource.name, [&] {
     Client client(common, resource.name);
     const auto admission = run_blocking(client.context, [&] {
-      return registers_of(*client.store).admit_fence(resource, fence, client.wakeup);
+      return client.store->admit_fence(resource, fence, client.wakeup);
     });
     const Speaker speaker(resource.name, common.quiet, common.verbose);
     if (admission == Admission::admitted) {

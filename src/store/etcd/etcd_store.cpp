@@ -38,19 +38,16 @@ TxnRequest admission_of(const LockName& resource, Fence fence) {
 
 }  // namespace
 
-asio::awaitable<Admission> EtcdRegisters::admit_fence(const LockName& resource,
-                                                      Fence fence, Wakeup& wakeup) {
+asio::awaitable<Admission> EtcdStore::admit_fence(const LockName& resource, Fence fence,
+                                                  Wakeup& wakeup) {
   auto request = admission_of(resource, fence);
-  const auto call = calls_.new_call(wakeup);
-  const auto result = co_await calls_.txn(std::move(request), call);
+  const auto call = calls_->new_call(wakeup);
+  const auto result = co_await calls_->txn(std::move(request), call);
   co_return result.succeeded ? Admission::stale : Admission::admitted;
 }
 
 EtcdStore::EtcdStore(std::string url, std::unique_ptr<EtcdCalls> calls)
-    : url_(std::move(url)),
-      calls_(std::move(calls)),
-      inspector_(*calls_),
-      registers_(*calls_) {}
+    : url_(std::move(url)), calls_(std::move(calls)), inspector_(*calls_) {}
 
 std::unique_ptr<Claimant> EtcdStore::claimant(const Claim& claim) {
   // Both would have to be known to all clients that decide by the queue.

@@ -16,18 +16,6 @@
 
 namespace dlock::etcd {
 
-class EtcdRegisters final : public FenceRegisters {
- public:
-  // `calls` must outlive this.
-  explicit EtcdRegisters(EtcdCalls& calls) : calls_(calls) {}
-
-  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
-                                         Wakeup& wakeup) override;
-
- private:
-  EtcdCalls& calls_;
-};
-
 class EtcdStore final : public Store {
  public:
   // `url` as users see it, without secrets.
@@ -39,14 +27,14 @@ class EtcdStore final : public Store {
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
                                                     const Break& order,
                                                     Wakeup& wakeup) override;
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override;
   LockInspector& inspector() override { return inspector_; }
-  FenceRegisters* registers() override { return &registers_; }
 
  private:
   std::string url_;
   std::unique_ptr<EtcdCalls> calls_;
   EtcdInspector inspector_;
-  EtcdRegisters registers_;
 };
 
 // `access`: the addresses of the members and the login.

@@ -66,8 +66,8 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(const LockName& lo
       });
 }
 
-asio::awaitable<Admission> LocalRegisters::admit_fence(const LockName& resource,
-                                                       Fence fence, Wakeup& wakeup) {
+asio::awaitable<Admission> LocalStore::admit_fence(const LockName& resource, Fence fence,
+                                                   Wakeup& wakeup) {
   return files_.repeated(
       wakeup, [this, resource, fence, &wakeup]() -> asio::awaitable<Admission> {
         files_.create_directory();

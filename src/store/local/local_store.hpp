@@ -36,17 +36,6 @@ class LocalRates final : public RateLimits {
       admitted_;  // the last one, in case it is repeated
 };
 
-class LocalRegisters final : public FenceRegisters {
- public:
-  explicit LocalRegisters(Files& files) : files_(files) {}
-
-  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
-                                         Wakeup& wakeup) override;
-
- private:
-  Files& files_;
-};
-
 class LocalStore final : public Store {
  public:
   // As Files. Throws Failure (misconfigured) if there is no default directory.
@@ -58,10 +47,11 @@ class LocalStore final : public Store {
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
                                                     const Break& order,
                                                     Wakeup& wakeup) override;
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override;
   LockInspector& inspector() override { return inspector_; }
   ValueStore* values() override { return made(values_); }
   RateLimits* rates() override { return made(rates_); }
-  FenceRegisters* registers() override { return made(registers_); }
 
  private:
   // Most runs need none of these.
@@ -75,7 +65,6 @@ class LocalStore final : public Store {
   LocalInspector inspector_;
   std::optional<LocalValues> values_;
   std::optional<LocalRates> rates_;
-  std::optional<LocalRegisters> registers_;
 };
 
 // As open_store() and examine_store().

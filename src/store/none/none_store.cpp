@@ -29,8 +29,7 @@ class NoneClaimant final : public Claimant {
 class NoneStore final : public Store,
                         private LockInspector,
                         private ValueStore,
-                        private RateLimits,
-                        private FenceRegisters {
+                        private RateLimits {
  public:
   std::string url() const override { return "none:"; }
   bool protects() const override { return false; }
@@ -42,10 +41,12 @@ class NoneStore final : public Store,
                                                     Wakeup&) override {
     co_return std::vector<Broken>{};
   }
+  asio::awaitable<Admission> admit_fence(const LockName&, Fence, Wakeup&) override {
+    co_return Admission::admitted;
+  }
   LockInspector& inspector() override { return *this; }
   ValueStore* values() override { return this; }
   RateLimits* rates() override { return this; }
-  FenceRegisters* registers() override { return this; }
 
  private:
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup&) override {
@@ -83,10 +84,6 @@ class NoneStore final : public Store,
     co_return LimitInfo{};
   }
   asio::awaitable<void> reset(const LockName&, Wakeup&) override { co_return; }
-
-  asio::awaitable<Admission> admit_fence(const LockName&, Fence, Wakeup&) override {
-    co_return Admission::admitted;
-  }
 };
 
 }  // namespace

@@ -140,8 +140,8 @@ asio::awaitable<void> PgRates::reset(const LockName& limit, Wakeup& wakeup) {
   co_await session_.transact(std::move(forget), call);
 }
 
-asio::awaitable<Admission> PgRegisters::admit_fence(const LockName& resource, Fence fence,
-                                                    Wakeup& wakeup) {
+asio::awaitable<Admission> PgStore::admit_fence(const LockName& resource, Fence fence,
+                                                Wakeup& wakeup) {
   Statement admit{
       "INSERT INTO " + session_.table("fence") +
           " AS f (namespace, resource, greatest) VALUES ($1, $2, $3::pg_catalog.int8) ON "
@@ -160,8 +160,7 @@ PgStore::PgStore(asio::io_context& context, std::string url, PgRows* rows)
     : SteppedStore(context, std::move(url), std::unique_ptr<PgRows>(rows)),
       session_(rows->session()),
       values_(*rows),
-      rates_(context, session_),
-      registers_(session_) {}
+      rates_(context, session_) {}
 
 std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
                             asio::io_context& context) {

@@ -48,17 +48,6 @@ class PgRates final : public RateLimits {
   bool unanswered_ = false;  // as in stepped::take()
 };
 
-class PgRegisters final : public FenceRegisters {
- public:
-  explicit PgRegisters(PgSession& session) : session_(session) {}
-
-  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
-                                         Wakeup& wakeup) override;
-
- private:
-  PgSession& session_;
-};
-
 class PgStore final : public stepped::SteppedStore {
  public:
   // `url` as users see it, without secrets.
@@ -69,9 +58,10 @@ class PgStore final : public stepped::SteppedStore {
   }
   bool is_copy() const override { return session_.connection()->hosts()->is_copy; }
   void part() override { session_.connection()->part(); }
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override;
   ValueStore* values() override { return &values_; }
   RateLimits* rates() override { return &rates_; }
-  FenceRegisters* registers() override { return &registers_; }
 
  private:
   PgStore(asio::io_context& context, std::string url, PgRows* rows);
@@ -79,7 +69,6 @@ class PgStore final : public stepped::SteppedStore {
   PgSession& session_;
   PgValues values_;
   PgRates rates_;
-  PgRegisters registers_;
 };
 
 // As open_store() and examine_store(). All servers of the URL are examined at the same

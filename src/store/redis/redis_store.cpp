@@ -158,8 +158,7 @@ RedisStore::RedisStore(asio::io_context& context, std::string url,
       route_(std::move(route)),
       inspector_(*route_),
       values_(*route_),
-      rates_(context, *route_),
-      registers_(*route_) {}
+      rates_(context, *route_) {}
 
 std::unique_ptr<Claimant> RedisStore::claimant(const Claim& claim) {
   return std::make_unique<RedisClaimant>(context_, *route_, claim);
@@ -341,11 +340,11 @@ asio::awaitable<void> RedisRates::reset(const LockName& limit, Wakeup& wakeup) {
   if (response.reply().is_error()) throw response.failure();
 }
 
-asio::awaitable<Admission> RedisRegisters::admit_fence(const LockName& resource,
-                                                       Fence fence, Wakeup& wakeup) {
+asio::awaitable<Admission> RedisStore::admit_fence(const LockName& resource, Fence fence,
+                                                   Wakeup& wakeup) {
   std::vector<std::string> args{std::to_string(fence.number)};
   const auto response =
-      co_await route_.run(admit_fence_script, resource, std::move(args), wakeup);
+      co_await route_->run(admit_fence_script, resource, std::move(args), wakeup);
   const auto admission = admission_from(response.reply());
   if (!admission) throw response.failure();
   co_return *admission;

@@ -109,17 +109,6 @@ class RedisRates final : public RateLimits {
   Route& route_;
 };
 
-class RedisRegisters final : public FenceRegisters {
- public:
-  explicit RedisRegisters(Route& route) : route_(route) {}
-
-  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
-                                         Wakeup& wakeup) override;
-
- private:
-  Route& route_;
-};
-
 class RedisStore final : public Store {
  public:
   // `url` as users see it, without secrets.
@@ -131,10 +120,11 @@ class RedisStore final : public Store {
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
                                                     const Break& order,
                                                     Wakeup& wakeup) override;
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override;
   LockInspector& inspector() override { return inspector_; }
   ValueStore* values() override { return &values_; }
   RateLimits* rates() override { return &rates_; }
-  FenceRegisters* registers() override { return &registers_; }
 
  private:
   asio::io_context& context_;
@@ -143,7 +133,6 @@ class RedisStore final : public Store {
   RedisInspector inspector_;
   RedisValues values_;
   RedisRates rates_;
-  RedisRegisters registers_;
 };
 
 // As open_store() and examine_store(), for one server.

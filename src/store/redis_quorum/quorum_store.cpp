@@ -107,14 +107,12 @@ std::optional<Failure> why_hopeless(const SharedWatch& watch) {
 
 }  // namespace
 
-asio::awaitable<Admission> QuorumRegisters::admit_fence(const LockName& resource,
-                                                        Fence fence, Wakeup& wakeup) {
-  const auto voters = voters_;
-  const auto admit = [voters, resource, fence](std::size_t number, Wakeup& own) {
-    return voters[number]->store().registers()->admit_fence(resource, fence, own);
+asio::awaitable<Admission> QuorumStore::admit_fence(const LockName& resource, Fence fence,
+                                                    Wakeup& wakeup) {
+  const auto admit = [resource, fence](Store& store, Wakeup& own) {
+    return store.admit_fence(resource, fence, own);
   };
-  const auto said =
-      co_await ask_majority<Admission>(voters_, admit, timeout_, *complaints_, wakeup);
+  const auto said = co_await ask<Admission>(admit, timeout_, wakeup);
   const auto stale =
       static_cast<std::size_t>(std::count(said.begin(), said.end(), Admission::stale));
   const auto servers = voters_.size();
@@ -133,9 +131,7 @@ QuorumStore::QuorumStore(asio::io_context& context, const StoreUrl& url,
     : context_(context),
       url_(url),
       timeout_(timeout),
-      voters_(voters_of(context, url, timeout)),
-      inspector_(voters_, timeout, complaints_),
-      registers_(voters_, timeout, complaints_) {}
+      voters_(voters_of(context, url, timeout)) {}
 
 QuorumStore::~QuorumStore() {
   for (const auto& voter : voters_) voter->give_up();
@@ -155,17 +151,15 @@ std::unique_ptr<Claimant> QuorumStore::claimant(const Claim& claim) {
 asio::awaitable<std::vector<Broken>> QuorumStore::break_leases(const LockName& lock,
                                                                const Break& order,
                                                                Wakeup& wakeup) {
-  const auto voters = voters_;
   using Holders = std::vector<HolderInfo>;
-  const auto break_one = [voters, lock, order](std::size_t number,
-                                               Wakeup& own) -> asio::awaitable<Holders> {
-    auto broken = co_await voters[number]->store().break_leases(lock, order, own);
+  const auto break_one = [lock, order](Store& store,
+                                       Wakeup& own) -> asio::awaitable<Holders> {
+    auto broken = co_await store.break_leases(lock, order, own);
     Holders holders;
     for (auto& one : broken) holders.push_back(std::move(one.holder));
     co_return holders;
   };
-  const auto said =
-      co_await ask_majority<Holders>(voters_, break_one, timeout_, *complaints_, wakeup);
+  const auto said = co_await ask<Holders>(break_one, timeout_, wakeup);
   std::vector<Broken> broken;
   for (auto& holder : told_by_most(said, voters_.size())) {
     broken.push_back({std::move(holder), {}});
@@ -178,25 +172,22 @@ std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
   return std::make_unique<QuorumStore>(context, url, timeout);
 }
 
-asio::awaitable<LockInfo> QuorumInspector::inspect(const LockName& lock, Wakeup& wakeup) {
-  const auto voters = voters_;
-  const auto look = [voters, lock](std::size_t number, Wakeup& own) {
-    return voters[number]->store().inspector().inspect(lock, own);
+asio::awaitable<LockInfo> QuorumStore::inspect(const LockName& lock, Wakeup& wakeup) {
+  const auto look = [lock](Store& store, Wakeup& own) {
+    return store.inspector().inspect(lock, own);
   };
-  const auto told =
-      co_await ask_majority<LockInfo>(voters_, look, timeout_, *complaints_, wakeup);
+  const auto told = co_await ask<LockInfo>(look, timeout_, wakeup);
   co_return merged(told, voters_.size());
 }
 
-asio::awaitable<std::vector<LockInfo>> QuorumInspector::list(
-    const std::string& name_space, NameFilter matches, Wakeup& wakeup) {
+asio::awaitable<std::vector<LockInfo>> QuorumStore::list(const std::string& name_space,
+                                                         NameFilter matches,
+                                                         Wakeup& wakeup) {
   using Locks = std::vector<LockInfo>;
-  const auto voters = voters_;
-  const auto look = [voters, name_space, matches](std::size_t number, Wakeup& own) {
-    return voters[number]->store().inspector().list(name_space, matches, own);
+  const auto look = [name_space, matches](Store& store, Wakeup& own) {
+    return store.inspector().list(name_space, matches, own);
   };
-  const auto told =
-      co_await ask_majority<Locks>(voters_, look, list_takes, *complaints_, wakeup);
+  const auto told = co_await ask<Locks>(look, list_takes, wakeup);
   // A server that does not list a lock that another one lists reports it as free.
   std::map<LockName, std::vector<LockInfo>> by_name;
   for (const auto& locks : told) {
@@ -213,27 +204,23 @@ asio::awaitable<std::vector<LockInfo>> QuorumInspector::list(
   co_return all;
 }
 
-asio::awaitable<std::vector<RunInfo>> QuorumInspector::history(const LockName& lock,
-                                                               Wakeup& wakeup) {
+asio::awaitable<std::vector<RunInfo>> QuorumStore::history(const LockName& lock,
+                                                           Wakeup& wakeup) {
   using Runs = std::vector<RunInfo>;
-  const auto voters = voters_;
-  const auto look = [voters, lock](std::size_t number, Wakeup& own) {
-    return voters[number]->store().inspector().history(lock, own);
+  const auto look = [lock](Store& store, Wakeup& own) {
+    return store.inspector().history(lock, own);
   };
-  const auto told =
-      co_await ask_majority<Runs>(voters_, look, timeout_, *complaints_, wakeup);
+  const auto told = co_await ask<Runs>(look, timeout_, wakeup);
   co_return merged_runs(told, voters_.size());
 }
 
-asio::awaitable<std::vector<LockHistory>> QuorumInspector::histories(
+asio::awaitable<std::vector<LockHistory>> QuorumStore::histories(
     const std::string& name_space, NameFilter matches, Wakeup& wakeup) {
   using Histories = std::vector<LockHistory>;
-  const auto voters = voters_;
-  const auto look = [voters, name_space, matches](std::size_t number, Wakeup& own) {
-    return voters[number]->store().inspector().histories(name_space, matches, own);
+  const auto look = [name_space, matches](Store& store, Wakeup& own) {
+    return store.inspector().histories(name_space, matches, own);
   };
-  const auto told =
-      co_await ask_majority<Histories>(voters_, look, list_takes, *complaints_, wakeup);
+  const auto told = co_await ask<Histories>(look, list_takes, wakeup);
   std::map<LockName, std::vector<std::vector<RunInfo>>> by_name;
   WallTime now{};
   for (const auto& histories : told) {
@@ -251,8 +238,8 @@ asio::awaitable<std::vector<LockHistory>> QuorumInspector::histories(
   co_return all;
 }
 
-asio::awaitable<void> QuorumInspector::watch(const Watched& watched, EventSink& sink,
-                                             Wakeup& wakeup) {
+asio::awaitable<void> QuorumStore::watch(const Watched& watched, EventSink& sink,
+                                         Wakeup& wakeup) {
   // Throws if two of the servers are the same one, whose events would count twice.
   const LockName any{watched.name_space, "watch"};
   co_await inspect(any, wakeup);

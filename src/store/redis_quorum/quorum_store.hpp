@@ -20,12 +20,29 @@
 namespace dlock::redis_quorum {
 
 // Reports what a majority of servers shows (merge.hpp). Throws Failure if too few reply.
-class QuorumInspector final : public LockInspector {
+class QuorumStore final : public Store, private LockInspector {
  public:
-  QuorumInspector(const Voters& voters, milliseconds timeout,
-                  std::shared_ptr<Complaints> complaints)
-      : voters_(voters), timeout_(timeout), complaints_(std::move(complaints)) {}
+  QuorumStore(asio::io_context& context, const StoreUrl& url, milliseconds timeout);
+  ~QuorumStore() override;
 
+  std::string url() const override { return url_.text(); }
+  bool leases_expire() const override { return true; }
+  // Throws Failure: unsupported for slots, misconfigured for a lease longer than
+  // --max-ttl, the time for which a restarted server does not vote.
+  std::unique_ptr<Claimant> claimant(const Claim& claim) override;
+  asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
+                                                    const Break& order,
+                                                    Wakeup& wakeup) override;
+  // A fence is admitted if a majority admits it, and a majority cannot have admitted a
+  // greater one.
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override;
+  void report_complaints(std::function<void(const std::string&)> warn) override {
+    complaints_->report_to(std::move(warn));
+  }
+  LockInspector& inspector() override { return *this; }
+
+ private:
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<std::vector<LockInfo>> list(const std::string& name_space,
                                               NameFilter matches,
@@ -39,56 +56,25 @@ class QuorumInspector final : public LockInspector {
   asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
                               Wakeup& wakeup) override;
 
- private:
-  Voters voters_;
-  milliseconds timeout_;
-  std::shared_ptr<Complaints> complaints_;
-};
-
-// A fence is admitted if a majority admits it, and a majority cannot have admitted a
-// greater one.
-class QuorumRegisters final : public FenceRegisters {
- public:
-  QuorumRegisters(const Voters& voters, milliseconds timeout,
-                  std::shared_ptr<Complaints> complaints)
-      : voters_(voters), timeout_(timeout), complaints_(std::move(complaints)) {}
-
-  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
-                                         Wakeup& wakeup) override;
-
- private:
-  Voters voters_;
-  milliseconds timeout_;
-  std::shared_ptr<Complaints> complaints_;
-};
-
-class QuorumStore final : public Store {
- public:
-  QuorumStore(asio::io_context& context, const StoreUrl& url, milliseconds timeout);
-  ~QuorumStore() override;
-
-  std::string url() const override { return url_.text(); }
-  bool leases_expire() const override { return true; }
-  // Throws Failure: unsupported for slots, misconfigured for a lease longer than
-  // --max-ttl, the time for which a restarted server does not vote.
-  std::unique_ptr<Claimant> claimant(const Claim& claim) override;
-  asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
-                                                    const Break& order,
-                                                    Wakeup& wakeup) override;
-  void report_complaints(std::function<void(const std::string&)> warn) override {
-    complaints_->report_to(std::move(warn));
+  // As ask_majority(), with what to ask of each server's store.
+  template <typename T>
+  asio::awaitable<std::vector<T>> ask(
+      std::function<asio::awaitable<T>(Store&, Wakeup&)> question, milliseconds timeout,
+      Wakeup& wakeup) {
+    return ask_majority<T>(
+        voters_,
+        [voters = voters_, question = std::move(question)](std::size_t number,
+                                                           Wakeup& own) {
+          return question(voters[number]->store(), own);
+        },
+        timeout, *complaints_, wakeup);
   }
-  LockInspector& inspector() override { return inspector_; }
-  FenceRegisters* registers() override { return &registers_; }
 
- private:
   asio::io_context& context_;
   StoreUrl url_;
   milliseconds timeout_;
   Voters voters_;
   std::shared_ptr<Complaints> complaints_ = std::make_shared<Complaints>();
-  QuorumInspector inspector_;
-  QuorumRegisters registers_;
 };
 
 // As open_store() and examine_store().
