@@ -11,6 +11,7 @@
 #include "store/open.hpp"
 #include "store/postgres/pg_rows.hpp"
 #include "store/postgres/pg_store.hpp"
+#include "store/postgres/pg_values.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/certificates.hpp"
 #include "tests/contract/contender.hpp"
@@ -625,7 +626,7 @@ TEST_F(PgConnections, take_no_reply_that_lacks_what_was_asked_for) {
     co_await rows.read(lock, stepped::StateStore::Access::optimistic, call);
   };
   const auto look_up = [&](PgRows& rows) -> asio::awaitable<void> {
-    co_await PgValues(rows).get(lock, 100, wakeup_);
+    co_await value_store_of(rows)->get(lock, 100, wakeup_);
   };
   const auto list_overdue = [&](PgRows& rows) -> asio::awaitable<void> {
     co_await rows.overdue("dlock", call);

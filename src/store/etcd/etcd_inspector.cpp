@@ -12,7 +12,6 @@
 #include "util/text.hpp"
 
 namespace dlock::etcd {
-
 namespace {
 
 // Keys to read in one step: some 500 KB.
@@ -33,156 +32,8 @@ Failure too_large(const std::string& name_space) {
                      "give other programs another prefix");
 }
 
-}  // namespace
-
-std::map<std::string, LockSnapshot> snapshots_from(const std::vector<KeyValue>& pairs,
-                                                   const std::string& name_space,
-                                                   std::int64_t revision) {
-  struct Pairs {
-    std::vector<KeyValue> entries;
-    std::vector<KeyValue> runs;
-  };
-  std::map<std::string, Pairs> sorted;
-  for (const auto& pair : pairs) {
-    const auto parts = parts_of(pair.key, name_space);
-    if (!parts) continue;
-    auto& of_lock = sorted[parts->name];
-    (parts->in_queue ? of_lock.entries : of_lock.runs).push_back(pair);
-  }
-  std::map<std::string, LockSnapshot> snapshots;
-  for (const auto& [name, of_lock] : sorted) {
-    const LockName lock{name_space, name};
-    auto& snapshot = snapshots[name];
-    snapshot.revision = revision;
-    snapshot.entries = entries_from(of_lock.entries, queue_prefix(lock));
-    snapshot.runs = runs_from(of_lock.runs, runs_prefix(lock));
-  }
-  return snapshots;
-}
-
-asio::awaitable<NameSpace> read_name_space(EtcdCalls& calls, std::string name_space,
-                                           Call call) {
-  NameSpace found;
-  std::vector<KeyValue> pairs;
-  RangeRequest request;
-  request.key = namespace_prefix(name_space);
-  request.range_end = end_of_prefix(request.key);
-  request.limit = page;
-  std::size_t bytes = 0;
-  bool more = true;
-  while (more) {
-    auto result = co_await calls.range(request, call);
-    if (found.revision == 0) found.revision = result.revision;
-    request.revision = found.revision;
-    more = result.more && !result.pairs.empty();
-    if (more) request.key = result.pairs.back().key + '\0';
-    for (auto& pair : result.pairs) {
-      bytes += size_of(pair);
-      pairs.push_back(std::move(pair));
-    }
-    if (bytes > most_bytes) throw too_large(name_space);
-  }
-  found.snapshots = snapshots_from(pairs, name_space, found.revision);
-  co_return found;
-}
-
-namespace {
-
 // The number of requests in flight at the same time.
 constexpr std::size_t at_once = 64;
-
-}  // namespace
-
-// Adds when the leases of the holders end, which the entries do not contain. These are
-// lower bounds: etcd counts in whole seconds.
-asio::awaitable<void> EtcdInspector::fill_ends(std::vector<LockInfo>& locks,
-                                               const std::vector<LockSnapshot>& snapshots,
-                                               Call call) {
-  std::vector<std::pair<HolderInfo*, std::int64_t>> leases;
-  for (std::size_t i = 0; i < locks.size(); ++i) {
-    auto holder = locks[i].holders.begin();
-    for (const auto& entry : snapshots[i].entries) {
-      if (!is_holder(snapshots[i], entry)) continue;
-      if (entry.lease != 0) leases.emplace_back(&*holder, entry.lease);
-      ++holder;
-    }
-  }
-  for (std::size_t first = 0; first < leases.size(); first += at_once) {
-    const auto end = std::min(first + at_once, leases.size());
-    std::vector<Request> requests;
-    for (auto i = first; i < end; ++i) {
-      requests.emplace_back(LeaseTimeToLiveRequest{leases[i].second});
-    }
-    const auto results = co_await calls_.together(std::move(requests), call);
-    for (auto i = first; i < end; ++i) {
-      const auto& left = std::get<LeaseTimeToLiveResult>(results.at(i - first));
-      const auto seconds = std::max<std::int64_t>(left.ttl, 0);
-      leases[i].first->expires_in = std::chrono::seconds(seconds);
-      leases[i].first->is_expiry_unknown = false;
-    }
-  }
-}
-
-asio::awaitable<LockInfo> EtcdInspector::info_from(LockName lock, TxnRequest look,
-                                                   Wakeup& wakeup) {
-  const auto call = calls_.new_call(wakeup);
-  const auto result = co_await calls_.txn(std::move(look), call);
-  std::vector<LockSnapshot> snapshots{snapshot_from(lock, result)};
-  std::vector<LockInfo> infos{info_of(snapshots.front(), lock, wall_now())};
-  co_await fill_ends(infos, snapshots, call);
-  co_return std::move(infos.front());
-}
-
-asio::awaitable<LockInfo> EtcdInspector::inspect(const LockName& lock, Wakeup& wakeup) {
-  return info_from(lock, look_at(lock), wakeup);
-}
-
-asio::awaitable<LockInfo> EtcdInspector::inspect_for_sure(const LockName& lock,
-                                                          Wakeup& wakeup) {
-  return info_from(lock, written_look_at(lock), wakeup);
-}
-
-asio::awaitable<std::vector<LockInfo>> EtcdInspector::list(const std::string& name_space,
-                                                           NameFilter matches,
-                                                           Wakeup& wakeup) {
-  const auto call = calls_.new_call(wakeup);
-  auto found = co_await read_name_space(calls_, name_space, call);
-  std::vector<LockInfo> locks;
-  std::vector<LockSnapshot> snapshots;
-  for (auto& [name, snapshot] : found.snapshots) {
-    if (!matches(name)) continue;
-    auto info = info_of(snapshot, {name_space, name}, wall_now());
-    if (!info.is_listed()) continue;
-    locks.push_back(std::move(info));
-    snapshots.push_back(std::move(snapshot));
-  }
-  co_await fill_ends(locks, snapshots, call);
-  co_return locks;
-}
-
-asio::awaitable<std::vector<RunInfo>> EtcdInspector::history(const LockName& lock,
-                                                             Wakeup& wakeup) {
-  auto request = look_at(lock);
-  const auto call = calls_.new_call(wakeup);
-  const auto result = co_await calls_.txn(std::move(request), call);
-  co_return history_of(snapshot_from(lock, result), wall_now());
-}
-
-asio::awaitable<std::vector<LockHistory>> EtcdInspector::histories(
-    const std::string& name_space, NameFilter matches, Wakeup& wakeup) {
-  const auto call = calls_.new_call(wakeup);
-  const auto found = co_await read_name_space(calls_, name_space, call);
-  std::vector<LockHistory> histories;
-  const auto now = wall_now();
-  for (const auto& [name, snapshot] : found.snapshots) {
-    if (!matches(name)) continue;
-    auto runs = history_of(snapshot, now);
-    if (!runs.empty()) histories.push_back({{name_space, name}, std::move(runs), now});
-  }
-  co_return histories;
-}
-
-namespace {
 
 // After this time without events the member is queried: it may have stopped.
 constexpr milliseconds ask_every{5'000};
@@ -289,14 +140,165 @@ class EtcdWatchSession final : public WatchSession {
   std::map<std::string, LockSnapshot> lines_;
 };
 
+class EtcdInspector final : public LockInspector {
+ public:
+  explicit EtcdInspector(EtcdCalls& calls) : calls_(calls) {}
+
+  asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override {
+    return info_from(lock, look_at(lock), wakeup);
+  }
+
+  asio::awaitable<LockInfo> inspect_for_sure(const LockName& lock,
+                                             Wakeup& wakeup) override {
+    return info_from(lock, written_look_at(lock), wakeup);
+  }
+
+  asio::awaitable<std::vector<LockInfo>> list(const std::string& name_space,
+                                              NameFilter matches,
+                                              Wakeup& wakeup) override {
+    const auto call = calls_.new_call(wakeup);
+    auto found = co_await read_name_space(calls_, name_space, call);
+    std::vector<LockInfo> locks;
+    std::vector<LockSnapshot> snapshots;
+    for (auto& [name, snapshot] : found.snapshots) {
+      if (!matches(name)) continue;
+      auto info = info_of(snapshot, {name_space, name}, wall_now());
+      if (!info.is_listed()) continue;
+      locks.push_back(std::move(info));
+      snapshots.push_back(std::move(snapshot));
+    }
+    co_await fill_ends(locks, snapshots, call);
+    co_return locks;
+  }
+
+  asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
+                                                Wakeup& wakeup) override {
+    auto request = look_at(lock);
+    const auto call = calls_.new_call(wakeup);
+    const auto result = co_await calls_.txn(std::move(request), call);
+    co_return history_of(snapshot_from(lock, result), wall_now());
+  }
+
+  asio::awaitable<std::vector<LockHistory>> histories(const std::string& name_space,
+                                                      NameFilter matches,
+                                                      Wakeup& wakeup) override {
+    const auto call = calls_.new_call(wakeup);
+    const auto found = co_await read_name_space(calls_, name_space, call);
+    std::vector<LockHistory> histories;
+    const auto now = wall_now();
+    for (const auto& [name, snapshot] : found.snapshots) {
+      if (!matches(name)) continue;
+      auto runs = history_of(snapshot, now);
+      if (!runs.empty()) histories.push_back({{name_space, name}, std::move(runs), now});
+    }
+    co_return histories;
+  }
+
+  asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
+                              Wakeup& wakeup) override {
+    NewWatchSession new_session = [&] {
+      return std::make_unique<EtcdWatchSession>(calls_, watched, wakeup);
+    };
+    co_await keep_watching(std::move(new_session), sink, wakeup);
+  }
+
+ private:
+  asio::awaitable<LockInfo> info_from(LockName lock, TxnRequest look, Wakeup& wakeup) {
+    const auto call = calls_.new_call(wakeup);
+    const auto result = co_await calls_.txn(std::move(look), call);
+    std::vector<LockSnapshot> snapshots{snapshot_from(lock, result)};
+    std::vector<LockInfo> infos{info_of(snapshots.front(), lock, wall_now())};
+    co_await fill_ends(infos, snapshots, call);
+    co_return std::move(infos.front());
+  }
+
+  // Adds when the leases of the holders end, which the entries do not contain. These are
+  // lower bounds: etcd counts in whole seconds.
+  asio::awaitable<void> fill_ends(std::vector<LockInfo>& locks,
+                                  const std::vector<LockSnapshot>& snapshots, Call call) {
+    std::vector<std::pair<HolderInfo*, std::int64_t>> leases;
+    for (std::size_t i = 0; i < locks.size(); ++i) {
+      auto holder = locks[i].holders.begin();
+      for (const auto& entry : snapshots[i].entries) {
+        if (!is_holder(snapshots[i], entry)) continue;
+        if (entry.lease != 0) leases.emplace_back(&*holder, entry.lease);
+        ++holder;
+      }
+    }
+    for (std::size_t first = 0; first < leases.size(); first += at_once) {
+      const auto end = std::min(first + at_once, leases.size());
+      std::vector<Request> requests;
+      for (auto i = first; i < end; ++i) {
+        requests.emplace_back(LeaseTimeToLiveRequest{leases[i].second});
+      }
+      const auto results = co_await calls_.together(std::move(requests), call);
+      for (auto i = first; i < end; ++i) {
+        const auto& left = std::get<LeaseTimeToLiveResult>(results.at(i - first));
+        const auto seconds = std::max<std::int64_t>(left.ttl, 0);
+        leases[i].first->expires_in = std::chrono::seconds(seconds);
+        leases[i].first->is_expiry_unknown = false;
+      }
+    }
+  }
+
+  EtcdCalls& calls_;
+};
+
 }  // namespace
 
-asio::awaitable<void> EtcdInspector::watch(const Watched& watched, EventSink& sink,
-                                           Wakeup& wakeup) {
-  NewWatchSession new_session = [&] {
-    return std::make_unique<EtcdWatchSession>(calls_, watched, wakeup);
+std::map<std::string, LockSnapshot> snapshots_from(const std::vector<KeyValue>& pairs,
+                                                   const std::string& name_space,
+                                                   std::int64_t revision) {
+  struct Pairs {
+    std::vector<KeyValue> entries;
+    std::vector<KeyValue> runs;
   };
-  co_await keep_watching(std::move(new_session), sink, wakeup);
+  std::map<std::string, Pairs> sorted;
+  for (const auto& pair : pairs) {
+    const auto parts = parts_of(pair.key, name_space);
+    if (!parts) continue;
+    auto& of_lock = sorted[parts->name];
+    (parts->in_queue ? of_lock.entries : of_lock.runs).push_back(pair);
+  }
+  std::map<std::string, LockSnapshot> snapshots;
+  for (const auto& [name, of_lock] : sorted) {
+    const LockName lock{name_space, name};
+    auto& snapshot = snapshots[name];
+    snapshot.revision = revision;
+    snapshot.entries = entries_from(of_lock.entries, queue_prefix(lock));
+    snapshot.runs = runs_from(of_lock.runs, runs_prefix(lock));
+  }
+  return snapshots;
+}
+
+asio::awaitable<NameSpace> read_name_space(EtcdCalls& calls, std::string name_space,
+                                           Call call) {
+  NameSpace found;
+  std::vector<KeyValue> pairs;
+  RangeRequest request;
+  request.key = namespace_prefix(name_space);
+  request.range_end = end_of_prefix(request.key);
+  request.limit = page;
+  std::size_t bytes = 0;
+  bool more = true;
+  while (more) {
+    auto result = co_await calls.range(request, call);
+    if (found.revision == 0) found.revision = result.revision;
+    request.revision = found.revision;
+    more = result.more && !result.pairs.empty();
+    if (more) request.key = result.pairs.back().key + '\0';
+    for (auto& pair : result.pairs) {
+      bytes += size_of(pair);
+      pairs.push_back(std::move(pair));
+    }
+    if (bytes > most_bytes) throw too_large(name_space);
+  }
+  found.snapshots = snapshots_from(pairs, name_space, found.revision);
+  co_return found;
+}
+
+std::unique_ptr<LockInspector> inspector_of(EtcdCalls& calls) {
+  return std::make_unique<EtcdInspector>(calls);
 }
 
 }  // namespace dlock::etcd

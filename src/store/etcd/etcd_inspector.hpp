@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,31 +28,7 @@ std::map<std::string, LockSnapshot> snapshots_from(const std::vector<KeyValue>& 
                                                    const std::string& name_space,
                                                    std::int64_t revision);
 
-class EtcdInspector final : public LockInspector {
- public:
-  // `calls` must outlive this.
-  explicit EtcdInspector(EtcdCalls& calls) : calls_(calls) {}
-
-  asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
-  asio::awaitable<LockInfo> inspect_for_sure(const LockName& lock,
-                                             Wakeup& wakeup) override;
-  asio::awaitable<std::vector<LockInfo>> list(const std::string& name_space,
-                                              NameFilter matches,
-                                              Wakeup& wakeup) override;
-  asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
-                                                Wakeup& wakeup) override;
-  asio::awaitable<std::vector<LockHistory>> histories(const std::string& name_space,
-                                                      NameFilter matches,
-                                                      Wakeup& wakeup) override;
-  asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
-                              Wakeup& wakeup) override;
-
- private:
-  asio::awaitable<LockInfo> info_from(LockName lock, TxnRequest look, Wakeup& wakeup);
-  asio::awaitable<void> fill_ends(std::vector<LockInfo>& locks,
-                                  const std::vector<LockSnapshot>& snapshots, Call call);
-
-  EtcdCalls& calls_;
-};
+// `calls` must outlive the inspector.
+std::unique_ptr<LockInspector> inspector_of(EtcdCalls& calls);
 
 }  // namespace dlock::etcd

@@ -6,6 +6,7 @@
 #include "store/etcd/etcd_claimant.hpp"
 #include "store/etcd/etcd_cluster.hpp"
 #include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_inspector.hpp"
 #include "store/etcd/etcd_steps.hpp"
 #include "store/fan_out.hpp"
 
@@ -47,7 +48,7 @@ asio::awaitable<Admission> EtcdStore::admit_fence(const LockName& resource, Fenc
 }
 
 EtcdStore::EtcdStore(std::string url, std::unique_ptr<EtcdCalls> calls)
-    : url_(std::move(url)), calls_(std::move(calls)), inspector_(*calls_) {}
+    : url_(std::move(url)), calls_(std::move(calls)), inspector_(inspector_of(*calls_)) {}
 
 std::unique_ptr<Claimant> EtcdStore::claimant(const Claim& claim) {
   // Both would have to be known to all clients that decide by the queue.

@@ -11,7 +11,6 @@
 
 #include "lock/store.hpp"
 #include "store/etcd/etcd_calls.hpp"
-#include "store/etcd/etcd_inspector.hpp"
 #include "store/store_url.hpp"
 
 namespace dlock::etcd {
@@ -29,12 +28,12 @@ class EtcdStore final : public Store {
                                                     Wakeup& wakeup) override;
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;
-  LockInspector& inspector() override { return inspector_; }
+  LockInspector& inspector() override { return *inspector_; }
 
  private:
   std::string url_;
   std::unique_ptr<EtcdCalls> calls_;
-  EtcdInspector inspector_;
+  std::unique_ptr<LockInspector> inspector_;
 };
 
 // `access`: the addresses of the members and the login.

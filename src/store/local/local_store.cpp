@@ -4,21 +4,138 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <optional>
+#include <utility>
+
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
+#include "store/local/local_claimant.hpp"
+#include "store/local/local_inspector.hpp"
+#include "store/local/local_values.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/text_files.hpp"
 #include "util/process.hpp"
 
 namespace dlock::local {
+namespace {
+
+class LocalRates final : public RateLimits {
+ public:
+  explicit LocalRates(Files& files) : files_(files) {}
+
+  asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override {
+    return files_.repeated(
+        wakeup, [this, claim, &wakeup]() -> asio::awaitable<RateAnswer> {
+          if (admitted_ && admitted_->first == claim.token) co_return admitted_->second;
+          if (files_.was_replaced()) files_.close();
+          co_await files_.open_to_use(wakeup);
+          RateAnswer answer;
+          {
+            const auto key = key_of(claim.limit, StateKind::limit);
+            const MutexGuard guard = co_await files_.lock_mutex(key.mutex, wakeup);
+            files_.check_in_place();
+            auto file = file_to_admit(claim, key.file);
+            auto state = limit_in(file, claim.limit);
+            const auto moment = Moment::now();
+            answer = rules::admit(state, claim, moment.boot);
+            if (std::holds_alternative<RateDiffers>(answer)) co_return answer;
+            if (!file.exists()) files_.note_sweep(co_await files_.sound_head(wakeup));
+            if (!state.stamps.empty() || !state.turns.empty()) {
+              file.write(with_name(claim.limit, encoded(state)), moment);
+            } else if (file.exists()) {
+              file.remove();
+            }
+          }
+          if (std::holds_alternative<Admitted>(answer))
+            admitted_.emplace(claim.token, answer);
+          co_await files_.drop_unused(wakeup);
+          co_return answer;
+        });
+  }
+
+  asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override {
+    if (!files_.are_open()) co_return;
+    const auto key = key_of(claim.limit, StateKind::limit);
+    const MutexGuard guard = co_await files_.lock_mutex(key.mutex, wakeup);
+    files_.check_in_place();
+    RecordFile file(files_.folder(), key.file, RecordFile::Access::write);
+    auto state = limit_in(file, claim.limit);
+    if (!rules::withdraw(state, claim.token)) co_return;
+    file.write(with_name(claim.limit, encoded(state)), Moment::now());
+  }
+
+  asio::awaitable<LimitInfo> look(const LockName& limit, Wakeup& wakeup) override {
+    return files_.repeated(wakeup, [this, limit]() -> asio::awaitable<LimitInfo> {
+      if (!files_.open_to_look() || !files_.has_folder()) co_return LimitInfo{};
+      const auto file_name = key_of(limit, StateKind::limit).file;
+      const RecordFile file(files_.folder(), file_name, RecordFile::Access::read);
+      auto info = rules::look(limit_in(file, limit), Clock::now());
+      for (auto& waiter : info.waiters) waiter.host = host_name();
+      co_return info;
+    });
+  }
+
+  asio::awaitable<void> reset(const LockName& limit, Wakeup& wakeup) override {
+    return files_.repeated(wakeup, [this, limit, &wakeup]() -> asio::awaitable<void> {
+      if (!files_.open_existing()) co_return;
+      const auto key = key_of(limit, StateKind::limit);
+      const MutexGuard guard = co_await files_.lock_mutex(key.mutex, wakeup);
+      files_.check_in_place();
+      RecordFile file(files_.folder(), key.file, RecordFile::Access::write);
+      if (file.exists()) file.remove();
+    });
+  }
+
+ private:
+  // The file to admit a claim by. A damaged one is replaced once everything that it can
+  // have contained is older than the period.
+  RecordFile file_to_admit(const RateClaim& claim, const std::string& name) const {
+    const auto& folder = files_.folder();
+    try {
+      RecordFile file(folder, name, RecordFile::Access::write);
+      limit_in(file, claim.limit);
+      return file;
+    } catch (const Damaged&) {
+      struct stat status {};
+      if (::fstatat(folder.fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+          WallTime(std::chrono::seconds(status.st_mtim.tv_sec + 1)) + claim.rate.period >
+              wall_now()) {
+        throw;
+      }
+    }
+    ::unlinkat(folder.fd(), name.c_str(), 0);
+    return {folder, name, RecordFile::Access::write};
+  }
+
+  Files& files_;
+  std::optional<std::pair<Token, RateAnswer>>
+      admitted_;  // the last one, in case it is repeated
+};
+
+}  // namespace
 
 LocalStore::LocalStore(asio::io_context& context, std::string path, milliseconds timeout)
-    : files_(context, std::move(path), timeout), inspector_(files_) {}
+    : files_(context, std::move(path), timeout) {}
 
 std::string LocalStore::url() const { return "local:" + files_.path(); }
 
 std::unique_ptr<Claimant> LocalStore::claimant(const Claim& claim) {
-  return std::make_unique<LocalClaimant>(files_, claim);
+  return claimant_of(files_, claim);
+}
+
+LockInspector& LocalStore::inspector() {
+  if (!inspector_) inspector_ = inspector_of(files_);
+  return *inspector_;
+}
+
+ValueStore* LocalStore::values() {
+  if (!values_) values_ = value_store_of(files_);
+  return values_.get();
+}
+
+RateLimits* LocalStore::rates() {
+  if (!rates_) rates_ = std::make_unique<LocalRates>(files_);
+  return rates_.get();
 }
 
 asio::awaitable<std::vector<Broken>> LocalStore::break_leases(const LockName& lock,
@@ -74,88 +191,6 @@ asio::awaitable<Admission> LocalStore::admit_fence(const LockName& resource, Fen
         const MutexGuard guard = co_await files_.lock_mutex(registers_mutex, wakeup);
         co_return Registers(files_.directory()).admit(resource, fence);
       });
-}
-
-// The file to admit a claim by. A damaged one is replaced once everything that it can
-// have contained is older than the period.
-RecordFile LocalRates::file_to_admit(const RateClaim& claim,
-                                     const std::string& name) const {
-  const auto& folder = files_.folder();
-  try {
-    RecordFile file(folder, name, RecordFile::Access::write);
-    limit_in(file, claim.limit);
-    return file;
-  } catch (const Damaged&) {
-    struct stat status {};
-    if (::fstatat(folder.fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||
-        WallTime(std::chrono::seconds(status.st_mtim.tv_sec + 1)) + claim.rate.period >
-            wall_now()) {
-      throw;
-    }
-  }
-  ::unlinkat(folder.fd(), name.c_str(), 0);
-  return {folder, name, RecordFile::Access::write};
-}
-
-asio::awaitable<RateAnswer> LocalRates::admit(const RateClaim& claim, Wakeup& wakeup) {
-  return files_.repeated(wakeup, [this, claim, &wakeup]() -> asio::awaitable<RateAnswer> {
-    if (admitted_ && admitted_->first == claim.token) co_return admitted_->second;
-    if (files_.was_replaced()) files_.close();
-    co_await files_.open_to_use(wakeup);
-    RateAnswer answer;
-    {
-      const auto key = key_of(claim.limit, StateKind::limit);
-      const MutexGuard guard = co_await files_.lock_mutex(key.mutex, wakeup);
-      files_.check_in_place();
-      auto file = file_to_admit(claim, key.file);
-      auto state = limit_in(file, claim.limit);
-      const auto moment = Moment::now();
-      answer = rules::admit(state, claim, moment.boot);
-      if (std::holds_alternative<RateDiffers>(answer)) co_return answer;
-      if (!file.exists()) files_.note_sweep(co_await files_.sound_head(wakeup));
-      if (!state.stamps.empty() || !state.turns.empty()) {
-        file.write(with_name(claim.limit, encoded(state)), moment);
-      } else if (file.exists()) {
-        file.remove();
-      }
-    }
-    if (std::holds_alternative<Admitted>(answer)) admitted_.emplace(claim.token, answer);
-    co_await files_.drop_unused(wakeup);
-    co_return answer;
-  });
-}
-
-asio::awaitable<void> LocalRates::withdraw(const RateClaim& claim, Wakeup& wakeup) {
-  if (!files_.are_open()) co_return;
-  const auto key = key_of(claim.limit, StateKind::limit);
-  const MutexGuard guard = co_await files_.lock_mutex(key.mutex, wakeup);
-  files_.check_in_place();
-  RecordFile file(files_.folder(), key.file, RecordFile::Access::write);
-  auto state = limit_in(file, claim.limit);
-  if (!rules::withdraw(state, claim.token)) co_return;
-  file.write(with_name(claim.limit, encoded(state)), Moment::now());
-}
-
-asio::awaitable<LimitInfo> LocalRates::look(const LockName& limit, Wakeup& wakeup) {
-  return files_.repeated(wakeup, [this, limit]() -> asio::awaitable<LimitInfo> {
-    if (!files_.open_to_look() || !files_.has_folder()) co_return LimitInfo{};
-    const auto file_name = key_of(limit, StateKind::limit).file;
-    const RecordFile file(files_.folder(), file_name, RecordFile::Access::read);
-    auto info = rules::look(limit_in(file, limit), Clock::now());
-    for (auto& waiter : info.waiters) waiter.host = host_name();
-    co_return info;
-  });
-}
-
-asio::awaitable<void> LocalRates::reset(const LockName& limit, Wakeup& wakeup) {
-  return files_.repeated(wakeup, [this, limit, &wakeup]() -> asio::awaitable<void> {
-    if (!files_.open_existing()) co_return;
-    const auto key = key_of(limit, StateKind::limit);
-    const MutexGuard guard = co_await files_.lock_mutex(key.mutex, wakeup);
-    files_.check_in_place();
-    RecordFile file(files_.folder(), key.file, RecordFile::Access::write);
-    if (file.exists()) file.remove();
-  });
 }
 
 std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,

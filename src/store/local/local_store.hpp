@@ -4,37 +4,14 @@
 
 #include <boost/asio/io_context.hpp>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "lock/store.hpp"
 #include "store/local/files.hpp"
-#include "store/local/local_claimant.hpp"
-#include "store/local/local_inspector.hpp"
-#include "store/local/local_values.hpp"
 #include "store/store_url.hpp"
 
 namespace dlock::local {
-
-class LocalRates final : public RateLimits {
- public:
-  // `files` must outlive this.
-  explicit LocalRates(Files& files) : files_(files) {}
-
-  asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;
-  asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override;
-  asio::awaitable<LimitInfo> look(const LockName& limit, Wakeup& wakeup) override;
-  asio::awaitable<void> reset(const LockName& limit, Wakeup& wakeup) override;
-
- private:
-  RecordFile file_to_admit(const RateClaim& claim, const std::string& name) const;
-
-  Files& files_;
-  std::optional<std::pair<Token, RateAnswer>>
-      admitted_;  // the last one, in case it is repeated
-};
 
 class LocalStore final : public Store {
  public:
@@ -49,22 +26,16 @@ class LocalStore final : public Store {
                                                     Wakeup& wakeup) override;
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;
-  LockInspector& inspector() override { return inspector_; }
-  ValueStore* values() override { return made(values_); }
-  RateLimits* rates() override { return made(rates_); }
+  LockInspector& inspector() override;
+  ValueStore* values() override;
+  RateLimits* rates() override;
 
  private:
-  // Most runs need none of these.
-  template <typename Facet>
-  Facet* made(std::optional<Facet>& facet) {
-    if (!facet) facet.emplace(files_);
-    return &*facet;
-  }
-
   Files files_;
-  LocalInspector inspector_;
-  std::optional<LocalValues> values_;
-  std::optional<LocalRates> rates_;
+  // Most runs need none of these.
+  std::unique_ptr<LockInspector> inspector_;
+  std::unique_ptr<ValueStore> values_;
+  std::unique_ptr<RateLimits> rates_;
 };
 
 // As open_store() and examine_store().

@@ -74,6 +74,48 @@ bool is_obsolete(const Directory& folder, const std::string& file,
   }
 }
 
+class LocalValues final : public ValueStore {
+ public:
+  explicit LocalValues(Files& files) : files_(files) {}
+
+  // No mutex: a file is complete or does not exist.
+  asio::awaitable<ValueLookup> get(const LockName& lock, std::size_t most,
+                                   Wakeup&) override {
+    if (!files_.open_directory()) co_return ValueLookup{};
+    auto found = CacheFiles(files_.directory()).get(lock);
+    if (found.value && found.value->bytes.size() > most) {
+      co_return too_large(found.value->bytes.size(), most);
+    }
+    co_return found;
+  }
+
+  asio::awaitable<ValueLook> describe(const LockName& lock, Wakeup&) override {
+    if (!files_.open_directory()) co_return ValueLook{};
+    co_return CacheFiles(files_.directory()).look(lock);
+  }
+
+  asio::awaitable<Storing> put(const Claim& claim, const std::string& bytes,
+                               Lifetime lifetime, Wakeup& wakeup) override {
+    if (!files_.are_open() || !files_.in_place()) co_return Storing::not_ours;
+    // Written before the mutex is locked, which must not be held during disk writes.
+    auto draft = CacheFiles(files_.directory()).write(claim.lock, bytes, lifetime);
+    const MutexGuard guard =
+        co_await files_.lock_mutex(key_of(claim.lock, StateKind::lock).mutex, wakeup);
+    const auto state = files_.look_at(claim.lock).state;
+    if (rules::loss_of(state, claim.token)) co_return Storing::not_ours;
+    draft.put_in_place();
+    co_return Storing::stored;
+  }
+
+  asio::awaitable<void> forget(const LockName& lock, Wakeup&) override {
+    if (files_.open_directory()) CacheFiles(files_.directory()).forget(lock);
+    co_return;
+  }
+
+ private:
+  Files& files_;
+};
+
 }  // namespace
 
 std::string value_line(const ValueHead& head, std::string_view bytes) {
@@ -269,38 +311,8 @@ std::vector<CacheFiles::Pending::Leftover> CacheFiles::leftovers_in(
   return leftovers;
 }
 
-// No mutex: a file is complete or does not exist.
-asio::awaitable<ValueLookup> LocalValues::get(const LockName& lock, std::size_t most,
-                                              Wakeup&) {
-  if (!files_.open_directory()) co_return ValueLookup{};
-  auto found = CacheFiles(files_.directory()).get(lock);
-  if (found.value && found.value->bytes.size() > most) {
-    co_return too_large(found.value->bytes.size(), most);
-  }
-  co_return found;
-}
-
-asio::awaitable<ValueLook> LocalValues::describe(const LockName& lock, Wakeup&) {
-  if (!files_.open_directory()) co_return ValueLook{};
-  co_return CacheFiles(files_.directory()).look(lock);
-}
-
-asio::awaitable<Storing> LocalValues::put(const Claim& claim, const std::string& bytes,
-                                          Lifetime lifetime, Wakeup& wakeup) {
-  if (!files_.are_open() || !files_.in_place()) co_return Storing::not_ours;
-  // Written before the mutex is locked, which must not be held during disk writes.
-  auto draft = CacheFiles(files_.directory()).write(claim.lock, bytes, lifetime);
-  const MutexGuard guard =
-      co_await files_.lock_mutex(key_of(claim.lock, StateKind::lock).mutex, wakeup);
-  const auto state = files_.look_at(claim.lock).state;
-  if (rules::loss_of(state, claim.token)) co_return Storing::not_ours;
-  draft.put_in_place();
-  co_return Storing::stored;
-}
-
-asio::awaitable<void> LocalValues::forget(const LockName& lock, Wakeup&) {
-  if (files_.open_directory()) CacheFiles(files_.directory()).forget(lock);
-  co_return;
+std::unique_ptr<ValueStore> value_store_of(Files& files) {
+  return std::make_unique<LocalValues>(files);
 }
 
 }  // namespace dlock::local

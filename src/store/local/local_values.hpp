@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -95,20 +96,7 @@ class CacheFiles {
   const Directory& directory_;
 };
 
-class LocalValues final : public ValueStore {
- public:
-  // `files` must outlive this.
-  explicit LocalValues(Files& files) : files_(files) {}
-
-  asio::awaitable<ValueLookup> get(const LockName& lock, std::size_t most,
-                                   Wakeup& wakeup) override;
-  asio::awaitable<ValueLook> describe(const LockName& lock, Wakeup& wakeup) override;
-  asio::awaitable<Storing> put(const Claim& claim, const std::string& bytes,
-                               Lifetime lifetime, Wakeup& wakeup) override;
-  asio::awaitable<void> forget(const LockName& lock, Wakeup& wakeup) override;
-
- private:
-  Files& files_;
-};
+// The values of a store. `files` must outlive it.
+std::unique_ptr<ValueStore> value_store_of(Files& files);
 
 }  // namespace dlock::local

@@ -8,6 +8,7 @@
 #include "store/postgres/pg_schema.hpp"
 #include "store/postgres/pg_target.hpp"
 #include "store/postgres/pg_transaction.hpp"
+#include "store/postgres/pg_values.hpp"
 #include "util/bits.hpp"
 
 namespace dlock::postgres {
@@ -159,7 +160,7 @@ PgStore::PgStore(asio::io_context& context, std::string url, std::unique_ptr<PgR
 PgStore::PgStore(asio::io_context& context, std::string url, PgRows* rows)
     : SteppedStore(context, std::move(url), std::unique_ptr<PgRows>(rows)),
       session_(rows->session()),
-      values_(*rows),
+      values_(value_store_of(*rows)),
       rates_(context, session_) {}
 
 std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,

@@ -12,7 +12,6 @@
 #include "lock/store.hpp"
 #include "store/postgres/pg_limit.hpp"
 #include "store/postgres/pg_rows.hpp"
-#include "store/postgres/pg_values.hpp"
 #include "store/stepped/stepped_store.hpp"
 #include "store/store_url.hpp"
 
@@ -60,14 +59,14 @@ class PgStore final : public stepped::SteppedStore {
   void part() override { session_.connection()->part(); }
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;
-  ValueStore* values() override { return &values_; }
+  ValueStore* values() override { return values_.get(); }
   RateLimits* rates() override { return &rates_; }
 
  private:
   PgStore(asio::io_context& context, std::string url, PgRows* rows);
 
   PgSession& session_;
-  PgValues values_;
+  std::unique_ptr<ValueStore> values_;
   PgRates rates_;
 };
 

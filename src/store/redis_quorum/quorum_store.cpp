@@ -144,8 +144,7 @@ std::unique_ptr<Claimant> QuorumStore::claimant(const Claim& claim) {
                       std::to_string(claim.slots) +
                       " leases, any two of them could admit one more holder");
   }
-  return std::make_unique<QuorumClaimant>(context_, voters_, url_.terms, timeout_, claim,
-                                          complaints_);
+  return claimant_of(context_, voters_, url_.terms, timeout_, claim, complaints_);
 }
 
 asio::awaitable<std::vector<Broken>> QuorumStore::break_leases(const LockName& lock,
