@@ -15,6 +15,8 @@ bench_run() {
   add_ratio 'run /bin/true; the floor in C, spawn only' ' ms' 1000 < <(columns 1 10)
   [[ -z $setlock ]] ||
     add_ratio 'run /bin/true; setlock' ' ms' 1000 < <(columns 1 13)
+  "$work/measure" time "$runs" "$dlock" --version ::: /bin/true > "$work/samples"
+  add_ratio 'dlock --version; /bin/true' ' ms' 1000 < <(columns 1 4)
 }
 
 # Sets `under` to the words before a command that run it under a peer's lock.

@@ -30,7 +30,8 @@ bench_redis() {
 
   say "redis: $runs rounds"
   "$work/measure" time "$runs" "$dlock" run x -- /bin/true ::: \
-    "$work/redis_floor" "$work/redis.sock" y /bin/true > "$work/samples"
+    "$work/redis_floor" "$work/redis.sock" y /bin/true ::: "$flock" "$file" /bin/true > "$work/samples"
+  add_ratio 'run on Redis, unix socket; flock' ' ms' 1000 < <(columns 1 7)
   add_ratio 'run on Redis, unix socket; the floor in C' ' ms' 1000 < <(columns 1 4)
   add_ratio 'run on Redis, unix socket; the floor in C: resident memory' ' MiB' 1024 < <(columns 3 6)
 
