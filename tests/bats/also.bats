@@ -30,55 +30,46 @@ hold_both() {  # [<option>...]
 
 # --- What the command gets ---
 
-@test "the command has the variables of the first lock, and the fences of all" {
+@test "the command has the variables of the first lock, and the fences and slots of all, but of no outer run" {
   run dlock run db --also 'cache a=b' --also jobs:x: -- \
     sh -c 'echo "$DLOCK_NAME"; echo "$DLOCK_FENCES"; [ "$DLOCK_FENCES" = "$DLOCK_HELD" ]
       dlock list --json | jq -r ".[].holders[0].fence" | paste -sd " "
       echo "$DLOCK_FENCE"; dlock check && dlock check "cache a=b" && echo held'
-
   assert_status 0
   read -r cache db jobs <<< "${lines[2]}"
   assert_equal "${lines[0]} ${lines[4]}" 'db held'
   assert_equal "${lines[1]}" "db=$db cache%20a%3Db=$cache jobs:x=$jobs"
   assert_equal "${lines[3]}" "$db"
-}
 
-@test "a run without --also has one fence, and none of an outer run" {
-  run dlock run outer --also other -- dlock run job -- \
-    sh -c 'echo "$DLOCK_FENCES"; echo "job=$DLOCK_FENCE"'
-  assert_equal "${lines[0]}" "${lines[1]}"
-
-  run dlock run outer -- dlock run --store redis://127.0.0.1:1 --on-outage run -q job -- \
-    sh -c 'echo "[$DLOCK_FENCES]"'
-  assert_equal "$output" '[]'
-}
-
-@test "the command has the slots of all locks, in the form of the fences" {
   run dlock run --also 'g p:slots=3' -n 9 ports -- printenv DLOCK_SLOTS
   assert_equal "$output" 'ports=0 g%20p=0'
-
   dlock run -n 3 gpu -- env DLOCK_HELD= dlock run -n 9 --also gpu:slots=3 ports -- printenv DLOCK_SLOTS DLOCK_SLOT > "$BATS_TEST_TMPDIR/both"
   assert_equal "$(paste -sd " " "$BATS_TEST_TMPDIR/both")" 'ports=0 gpu=1 0'
 
-  run dlock run -n 2 job -- printenv DLOCK_SLOTS
-  assert_equal "$output" job=0
-  # Without a lock there is none, and none of an outer run.
-  run dlock run outer -- dlock run --store redis://127.0.0.1:1 --on-outage run -q job -- sh -c 'echo "[$DLOCK_SLOTS]"'
-  assert_equal "$output" '[]'
+  # Without --also, and without a lock.
+  run dlock run outer --also other -- dlock run -n 2 job -- sh -c 'echo "$DLOCK_FENCES $DLOCK_SLOTS"; echo "job=$DLOCK_FENCE job=0"'
+  assert_equal "${lines[0]}" "${lines[1]}"
+  run dlock run outer -- dlock run --store redis://127.0.0.1:1 --on-outage run -q job -- sh -c 'echo "[$DLOCK_FENCES][$DLOCK_SLOTS]"'
+  assert_equal "$output" '[][]'
   run dlock run outer --on-success 'echo "[$DLOCK_SLOTS]"' -- true
   assert_equal "$output" '[]'
 }
 
 # --- All or none ---
 
-@test "all locks are held while the command runs, and free afterwards" {
+@test "all locks are held while the command runs, and freed in the reverse order, whatever was typed" {
   dlock run db --also cache --also "gpu:slots=$slots" --also config:shared --label nightly -- \
     sh -c 'dlock list --json > "$0"' "$began"
-
   assert_equal "$(jq -r '.[] | "\(.name) \(.mode) \(.slots) \(.holders[0].label)"' "$began" | paste -sd ,)" \
     'cache exclusive 1 nightly,config shared 1 nightly,db exclusive 1 nightly,gpu exclusive '"$slots nightly"
   assert_equal "$(dlock list --json | jq -r '.[] | "\(.name) \(.state) \(.last_run.outcome)"' | paste -sd ,)" \
     'cache free ran,config free ran,db free ran,gpu free ran'
+
+  for names in 'b --also a --also c' 'c --also b --also a'; do
+    # shellcheck disable=SC2086
+    run dlock run -v $names -- true
+    assert_equal "$(sed -nE 's/^dlock: (.*: )?([abc]): released$/\2/p' <<< "$output" | paste -sd ' ')" 'c b a'
+  done
 }
 
 @test "if one is held the command does not start, the message names it, and the others are free" {
@@ -86,23 +77,12 @@ hold_both() {  # [<option>...]
     hold "$name"
     run dlock run db --also "$name" --report "$report" -- touch "$began"
 
-    assert_status 75
-    assert_one_line
-    assert_output_contains "dlock: db: $name: held by "
+    assert_message 75 "dlock: db: $name: held by "
     refute test -e "$began"
     is_free db
     assert_reported '"\(.outcome) \(.holder.pid) \(.message[:11]) \(.locks | length)"' \
       "busy $holder $name: held by  2"
     let_go
-  done
-}
-
-@test "they are released in the reverse order, whatever was typed" {
-  for names in 'b --also a --also c' 'c --also b --also a'; do
-    # shellcheck disable=SC2086
-    run dlock run -v $names -- true
-
-    assert_equal "$(sed -nE 's/^dlock: (.*: )?([abc]): released$/\2/p' <<< "$output" | paste -sd ' ')" 'c b a'
   done
 }
 
@@ -258,20 +238,15 @@ hold_both() {  # [<option>...]
   assert_output_contains 'never used'
 }
 
-@test "--min-hold keeps all of them" {
+@test "--min-hold keeps all of them, and --replace takes all" {
   dlock run --min-hold 60s db --also cache -- true
-
   is_held db
   is_held cache
-}
 
-@test "--replace takes all of them" {
   hold a
   first=$holder
   hold b
-
   dlock run --replace --wait 60s b --also a -- touch "$began"
-
   assert_exits 76 "$first"
   assert_exits 76 "$holder"
 }
@@ -287,14 +262,15 @@ hold_both() {  # [<option>...]
 
 # --- Nested runs ---
 
-@test "a lock that an outer run holds is refused at once, even behind one that is held" {
+@test "a lock that an outer run holds is refused at once, even behind one that is held, unless both share it" {
   hold a
-
   run timeout 60 dlock run outer --also z -- dlock run --wait forever b --also a --also z -- touch "$began"
-
   assert_status 75
   assert_output_contains 'dlock: b: z: held by an outer run'
   refute test -e "$began"
+
+  run dlock run outer --also z:shared -- dlock run b --also z:shared -- printenv DLOCK_FENCES
+  assert_equal "$status $(sed -E 's/[0-9]+/N/g' <<< "$output")" '0 b=N z=N'
 }
 
 @test "--spread is of the locks with several slots: readers on a host share a lock" {
@@ -316,40 +292,26 @@ hold_both() {  # [<option>...]
   assert_status 64
 }
 
-@test "shared locks may be named again in a nested run" {
-  run dlock run outer --also z:shared -- dlock run a --also z:shared -- printenv DLOCK_FENCES
-
-  assert_status 0
-  assert_equal "$(sed -E 's/[0-9]+/N/g' <<< "$output")" 'a=N z=N'
-}
-
 # --- The configuration file ---
 
-@test "an empty list in the file takes the place of one in a table below it" {
+@test "the file names them as a string or as a list, which may be empty, and an option takes its place" {
+  assert_takes() {  # <names, first the run's> <argument>...
+    run dlock run --wait 1s "${@:2}" -- printenv DLOCK_FENCES
+    assert_equal "$(sed -E 's/=[0-9]+//g' <<< "$output")" "$1"
+  }
   export DLOCK_CONFIG=$BATS_TEST_TMPDIR/config
+  for also in '"x"' '["x"]'; do
+    printf '[run]\nalso = ["a", "b:slots=%s"]\n[lock."job"]\nalso = %s\n' "$slots" "$also" > "$DLOCK_CONFIG"
+    assert_takes 'job x' job
+    assert_takes 'other a b' other
+    assert_takes 'job y' --also y job
+  done
+  assert_equal "$(dlock config --json | jq -r '.settings[] | select(.setting == "run.also") | .value')" "a,b:slots=$slots"
+
   printf '[run]\nalso = ["a"]\n[lock."job"]\nalso = []\nsupersede = true\n' > "$DLOCK_CONFIG"
-
-  run dlock run --wait 1s job -- printenv DLOCK_FENCES
-  assert_equal "$(sed -E 's/=[0-9]+//g' <<< "$output")" 'job'
-  run dlock run other -- printenv DLOCK_FENCES
-  assert_equal "$(sed -E 's/=[0-9]+//g' <<< "$output")" 'other a'
-
+  assert_takes job job
+  assert_takes 'other a' other
   run dlock run --wait 1s --supersede other -- touch "$began"
   assert_status 64
   assert_output_contains '--supersede and --also cannot be combined: put the run with --also into one with --supersede'
-}
-
-@test "the file names them as a string or as a list, and an option takes its place" {
-  for also in '"x"' '["x"]'; do
-    printf '[run]\nalso = ["a", "b:slots=%s"]\n[lock."job"]\nalso = %s\n' "$slots" "$also" > "$BATS_TEST_TMPDIR/config"
-    export DLOCK_CONFIG=$BATS_TEST_TMPDIR/config
-
-    run dlock run job -- printenv DLOCK_FENCES
-    assert_equal "$(sed -E 's/=[0-9]+//g' <<< "$output")" 'job x'
-    run dlock run other -- printenv DLOCK_FENCES
-    assert_equal "$(sed -E 's/=[0-9]+//g' <<< "$output")" 'other a b'
-    run dlock run --also y job -- printenv DLOCK_FENCES
-    assert_equal "$(sed -E 's/=[0-9]+//g' <<< "$output")" 'job y'
-  done
-  assert_equal "$(dlock config --json | jq -r '.settings[] | select(.setting == "run.also") | .value')" "a,b:slots=$slots"
 }

@@ -74,25 +74,6 @@ run_refuses() {  # <exit code> <option>...
   assert_output_contains '--spread needs --slots of 2 or more'
 }
 
-@test "a mistyped verb, option or value suggests the right one that is possible there, and others suggest none" {
-  local said words
-  while IFS='|' read -r words said; do
-    # shellcheck disable=SC2086
-    refuses 64 $words
-    assert_equal "$output" "dlock: $said"
-  done << 'END'
-acq job|unknown verb 'acq': did you mean 'acquire'?
-run --timout=5s job true|unknown option '--timout': did you mean '--timeout'?
---stroe none: list|unknown option '--stroe': did you mean '--store'?
-status --hlep|unknown option '--hlep': did you mean '--help'?
-status --tll 5s job|unknown option '--tll' (see dlock status --help)
-run --on-outage sotp job true|--on-outage: expected stop or run, not 'sotp': did you mean 'stop'?
---color Never list|--color: expected auto, always or never, not 'Never': did you mean 'never'?
-run --frobnicate job true|unknown option '--frobnicate' (see dlock run --help)
-run --stragglers bogus job true|--stragglers: expected leave, wait or kill, not 'bogus'
-END
-}
-
 # --- Stores ---
 
 @test "the message about an invalid list of servers says how to correct it" {
@@ -119,57 +100,6 @@ END
   assert_output_contains 'longer than --max-ttl (1m0s)'
   refuses 64 --store "$quorum" --min-strength 5 run job -- touch "$started"
   refuses 64 --store "$quorum" --max-ttl soon run job -- touch "$started"
-}
-
-@test "a lock of --also that is no name, has unknown options or repeats another is refused" {
-  for also in '' : :shared cache:KEY gpu:slot=4 gpu:slots gpu:slots=0 gpu:slots=x gpu:shared,slots=2 $'a\nb' ' a' job; do
-    run_refuses 64 --also "$also"
-    assert_output_contains 'dlock: --also: '
-  done
-  run_refuses 64 --also cache:KEY
-  assert_output_contains "write 'cache:KEY:'"
-  run_refuses 64 --also job:shared
-  assert_output_contains "'job' is the lock of this run already"
-  run_refuses 64 --also a --also b --also a:shared
-  assert_output_contains "'a' is named twice"
-  mapfile -t many < <(printf -- '--also\nn%s\n' {1..17})
-  run_refuses 64 "${many[@]}"
-  assert_output_contains 'at most 16 locks'
-  refuses 64 acquire --also b job
-  run_refuses 64 --also b --supersede --wait 1s
-  for also in '[1]' '[""]' '["a", "a"]' '["name:what"]'; do
-    printf '[run]\nalso = %s\n' "$also" > "$BATS_TEST_TMPDIR/config"
-    refuses 78 --config "$BATS_TEST_TMPDIR/config" run job --also b -- touch "$started"
-  done
-}
-
-@test "an invalid --address-map exits with 64, or 78 in the file" {
-  for map in a a=b=c ::1=b a=b:70000 'a=b,a=c'; do
-    refuses 64 --address-map="$map" run job -- touch "$started"
-    DLOCK_ADDRESS_MAP=$map refuses 64 run job -- touch "$started"
-  done
-  printf '[address-map]\n"a:1" = 5\n' > "$BATS_TEST_TMPDIR/config"
-  refuses 78 --config "$BATS_TEST_TMPDIR/config" run job -- touch "$started"
-  assert_output_contains 'config:2: address-map.a:1: expected a string'
-  printf '[address-map]\n"a:x" = "b"\n' > "$BATS_TEST_TMPDIR/config"
-  refuses 78 --config "$BATS_TEST_TMPDIR/config" run job -- touch "$started"
-  assert_output_contains address-map
-}
-
-@test "an invalid login, certificate, name or number of replicas is refused" {
-  refuses 64 --user $'\xff' status job
-  refuses 64 --user '' status job
-  refuses 64 --user $'a\nb' run job -- touch "$started"
-  refuses 64 --sentinel-user $'a\nb' status job
-  refuses 64 --sentinel-user '' run job -- touch "$started"
-  refuses 64 --tls-cert cert.pem run job -- touch "$started"
-  refuses 64 --tls-key key.pem list
-  DLOCK_TLS_CERT=cert.pem refuses 64 run job -- touch "$started"
-  DLOCK_TLS_KEY=key.pem refuses 64 status job
-  for name in $'a\nb' '*' a/b; do refuses 64 --tls-name "$name" run job -- touch "$started"; done
-  refuses 64 --sentinel-tls yes run job -- touch "$started"
-  for number in -1 16 some; do refuses 64 --replicas="$number" run job -- touch "$started"; done
-  assert_output_contains 'whole number from 0 to 15, or all'
 }
 
 @test "an option of other stores is refused on the command line, whatever the verb" {
@@ -210,15 +140,4 @@ END
 
     assert_equal "$status $output" '0 fine'
   done
-}
-
-@test "the forms of durations in the manual, the smallest and the greatest numbers, and a name of 255 bytes are accepted" {
-  for words in '-w 250ms' '-w 5min' '-w 1h30min' '-w 0.5s' '-w 30' '-w 1d2h3m4s5ms' '-w 0 --jitter 0' \
-    '-E 0' '-E 255' '-n 1' '--ttl 500ms' '--ttl 365d' '-k 0'; do
-    # shellcheck disable=SC2086
-    run dlock run $words job -- echo fine
-    assert_equal "$words: $status $output" "$words: 0 fine"
-  done
-  run dlock run -n 1000 "$(printf 'n%.0s' {1..255})" -- echo fine
-  assert_equal "$status $output" '0 fine'
 }

@@ -84,16 +84,6 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_equal "$(redis CLIENT LIST TYPE normal | wc -l)" 1
 }
 
-@test "break waits for the lease of a stopped holder, whose command ends before it expires" {
-  hold job "${short[@]}"
-  kill -STOP "$holder"
-
-  run dlock break --yes job
-
-  assert_status 0
-  has_ended "$command"
-}
-
 @test "break deletes the key of another program, which has no fence, for a waiter as well" {
   redis SET 'dlock:{job}' another NX PX 60000
 
@@ -130,16 +120,6 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   for key in $(redis --scan); do
     assert_between "$(redis PTTL "$key")" 1 2864800000
   done
-}
-
-@test "a missing ACL permission exits with 77" {
-  hold job
-  redis ACL SETUSER dlock -hset
-
-  run dlock break --yes job
-
-  assert_status 77
-  redis ACL SETUSER dlock +hset
 }
 
 # --- By force ---

@@ -78,21 +78,6 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "ten megabytes of random bytes are printed unchanged when stored and when cached" {
-  use_both_stores
-  # On a busy machine, a server may take some seconds to store it.
-  export DLOCK_STORE_TIMEOUT=10s
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    dlock cache big -- cat random > printed
-    cmp printed random
-
-    dlock cache big -- false > printed
-
-    cmp printed random
-  done
-}
-
 @test "a failed command's exit code and output are passed on and not stored, and -v says what was" {
   for _ in 1 2; do
     run dlock cache report -- sh -c 'echo run >> runs; echo partial; exit 7'
@@ -103,42 +88,12 @@ call() {  # <number> <argument of cache>...
   assert_status 143
   status=0
   output=$(dlock cache report -- ./no-such-command 2>&1) || status=$?
-  assert_status 127
-  assert_one_line
+  assert_message 127
 
   run dlock -v cache report -- echo value
   assert_output_contains 'stored 6 bytes'
   run dlock -v cache report -- echo value
   assert_output_contains 'dlock: cache:report: cached, 6 bytes'
-}
-
-@test "a value is fresh for --ttl, and then the command runs again" {
-  use_both_stores
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    dlock cache --ttl 300ms report -- "${noting[@]}"
-    makes_it_anew() { dlock cache report -- "${noting[@]}" && has_run 2; }
-
-    eventually makes_it_anew
-
-    assert_equal "$(runs)" 2
-  done
-}
-
-@test "--forget removes the value, and succeeds without one" {
-  use_both_stores
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    for size in 5 1000000; do
-      run dlock cache --forget report
-      assert_equal "$status $output" '0 '
-      dlock cache report -- head -c "$size" random > /dev/null
-
-      dlock cache report --forget
-
-      assert_equal "$(dlock cache report -- echo new)" new
-    done
-  done
 }
 
 @test "output of more than --max-size is printed but not stored" {
@@ -224,37 +179,29 @@ written_by() { sed -n 's/^wchar: //p' "/proc/$1/io"; }  # <pid>
   done
 }
 
-@test "all waiting callers exit with a failed command's code, and a later one runs it again" {
+@test "all waiting callers exit with a failed command's code, or that of its signal, and a later one runs it again" {
   callers=()
   call 1 report -- "${lasting[@]}" 'echo partial; exit 9'
-  eventually has_run 1
-  call 4 report -- "${lasting[@]}" 'exit 1'
-  eventually has_waiters report 4
+  call 1 killed -- "${lasting[@]}" 'kill -USR1 $$'
+  eventually has_run 2
+  call 3 report -- "${lasting[@]}" 'exit 1'
+  call 1 killed -- true
+  eventually has_waiters report 3
+  eventually has_waiters killed 1
   : > go
 
-  for caller in "${callers[@]}"; do assert_exits 9 "$caller"; done
+  for i in 0 2 3 4; do assert_exits 9 "${callers[i]}"; done
+  for i in 1 5; do assert_exits 138 "${callers[i]}"; done
 
-  assert_equal "$(runs)" 1
+  assert_equal "$(runs)" 2
   assert_equal "$(cat printed-0)" partial
-  for i in 1 2 3 4; do
+  for i in 2 3 4; do
     assert_equal "$(cat "printed-$i")" ''
     output=$(< "said-$i")
     assert_one_line
     assert_output_contains 'exit 9'
   done
   assert_equal "$(dlock cache report -- echo new)" new
-}
-
-@test "a signal that kills the command ends the waiting callers as well" {
-  callers=()
-  call 1 report -- "${lasting[@]}" 'kill -USR1 $$'
-  eventually has_run 1
-  call 1 report -- true
-  eventually has_waiters report 1
-  : > go
-
-  assert_exits 138 "${callers[0]}"
-  assert_exits 138 "${callers[1]}"
 }
 
 @test "if the caller that runs the command is killed, another one takes over" {
@@ -311,29 +258,12 @@ written_by() { sed -n 's/^wchar: //p' "/proc/$1/io"; }  # <pid>
   eventually has_run 1
 
   run dlock cache -w 0 report -- echo other
-  assert_status 75
-  assert_one_line
-  assert_output_contains 'dlock: cache:report: held by'
+  assert_message 75 'dlock: cache:report: held by'
   run dlock cache -w 100ms -E 9 report -- echo other
   assert_status 9
 
   : > go
   assert_exits 0 "${callers[0]}"
-}
-
-@test "a signal ends a waiting caller at once, and no other" {
-  callers=()
-  call 1 report -- "${lasting[@]}" 'echo value'
-  eventually has_run 1
-  call 2 report -- echo other
-  eventually has_waiters report 2
-
-  kill -TERM "${callers[1]}"
-
-  assert_exits 143 "${callers[1]}"
-  : > go
-  assert_exits 0 "${callers[2]}"
-  assert_equal "$(cat printed-2)" value
 }
 
 @test "with --stale, an old value is printed while one caller makes a new one" {
@@ -398,23 +328,6 @@ written_by() { sed -n 's/^wchar: //p' "/proc/$1/io"; }  # <pid>
   eventually end_leftovers
 }
 
-@test "a waiting caller on a terminal shows who runs the command" {
-  mkfifo keys
-  callers=()
-  call 1 report -- "${lasting[@]}" 'echo value'
-  eventually has_run 1
-  SHELL=/bin/sh TERM=dumb env --default-signal \
-    script -qec 'dlock cache report -- true' /dev/null <> keys > screen 3>&- &
-  waiting=$!
-
-  eventually grep -qE 'cache:report: (waiting: )?held by .* \(pid [0-9]+' screen
-
-  : > go
-  assert_exits 0 "$waiting"
-  assert_exits 0 "${callers[0]}"
-  assert_equal "$(tr -d '\r' < screen | tail -n 1 | grep -o 'value$')" value
-}
-
 # --- Unwritable output ---
 
 @test "a full standard output exits with 69 and a message, a closed one ends by SIGPIPE in silence, and the value is stored" {
@@ -461,17 +374,6 @@ value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
   done
 }
 
-@test "a file from an earlier boot is ignored in silence" {
-  use_private_mounts
-  dlock cache report -- echo value
-  echo 11111111-2222-3333-4444-555555555555 > "$BATS_TEST_TMPDIR/boot_id"
-  inside mount --bind "$BATS_TEST_TMPDIR/boot_id" /proc/sys/kernel/random/boot_id
-
-  run inside dlock cache report -- echo new
-
-  assert_equal "$status $output" '0 new'
-}
-
 @test "storing a value removes expired values and abandoned files in its directory" {
   dlock cache --ttl 1ms report -- echo value
   first=$(value_file)
@@ -495,10 +397,7 @@ value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
 
   run there sh -c 'dlock cache --ttl 1h big -- cat random > printed'
 
-  assert_status 0
-  assert_one_line
-  assert_output_contains 'not cached'
-  assert_output_contains 'No space left'
+  assert_message 0 'not cached' 'No space left'
   cmp printed random
   assert_equal "$(inside sh -c 'find /mnt/store/cache -type f | wc -l')" 1
   # The old value is still stored.

@@ -16,17 +16,6 @@ shown() {  # <setting> [<argument of config>...]
   dlock config "${@:2}" | awk -v name="$1" '$1 == name { $1 = ""; print substr($0, 2) }'
 }
 
-@test "a setting that is set nowhere has its default" {
-  assert_equal "$(shown namespace)" 'dlock default'
-  assert_equal "$(shown run.ttl)" '30s default'
-  assert_equal "$(shown cache.ttl)" '5m default'
-  assert_equal "$(shown renew.ttl)" '- default'
-  assert_equal "$(shown run.shared)" 'false default'
-  assert_equal "$(shown run.timeout)" '- default'
-  unset DLOCK_STORE
-  [[ $(shown store) == 'local:/'*' default' ]]
-}
-
 @test "the defaults are those in --help" {
   local verb option usual
   for verb in run acquire renew cache; do
@@ -35,25 +24,6 @@ shown() {  # <setting> [<argument of config>...]
     done < <(dlock "$verb" --help | sed -nE 's/^ .*--([a-z-]+) .*\(([0-9][0-9a-zA-Z]*)\).*/\1 \2/p' |
       grep -vE '^(store|namespace|config|max-ttl)')
   done
-}
-
-@test "the map of addresses is shown with its origin" {
-  assert_equal "$(shown address-map)" '- default'
-  printf '[address-map]\n"a:1" = "b:2"\n"[::1]" = "c"\n' > "$own"
-  assert_equal "$(shown address-map)" "[::1]=c,a:1=b:2 $own:1: address-map"
-  assert_equal "$(DLOCK_ADDRESS_MAP=x=y,z=q shown address-map)" 'x=y,z=q DLOCK_ADDRESS_MAP'
-  assert_equal "$(DLOCK_ADDRESS_MAP=x=y shown address-map --address-map a=b --address-map c=d)" 'a=b,c=d --address-map'
-}
-
-@test "each setting is shown with its origin" {
-  printf 'user = "me"\n[run]\nwait = "10m"\n' > "$own"
-
-  assert_equal "$(shown user)" "me $own:1: user"
-  assert_equal "$(shown run.wait)" "10m $own:3: run.wait"
-  assert_equal "$(DLOCK_NAMESPACE=shop shown namespace)" 'shop DLOCK_NAMESPACE'
-  assert_equal "$(shown namespace --namespace shop)" 'shop --namespace'
-  assert_equal "$(shown config)" "$own default"
-  assert_equal "$(DLOCK_CONFIG=$own shown config)" "$own DLOCK_CONFIG"
 }
 
 @test "with a lock name, config includes the lock's table and only the verbs that it applies to" {
@@ -71,29 +41,6 @@ shown() {  # <setting> [<argument of config>...]
   printf '[lock."cache:report"]\nstale = "1h"\n' > "$own"
 
   assert_equal "$(shown cache.stale cache:report)" "1h $own:2: lock.\"cache:report\".stale"
-}
-
-@test "an overridden setting is shown as not in effect" {
-  printf '[run]\nshared = true\n[lock."sem"]\nslots = 2\n' > "$own"
-
-  assert_equal "$(shown run.shared sem)" 'false default'
-  assert_equal "$(shown run.shared job)" "true $own:2: run.shared"
-}
-
-@test "--json prints each setting as an object" {
-  printf '[run]\nwait = "10m"\n' > "$own"
-
-  run dlock config --json job
-
-  assert_equal "$(json '.name + " " + .file')" "job $own"
-  assert_equal "$(json '.settings[] | select(.setting == "run.wait") | tojson')" \
-    "{\"setting\":\"run.wait\",\"value\":\"10m\",\"source\":\"file\",\"origin\":\"$own:2: run.wait\"}"
-  assert_equal "$(json '.settings[] | select(.setting == "store") | .source + " " + .origin')" \
-    'variable DLOCK_STORE'
-  assert_equal "$(json '.settings[] | select(.setting == "json") | .source + " " + .origin')" \
-    'option --json'
-  assert_equal "$(json '.settings[] | select(.setting == "run.timeout") | [.value, .source, .origin] | tojson')" \
-    '[null,"default",null]'
 }
 
 @test "no secret is shown" {
@@ -123,9 +70,7 @@ shown() {  # <setting> [<argument of config>...]
     for verb in config "$command"; do
       # shellcheck disable=SC2086
       run dlock --config "$own" $verb
-      assert_status 78
-      assert_one_line
-      assert_output_contains "$said"
+      assert_message 78 "$said"
     done
   done << 'END'
 cache|forget = true;show = true|--forget and --show cannot be combined|cache key
@@ -175,8 +120,7 @@ END
 @test "an invalid file is refused, and so is an invalid name" {
   printf '[lock."job"]\nwait = "soon"\n' > "$own"
   run dlock config
-  assert_status 78
-  assert_one_line
+  assert_message 78
 
   : > "$own"
   run dlock config ''

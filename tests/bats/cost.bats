@@ -104,11 +104,14 @@ assert_calls_of_run() {  # <before> <after> <all>
   assert_calls all "$3" run job -- /bin/true
 }
 
-@test "a local run makes few system calls before and after its command" {
+@test "a local run makes few system calls before and after its command, and so do status and a run that is refused" {
   use_warm_local_store
 
   # A release opens the file of the lock again, because it may be a different one by then.
   assert_calls_of_run 87 31 126
+  assert_calls all 60 status job
+  hold job
+  assert_calls all 98 run job -- /bin/true
 }
 
 # Each change writes the state and the head of its file. After 20 ms, dlock also stores the pid
@@ -122,11 +125,14 @@ assert_calls_of_run() {  # <before> <after> <all>
   assert_equal "$(awk '$2 == "pwrite64" { n += $3 } END { print n }' "$calls")" 4
 }
 
-@test "a run on a server makes few system calls before and after its command" {
+@test "a run on a server makes few system calls before and after its command, and so do status and a run that is refused" {
   use_warm_server
 
   # /proc is opened twice, root has a cgroup, and the guardian watches for the end of dlock.
   assert_calls_of_run 120 31 172
+  assert_calls all 50 status job
+  hold job
+  assert_calls all 130 run job -- /bin/true
 }
 
 @test "the scripts of a run on a server make few calls" {
@@ -138,32 +144,6 @@ assert_calls_of_run() {  # <before> <after> <all>
 
   # Seven to grant the idle lock, and nine to release it.
   assert_between "$(grep -c ' lua\] ' "$trace")" 10 16
-}
-
-@test "status makes few system calls on a local store" {
-  use_warm_local_store
-
-  assert_calls all 60 status job
-}
-
-@test "status makes few system calls on a server" {
-  use_warm_server
-
-  assert_calls all 50 status job
-}
-
-@test "a local run whose lock is held makes few system calls" {
-  use_warm_local_store
-  hold job
-
-  assert_calls all 98 run job -- /bin/true
-}
-
-@test "a run whose lock is held on a server makes few system calls" {
-  use_warm_server
-  hold job
-
-  assert_calls all 130 run job -- /bin/true
 }
 
 # Asserts that the process that reaps the command makes its last call of this kind before.

@@ -21,8 +21,6 @@ teardown() {
   kill_leftovers
 }
 
-noting=(sh -c 'echo "$2" >> "$1"' -)
-
 # For tests on both stores: prints the store, and removes the files of the test on the
 # previous one.
 begin() {
@@ -48,34 +46,6 @@ assert_skipped() {  # <start of the reason> [<option>...]
 assert_runs() {
   run dlock run --dedupe 1h job -- echo started
   assert_equal "$status $output" '0 started'
-}
-
-# --- Runs that count ---
-
-@test "one of five simultaneous runs executes, and the others are deduplicated in silence" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    asking=()
-    for _ in 1 2 3 4 5; do
-      dlock run --dedupe 1h job -- "${noting[@]}" "$order" ran 2>> "$said" 3>&- &
-      asking+=($!)
-    done
-
-    for pid in "${asking[@]}"; do assert_exits 0 "$pid"; done
-
-    assert_equal "$(< "$order")" ran
-    assert_equal "$(< "$said")" ''
-  done
-}
-
-@test "a run on another host counts, and the host is named" {
-  needs_root
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    unshare --uts sh -c 'echo elsewhere > /proc/sys/kernel/hostname; dlock run job -- true'
-
-    assert_skipped 'it ran on elsewhere at '
-  done
 }
 
 # --- The reason ---
@@ -127,33 +97,6 @@ assert_runs() {
 
 # --- Particular stores ---
 
-@test "a run from before a reboot counts on the local store, unless the reboot ended it" {
-  use_private_mounts
-  export DLOCK_STORE=${stores[0]}
-  dlock run job -- true
-  dlock run failed -- false || true
-  dlock run failed -- /nowhere/to/be/found || true
-  hold ended
-  eventually grep -qs '"event":"start".*"name":"ended"' "$BATS_TEST_TMPDIR/store/runs.jsonl"
-  kill -KILL "$holder" "$command"
-  eventually has_ended "$command"
-
-  echo 11111111-2222-3333-4444-555555555555 > "$BATS_TEST_TMPDIR/boot_id"
-  inside mount --bind "$BATS_TEST_TMPDIR/boot_id" /proc/sys/kernel/random/boot_id
-
-  run inside dlock run -v --dedupe 1h job -- touch "$ran"
-  assert_output_contains 'skipped: it ran on '
-  assert_output_contains ': exit 0, took '
-  run inside dlock run -v --dedupe 1h failed -- touch "$ran"
-  assert_output_contains ': exit 1, took '
-  refute test -e "$ran"
-  for words in '--retry-failed failed' ended; do
-    # shellcheck disable=SC2086
-    run inside dlock run --dedupe 1h $words -- echo started
-    assert_equal "$status $output" '0 started'
-  done
-}
-
 @test "a server gets no times from dlock" {
   start_monitor "$said"
 
@@ -167,25 +110,6 @@ assert_runs() {
   told | sed "s/$(< "$ran")/FENCE/g" > "$order"
   assert_equal "$(grep -c EVALSHA "$order")" 3
   refute grep -q "${now:0:6}" "$order"
-}
-
-@test "a server with full memory deduplicates waiters, which leave no permanent keys" {
-  hold job
-  queue job --dedupe 1h --retry-failed "${noting[@]}" "$order" ran
-  redis CONFIG SET maxmemory 1
-
-  let_go
-
-  assert_exits 0 "$waiter"
-  refute test -e "$order"
-  assert_skipped 'it ran on '
-
-  # All keys expire.
-  for key in $(redis KEYS '*'); do
-    (($(redis PTTL "$key") > 0)) || { echo "does not expire: $key" >&2; return 1; }
-  done
-  assert_equal "$(redis EXISTS 'dlock:{job}:d' 'dlock:{job}:q' 'dlock:{job}:w')" 0
-  assert_equal "$(redis HEXISTS 'dlock:{job}:s' dedupes)" 0
 }
 
 # --- Calendar periods: when they begin is tested in tests/unit/calendar_test.cpp ---
@@ -248,56 +172,6 @@ assert_runs() {
   done
 }
 
-# Prints a time zone in which midnight was, or is, at this second.
-midnight_at() {
-  local west=$((($1 + 43200) % 86400 - 43200))
-  printf '<own>%s%d:%02d:%02d' "${west%%[0-9]*}" $((${west#-} / 3600)) $((${west#-} % 3600 / 60)) $((${west#-} % 60))
-}
-
-@test "a run before midnight in the zone of the caller does not count, and one after it does" {
-  for DLOCK_STORE in "${stores[@]}"; do
-    begin
-    dlock run job -- true
-    midnight=$(date +%s)
-    next_second() { (($(date +%s) > midnight)); }
-    eventually next_second
-    # Midnight is now, or was two hours ago.
-    midnight=$(date +%s)
-
-    TZ=$(midnight_at $((midnight - 7200))) run dlock run --dedupe day job -- echo started
-    assert_equal "$status $output" '0 '
-    for expected in '0 started' '0 '; do
-      TZ=$(midnight_at "$midnight") run dlock run --dedupe day job -- echo started
-      assert_equal "$status $output" "$expected"
-    done
-    assert_equal "$(dlock history --json job | jq -r '.[0].period_began')" "$(date -ud "@$midnight" +%FT%T.000Z)"
-  done
-}
-
-# To a host whose clock is ahead, midnight comes as early as in a time zone that is as far east.
-@test "with clocks that differ by seconds, a job that starts at midnight can run twice, and one a minute later runs once" {
-  local second
-  run_at() { TZ=$(midnight_at "$2") run dlock run --dedupe day "$1" -- echo started; }  # <lock> <midnight of the host>
-  next_second() { (($(date +%s) > second)); }
-  second=$(date +%s)
-  run_at hasty $((second - 1))
-  assert_equal "$status $output" '0 started'
-  run_at later $((second - 63))
-  assert_equal "$status $output" '0 started'
-  second=$(date +%s)
-  eventually next_second
-  second=$(date +%s)
-
-  run_at hasty "$second"
-  assert_equal "$status $output" '0 started'
-  run_at hasty $((second + 10))
-  assert_equal "$status $output" '0 '
-  for behind in 60 57; do
-    run_at later $((second - behind))
-    assert_equal "$status $output" '0 '
-  done
-}
-
 @test "the command's TZ is the caller's, whatever the zone of --dedupe is" {
   TZ=Europe/Berlin run dlock run --dedupe day@Asia/Tokyo job -- printenv TZ
   assert_equal "$status $output" '0 Europe/Berlin'
@@ -309,9 +183,7 @@ midnight_at() {
   export TZDIR=$BATS_TEST_TMPDIR/no-zones
 
   run dlock run --dedupe day@Europe/Berlin job -- touch "$ran"
-  assert_status 64
-  assert_one_line
-  assert_output_contains "cannot use the time zone 'Europe/Berlin': there is no $TZDIR (package tzdata); UTC needs none"
+  assert_message 64 "cannot use the time zone 'Europe/Berlin': there is no $TZDIR (package tzdata); UTC needs none"
   TZ=Europe/Berlin run dlock run --dedupe day job -- touch "$ran"
   assert_status 64
   refute test -e "$ran"
@@ -321,5 +193,3 @@ midnight_at() {
   TZ=CET-1CEST,M3.5.0,M10.5.0/3 run dlock run --dedupe day@UTC other -- echo started
   assert_equal "$status $output" '0 started'
 }
-
-# --- Usage errors ---

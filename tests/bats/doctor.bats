@@ -17,58 +17,29 @@ file_of() {  # <name>
   grep -laF "$1" "$store"/state-*/*.lock
 }
 
-# --- Stores without problems ---
-
-@test "a store without problems is reported as such" {
-  dlock run job -- true
-
-  run dlock doctor
-
-  assert_status 0
-  assert_found ok directory "$store"
-  assert_found ok state 'intact, 1 lock known'
-  assert_found ok files 'none left over'
-  assert_equal "${lines[-1]}" "no problems found in local:$store"
+# Asserts that doctor exits with this code and finds this.
+assert_doctor_finds() {  # <exit code> <level> <check> <part of the message> [<part of the advice>]
+  run timeout 60 dlock doctor
+  assert_status "$1" && assert_found "${@:2}"
 }
 
-@test "holders, waiters, limits, past runs and fences are not problems" {
+# --- Stores without problems ---
+
+@test "an unused store, and one with holders, waiters, limits, past runs and fences, have no problem, and are not changed" {
+  assert_doctor_finds 0 info directory 'does not exist yet' 'nothing to do: the first lock creates it'
+  [[ ! -e $store ]]
+
   hold job
   queue job -- true
   dlock limit api 5/1s
   dlock run other -- false || true
   dlock fence disk 7
-
-  run dlock doctor
-
-  assert_status 0
-  assert_found ok state 'intact, 2 locks known'
-}
-
-@test "an unused store is not a problem, and is not created" {
-  run dlock doctor
-
-  assert_status 0
-  assert_found info directory 'does not exist yet' 'nothing to do: the first lock creates it'
-  [[ ! -e $store ]]
-}
-
-@test "the directory of the default store and its parents may be missing" {
-  use_private_mounts
-  inside chmod 777 /mnt
-
-  run inside setpriv --reuid 1234 --clear-groups env XDG_STATE_HOME=/mnt/a/b \
-    "$DLOCK_BIN" doctor --store local:
-
-  assert_status 0
-  assert_found info directory '/mnt/a/b/dlock does not exist yet'
-}
-
-@test "doctor does not change a store that has been used" {
-  dlock run job -- true
   before=$(cd "$store" && find . -printf '%p %s %T@\n' | sort)
 
-  dlock doctor
-
+  assert_doctor_finds 0 ok directory "$store"
+  assert_found ok state 'intact, 2 locks known'
+  assert_found ok files 'none left over'
+  assert_equal "${lines[-1]}" "no problems found in local:$store"
   assert_equal "$(cd "$store" && find . -printf '%p %s %T@\n' | sort)" "$before"
 }
 
@@ -83,145 +54,78 @@ file_of() {  # <name>
 
 # --- The directory ---
 
-@test "a directory that cannot be created is an error" {
-  run dlock doctor --store "local:$BATS_TEST_TMPDIR/no/store"
-
-  assert_status 2
-  assert_found error directory 'does not exist' 'create it'
-  [[ ! -e $BATS_TEST_TMPDIR/no ]]
-}
-
-@test "a world-writable directory is an error" {
-  mkdir -m 777 "$store"
-
-  run dlock doctor
-
-  assert_status 2
-  assert_found error directory 'everyone can write to it' "chmod o-w $store"
+@test "a directory that cannot be used is an error, and what to do is said" {
+  while IFS='|' read -r make message advice; do
+    rm -rf "$store"
+    eval "$make"
+    assert_doctor_finds 2 error directory "$message" "$advice" || { echo "after $make" >&2; return 1; }
+  done << END
+export DLOCK_STORE=local:$store/no/store|does not exist|create it
+export DLOCK_STORE=local:$store; mkdir -m 777 $store|everyone can write to it|chmod o-w $store
+mkdir -m 3770 $store|cannot be shared|chmod -t $store
+mkdir -p $store.real; ln -s $store.real $store|is not a directory|name the directory itself
+END
+  [[ ! -e $store/no ]]
   assert_equal "${lines[-1]}" "1 error in local:$store"
-}
 
-@test "a directory that belongs to another user is an error" {
   needs_root
+  rm "$store"
   mkdir "$store"
   chown 1234 "$store"
-
-  run dlock doctor
-
-  assert_status 2
-  assert_found error directory 'belongs to' 'use your own directory'
+  assert_doctor_finds 2 error directory 'belongs to' 'use your own directory'
 }
 
-@test "a directory that this user may not write to is an error" {
+@test "a directory in which this user may not write is an error, and one in memory or whose parents are missing is information" {
   use_private_mounts
   inside install -d -m 755 /mnt/store
+  run inside dlock doctor --store local:/mnt/store
+  assert_status 0
+  assert_found info file-system 'tmpfs, in memory'
 
-  run inside setpriv --reuid 1234 --clear-groups "$DLOCK_BIN" doctor --store local:/mnt/store
-
+  as_user=(inside setpriv --reuid 1234 --clear-groups)
+  run "${as_user[@]}" "$DLOCK_BIN" doctor --store local:/mnt/store
   assert_status 2
   assert_found error directory 'cannot write to /mnt/store'
-  run inside setpriv --reuid 1234 --clear-groups "$DLOCK_BIN" doctor --store local:/mnt/store/new
+  run "${as_user[@]}" "$DLOCK_BIN" doctor --store local:/mnt/store/new
   assert_status 2
   assert_found error directory '/mnt/store/new does not exist, and cannot be created in /mnt/store' 'create it as a user with permission'
   inside mount --bind -o ro /mnt/store /mnt/store
   run inside dlock doctor --store local:/mnt/store
   assert_status 2
   assert_found error directory 'mounted read-only' 'mount it with permission to write'
-}
 
-@test "a symbolic link in the place of the directory is an error" {
-  mkdir "$BATS_TEST_TMPDIR/real"
-  ln -s real "$store"
-
-  run dlock doctor
-
-  assert_status 2
-  assert_found error directory 'is not a directory' 'name the directory itself'
-}
-
-@test "a directory in memory is reported, because a reboot clears it" {
-  use_private_mounts
-  inside install -d -m 700 /mnt/store
-
-  run inside dlock doctor --store local:/mnt/store
-
+  inside chmod 777 /mnt
+  run "${as_user[@]}" env XDG_STATE_HOME=/mnt/a/b "$DLOCK_BIN" doctor --store local:
   assert_status 0
-  assert_found info file-system 'tmpfs, in memory'
+  assert_found info directory '/mnt/a/b/dlock does not exist yet'
 }
 
 # --- The files ---
 
-@test "a truncated lock file is an error and is named" {
-  dlock run job -- true
-  dlock run another -- true
-  file=$(file_of job)
-  truncate -s 4096 "$file"
-
-  run dlock doctor
-
-  assert_status 2
-  assert_found error state "$file is truncated" 'the next run under that lock replaces the file'
-}
-
-@test "a lock file that does not match its checksum is an error" {
+@test "a damaged file of a lock, a limit or the registers is an error, and a damaged head is none; each is named" {
+  local damage code level check message advice
   dlock run --label unmistakable job -- true
   hold_until_stored job --label unmistakable
-  file=$(file_of job)
-  sed -i 's/unmistakable/unmistakeble/g' "$file"  # in both halves of it
-
-  run dlock doctor
-
-  assert_status 2
-  assert_found error state "$file is damaged (its checksum does not match)"
-}
-
-@test "a limit file that does not match its checksum is an error" {
-  dlock limit api 77/1s
-  file=$(echo "$store"/state-*/*.limit)
-  sed -i 's/api/apo/g' "$file"
-
-  run dlock doctor
-
-  assert_status 2
-  assert_found error state "$file is damaged (its checksum does not match)"
-}
-
-@test "the file of another lock in the place of a lock file is an error" {
-  dlock run job -- true
   dlock run another -- true
-  file=$(file_of job)
-  cat "$(file_of another)" > "$file"
-
-  run dlock doctor
-
-  assert_status 2
-  assert_found error state "$file is damaged"
-}
-
-@test "a lock file of another format is an error" {
-  dlock run job -- true
-  file=$(file_of job)
-  sed -i 's/dlock0[0-9]/dlock99/' "$file"
-
-  run dlock doctor
-
-  assert_status 2
-  assert_found error state "$file is damaged"
-}
-
-@test "a truncated or missing head of the state is named, and no problem" {
-  dlock run job -- true
-  head=$(echo "$store"/state-*/head)
-  truncate -s 10 "$head"
-  run dlock doctor
-  assert_status 0
-  assert_found info state "$head is truncated"
-  rm "$head"
-
-  run dlock doctor
-
-  assert_status 0
-  assert_found info state "$head is missing"
+  dlock limit api 77/1s
+  dlock fence disk 1234
+  cp -a "$store" "$store.saved"
+  file=$(file_of job) limit=$(echo "$store"/state-*/*.limit) head=$(echo "$store"/state-*/head)
+  # The label is in both halves of the file.
+  while IFS='|' read -r damage code level check message advice; do
+    eval "$damage"
+    assert_doctor_finds "$code" "$level" "$check" "$message" "$advice" || { echo "after $damage" >&2; return 1; }
+    cp -a "$store.saved"/{fences,state-*} "$store"
+  done << END
+truncate -s 4096 $file|2|error|state|$file is truncated|the next run under that lock replaces the file
+sed -i s/unmistakable/unmistakeble/g $file|2|error|state|$file is damaged (its checksum does not match)|
+cat $(file_of another) > $file|2|error|state|$file is damaged|
+sed -i 's/dlock0[0-9]/dlock99/' $file|2|error|state|$file is damaged|
+sed -i s/api/apo/g $limit|2|error|state|$limit is damaged (its checksum does not match)|
+sed -i s/1234/1235/ $store/fences|2|error|fences|$store/fences is damaged|
+truncate -s 10 $head|0|info|state|$head is truncated|
+rm $head|0|info|state|$head is missing|
+END
 }
 
 @test "doctor ends in time and reports the damage after a bit of a lock file is flipped" {
@@ -233,25 +137,6 @@ file_of() {  # <name>
 
   (($(grep -c " 2 kept ok .* error  *state  *$(file_of job) is damaged" "$BATS_TEST_TMPDIR/flips") > 20))
   assert_equal "$(grep -vE '^[0-9]+ [0-9]+ [02] kept ok ' "$BATS_TEST_TMPDIR/flips")" ''
-}
-
-@test "a shared directory with the sticky bit is an error" {
-  mkdir -m 3770 "$store"
-
-  run dlock doctor
-
-  assert_status 2
-  assert_found error directory 'cannot be shared' "chmod -t $store"
-}
-
-@test "a damaged file of fence registers is an error" {
-  dlock fence disk 1234
-  sed -i 's/1234/1235/' "$store/fences"
-
-  run dlock doctor
-
-  assert_status 2
-  assert_found error fences "$store/fences is damaged"
 }
 
 @test "a process that keeps the store busy is named after the store timeout" {
@@ -269,25 +154,16 @@ file_of() {  # <name>
   assert_found error state "kept busy for 200ms by process $busy" 'check what that process waits for'
 }
 
-@test "the state of an earlier boot that no run will remove is a warning" {
+@test "the state of an earlier boot is information if the next run removes it, and otherwise a warning" {
+  earlier=$store/state-00000000-1111-2222-3333-444444444444
   dlock run job -- true
-  mkdir "$store/state-00000000-1111-2222-3333-444444444444"
-
-  run dlock doctor
-
-  assert_status 1
-  assert_found warning files state-00000000-1111-2222-3333-444444444444 "remove them from $store"
+  mkdir "$earlier"
+  assert_doctor_finds 1 warning files "${earlier##*/}" "remove them from $store"
   assert_equal "${lines[-1]}" "1 warning in local:$store"
-}
 
-@test "the state of an earlier boot that the next run removes is information" {
-  dlock run job -- true
-  mv "$store"/state-* "$store/state-00000000-1111-2222-3333-444444444444"
-
-  run dlock doctor
-
-  assert_status 0
-  assert_found info files state-00000000-1111-2222-3333-444444444444 'nothing'
+  rmdir "$earlier"
+  mv "$store"/state-* "$earlier"
+  assert_doctor_finds 0 info files "${earlier##*/}" 'nothing'
 }
 
 @test "the socket of a killed waiter is reported, but not that of a live one" {
@@ -320,46 +196,37 @@ file_of() {  # <name>
 
 # --- The disk ---
 
-@test "a full disk is an error" {
+@test "a full disk and one without inodes are errors, and one that is nearly full is a warning" {
+  local options fill code level message
   use_private_mounts
-  inside mount -t tmpfs -o mode=755,size=4m none /mnt
-  inside install -d -m 700 /mnt/store
-  inside sh -c 'cat /dev/zero > /mnt/full' 2> /dev/null || true
+  while IFS='|' read -r options fill code level message; do
+    inside mount -t tmpfs -o "mode=755,$options" none /mnt
+    inside install -d -m 700 /mnt/store
+    inside sh -c "$fill" 2> /dev/null || true
 
-  run inside dlock doctor --store local:/mnt/store
+    run inside dlock doctor --store local:/mnt/store
 
-  assert_status 2
-  assert_found error space '0 KiB free' 'free space'
-}
-
-@test "a disk that is nearly full is a warning" {
-  use_private_mounts
-  inside mount -t tmpfs -o mode=755,size=8m none /mnt
-
-  run inside dlock doctor --store local:/mnt/store
-
-  assert_status 1
-  assert_found warning space '8 MiB free'
-}
-
-@test "a file system without free inodes is an error" {
-  use_private_mounts
-  inside mount -t tmpfs -o mode=755,nr_inodes=2 none /mnt
-  inside install -d -m 700 /mnt/store
-
-  run inside dlock doctor --store local:/mnt/store
-
-  assert_status 2
-  assert_found error space 'no inodes left'
+    assert_status "$code"
+    assert_found "$level" space "$message"
+  done << 'END'
+size=4m|cat /dev/zero > /mnt/full|2|error|0 KiB free
+size=8m|true|1|warning|8 MiB free
+nr_inodes=2|true|2|error|no inodes left
+END
 }
 
 # --- Output ---
 
-@test "doctor --json prints one line with the findings" {
-  mkdir -m 777 "$store"
+@test "doctor --json prints one line with the findings, and -q only warnings and errors" {
+  dlock run job -- true
+  run dlock -q doctor
+  assert_equal "$status $output" '0 '
+  chmod 777 "$store"
 
+  run dlock -q doctor
+  assert_status 2
+  assert_equal "${#lines[@]}" 3
   run dlock doctor --json
-
   assert_status 2
   assert_equal "${#lines[@]}" 1
   assert_equal "$(json 'keys_unsorted | join(" ")')" \
@@ -369,31 +236,13 @@ file_of() {  # <name>
     "local:$store error directory null"
 }
 
-@test "-q prints only warnings and errors" {
-  dlock run job -- true
-  run dlock -q doctor
-  assert_equal "$status $output" '0 '
-  mkdir "$store/state-00000000-1111-2222-3333-444444444444"
-
-  run dlock -q doctor
-
-  assert_status 1
-  assert_equal "${#lines[@]}" 3
-}
-
-@test "on a terminal, levels have colours" {
+@test "on a terminal, levels have colours, and lines are wrapped at its width" {
   mkdir -m 777 "$store"
 
   run env TERM=xterm script -qec 'dlock doctor' /dev/null
-
   assert_output_contains $'\e[31merror\e[0m'
-}
-
-@test "on a terminal, lines are wrapped at its width" {
-  mkdir -m 777 "$store"
 
   run env TERM=xterm NO_COLOR=1 script -qec 'stty cols 70; dlock doctor' /dev/null
-
   for line in "${lines[@]}"; do
     # The path of the directory cannot be wrapped.
     [[ $line == *"$store"* ]] || ((${#line} <= 71))

@@ -53,16 +53,11 @@ teardown() {
 @test "an unavailable member is a warning, and an unavailable majority an error" {
   use_etcd_store 3
   crash_etcd 3
-  run dlock doctor
-  assert_status 1
-  assert_found warning reachable '2 of 3; cannot reach 127.0.0.1'
+  assert_doctor_finds 1 warning reachable '2 of 3; cannot reach 127.0.0.1'
 
   crash_etcd 2
   eventually has_no_leader 1
-  run dlock doctor --store-timeout 500ms
-
-  assert_status 2
-  assert_found error leader 'has no leader' 'restore members'
+  DLOCK_STORE_TIMEOUT=500ms assert_doctor_finds 2 error leader 'has no leader' 'restore members'
 }
 
 has_no_leader() { ! etcd_serves "$1"; }
@@ -70,10 +65,7 @@ has_no_leader() { ! etcd_serves "$1"; }
 @test "a cluster of two is a warning" {
   use_etcd_store 2
 
-  run dlock doctor
-
-  assert_status 1
-  assert_found warning members '2, of which 0 may fail' 'run three or five'
+  assert_doctor_finds 1 warning members '2, of which 0 may fail' 'run three or five'
 }
 
 @test "members that the URL does not name are reported" {
@@ -98,16 +90,10 @@ has_no_leader() { ! etcd_serves "$1"; }
   run dlock doctor
   assert_status "$good_status"
   assert_found info login 'user root; each run logs in, which takes a member' 'where many runs start'
-  DLOCK_PASSWORD=wrong run dlock doctor
-
-  assert_status 2
-  assert_found error login 'login refused' 'check the user, the password'
+  DLOCK_PASSWORD=wrong assert_doctor_finds 2 error login 'login refused' 'check the user, the password'
 
   unset DLOCK_USER DLOCK_PASSWORD
-  run dlock doctor
-
-  assert_status 2
-  assert_found error login 'login required' 'check the user, the password'
+  assert_doctor_finds 2 error login 'login required' 'check the user, the password'
 }
 
 @test "missing permissions are an error, and the advice names the command that grants them" {
@@ -118,10 +104,7 @@ has_no_leader() { ! etcd_serves "$1"; }
   etcdctl user add jobs:word > /dev/null
   etcdctl auth enable > /dev/null
 
-  run dlock doctor
-
-  assert_status 2
-  assert_found error permissions 'permission denied' 'etcdctl role grant-permission ROLE readwrite --prefix=true dlock/'
+  assert_doctor_finds 2 error permissions 'permission denied' 'etcdctl role grant-permission ROLE readwrite --prefix=true dlock/'
 
   export ETCDCTL_USER=root:secret
   etcdctl role add locks > /dev/null

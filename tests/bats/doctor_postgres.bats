@@ -34,33 +34,9 @@ setup() {
 @test "before the first use, doctor says that the schema will be created, and creates nothing" {
   use_shared_postgres
 
-  run dlock doctor
-
-  assert_status 0
-  assert_found info schema 'there is no schema dlock in the database app; dlock creates it on first use'
+  assert_doctor_finds 0 info schema 'there is no schema dlock in the database app; dlock creates it on first use'
   assert_found info permissions 'not checked: there is no schema dlock yet'
   assert_equal "$(sql "SELECT count(*) FROM pg_namespace WHERE nspname = 'dlock'")" 0
-}
-
-@test "the role of the URL needs no right but those on one schema" {
-  use_shared_postgres
-  sql 'CREATE ROLE worker LOGIN'
-  worker=$(postgres_url 1 worker)
-
-  dlock doctor --schema --store "$worker" > "$BATS_TEST_TMPDIR/schema.sql"
-  postgres_sql 1 "$(< "$BATS_TEST_TMPDIR/schema.sql")" -U app
-
-  DLOCK_STORE=$worker
-  assert_equal "$(sql "SELECT has_database_privilege('worker', 'app', 'CREATE')")" f
-  run dlock doctor
-  assert_status 0
-  assert_found ok permissions 'user worker has all permissions that locks need'
-  dlock run job -- true
-  dlock limit api 5/1s
-  dlock fence disk 3
-  assert_equal "$(dlock cache report -- echo 42)$(dlock cache report -- echo 43)" 4242
-  dlock list --json | jq -e 'any(.name == "job")' > /dev/null
-  assert_equal "$(dlock history job --json | jq '.[0].exit_code')" 0
 }
 
 # --- The schema ---
@@ -99,9 +75,7 @@ paste_line() {  # <start of it>
   sql 'CREATE DATABASE "our app" OWNER app'
   for url in "$(postgres_url 1 worker)" "$(postgres_tcp_url 1 worker)?dlock_schema=other" "$(postgres_url 1 worker our%20app)"; do
     DLOCK_STORE=$url DLOCK_PASSWORD=$postgres_password run dlock run job -- true
-    assert_status 77
-    assert_one_line
-    assert_output_contains ': the owner of the database has to run dlock doctor'
+    assert_message 77 ': the owner of the database has to run dlock doctor'
     refute_output_contains "$postgres_password"
     DLOCK_STORE=$url DLOCK_PASSWORD=$postgres_password run dlock doctor
     assert_status 2
@@ -109,8 +83,10 @@ paste_line() {  # <start of it>
 
     paste_line 'dlock doctor --schema'
 
-    DLOCK_STORE=$url DLOCK_PASSWORD=$postgres_password run dlock run job -- echo ran
-    assert_equal "$status $output" '0 ran'
+    # The role needs no right but those on this schema.
+    DLOCK_STORE=$url DLOCK_PASSWORD=$postgres_password run sh -ec 'dlock run job -- echo ran; dlock limit api 5/1s; dlock fence disk 3
+      dlock cache report -- echo 42; dlock history job --json > "$HOME/history"'
+    assert_equal "$status ${lines[*]}" '0 ran 42'
   done
   sql 'DROP DATABASE "our app"' # the next test could not drop the role
 }
@@ -126,14 +102,10 @@ paste_line() {  # <start of it>
 
   sql 'GRANT USAGE ON SCHEMA dlock TO worker; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA dlock TO worker;
     REVOKE DELETE, UPDATE ON dlock.lock FROM worker; REVOKE INSERT ON dlock.rate FROM worker'
-  run dlock doctor
-  assert_status 2
-  assert_found error permissions 'user worker lacks UPDATE, DELETE on lock, INSERT on rate' 'dlock doctor --schema'
+  assert_doctor_finds 2 error permissions 'user worker lacks UPDATE, DELETE on lock, INSERT on rate' 'dlock doctor --schema'
 
   sql 'GRANT ALL ON ALL TABLES IN SCHEMA dlock TO worker; ALTER TABLE dlock.lock ENABLE ROW LEVEL SECURITY'
-  run dlock doctor
-  assert_status 2
-  assert_found error permissions 'row-level security hides rows of lock from user worker' 'ALTER TABLE "dlock".lock DISABLE ROW LEVEL SECURITY'
+  assert_doctor_finds 2 error permissions 'row-level security hides rows of lock from user worker' 'ALTER TABLE "dlock".lock DISABLE ROW LEVEL SECURITY'
   run dlock run other -- true
   assert_status 77
   assert_output_contains 'row-level security hides rows of lock from user worker'
@@ -143,16 +115,12 @@ paste_line() {  # <start of it>
   use_shared_postgres
   sql 'CREATE SCHEMA dlock AUTHORIZATION app; CREATE TABLE dlock.lock (door text)'
 
-  run dlock doctor
-  assert_status 2
-  assert_found error schema 'schema dlock has a table lock without the column namespace' 'use another schema (?dlock_schema=NAME'
+  assert_doctor_finds 2 error schema 'schema dlock has a table lock without the column namespace' 'use another schema (?dlock_schema=NAME'
 
   sql 'DROP SCHEMA dlock CASCADE'
   dlock run job -- true
   sql 'UPDATE dlock.lock SET format = 99'
-  run dlock doctor
-  assert_status 2
-  assert_found error schema 'locks that a newer dlock has written (format 99)' 'upgrade dlock'
+  assert_doctor_finds 2 error schema 'locks that a newer dlock has written (format 99)' 'upgrade dlock'
 }
 
 @test "a lock with a fence that is far ahead of the clock is a warning" {
@@ -161,10 +129,7 @@ paste_line() {  # <start of it>
   dlock run other -- true
   sql "UPDATE dlock.lock SET state = regexp_replace(state, '^{\"fence\":[0-9]+', '{\"fence\":4000000000000000') WHERE name = 'job'"
 
-  run dlock doctor
-
-  assert_status 1
-  assert_found warning fences 'the lock job has fence 4000000000000000: implausibly far ahead' "see 'A fence far ahead of the clock'"
+  assert_doctor_finds 1 warning fences 'the lock job has fence 4000000000000000: implausibly far ahead' "see 'A fence far ahead of the clock'"
 }
 
 # --- The server ---
@@ -172,16 +137,10 @@ paste_line() {  # <start of it>
 @test "a server that does not listen, and a login that is refused, are errors" {
   use_shared_postgres
 
-  run dlock doctor --store postgres://app@127.0.0.1:1/app
-  assert_status 2
-  assert_found error reachable '127.0.0.1:1' 'check that the server runs'
+  DLOCK_STORE=postgres://app@127.0.0.1:1/app assert_doctor_finds 2 error reachable '127.0.0.1:1' 'check that the server runs'
 
-  run dlock doctor --store "$(postgres_tcp_url 1)"
-  assert_status 2
-  assert_found error login '' 'check the user, the password'
-  run dlock doctor --store "$(postgres_url 1 app nowhere)"
-  assert_status 2
-  assert_found error login 'nowhere' 'correct the store URL'
+  DLOCK_STORE="$(postgres_tcp_url 1)" assert_doctor_finds 2 error login '' 'check the user, the password'
+  DLOCK_STORE="$(postgres_url 1 app nowhere)" assert_doctor_finds 2 error login 'nowhere' 'correct the store URL'
 }
 
 @test "a login by SCRAM is fine, and one by MD5 is a warning" {
@@ -191,17 +150,13 @@ paste_line() {  # <start of it>
   export DLOCK_PASSWORD_FILE=$BATS_TEST_TMPDIR/password
   DLOCK_STORE=$(postgres_tcp_url 1)
 
-  run dlock doctor
-  assert_status 0
-  assert_found ok login 'user app, by SCRAM-SHA-256'
+  assert_doctor_finds 0 ok login 'user app, by SCRAM-SHA-256'
   assert_found ok tls 'not encrypted, on this machine'
 
   sql "SET password_encryption = 'md5'; ALTER ROLE app PASSWORD 'secret'"
   postgres_admits 1 'host all all 127.0.0.1/32 md5'
   echo secret > "$DLOCK_PASSWORD_FILE"
-  run dlock doctor
-  assert_status 1
-  assert_found warning login 'user app, by MD5' "set password_encryption = 'scram-sha-256'"
+  assert_doctor_finds 1 warning login 'user app, by MD5' "set password_encryption = 'scram-sha-256'"
 }
 
 @test "a server that is not proven to be the one that is meant is a warning" {
@@ -210,10 +165,7 @@ paste_line() {  # <start of it>
   address=$(hostname -I | cut -d ' ' -f 1)
   postgres_admits 1 'local all all trust' 'host all all all trust'
 
-  run dlock doctor --store "postgres://app@$address:${postgres_port[1]}/app"
-
-  assert_status 1
-  assert_found warning tls 'not encrypted, and not proven to be the server that is meant' 'turn on ssl on the server, and add sslmode=verify-full'
+  DLOCK_STORE="postgres://app@$address:${postgres_port[1]}/app" assert_doctor_finds 1 warning tls 'not encrypted, and not proven to be the server that is meant' 'turn on ssl on the server, and add sslmode=verify-full'
 }
 
 @test "settings with which a crash loses locks are errors" {
@@ -221,19 +173,14 @@ paste_line() {  # <start of it>
   postgres_set 1 fsync off
   postgres_set 1 full_page_writes off
 
-  run dlock doctor
-
-  assert_status 2
-  assert_found error persistence 'fsync and full_page_writes are off' 'set it to on in postgresql.conf'
+  assert_doctor_finds 2 error persistence 'fsync and full_page_writes are off' 'set it to on in postgresql.conf'
 }
 
 @test "time limits of the role that are shorter than a step may take are warnings" {
   use_shared_postgres
   sql "ALTER ROLE app SET statement_timeout = '900ms'"
 
-  run dlock doctor
-  assert_status 1
-  assert_found warning timeouts 'user app has statement_timeout = 900ms, less than --store-timeout (2.0s)' 'raise it for this role'
+  assert_doctor_finds 1 warning timeouts 'user app has statement_timeout = 900ms, less than --store-timeout (2.0s)' 'raise it for this role'
 
   run dlock doctor --store-timeout 800ms
   assert_status 0
@@ -241,42 +188,30 @@ paste_line() {  # <start of it>
   sql "ALTER ROLE app SET statement_timeout = '5s'"
   run dlock doctor
   assert_status 0
-  run dlock doctor --store-timeout 10s
-  assert_status 1
-  assert_found warning timeouts 'statement_timeout = 5.0s, less than --store-timeout (10s)'
+  DLOCK_STORE_TIMEOUT=10s assert_doctor_finds 1 warning timeouts 'statement_timeout = 5.0s, less than --store-timeout (10s)'
 }
 
 @test "few free connections are a warning, whatever limits them" {
   use_shared_postgres
   sql 'ALTER ROLE app CONNECTION LIMIT 1'
-  run dlock doctor
-  assert_status 1
-  assert_found warning sessions 'the limit of the role is 1' 'let hosts start at different times (--jitter)'
+  assert_doctor_finds 1 warning sessions 'the limit of the role is 1' 'let hosts start at different times (--jitter)'
 
   sql 'ALTER ROLE app CONNECTION LIMIT 50'
-  run dlock doctor
-  assert_status 0
-  assert_found ok sessions "1 of them dlock's; the limit of the role is 50"
+  assert_doctor_finds 0 ok sessions "1 of them dlock's; the limit of the role is 50"
 }
 
 @test "a standby grants no locks, and is an error alone but not beside its primary" {
   use_postgres_store
   start_standby 2 1
 
-  run dlock doctor --store "$(postgres_url 2)"
-  assert_status 2
-  assert_found error role 'a standby' 'name the primary'
+  DLOCK_STORE="$(postgres_url 2)" assert_doctor_finds 2 error role 'a standby' 'name the primary'
 
   local here=${postgres_sockets//\//%2F}
-  run dlock doctor --store "postgres://app@$here:${postgres_port[2]},$here:${postgres_port[1]}/app"
-  assert_status 0
-  assert_found ok reachable '2 of 2'
+  DLOCK_STORE="postgres://app@$here:${postgres_port[2]},$here:${postgres_port[1]}/app" assert_doctor_finds 0 ok reachable '2 of 2'
   assert_found ok role 'is the primary; 1 on standby'
 
   # Nothing works without the primary.
-  run dlock doctor --store "postgres://app@$here:${postgres_port[2]},$here:${postgres_port[3]}/app"
-  assert_status 2
-  assert_found warning reachable '1 of 2' 'restore the others'
+  DLOCK_STORE="postgres://app@$here:${postgres_port[2]},$here:${postgres_port[3]}/app" assert_doctor_finds 2 warning reachable '1 of 2' 'restore the others'
 }
 
 # --- Poolers ---
@@ -285,10 +220,7 @@ paste_line() {  # <start of it>
   use_shared_postgres
   use_pgbouncer
 
-  run dlock doctor --store "$pooled"
-
-  assert_status 0
-  assert_found info pooler 'a pooler is in between, which may share sessions among transactions' 'add listen=on to the URL if the pooler is in session mode'
+  DLOCK_STORE="$pooled" assert_doctor_finds 0 info pooler 'a pooler is in between, which may share sessions among transactions' 'add listen=on to the URL if the pooler is in session mode'
   assert_found info notifications 'not checked: sessions do not listen behind a pooler'
   # Of watch it says what is true: events arrive.
   refute_output_contains 'does not work'
@@ -303,10 +235,7 @@ watcher_is_known() { [[ $(sql 'SELECT count(*) FROM dlock.watcher') == 1 ]]; }
   use_shared_postgres
   use_pgbouncer 'pool_mode = session'
 
-  run dlock doctor --store "$pooled?listen=on"
-
-  assert_status 0
-  assert_found info pooler 'shares no session'
+  DLOCK_STORE="$pooled?listen=on" assert_doctor_finds 0 info pooler 'shares no session'
   refute_output_contains 'listen=on to'
   assert_found ok notifications 'they arrive'
 }
@@ -320,6 +249,5 @@ watcher_is_known() { [[ $(sql 'SELECT count(*) FROM dlock.watcher') == 1 ]]; }
   assert_status 2
   assert_output_contains error
   run dlock run --store "${pooled%/app}/pgbouncer" job -- true
-  assert_status 78
-  assert_one_line
+  assert_message 78
 }

@@ -31,10 +31,7 @@ as_admin() {
 @test "the fewest permissions that locks need suffice, and the checks that need more are listed" {
   use_redis_store --appendonly yes
 
-  run dlock doctor
-
-  assert_status 0
-  assert_found ok permissions 'user dlock has all permissions that locks need'
+  assert_doctor_finds 0 ok permissions 'user dlock has all permissions that locks need'
   assert_found ok version .
   assert_found ok role 'a primary'
   assert_found ok clock ''
@@ -77,37 +74,25 @@ as_admin() {
 @test "a server that cannot be reached, does not reply or stops replying halfway is an error" {
   use_good_server
   redis CLIENT PAUSE 100000 WRITE
-  run timeout 60 dlock doctor --store-timeout 300ms
-  assert_status 2
-  assert_found error reachable 'did not reply within' 'the server replied at first'
+  DLOCK_STORE_TIMEOUT=300ms assert_doctor_finds 2 error reachable 'did not reply within' 'the server replied at first'
 
   redis_freezes
-  run timeout 60 dlock doctor --store-timeout 300ms
-  assert_status 2
-  assert_found error reachable 'did not reply within'
+  DLOCK_STORE_TIMEOUT=300ms assert_doctor_finds 2 error reachable 'did not reply within'
 
   stop_redis
-  run dlock doctor
-  assert_status 2
-  assert_found error reachable "cannot reach $redis_socket" 'check that the server runs'
+  assert_doctor_finds 2 error reachable "cannot reach $redis_socket" 'check that the server runs'
 }
 
 @test "a wrong password, a missing login or database is an error" {
   use_good_server
-  run dlock doctor --store "redis+unix:$redis_socket?db=99"
-  assert_status 2
-  assert_found error login 'no database 99' 'correct the store URL'
+  DLOCK_STORE="redis+unix:$redis_socket?db=99" assert_doctor_finds 2 error login 'no database 99' 'correct the store URL'
 
-  DLOCK_USER=dlock DLOCK_PASSWORD=wrong run dlock doctor
-  assert_status 2
-  assert_found error login 'login refused' 'check the user, the password'
+  DLOCK_USER=dlock DLOCK_PASSWORD=wrong assert_doctor_finds 2 error login 'login refused' 'check the user, the password'
   refute_output_contains wrong:
 
   redis ACL SETUSER default on resetpass '>secret'
   unset DLOCK_USER DLOCK_PASSWORD
-  run dlock doctor
-  assert_status 2
-  assert_found error login 'the server requires a login' 'set a password'
+  assert_doctor_finds 2 error login 'the server requires a login' 'set a password'
 }
 
 # Each command that locks need, as the server has it: the first word of each permission.
@@ -146,9 +131,7 @@ commands_needed() {
     if [[ -n $verb ]]; then
       # shellcheck disable=SC2086
       run timeout 60 dlock $verb
-      assert_status 78
-      assert_one_line
-      assert_output_contains "the server does not know $command (renamed or disabled"
+      assert_message 78 "the server does not know $command (renamed or disabled"
     fi
     stop_redis
   done
@@ -161,48 +144,34 @@ commands_needed() {
   assert_found error permissions 'may not access all keys shop:*'
 
   redis ACL SETUSER dlock -blpop -lpush -zadd
-  run dlock doctor
-  assert_status 2
-  assert_found error permissions 'may not call blpop, zadd, lpush' 'ACL SETUSER dlock +blpop +zadd +lpush'
+  assert_doctor_finds 2 error permissions 'may not call blpop, zadd, lpush' 'ACL SETUSER dlock +blpop +zadd +lpush'
 
   redis ACL SETUSER dlock +blpop +lpush +zadd resetkeys '~others:*'
-  run dlock doctor
-  assert_status 2
-  assert_found error permissions 'may not access all keys dlock:*' "ACL SETUSER dlock '~dlock:*'"
+  assert_doctor_finds 2 error permissions 'may not access all keys dlock:*' "ACL SETUSER dlock '~dlock:*'"
   refute_output_contains 'may not call'
 
   redis ACL SETUSER dlock resetkeys '%R~dlock:*' || skip 'this server knows no such permissions'
-  run dlock doctor
-  assert_status 2
-  assert_found error permissions 'may not access all keys dlock:*'
+  assert_doctor_finds 2 error permissions 'may not access all keys dlock:*'
 }
 
 @test "persistence and eviction are judged by what they can do to locks, and full memory is an error" {
   use_redis_store
   as_admin
-  run dlock doctor
-  assert_status 1
-  assert_found warning persistence 'none: a restart loses every lock' 'CONFIG SET appendonly yes'
+  assert_doctor_finds 1 warning persistence 'none: a restart loses every lock' 'CONFIG SET appendonly yes'
   assert_output_contains '1 warning in '
 
   redis CONFIG SET save '3600 1'
   redis CONFIG SET maxmemory-policy volatile-ttl
-  run dlock doctor
-  assert_status 0
-  assert_found info persistence 'snapshots only'
+  assert_doctor_finds 0 info persistence 'snapshots only'
   assert_found info eviction 'volatile-ttl evicts nothing'
 
   redis CONFIG SET maxmemory-policy allkeys-lru
   redis CONFIG SET maxmemory 100mb
-  run dlock doctor
-  assert_status 1
-  assert_found warning eviction 'allkeys-lru can evict held locks' 'CONFIG SET maxmemory-policy noeviction'
+  assert_doctor_finds 1 warning eviction 'allkeys-lru can evict held locks' 'CONFIG SET maxmemory-policy noeviction'
 
   redis CONFIG SET maxmemory-policy noeviction
   redis CONFIG SET maxmemory 1
-  run dlock doctor
-  assert_status 2
-  assert_found error work 'OOM' 'raise maxmemory'
+  assert_doctor_finds 2 error work 'OOM' 'raise maxmemory'
 }
 
 # Starts a replica of the server, which has to listen on $redis_port.
@@ -224,24 +193,16 @@ has_replica() { redis INFO replication | grep -q 'state=online'; }
   use_good_server --port "$redis_port"
   start_replica
   eventually has_replica
-  run dlock doctor
-  assert_status 1
-  assert_found warning replicas 'min-replicas-to-write is not set' 'CONFIG SET min-replicas-to-write 1'
+  assert_doctor_finds 1 warning replicas 'min-replicas-to-write is not set' 'CONFIG SET min-replicas-to-write 1'
 
   redis CONFIG SET min-replicas-to-write 1
-  run dlock doctor
-  assert_status 0
-  assert_found ok replicas '1; writes require replicas'
+  assert_doctor_finds 0 ok replicas '1; writes require replicas'
 
   redis CONFIG SET min-replicas-to-write 2
-  run dlock doctor
-  assert_status 2
-  assert_found error work 'NOREPLICAS' 'restore its replicas'
+  assert_doctor_finds 2 error work 'NOREPLICAS' 'restore its replicas'
 
   unset DLOCK_USER DLOCK_PASSWORD
-  run dlock doctor --store "redis+unix:$second_socket"
-  assert_status 2
-  assert_found error role "a replica of 127.0.0.1:$redis_port" 'name the primary'
+  DLOCK_STORE="redis+unix:$second_socket" assert_doctor_finds 2 error role "a replica of 127.0.0.1:$redis_port" 'name the primary'
 }
 
 # Opens connections that stay, and waits for them. The check needs another one.
@@ -264,10 +225,7 @@ has_clients() { redis INFO clients | grep -qx "connected_clients:$1."; }
   use_good_server --maxclients 8
   connect_idle 6
 
-  run dlock doctor
-
-  assert_status 1
-  assert_found warning clients '7 of 8 connections in use, room for 1 waiters or 0 holders' \
+  assert_doctor_finds 1 warning clients '7 of 8 connections in use, room for 1 waiters or 0 holders' \
     'CONFIG SET maxclients 32'
 
   open_connection
@@ -275,10 +233,7 @@ has_clients() { redis INFO clients | grep -qx "connected_clients:$1."; }
   end_processes "${idle[@]}"
   eventually has_clients 1
 
-  run dlock doctor
-
-  assert_status 0
-  assert_found info clients ' connections since its start' 'raise maxclients, or let hosts start at different times'
+  assert_doctor_finds 0 info clients ' connections since its start' 'raise maxclients, or let hosts start at different times'
 }
 
 # The server may still have closed connections, and refuse the last one because of them.
@@ -300,18 +255,12 @@ alter() {  # <Perl expression for tests/faults/altering_relay>
   # shellcheck disable=SC2016
   alter 's/((?:redis|valkey)_version:)\d/${1}5/g; s/(version\r\n\$\d+\r\n)\d/${1}5/'
 
-  run dlock doctor
-
-  assert_status 2
-  assert_found error version 'is too old' 'upgrade: dlock needs Redis 6.2 or later, or Valkey 7.2 or later'
+  assert_doctor_finds 2 error version 'is too old' 'upgrade: dlock needs Redis 6.2 or later, or Valkey 7.2 or later'
 
   # shellcheck disable=SC2016
   alter 's/(\*2\r\n\$10\r\n)(\d{10})\r\n/$1 . ($2 + 7290) . "\r\n"/ge'
 
-  run dlock doctor
-
-  assert_status 0
-  assert_found info clock "2h1m ahead of this machine's" 'harmless'
+  assert_doctor_finds 0 info clock "2h1m ahead of this machine's" 'harmless'
 
   alter 's/./x/sg'
 

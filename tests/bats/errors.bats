@@ -137,6 +137,12 @@ END
     64 | dlock --color red list                   | --color: expected auto, always or never, not 'red'
     64 | dlock run --stragglers kil job -- true   | --stragglers: expected leave, wait or kill, not 'kil': did you mean 'kill'?
     64 | dlock run --on-outage panic job -- true  | --on-outage: expected stop or run, not 'panic'
+    64 | dlock run --also cache:KEY job -- true   | --also: *write 'cache:KEY:'*
+    64 | dlock run --also job:shared job -- true  | --also: *'job' is the lock of this run already*
+    64 | dlock --address-map a=b:70000 list       | --address-map: *
+    64 | dlock --replicas=16 list                 | --replicas: *whole number from 0 to 15, or all*
+    64 | dlock --tls-name a/b list                | --tls-name: *
+    64 | dlock list --sort size                   | --sort: *
 END
 }
 
@@ -151,6 +157,10 @@ END
     64 | dlock list --json --live > /dev/null     | --json and --live cannot be combined
     64 | dlock list --json --prometheus > /dev/null | --json and --prometheus cannot be combined
     64 | dlock break job                          | break asks for confirmation on a terminal; elsewhere it needs --yes
+    64 | dlock limit --show api 1/s               | --show and --reset take only a name (usage: dlock limit NAME --show)
+    64 | dlock limit --reset api 1/s              | --show and --reset take only a name (usage: dlock limit NAME --show)
+    64 | dlock list a b                           | unexpected argument 'b' *
+    64 | dlock run --also b --supersede -w 1s job -- true | --supersede and --also cannot be combined*
 END
 }
 

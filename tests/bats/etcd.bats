@@ -30,25 +30,10 @@ teardown() {
   kill_leftovers
 }
 
-
 noting=(sh -c 'echo "$2" >> "$1"' -)
 noted() { grep -qsx "$1" "$order"; }
 of_report() { jq -r "$1" "$report"; }
 keys() { etcdctl get --prefix --keys-only "$1" | sed '/^$/d'; }  # <prefix>
-
-@test "a command runs under the lock, dlock exits with its exit code, and others learn who the holder is" {
-  run dlock run job -- sh -c 'echo "$DLOCK_STORE"; dlock status job > /dev/null && echo held; exit 3'
-
-  assert_equal "$status $output" "3 $DLOCK_STORE
-held"
-  run dlock status job
-  assert_status 1
-  hold job
-  run dlock run job -- echo started
-  assert_status 75
-  assert_one_line
-  assert_output_contains "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
-}
 
 @test "the fence is the revision that created the holder's key, and it grows" {
   first=$(dlock run job -- sh -c 'etcdctl get --prefix dlock/job/ -w json | jq .kvs[0].create_revision; echo "$DLOCK_FENCE"' | paste -sd ' ')
@@ -56,25 +41,6 @@ held"
 
   assert_equal "${first% *}" "${first#* }"
   ((second > ${first#* }))
-}
-
-@test "watch prints what happens to a lock, and which command waits" {
-  dlock watch --json job > "$said" 3>&- &
-  eventually is_watched
-
-  hold job
-  dlock run --wait 30s job -- sh -c 'exit 3' 3>&- &
-  waiter=$!
-  eventually is_told queued
-  let_go
-  assert_exits 3 "$waiter"
-  token=$(dlock acquire --ttl 2s job)
-  eventually is_told expired
-
-  assert_equal "$(jq -r .event "$said" | paste -sd ' ')" 'granted queued released granted released granted expired'
-  assert_equal "$(jq -r 'select(.event == "released").message' "$said" | cut -d, -f1 | paste -sd ' ')" 'exit 0 exit 3'
-  assert_equal "$(jq -c 'select(.event == "queued").command' "$said")" '["sh","-c","exit 3"]'
-  [[ -n $token ]]
 }
 
 @test "watch reports each broken lock, even if no run has to end" {
@@ -93,7 +59,6 @@ broken held on 1'
   assert_equal "$(jq -r .message "$said" | sort -u)" "$(id -un)@$(uname -n) took the lock with dlock break"
 }
 
-is_told() { jq -r .event "$said" | grep -qx "$1"; }
 has_been_told() { (($(wc -l < "$said") >= $1)); }  # <number of events>
 # Whether a watcher is connected.
 is_watched() { (($(etcd_watchers) > 0)); }
@@ -160,16 +125,6 @@ is_watched() { (($(etcd_watchers) > 0)); }
   assert_equal "$(etcdctl lease list | sed 1d | grep -vxF "$before")" ''
   assert_equal "$(keys dlock/job/ | wc -l)" 1
   assert_equal "$(etcdctl get dlock/.runs/job/refused -w json | jq '.kvs[0].version')" 2
-}
-
-@test "a holder whose lease is revoked loses the lock at once" {
-  hold job --report "$report"
-  eventually is_watched
-
-  revoke_lease
-
-  assert_exits 76 "$holder"
-  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
 }
 
 @test "a waiter whose key another program overwrites ends, also beside a key with an empty name" {
@@ -321,7 +276,6 @@ all_have_other_leases() {  # <former leases>
   DLOCK_STORE=etcd://127.0.0.1:$(< "$BATS_TEST_TMPDIR/relay")
 
   run bash -c 'ulimit -v 2000000; exec "$@"' - dlock list --store-timeout 10m
-  assert_status 69
-  assert_one_line
+  assert_message 69
   [[ $output == *'more keys below dlock/ than dlock reads at once (256 MiB)'* ]]
 }

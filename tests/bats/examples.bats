@@ -54,16 +54,12 @@ setting() {  # <key>
   sed -n "s/^$1=//p" "$examples/dlock-nightly.service"
 }
 
-@test "systemd finds nothing wrong with the units" {
+@test "systemd finds nothing wrong with the units, and would see an unknown setting and a missing program" {
+  local expression
   copy_units
-
   run verify
-
   assert_equal "$status $output" '0 '
-}
 
-@test "systemd complains about a unit with an unknown setting or a missing program" {
-  copy_units
   echo 'RestrictEverything=yes' >> "$units/dlock-nightly.service"
   run verify
   assert_output_contains RestrictEverything
@@ -71,10 +67,7 @@ setting() {  # <key>
   sed -i "s|^ExecStart=$DLOCK_BIN|&-is-not-here|" "$units/dlock-nightly.service"
   run verify
   assert_output_contains is-not-here
-}
 
-@test "systemd accepts the calendar expressions of the timers" {
-  local expression
   while IFS= read -r expression; do
     run systemd-analyze calendar "$expression"
     assert_status 0
@@ -113,23 +106,17 @@ report  under report'
   assert_status 124
 }
 
-@test "the unit's command runs under the lock" {
+@test "the unit's command runs under the lock, and the unit counts as successful if it is held" {
   copy_units
-
   # shellcheck disable=SC2046
   run $(command_of dlock-nightly.service)
-
   assert_equal "$status $output" '0 '
   assert_equal "$(cat "$notes")" 'nightly  under nightly'
-}
 
-@test "the unit counts as successful if the lock is held" {
-  copy_units
   hold nightly
-
+  rm "$notes"
   # shellcheck disable=SC2046
   run $(command_of dlock-nightly.service)
-
   assert_equal "$status" "$(setting SuccessExitStatus)"
   [[ ! -e $notes ]]
 }
@@ -191,16 +178,11 @@ only_command() {  # <word in it>
   printf '%s\n' "$found"
 }
 
-@test "each line of the crontab is empty, a comment, a setting or a job" {
+@test "each line of the crontab is empty, a comment, a setting or a job, without a percent sign, a newline for cron" {
   run grep -vE '^$|^# |^[A-Z]+=|^([0-9*/,-]+ +){5}[a-z]' "$examples/crontab"
-
   assert_equal "$output" ''
-}
-
-@test "no line of the crontab has a percent sign, which cron takes for a newline" {
   run grep % "$examples/crontab"
-
-  assert_status 1
+  assert_equal "$status $output" '1 '
 }
 
 @test "every command of the crontab works" {
@@ -238,35 +220,23 @@ mail-about-disk  under nothing'
   assert_equal "$(tail -n 1 "$here/metrics/dlock.prom")" 'dlock_up{namespace="dlock"} 0'
 }
 
-@test "the crontab's silent job prints nothing if the lock is held" {
-  stand_in sync-mail
+@test "the crontab's jobs: nothing if the lock is held, once on many hosts, one mail per hour" {
+  stand_in sync-mail report.sh disk-is-full mail-about-disk
   hold sync-mail
-
   run as_cron "$(only_command sync-mail)"
-
   assert_equal "$status $output" '0 '
   [[ ! -e $notes ]]
-}
-
-@test "the crontab's job for one of many hosts runs once" {
-  stand_in report.sh
-  use_server_as_store
-  server=$DLOCK_STORE
-
-  as_cron "$(only_command report)"
-  as_cron "$(only_command report)"
-
-  assert_equal "$(grep -c . "$notes")" 1
-}
-
-@test "the crontab's job for one mail per hour sends one" {
-  stand_in disk-is-full mail-about-disk
 
   as_cron "$(only_command mail-about-disk)"
   run as_cron "$(only_command mail-about-disk)"
-
   assert_equal "$status $output" '75 '
   assert_equal "$(grep -c '^mail' "$notes")" 1
+
+  use_server_as_store
+  server=$DLOCK_STORE
+  as_cron "$(only_command report)"
+  as_cron "$(only_command report)"
+  assert_equal "$(grep -c '^report' "$notes")" 1
 }
 
 # --- Monitoring ---
@@ -461,22 +431,16 @@ entrypoint() {  # <command>...
   env -C "$here/bin" unshare --pid --fork --kill-child --mount-proc sh "$examples/entrypoint.sh" "$@"
 }
 
-@test "the entrypoint migrates under the lock, and then becomes the service" {
+@test "the entrypoint migrates under the lock and then becomes the service, or fails as the migration does" {
   needs_root
   stand_in migrate serve
-
   run entrypoint ./serve now
   assert_equal "$status $output" '0 '
   assert_equal "$(< "$notes")" 'migrate  under migrate
 serve now under nothing'
-}
 
-@test "the entrypoint fails as a migration does, and the service does not start" {
-  needs_root
-  stand_in serve
+  rm "$notes"
   printf '#!/bin/sh\nexit 3\n' > "$here/bin/migrate"
-  chmod +x "$here/bin/migrate"
-
   run entrypoint ./serve
   assert_equal "$status" 3
   [[ ! -e $notes ]]

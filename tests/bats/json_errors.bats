@@ -25,67 +25,49 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_equal "dlock: $(jq -r .error.message "$printed")" "$(< "$said")"
 }
 
-@test "the error for an invalid command line is of kind usage, wherever --json is" {
-  assert_document 64 usage dlock --json status
-  assert_document 64 usage dlock status --no-such-option job --json
-  assert_document 64 usage dlock --json statsu job
-  assert_document 64 usage dlock acquire --json --ttl 5x job
-  assert_document 64 usage dlock --json
-}
-
-@test "the error for an unreachable store is of kind unavailable, for every verb that prints JSON" {
-  export DLOCK_STORE=redis://127.0.0.1:1 DLOCK_TOKEN=9e4f0c3c4cbb1ddc7b8e31e0ca1e4ab1
-
-  assert_document 69 unavailable dlock status --json job
-  assert_document 69 unavailable dlock list --json
-  assert_document 69 unavailable dlock history --json job
-  assert_document 69 unavailable dlock watch --json job
-  assert_document 69 unavailable dlock acquire --json job
-  assert_document 69 unavailable dlock renew --json job
-  assert_document 69 unavailable dlock release --json job
-  assert_document 69 unavailable dlock check --json job --fence 1
-  assert_document 69 unavailable dlock fence --json disk 1
-  assert_document 69 unavailable dlock limit --json api 1/1h
-  assert_document 69 unavailable dlock break --json --yes job
-}
-
-@test "the error for a held lock is of kind busy, even with --quiet" {
-  hold job
-
-  assert_document 75 busy dlock acquire --json job
-
-  dlock -q acquire --json job > "$printed" 2> "$said" || true
-  assert_equal "$(jq -r .error.kind "$printed") $(< "$said")" 'busy '
-}
-
-@test "the error for a lost lock or a stale fence is of kind lost" {
+@test "each failure of a verb with --json is a document that says its kind and the exit code" {
+  local expected kind words
   export DLOCK_TOKEN=9e4f0c3c4cbb1ddc7b8e31e0ca1e4ab1
-  dlock fence disk 10
-
-  assert_document 76 lost dlock renew --json job
-  assert_document 76 lost dlock release --json job
-  assert_document 76 lost dlock check --json job --fence 1
-  assert_document 76 lost dlock fence --json disk 9
-}
-
-@test "the error for an unsafe store directory is of kind permission" {
-  mkdir -m 777 "$BATS_TEST_TMPDIR/store"
-
-  assert_document 77 permission dlock status --json job
-}
-
-@test "the errors for an invalid store, a missing file and a different --slots are of kind configuration" {
-  assert_document 78 configuration dlock --store nonsense: status --json job
-  assert_document 78 configuration dlock --config /nonexistent status --json job
+  local away='--store redis://127.0.0.1:1'
   hold job -n 3
-  assert_document 78 configuration dlock acquire --json -n 2 job
-}
-
-@test "json = true in the configuration file works like --json" {
+  hold taken
+  dlock fence disk 10
+  mkdir -m 777 "$BATS_TEST_TMPDIR/open"
   echo 'json = true' > "$BATS_TEST_TMPDIR/config.toml"
-  hold job
-
-  assert_document 75 busy dlock --config "$BATS_TEST_TMPDIR/config.toml" acquire job
+  while read -r expected kind words; do
+    # shellcheck disable=SC2086  # words
+    assert_document "$expected" "$kind" dlock $words || { echo "of dlock $words" >&2; return 1; }
+  done << END
+64 usage --json status
+64 usage status --no-such-option job --json
+64 usage --json statsu job
+64 usage acquire --json --ttl 5x job
+64 usage --json
+69 unavailable $away status --json job
+69 unavailable $away list --json
+69 unavailable $away history --json job
+69 unavailable $away watch --json job
+69 unavailable $away acquire --json job
+69 unavailable $away renew --json job
+69 unavailable $away release --json job
+69 unavailable $away check --json job --fence 1
+69 unavailable $away fence --json disk 1
+69 unavailable $away limit --json api 1/1h
+69 unavailable $away break --json --yes job
+75 busy acquire --json taken
+76 lost renew --json other
+76 lost release --json other
+76 lost check --json other --fence 1
+76 lost fence --json disk 9
+77 permission --store local:$BATS_TEST_TMPDIR/open status --json job
+78 configuration --store nonsense: status --json job
+78 configuration --config /nonexistent status --json job
+78 configuration acquire --json -n 2 job
+78 configuration --config $BATS_TEST_TMPDIR/config.toml acquire -n 2 job
+END
+  # With --quiet, the document alone.
+  dlock -q acquire --json taken > "$printed" 2> "$said" || true
+  assert_equal "$(jq -r .error.kind "$printed") $(< "$said")" 'busy '
 }
 
 @test "an answer that is not a failure is the verb's own document" {
@@ -103,19 +85,13 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_equal "$status $output" '1 []'
 }
 
-@test "verbs that run a command do not print error documents" {
+@test "verbs that run a command print no error documents, nor does any verb without --json" {
   hold job
 
   run bash -c 'dlock run --json job -- true 2> /dev/null'
   assert_equal "$status $output" '75 '
   run bash -c 'dlock cache --json --ttl x job -- true 2> /dev/null'
   assert_equal "$status $output" '64 '
-}
-
-@test "without --json a failure prints nothing on standard output" {
-  hold job
-
   run bash -c 'dlock acquire job 2> /dev/null'
-
   assert_equal "$status $output" '75 '
 }

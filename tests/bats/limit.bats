@@ -23,8 +23,7 @@ teardown() { kill_leftovers; }
 
   run dlock limit api 2/1h
 
-  assert_status 75
-  assert_one_line
+  assert_message 75
   [[ $output =~ ^'dlock: api: rate exceeded (2/1h): next turn in 59m'[1-5]?[0-9]s$ ]]
 
   dlock limit quiet 1/1h
@@ -112,23 +111,6 @@ teardown() { kill_leftovers; }
   [[ ! -e $ran ]]
 }
 
-@test "a waiter is admitted at its turn, which --wait of the configuration file is long enough for" {
-  local started
-  dlock limit api 1/400ms
-  started=$(now_ms)
-
-  run dlock limit -w 10s api 1/400ms -- echo ran
-
-  assert_equal "$status $output" '0 ran'
-  (($(now_ms) - started >= 300))
-
-  printf '[limit]\nwait = "10s"\n' > "$BATS_TEST_TMPDIR/config.toml"
-  dlock limit other 1/400ms
-  run dlock --config "$BATS_TEST_TMPDIR/config.toml" limit other 1/400ms
-
-  assert_equal "$status $output" '0 '
-}
-
 # --- --show and --reset ---
 
 @test "--show prints the rate, what is left and the waiters, and changes nothing" {
@@ -178,13 +160,4 @@ waits_for_a_turn() { dlock limit "$1" --show | grep -q waiting; }
   dlock limit api 4/1h
   run dlock limit never-used --reset
   assert_equal "$status $output" '0 '
-}
-
-@test "--show and --reset take only a name" {
-  for words in '--show api 1/s' '--reset api 1/s' '--show --reset api' '--show' 'api'; do
-    # shellcheck disable=SC2086
-    run dlock limit $words
-    assert_status 64
-    assert_one_line
-  done
 }

@@ -45,9 +45,6 @@ follow_live() {  # [<argument>...]
   dlock list --live "$@" > seen 2> said 3>&- &
 }
 
-seen_tables() { grep -c '^LOCK' seen; }
-has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
-
 # --- On a terminal ---
 
 @test "changes of a lock are shown as they happen" {
@@ -213,20 +210,6 @@ stops_drawing() {  # <pid>
 
 # --- In a pipe ---
 
-@test "in a pipe the table is printed again each time it has changed" {
-  hold job
-  follow_live
-  eventually has_seen_tables 1
-  never_within 2300 has_seen_tables 2
-
-  let_go
-  eventually has_seen_tables 2
-
-  assert_equal "$(sed -E 's/^(job +[a-z]+).*/\1/; s/ +/ /g; s/^LOCK.*/LOCK/' seen)" \
-    $'LOCK\njob held\n\nLOCK\njob free'
-  assert_equal "$(< said)" ''
-}
-
 @test "only locks that match the pattern are shown" {
   follow_live 'web-*'
   eventually grep -q '^no lock' seen
@@ -242,13 +225,6 @@ stops_drawing() {  # <pid>
   run timeout 60 bash -c 'dlock list --live | head -n 1 > /dev/null; echo "${PIPESTATUS[0]}"'
 
   assert_equal "$output" 141
-}
-
-@test "--live cannot be combined with --json or --prometheus" {
-  run bash -c "dlock list --live --json > /dev/null"
-  assert_equal "$status $output" '64 dlock: --json and --live cannot be combined'
-  run dlock list --prometheus --live
-  assert_equal "$status $output" '64 dlock: --prometheus and --live cannot be combined'
 }
 
 # --- On a server ---

@@ -164,8 +164,7 @@ END
 
   printf '[lock."a\\u001b[31m"]\nwait = 5\n' > "$own"
   run dlock list
-  assert_status 78
-  assert_one_line
+  assert_message 78
   refute_output_contains $'\e'
 }
 

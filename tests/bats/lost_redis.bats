@@ -45,9 +45,6 @@ assert_lost_in_report() {  # <reason> [<exit code or signal of the command>]
     "lost $1 false ${2:-0}"
 }
 
-# Prints the history of `job`.
-past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
-
 # --- How a lease is lost ---
 
 @test "a run whose server was restarted without its data is lost" {
@@ -87,20 +84,6 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   run_job "$taken_over" --reclaim
 
   assert_lost 'taken over'
-}
-
-@test "with --on-outage run a loss in an outage is reported, and dlock exits as the command did" {
-  hold job --on-outage run --report "$report" --ttl 2s --store-timeout 500ms 2> "$said"
-
-  stop_redis
-  eventually grep -q unprotected "$said"
-  start_redis
-  eventually grep -q 'lost during a store outage' "$said"
-  let_go
-
-  assert_exits 0 "$holder"
-  assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected)"' "$report")" 'ran gone false'
-  assert_equal "$(past)" 'ran gone'
 }
 
 @test "a run whose end dlock notices only after the lease is over is lost" {
@@ -202,29 +185,6 @@ has_more_connections() { (($(connections) > known)); }
 
   eventually has_seen 'lost job 1'
   grep -q 'lost (gone)' <<< "$(jq -r 'select(.event == "lost").message' "$seen")"
-}
-
-@test "a lost run that was recorded as vanished is shown as lost, and does not count for --dedupe" {
-  hold job --report "$report" 2> "$said"
-  redis DEL 'dlock:{job}'
-  dlock run job -- true
-  assert_equal "$(past)" $'ran null\nvanished null'
-
-  let_go
-
-  assert_exits 76 "$holder"
-  assert_equal "$(past)" $'ran null\nlost taken over'
-
-  redis FLUSHALL
-  hold job --dedupe 1h 2> "$said"
-  queue job --dedupe 1h --retry-failed touch "$ran"
-
-  redis DEL 'dlock:{job}'
-  let_go
-
-  assert_exits 76 "$holder"
-  assert_exits 0 "$waiter"
-  test -e "$ran"
 }
 
 # --- How soon a loss is detected ---

@@ -250,21 +250,13 @@ wait w D'
   assert_equal "$(section 'EXIT STATUS' dlock.1 | sed -n 's/^\.It //p' | sort -n)" "$(statuses)"
 }
 
-@test "the manual has every variable that sets an option" {
+@test "the manual has every variable that sets an option or that the source reads" {
   local variable described
   described=$(section ENVIRONMENT dlock.1 | grep '^\.It Ev ')
-  for variable in $(cat "$DLOCK_SOURCE"/src/cli/args/{option_table,settings}.cpp |
-    grep -oE '"DLOCK_[A-Z_]+"' | tr -d '"'); do
-    [[ $described =~ [^A-Z_]"$variable"([^A-Z_]|$) ]] ||
-      { echo "not in the manual: $variable" >&2; return 1; }
-  done
-}
-
-@test "the manual has every variable that the source reads" {
-  local variable described
-  described=$(section ENVIRONMENT dlock.1 | grep '^\.It Ev ')
-  for variable in $(grep -rhoE '(getenv|value|environment)\("[A-Z_]+"\)' "$DLOCK_SOURCE/src" |
-    grep -oE '"[A-Z_]+"' | tr -d '"' | sort -u); do
+  for variable in $({
+    grep -oE '"DLOCK_[A-Z_]+"' "$DLOCK_SOURCE"/src/cli/args/option_table.cpp "$DLOCK_SOURCE"/src/cli/args/settings.cpp
+    grep -roE '(getenv|value|environment)\("[A-Z_]+"\)' "$DLOCK_SOURCE/src"
+  } | grep -oE '"[A-Z_]+"' | tr -d '"' | sort -u); do
     [[ $described =~ [^A-Z_]"$variable"([^A-Z_]|$) ]] ||
       { echo "not in the manual: $variable" >&2; return 1; }
   done
@@ -289,36 +281,32 @@ wait w D'
     "$(grep -oE '^DLOCK_[A-Z_]+' <<< "$output" | grep -v '^DLOCK_\(BIN\|SOURCE\|TEST_[A-Z]*\)$' | sort)"
 }
 
-@test "the manual has the keys of status --json, and no others" {
-  mkfifo "$BATS_TEST_TMPDIR/wait"
-  dlock run lock true
-  dlock run lock -- cat "$BATS_TEST_TMPDIR/wait" &
+# Asserts that the example in a section of the manual has the keys of a file, and no others.
+assert_documents_keys() {  # <section> <file>
+  assert_equal "$1: $(section "$1" | sed -n '/^\.Bd/,/^\.Ed/p' | keys | tr '\n' ' ')" "$1: $(keys < "$2" | tr '\n' ' ')"
+}
+
+@test "the manual has the keys of status, acquire, watch, a report and runs.jsonl, and no others" {
+  cd "$BATS_TEST_TMPDIR"
+  mkfifo wait
+  dlock watch -v --json > seen 2> said 3>&- &
+  eventually grep -q watching said
+  dlock run --report report lock true
+  eventually grep -q released seen
+  tail -n 1 seen > last_event
+  dlock run lock -- cat wait 3>&- &
   eventually dlock status lock
-  dlock run -w forever lock true &
+  dlock run -w forever lock true 3>&- &
   is_awaited() { [[ $(dlock status --json lock | jq '.waiters | length') == 1 ]]; }
   eventually is_awaited
+  dlock status --json lock > state
+  dlock acquire --json other > lease
 
-  run dlock status --json lock
-
-  assert_equal "$(section 'Of status, list and break' | sed -n '/^\.Bd/,/^\.Ed/p' | keys)" \
-    "$(jq . <<< "$output" | keys)"
-}
-
-@test "the manual has the keys of acquire --json, and no others" {
-  run dlock acquire --json lock
-
-  assert_equal "$(section 'Of acquire, renew and release' | sed -n '/^\.Bd/,/^\.Ed/p' | keys)" \
-    "$(jq . <<< "$output" | keys)"
-}
-
-@test "the manual has the keys of watch --json, and no others" {
-  dlock watch -v --json > "$BATS_TEST_TMPDIR/seen" 2> "$BATS_TEST_TMPDIR/said" 3>&- &
-  eventually grep -q watching "$BATS_TEST_TMPDIR/said"
-  dlock run lock true
-  eventually grep -q released "$BATS_TEST_TMPDIR/seen"
-
-  assert_equal "$(section 'Of watch' | sed -n '/^\.Bd/,/^\.Ed/p' | keys)" \
-    "$(tail -n 1 "$BATS_TEST_TMPDIR/seen" | jq . | keys)"
+  assert_documents_keys 'Of status, list and break' state
+  assert_documents_keys 'Of acquire, renew and release' lease
+  assert_documents_keys 'Of watch' last_event
+  assert_documents_keys REPORTS report
+  assert_documents_keys RUNS.JSONL store/runs.jsonl
 }
 
 @test "the manual has the kinds of failures with their exit codes, and no others" {
@@ -331,26 +319,12 @@ wait w D'
       done)"
 }
 
-@test "the manual has the keys of a report, and no others" {
-  dlock run --report "$BATS_TEST_TMPDIR/report" lock true
-
-  assert_equal "$(section REPORTS | sed -n '/^\.Bd/,/^\.Ed/p' | keys)" \
-    "$(jq . "$BATS_TEST_TMPDIR/report" | keys)"
-}
-
 @test "doctor requires the permissions that operating.md lists" {
   permissions() { grep -o '+[a-z|]*' | sort; }
 
   assert_equal "$(table src/store/redis/permissions.hpp needed_permissions |
     grep -oE '\{"[a-z|]+"' | sed -E 's/\{"(.*)"/+\1/' | sort)" \
     "$(sed -n '/ACL SETUSER jobs on/,/^```/p' "$DLOCK_SOURCE/docs/operating.md" | permissions)"
-}
-
-@test "the manual has the keys of runs.jsonl, and no others" {
-  dlock run lock true
-
-  assert_equal "$(section RUNS.JSONL | keys)" \
-    "$(keys < "$BATS_TEST_TMPDIR/store/runs.jsonl")"
 }
 
 # Makes an executable script of the manual's line for scripts, followed by these lines.
@@ -361,39 +335,6 @@ make_script() {  # <path> <line>...
     printf '%s\n' "${@:2}"
   } > "$1"
   chmod +x "$1"
-}
-
-@test "the manual's line for a script runs the whole script under a lock, once" {
-  # shellcheck disable=SC2016
-  make_script "$BATS_TEST_TMPDIR/script" 'echo "$DLOCK_NAME: $*"' 'dlock check' 'exit 3'
-  grep -qF 'exec dlock run' "$BATS_TEST_TMPDIR/script"
-
-  run "$BATS_TEST_TMPDIR/script" 'two words' '*'
-
-  assert_status 3
-  assert_equal "$output" 'nightly-report: two words *'
-}
-
-@test "a script with that line is not taken in by a variable that says that the lock is held" {
-  mkfifo "$BATS_TEST_TMPDIR/wait"
-  make_script "$BATS_TEST_TMPDIR/script" "cat '$BATS_TEST_TMPDIR/wait'"
-  "$BATS_TEST_TMPDIR/script" 3>&- &
-  eventually dlock status nightly-report
-
-  DLOCK_NAME=nightly-report DLOCK_FENCE=1 DLOCK_HELD='' run "$BATS_TEST_TMPDIR/script"
-
-  assert_status 75
-}
-
-@test "a script with that line exits with 75 while another instance runs" {
-  mkfifo "$BATS_TEST_TMPDIR/wait"
-  make_script "$BATS_TEST_TMPDIR/script" "cat '$BATS_TEST_TMPDIR/wait'"
-  "$BATS_TEST_TMPDIR/script" 3>&- &
-  eventually dlock status nightly-report
-
-  run "$BATS_TEST_TMPDIR/script"
-
-  assert_status 75
 }
 
 @test "docs/using.md and the manual have the same line for a script" {
@@ -480,26 +421,19 @@ example_of() {  # <key> <type>
   ((count > 90))
 }
 
-@test "the configuration in dlock.toml(5) is valid" {
+@test "the configuration in dlock.toml(5) is valid, and its message about a mistyped key is the actual one" {
   local config=$BATS_TEST_TMPDIR/config.toml
   section EXAMPLES dlock.toml.5 | sed '1,/^\.Bd/d; /^\.Ed/,$d' > "$config"
   grep -q '^\[cache\]' "$config"
-
   run dlock --config "$config" run lock true
   assert_status 0
   run dlock --config "$config" cache key true
   assert_status 0
-}
 
-@test "dlock.toml(5) shows the actual message about a mistyped key" {
-  echo '[run]
-wiat = 5' > "$BATS_TEST_TMPDIR/config.toml"
-
-  run dlock --config "$BATS_TEST_TMPDIR/config.toml" list
-
+  printf '[run]\nwiat = 5\n' > "$config"
+  run dlock --config "$config" list
   assert_status 78
-  assert_equal "${output/$BATS_TEST_TMPDIR//etc/dlock}" \
-    "$(sed -n 's/^dlock: /&/p' "$manual/dlock.toml.5")"
+  assert_equal "${output/$BATS_TEST_TMPDIR//etc/dlock}" "$(sed -n 's/^dlock: /&/p' "$manual/dlock.toml.5")"
 }
 
 @test "--help of every verb shows its own options, and help options the others, each with its letter and value" {
@@ -522,21 +456,15 @@ wiat = 5' > "$BATS_TEST_TMPDIR/config.toml"
   done
 }
 
-@test "--help of the verbs explains every exit status, and no others" {
+@test "--help of the verbs explains every exit status and no others, each verb its own once, the smallest first" {
+  local verb
   # shellcheck disable=SC2046
   assert_equal "$(statuses_in_help $(verbs) | sort -nu)" "$(statuses)"
-}
-
-@test "--help of every verb explains each status once, the smallest first" {
-  local verb
+  assert_equal "$(statuses_in_help run)" "$(statuses | grep -vxE '1|2|3')"
   for verb in $(verbs); do
-    assert_equal "$(statuses_in_help "$verb")" "$(statuses_in_help "$verb" | sort -nu)"
+    assert_equal "$verb: $(statuses_in_help "$verb")" "$verb: $(statuses_in_help "$verb" | sort -nu)"
     [[ $(statuses_in_help "$verb") == *64* ]]
   done
-}
-
-@test "--help of run explains every status that is not specific to another verb" {
-  assert_equal "$(statuses_in_help run)" "$(statuses | grep -vxE '1|2|3')"
 }
 
 @test "--help of a verb explains success and the statuses 1 and 2 that the manual has for it" {
@@ -568,12 +496,6 @@ wiat = 5' > "$BATS_TEST_TMPDIR/config.toml"
     assert_output_contains "Usage: dlock $verb"
     assert_equal "$(grep -E '.{81}' <<< "$output")" ''
   done
-}
-
-@test "--help needs no name, no store and no configuration" {
-  DLOCK_STORE=nonsense: DLOCK_CONFIG=/nonexistent run dlock run --help
-
-  assert_status 0
 }
 
 @test "--help lists every verb once, in groups, and ends with examples" {

@@ -30,14 +30,11 @@ teardown() { kill_leftovers; }
   for wait in '' '-w 20s'; do
     # shellcheck disable=SC2086
     run timeout 60 dlock run $wait -n 3 pool -- echo started
-    assert_status 78
-    assert_one_line
-    assert_output_contains 'in use with 2 slots, not 3'
+    assert_message 78 'in use with 2 slots, not 3'
   done
   hold pool -n 2
   run dlock run -n 2 pool -- true
-  assert_status 75
-  assert_one_line
+  assert_message 75
 
   # -n 1 is the same as no --slots.
   hold job

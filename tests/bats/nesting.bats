@@ -21,9 +21,7 @@ run_briefly() {
 
 # Asserts that the inner run was refused because of an outer one, and ran no command.
 assert_refused_inside() {
-  assert_status 75
-  assert_one_line
-  assert_output_contains 'held by an outer run'
+  assert_message 75 'held by an outer run'
   refute test -e inner
 }
 

@@ -97,16 +97,6 @@ assert_taken() {
   is_free job
 }
 
-@test "a waiter that joins after dlock was killed runs as soon as the orphaned command ends" {
-  hold job
-  kill_dlock
-  queue job touch "$began"
-
-  let_go
-
-  eventually test -e "$began"
-}
-
 @test "a command that kills its dlock at once and closes its descriptors still holds the lock" {
   dlock run job -- sh -c "$killing" - "$ready" 3>&- &
   assert_exits 137 "$!"
@@ -133,15 +123,6 @@ assert_taken() {
     eventually test -e "$began"
     assert_exits 0 "$waiter"
   done
-}
-
-@test "the first waiter runs at once if dlock and its command are killed together" {
-  hold job
-  queue job touch "$began"
-
-  kill -KILL "$holder" "$command"
-
-  eventually test -e "$began"
 }
 
 @test "a killed run is shown as vanished and without an end, even while the next one, with a greater fence, holds the lock" {

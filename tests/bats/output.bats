@@ -60,13 +60,11 @@ tail_of() { jq -r .output_tail "$report"; }
 
   # What says more is enough.
   run dlock run --output on-failure --timeout 100ms job sleep 60
-  assert_status 124
-  assert_one_line
+  assert_message 124
   refute_output_contains nothing
   touch no-program
   run dlock run --output on-failure job ./no-program
-  assert_status 126
-  assert_one_line
+  assert_message 126
   refute_output_contains nothing
   run dlock run --output on-failure job true
   assert_equal "$output" ''
@@ -247,9 +245,7 @@ has_waiter() { dlock status --json job | grep -q '"waiters":\[{'; }
 @test "a file of --output that cannot be written is an error before anything runs" {
   for file in no/such/file . ./; do
     run dlock run --output "$file" job -- touch ran
-    assert_status 78
-    assert_one_line
-    assert_output_contains 'cannot write the output to '
+    assert_message 78 'cannot write the output to '
   done
   refute_exists() { [[ ! -e $1 ]]; }
   refute_exists ran
@@ -260,7 +256,6 @@ has_waiter() { dlock status --json job | grep -q '"waiters":\[{'; }
     '--output ./x --keep-output 1MiB' '--output on-failure --keep-output 0' '--output on-failure --keep-output much'; do
     # shellcheck disable=SC2086
     run dlock run $words job -- touch ran
-    assert_status 64
-    assert_one_line
+    assert_message 64
   done
 }

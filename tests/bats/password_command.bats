@@ -74,9 +74,7 @@ check_store() {
 64|sh 'open|a quote is not closed
 END
   run dlock run --store-timeout 300ms --password-command 'sleep 100' job -- echo started
-  assert_status 69
-  assert_one_line
-  assert_output_contains 'has printed no password in time'
+  assert_message 69 'has printed no password in time'
   assert_equal "$(pgrep -x -P $$ sleep || true)" ''
 }
 
@@ -125,9 +123,7 @@ logged_in_again() { (($(sql "SELECT count(*) FROM pg_stat_activity WHERE usename
 @test "a refused password that ends with a blank or a line end is told so, and not shown" {
   use_redis
   DLOCK_PASSWORD="$redis_password"$'\n' run dlock run job -- true
-  assert_status 77
-  assert_one_line
-  assert_output_contains '; the password ends with a line end'
+  assert_message 77 '; the password ends with a line end'
   (umask 077 && echo "$redis_password " > "$BATS_TEST_TMPDIR/file")
   run dlock run --password-file "$BATS_TEST_TMPDIR/file" job -- true
   assert_status 77
@@ -138,7 +134,5 @@ logged_in_again() { (($(sql "SELECT count(*) FROM pg_stat_activity WHERE usename
 @test "a refused password that ends with a blank is told so on PostgreSQL" {
   use_postgres
   DLOCK_PASSWORD="$postgres_password " run dlock run job -- true
-  assert_status 77
-  assert_one_line
-  assert_output_contains '; the password ends with a blank'
+  assert_message 77 '; the password ends with a blank'
 }

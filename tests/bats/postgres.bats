@@ -47,9 +47,7 @@ abandoned() { sql "SELECT sessions_abandoned FROM pg_stat_database WHERE datname
 
   run dlock run job -- echo started
 
-  assert_status 75
-  assert_one_line
-  assert_output_contains "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
+  assert_message 75 "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
   eventually there_are 1 "application_name = 'dlock job' AND state = 'idle'"
 }
 

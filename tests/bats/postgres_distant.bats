@@ -56,10 +56,7 @@ move_away() {  # <round trip in seconds>
   dlock run --store-timeout 30s --ttl 5m job -- true
   move_away 0.4
   run dlock run --store-timeout 1s job -- echo started
-  assert_status 69
-  assert_one_line
-  assert_output_contains ' after '
-  assert_output_contains 'give it more time with --store-timeout'
+  assert_message 69 ' after ' 'give it more time with --store-timeout'
 
   run dlock doctor
   assert_output_contains 'use a nearer server, or --store-timeout '

@@ -66,9 +66,7 @@ assert_runs() {
 
 assert_refused() {  # <exit code> <part of what it says>
   run timeout 60 dlock --store-timeout 1s run job -- echo started
-  assert_status "$1"
-  assert_one_line
-  assert_output_contains "$2"
+  assert_message "$1" "$2"
   [[ $output != *"$postgres_password"* ]]
 }
 
@@ -284,9 +282,7 @@ assert_refused() {  # <exit code> <part of what it says>
 @test "sslmode=no-verify of other programs is told what to write, as a parameter and as a variable" {
   over_tcp_with_password sslmode=no-verify
   run dlock run job -- echo started
-  assert_status 78
-  assert_one_line
-  assert_output_contains 'write sslmode=require and add --tls-insecure'
+  assert_message 78 'write sslmode=require and add --tls-insecure'
   over_tcp
   PGSSLMODE=no-verify run dlock run job -- echo started
   assert_status 78
@@ -298,9 +294,7 @@ assert_refused() {  # <exit code> <part of what it says>
   serve_tls unknown
   over_tcp_with_password 'sslmode=require&channel_binding=disable'
   run dlock run job -- echo started
-  assert_status 77
-  assert_one_line
-  assert_output_contains 'name the CA of the server with --tls-ca FILE'
+  assert_message 77 'name the CA of the server with --tls-ca FILE'
   run dlock doctor
   assert_output_contains 'use --tls-ca FILE, with the CA certificate'
   run dlock run --tls-ca "$certificates/theirs.crt" job -- echo started

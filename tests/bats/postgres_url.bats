@@ -80,8 +80,7 @@ expose() {  # <file>
   over_tcp
   run dlock run job -- true
 
-  assert_status 77
-  assert_one_line
+  assert_message 77
   assert_output_contains "password required: password file $HOME/.pgpass: every user of this machine can read it (chmod o-r"
 }
 
@@ -124,7 +123,5 @@ held"
 
   DLOCK_STORE=postgres://app@127.0.0.1:${postgres_port[2]},127.0.0.1:${postgres_port[3]}/app
   run dlock run --store-timeout 300ms job -- echo started
-  assert_status 69
-  assert_one_line
-  assert_output_contains 'no primary: cannot reach 127.0.0.1:'
+  assert_message 69 'no primary: cannot reach 127.0.0.1:'
 }

@@ -149,12 +149,6 @@ export -f how_it_ends as_first
   test -e over
 }
 
-@test "as a child of process 1, dlock exits with the command's exit code" {
-  run as_first sh -c 'dlock run job -- sh -c "exit 7"; echo "$?"'
-
-  assert_equal "$output" 7
-}
-
 # Runs a command below a process 1 that reaps no other process, and prints the processes that
 # are left when the command has ended.
 left_behind() {  # <command>...

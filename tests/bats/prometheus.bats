@@ -80,27 +80,6 @@ run_quietly() { "$@" > /dev/null 2>&1; }
   assert_equal "${lines[-1]}" 'dlock_up{namespace="dlock"} 0'
 }
 
-@test "a histogram shows how long the recorded runs took" {
-  local store
-  for store in "$DLOCK_STORE" server; do
-    [[ $store != server ]] || use_server_as_store
-    dlock run job -- true
-    dlock run job -- sh -c 'sleep 0.2; exit 3' || true
-    hold job
-    queue job -- true
-
-    run dlock list --prometheus
-
-    assert_metrics
-    assert_equal "$(grep -o 'dlock_run_duration_seconds_[a-z]*{name="job".*le=.*[0-9]$' <<< "$output" |
-      sed 's/.*le="\(.*\)"}/\1:/' | head -n 3 | paste -sd ' ')" '0.1: 1 1: 2 10: 2'
-    assert_equal "$(metric dlock_run_duration_seconds_count)" 2
-    assert_equal "$(metric dlock_run_duration_seconds_sum)" \
-      "$(dlock history job --json | jq '[.[] | select(.ended) | .duration_ms] | add / 1000')"
-    let_go
-  done
-}
-
 # --- Runs that did not get the lock ---
 
 counts() {  # refused and superseded
@@ -110,47 +89,6 @@ counts() {  # refused and superseded
 }
 
 assert_counts() { [[ $(counts) == "$1" ]] || { echo "counts are $(counts), not $1" >&2; return 1; }; }
-
-count_those_without_the_lock() {
-  hold job
-  assert_counts '0 0'
-  queue job --supersede -- true
-
-  # refused: it does not wait, its wait is over, or the queue is full; also of acquire
-  run dlock run job -- true
-  assert_status 75
-  run dlock acquire job
-  assert_status 75
-  run dlock run job -w 50ms -- true
-  assert_status 75
-  run dlock acquire job -w 50ms
-  assert_status 75
-  run dlock run job -w 1m --max-queue 1 -- true
-  assert_status 75
-  run dlock run job -E 0 -- true
-  assert_counts '6 0'
-
-  # neither: deduplicated, or interrupted by a signal during its wait
-  run dlock run job --dedupe 1h -- true
-  assert_status 0
-  dlock run job -w 1m -- true 3>&- &
-  eventually waiters_are 2
-  kill -TERM $!
-  assert_exits 143 $!
-  assert_counts '6 0'
-
-  # superseded
-  local older=$waiter
-  queue job --supersede -- true
-  assert_exits 75 "$older"
-  assert_counts '6 1'
-}
-
-waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]; }
-
-@test "counters show how many runs were refused and superseded" {
-  count_those_without_the_lock
-}
 
 @test "the counters of another program's lock on a server expire" {
   use_server_as_store
@@ -162,31 +100,6 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   assert_status 75
   assert_counts '1 0'
   [[ $(on_server PTTL 'dlock:{job}:s') -gt 0 ]]
-}
-
-@test "a run is refused with 75 even if the disk is full" {
-  use_private_mounts
-  inside mount -t tmpfs -o mode=755,size=4m none /mnt
-  export DLOCK_STORE=local:/mnt/store
-  token=$(inside dlock acquire job)
-  inside sh -c 'cat /dev/zero > /mnt/full' 2> /dev/null || true
-
-  run inside dlock run job -- true
-  assert_status 75
-
-  inside dlock release job --token "$token"
-}
-
-@test "the line of the example crontab writes one complete file" {
-  dlock run job -- true
-  mkdir "$BATS_TEST_TMPDIR/collected"
-  line=$(sed -n 's/^[* ]*\(dlock list --prometheus.*\)/\1/p' "$DLOCK_SOURCE/examples/crontab")
-
-  METRICS=$BATS_TEST_TMPDIR/collected sh -c "$line"
-
-  assert_equal "$(ls "$BATS_TEST_TMPDIR/collected")" dlock.prom
-  run cat "$BATS_TEST_TMPDIR/collected/dlock.prom"
-  assert_metrics
 }
 
 @test "metrics show how many recorded runs lost the lock, when the last did, and the longest wait" {
@@ -225,5 +138,3 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   assert_equal "$(sed -n 's/^# TYPE \(.*\) [a-z]*$/\1/p' <<< "$output" | sort)" \
     "$(sed -n 's/^\.It Li \(dlock_[a-z_]*\)$/\1/p' "$DLOCK_SOURCE/man/dlock-status.1" | sort)"
 }
-
-# --- On a server ---

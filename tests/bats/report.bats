@@ -59,15 +59,6 @@ assert_outcome() {  # <outcome> <exit code> <signal>
 
 # --- The outcomes ---
 
-@test "ran: the command exited, or a signal killed it" {
-  dlock run --report "$report" job -- sh -c 'exit 3' || true
-  assert_outcome ran 3 null
-  assert_reported '[.reason, .holder, .message, .protected] | tojson' '[null,null,null,true]'
-
-  dlock run --report "$report" job -- sh -c 'kill -TERM $$' || true
-  assert_outcome ran null TERM
-}
-
 @test "busy: the report has the holder as in status, the wait, and the exit code of -E" {
   hold job --label nightly
   dlock run -w 150ms --report "$report" job -- true || true
@@ -102,17 +93,6 @@ time_out() {  # <--kill-after> <shell line>
   assert_outcome timeout 3 null
 }
 
-@test "not-started: the command was not found, or is not executable" {
-  dlock run --report "$report" job -- /no/such/command || true
-  assert_outcome not-started 127 null
-  assert_reported '.message | contains("/no/such/command")' true
-  assert_reported .ran_ms null
-
-  : > "$began"
-  dlock run --report "$report" job -- "$began" || true
-  assert_outcome not-started 126 null
-}
-
 @test "interrupted: a signal came during the wait, or during --jitter" {
   hold job
   queue job --report "$report" -- true
@@ -135,15 +115,6 @@ is_deaf_to_term() {
   [[ $(< "/proc/$1/comm") == dlock ]] && grep -q '^SigBlk:.*[4-7c-f]...$' "/proc/$1/status"
 }
 
-@test "error: the lock is in use with a different number of slots" {
-  hold job -n 3
-
-  dlock run -n 2 --report "$report" job -- true || true
-
-  assert_outcome error 78 null
-  assert_reported '.message | contains("3") and contains("2")' true
-}
-
 @test "unavailable: a stopped run blocked the store" {
   dlock run job -- true
   export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
@@ -159,13 +130,6 @@ is_deaf_to_term() {
 
 # The state in /proc is no proof: strace stops the process briefly at every system call.
 is_stopped() { grep -q '^--- stopped by SIGSTOP' "$BATS_TEST_TMPDIR/strace.log"; }
-
-@test "a run on none: is reported as unprotected" {
-  dlock --store none: run --report "$report" job -- true
-
-  assert_outcome ran 0 null
-  assert_reported '"\(.protected) \(.store)"' 'false none:'
-}
 
 # --- Lost locks ---
 
@@ -209,47 +173,36 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
   for path in "$BATS_TEST_TMPDIR/no/report" "$BATS_TEST_TMPDIR" "$report"; do
     run timeout 60 dlock run --report "$path" job -- echo started
 
-    assert_status 78
-    assert_one_line
+    assert_message 78
   done
   assert_output_contains 'a FIFO that no one reads?'
 }
 
-@test "a report may go to a FIFO with a reader" {
+@test "a report may go to a FIFO, to standard error as -, and to a pipe or a file with the command's output" {
   mkfifo "$report"
   cat "$report" > "$began" 3>&- &
   reader=$!
-
   while_it_fails_with 78 dlock run --report "$report" job -- true
-
   assert_exits 0 "$reader"
   assert_equal "$(jq -r .outcome "$began")" ran
-}
 
-@test "a report may go to a pipe or a file with the command's output" {
+  rm "$report"
+  dlock run --report - job -- true 2> "$report"
+  assert_outcome ran 0 null
+  [[ ! -e - ]]
+
   dlock run --report /dev/stdout job -- echo started | cat > "$began"
   dlock run --report /dev/stdout job -- echo started > "$report"
-
   for file in "$began" "$report"; do
     mapfile -t lines < "$file"
     assert_equal "${#lines[@]} ${lines[0]}" '2 started'
     assert_equal "$(jq -r .outcome <<< "${lines[1]}")" ran
   done
-}
 
-@test "a report to standard output reaches a slow reader" {
-  # The output fills the pipe completely.
+  # The output fills the pipe completely, and its reader is slow.
   dlock run --report /dev/stdout job -- head -c 65536 /dev/zero |
     { sleep 0.5; tail -c +65537; } > "$began"
-
   assert_equal "$(jq -r .outcome "$began")" ran
-}
-
-@test "a report to - goes to standard error" {
-  dlock run --report - job -- true 2> "$report"
-
-  assert_outcome ran 0 null
-  [[ ! -e - ]]
 }
 
 @test "a report to a standard error without a reader does not block the run" {
@@ -268,8 +221,7 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
 
   run dlock run --report /dev/full job -- sh -c 'exit 3'
 
-  assert_status 3
-  assert_one_line
+  assert_message 3
 }
 
 # Opens a FIFO as $report, and fills it.
@@ -309,8 +261,7 @@ waits_for_reader() {  # <pid>
 assert_report_refused() {  # <path of the report> <file> <word>...
   local word
   run timeout 60 dlock run --report "$1" job -- echo started
-  assert_status 78
-  assert_one_line
+  assert_message 78
   for word in "${@:3}"; do assert_output_contains "$word"; done
   assert_equal "$(cat "$2")" precious
 }

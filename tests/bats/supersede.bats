@@ -89,9 +89,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 
   run dlock run --wait 60s --max-queue 1 job -- true
 
-  assert_status 75
-  assert_one_line
-  assert_output_contains '1 already waiting (--max-queue)'
+  assert_message 75 '1 already waiting (--max-queue)'
 
   run dlock run --wait 60s --max-queue 0 -E 9 --report report job -- true
 
@@ -100,8 +98,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
 
   for number in -1 x '' 1.5 99999999999; do
     run dlock run --wait 1s "--max-queue=$number" job -- true
-    assert_status 64
-    assert_one_line
+    assert_message 64
   done
 
   run dlock run --supersede job -- touch ran
@@ -112,9 +109,7 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
   for wait in '' '--wait 0'; do
     # shellcheck disable=SC2086
     run dlock run $wait --replace job -- true
-    assert_status 64
-    assert_one_line
-    assert_output_contains --wait
+    assert_message 64 --wait
   done
 }
 
@@ -161,15 +156,4 @@ outcome_in() { jq -r '"\(.outcome) \(.reason)"' "$1"; }
   kill -KILL "$holder"
 
   assert_exits 0 "$waiter"
-}
-
-@test "the configuration file can set --replace, --supersede and --max-queue" {
-  mkdir -p "$XDG_CONFIG_HOME/dlock"
-  printf '[run]\nwait = "60s"\nreplace = true\nsupersede = true\nmax-queue = 3\n' \
-    > "$XDG_CONFIG_HOME/dlock/config.toml"
-  hold job
-
-  dlock run job -- true
-
-  assert_exits 76 "$holder"
 }

@@ -178,6 +178,14 @@ assert_one_line() {
     { printf 'not one line that begins with "dlock: ":\n%s\n' "$output" >&2; return 1; }
 }
 
+# Asserts that `run` ended with this exit code and printed one message of dlock alone, which contains these
+# texts.
+assert_message() {  # <exit code> [<text>...]
+  local text
+  assert_status "$1" && assert_one_line || return
+  for text in "${@:2}"; do assert_output_contains "$text" || return; done
+}
+
 # jq 1.6 (Debian 12) takes 19 ms of processor time to start, and tests start it thousands of times;
 # gojq takes 2 ms, but does not keep the order of keys, for which these filters ask.
 if command -v gojq > /dev/null; then

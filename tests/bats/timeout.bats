@@ -66,8 +66,7 @@ all_dead() {
     # shellcheck disable=SC2086
     run_timed run $options job -- sh -c 'sleep 60; touch went_on'
 
-    assert_status 124
-    assert_one_line
+    assert_message 124
     assert_between "$took" 200 20000
     [[ ! -e went_on ]]
     run dlock status --json job

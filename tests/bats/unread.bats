@@ -33,37 +33,23 @@ run_unread() {  # <dlock's argument>...
   took=$(($(now_ms) - begin))
 }
 
-@test "a command that times out is killed and the lock is released though the message is not read" {
-  fill
+@test "while messages are not read, a run ends as with a reader: by a time-out, with its exit code, or without a start" {
+  local code words
+  while IFS='|' read -r code words; do
+    fill
+    eval "run_unread $words"
 
-  run_unread run --timeout 200ms job -- sleep 60
-
-  assert_status 124
-  is_free job
-}
-
-@test "a command that times out after it filled the pipe is killed and the lock is released" {
+    assert_equal "$words: $status" "$words: $code"
+    assert_between "$took" 0 50000
+    is_free job
+  done << 'END'
+124|run --timeout 200ms job -- sleep 60
+127|run job -- /no/such/command
+7|-v run job -- sh -c 'exit 7'
+END
+  drained > /dev/null
   run_unread run --timeout 200ms --kill-after 200ms job -- sh -c 'yes >&2'
-
   assert_status 124
-  is_free job
-}
-
-@test "dlock waits only briefly for a reader that does not read" {
-  fill
-
-  run_unread run job -- /no/such/command
-
-  assert_status 127
-  assert_between "$took" 0 10000
-}
-
-@test "the exit code is that of the command though the messages of -v are not read" {
-  fill
-
-  run_unread -v run job -- sh -c 'exit 7'
-
-  assert_status 7
   is_free job
 }
 

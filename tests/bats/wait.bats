@@ -23,8 +23,6 @@ teardown() { kill_leftovers; }
 
 started() { grep -qsx "$1" "$order"; }
 
-all_started() { (($(wc -l < "$order") >= $1)); }
-
 sockets=$BATS_TEST_TMPDIR/store/wake-
 no_sockets() { ! compgen -G "$sockets*" > /dev/null; }
 
@@ -76,18 +74,6 @@ is_quiet() {
     # Its only line is that of the wait.
     assert_equal "$(grep -cv 'trying again' "$BATS_TEST_TMPDIR/said")" 0 || { cat "$BATS_TEST_TMPDIR/said" >&2; return 1; }
   done
-}
-
-@test "fifteen waiters get the lock one at a time" {
-  alone='mkdir "$1" && echo 1 >> "$2" && rmdir "$1"'
-  hold job
-  for _ in {1..15}; do
-    dlock run -w 60s job -- sh -c "$alone" - "$BATS_TEST_TMPDIR/inside" "$order" 3>&- &
-  done
-
-  let_go
-
-  eventually all_started 15
 }
 
 @test "a released lock goes from waiter to waiter at once, past a killed one, and no socket is left" {
@@ -167,19 +153,6 @@ queue_stopped_elsewhere() {  # <name>
   assert_one_line
   assert_output_contains "dlock: job: not acquired within 300ms: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
   no_sockets
-}
-
-@test "-w forever waits and then runs, or runs at once" {
-  hold job
-  dlock run -w forever job -- "${noting[@]}" "$order" patient 3>&- &
-  eventually is_queued job $!
-
-  let_go
-
-  assert_exits 0 $!
-  started patient
-  run timeout 60 dlock run -w forever job -- echo started
-  assert_equal "$status $output" '0 started'
 }
 
 @test "a waiter in the first place wakes at most about once a second, and those behind the second sleep" {

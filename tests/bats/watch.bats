@@ -39,45 +39,6 @@ teardown() { kill_leftovers; }
   grep -qE "^2.*T.*Z  released  job  $(uname -n), pid [0-9]+, 1 free: exit 0, took " "$seen"
 }
 
-@test "a waiter is reported as queued and then as granted" {
-  hold job
-  watch
-
-  dlock run --wait 30s job -- true 3>&- &
-  eventually has_seen 'queued job 0'
-  let_go
-  wait $!
-
-  assert_events 'queued job 0' 'released job 1' 'granted job 0' 'released job 1'
-  assert_equal "$(pids_of queued)" "$!"
-}
-
-@test "a broken lock is reported as broken and then as released" {
-  hold job
-  watch
-
-  dlock break job --yes
-
-  assert_events 'broken job 0' 'released job 1'
-  assert_equal "$(jq -r 'select(.event == "broken").message' "$seen")" \
-    "$(id -un)@$(uname -n) took the lock with dlock break"
-  assert_equal "$(jq -r 'select(.event == "released").message' "$seen" | cut -d, -f1)" "lost (broken by $(id -un)@$(uname -n))"
-}
-
-@test "only the given names are watched, and are reported unchanged" {
-  name=$'a {b}:c %d*[e]?\\ "f" \xc3\xa4'
-  watch one "$name"
-
-  dlock run other -- true
-  dlock run one -- true
-  dlock run --namespace elsewhere one -- true
-  dlock run "$name" -- true
-
-  assert_events 'granted one 0' 'released one 1' "granted $name 0" "released $name 1"
-  run dlock watch ''
-  assert_status 64
-}
-
 @test "two hundred grants are reported once each and in order" {
   local rounds=${DLOCK_TEST_ROUNDS:-50}
   watch job

@@ -37,15 +37,6 @@ teardown() { kill_leftovers; }
   assert_equal "$(wc -c < "$store/events")" 0
 }
 
-@test "a run whose processes are killed is reported as expired within seconds" {
-  hold job
-  watch
-
-  kill -KILL "$holder" "$command"
-
-  eventually has_seen 'expired job 1'
-}
-
 @test "a store that is removed is watched again when it is back, and watch says so" {
   watch
   remove "$store"

@@ -43,8 +43,7 @@ short=(--ttl 3s --store-timeout 900ms)
 
   run dlock watch
 
-  assert_status 77
-  assert_one_line
+  assert_message 77
   dlock run job -- true
 }
 

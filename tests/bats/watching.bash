@@ -24,7 +24,6 @@ watch_slowly() {
 
 events() { jq -r '"\(.event) \(.name) \(.free)"' "$seen"; }
 has_seen() { events | grep -qxF "$1"; }  # <line>
-pids_of() { jq -r "select(.event == \"$1\").pid" "$seen"; }  # <event>
 has_as_many_as() { (($(wc -l < "$seen") >= $1)); }  # <lines>
 
 # Asserts that exactly these events were seen, in this order.

@@ -501,17 +501,3 @@ assert_not_installed() {  # <text>
 }
 
 is_in_job() { ! is_free deploy; }
-
-@test "a GitLab job that does not get the lock, or loses it, fails" {
-  hold deploy
-  job 'echo ran' name=deploy "store=$DLOCK_STORE" wait=0 > "$BATS_TEST_TMPDIR/job"
-  run env CI_JOB_URL=the-job bash "$BATS_TEST_TMPDIR/job"
-  assert_status 75
-  refute_output_contains ran
-  let_go
-  eventually is_free deploy
-
-  job 'dlock release "$LOCK_NAME"' name=deploy "store=$DLOCK_STORE" > "$BATS_TEST_TMPDIR/job"
-  run env CI_JOB_URL=the-job bash "$BATS_TEST_TMPDIR/job"
-  assert_status 76
-}

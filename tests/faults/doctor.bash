@@ -10,17 +10,11 @@ assert_found() {  # <level> <check> <part of the message> [<part of the advice>]
   return 1
 }
 
-# Starts five servers that accept connections and never reply, and sets $silent to their
-# addresses, with commas between them.
-start_silent_servers() {
-  local i file
-  silent=''
-  for i in 1 2 3 4 5; do
-    file=$BATS_TEST_TMPDIR/silent-$i
-    "$DLOCK_SOURCE/tests/faults/fake_server" "$file" silence 3>&- &
-    eventually test -s "$file"
-    silent+=${silent:+,}127.0.0.1:$(< "$file")
-  done
+# Runs dlock doctor, and asserts its exit code and a finding.
+assert_doctor_finds() {  # <exit code> <level> <check> <part of the message> [<part of the advice>]
+  run timeout 60 dlock doctor
+  assert_status "$1"
+  assert_found "${@:2}"
 }
 
 # Runs dlock doctor with a time limit of 4 s for an answer, and asserts that it waits for all

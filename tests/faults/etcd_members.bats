@@ -116,8 +116,7 @@ revoke_at() { etcdctl_at "$1" lease revoke "$(printf %x "$2")" > /dev/null 2>&1 
   crash_etcd 2 3
 
   run dlock run --store-timeout 1s job -- touch "$ran"
-  assert_status 69
-  assert_one_line
+  assert_message 69
   dlock run --wait 30s --store-timeout 1s job -- touch "$ran" 2> "$said" 3>&- &
   waiter=$!
   never_within 1500 test -e "$ran"
@@ -210,8 +209,7 @@ refute_both() { [[ $output != *both* ]]; }
   fill_etcd
 
   run dlock run other -- touch "$ran"
-  assert_status 69
-  assert_one_line
+  assert_message 69
   eventually was_renewed 1 4
   let_go
 
@@ -282,9 +280,7 @@ stand_in_line() { (($(etcdctl get --prefix --keys-only dlock/job/ | grep -c .) =
   eventually is_caught_up
 
   run dlock --store "etcd://127.0.0.1:$client" run job -- echo started
-  assert_status 69
-  assert_one_line
-  assert_output_contains 'name members that vote in the URL'
+  assert_message 69 'name members that vote in the URL'
   run dlock --store "etcd://127.0.0.1:$client,127.0.0.1:${etcd_client_port[1]}" run job -- echo started
 
   assert_equal "$status $output" '0 started'

@@ -77,25 +77,11 @@ assert_loss_ends_chains() {  # <kind>
   assert_nothing_is_alive
 }
 
-@test "chains of processes that fork and exit do not outlive a time-out" {
+@test "no chain of processes outlives a time-out: short ones, with their own sessions, and with shared memory" {
+  local kind
   use_private_store
   use_no_cgroups
-
-  assert_timeout_ends_chains plain
-}
-
-@test "chains of processes with their own sessions do not outlive a time-out" {
-  use_private_store
-  use_no_cgroups
-
-  assert_timeout_ends_chains session
-}
-
-@test "chains of processes that share their memory do not outlive a time-out" {
-  use_private_store
-  use_no_cgroups
-
-  assert_timeout_ends_chains vfork
+  for kind in plain session vfork; do assert_timeout_ends_chains "$kind"; done
 }
 
 @test "no chain outlives a time-out where a cgroup can be made" {
@@ -114,17 +100,14 @@ assert_loss_ends_chains() {  # <kind>
   assert_timeout_ends_chains vfork
 }
 
-@test "no chain outlives a lease that was taken over" {
-  use_redis_store
-  use_no_cgroups
-
-  assert_loss_ends_chains session
-}
-
-@test "no chain outlives a lease that was taken over where a cgroup can be made" {
+@test "no chain outlives a lease that was taken over, with cgroups and without" {
   use_redis_store
   needs_root
+  assert_loss_ends_chains session
 
+  redis DEL 'dlock:{job}' > /dev/null
+  rm -f "$stop.alive"
+  use_no_cgroups
   assert_loss_ends_chains session
 }
 
@@ -153,41 +136,29 @@ assert_refused() {  # <option>...
   local how
   for how in "${blind[@]}"; do
     eval "run $how dlock run $* job -- touch began"
-    assert_status 78
-    assert_one_line
-    assert_output_contains '/proc is not mounted, or shows another PID namespace'
+    assert_message 78 '/proc is not mounted, or shows another PID namespace'
     [[ ! -e began ]]
   done
 }
 
-@test "where /proc does not show the command's processes, a lease that can expire is refused" {
+@test "where /proc does not show the command's processes, a lease that can expire and what may have to end them are refused" {
   needs_root
   use_redis_store
-
   assert_refused
-}
 
-@test "where /proc does not show the command's processes, what may have to end them is refused" {
-  needs_root
-  use_private_store
-
+  DLOCK_STORE=local:$BATS_TEST_TMPDIR/embedded
   assert_refused --timeout 5s
   assert_refused --stragglers kill
   assert_refused --stragglers wait
 }
 
-@test "where /proc shows another namespace, an embedded run gives back the command's exit code" {
+@test "where /proc shows another namespace, an embedded run gives back the command's exit code, and a broken one ends" {
   needs_root
   use_private_store
 
   run timeout -s KILL 60 unshare --pid --fork --kill-child dlock run job -- sh -c 'exit 3'
-
   assert_status 3
-}
 
-@test "where /proc shows another namespace, an embedded run that is broken ends" {
-  needs_root
-  use_private_store
   unshare --pid --fork --kill-child dlock run job -- sh -c 'trap "" TERM; echo > began; while :; do sleep 0.1; done' \
     2> "$said" 3>&- &
   holder=$!

@@ -65,28 +65,6 @@ is_gone() { (($(left_of job) == -2)); }
   grep -q '^dlock: job: ran for .*; the command was stopped$' "$said"
 }
 
-# The first renewal fails after 3 + 1 s at most, and there are 4 s more for one that does not.
-@test "an outage that ends before the lease does is not noticed, also with --on-outage run" {
-  hold other --ttl 9s --store-timeout 1s --kill-after 200ms --on-outage run --report "$report.other" 2> "$said"
-  other=$holder
-  hold job --ttl 9s --store-timeout 1s --kill-after 200ms --report "$report" 2>> "$said"
-  await_renewal job
-  redis_freezes
-  never_within 4200 has_ended "$command"
-  redis_goes_on
-  await_renewal job
-  await_renewal other
-
-  let_go
-  let_go "$other"
-
-  assert_exits 0 "$holder"
-  assert_exits 0 "$other"
-  assert_equal "$(< "$said")" ''
-  assert_report ran null 0
-  assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report.other")" 'ran true'
-}
-
 # --- dlock is killed or stopped ---
 
 @test "when dlock is killed, all of the tree is dead within seconds, and the lock stays taken until its lease ends" {

@@ -183,44 +183,24 @@ replace_and_judge() {  # <paths, a line each> [<what to remove before>...]
   assert_equal "$status $output" '0 '
 }
 
-@test "whatever is in place of the sessions, every verb ends in time and touches nothing outside" {
-  fill_store
-  assert_harmless sessions
-}
-
-@test "whatever is in place of the folder of states, every verb ends in time and touches nothing outside" {
-  fill_store
-  assert_harmless state-folder
-}
-
-@test "whatever is in place of a lock's state, every verb ends in time and touches nothing outside" {
-  fill_store
-  assert_harmless lock
-}
-
-@test "whatever is in place of the head, every verb ends in time and touches nothing outside" {
-  fill_store
-  assert_harmless head
-}
-
-@test "whatever is in place of the log of runs, every verb ends in time and touches nothing outside" {
-  fill_store
-  assert_harmless runs.jsonl
-}
-
-@test "whatever is in place of a limit's state, the registers, the events and the cache, every verb ends in time and touches nothing outside" {
-  fill_store
-  assert_harmless limit fences events cache
-}
-
-@test "whatever is in place of a cached value or its folder, every verb ends in time and touches nothing outside" {
-  fill_store
-  # The others do not look there.
-  verbs=(dlock cache key -- echo made ::: dlock cache --show key ::: dlock cache --forget key ::: dlock doctor
-    ::: dlock cache key -- echo made ::: dlock run job -- true)
-  assert_harmless cache-folder
-  rm -rf "$yard/pristine"
-  assert_harmless cache-file
+@test "whatever is in place of a file of the store, every verb ends in time and touches nothing outside" {
+  local kinds
+  for kinds in sessions state-folder lock head runs.jsonl 'limit fences events cache' cached; do
+    echo "in place of: $kinds"
+    rm -rf "$yard/pristine" "$shared"
+    install -d -m 2770 -o root -g "$group" "$shared"
+    fill_store
+    if [[ $kinds == cached ]]; then
+      # The others do not look there.
+      verbs=(dlock cache key -- echo made ::: dlock cache --show key ::: dlock cache --forget key ::: dlock doctor
+        ::: dlock cache key -- echo made ::: dlock run job -- true)
+      assert_harmless cache-folder
+      rm -rf "$yard/pristine"
+      kinds=cache-file
+    fi
+    # shellcheck disable=SC2086  # several words
+    assert_harmless $kinds
+  done
 }
 
 @test "whatever is in place of drafts, every verb ends in time and touches nothing outside" {
@@ -282,7 +262,7 @@ assert_wins_race() {  # {<kind> <target>}...
   while (($#)); do
     paths=$(paths_of "$1")
     path=${paths%%$'\n'*}
-    "${as_member[@]}" "$yard/member" swap 1 "$path" "$2" >> "$yard/raced" 2>&1 3>&- &
+    "${as_member[@]}" "$yard/member" swap 1 "$path" "$outside/$2" >> "$yard/raced" 2>&1 3>&- &
     members+=($!)
     shift 2
   done
@@ -294,28 +274,16 @@ assert_wins_race() {  # {<kind> <target>}...
   assert_equal "$status $output" '0 '
 }
 
-@test "a member that swaps the sessions while root uses them gains nothing" {
-  assert_wins_race sessions "$outside/precious"
-}
-
-@test "a member that swaps the folder of states while root uses it gains nothing" {
-  assert_wins_race state-folder "$outside/folder"
-}
-
-@test "a member that swaps the states of a lock and a limit while root uses them gains nothing" {
-  assert_wins_race lock "$outside/precious" limit "$outside/none"
-}
-
-@test "a member that swaps the head and a cached value while root uses them gains nothing" {
-  assert_wins_race head "$outside/none" cache-file "$outside/precious"
-}
-
-@test "a member that swaps the log of runs and the registers while root uses them gains nothing" {
-  assert_wins_race runs.jsonl "$outside/precious" fences "$outside/precious"
-}
-
-@test "a member that swaps the events and the cache while root uses them gains nothing" {
-  assert_wins_race events "$outside/precious" cache "$outside/folder"
+@test "a member that swaps files or folders while root uses them gains nothing" {
+  local swaps
+  for swaps in 'sessions precious' 'state-folder folder' 'lock precious limit none' 'head none cache-file precious' \
+    'runs.jsonl precious fences precious' 'events precious cache folder'; do
+    echo "swaps: $swaps"
+    rm -rf "$shared"
+    install -d -m 2770 -o root -g "$group" "$shared"
+    # shellcheck disable=SC2086  # several words
+    assert_wins_race $swaps
+  done
 }
 
 # Simulates boot after boot, because a store is created at each.
@@ -393,8 +361,7 @@ orphan() {  # <script>
 
   run timeout 60 dlock break --yes job
 
-  assert_status 77
-  assert_one_line
+  assert_message 77
   is_alive "$command"
 }
 
@@ -418,8 +385,7 @@ refute_session() {
   run timeout 60 dlock break --yes job
 
   is_alive "$victim"
-  [[ $status =~ ^(69|75|77)$ ]] || assert_status 77
-  assert_one_line
+  assert_message 77
 }
 
 # --- Any contents ---
@@ -474,21 +440,15 @@ assert_works_after_boot() {
   done
 }
 
-@test "a log of runs of 1 GiB takes little memory at the next boot" {
-  use_own_store
-  dlock run job -- true
-  truncate -s 1G "$shared/runs.jsonl"
-  rm -rf "$shared"/state-*
-
-  assert_works_after_boot
-}
-
-@test "a log of runs that is one line of 200 MB takes little memory at the next boot" {
+@test "a log of runs of 1 GiB, or of one line of 200 MB, takes little memory at the next boot" {
   use_own_store
   dlock run job -- true
   head -c 200000000 /dev/zero | tr '\0' x >> "$shared/runs.jsonl"
   rm -rf "$shared"/state-*
+  assert_works_after_boot
 
+  truncate -s 1G "$shared/runs.jsonl"
+  rm -rf "$shared"/state-*
   assert_works_after_boot
 }
 

@@ -181,9 +181,7 @@ black_hole() {  # <address>...
 
   run there dlock run --store redis://db.test job -- true
 
-  assert_status 69
-  assert_one_line
-  assert_output_contains 'cannot reach db.test:6379: cannot resolve the name'
+  assert_message 69 'cannot reach db.test:6379: cannot resolve the name'
 }
 
 @test "the other servers of a quorum, Sentinel and etcd are used if the name of one is silent" {

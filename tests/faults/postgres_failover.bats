@@ -112,8 +112,7 @@ is_renewed_on_the_new_one() {
   promote_postgres 2
   end=$(lease_end_on_postgres 1 job)
   run dlock run --store "$(postgres_url 1)" --replicas all --store-timeout 500ms other -- echo started
-  assert_status 69
-  assert_one_line
+  assert_message 69
 
   # Nor does it renew what it has granted.
   (($("$BATS_TEST_DIRNAME/last_death" "$command") < end))
@@ -123,9 +122,7 @@ is_renewed_on_the_new_one() {
 @test "standbys alone are no store, and are waited for with -w" {
   crash_postgres 1
   run dlock run --store-timeout 500ms job -- echo started
-  assert_status 69
-  assert_one_line
-  assert_output_contains "no primary: cannot reach 127.0.0.1:${postgres_port[1]}"
+  assert_message 69 "no primary: cannot reach 127.0.0.1:${postgres_port[1]}"
   assert_output_contains "127.0.0.1:${postgres_port[2]} is a standby"
 
   dlock run --store-timeout 500ms --wait 20s job -- echo started > "$BATS_TEST_TMPDIR/out" 3>&- &

@@ -14,62 +14,6 @@ teardown() {
   kill_leftovers
 }
 
-# Starts a server that permits eight clients, and connects all eight; one is the console.
-use_full_server() {
-  use_redis_store --maxclients 8
-  local console=$BATS_TEST_TMPDIR/console
-  mkfifo "$console"
-  redis < "$console" > "$console.out" 3>&- &
-  exec {console_input}> "$console"
-  idle=()
-  while ((${#idle[@]} < 7)); do
-    redis-cli -s "$redis_socket" --user admin --pass any --no-auth-warning SUBSCRIBE any > /dev/null 3>&- &
-    idle+=($!)
-  done
-  eventually console_says INFO $'^connected_clients:8\r'
-}
-
-console_says() {  # <command> <regular expression>
-  echo "$1" >&"$console_input"
-  grep -q "$2" "$BATS_TEST_TMPDIR/console.out"
-}
-
-# Waits until the server has refused at least this many connections.
-eventually_refused() {  # <number>
-  eventually has_refused "$1"
-}
-
-has_refused() {
-  echo INFO stats >&"$console_input"
-  (($(sed -n 's/^rejected_connections:\([0-9]*\).*/\1/p' "$BATS_TEST_TMPDIR/console.out" | tail -n 1) >= $1))
-}
-
-assert_gets_in_when_a_client_leaves() {
-  dlock run --ttl 5m --store-timeout 20s job -- true 3>&- &
-  local run=$!
-  eventually_refused 2
-
-  end_processes "${idle[0]}"
-
-  assert_exits 0 "$run"
-}
-
-@test "a run that does not wait gets its lock from a full server as soon as a client leaves" {
-  use_full_server
-
-  assert_gets_in_when_a_client_leaves
-}
-
-@test "a server that stays full is reported within the store timeout, after several attempts" {
-  use_full_server
-
-  run timeout 60 dlock run --store-timeout 1s job -- true
-
-  assert_status 69
-  assert_output_contains 'max number of clients reached'
-  eventually_refused 4
-}
-
 # Starts a run that finds no server, and then the server. The run has tried to connect when
 # strace shows a call with that result.
 assert_survives_a_restart() {  # <error>

@@ -150,36 +150,6 @@ holders() {
   ((next < $(jq .fence "$report")))
 }
 
-@test "a waiter keeps waiting, and a run that was recorded as vanished gets its real end, when the lease was set up again" {
-  hold_job --reclaim "${lasting[@]}"
-  queue job sh -c 'echo started >> "$0"' "$order"
-
-  redis FLUSHALL
-
-  await_reclaim
-  eventually is_queued job "$waiter"
-  let_go
-  assert_exits 0 "$waiter"
-  assert_exits 0 "$holder"
-  assert_equal "$(< "$order")" started
-
-  redis FLUSHALL
-  hold_job --reclaim "${long[@]}"
-  queue job true
-  redis DEL 'dlock:{job}'
-  kill -TERM "$waiter"  # which clears what is left of the lease
-  eventually has_ended "$waiter"
-  assert_equal "$(look job .last_run.outcome)" vanished
-
-  await_reclaim
-  assert_equal "$(look job .last_run)" null
-  let_go
-  assert_exits 0 "$holder"
-
-  assert_equal "$(redis LLEN 'dlock:{job}:r')" 1
-  assert_equal "$(look job .last_run.outcome)" ran
-}
-
 @test "with local: and none: --reclaim and --lock-delay change nothing" {
   for store in "local:$BATS_TEST_TMPDIR/store" none:; do
     export DLOCK_STORE=$store
@@ -306,4 +276,3 @@ holders() {
   assert_output_contains 'cannot release the lock'
   [[ $output =~ 'its lease expires in 1h0m'$ ]]
 }
-

@@ -122,8 +122,7 @@ held"
 assert_refused() {  # <exit code> <store> <text>...
   local text
   DLOCK_STORE=$2 run dlock run job -- touch "$ran"
-  assert_status "$1"
-  assert_one_line
+  assert_message "$1"
   for text in "${@:3}"; do assert_output_contains "$text"; done
   # The arguments of a script contain a token.
   refute_output_contains 'args beginning with'

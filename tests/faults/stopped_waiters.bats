@@ -88,17 +88,6 @@ is_back() {
 # Prints how often a process went to sleep.
 sleeps() { awk '/^voluntary_ctxt_switches/ { print $2 }' "/proc/$1/status"; }
 
-@test "a stopped waiter that is alone gets the lock when it continues" {
-  hold job
-  queue_stopped 1
-  let_go
-  eventually is_free job
-
-  kill -CONT "${stopped[0]}"
-
-  eventually ran 1
-}
-
 # A frozen cgroup: no process in it shows that it cannot run.
 freeze_waiters() {  # <number>
   needs_root

@@ -183,9 +183,7 @@ signal.pause()' "$BATS_TEST_TMPDIR/leased" "$@" 3>&- &
     run dlock --store-timeout 700ms run job -- echo started
 
     took=$(($(now_ms) - begin))
-    assert_status 69
-    assert_one_line
-    assert_output_contains 'F_SETLEASE'
+    assert_message 69 'F_SETLEASE'
     ((took >= 700))
     kill -KILL "$lessee"
     run dlock run job -- echo started

@@ -10,14 +10,11 @@
 # death of processes, what uses strace, and what looks a command up in /proc.
 # shellcheck disable=SC2016,SC2154  # text for others; setup_file sets variables
 
-in_emulator=(arguments json list fence status run limit nesting)
+in_emulator=(arguments list fence status run limit nesting)
 # Single tests of these files that fail in it, for the same reasons.
 fails_in_emulator=(
   'the second of two -- before the command is the command'
   'a command line that is too long for the command exits with 126, and frees the lock'
-  'a lock whose command never started is not listed'
-  'listing twenty thousand locks takes only seconds'
-  '-q does not hide that the command was not found'
   'a command runs only if it is admitted, and its end, or that it cannot be run, decides the exit code'
 )
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Sentinels and servers over TLS, which are announced by their addresses.
+# Sentinels, which announce servers by their addresses, and quorums over TLS.
 # shellcheck disable=SC2034,SC2154  # the helpers use what is set here, and set ports
 
 setup_file() {
@@ -7,6 +7,7 @@ setup_file() {
   load ../bats/certificates
   cd "$BATS_FILE_TMPDIR" || return
   authority ours
+  authority theirs
   signed by_address ours 'IP:127.0.0.1'
   signed by_name ours 'DNS:redis.example'
 }
@@ -17,6 +18,7 @@ setup() {
   load redis
   load partition
   load sentinel
+  load quorum
   use_private_store
   unset SSL_CERT_FILE SSL_CERT_DIR
   export DLOCK_TLS_CA=$BATS_FILE_TMPDIR/ours.crt
@@ -80,4 +82,20 @@ was_renewed_there() {
 
   run dlock run --sentinel-tls false job -- echo ran
   assert_equal "$status $output" '0 ran'
+}
+
+@test "a quorum of servers over TLS has the lock, and is refused with 77 if their certificate is not trusted" {
+  over_tls=(1 2 3)
+  certificate=$BATS_FILE_TMPDIR/by_address
+  start_quorum 3
+  DLOCK_STORE=rediss${DLOCK_STORE#redis}
+
+  # Not with the lock on a majority only, as may happen on a busy machine.
+  run dlock run -w 20s --min-strength 1 --report "$BATS_TEST_TMPDIR/report" job -- echo ran
+  assert_equal "$status $output" '0 ran'
+  assert_equal "$(jq .strength "$BATS_TEST_TMPDIR/report")" 1
+
+  DLOCK_TLS_CA=$BATS_FILE_TMPDIR/theirs.crt run dlock run job -- echo ran
+  assert_status 77
+  assert_output_contains 'certificate not trusted'
 }
