@@ -7,10 +7,9 @@
 #include "util/text.hpp"
 
 namespace dlock {
+namespace {
 
 using std::chrono::microseconds;
-
-namespace {
 
 constexpr milliseconds usual_ttl{30'000};
 constexpr milliseconds usual_kill_after{5000};
@@ -23,7 +22,43 @@ std::string shown(microseconds round_trip) {
   return text;
 }
 
-void judge_clock(const StoreFacts& facts, CheckReport& say) {
+// Nothing if none was measured.
+std::optional<microseconds> round_trip_of(const ServerFacts& facts) {
+  auto trips = facts.round_trips;
+  if (trips.empty()) return std::nullopt;
+  const auto median = trips.begin() + static_cast<std::ptrdiff_t>(trips.size() / 2);
+  std::nth_element(trips.begin(), median, trips.end());
+  return std::chrono::ceil<microseconds>(*median);
+}
+
+// How long one operation on the store may have to wait for replies.
+milliseconds needed_budget(microseconds round_trip, int trips) {
+  constexpr int times_median = 2;  // some take longer
+  return std::chrono::ceil<milliseconds>(round_trip * trips * times_median);
+}
+
+// The shortest lease that leaves this budget for an operation, by the rules of
+// LeaseTiming.
+milliseconds smallest_ttl_for(milliseconds budget) {
+  constexpr milliseconds least{500};  // that --ttl takes
+  auto ttl = std::max(least, (budget * 10 + step - milliseconds(1)) / step * step);
+  while (!LeaseTiming(ttl, usual_kill_after, budget).is_sound()) ttl += step;
+  return ttl;
+}
+
+// The shortest lease with which a run survives a failover of this length that begins just
+// before a renewal is due.
+milliseconds smallest_ttl_to_outlive(milliseconds failover) {
+  for (auto ttl = step;; ttl += step) {
+    const auto budget = std::min(ServerFacts().store_timeout, ttl / 10);
+    const LeaseTiming timing(ttl, usual_kill_after, budget);
+    const auto left =
+        ttl - timing.renew_every() - timing.drift() - timing.grace() - timing.margin();
+    if (left >= failover) return ttl;
+  }
+}
+
+void clock(const ServerFacts& facts, CheckReport& say) {
   // A difference that does not matter in printed times.
   constexpr microseconds close_enough = std::chrono::seconds(2);
   if (!facts.has_clock) return;
@@ -37,39 +72,51 @@ void judge_clock(const StoreFacts& facts, CheckReport& say) {
            "are the server's");
 }
 
-void judge_round_trip(const StoreFacts& facts, CheckReport& say) {
-  const auto median = median_of(facts.round_trips);
+void round_trip(const ServerFacts& facts, CheckReport& say) {
+  const auto median = round_trip_of(facts);
   if (!median) return;
   const auto budget = needed_budget(*median, facts.trips_to_renew);
   const auto ttl = for_people(smallest_ttl_for(budget));
-  const auto message = shown(*median) + ", the median of " +
-                       std::to_string(facts.round_trips.size()) +
-                       "; fast enough for a --ttl of " + ttl + " or more";
+  const auto message =
+      joined(shown(*median), ", the median of ", facts.round_trips.size(),
+             "; fast enough for a --ttl of ", ttl, " or more");
   if (budget <= facts.store_timeout) return say.ok(message);
   say.warning(message, "use a nearer server, or --store-timeout " + for_people(budget) +
                            " and a --ttl of " + ttl);
 }
 
-constexpr Check<StoreFacts> checks_of_all[] = {
-    {"clock", judge_clock},
-    {"round-trip", judge_round_trip},
-};
-
-// The shortest lease with which a run survives a failover of this length that begins just
-// before a renewal is due.
-milliseconds smallest_ttl_to_outlive(milliseconds failover) {
-  for (auto ttl = step;; ttl += step) {
-    const auto budget = std::min(StoreFacts().store_timeout, ttl / 10);
-    const LeaseTiming timing(ttl, usual_kill_after, budget);
-    const auto left =
-        ttl - timing.renew_every() - timing.drift() - timing.grace() - timing.margin();
-    if (left >= failover) return ttl;
-  }
-}
+constexpr Check<ServerFacts> checks[] = {{"clock", clock}, {"round-trip", round_trip}};
 
 }  // namespace
 
-std::span<const Check<StoreFacts>> common_checks() { return checks_of_all; }
+std::string counted(std::int64_t count, const std::string& word) {
+  return joined(count, " ", word, count == 1 ? "" : "s");
+}
+
+std::string listed(const std::vector<std::string>& words, std::size_t most) {
+  std::string list;
+  for (std::size_t i = 0; i < std::min(words.size(), most); ++i) {
+    list += (i > 0 ? ", " : "") + words[i];
+  }
+  return words.size() > most ? joined(list, ", ", words.size() - most, " more") : list;
+}
+
+std::span<const Check<ServerFacts>> common_checks() { return checks; }
+
+Examination examination_of(std::vector<Finding> findings,
+                           const std::vector<ServerFacts>& servers) {
+  Examination examination;
+  examination.findings = std::move(findings);
+  for (const auto& one : servers) {
+    const auto trip = round_trip_of(one);
+    if (!trip) continue;
+    const auto budget = needed_budget(*trip, one.trips_to_renew);
+    const auto ttl = std::max(smallest_ttl_for(budget), one.least_ttl);
+    examination.round_trip = std::max(examination.round_trip.value_or(*trip), *trip);
+    examination.smallest_ttl = std::max(examination.smallest_ttl.value_or(ttl), ttl);
+  }
+  return examination;
+}
 
 Failure let_pass(const Failure& failure) {
   if (failure.kind() == Failure::Kind::exhausted ||
@@ -100,11 +147,11 @@ void judge_reachable(const std::vector<ServerFacts>& servers, std::size_t needed
   std::string reasons;
   for (const auto& one : servers) {
     there += one.failure ? 0 : 1;
-    if (one.failure) reasons += "; " + std::string(one.failure->what());
+    if (one.failure) reasons += joined("; ", one.failure->what());
   }
   const auto message =
-      std::to_string(there) + " of " + std::to_string(servers.size()) +
-      (needed > 1 ? " reply, " + std::to_string(needed) + " required" : "") + reasons;
+      joined(there, " of ", servers.size(),
+             needed > 1 ? joined(" reply, ", needed, " required") : "", reasons);
   if (there == servers.size()) return say.ok(message);
   if (there < needed) return say.error(message, advice);
   say.warning(message, can_lock ? "locks work without the others: restore them"
@@ -131,7 +178,7 @@ void judge_version(const std::string& version, bool is_old, const std::string& n
 void judge_permissions(const std::string& user, const std::string& missing,
                        const std::string& advice, CheckReport& say) {
   if (!missing.empty()) return say.error("user " + user + " " + missing, advice);
-  say.ok("user " + user + " has all permissions that locks need");
+  say.ok("user ", user, " has all permissions that locks need");
 }
 
 void judge_fences(const FarFences& fences, CheckReport& say) {
@@ -148,12 +195,23 @@ void judge_work(const std::string& why, CheckReport& say, const std::string& adv
   say.error("the server grants no locks now: " + printable(why, 200), advice);
 }
 
-void judge_clocks(const std::string& who, std::optional<microseconds> spread,
+void judge_clocks(const std::string& who, const std::vector<ServerFacts>& servers,
                   const std::string& harm, CheckReport& say) {
-  if (!spread) return say.not_checked("no server reports its time");
-  if (*spread < clocks_agree_within) return say.ok("all " + who + " agree");
-  say.warning("the " + who + "' clocks differ by " + for_people(*spread) + harm,
+  std::vector<microseconds> clocks;
+  for (const auto& one : servers) {
+    if (one.clock_ahead) clocks.push_back(*one.clock_ahead);
+  }
+  if (clocks.empty()) return say.not_checked("no server reports its time");
+  const auto [least, most] = std::minmax_element(clocks.begin(), clocks.end());
+  const auto spread = *most - *least;
+  if (spread < clocks_agree_within) return say.ok("all ", who, " agree");
+  say.warning("the " + who + "' clocks differ by " + for_people(spread) + harm,
               synchronize_clocks);
+}
+
+std::string distance_of(microseconds ahead) {
+  return for_people(std::chrono::abs(ahead)) +
+         (ahead.count() < 0 ? " behind" : " ahead of");
 }
 
 void judge_failover(milliseconds failover, const std::string& detected,
@@ -163,73 +221,6 @@ void judge_failover(milliseconds failover, const std::string& detected,
       detected + "a --ttl of " + for_people(least) + " or more survives " + what;
   if (least <= usual_ttl) return say.ok(message);
   say.warning(message + ", the default of 30s does not", std::move(advice));
-}
-
-std::optional<microseconds> median_of(std::vector<std::chrono::nanoseconds> round_trips) {
-  if (round_trips.empty()) return std::nullopt;
-  const auto middle =
-      round_trips.begin() + static_cast<std::ptrdiff_t>(round_trips.size() / 2);
-  std::nth_element(round_trips.begin(), middle, round_trips.end());
-  return std::chrono::ceil<microseconds>(*middle);
-}
-
-milliseconds needed_budget(microseconds round_trip, int trips) {
-  constexpr int times_median = 2;  // some take longer
-  return std::chrono::ceil<milliseconds>(round_trip * trips * times_median);
-}
-
-milliseconds smallest_ttl_for(milliseconds budget) {
-  constexpr milliseconds least{500};  // that --ttl takes
-  auto ttl = std::max(least, (budget * 10 + step - milliseconds(1)) / step * step);
-  while (!LeaseTiming(ttl, usual_kill_after, budget).is_sound()) ttl += step;
-  return ttl;
-}
-
-std::optional<microseconds> spread_of(const std::vector<microseconds>& clocks) {
-  if (clocks.empty()) return std::nullopt;
-  const auto [least, most] = std::minmax_element(clocks.begin(), clocks.end());
-  return *most - *least;
-}
-
-std::string distance_of(microseconds ahead) {
-  return for_people(std::chrono::abs(ahead)) +
-         (ahead.count() < 0 ? " behind" : " ahead of");
-}
-
-Examination examination_of(std::vector<Finding> findings,
-                           const std::vector<StoreFacts>& servers) {
-  Examination examination;
-  examination.findings = std::move(findings);
-  for (const auto& one : servers) {
-    const auto median = median_of(one.round_trips);
-    if (!median) continue;
-    const auto ttl = std::max(
-        smallest_ttl_for(needed_budget(*median, one.trips_to_renew)), one.least_ttl);
-    examination.round_trip = std::max(examination.round_trip.value_or(*median), *median);
-    examination.smallest_ttl = std::max(examination.smallest_ttl.value_or(ttl), ttl);
-  }
-  return examination;
-}
-
-void add_worst(std::vector<Finding>& findings, Finding found, const std::string& server) {
-  const auto same =
-      std::find_if(findings.begin(), findings.end(),
-                   [&](const Finding& other) { return other.check == found.check; });
-  if (found.level > Finding::Level::info) found.message = server + ": " + found.message;
-  if (same == findings.end()) {
-    findings.push_back(std::move(found));
-  } else if (found.level > same->level) {
-    *same = std::move(found);
-  }
-}
-
-std::string listed(const std::vector<std::string>& words, std::size_t most) {
-  std::string list;
-  for (std::size_t i = 0; i < std::min(words.size(), most); ++i) {
-    list += (i > 0 ? ", " : "") + words[i];
-  }
-  if (words.size() <= most) return list;
-  return list + ", " + std::to_string(words.size() - most) + " more";
 }
 
 }  // namespace dlock

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,24 +17,50 @@
 
 namespace dlock {
 
+// The parts in a row, numbers as digits.
+template <typename... Parts>
+std::string joined(const Parts&... parts) {
+  std::string text;
+  const auto add = [&](const auto& part) {
+    if constexpr (requires { std::to_string(part); }) {
+      text += std::to_string(part);
+    } else {
+      text += part;
+    }
+  };
+  (add(parts), ...);
+  return text;
+}
+
+// "1 lock", "2 locks"
+std::string counted(std::int64_t count, const std::string& word);
+
+// "a, b"; of more than `most`: "a, b, 3 more".
+std::string listed(const std::vector<std::string>& words, std::size_t most = 1000);
+
 // Takes what a check says, under its name. If it says nothing, it does not apply.
 class CheckReport {
  public:
-  CheckReport(std::string check, std::vector<Finding>& findings)
-      : check_(std::move(check)), findings_(findings) {}
+  using Level = Finding::Level;
 
-  void level(Finding::Level level, std::string message, std::string advice = "") {
+  CheckReport(const char* check, std::vector<Finding>& findings)
+      : check_(check), findings_(findings) {}
+
+  void level(Level level, std::string message, std::string advice = "") {
     findings_.push_back({check_, level, std::move(message), std::move(advice)});
   }
-  void ok(std::string message) { level(Finding::Level::ok, std::move(message)); }
+  template <typename... Parts>
+  void ok(const Parts&... message) {
+    level(Level::ok, joined(message...));
+  }
   void info(std::string message, std::string advice = "") {
-    level(Finding::Level::info, std::move(message), std::move(advice));
+    level(Level::info, std::move(message), std::move(advice));
   }
   void warning(std::string message, std::string advice = "") {
-    level(Finding::Level::warning, std::move(message), std::move(advice));
+    level(Level::warning, std::move(message), std::move(advice));
   }
   void error(std::string message, std::string advice) {
-    level(Finding::Level::error, std::move(message), std::move(advice));
+    level(Level::error, std::move(message), std::move(advice));
   }
   // The check could not be made: "not checked: WHY".
   void not_checked(const std::string& why, std::string advice = "") {
@@ -42,7 +69,7 @@ class CheckReport {
   }
 
  private:
-  std::string check_;
+  const char* check_;
   std::vector<Finding>& findings_;
 };
 
@@ -57,27 +84,28 @@ struct Check {
   bool is_basis = false;
 };
 
-// A server, or a member of a group of them.
+// What the checks of all stores need of a server, of a member of a group of them, or of
+// such a group; fields are empty where nothing is known.
 struct ServerFacts {
-  std::string server;              // its address, for messages
-  std::optional<Failure> failure;  // why it did not reply
-};
-
-// What the checks of all stores need; fields are empty where nothing is known.
-struct StoreFacts {
-  bool has_clock = false;                                // that alone ends leases
+  std::string server;                                    // its address, for messages
+  std::optional<Failure> failure;                        // why it did not reply
+  bool has_clock = true;                                 // that alone ends leases
   std::optional<std::chrono::microseconds> clock_ahead;  // of this machine's
   std::vector<std::chrono::nanoseconds> round_trips;
   int trips_to_renew = 3;            // round trips of a renewal that has to connect first
   milliseconds store_timeout{2000};  // of a run
   milliseconds least_ttl{0};         // that the store takes
 };
+template <typename Facts>
+std::vector<ServerFacts> servers_of(const std::vector<Facts>& servers) {
+  return {servers.begin(), servers.end()};
+}
 
 // The table of the checks of all stores.
-std::span<const Check<StoreFacts>> common_checks();
+std::span<const Check<ServerFacts>> common_checks();
 
-// Adds what the checks say. Whether all were made, and none of those in front was the
-// basis of the others and found an error.
+// Adds what the checks say, and for a server what the common ones say. Ends behind one
+// that is the basis of the others and finds an error; false then.
 template <typename Facts>
 bool judge(std::span<const Check<Facts>> checks, const Facts& facts,
            std::vector<Finding>& findings) {
@@ -86,22 +114,26 @@ bool judge(std::span<const Check<Facts>> checks, const Facts& facts,
     CheckReport say(check.name, findings);
     check.judge(facts, say);
     const bool has_spoken = findings.size() > before;
-    if (check.is_basis && has_spoken && findings.back().level == Finding::Level::error) {
-      return false;
-    }
+    const bool is_error = has_spoken && findings.back().level == Finding::Level::error;
+    if (check.is_basis && is_error) return false;
+  }
+  if constexpr (std::is_base_of_v<ServerFacts, Facts> &&
+                !std::is_same_v<ServerFacts, Facts>) {
+    judge<ServerFacts>(common_checks(), facts, findings);
   }
   return true;
 }
 
-// The findings of a store, or of one of its servers.
 template <typename Facts, std::size_t count>
 std::vector<Finding> judged(const Check<Facts> (&checks)[count], const Facts& facts) {
   std::vector<Finding> findings;
-  if (judge(std::span<const Check<Facts>>(checks), facts, findings)) {
-    judge(common_checks(), static_cast<const StoreFacts&>(facts), findings);
-  }
+  judge<Facts>(checks, facts, findings);
   return findings;
 }
+
+// With the round trip of the slowest of these servers, and the shortest lease for it.
+Examination examination_of(std::vector<Finding> findings,
+                           const std::vector<ServerFacts>& servers);
 
 // The failure as a fact about a server. Throws it if it says nothing about one, because
 // this machine lacks something or the caller wants to stop.
@@ -117,10 +149,6 @@ bool is_refusal(const Failure& failure);
 // `can_lock`: whether those that reply grant locks, as far as is known.
 void judge_reachable(const std::vector<ServerFacts>& servers, std::size_t needed,
                      const std::string& settings, CheckReport& say, bool can_lock = true);
-template <typename Facts>
-std::vector<ServerFacts> servers_of(const std::vector<Facts>& servers) {
-  return {servers.begin(), servers.end()};
-}
 
 // A login that was refused. `also`: what else to check besides the options.
 void judge_refusal(const Failure& failure, const std::string& also, CheckReport& say);
@@ -145,59 +173,30 @@ void judge_work(const std::string& why, CheckReport& say,
 constexpr const char* synchronize_clocks =
     "synchronize the clocks of all servers by slewing (chrony, ntpd)";
 
+// Clocks that differ by less are in order: a failover takes longer.
+constexpr std::chrono::microseconds clocks_agree_within{1'000'000};
+
 // Whether the clocks of `who` ("servers") agree, because fences and the order of a queue
-// depend on them. `spread`: see spread_of(); `harm` is added if they do not.
-void judge_clocks(const std::string& who, std::optional<std::chrono::microseconds> spread,
+// depend on them. `harm` is added if they do not.
+void judge_clocks(const std::string& who, const std::vector<ServerFacts>& servers,
                   const std::string& harm, CheckReport& say);
+
+// "3s behind" or "3s ahead of".
+std::string distance_of(std::chrono::microseconds ahead);
 
 // A failover that takes this long: "DETECTED a --ttl of 6.0s or more survives WHAT".
 void judge_failover(milliseconds failover, const std::string& detected,
                     const std::string& what, std::string advice, CheckReport& say);
 
-// --- Round trips and clocks ---
-
-constexpr std::size_t round_trips_measured = 20;
-
-// Adds the durations of calls, until all are measured or the time is up.
+// Adds the durations of calls, until enough are measured or the time is up.
 template <typename Work>
-asio::awaitable<void> measure(StoreFacts& facts, Clock::time_point until, Work work) {
-  for (std::size_t i = 0; i < round_trips_measured && Clock::now() < until; ++i) {
+asio::awaitable<void> measure(ServerFacts& facts, Clock::time_point until, Work work) {
+  constexpr std::size_t enough = 20;
+  for (std::size_t i = 0; i < enough && Clock::now() < until; ++i) {
     const auto began = Clock::now();
     co_await work();
     facts.round_trips.emplace_back(Clock::now() - began);
   }
 }
-
-// By how much the clocks differ; nothing if there are none.
-std::optional<std::chrono::microseconds> spread_of(
-    const std::vector<std::chrono::microseconds>& clocks);
-
-// Clocks that differ by less are in order: a failover takes longer.
-constexpr std::chrono::microseconds clocks_agree_within{1'000'000};
-
-// "3s behind" or "3s ahead of".
-std::string distance_of(std::chrono::microseconds ahead);
-
-// Nothing if the list is empty.
-std::optional<std::chrono::microseconds> median_of(
-    std::vector<std::chrono::nanoseconds> round_trips);
-
-// How long one operation on the store may have to wait for replies.
-milliseconds needed_budget(std::chrono::microseconds round_trip, int trips);
-
-// The shortest lease that leaves this budget for an operation, by the rules of
-// LeaseTiming.
-milliseconds smallest_ttl_for(milliseconds budget);
-
-// With the round trip of the slowest of these servers, and the shortest lease for it.
-Examination examination_of(std::vector<Finding> findings,
-                           const std::vector<StoreFacts>& servers);
-
-// For a store of several servers: adds a finding of one of them, which it names if it is
-// a problem, or keeps the one of the same check that is there, if that is as severe.
-void add_worst(std::vector<Finding>& findings, Finding found, const std::string& server);
-
-// "a, b"; of more than `most`: "a, b, 3 more".
-std::string listed(const std::vector<std::string>& words, std::size_t most = 1000);
 
 }  // namespace dlock

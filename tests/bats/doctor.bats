@@ -212,6 +212,7 @@ END
 size=4m|cat /dev/zero > /mnt/full|2|error|0 KiB free
 size=8m|true|1|warning|8 MiB free
 nr_inodes=2|true|2|error|no inodes left
+nr_inodes=101|true|1|warning|only 99 more files can be created
 END
 }
 

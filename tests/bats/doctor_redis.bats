@@ -115,7 +115,9 @@ commands_needed() {
     export DLOCK_STORE=redis+unix:$redis_socket
 
     run dlock doctor
-    if [[ $command == @(PUBLISH|SUBSCRIBE|PSUBSCRIBE|PING|XADD|XRANGE) ]]; then
+    if [[ $command == CLIENT ]]; then
+      assert_status 0  # only names a connection
+    elif [[ $command == @(PUBLISH|SUBSCRIBE|PSUBSCRIBE|PING|XADD|XRANGE) ]]; then
       assert_found warning commands "the server does not know $command (renamed or disabled"
     else
       assert_status 2
@@ -135,6 +137,21 @@ commands_needed() {
     fi
     stop_redis
   done
+}
+
+@test "without permission to name its connections a user has what it needs: doctor finds no fault, and locks work" {
+  use_redis_store --appendonly yes
+  redis ACL SETUSER dlock -client
+
+  run dlock doctor
+  assert_status 0
+  assert_found ok permissions 'user dlock has all permissions that locks need'
+
+  hold job
+  queue job -- touch "$BATS_TEST_TMPDIR/ran"
+  let_go
+  wait "$waiter"
+  [[ -e $BATS_TEST_TMPDIR/ran ]]
 }
 
 @test "keys that the user may not access or only read, and commands that are missing, are named" {

@@ -323,7 +323,7 @@ assert_documents_keys() {  # <section> <file>
   permissions() { grep -o '+[a-z|]*' | sort; }
 
   assert_equal "$(table src/store/redis/permissions.hpp needed_permissions |
-    grep -oE '\{"[a-z|]+"' | sed -E 's/\{"(.*)"/+\1/' | sort)" \
+    grep -oE '\{"[A-Z|]+' | tr -d '{"' | tr '[:upper:]' '[:lower:]' | sed 's/^/+/' | sort)" \
     "$(sed -n '/ACL SETUSER jobs on/,/^```/p' "$DLOCK_SOURCE/docs/operating.md" | permissions)"
 }
 

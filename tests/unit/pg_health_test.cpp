@@ -14,8 +14,8 @@ namespace dlock::postgres {
 namespace {
 
 std::vector<Row> sessions(int used, int of_dlock, int limit) {
-  return {{std::to_string(used), std::to_string(of_dlock), "0", "0",
-           std::to_string(limit), "-1", "-1"}};
+  return {{std::to_string(of_dlock), std::to_string(used), std::to_string(limit),
+           "max_connections for users"}};
 }
 
 PgFacts good_facts() {
@@ -36,12 +36,10 @@ PgFacts good_facts() {
   facts.answers["schema"] = {{"t", "t", "f"}};
   facts.answers["admit"] = {{"t"}};
   for (const auto& table : schema_tables) {
-    for (const auto& column : columns_of(table)) {
-      facts.answers["permissions"].push_back(
-          {std::string(table.name), column, "t", "t", "t", "t", "f"});
-    }
+    facts.answers["permissions"].push_back(
+        {std::string(table.name), "t", std::nullopt, std::nullopt});
   }
-  facts.answers["persistence"] = {{"on", "on"}};
+  facts.answers["persistence"] = {{"2", std::nullopt}};
   facts.answers["sessions"] = sessions(10, 3, 97);
   facts.was_notified = true;
   facts.clock_ahead = std::chrono::microseconds(0);

@@ -248,7 +248,7 @@ TEST(RedisHealth, tls_is_not_judged_without_tls_or_before_redis_7_4) {
 
 TEST(RedisHealth, missing_permissions_are_named_and_the_advice_grants_them) {
   auto facts = good();
-  facts.missing_commands = {"get", "client|setname"};
+  facts.missing = {{"GET KEY"}, {"CLUSTER|SLOTS"}, {"PING", How::tried, true}};
   facts.keys_are_missing = true;
 
   const auto finding = found(facts, "permissions");
@@ -256,13 +256,13 @@ TEST(RedisHealth, missing_permissions_are_named_and_the_advice_grants_them) {
   EXPECT_EQ(finding.level, Level::error);
   EXPECT_EQ(
       finding.message,
-      "user jobs may not call get, client|setname, and may not access all keys dlock:*");
-  EXPECT_EQ(finding.advice, "ACL SETUSER jobs +get '+client|setname' '~dlock:*'");
+      "user jobs may not call get, cluster|slots, and may not access all keys dlock:*");
+  EXPECT_EQ(finding.advice, "ACL SETUSER jobs +get '+cluster|slots' '~dlock:*'");
 }
 
 TEST(RedisHealth, permissions_that_only_watch_lacks_are_a_warning) {
   auto facts = good();
-  facts.missing_for_watch = {"publish", "ping"};
+  facts.missing = {{"PUBLISH KEY:e x", How::asked, true}, {"PING", How::tried, true}};
 
   const auto finding = found(facts, "watch");
 
@@ -306,15 +306,30 @@ TEST(RedisHealth, text_of_a_server_cannot_control_the_terminal) {
 }
 
 TEST(RedisRoundTrips, one_slow_round_trip_does_not_move_the_median) {
-  EXPECT_EQ(median_of({1ms, 1s, 2ms, 3ms, 2ms}), 2ms);
-  EXPECT_EQ(median_of({}), std::nullopt);
+  auto facts = good();
+  facts.round_trips = {1ms, 1s, 2ms, 3ms, 2ms};
+  EXPECT_EQ(examination_of({}, {facts}).round_trip, 2ms);
+
+  facts.round_trips.clear();
+  EXPECT_EQ(examination_of({}, {facts}).round_trip, std::nullopt);
 }
 
 TEST(RedisRoundTrips, the_shortest_ttl_leaves_a_tenth_for_an_operation) {
-  EXPECT_EQ(smallest_ttl_for(needed_budget(200us, 3)), 500ms);
-  EXPECT_EQ(smallest_ttl_for(50ms), 500ms);
-  EXPECT_EQ(smallest_ttl_for(51ms), 1000ms);
-  EXPECT_EQ(smallest_ttl_for(2s), 20s);
+  const auto ttl_for = [](std::chrono::microseconds round_trip) {
+    auto facts = good();
+    facts.trips_to_renew = 1;  // of which some take twice as long
+    facts.round_trips.assign(20, round_trip);
+    return examination_of({}, {facts}).smallest_ttl;
+  };
+  EXPECT_EQ(ttl_for(200us), 500ms);
+  EXPECT_EQ(ttl_for(25ms), 500ms);
+  EXPECT_EQ(ttl_for(25'500us), 1000ms);
+  EXPECT_EQ(ttl_for(1s), 20s);
+}
+
+TEST(Checks, of_many_things_the_first_are_listed) {
+  EXPECT_EQ(listed({"a", "b", "c"}, 3), "a, b, c");
+  EXPECT_EQ(listed({"a", "b", "c", "d", "e"}, 3), "a, b, c, 2 more");
 }
 
 // What replies mean

@@ -9,9 +9,6 @@
 
 namespace dlock {
 
-// "warning"
-const char* name_of(Finding::Level level);
-
 Json json_of(const Examination& examination, const std::string& store);
 
 // How the text is formatted.

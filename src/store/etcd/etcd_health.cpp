@@ -1,7 +1,7 @@
 #include "store/etcd/etcd_health.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <array>
 #include <set>
 #include <utility>
 
@@ -14,8 +14,24 @@
 #include "util/text.hpp"
 
 namespace dlock::etcd {
-
 namespace {
+
+// --- The checks ---
+
+// Major, minor and patch.
+using Version = std::array<int, 3>;
+
+// "3.4.23" as three numbers; 0 for each that is missing.
+Version version_from(std::string_view text) {
+  Version version{};
+  for (auto& part : version) {
+    const auto number = take_number<int>(text);
+    if (!number) break;
+    part = *number;
+    text.remove_prefix(std::min<std::size_t>(text.size(), 1));
+  }
+  return version;
+}
 
 // etcd issue 20418, pull requests 21399 (a read index is used again) and 21375 (a read
 // index and a change of the leader).
@@ -31,45 +47,13 @@ constexpr std::string_view revoked_leases =
 constexpr std::string_view lost_writes =
     "a member that crashes under load can lose acknowledged writes";
 
-constexpr KnownFault table[] = {
+// The versions from the first on have the fault, up to the one of the same minor version
+// that mends it.
+constexpr std::tuple<Version, Version, std::string_view> known_faults[] = {
     {{3, 4, 20}, {3, 4, 42}, old_reads},     {{3, 5, 0}, {3, 5, 28}, old_reads},
     {{3, 6, 0}, {3, 6, 9}, old_reads},       {{3, 4, 0}, {3, 4, 31}, revoked_leases},
     {{3, 5, 0}, {3, 5, 13}, revoked_leases}, {{3, 5, 0}, {3, 5, 3}, lost_writes},
 };
-
-}  // namespace
-
-Version version_from(std::string_view text) {
-  Version version{};
-  for (auto& part : version) {
-    const auto number = take_number<int>(text);
-    if (!number) break;
-    part = *number;
-    text.remove_prefix(std::min<std::size_t>(text.size(), 1));
-  }
-  return version;
-}
-
-std::string text_of(const Version& version) {
-  return std::to_string(version[0]) + "." + std::to_string(version[1]) + "." +
-         std::to_string(version[2]);
-}
-
-std::vector<KnownFault> known_faults_of(const Version& version) {
-  std::vector<KnownFault> found;
-  std::copy_if(std::begin(table), std::end(table), std::back_inserter(found),
-               [&](const KnownFault& fault) {
-                 return fault.first <= version && version < fault.mended;
-               });
-  return found;
-}
-
-milliseconds least_ttl_from(std::int64_t seconds) {
-  constexpr std::int64_t most = 24 * 3600;  // more than any cluster asks for
-  return std::chrono::seconds(seconds < 1 || seconds > most ? 0 : seconds);
-}
-
-namespace {
 
 // Some versions since 3.5.28 report it only to the role root (etcd issue 21663).
 constexpr const char* not_reported = "etcd does not report it to this user";
@@ -82,6 +66,17 @@ std::vector<StatusResult> statuses_of(const EtcdFacts& facts) {
   return all;
 }
 
+bool lacks_permission(const EtcdFacts& facts) {
+  return facts.refuses_work && facts.refuses_work->kind() == Failure::Kind::rejected;
+}
+
+// The URL need not name all members, so their number is no majority that is needed.
+void reachable(const EtcdFacts& facts, CheckReport& say) {
+  const bool refuses_locks = facts.refuses_work && !lacks_permission(facts);
+  judge_reachable(servers_of(facts.named), 1, "--listen-client-urls", say,
+                  !facts.failure && !refuses_locks);
+}
+
 // One finding, or one for each known fault.
 void version(const EtcdFacts& facts, CheckReport& say) {
   constexpr Version oldest{3, 4, 0};
@@ -89,24 +84,23 @@ void version(const EtcdFacts& facts, CheckReport& say) {
   for (const auto& status : statuses_of(facts)) found.insert(status.version);
   if (found.empty()) return say.not_checked(not_reported);
   std::vector<std::string> shown;
+  std::vector<std::string> faults;
   bool is_old = false;
-  bool has_faults = false;
   for (const auto& one : found) {
+    const auto number = version_from(one);
     shown.push_back(printable(one, 40));
-    is_old = is_old || version_from(one) < oldest;
-    has_faults = has_faults || !known_faults_of(version_from(one)).empty();
-  }
-  if (is_old || (found.size() == 1 && !has_faults)) {
-    return judge_version("etcd " + listed(shown), is_old, "etcd 3.4 or later", say);
-  }
-  if (!has_faults) return say.info(listed(shown) + ": an upgrade is in progress");
-  for (const auto& one : found) {
-    for (const auto& fault : known_faults_of(version_from(one))) {
-      say.warning(printable(one, 40) + ": " + std::string(fault.what) + " (mended in " +
-                      text_of(fault.mended) + ")",
-                  "upgrade etcd");
+    is_old = is_old || number < oldest;
+    for (const auto& [first, mended, what] : known_faults) {
+      if (number < first || number >= mended) continue;
+      faults.push_back(joined(shown.back(), ": ", what, " (mended in ", mended[0], ".",
+                              mended[1], ".", mended[2], ")"));
     }
   }
+  if (is_old || (found.size() == 1 && faults.empty())) {
+    return judge_version("etcd " + listed(shown), is_old, "etcd 3.4 or later", say);
+  }
+  if (faults.empty()) say.info(listed(shown) + ": an upgrade is in progress");
+  for (auto& fault : faults) say.warning(std::move(fault), "upgrade etcd");
 }
 
 void leader(const EtcdFacts& facts, CheckReport& say) {
@@ -141,38 +135,40 @@ void login(const EtcdFacts& facts, CheckReport& say) {
       "where many runs start at once, log in by certificate (--tls-cert)");
 }
 
+void refused(const EtcdFacts& facts, CheckReport& say) {
+  if (facts.failure) judge_work(facts.failure->what(), say);
+}
+
 void members(const EtcdFacts& facts, CheckReport& say) {
   const auto voting =
       std::count_if(facts.members.begin(), facts.members.end(),
                     [](const ClusterMember& one) { return !one.is_learner; });
   if (voting == 0) return say.not_checked("the cluster does not list them");
-  const auto message = std::to_string(voting) + ", of which " +
-                       std::to_string((voting - 1) / 2) + " may fail";
+  const auto message = joined(voting, ", of which ", (voting - 1) / 2, " may fail");
   if (voting < 3) {
     return say.level(voting == 1 ? Finding::Level::info : Finding::Level::warning,
                      message, "run three or five, each on its own machine");
   }
   if (facts.named.size() >= facts.members.size()) return say.ok(message);
-  say.info(message + "; the URL names " + std::to_string(facts.named.size()),
+  say.info(joined(message, "; the URL names ", facts.named.size()),
            "name all of them in the URL, so that any of them may fail");
 }
 
-bool has_alarm(const EtcdFacts& facts, std::initializer_list<Alarm::Kind> kinds) {
+bool has_alarm(const EtcdFacts& facts, Alarm::Kind kind) {
   const auto alarms = facts.alarms.value_or(std::vector<Alarm>());
-  return std::any_of(alarms.begin(), alarms.end(), [&](const Alarm& alarm) {
-    return std::find(kinds.begin(), kinds.end(), alarm.kind) != kinds.end();
-  });
+  return std::any_of(alarms.begin(), alarms.end(),
+                     [&](const Alarm& alarm) { return alarm.kind == kind; });
 }
 
 std::string shown_bytes(std::int64_t bytes) {
   constexpr std::int64_t mebibyte = 1 << 20;
-  return std::to_string((bytes + mebibyte - 1) / mebibyte) + " MiB";
+  return joined((bytes + mebibyte - 1) / mebibyte, " MiB");
 }
 
 // Versions before 3.6 do not report the quota, so the default is assumed.
 void quota(const EtcdFacts& facts, CheckReport& say) {
   constexpr std::int64_t usual_quota = 2LL << 30;
-  if (has_alarm(facts, {Alarm::Kind::no_space})) {
+  if (has_alarm(facts, Alarm::Kind::no_space)) {
     return say.error("the database is full: no lock is granted (alarm NOSPACE)",
                      "run etcdctl compact, etcdctl defrag, then etcdctl alarm disarm");
   }
@@ -188,15 +184,11 @@ void quota(const EtcdFacts& facts, CheckReport& say) {
 
 void alarms(const EtcdFacts& facts, CheckReport& say) {
   if (!facts.alarms) return say.not_checked(not_reported);
-  if (!has_alarm(facts, {Alarm::Kind::corrupt, Alarm::Kind::other}))
-    return say.ok(has_alarm(facts, {Alarm::Kind::no_space}) ? "none but NOSPACE"
-                                                            : "none");
-  say.error("a member's data differs from the others' (alarm CORRUPT)",
-            "run etcdctl alarm list, and replace that member");
-}
-
-bool lacks_permission(const EtcdFacts& facts) {
-  return facts.refuses_work && facts.refuses_work->kind() == Failure::Kind::rejected;
+  if (has_alarm(facts, Alarm::Kind::corrupt) || has_alarm(facts, Alarm::Kind::other)) {
+    return say.error("a member's data differs from the others' (alarm CORRUPT)",
+                     "run etcdctl alarm list, and replace that member");
+  }
+  say.ok(has_alarm(facts, Alarm::Kind::no_space) ? "none but NOSPACE" : "none");
 }
 
 void permissions(const EtcdFacts& facts, CheckReport& say) {
@@ -206,7 +198,7 @@ void permissions(const EtcdFacts& facts, CheckReport& say) {
                          printable_command({facts.prefix}, 200));
   }
   if (facts.refuses_work) return;
-  say.ok("keys that begin with " + printable(facts.prefix, 200) +
+  say.ok("keys that begin with ", printable(facts.prefix, 200),
          " can be read and written");
 }
 
@@ -232,66 +224,45 @@ void failover(const EtcdFacts& facts, CheckReport& say) {
                  "set a shorter --election-timeout for etcd, or a longer --ttl", say);
 }
 
-bool refuses_locks(const EtcdFacts& facts) {
-  return facts.refuses_work && !lacks_permission(facts);
+void work(const EtcdFacts& facts, CheckReport& say) {
+  if (!facts.refuses_work || lacks_permission(facts)) return;
+  judge_work(facts.refuses_work->what(), say);
+}
+
+void clocks(const EtcdFacts&, CheckReport& say) {
+  say.not_checked(
+      "etcd does not report its time, and no lease depends on it; --dedupe and "
+      "--min-hold use the clocks of the hosts",
+      "synchronize the clocks of the hosts (chrony, ntpd)");
 }
 
 constexpr Check<EtcdFacts> checks[] = {
-    // The URL need not name all members, so their number is no majority that is needed.
-    {"reachable",
-     [](const EtcdFacts& facts, CheckReport& say) {
-       judge_reachable(servers_of(facts.named), 1, "--listen-client-urls", say,
-                       !facts.failure && !refuses_locks(facts));
-     },
-     "", true},
+    {"reachable", reachable, "", true},
     {"version", version},
     {"leader", leader},
     {"login", login, "", true},
-    {"work",
-     [](const EtcdFacts& facts, CheckReport& say) {
-       if (facts.failure) judge_work(facts.failure->what(), say);
-     },
-     "", true},
+    {"work", refused, "", true},
     {"members", members},
     {"quota", quota},
     {"alarms", alarms},
     {"permissions", permissions},
-    {"work",
-     [](const EtcdFacts& facts, CheckReport& say) {
-       if (refuses_locks(facts)) judge_work(facts.refuses_work->what(), say);
-     }},
+    {"work", work},
     {"leases", leases},
     {"failover", failover},
-    {"clocks",
-     [](const EtcdFacts&, CheckReport& say) {
-       say.not_checked(
-           "etcd does not report its time, and no lease depends on it; --dedupe and "
-           "--min-hold use the clocks of the hosts",
-           "synchronize the clocks of the hosts (chrony, ntpd)");
-     }},
+    {"clocks", clocks},
 };
 
-int trips_to_renew(const EtcdAccess& access) {
-  constexpr int connect_and_ask = 2;
-  constexpr int tls = 2;
-  return connect_and_ask + (access.tls ? tls : 0) + (access.login.user.empty() ? 0 : 1);
-}
-
-template <typename Answer, typename Question>
-asio::awaitable<Answer> ask(EtcdCalls& calls, Question question, Wakeup& wakeup) {
-  std::vector<Request> requests;
-  requests.emplace_back(std::move(question));
-  auto results = co_await calls.together(std::move(requests), calls.new_call(wakeup));
-  co_return std::get<Answer>(std::move(results.front()));
-}
+// --- The questions ---
 
 // Nothing if it may not be told to this user.
 template <typename Answer, typename Question>
-asio::awaitable<std::optional<Answer>> ask_if_permitted(EtcdCalls& calls,
-                                                        Question question, Wakeup& wakeup,
-                                                        bool has_login = true) {
+asio::awaitable<std::optional<Answer>> ask(EtcdCalls& calls, Question question,
+                                           Wakeup& wakeup, bool has_login = true) {
+  std::vector<Request> requests;
+  requests.emplace_back(std::move(question));
   try {
-    co_return co_await ask<Answer>(calls, std::move(question), wakeup);
+    auto results = co_await calls.together(std::move(requests), calls.new_call(wakeup));
+    co_return std::get<Answer>(std::move(results.front()));
   } catch (const Failure& failure) {
     const bool is_login = !has_login && is_login_required(failure);
     if (!is_permission_denied(failure) && !is_login) throw;
@@ -311,8 +282,7 @@ asio::awaitable<MemberFacts> ask_member(asio::io_context& context, EtcdAccess ac
     if (member.status || member.failure || (logs_in && login.user.empty())) break;
     EtcdCalls calls(context, access, timeout);
     try {
-      member.status =
-          co_await ask_if_permitted<StatusResult>(calls, StatusRequest{}, wakeup, false);
+      member.status = co_await ask<StatusResult>(calls, StatusRequest{}, wakeup, false);
     } catch (const Failure& failure) {
       // A member that has replied is there; a login that is refused is asked for later.
       const auto fact = let_pass(failure);
@@ -322,63 +292,45 @@ asio::awaitable<MemberFacts> ask_member(asio::io_context& context, EtcdAccess ac
   co_return member;
 }
 
-// With the members first that have replied, so that the others cost no time.
-EtcdAccess replied_first(EtcdAccess access, const std::vector<MemberFacts>& named) {
-  std::vector<ServerAddress> sorted;
-  for (const bool has_failed : {false, true}) {
-    for (std::size_t i = 0; i < named.size(); ++i) {
-      const bool is_one = named[i].failure.has_value() == has_failed;
-      if (is_one) sorted.push_back(access.members[i]);
-    }
-  }
-  access.members = std::move(sorted);
-  return access;
-}
-
 class ClusterExaminer {
  public:
   ClusterExaminer(asio::io_context& context, const EtcdAccess& access,
                   milliseconds timeout, EtcdFacts& facts, Wakeup& wakeup)
-      : calls_(context, replied_first(access, facts.named), timeout),
-        facts_(facts),
-        wakeup_(wakeup) {}
+      : calls_(context, access, timeout), facts_(facts), wakeup_(wakeup) {}
 
   asio::awaitable<void> examine() {
     try {
       if (!facts_.user.empty()) co_await measure_login();
-      if (auto alarms =
-              co_await ask_if_permitted<AlarmsResult>(calls_, AlarmsRequest{}, wakeup_)) {
-        facts_.alarms = std::move(alarms->alarms);
-      }
-      if (auto members = co_await ask_if_permitted<MemberListResult>(
-              calls_, MemberListRequest{}, wakeup_)) {
-        facts_.members = std::move(members->members);
-      }
+      auto alarms = co_await ask<AlarmsResult>(calls_, AlarmsRequest{}, wakeup_);
+      if (alarms) facts_.alarms = std::move(alarms->alarms);
+      auto members = co_await ask<MemberListResult>(calls_, MemberListRequest{}, wakeup_);
+      if (members) facts_.members = std::move(members->members);
       co_await try_to_write();
       if (facts_.refuses_work) co_return;
-      co_await measure(facts_, calls_.new_call(wakeup_).until,
-                       [this]() -> asio::awaitable<void> {
-                         RangeRequest look;
-                         look.key = facts_.prefix;
-                         co_await calls_.range(look, calls_.new_call(wakeup_));
-                       });
+      co_await measure(facts_, new_call().until, [this]() -> asio::awaitable<void> {
+        RangeRequest look;
+        look.key = facts_.prefix;
+        co_await calls_.range(look, new_call());
+      });
     } catch (const Failure& failure) {
       facts_.failure = let_pass(failure);
     }
   }
 
  private:
+  Call new_call() { return calls_.new_call(wakeup_); }
+
   asio::awaitable<void> measure_login() {
     AuthenticateRequest login;
-    login.user = calls_.access().login.user;
-    net::Budget budget(calls_.new_call(wakeup_), calls_.name());
+    login.user = facts_.user;
+    net::Budget budget(new_call(), calls_.name());
     login.password = co_await password_of(calls_.access(), calls_.context(), budget);
     budget.hand_on();
     const auto began = Clock::now();
     const auto result =
         co_await ask<AuthenticateResult>(calls_, std::move(login), wakeup_);
     facts_.login_took = Clock::now() - began;
-    facts_.login_is_off = result.token.empty();
+    facts_.login_is_off = result && result->token.empty();
   }
 
   // etcd checks permissions and the quota for everything that a transaction might do,
@@ -398,21 +350,20 @@ class ClusterExaminer {
     LeaseGrantRequest shortest;
     shortest.ttl = 1;
     try {
-      co_await calls_.txn(std::move(txn), calls_.new_call(wakeup_));
-      const auto granted =
-          co_await calls_.lease_grant(shortest, calls_.new_call(wakeup_));
+      co_await calls_.txn(std::move(txn), new_call());
+      const auto granted = co_await calls_.lease_grant(shortest, new_call());
       facts_.least_ttl = least_ttl_from(granted.ttl);
       const LeaseKeepAliveRequest keep{granted.id};
-      const auto alive = co_await calls_.lease_keep_alive(keep, calls_.new_call(wakeup_));
+      const auto alive = co_await calls_.lease_keep_alive(keep, new_call());
       facts_.answers_keep_alive = !alive.is_unanswered && alive.term != 0;
       LeaseRevokeRequest back;
       back.id = granted.id;
-      co_await calls_.lease_revoke(back, calls_.new_call(wakeup_));
+      co_await calls_.lease_revoke(back, new_call());
     } catch (const Failure& failure) {
-      const bool is_about_login =
-          failure.kind() == Failure::Kind::rejected && !is_permission_denied(failure);
-      if (is_about_login) throw;
       facts_.refuses_work = let_pass(failure);
+      const bool is_about_login =
+          lacks_permission(facts_) && !is_permission_denied(failure);
+      if (is_about_login) throw;
     }
   }
 
@@ -423,11 +374,16 @@ class ClusterExaminer {
 
 }  // namespace
 
+milliseconds least_ttl_from(std::int64_t seconds) {
+  constexpr std::int64_t most = 24 * 3600;  // more than any cluster asks for
+  return std::chrono::seconds(seconds < 1 || seconds > most ? 0 : seconds);
+}
+
 std::vector<Finding> findings_of(const EtcdFacts& facts) { return judged(checks, facts); }
 
 asio::awaitable<Examination> examine(const ExaminationOrder& order,
                                      asio::io_context& context, Wakeup& wakeup) {
-  const auto access = access_of(order.url);
+  auto access = access_of(order.url);
   const auto ask_one = [loop = &context, access, timeout = order.timeout](
                            std::size_t number, Wakeup& own) {
     EtcdAccess only = access;
@@ -439,11 +395,15 @@ asio::awaitable<Examination> examine(const ExaminationOrder& order,
       co_await ask_all<MemberFacts>(context, access.members.size(), ask_one, wakeup);
   facts.user = access.login.user;
   facts.prefix = namespace_prefix(order.name_space);
-  facts.trips_to_renew = trips_to_renew(access);
+  // To connect, and to ask.
+  facts.trips_to_renew = 2 + (access.tls ? 2 : 0) + (facts.user.empty() ? 0 : 1);
   facts.store_timeout = order.store_timeout;
-  const bool is_reached = std::any_of(facts.named.begin(), facts.named.end(),
-                                      [](const auto& one) { return !one.failure; });
-  if (is_reached) {
+  // Those that have not replied would cost time.
+  const auto members = std::exchange(access.members, {});
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (!facts.named[i].failure) access.members.push_back(members[i]);
+  }
+  if (!access.members.empty()) {
     ClusterExaminer examiner(context, access, order.timeout, facts, wakeup);
     co_await examiner.examine();
   }

@@ -2,11 +2,9 @@
 // the trial write never takes effect, and the lease is revoked.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "store/checks.hpp"
@@ -14,36 +12,20 @@
 
 namespace dlock::etcd {
 
-// Major, minor and patch.
-using Version = std::array<int, 3>;
-
-// "3.4.23" as three numbers; 0 for each that is missing.
-Version version_from(std::string_view text);
-std::string text_of(const Version& version);
-
-// The versions from `first` on have the fault, up to the one of the same minor version
-// that mends it.
-struct KnownFault {
-  Version first;
-  Version mended;
-  std::string_view what;  // and what it means for locks
-};
-
-// Those of a version.
-std::vector<KnownFault> known_faults_of(const Version& version);
-
 struct MemberFacts : ServerFacts {
   // If it replied, and reports it to this user.
   std::optional<StatusResult> status;
 };
 
-// What the cluster has reported; fields are empty where it did not.
-struct EtcdFacts : StoreFacts {
+// What the cluster has reported; fields are empty where it did not. The failure is why it
+// did not answer the user.
+struct EtcdFacts : ServerFacts {
+  EtcdFacts() { has_clock = false; }
+
   std::vector<MemberFacts> named;  // in the URL, in its order
   std::string user;                // logged in as this user; empty: no login
   std::string prefix;              // of the keys of the namespace
 
-  std::optional<Failure> failure;  // why the cluster did not answer the user
   std::optional<std::chrono::nanoseconds> login_took;
   bool login_is_off = false;
   std::vector<ClusterMember> members;

@@ -41,7 +41,7 @@ Files::Files(asio::io_context& context, std::string path, milliseconds timeout)
   const auto found = default_directory(surroundings());
   if (!found) {
     throw Failure(Failure::Kind::misconfigured,
-                  "no home directory for the locks: set HOME, or name a directory "
+                  "no home directory for the locks; set HOME, or name a directory "
                   "(--store local:/dir)");
   }
   path_ = *found;

@@ -1,14 +1,14 @@
-#include "store/local/local_health.hpp"
-
+// Examines the directory of a local store. It changes nothing and creates nothing.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 
+#include "store/checks.hpp"
+#include "store/local/files.hpp"
 #include "store/local/local_store.hpp"
 #include "store/local/local_waiting.hpp"
 #include "store/local/record_file.hpp"
@@ -20,26 +20,12 @@ namespace dlock::local {
 namespace {
 
 // What the checks look at.
-struct CheckedDirectory : StoreFacts {
+struct CheckedDirectory {
   std::string path;
   bool is_ours = false;                // the default one
   milliseconds timeout{0};             // how long to wait for a mutex
   std::optional<Failure> unusable;     // why the directory cannot be used for locks
   std::optional<Directory> directory;  // nothing: it does not exist
-};
-
-struct KnownFileSystem {
-  unsigned long type;
-  const char* name;
-  bool forgets;
-};
-
-// The common types; see statfs(2).
-constexpr KnownFileSystem file_systems[] = {
-    {0xEF53, "ext4", false},      {0x58465342, "xfs", false},
-    {0x9123683E, "btrfs", false}, {0x2FC12FC1, "zfs", false},
-    {0xF2F52010, "f2fs", false},  {0x794C7630, "overlay", false},
-    {0x01021994, "tmpfs", true},  {0x858458F6, "ramfs", true},
 };
 
 std::string parent_of(const std::string& path) {
@@ -73,9 +59,9 @@ std::pair<std::string, std::string> parts_of(const std::string& message,
   return {message.substr(0, end), message.substr(end + 2)};
 }
 
-void unusable(const CheckedDirectory& place, const Failure& failure, CheckReport& say) {
+void unusable(const CheckedDirectory& place, CheckReport& say) {
   auto [message, advice] =
-      parts_of(failure.what(),
+      parts_of(place.unusable->what(),
                "use your own directory, or one that is set up as shared (chmod 2770)");
   struct stat status {};
   const bool is_there = ::lstat(place.path.c_str(), &status) == 0;
@@ -102,11 +88,11 @@ void missing(const CheckedDirectory& place, CheckReport& say) {
 
 void directory(const CheckedDirectory& place, CheckReport& say) {
   const auto path = printable(place.path);
-  if (place.unusable) return unusable(place, *place.unusable, say);
+  if (place.unusable) return unusable(place, say);
   if (!place.directory) return missing(place, say);
-  struct statfs system {};
-  if (::fstatfs(place.directory->fd(), &system) == 0 &&
-      (system.f_flags & ST_RDONLY) != 0) {
+  struct statvfs system {};
+  if (::fstatvfs(place.directory->fd(), &system) == 0 &&
+      (system.f_flag & ST_RDONLY) != 0) {
     return say.error(path + " is on a file system that is mounted read-only",
                      "mount it with permission to write, or use a directory elsewhere");
   }
@@ -117,16 +103,9 @@ void directory(const CheckedDirectory& place, CheckReport& say) {
 }
 
 void file_system(const CheckedDirectory& place, CheckReport& say) {
-  struct statfs system {};
   if (!place.directory) return;
-  KnownFileSystem found{0, "local", false};
-  if (::fstatfs(place.directory->fd(), &system) == 0) {
-    const auto type = static_cast<unsigned long>(system.f_type);
-    for (const auto& known : file_systems) {
-      if (known.type == type) found = known;
-    }
-  }
-  const std::string name = found.name;
+  auto name = printable(mount_type_of(place.directory->fd()));
+  if (name.empty()) name = "local";
   // systemd-tmpfiles and the like clean up there.
   for (const std::string cleaned : {"/tmp", "/var/tmp"}) {
     if (!place.path.starts_with(cleaned + "/")) continue;
@@ -135,7 +114,7 @@ void file_system(const CheckedDirectory& place, CheckReport& say) {
                         "and fences of locks are lost then",
                     "if that matters, use a directory elsewhere (/var/lib/NAME)");
   }
-  if (!found.forgets) return say.ok(name);
+  if (name != "tmpfs" && name != "ramfs") return say.ok(name);
   say.info(name + ", in memory: a reboot loses past runs and the fences of dlock fence",
            "if that matters, use a directory on a disk");
 }
@@ -168,7 +147,7 @@ std::optional<std::string> busy(const CheckedDirectory& place) {
 void state(const CheckedDirectory& place, CheckReport& say) {
   if (!place.directory) return;
   std::optional<std::string> mended;  // what the next run mends
-  std::uint64_t locks = 0;
+  int locks = 0;
   try {
     const auto folder = open_state_folder(*place.directory);
     if (!folder) return say.ok("none since boot");
@@ -195,8 +174,7 @@ void state(const CheckedDirectory& place, CheckReport& say) {
     return say.info(parts_of(*mended).first,
                     "nothing to do: the next run with a new lock name writes it anew");
   }
-  say.ok("intact, " + std::to_string(locks) + (locks == 1 ? " lock" : " locks") +
-         " known");
+  say.ok("intact, ", counted(locks, "lock"), " known");
 }
 
 void fences(const CheckedDirectory& place, CheckReport& say) {
@@ -221,7 +199,6 @@ bool is_young(const Directory& directory, const std::string& name) {
 
 std::string list_of(const std::vector<std::string>& names) {
   std::vector<std::string> shown;
-  shown.reserve(names.size());
   for (const auto& name : names) shown.push_back(printable(name, 100));
   return listed(shown, 5);
 }
@@ -254,20 +231,34 @@ void files(const CheckedDirectory& place, CheckReport& say) {
            "nothing to do: the next run removes them");
 }
 
-constexpr std::uint64_t mebibyte = 1u << 20u;
-
-std::string shown(std::uint64_t bytes) {
-  constexpr std::uint64_t gibibyte = 1024 * mebibyte;
-  if (bytes >= gibibyte) return std::to_string(bytes / gibibyte) + " GiB";
-  if (bytes >= mebibyte) return std::to_string(bytes / mebibyte) + " MiB";
-  return std::to_string(bytes / 1024) + " KiB";
+std::string shown(std::uint64_t kibibytes) {
+  if (kibibytes >= 1 << 20) return joined(kibibytes >> 20, " GiB");
+  if (kibibytes >= 1 << 10) return joined(kibibytes >> 10, " MiB");
+  return joined(kibibytes, " KiB");
 }
 
+// The room on the file system for this user. The least is space for the files of some
+// hundred new locks.
 void space(const CheckedDirectory& place, CheckReport& say) {
+  constexpr std::uint64_t few_files = 100;
+  constexpr std::uint64_t little = 16 << 10;
+  constexpr std::uint64_t too_little = 1 << 10;
+  constexpr const char* advice = "free space on that file system";
   struct statvfs status {};
   if (::statvfs(existing_part_of(place.path).c_str(), &status) != 0) return;
-  judge_space(std::uint64_t{status.f_bavail} * status.f_frsize,
-              status.f_files > 0 ? std::optional(status.f_favail) : std::nullopt, say);
+  const std::uint64_t kibibytes = status.f_bavail * status.f_frsize / 1024;
+  // Where files are not counted, there is room for them.
+  const auto files = status.f_files > 0 ? status.f_favail : few_files;
+  const auto left = shown(kibibytes) + " free";
+  if (kibibytes < too_little) {
+    return say.error(left + ": too little for new locks", advice);
+  }
+  if (files == 0) {
+    return say.error("no more files can be created (no inodes left)", advice);
+  }
+  if (kibibytes < little) return say.warning(left, advice);
+  if (files >= few_files) return say.ok(left);
+  say.warning(joined("only ", files, " more files can be created"), advice);
 }
 
 constexpr Check<CheckedDirectory> checks[] = {
@@ -279,21 +270,13 @@ constexpr Check<CheckedDirectory> checks[] = {
     {"space", space},
 };
 
-CheckedDirectory place_at(const ExaminationOrder& order) {
+CheckedDirectory place_at(const ExaminationOrder& order, asio::io_context& context) {
   CheckedDirectory place;
   place.path = order.url.path;
   place.timeout = order.timeout;
   place.is_ours = place.path.empty();
   try {
-    if (place.is_ours) {
-      const auto found = default_directory(surroundings());
-      if (!found) {
-        throw Failure(Failure::Kind::misconfigured,
-                      "no home directory to keep locks in; set HOME, or name a directory "
-                      "(--store local:/dir)");
-      }
-      place.path = *found;
-    }
+    place.path = Files(context, place.path, order.timeout).path();
     place.directory =
         Directory::open(place.path, place.is_ours, Directory::Missing::accept);
   } catch (const Failure& failure) {
@@ -305,32 +288,17 @@ CheckedDirectory place_at(const ExaminationOrder& order) {
 
 }  // namespace
 
-// The least is space for the files of some hundred new locks.
-void judge_space(std::uint64_t bytes, std::optional<std::uint64_t> files,
-                 CheckReport& say) {
-  constexpr std::uint64_t few_files = 100;
-  constexpr const char* advice = "free space on that file system";
-  const auto left = shown(bytes) + " free";
-  if (bytes < mebibyte) return say.error(left + ": too little for new locks", advice);
-  if (files == 0) {
-    return say.error("no more files can be created (no inodes left)", advice);
-  }
-  if (bytes < 16 * mebibyte) return say.warning(left, advice);
-  if (files.value_or(few_files) >= few_files) return say.ok(left);
-  say.warning("only " + std::to_string(*files) + " more files can be created", advice);
-}
-
-asio::awaitable<Examination> examine(const ExaminationOrder& order, asio::io_context&,
-                                     Wakeup&) {
-  auto place = place_at(order);
+asio::awaitable<Examination> examine(const ExaminationOrder& order,
+                                     asio::io_context& context, Wakeup&) {
+  auto place = place_at(order, context);
   Examination examination;
   try {
     examination.findings = judged(checks, place);
   } catch (const Failure& failure) {
     // What is in the directory cannot be used.
     place.unusable = let_pass(failure);
+    examination.findings = judged(checks, place);
   }
-  if (place.unusable) examination.findings = judged(checks, place);
   co_return examination;
 }
 

@@ -5,19 +5,27 @@
 
 #include "lock/lease.hpp"
 #include "record/states.hpp"
+#include "store/fan_out.hpp"
+#include "store/postgres/pg_connection.hpp"
 #include "store/postgres/pg_login.hpp"
 #include "store/postgres/pg_schema.hpp"
+#include "store/postgres/pg_store.hpp"
+#include "store/postgres/pg_target.hpp"
 #include "store/postgres/pg_trust.hpp"
+#include "util/bits.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {
 namespace {
 
+// --- The checks ---
+
 std::string shown(const std::string& text) { return printable(text, 200); }
 
-// The rows of an answer; a value is empty if it is NULL or missing.
+// Rows of which a value is empty if it is NULL or missing.
 class Answer {
  public:
+  explicit Answer(std::vector<Row> rows) : rows_(std::move(rows)) {}
   Answer(const PgFacts& facts, std::string_view check) {
     const auto found = facts.answers.find(check);
     if (found != facts.answers.end()) rows_ = found->second;
@@ -28,8 +36,8 @@ class Answer {
     const bool is_there = row < rows_.size() && column < rows_[row].size();
     return is_there ? rows_[row][column].value_or("") : "";
   }
-  std::optional<std::int64_t> number(std::size_t column) const {
-    return number_in<std::int64_t>(text(column));
+  std::int64_t number(std::size_t column, std::size_t row = 0) const {
+    return number_in<std::int64_t>(text(column, row)).value_or(0);
   }
   bool is_true(std::size_t column, std::size_t row = 0) const {
     return text(column, row) == "t";
@@ -39,38 +47,6 @@ class Answer {
   std::vector<Row> rows_;
 };
 
-// A table of the schema, and what is missing there.
-struct TableFacts {
-  std::string name;
-  bool exists = false;
-  std::vector<std::string> missing_columns;
-  std::vector<std::string> missing_rights;  // "INSERT"
-  bool hides_rows = false;                  // row-level security applies to the user
-};
-
-std::vector<TableFacts> tables_of(const PgFacts& facts) {
-  constexpr const char* rights[] = {"SELECT", "INSERT", "UPDATE", "DELETE"};
-  const Answer columns(facts, "permissions");
-  std::vector<TableFacts> tables;
-  for (const auto& needed : schema_tables) {
-    TableFacts table;
-    table.name = needed.name;
-    table.missing_columns = columns_of(needed);
-    for (std::size_t row = 0; row < columns.size(); ++row) {
-      if (columns.text(0, row) != table.name) continue;
-      std::erase(table.missing_columns, columns.text(1, row));
-      if (std::exchange(table.exists, true)) continue;
-      for (std::size_t i = 0; i < std::size(rights); ++i) {
-        if (!columns.is_true(2 + i, row)) table.missing_rights.emplace_back(rights[i]);
-      }
-      table.hides_rows = columns.is_true(2 + std::size(rights), row);
-    }
-    if (!table.exists) table.missing_columns.clear();
-    tables.push_back(std::move(table));
-  }
-  return tables;
-}
-
 bool has_schema(const PgFacts& facts) { return Answer(facts, "schema").is_true(0); }
 
 std::vector<Distrust> distrusted_by(const PgFacts& facts) {
@@ -79,18 +55,16 @@ std::vector<Distrust> distrusted_by(const PgFacts& facts) {
   return distrust_from(result, facts.schema);
 }
 
-// The one that is used, or one that has answered; null if none has.
-const HostFacts* host_of(const PgFacts& facts) {
-  if (facts.primary) return &facts.hosts[*facts.primary];
-  for (const auto& host : facts.hosts) {
-    if (!host.failure) return &host;
-  }
-  return nullptr;
+void reachable(const PgFacts& facts, CheckReport& say) {
+  judge_reachable(servers_of(facts.hosts), 1, "listen_addresses, pg_hba.conf", say,
+                  facts.primary && !facts.failure);
 }
 
 void login(const PgFacts& facts, CheckReport& say) {
-  const auto* host = host_of(facts);
-  if (host == nullptr) {
+  // The one that is used, or one that has answered.
+  const auto answered = std::find_if(facts.hosts.begin(), facts.hosts.end(),
+                                     [](const HostFacts& host) { return !host.failure; });
+  if (answered == facts.hosts.end()) {
     const auto& failure = *facts.hosts.front().failure;
     const auto text = std::string_view(failure.what());
     if (text.find("certificate not trusted") == std::string_view::npos) {
@@ -103,14 +77,15 @@ void login(const PgFacts& facts, CheckReport& say) {
         "whoever runs the server; --tls-insecure accepts any certificate, so "
         "that any server can pose as it");
   }
+  const auto& method = (facts.primary ? facts.hosts[*facts.primary] : *answered).login;
   const auto user = "user " + shown(facts.user);
-  if (host->login.empty()) return say.ok(user + ", without a password");
-  const auto message = user + ", by " + host->login;
-  const bool is_md5 = host->login == "MD5";
-  if (!is_md5 && host->login != "password") return say.ok(message);
+  if (method.empty()) return say.ok(user, ", without a password");
+  const bool is_md5 = method == "MD5";
+  if (!is_md5 && method != "password") return say.ok(user, ", by ", method);
   say.warning(
-      message + (is_md5 ? ": whoever sees logins can find out the password"
-                        : ": the server learns the password at each login"),
+      user + ", by " + method +
+          (is_md5 ? ": whoever sees logins can find out the password"
+                  : ": the server learns the password at each login"),
       "set password_encryption = 'scram-sha-256', set the password again, and use "
       "scram-sha-256 in pg_hba.conf");
 }
@@ -143,7 +118,7 @@ void tls(const PgFacts& facts, CheckReport& say) {
 void role(const PgFacts& facts, CheckReport& say) {
   std::vector<std::string> standbys;
   for (const auto& host : facts.hosts) {
-    if (!host.failure && host.is_standby) standbys.push_back(host.server);
+    if (!host.failure && host.standing.is_standby) standbys.push_back(host.server);
   }
   if (!facts.primary) {
     return say.error((standbys.size() > 1 ? "only standbys: " : "a standby: ") +
@@ -174,22 +149,28 @@ void version(const PgFacts& facts, CheckReport& say) {
                 "PostgreSQL " + std::to_string(oldest) + " or later", say);
 }
 
+void work(const PgFacts& facts, CheckReport& say) {
+  if (facts.failure) judge_work(facts.failure->what(), say);
+}
+
 void schema(const PgFacts& facts, CheckReport& say) {
   const auto name = "schema " + facts.schema;
+  const Answer tables(facts, "permissions");
   std::vector<std::string> missing;
-  for (const auto& table : tables_of(facts)) {
-    if (!table.exists) missing.push_back(table.name);
-    if (table.missing_columns.empty()) continue;
-    return say.error(name + " has a table " + table.name + " without the column " +
-                         table.missing_columns.front() + ": not made by this dlock",
+  for (std::size_t row = 0; row < tables.size(); ++row) {
+    if (!tables.is_true(1, row)) missing.push_back(tables.text(0, row));
+    if (tables.text(2, row).empty()) continue;
+    return say.error(name + " has a table " + tables.text(0, row) +
+                         " without the column " + tables.text(2, row) +
+                         ": not made by this dlock",
                      "use another schema (?dlock_schema=NAME in the URL), or let a newer "
                      "dlock add what is missing");
   }
-  const auto format = Answer(facts, "fences").number(0).value_or(0);
+  const auto format = Answer(facts, "fences").number(0);
   if (format > record::greatest_state_format) {
-    return say.error(name + " has locks that a newer dlock has written (format " +
-                         std::to_string(format) + ")",
-                     "upgrade dlock");
+    return say.error(
+        joined(name, " has locks that a newer dlock has written (format ", format, ")"),
+        "upgrade dlock");
   }
   if (has_schema(facts) && missing.empty()) return say.ok(name);
   const auto lacks = has_schema(facts) ? name + " lacks " + listed(missing)
@@ -205,16 +186,16 @@ void permissions(const PgFacts& facts, CheckReport& say) {
   if (!has_schema(facts)) {
     return say.not_checked("there is no schema " + facts.schema + " yet");
   }
+  for (const auto& distrusted : distrusted_by(facts)) {
+    const bool is_about_rows = distrusted.kind == Failure::Kind::rejected;
+    if (distrusted.is_copy || !is_about_rows) continue;
+    return say.error(distrusted.what, distrusted.advice);
+  }
+  const Answer tables(facts, "permissions");
   std::vector<std::string> missing;
-  for (const auto& table : tables_of(facts)) {
-    if (table.hides_rows) {
-      return say.error("row-level security hides rows of " + table.name + " from user " +
-                           shown(facts.user),
-                       "ALTER TABLE " + in_schema(facts.schema, table.name) +
-                           " DISABLE ROW LEVEL SECURITY, as the owner");
-    }
-    if (table.missing_rights.empty()) continue;
-    missing.push_back(listed(table.missing_rights) + " on " + table.name);
+  for (std::size_t row = 0; row < tables.size(); ++row) {
+    const auto rights = tables.text(3, row);
+    if (!rights.empty()) missing.push_back(rights + " on " + tables.text(0, row));
   }
   auto lacks = missing.empty() ? "" : "lacks " + listed(missing);
   const bool may_use = Answer(facts, "schema").is_true(1);
@@ -260,7 +241,7 @@ void admit(const PgFacts& facts, CheckReport& say) {
 void fences(const PgFacts& facts, CheckReport& say) {
   const Answer greatest(facts, "fences");
   const auto now = wall_now() + facts.clock_ahead.value_or(std::chrono::microseconds(0));
-  const auto fence = static_cast<std::uint64_t>(greatest.number(1).value_or(0));
+  const auto fence = static_cast<std::uint64_t>(greatest.number(1));
   if (fence <= greatest_plausible_fence(now, {}).number) return;
   judge_fences({{"the lock " + greatest.text(2), std::to_string(fence)}}, say);
 }
@@ -268,7 +249,7 @@ void fences(const PgFacts& facts, CheckReport& say) {
 void pooler(const PgFacts& facts, CheckReport& say) {
   if (!facts.is_pooled) return say.ok("none");
   if (facts.transaction_failure) {
-    return say.error("no transactions: " + std::string(facts.transaction_failure->what()),
+    return say.error(joined("no transactions: ", facts.transaction_failure->what()),
                      "locks need them");
   }
   if (facts.listens) {
@@ -296,17 +277,11 @@ void notifications(const PgFacts& facts, CheckReport& say) {
 
 void persistence(const PgFacts& facts, CheckReport& say) {
   const Answer settings(facts, "persistence");
-  std::vector<std::string> off;
-  for (const std::size_t i : {0U, 1U}) {
-    const auto value = settings.text(i);
-    if (value.empty()) return say.not_checked("the server does not report fsync");
-    if (value != "on") off.emplace_back(i == 0 ? "fsync" : "full_page_writes");
-  }
+  if (settings.number(0) < 2) return say.not_checked("the server does not report fsync");
+  const auto off = settings.text(1);
   if (off.empty()) return say.ok("fsync is on");
-  const bool are_both = off.size() > 1;
   say.error(
-      (are_both ? off[0] + " and " + off[1] + " are" : off[0] + " is") +
-          " off: a crash of the machine can lose every lock, or damage the database",
+      off + " off: a crash of the machine can lose every lock, or damage the database",
       "set it to on in postgresql.conf, and reload");
 }
 
@@ -328,7 +303,7 @@ void timeouts(const PgFacts& facts, CheckReport& say) {
   const Answer limits(facts, "timeouts");
   std::vector<std::string> shorter;
   for (std::size_t row = 0; row < limits.size(); ++row) {
-    const milliseconds limit(number_in<std::int64_t>(limits.text(1, row)).value_or(0));
+    const milliseconds limit(limits.number(1, row));
     if (limit.count() == 0 || limit >= facts.store_timeout) continue;
     shorter.push_back(printable(limits.text(0, row), 40) + " = " + for_people(limit));
   }
@@ -339,37 +314,25 @@ void timeouts(const PgFacts& facts, CheckReport& say) {
               "raise it for this role (ALTER ROLE ... SET), or lower --store-timeout");
 }
 
+// Of the limits, the one that is nearest.
 void sessions(const PgFacts& facts, CheckReport& say) {
   const Answer answer(facts, "sessions");
-  const auto count = [&](std::size_t column) {
-    return answer.number(column).value_or(0);
-  };
-  auto used = count(0);
-  std::optional<std::int64_t> limit;
-  std::string limited_by;
-  // The limit that is nearest: of sessions on the server, in the database, of the role.
-  constexpr const char* names[] = {"max_connections for users",
-                                   "the limit of the database", "the limit of the role"};
-  for (std::size_t i = 0; i < std::size(names); ++i) {
-    const auto most = answer.number(4 + i);
-    const auto now = count(i == 0 ? 0 : 1 + i);
-    if (!most || *most < 0 || (limit && *limit - used <= *most - now)) continue;
-    limit = most;
-    used = now;
-    limited_by = names[i];
-  }
-  const auto message = std::to_string(used) + (used == 1 ? " session, " : " sessions, ") +
-                       std::to_string(count(1)) + " of them dlock's" +
-                       (limit ? "; " + limited_by + " is " + std::to_string(*limit) : "");
+  const auto of_dlock = answer.number(0);
+  const auto used = answer.number(1);
+  const auto limit = answer.number(2);
+  const bool is_limited = !answer.text(2).empty();
+  const auto message =
+      joined(counted(used, "session"), ", ", of_dlock, " of them dlock's",
+             is_limited ? joined("; ", answer.text(3), " is ", limit) : "");
   constexpr const char* advice =
       "let hosts start at different times (--jitter), put a pooler between "
       "(docs/operating.md), or raise the limit";
   constexpr std::int64_t many = 200;
-  if (limit && used * 2 > *limit) {
+  if (is_limited && used * 2 > limit) {
     return say.warning(message + ": waiters and holders may be refused a connection",
                        advice);
   }
-  if (count(1) <= many) return say.ok(message);
+  if (of_dlock <= many) return say.ok(message);
   say.warning(message + ": each notification wakes all that listen", advice);
 }
 
@@ -377,35 +340,28 @@ void snapshots(const PgFacts& facts, CheckReport& say) {
   const Answer oldest(facts, "snapshots");
   constexpr auto old = std::chrono::hours(1);
   constexpr std::int64_t many_transactions = 1'000'000;
-  const std::chrono::seconds age(oldest.number(0).value_or(0));
-  const auto transactions = oldest.number(1).value_or(0);
+  const std::chrono::seconds age(oldest.number(0));
+  const auto transactions = oldest.number(1);
   if (age <= old && transactions <= many_transactions) {
     return say.ok("no old transaction is open");
   }
   say.warning(
       "a transaction is open since " +
-          (age > old ? for_people(age) : std::to_string(transactions) + " transactions") +
-          ": rows that locks leave behind cannot be removed, and steps become "
-          "slower",
+          (age > old ? for_people(age) : joined(transactions, " transactions")) +
+          ": rows that locks leave behind cannot be removed, and steps become slower",
       "find it in pg_stat_activity by backend_xmin, and end it; set "
       "idle_in_transaction_session_timeout for its role");
 }
 
+// The questions are statements for in_catalog(), in which $COLUMNS are the tables and
+// their columns. One that reads the table of locks, $LOCKS, has the namespace as its
+// parameter.
 const Check<PgFacts> all_checks[] = {
-    {"reachable",
-     [](const PgFacts& facts, CheckReport& say) {
-       judge_reachable(servers_of(facts.hosts), 1, "listen_addresses, pg_hba.conf", say,
-                       facts.primary && !facts.failure);
-     },
-     "", true},
+    {"reachable", reachable, "", true},
     {"login", login, "", true},
     {"tls", tls},
     {"role", role, "", true},
-    {"work",
-     [](const PgFacts& facts, CheckReport& say) {
-       if (facts.failure) judge_work(facts.failure->what(), say);
-     },
-     "", true},
+    {"work", work, "", true},
     {"version", version},
     // Whether it exists, can be used, and what it lacks can be created.
     {"schema", schema,
@@ -413,13 +369,17 @@ const Check<PgFacts> all_checks[] = {
      "NULL THEN has_database_privilege(current_database(), 'CREATE') ELSE "
      "has_schema_privilege(n.oid, 'CREATE') END FROM (SELECT 1) one LEFT JOIN "
      "pg_namespace n ON n.nspname = $SCHEMA"},
+    // Of each table, the first column that it lacks, and the rights that the user lacks.
     {"permissions", permissions,
-     "SELECT c.relname, a.attname, has_table_privilege(c.oid, 'SELECT'), "
-     "has_table_privilege(c.oid, 'INSERT'), has_table_privilege(c.oid, 'UPDATE'), "
-     "has_table_privilege(c.oid, 'DELETE'), row_security_active(c.oid) FROM pg_namespace "
-     "n JOIN pg_class c ON c.relnamespace = n.oid JOIN pg_attribute a ON a.attrelid = "
-     "c.oid WHERE n.nspname = $SCHEMA AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND "
-     "NOT a.attisdropped"},
+     "SELECT t.name, c.oid IS NOT NULL, (SELECT w.name FROM unnest(t.columns) WITH "
+     "ORDINALITY w(name, at) WHERE c.oid IS NOT NULL AND NOT EXISTS (SELECT 1 FROM "
+     "pg_attribute a WHERE a.attrelid = c.oid AND a.attname = w.name AND a.attnum > 0 "
+     "AND NOT a.attisdropped) ORDER BY w.at LIMIT 1), (SELECT string_agg(r.name, ', ' "
+     "ORDER BY r.at) FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) WITH "
+     "ORDINALITY r(name, at) WHERE NOT has_table_privilege(c.oid, r.name)) FROM (VALUES "
+     "$COLUMNS) t(at, name, columns) LEFT JOIN (pg_namespace n JOIN pg_class c ON "
+     "c.relnamespace = n.oid AND n.nspname = $SCHEMA AND c.relkind IN ('r', 'p')) ON "
+     "c.relname = t.name ORDER BY t.at"},
     {"owner", owner, trust_question},
     {"copy", copy},
     {"strangers", strangers, stranger_question},
@@ -434,20 +394,27 @@ const Check<PgFacts> all_checks[] = {
     {"pooler", pooler},
     {"notifications", notifications},
     {"persistence", persistence,
-     "SELECT current_setting('fsync', true), current_setting('full_page_writes', true)"},
+     "SELECT count(*), string_agg(s.name, ' and ' ORDER BY s.name) FILTER (WHERE "
+     "s.setting <> 'on') || CASE count(*) FILTER (WHERE s.setting <> 'on') WHEN 1 THEN ' "
+     "is' ELSE ' are' END FROM pg_settings s WHERE s.name IN ('fsync', "
+     "'full_page_writes')"},
     {"replicas", replicas},
     {"timeouts", timeouts,
      "SELECT s.name, s.setting FROM pg_settings s WHERE s.name IN ('statement_timeout', "
      "'transaction_timeout', 'idle_session_timeout')"},
     {"sessions", sessions,
-     "SELECT count(*), count(*) FILTER (WHERE a.application_name LIKE 'dlock%'), "
-     "count(*) "
-     "FILTER (WHERE a.datname = current_database()), count(*) FILTER (WHERE a.usename = "
-     "current_user), current_setting('max_connections', true)::int8 - "
-     "current_setting('superuser_reserved_connections', true)::int8, (SELECT "
-     "d.datconnlimit FROM pg_database d WHERE d.datname = current_database()), (SELECT "
-     "r.rolconnlimit FROM pg_roles r WHERE r.rolname = current_user) FROM "
-     "pg_stat_activity a WHERE a.usesysid IS NOT NULL AND a.datid IS NOT NULL"},
+     "SELECT a.dlock, l.used, l.most, l.name FROM (SELECT count(*), count(*) FILTER "
+     "(WHERE s.application_name LIKE 'dlock%'), count(*) FILTER (WHERE s.datname = "
+     "current_database()), count(*) FILTER (WHERE s.usename = current_user) FROM "
+     "pg_stat_activity s WHERE s.usesysid IS NOT NULL AND s.datid IS NOT NULL) a(used, "
+     "dlock, here, mine), LATERAL (VALUES (a.used, "
+     "current_setting('max_connections', true)::int8 - "
+     "current_setting('superuser_reserved_connections', true)::int8, 'max_connections "
+     "for users'), (a.here, (SELECT d.datconnlimit FROM pg_database d WHERE d.datname = "
+     "current_database() AND d.datconnlimit >= 0), 'the limit of the database'), "
+     "(a.mine, (SELECT r.rolconnlimit FROM pg_roles r WHERE r.rolname = current_user AND "
+     "r.rolconnlimit >= 0), 'the limit of the role')) l(used, most, name) ORDER BY "
+     "l.most - l.used NULLS LAST LIMIT 1"},
     // Of sessions that we may see, and in transactions, of all.
     {"snapshots", snapshots,
      "SELECT date_part('epoch', max(age(clock_timestamp(), a.xact_start)) FILTER (WHERE "
@@ -455,25 +422,227 @@ const Check<PgFacts> all_checks[] = {
      "a WHERE a.usesysid IS NOT NULL AND a.datid IS NOT NULL"},
 };
 
-}  // namespace
+// --- The questions ---
 
-std::vector<Question> questions() {
-  std::vector<Question> all;
-  for (const auto& check : all_checks) {
-    const bool reads_locks = check.question.find("$LOCKS") != std::string_view::npos;
-    if (!check.question.empty()) all.push_back({check.name, check.question, reads_locks});
+std::string columns_in_sql() {
+  std::string values;
+  for (const auto& table : schema_tables) {
+    values += joined(values.empty() ? "(" : ", (", values.size(), ", '", table.name,
+                     "', '{", table.columns, "}'::name[])");
   }
-  return all;
+  return values;
 }
 
+// Whether the schema is such that reading the table of locks runs no code of others.
 bool can_read_locks(const PgFacts& facts) {
-  if (!Answer(facts, "schema").is_true(1) || !distrusted_by(facts).empty()) return false;
-  const auto locks = tables_of(facts).front();
-  return locks.exists && locks.missing_columns.empty() && locks.missing_rights.empty();
+  const Answer tables(facts, "permissions");  // that of locks is the first
+  return Answer(facts, "schema").is_true(1) && distrusted_by(facts).empty() &&
+         tables.is_true(1) && tables.text(2).empty() && tables.text(3).empty();
 }
+
+bool is_this_machine(const PgTarget& target) {
+  return !target.path.empty() || target.host == "localhost" || target.host == "::1" ||
+         target.host.starts_with("127.");
+}
+
+std::string shown_method(const std::string& method) {
+  if (method.starts_with("scram")) return "SCRAM-SHA-256";
+  if (method == "md5") return "MD5";
+  return method == "trust" ? "" : method;
+}
+
+asio::awaitable<HostFacts> ask_host(asio::io_context& context, PgTarget target,
+                                    milliseconds timeout, Wakeup& wakeup) {
+  HostFacts host;
+  host.server = target.shown();
+  host.is_local = is_this_machine(target);
+  const bool is_remote = target.path.empty();
+  if (target.application_name.empty()) target.application_name = "dlock doctor";
+  target.wants_to_know = true;
+  host.connection = std::make_shared<PgConnection>(context, std::move(target));
+  try {
+    co_await host.connection->open(wakeup.within(timeout));
+    const auto& session = host.connection->server_facts();
+    host.is_encrypted = session.is_encrypted;
+    host.login = shown_method(session.method);
+    if (session.is_proven && is_remote) {
+      host.proof = session.method.ends_with("-plus") ? "channel binding with the password"
+                                                     : "its certificate";
+    }
+    std::vector<Batch> question(1, Batch(1, standing_question(true)));
+    const auto replies =
+        co_await host.connection->exchange(std::move(question), wakeup.within(timeout));
+    // Another product may not know what that asks for.
+    host.standing = standing_from(replies.front()).value_or(PgStanding());
+  } catch (const Failure& failure) {
+    host.failure = let_pass(failure);
+  }
+  co_return host;
+}
+
+class PrimaryExaminer {
+ public:
+  PrimaryExaminer(PgFacts& facts, const ExaminationOrder& order, Wakeup& wakeup)
+      : facts_(facts),
+        connection_(*facts.hosts[*facts.primary].connection),
+        order_(order),
+        wakeup_(wakeup) {}
+
+  asio::awaitable<void> examine() {
+    const Statement begin{"BEGIN", {}};
+    const Statement commit{"COMMIT", {}};
+    try {
+      co_await ask_version();
+      co_await ask(false);
+      if (can_read_locks(facts_)) co_await ask(true);
+      if (facts_.listens) co_await try_to_notify();
+      co_await measure(facts_, new_call().until, [this]() -> asio::awaitable<void> {
+        std::vector<Batch> nothing(1, Batch(1, Statement{"SELECT 1", {}}));
+        co_await exchange(std::move(nothing));
+      });
+      // A pooler may end the session because of it.
+      if (facts_.is_pooled) {
+        facts_.transaction_failure = co_await failure_of(begin, commit);
+      }
+    } catch (const Failure& failure) {
+      facts_.failure = let_pass(failure);
+    }
+  }
+
+ private:
+  Call new_call() const { return wakeup_.within(order_.timeout); }
+
+  asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches) {
+    return connection_.exchange(std::move(batches), new_call());
+  }
+
+  // Of one statement behind the other.
+  asio::awaitable<std::optional<Failure>> failure_of(Statement first, Statement second) {
+    std::vector<Batch> batches(1, Batch(1, std::move(first)));
+    batches.emplace_back(1, std::move(second));
+    try {
+      co_await exchange(std::move(batches));
+    } catch (const Failure& failure) {
+      co_return let_pass(failure);
+    }
+    co_return std::nullopt;
+  }
+
+  asio::awaitable<void> ask_version() {
+    const Statement version{
+        "SELECT pg_catalog.version(), "
+        "pg_catalog.current_setting('server_version_num'), pg_catalog.pg_backend_pid(), "
+        "current_user, pg_catalog.current_database(), " +
+            std::string(clock_micros),
+        {}};
+    std::vector<Batch> batches(1, Batch(1, version));
+    const auto before = wall_now();
+    const auto replies = co_await exchange(std::move(batches));
+    const auto now = (before + wall_now()) / 2;
+    const Answer said(replies.front().rows);
+    const auto& session = connection_.server_facts();
+    facts_.product = said.text(0);
+    facts_.version = session.server_version;
+    facts_.version_number = static_cast<int>(said.number(1));
+    facts_.is_pooled = said.number(2) != session.pid;
+    facts_.user = said.text(3);
+    facts_.database = said.text(4);
+    facts_.listens = can_listen(connection_.target().listening, facts_.is_pooled);
+    const std::chrono::microseconds theirs(said.number(5));
+    if (theirs.count() != 0) facts_.clock_ahead = theirs - now;
+  }
+
+  // Asks all at once.
+  asio::awaitable<void> ask(bool about_locks) {
+    std::vector<const char*> asked;
+    std::vector<Batch> batches;
+    for (const auto& check : all_checks) {
+      const bool reads_locks = check.question.find("$LOCKS") != std::string_view::npos;
+      if (check.question.empty() || reads_locks != about_locks) continue;
+      asked.push_back(check.name);
+      auto sql = replaced(std::string(check.question), "$COLUMNS", columns_in_sql());
+      sql = replaced(std::move(sql), "$LOCKS", in_schema(facts_.schema, "lock"));
+      batches.push_back(in_catalog(std::move(sql), facts_.schema));
+      if (about_locks) batches.back().back().params.emplace_back(order_.name_space);
+      for (auto& statement : batches.back()) statement.may_fail = true;
+    }
+    const auto results = co_await exchange(std::move(batches));
+    std::size_t next = 0;
+    for (const auto* check : asked) {
+      // What follows a statement that was refused has no result.
+      if (results.at(next++).tag.empty()) continue;
+      facts_.answers[check] = results.at(next++).rows;
+    }
+  }
+
+  asio::awaitable<void> try_to_notify() {
+    const auto random = random_bytes();
+    const auto channel = "dlock_doctor_" + hex(random.data(), 8);
+    const Statement listen{"LISTEN " + channel, {}};
+    const Statement notify{"SELECT pg_catalog.pg_notify($1, '')", {channel}};
+    facts_.listen_failure = co_await failure_of(listen, notify);
+    if (facts_.listen_failure) co_return;
+    try {
+      const auto came = co_await connection_.notification(new_call());
+      facts_.was_notified = came.has_value();
+    } catch (const Failure& failure) {
+      facts_.listen_failure = let_pass(failure);
+    }
+  }
+
+  PgFacts& facts_;
+  PgConnection& connection_;
+  const ExaminationOrder& order_;
+  Wakeup& wakeup_;
+};
+
+void note_primary(PgFacts& facts) {
+  std::vector<std::optional<PgStanding>> standings;
+  std::vector<std::string> servers;
+  for (const auto& host : facts.hosts) {
+    standings.push_back(host.failure ? std::nullopt : std::optional(host.standing));
+    servers.push_back(host.server);
+  }
+  auto choice = chosen_primary(standings, servers);
+  facts.primary = choice.server;
+  facts.complaint = std::move(choice.complaint);
+  if (!facts.primary) return;
+  const auto& primary = facts.hosts[*facts.primary];
+  // Of a renewal that has to connect: the read rides behind the login.
+  facts.trips_to_renew =
+      3 + (primary.is_encrypted ? 3 : 0) + (primary.login.empty() ? 0 : 2);
+  facts.standby_names = primary.standing.standby_names;
+  facts.too_few_standbys =
+      too_few_standbys(facts.replicas, facts.standby_names, primary.standing.standbys);
+}
+
+}  // namespace
 
 std::vector<Finding> findings_of(const PgFacts& facts) {
   return judged(all_checks, facts);
+}
+
+asio::awaitable<Examination> examine(const ExaminationOrder& order,
+                                     asio::io_context& context, Wakeup& wakeup) {
+  const auto targets = targets_of(order.url);
+  const auto ask_one = [loop = &context, targets, timeout = order.timeout](
+                           std::size_t number, Wakeup& own) {
+    return ask_host(*loop, targets[number], timeout, own);
+  };
+  PgFacts facts;
+  facts.hosts = co_await ask_all<HostFacts>(context, targets.size(), ask_one, wakeup);
+  facts.user = targets.front().user;
+  facts.database = targets.front().database;
+  facts.schema = targets.front().schema;
+  facts.schema_command = schema_command(targets.front());
+  facts.store_timeout = order.store_timeout;
+  facts.replicas = order.url.replicas;
+  note_primary(facts);
+  if (facts.primary) {
+    PrimaryExaminer examiner(facts, order, wakeup);
+    co_await examiner.examine();
+  }
+  co_return examination_of(findings_of(facts), {facts});
 }
 
 }  // namespace dlock::postgres

@@ -1,21 +1,27 @@
-// Judges PostgreSQL servers by what they say.
+// Asks PostgreSQL servers for what matters to locks, and judges them: the table of the
+// checks.
 #pragma once
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "store/checks.hpp"
+#include "store/postgres/pg_standing.hpp"
 #include "store/postgres/pg_wire.hpp"
 
 namespace dlock::postgres {
 
+class PgConnection;
+
 // A server that the URL names.
 struct HostFacts : ServerFacts {
-  bool is_standby = false;
+  std::shared_ptr<PgConnection> connection;  // on which it has answered
+  PgStanding standing;
   bool is_local = false;      // reached by a unix socket, or a loopback address
   bool is_encrypted = false;  // by TLS
   // How the server has proven to be the one that is meant: "its certificate"; empty: it
@@ -24,10 +30,9 @@ struct HostFacts : ServerFacts {
   std::string login;  // the method: "SCRAM-SHA-256"; empty: none was needed
 };
 
-// What the primary has reported; fields are empty where it did not.
-struct PgFacts : StoreFacts {
-  PgFacts() { has_clock = true; }
-
+// What the primary has reported; fields are empty where it did not. The failure is why it
+// could not be examined completely.
+struct PgFacts : ServerFacts {
   std::vector<HostFacts> hosts;        // in the order of the URL
   std::optional<std::size_t> primary;  // the one of these that is used
   std::string complaint;               // another one also says that it is the primary
@@ -37,12 +42,11 @@ struct PgFacts : StoreFacts {
   std::string schema_command;  // for the owner
   Replicas replicas;
 
-  std::optional<Failure> failure;  // why it could not be examined completely
-  std::string version;             // "15.18 (Debian ...)"
-  int version_number = 0;          // 150018
-  std::string product;             // what version() says: "PostgreSQL 15.18 on ..."
-  bool is_pooled = false;          // sessions are shared by a pooler
-  bool listens = true;             // listen=off in the URL, or a pooler: false
+  std::string version;     // "15.18 (Debian ...)"
+  int version_number = 0;  // 150018
+  std::string product;     // what version() says: "PostgreSQL 15.18 on ..."
+  bool is_pooled = false;  // sessions are shared by a pooler
+  bool listens = true;     // listen=off in the URL, or a pooler: false
   std::optional<Failure> listen_failure;
   std::optional<Failure> transaction_failure;  // behind a pooler
   bool was_notified = false;
@@ -53,18 +57,6 @@ struct PgFacts : StoreFacts {
   // the question, as other products may.
   std::map<std::string, std::vector<Row>, std::less<>> answers;
 };
-
-// The questions of the checks, by their names, for in_catalog(). One that reads the table
-// of locks, $LOCKS, has the namespace as its parameter.
-struct Question {
-  std::string_view check;
-  std::string_view sql;
-  bool reads_locks = false;
-};
-std::vector<Question> questions();
-
-// Whether the schema is such that reading the table of locks runs no code of others.
-bool can_read_locks(const PgFacts& facts);
 
 // One finding for each check; a check that depends on another follows it.
 std::vector<Finding> findings_of(const PgFacts& facts);

@@ -200,16 +200,6 @@ asio::awaitable<void> make_schema(PgPrimary& connection, Call call) {
 
 }  // namespace
 
-std::vector<std::string> columns_of(const SchemaTable& table) {
-  std::vector<std::string> columns;
-  for (auto list = table.columns; !list.empty();) {
-    const auto column = list.substr(0, list.find(", "));
-    columns.emplace_back(column);
-    list.remove_prefix(std::min(column.size() + 2, list.size()));
-  }
-  return columns;
-}
-
 std::string made_in_database(std::string_view table) {
   const std::string oid(table);
   return "pg_catalog.concat('made_', " + oid +

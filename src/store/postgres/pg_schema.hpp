@@ -32,8 +32,6 @@ inline constexpr SchemaTable schema_tables[] = {
     {"event", "namespace, xact, id, line, keep_until"},
 };
 
-std::vector<std::string> columns_of(const SchemaTable& table);
-
 // An expression for the name that the key of the table `lock` has where it was made: with
 // the numbers of table and database, which are others in a copy. The first is given, and
 // the second, which would otherwise be a join, is in the path of the table's file.

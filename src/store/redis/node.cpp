@@ -290,10 +290,11 @@ asio::awaitable<std::optional<Reply>> Node::refused_command(const Script& script
                                                             const std::string& key,
                                                             Call call) {
   std::vector<Command> commands;
-  for (auto& trial : trials_of(needed_permissions, key, key)) {
-    const auto quoted = "'" + trial.command.front() + "'";
+  for (const auto& right : needed_permissions) {
+    auto trial = trial_of(right, key, key);
+    const auto quoted = "'" + trial.front() + "'";
     if (std::string_view(script.text).find(quoted) == std::string::npos) continue;
-    commands.push_back(std::move(trial.command));
+    commands.push_back(std::move(trial));
   }
   if (commands.empty()) co_return std::nullopt;
   auto replies = co_await exchange(std::move(commands), call);

@@ -1,7 +1,9 @@
 #include "store/redis/permissions.hpp"
 
 #include <algorithm>
-#include <cctype>
+#include <utility>
+
+#include "util/text.hpp"
 
 namespace dlock::redis {
 
@@ -15,41 +17,25 @@ std::vector<std::string> words_of(std::string_view command) {
   return words;
 }
 
-// What stands for them begins a word. Not before the split: either may contain a blank.
-std::vector<std::string> command_of(const Permission& right, const std::string& key,
-                                    const std::string& prefix) {
-  auto words = words_of(right.form);
-  for (auto& word : words) {
-    constexpr std::string_view of_key = "KEY";
-    constexpr std::string_view of_prefix = "NAMESPACE:";
-    if (word.starts_with(of_key))
-      word.replace(0, of_key.size(), key);
-    else if (word.starts_with(of_prefix))
-      word.replace(0, of_prefix.size(), prefix);
-  }
-  return words;
+std::string form_of(const Permission& right, const std::string& key,
+                    const std::string& prefix) {
+  auto form = replaced(std::string(right.form), "|", " ");
+  return replaced(replaced(std::move(form), "KEY", key), "NAMESPACE:", prefix);
+}
+
+std::string acl_name(const Permission& right) {
+  return lower_case(words_of(right.form).front());
 }
 
 std::string shown_name(const Permission& right) {
-  std::string name(right.name);
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
-    return c == '|' ? ' ' : static_cast<char>(std::toupper(c));
-  });
-  return name;
+  return replaced(words_of(right.form).front(), "|", " ");
 }
 
-std::vector<Trial> trials_of(std::span<const Permission> rights, const std::string& key,
-                             const std::string& prefix) {
-  std::vector<Trial> trials;
-  for (const auto& right : rights) {
-    const bool is_tried = right.how == Permission::How::tried;
-    // Without arguments the others have no effect.
-    trials.push_back({&right,
-                      is_tried ? command_of(right, key, prefix)
-                               : std::vector<std::string>{shown_name(right)},
-                      is_tried});
-  }
-  return trials;
+std::vector<std::string> trial_of(const Permission& right, const std::string& key,
+                                  const std::string& prefix) {
+  // Without arguments the others have no effect.
+  if (right.how != How::tried) return {shown_name(right)};
+  return words_of(form_of(right, key, prefix));
 }
 
 }  // namespace dlock::redis

@@ -1,25 +1,72 @@
-// Judges servers by the facts about them: the table of the checks.
+// Asks Redis servers for the facts that matter to locks, and judges them: the table of
+// the checks. It changes nothing there.
 #pragma once
 
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
+#include "loop/wakeup.hpp"
 #include "store/checks.hpp"
-#include "store/redis/redis_facts.hpp"
+#include "store/redis/permissions.hpp"
+#include "store/redis/reply.hpp"
+#include "store/redis/target.hpp"
 
 namespace dlock::redis {
 
-// What INFO and CONFIG GET are asked for: "INFO server".
-std::vector<std::string> questions();
+// What the server has reported; fields are empty where it did not. A failure can also say
+// why it could not be examined completely.
+struct RedisFacts : ServerFacts {
+  std::string user;            // logged in as this user
+  std::string key_prefix;      // of the keys of the namespace: "dlock:"
+  bool is_in_cluster = false;  // the store is a cluster
+  bool is_replaced = false;    // others grant the locks that a restart has lost
+  bool uses_tls = false;
+  bool was_reached = false;             // the failure came after the connection was made
+  std::optional<std::string> no_login;  // its error, if it requires a login
+
+  Fields hello;
+  Fields info;
+  Fields config;
+  std::optional<std::string> info_refused;    // its error to INFO
+  std::optional<std::string> config_refused;  // its error to CONFIG GET
+
+  std::vector<Permission> missing;  // commands, or for watch their channels
+  bool keys_are_missing = false;    // no permission for the keys
+  std::vector<Permission> unknown;  // commands that the server does not know
+  // Its error to reads and writes, if it refuses them now: "LOADING ...".
+  std::optional<std::string> refuses_work;
+  // Its error to a script that used an undeclared key, if it refuses such scripts.
+  std::optional<std::string> refuses_undeclared;
+  FarFences far_fences;
+};
+
+// The facts about several servers, all examined at once, in their order. `more` are the
+// permissions that this kind of store needs besides those of locks. Each request takes at
+// most the timeout, and so do all measurements of round trips together. A failure is
+// recorded as a fact, except Failure (exhausted), which is thrown.
+asio::awaitable<std::vector<RedisFacts>> facts_of_all(
+    asio::io_context& context, std::vector<Target> targets, const ExaminationOrder& order,
+    Wakeup& wakeup, std::span<const Permission> more = {});
 
 // A finding for each check; a check that depends on another follows it.
 std::vector<Finding> findings_of(const RedisFacts& facts);
 
-// For a store of several servers: adds the findings of each of them. Of those of one
-// check the most severe stays, with the name of the server if it is a problem.
+// Adds the findings about several servers. Of those of one check the most severe stays,
+// with the name of the server if it is a problem.
 void add_findings_of(const std::vector<RedisFacts>& servers,
                      std::vector<Finding>& findings);
 
-Examination examination_of(std::vector<Finding> findings,
-                           const std::vector<RedisFacts>& servers);
+// What an error reports as missing: permission for a command, or for a key.
+enum class Denial { none, command, keys };
+Denial denial_of(const Reply& reply);
+
+// The error of a server that does not allow a script to use undeclared keys; nothing for
+// other servers. `declared` is the reply to the same script with a declared key.
+std::optional<std::string> undeclared_refused(const Reply& declared,
+                                              const Reply& undeclared);
 
 }  // namespace dlock::redis

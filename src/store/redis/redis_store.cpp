@@ -189,7 +189,7 @@ std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
 asio::awaitable<Examination> examine(const ExaminationOrder& order,
                                      asio::io_context& context, Wakeup& wakeup) {
   const auto facts = co_await facts_of_all(context, targets_of(order.url), order, wakeup);
-  co_return examination_of(findings_of(facts.front()), facts);
+  co_return examination_of(findings_of(facts.front()), servers_of(facts));
 }
 
 // The fields of a value and how long it has left. One round trip without a script: a

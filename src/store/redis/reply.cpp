@@ -365,6 +365,14 @@ Fields fields_of_info(std::string_view text) {
   return fields;
 }
 
+Fields fields_of_pairs(const Reply& reply) {
+  Fields fields;
+  for (std::size_t i = 0; i + 1 < reply.elements.size(); i += 2) {
+    fields.emplace(reply.elements[i].text, reply.elements[i + 1].text);
+  }
+  return fields;
+}
+
 std::string field(const Fields& fields, std::string_view name) {
   const auto found = fields.find(name);
   return found == fields.end() ? "" : found->second;

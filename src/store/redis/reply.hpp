@@ -85,8 +85,9 @@ bool hides_refused_command(const Reply& reply);
 // "redis_version" -> "7.0.15"
 using Fields = std::map<std::string, std::string, std::less<>>;
 
-// Parses the lines "name:value" of INFO.
+// Parses the lines "name:value" of INFO, and the pairs of CONFIG GET, HELLO and SENTINEL.
 Fields fields_of_info(std::string_view text);
+Fields fields_of_pairs(const Reply& reply);
 
 // A value of INFO, CONFIG GET or HELLO; empty if the server did not report it.
 std::string field(const Fields& fields, std::string_view name);

@@ -17,50 +17,44 @@ struct ClusterFacts {
   std::vector<redis::RedisFacts> primaries;
 };
 
-// The longest time after which a member considers another one dead.
-std::optional<milliseconds> node_timeout_of(const ClusterFacts& facts) {
-  std::optional<milliseconds> longest;
-  for (const auto& primary : facts.primaries) {
-    const auto found =
-        redis::milliseconds_from(redis::field(primary.config, "cluster-node-timeout"));
-    if (found) longest = std::max(longest.value_or(*found), *found);
-  }
-  return longest;
+void reachable(const ClusterFacts& facts, CheckReport& say) {
+  if (!facts.failure) return;
+  say.error(facts.failure->what(),
+            "name several members in the store URL, and check that they run and accept "
+            "connections from this machine");
 }
 
-constexpr Check<ClusterFacts> checks[] = {
-    {"reachable",
-     [](const ClusterFacts& facts, CheckReport& say) {
-       if (!facts.failure) return;
-       say.error(facts.failure->what(),
-                 "name several members in the store URL, and check that they run and "
-                 "accept connections from this machine");
-     },
-     "", true},
-    {"primaries",
-     [](const ClusterFacts& facts, CheckReport& say) {
-       std::vector<std::string> names;
-       for (const auto& primary : facts.primaries) names.push_back(primary.server);
-       say.ok(std::to_string(names.size()) + ", serving all slots: " + listed(names));
-     }},
-    {"failover",
-     [](const ClusterFacts& facts, CheckReport& say) {
-       // From the detection of a dead primary until its replica accepts writes.
-       constexpr milliseconds election{1500};
-       const auto timeout = node_timeout_of(facts);
-       if (!timeout) return say.not_checked("no permission for CONFIG GET");
-       judge_failover(
-           *timeout + election,
-           "detected after " + for_people(*timeout) + " (cluster-node-timeout); ",
-           "a failover",
-           "CONFIG SET cluster-node-timeout 5000 on each member, or a longer --ttl", say);
-     }},
-    {"clocks",
-     [](const ClusterFacts& facts, CheckReport& say) {
-       const auto spread = redis::clock_spread(facts.primaries);
-       judge_clocks("primaries", spread.value_or(std::chrono::microseconds(0)), "", say);
-     }},
-};
+void primaries(const ClusterFacts& facts, CheckReport& say) {
+  std::vector<std::string> names;
+  for (const auto& primary : facts.primaries) names.push_back(primary.server);
+  say.ok(names.size(), ", serving all slots: ", listed(names));
+}
+
+void failover(const ClusterFacts& facts, CheckReport& say) {
+  // From the detection of a dead primary until its replica accepts writes.
+  constexpr milliseconds election{1500};
+  // The longest time after which a member considers another one dead.
+  std::optional<milliseconds> timeout;
+  for (const auto& primary : facts.primaries) {
+    timeout = std::max(timeout, redis::milliseconds_from(redis::field(
+                                    primary.config, "cluster-node-timeout")));
+  }
+  if (!timeout) return say.not_checked("no permission for CONFIG GET");
+  judge_failover(*timeout + election,
+                 "detected after " + for_people(*timeout) + " (cluster-node-timeout); ",
+                 "a failover",
+                 "CONFIG SET cluster-node-timeout 5000 on each member, or a longer --ttl",
+                 say);
+}
+
+void clocks(const ClusterFacts& facts, CheckReport& say) {
+  judge_clocks("primaries", servers_of(facts.primaries), "", say);
+}
+
+constexpr Check<ClusterFacts> checks[] = {{"reachable", reachable, "", true},
+                                          {"primaries", primaries},
+                                          {"failover", failover},
+                                          {"clocks", clocks}};
 
 }  // namespace
 
@@ -288,10 +282,9 @@ asio::awaitable<Examination> examine(const ExaminationOrder& order,
   facts.primaries = co_await redis::facts_of_all(context, std::move(targets), order,
                                                  wakeup, redis::needed_in_cluster);
   for (auto& primary : facts.primaries) primary.is_in_cluster = true;
-  std::vector<Finding> findings;
-  judge<ClusterFacts>(checks, facts, findings);
+  auto findings = judged(checks, facts);
   redis::add_findings_of(facts.primaries, findings);
-  co_return redis::examination_of(std::move(findings), facts.primaries);
+  co_return examination_of(std::move(findings), servers_of(facts.primaries));
 }
 
 }  // namespace dlock::redis_cluster

@@ -37,11 +37,11 @@ void run_ids(const QuorumFacts& facts, CheckReport& say) {
 
 // How long a server has been up at least; nothing if it does not say.
 std::optional<milliseconds> uptime_of(const RedisFacts& facts) {
+  const auto field = [&](const char* name) {
+    return joined(name, ":", redis::field(facts.info, name), "\r\n");
+  };
   const auto now = Clock::now();
-  const auto life = redis::life_from(
-      "run_id:" + redis::field(facts.info, "run_id") +
-          "\r\nuptime_in_seconds:" + redis::field(facts.info, "uptime_in_seconds"),
-      now);
+  const auto life = redis::life_from(field("run_id") + field("uptime_in_seconds"), now);
   if (!life) return std::nullopt;
   return std::chrono::floor<milliseconds>(now - life->began);
 }
@@ -49,15 +49,15 @@ std::optional<milliseconds> uptime_of(const RedisFacts& facts) {
 void uptime(const QuorumFacts& facts, CheckReport& say) {
   if (facts.max_ttl.count() == 0) return say.ok("not needed: --max-ttl is 0");
   std::vector<std::string> without;
-  std::size_t known = 0;
+  bool is_known = false;
   for (const auto& one : facts.servers) {
     const auto up = uptime_of(one);
-    known += up ? 1 : 0;
+    is_known = is_known || up;
     if (up && *up < facts.max_ttl) without.push_back(one.server);
   }
-  if (known == 0) return say.not_checked("no server reports its uptime");
+  if (!is_known) return say.not_checked("no server reports its uptime");
   const auto span = for_people(facts.max_ttl) + " (--max-ttl)";
-  if (without.empty()) return say.ok("all have been up for " + span + " or longer");
+  if (without.empty()) return say.ok("all have been up for ", span, " or longer");
   const auto all = facts.servers.size();
   const bool is_enough = all - without.size() >= needed(all);
   say.level(is_enough ? Finding::Level::warning : Finding::Level::error,
@@ -65,37 +65,24 @@ void uptime(const QuorumFacts& facts, CheckReport& say) {
             "wait, or set a shorter --max-ttl; no lease may be longer than it");
 }
 
+// Each server times leases by its own clock; the clocks only need to agree on the order
+// of the queue.
+void clocks(const QuorumFacts& facts, CheckReport& say) {
+  judge_clocks("servers", servers_of(facts.servers),
+               ": a server whose clock steps can lose leases", say);
+}
+
 constexpr Check<QuorumFacts> checks[] = {
-    {"servers", servers},
-    {"run-ids", run_ids},
-    {"uptime", uptime},
-    // Each server times leases by its own clock; the clocks only need to agree on the
-    // order of the queue.
-    {"clocks",
-     [](const QuorumFacts& facts, CheckReport& say) {
-       judge_clocks("servers", redis::clock_spread(facts.servers),
-                    ": a server whose clock steps can lose leases", say);
-     }},
-};
+    {"servers", servers}, {"run-ids", run_ids}, {"uptime", uptime}, {"clocks", clocks}};
 
 }  // namespace
 
-std::vector<Finding> findings_of(const std::vector<RedisFacts>& servers,
+std::vector<Finding> findings_of(std::vector<RedisFacts> servers,
                                  const QuorumTerms& terms) {
-  std::vector<Finding> findings;
-  judge<QuorumFacts>(checks, {servers, terms.max_ttl}, findings);
-  for (const auto& server : servers) {
-    if (server.failure) continue;  // reported above
-    for (auto& found : redis::findings_of(server)) {
-      const bool is_covered = found.check == "persistence" && terms.max_ttl.count() > 0;
-      if (is_covered && found.level == Finding::Level::warning) {
-        found.level = Finding::Level::info;
-        found.message = "none: a restarted server has no vote for --max-ttl";
-        found.advice.clear();
-      }
-      add_worst(findings, std::move(found), server.server);
-    }
-  }
+  auto findings = judged(checks, QuorumFacts{servers, terms.max_ttl});
+  std::erase_if(servers, [](const auto& one) { return one.failure.has_value(); });
+  for (auto& one : servers) one.is_replaced = terms.max_ttl.count() > 0;
+  redis::add_findings_of(servers, findings);
   return findings;
 }
 
@@ -103,7 +90,7 @@ asio::awaitable<Examination> examine(const ExaminationOrder& order,
                                      asio::io_context& context, Wakeup& wakeup) {
   const auto servers = co_await redis::facts_of_all(
       context, redis::targets_of(order.url), order, wakeup, redis::needed_in_quorum);
-  co_return redis::examination_of(findings_of(servers, order.url.terms), servers);
+  co_return examination_of(findings_of(servers, order.url.terms), servers_of(servers));
 }
 
 }  // namespace dlock::redis_quorum

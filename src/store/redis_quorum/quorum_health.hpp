@@ -3,15 +3,14 @@
 
 #include <vector>
 
-#include "store/checks.hpp"
-#include "store/redis/redis_facts.hpp"
+#include "store/redis/redis_health.hpp"
 #include "store/redis_quorum/tally.hpp"
 
 namespace dlock::redis_quorum {
 
 // The findings of dlock doctor about all servers together, then one for each check of the
 // servers: the most severe, with the server's name.
-std::vector<Finding> findings_of(const std::vector<redis::RedisFacts>& servers,
+std::vector<Finding> findings_of(std::vector<redis::RedisFacts> servers,
                                  const QuorumTerms& terms);
 
 }  // namespace dlock::redis_quorum

@@ -23,67 +23,60 @@ struct SentinelFacts {
   std::vector<std::string> tilted;
   // The longest time after which one of them considers the primary dead.
   std::optional<milliseconds> down_after;
-  // How far the clock of each replica is ahead of the primary's.
-  std::vector<std::pair<std::string, std::chrono::microseconds>> clocks_ahead;
+  std::vector<redis::RedisFacts> servers;  // the primary, and behind it the replicas
 };
 
-using redis::Command;
+using Replies = std::vector<Reply>;
 
-std::optional<milliseconds> down_after_in(const Reply& primary) {
-  for (std::size_t i = 0; i + 1 < primary.elements.size(); i += 2) {
-    if (primary.elements[i].text != "down-after-milliseconds") continue;
-    return redis::milliseconds_from(primary.elements[i + 1].text);
-  }
-  return std::nullopt;
-}
-
-// Asks those that have voted. Fields stay empty where one does not reply.
+// Asks those that have voted for their settings and their state.
 asio::awaitable<void> ask_sentinels(asio::io_context& context,
                                     const ExaminationOrder& order, SentinelFacts& facts,
                                     Wakeup& wakeup) {
-  const auto ask =
-      [loop = &context, sentinels = redis::sentinels_of(order.url),
-       master = order.url.master, timeout = order.timeout, ballots = facts.ballots](
-          std::size_t number, Wakeup& own) -> asio::awaitable<std::vector<Reply>> {
-    if (!ballots[number].vote) co_return std::vector<Reply>{};
-    std::vector<Command> commands(2);
+  const auto ask = [loop = &context, sentinels = redis::sentinels_of(order.url),
+                    master = facts.master, timeout = order.timeout,
+                    ballots = facts.ballots](std::size_t number,
+                                             Wakeup& own) -> asio::awaitable<Replies> {
+    std::vector<redis::Command> commands(2);
     commands[0] = {"SENTINEL", "MASTER", master};
     commands[1] = {"INFO", "sentinel"};
     try {
       redis::RedisConnection connection(*loop, sentinels[number]);
-      co_return co_await connection.exchange(std::move(commands), own.within(timeout));
+      if (ballots[number].vote) {
+        co_return co_await connection.exchange(std::move(commands), own.within(timeout));
+      }
     } catch (const Failure& failure) {
       let_pass(failure);
     }
-    co_return std::vector<Reply>{};
+    co_return Replies(2);
   };
   const auto answers =
-      co_await ask_all<std::vector<Reply>>(context, facts.names.size(), ask, wakeup);
+      co_await ask_all<Replies>(context, facts.names.size(), ask, wakeup);
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    if (answers[i].size() != 2) continue;
-    if (const auto after = down_after_in(answers[i][0])) {
-      facts.down_after = std::max(facts.down_after.value_or(*after), *after);
-    }
+    const auto settings = redis::fields_of_pairs(answers[i][0]);
+    facts.down_after = std::max(
+        facts.down_after,
+        redis::milliseconds_from(redis::field(settings, "down-after-milliseconds")));
     const auto info = redis::fields_of_info(answers[i][1].text);
-    if (redis::field(info, "sentinel_tilt") == "1")
-      facts.tilted.push_back(facts.names[i]);
+    const bool is_tilted = redis::field(info, "sentinel_tilt") == "1";
+    if (is_tilted) facts.tilted.push_back(facts.names[i]);
   }
 }
 
-// The replicas that are up according to a sentinel.
-std::vector<redis::Target> replicas_in(const SentinelFacts& facts, const StoreUrl& url) {
-  std::set<ServerAddress> addresses;
+// The primary, and the replicas that are up according to a sentinel.
+std::vector<redis::Target> targets_of(const SentinelFacts& facts, const StoreUrl& url) {
+  const auto login = redis::login_target(url);
+  std::set<ServerAddress> replicas;
   for (const auto& ballot : facts.ballots) {
     if (!ballot.vote) continue;
     for (const auto& [replica, is_up] : ballot.vote->replicas) {
-      if (is_up) addresses.insert(replica);
+      if (is_up) replicas.insert(replica);
     }
   }
-  std::vector<redis::Target> replicas;
-  for (const auto& address : addresses) {
-    replicas.push_back(redis::login_target(url).at(address));
-  }
-  return replicas;
+  std::vector<redis::Target> targets{login.at(*facts.primary)};
+  targets.front().announced_by = announced_by;
+  targets.front().mapped_from = url.addresses.announced_for(*facts.primary);
+  for (const auto& address : replicas) targets.push_back(login.at(address));
+  return targets;
 }
 
 // From the detection of a dead primary until the next one accepts writes: the sentinels'
@@ -107,16 +100,15 @@ void sentinels(const SentinelFacts& facts, CheckReport& say) {
   for (std::size_t i = 0; i < all; ++i) {
     const auto& ballot = facts.ballots[i];
     if (ballot.failure) {
-      others += "; " + std::string(ballot.failure->what());
+      others += joined("; ", ballot.failure->what());
     } else if (!ballot.vote || ballot.vote->primary != primary) {
       others += "; " + facts.names[i] + " does not";
     } else {
       ++agree;
     }
   }
-  const auto message = std::to_string(agree) + " of " + std::to_string(all) + " name " +
-                       printable(primary->host, 200) + ":" +
-                       std::to_string(primary->port);
+  const auto message = joined(agree, " of ", all, " name ", printable(primary->host, 200),
+                              ":", primary->port);
   if (agree < all) {
     return say.warning(message + others,
                        "locks work while more than half agree: check the logs of the "
@@ -141,8 +133,7 @@ void failover(const SentinelFacts& facts, CheckReport& say) {
 void replicas(const SentinelFacts& facts, CheckReport& say) {
   const auto up = replicas_up(*facts.primary, facts.ballots);
   if (up > 0) {
-    return say.ok(std::to_string(up) +
-                  " according to most sentinels; --replicas all waits for them");
+    return say.ok(up, " according to most sentinels; --replicas all waits for them");
   }
   say.warning(
       "none according to most sentinels: no failover is possible, and --replicas all "
@@ -157,16 +148,19 @@ void tilt(const SentinelFacts& facts, CheckReport& say) {
 }
 
 void clocks(const SentinelFacts& facts, CheckReport& say) {
-  for (const auto& [name, ahead] : facts.clocks_ahead) {
+  bool is_known = false;
+  const auto& primary = facts.servers.front();
+  for (const auto& one : facts.servers) {
+    if (&one == &primary || !one.clock_ahead || !primary.clock_ahead) continue;
+    is_known = true;
+    const auto ahead = *one.clock_ahead - *primary.clock_ahead;
     if (std::chrono::abs(ahead) < clocks_agree_within) continue;
-    return say.warning(name + " is " + distance_of(ahead) +
+    return say.warning(one.server + " is " + distance_of(ahead) +
                            " the primary: after a failover, leases end too late or too "
                            "early",
                        synchronize_clocks);
   }
-  if (facts.clocks_ahead.empty()) {
-    return say.not_checked("no replica reports its time");
-  }
+  if (!is_known) return say.not_checked("no replica reports its time");
   say.ok("agree with the primary's");
 }
 
@@ -180,42 +174,36 @@ constexpr Check<SentinelFacts> checks[] = {
 
 asio::awaitable<Examination> examine(const ExaminationOrder& order,
                                      asio::io_context& context, Wakeup& wakeup) {
-  const auto& url = order.url;
   SentinelFacts facts;
-  facts.master = url.master;
-  facts.names = names_of(url.servers);
+  facts.master = order.url.master;
+  facts.names = names_of(order.url.servers);
   const auto call = wakeup.within(order.timeout);
-  Discovery discovery(context, url, true, call.until);
+  Discovery discovery(context, order.url, true, call.until);
+  const auto is_elected = [](const std::vector<SentinelBallot>& ballots) {
+    return elected(ballots).has_value();
+  };
+  co_await discovery.wait(is_elected, call);
+  // The others get as long as a run gives them: the primary needs time as well.
   const auto never = [](const std::vector<SentinelBallot>&) { return false; };
-  co_await discovery.wait(never, call);
+  co_await discovery.wait(never, call.within(order.store_timeout));
   facts.ballots = discovery.ballots();
   facts.primary = elected(facts.ballots);
-  std::vector<redis::RedisFacts> servers;
   if (facts.primary) {
     co_await ask_sentinels(context, order, facts, wakeup);
-    auto primary = redis::login_target(url).at(*facts.primary);
-    primary.announced_by = announced_by;
-    primary.mapped_from = url.addresses.announced_for(*facts.primary);
-    auto targets = replicas_in(facts, url);
-    targets.insert(targets.begin(), primary);
-    servers = co_await redis::facts_of_all(context, std::move(targets), order, wakeup,
-                                           redis::needed_on_replicated);
-    auto& failure = servers.front().failure;
+    auto targets = targets_of(facts, order.url);
+    const auto primary = targets.front();
+    facts.servers = co_await redis::facts_of_all(context, std::move(targets), order,
+                                                 wakeup, redis::needed_on_replicated);
+    auto& failure = facts.servers.front().failure;
     if (failure) failure = primary.with_origin(*failure);
-    const auto clock = servers.front().clock_ahead;
-    for (std::size_t i = 1; i < servers.size(); ++i) {
-      const auto& one = servers[i];
-      if (!clock || !one.clock_ahead) continue;
-      facts.clocks_ahead.emplace_back(one.server, *one.clock_ahead - *clock);
-    }
-    servers.resize(1);
   }
   std::vector<Finding> findings;
   if (judge<SentinelFacts>(checks, facts, findings)) {
-    const auto of_primary = redis::findings_of(servers.front());
+    const auto of_primary = redis::findings_of(facts.servers.front());
     findings.insert(findings.end(), of_primary.begin(), of_primary.end());
   }
-  co_return redis::examination_of(std::move(findings), servers);
+  facts.servers.resize(facts.primary ? 1 : 0);
+  co_return examination_of(std::move(findings), servers_of(facts.servers));
 }
 
 }  // namespace dlock::redis_sentinel
