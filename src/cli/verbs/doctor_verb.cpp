@@ -6,8 +6,6 @@
 #include "cli/verbs/verbs.hpp"
 #include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
-#include "util/text.hpp"
-#include "util/utf8.hpp"
 
 namespace dlock {
 namespace {
@@ -39,7 +37,8 @@ Exit doctor_verb(const Invocation& invocation) {
     return ExitStatus::success;
   }
   // Longer than a run waits, to see how far away a server is that is too slow for one.
-  constexpr milliseconds patience{10'000};
+  // Some stores have to be asked twice: who the primary is, and then the primary.
+  constexpr milliseconds patience{5'000};
   const bool waits = !common.store_timeout && common.store.leases_expire();
   const auto of_runs = store_timeout(common, {});
   const auto timeout = waits ? std::max(of_runs, patience) : of_runs;
