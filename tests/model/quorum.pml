@@ -234,7 +234,7 @@ inline grant(c) {
   sent[c] = LEASE;
 #endif
   if
-  :: sent[c] == 0 -> ballot[c] = f; begin_round(c, asks)  /* LockedRun::ensure_enough_is_left */
+  :: sent[c] == 0 -> ballot[c] = f; begin_round(c, asks)  /* RunLocks::make_sure */
   :: else ->
      deadline[c] = sent[c]; phase[c] = holds;
      printf("claim %d holds the lock with fence %d\n", c, f);
