@@ -192,7 +192,8 @@ stub_engines() {
 }
 
 @test "the commands in containers.md work, and it names every example for containers" {
-  use_private_store
+  start_postgres_of_pages
+  DLOCK_STORE=local:$here/store
   start_server
   stub_engines
   mkdir "$here/volume"
