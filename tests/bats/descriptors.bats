@@ -41,6 +41,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
 }
 
 @test "the command inherits all descriptors and one for the session" {
+  ulimit -S -n 1024
   echo > seven
   "${list[@]}" without 7< seven 8<&0 9> nine
   dlock run job -- "${list[@]}" with 7< seven 8<&0 9> nine
@@ -48,6 +49,8 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   run added without with
 
   [[ $output == +([0-9])" $BATS_TEST_TMPDIR/store/sessions" ]]
+  # One that scripts do not use.
+  assert_between "${output%% *}" 500 1023
 }
 
 @test "a command that had to wait inherits no other descriptors" {

@@ -88,6 +88,9 @@ assert_not_started_as_by_env() {  # <exit code> <command>...
   PATH=$BATS_FILE_TMPDIR/bin:/usr/bin:/bin assert_not_started_as_by_env 127 no-such-command ./no/such/command '' ./link
   run_any run job -- ./file/command
   assert_not_started 127
+  run_any run job -- $'./\e]0;title\a'
+  assert_not_started 127
+  refute_output_contains $'\e'
   assert_free
 }
 

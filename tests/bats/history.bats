@@ -44,6 +44,16 @@ runs() {  # <filter> [<option>...]
 
 # --- No runs, and errors ---
 
+@test "history takes one round trip once the server knows the script" {
+  dlock run job -- true
+  dlock history job
+  start_monitor "$BATS_TEST_TMPDIR/monitor"
+
+  dlock history job
+
+  assert_equal "$(told | grep -o '"[A-Z]*"' | sort -u | tr '\n' ' ')" '"EVALSHA" '
+}
+
 @test "without recorded runs history says so, prints nothing with -q and [] with --json, and creates no store" {
   for DLOCK_STORE in "${stores[@]}" none:; do
     run dlock history job

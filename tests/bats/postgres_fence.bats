@@ -137,6 +137,18 @@ is_blocked() { [[ $(sql "SELECT count(*) FROM pg_stat_activity WHERE usename = '
   assert_equal "$(dlock cache report -- echo 44)" 44
 }
 
+@test "a limit admits exactly its number among many callers at once" {
+  local i admitted=0 pids=()
+  for i in {1..12}; do
+    dlock limit --store-timeout 20s api 5/1h 2> /dev/null 3>&- &
+    pids+=($!)
+  done
+
+  for i in "${pids[@]}"; do if wait "$i"; then admitted=$((admitted + 1)); fi; done
+
+  assert_equal "$admitted" 5
+}
+
 @test "rows that this version cannot read are refused with the reason" {
   dlock limit api 2/1h
   sql "UPDATE dlock.rate SET state = 'nonsense'"

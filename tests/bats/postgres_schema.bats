@@ -302,6 +302,9 @@ assert_refused_to() {  # <role> <what the message names>
   run dlock run other -- echo started
   assert_equal "$status $output" '0 started'
   assert_between "$(look 'jöb' '.holders[0].expires_in_ms')" 1000 30000
+  assert_equal "$(dlock cache report -- echo kept)" kept
+  dlock limit api 2/1h
+  dlock fence disk 7
   let_go
   assert_exits 0 "$waiter"
 }

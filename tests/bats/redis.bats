@@ -261,6 +261,15 @@ hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*?[a-z]' '%2A' ':h' $'"\'\\' '../../$
   done
 }
 
+@test "special characters in a namespace are taken literally" {
+  redis ACL SETUSER dlock '~*'
+  dlock run job -- true
+  dlock --namespace 'a{b}*:c' run job -- true
+
+  assert_equal "$(dlock --namespace 'a{b}*:c' list --json | jq 'length')" 1
+  assert_equal "$(dlock --namespace '*' list --json)" '[]'
+}
+
 @test "a lock in another database is another lock, and one that the server does not have is refused" {
   hold job
 

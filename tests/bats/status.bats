@@ -18,6 +18,8 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
     if [[ $DLOCK_STORE == server ]]; then use_server_as_store; fi
     run dlock status job
     assert_equal "$status $output" "1 job  free (never used), in $DLOCK_STORE"
+    # It has created nothing.
+    [[ $DLOCK_STORE != local:* || ! -e $BATS_TEST_TMPDIR/store ]]
     assert_equal "$(look job .known)" false
 
     dlock release job --token "$(dlock acquire job)"

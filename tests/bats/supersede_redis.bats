@@ -100,3 +100,29 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # <pid of the process that must 
     assert_between "$(redis PTTL "$key")" 1 2865000000
   done
 }
+
+# Prints how many calls of commands the server has counted, apart from INFO, AUTH and CLIENT.
+script_calls() {
+  redis INFO commandstats | sed -n 's/^cmdstat_\([a-z|]*\):calls=\([0-9]*\),.*/\1 \2/p' |
+    grep -v -e '^info' -e '^auth' -e '^client' | awk '{ n += $2 } END { print n }'
+}
+
+# Sets $calls to the number of calls that four runs cause.
+count_script_calls() {  # [<option>...]
+  local before
+  dlock run --wait 5s "$@" other -- true
+  before=$(script_calls)
+  for _ in 1 2 3 4; do dlock run --wait 5s "$@" other -- true; done
+  calls=$(($(script_calls) - before))
+}
+
+@test "for a free lock, --replace and --max-queue cost no extra calls, --supersede one to six" {
+  count_script_calls
+  plain=$calls
+
+  count_script_calls --replace --max-queue 3
+
+  assert_equal "$calls" "$plain"
+  count_script_calls --supersede
+  assert_between $((calls - plain)) 4 24
+}
