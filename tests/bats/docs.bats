@@ -307,7 +307,8 @@ assert_finds_nothing() {  # <number> <program> [<argument>...]
       my %names = map { $_ => 1 } grep { !/VERB/ } text($page) =~ /`([A-Za-z_:\/.]+(?:\(\))?)`/g;
       for my $name (sort keys %names) {
         my ($last) = $name =~ /([^\/:]*?)(?:\(\))?$/;
-        wrong("$page: $name is not in the source") if index($source, $last) < 0;
+        my $as_file = $last =~ /\.(?:cpp|hpp|lua)$/ ? "/$last:" : $last;
+        wrong("$page: $name is not in the source") if index($source, $as_file) < 0;
         ++$count;
         my ($type, $member) = $name =~ /^([A-Z]\w*)::(\w+)$/ or next;
         my @files = split /\n/, qx(grep -rlE "^(class|struct) $type( |\$)" src);
