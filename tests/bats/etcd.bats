@@ -43,6 +43,22 @@ keys() { etcdctl get --prefix --keys-only "$1" | sed '/^$/d'; }  # <prefix>
   ((second > ${first#* }))
 }
 
+@test "those whom a nested reader has passed in the queue get greater fences than it had" {
+  note=(sh -c 'echo "$DLOCK_FENCE" >> "$0"' "$order")
+  hold job --shared
+  queue job -- "${note[@]}"
+  first=$waiter
+  queue job -- "${note[@]}"
+  DLOCK_HELD=job=$(look job '.holders[0].fence') dlock run --shared job -- "${note[@]}"
+
+  let_go
+
+  assert_exits 0 "$first"
+  assert_exits 0 "$waiter"
+  assert_equal "$(wc -l < "$order")" 3
+  sort -cnu "$order"
+}
+
 @test "watch reports each broken lock, even if no run has to end" {
   hold_by_etcdctl foreign
   dlock acquire --ttl 60s 'by hand' > /dev/null

@@ -107,7 +107,7 @@ a reader inside a writer does not wait:
 a writer inside a reader does not wait:
   a(shared) takes; b(inside=a) asks nested; c(shared) takes; d(inside=a) asks nested
 a reader inside a reader is granted even before a waiting writer:
-  a(shared) takes; b queues 1; c(shared, inside=a) takes; c leaves; b is_busy; a leaves; b asks granted
+  a(shared) takes; b queues 1; c(shared, inside=a) takes; c ends; b is_busy; a leaves; d queues 2; b takes; b ends; d takes
 another slot is granted inside an outer run:
   a(slots=2) takes; b(slots=2, inside=a) takes
 an inner run does not wait if its outer runs hold all slots:

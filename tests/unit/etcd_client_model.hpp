@@ -119,7 +119,7 @@ class Client {
     if (!can_be_set_up_again(*line_, *believes_)) return;
     constexpr std::int64_t unused = 1'000'000;
     auto own = *believes_;
-    own.set_up_again = own.fence();
+    own.given_fence = own.fence();
     own.lease = lease_ + unused;
     own.modified = 0;
     etcd.grant(own.lease);
@@ -157,6 +157,7 @@ class Client {
       case Decision::Kind::enter: {
         own.standing = Standing::holds;
         own.slot = decision.slot;
+        own.given_fence = decision.given_fence;
         const auto result =
             etcd.execute(enter(step_context, *line_, claim_, own, decision));
         if (result.succeeded) {

@@ -74,7 +74,7 @@ TEST(EtcdEntry, records_the_state_of_a_holder) {
   holder.slot = 2;
   holder.attached = false;
   holder.ttl = 30;
-  holder.set_up_again = Fence{4};
+  holder.given_fence = Fence{4};
   holder.taken_by = Taker{"root", "db1", true};
   const auto entry = read_back(holder);
 

@@ -173,6 +173,7 @@ class EtcdRules : public ::testing::TestWithParam<LockKind> {
       known_.insert(entry.id);
       const auto last_fence = last_fence_;
       last_fence_ = std::max(last_fence_, entry.fence());
+      ASSERT_GT(entry.fence(), greatest_recorded());
       if (GetParam().readers) continue;
       for (const auto& before : now.entries) {
         if (before.created >= entry.created) break;
@@ -182,6 +183,17 @@ class EtcdRules : public ::testing::TestWithParam<LockKind> {
       }
       ASSERT_GT(entry.fence(), GetParam().slots == 1 ? last_fence : Fence{});
     }
+  }
+
+  // Of the runs that are over.
+  Fence greatest_recorded() const {
+    std::vector<KeyValue> pairs;
+    for (const auto& [key, pair] : etcd_.keys()) pairs.push_back(pair);
+    Fence greatest;
+    for (const auto& run : runs_from(pairs, runs_prefix(job)).past) {
+      greatest = std::max(greatest, run.info.fence);
+    }
+    return greatest;
   }
 
   EtcdModel etcd_;

@@ -205,6 +205,7 @@ class EtcdSide final : public Side {
           own.standing = Standing::holds;
           own.since = now_;
           own.slot = decision.slot;
+          own.given_fence = decision.given_fence;
           if (!write(enter(context(), snapshot, claim, own, decision)).succeeded) break;
           return entered(decision.taken_by, contender);
         case Decision::Kind::join:

@@ -207,7 +207,7 @@ etcd::QueueEntry golden_entry() {
   auto entry = etcd::entry_for(golden_claim(), golden_time);
   entry.standing = etcd::Standing::broken;
   entry.slot = 2;
-  entry.set_up_again = Fence{18};
+  entry.given_fence = Fence{18};
   entry.ttl = 45;
   entry.acquired_ttl = 46;
   entry.taken_by = own_taker(true);

@@ -143,6 +143,7 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::enter_as(const Decision& de
   own.standing = Standing::holds;
   own.since = wall_now();
   own.slot = decision.slot;
+  own.given_fence = decision.given_fence;
   const auto snapshot = call.snapshot;
   auto request = enter(step_context(), snapshot, claim(), own, decision);
   const auto result = co_await write(std::move(request), call);
@@ -276,15 +277,17 @@ TxnRequest EtcdClaimant::first_look() const {
   return goes_by_runs ? look_at(claim().lock) : glance_at(claim().lock);
 }
 
-// A glance does not contain the runs against which waiters are deduplicated.
+// A glance does not contain the runs against which waiters are deduplicated, nor those
+// that have passed this one.
 asio::awaitable<void> EtcdClaimant::take_first_look(const TxnResult& result,
                                                     CallContext& call) {
   call.snapshot = snapshot_from(claim().lock, result);
   const auto& entries = call.snapshot.entries;
   const bool is_glance = result.results.size() == 1;
   const bool needs_runs =
-      is_glance && std::any_of(entries.begin(), entries.end(),
-                               [](const QueueEntry& e) { return e.dedupe.has_value(); });
+      is_glance && std::any_of(entries.begin(), entries.end(), [&](const QueueEntry& e) {
+        return e.dedupe || (e.id == id() && !e.holds());
+      });
   if (needs_runs) co_await look(call);
 }
 
@@ -567,7 +570,7 @@ asio::awaitable<bool> EtcdClaimant::set_up_again(CallContext& call) {
   }
   if (!can_be_set_up_again(call.snapshot, *own_)) co_return false;
   auto own = *own_;  // with its previous id
-  own.set_up_again = own.fence();
+  own.given_fence = own.fence();
   own.modified = 0;
   const auto fresh = co_await grant_lease(own.ttl, call);
   own.lease = fresh.id;

@@ -71,12 +71,16 @@ std::string runs_prefix(const LockName& lock) {
   return namespace_runs_prefix(lock.name_space) + encoded(lock.name) + "/";
 }
 
+std::string now_prefix(const LockName& lock) { return runs_prefix(lock) + "now/"; }
+
+std::string past_prefix(const LockName& lock) { return runs_prefix(lock) + "past/"; }
+
 std::string now_key(const LockName& lock, std::string_view id) {
-  return runs_prefix(lock).append("now/").append(id);
+  return now_prefix(lock).append(id);
 }
 
 std::string past_key(const LockName& lock, Fence fence) {
-  return runs_prefix(lock) + "past/" + checksum_text(fence.number);  // in their order
+  return past_prefix(lock) + checksum_text(fence.number);  // in their order
 }
 
 std::string told_key(const LockName& lock, std::string_view id) {
@@ -179,7 +183,7 @@ bool fill(QueueEntry& entry, const Json& json) {
   entry.mode = mode == "shared" ? Mode::shared : Mode::exclusive;
   entry.slots = static_cast<unsigned>(slots);
   entry.slot = static_cast<unsigned>(slot);
-  entry.set_up_again.number =
+  entry.given_fence.number =
       static_cast<std::uint64_t>(count_at(json, "fence").value_or(0));
   entry.since = WallTime(*since);
   entry.ttl = count_at(json, "ttl").value_or(0);
@@ -213,8 +217,8 @@ rules::Party party_of(const QueueEntry& entry) {
 
 Fence QueueEntry::fence() const {
   if (foreign) return {};
-  return set_up_again.number != 0 ? set_up_again
-                                  : Fence{static_cast<std::uint64_t>(created)};
+  return given_fence.number != 0 ? given_fence
+                                 : Fence{static_cast<std::uint64_t>(created)};
 }
 
 QueueEntry entry_for(const Claim& claim, WallTime now) {
@@ -237,7 +241,7 @@ std::string text_of(const QueueEntry& entry) {
   json("mode", entry.mode);
   if (entry.slots != 1) json("slots", entry.slots);
   if (entry.slot != 0) json("slot", entry.slot);
-  if (entry.set_up_again.number != 0) json("fence", entry.set_up_again);
+  if (entry.given_fence.number != 0) json("fence", entry.given_fence);
   json("since", entry.since);
   json("ttl", entry.ttl);
   if (entry.acquired_ttl != 0) json("acquired_ttl", entry.acquired_ttl);

@@ -30,6 +30,8 @@ namespace dlock::etcd {
 // The prefixes of a lock's keys.
 std::string queue_prefix(const LockName& lock);  // "NS/NAME/"
 std::string runs_prefix(const LockName& lock);   // "NS/.runs/NAME/"
+std::string now_prefix(const LockName& lock);    // "NS/.runs/NAME/now/"
+std::string past_prefix(const LockName& lock);   // "NS/.runs/NAME/past/"
 
 std::string now_key(const LockName& lock, std::string_view id);
 std::string past_key(const LockName& lock, Fence fence);
@@ -85,7 +87,7 @@ struct QueueEntry : CommandInfo {
   Mode mode = Mode::exclusive;
   unsigned slots = 1;
   unsigned slot = 0;
-  Fence set_up_again;             // the fence of a reclaimed lease; otherwise 0
+  Fence given_fence;              // if it is not `created`; otherwise 0
   WallTime since{};               // when it began to wait or hold
   std::int64_t ttl = 0;           // of its lease, in seconds
   std::int64_t acquired_ttl = 0;  // if a renewal has set another one

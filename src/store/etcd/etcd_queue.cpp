@@ -108,6 +108,24 @@ std::vector<QueueEntry> superseded(const LockSnapshot& snapshot,
   return entries_of(snapshot, left);
 }
 
+// A waiter has the fence of its place in the queue, unless others that came later had the
+// lock meanwhile: readers within a reader, and those that took a slot sooner. It then
+// gets one that is greater than any so far, and than that of none who comes later.
+Fence fence_if_passed(const LockSnapshot& snapshot, const QueueEntry& own) {
+  Fence greatest;
+  for (const auto& run : snapshot.runs.past) {
+    greatest = std::max(greatest, run.info.fence);
+  }
+  for (const auto& run : snapshot.runs.open) {
+    const auto* entry = entry_of(snapshot, run.id);
+    const bool holds = entry != nullptr && entry->holds();
+    if (!holds) greatest = std::max(greatest, run.info.fence);
+  }
+  if (greatest < own.fence()) return {};
+  const auto revision = static_cast<std::uint64_t>(snapshot.revision);
+  return {std::max(greatest.number, revision) + 1};
+}
+
 }  // namespace
 
 const QueueEntry* entry_of(const LockSnapshot& snapshot, std::string_view id) {
@@ -182,6 +200,7 @@ Decision decide(const LockSnapshot& snapshot, const Claim& claim, std::string_vi
     const auto holder = rules::holder_of(after, asking.token);
     decision.taken_by = holder->taken_by;
     decision.slot = grant->slot;
+    if (waits) decision.given_fence = fence_if_passed(snapshot, *own);
     const bool held = own != nullptr && !waits && own->standing != Standing::ended;
     const auto asks_on = waits ? Decision::Kind::wait : Decision::Kind::join;
     decision.kind = held         ? Decision::Kind::held

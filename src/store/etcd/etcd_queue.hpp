@@ -60,6 +60,7 @@ struct Decision {
   std::optional<Answer> answer;      // with `answer` and `wait`
   bool counts_as_refused = false;    // Queue::refuse, Claim::max_queue
   unsigned slot = 0;                 // with `enter`
+  Fence given_fence;                 // with `enter`: see QueueEntry
   std::vector<QueueEntry> give_way;  // waiters that this claim supersedes
   std::vector<QueueEntry> lose;      // holders from which it takes the lock
   std::optional<Taker> taken_by;     // with `enter`: a waiter takes the lock at once

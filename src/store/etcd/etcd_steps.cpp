@@ -213,6 +213,12 @@ TxnRequest enter_first(const StepContext& step_context, const QueueEntry& own) {
   txn.conditions.push_back(of_all(queue_prefix(step_context.lock),
                                   Target::create_revision, Compare::Result::greater,
                                   own.created - 1));
+  // No other claim has passed it, not even one whose run has vanished.
+  auto none = is(past_key(step_context.lock, own.fence()), Target::create_revision, 0);
+  none.range_end = end_of_prefix(past_prefix(step_context.lock));
+  txn.conditions.push_back(std::move(none));
+  txn.conditions.push_back(of_all(now_prefix(step_context.lock), Target::create_revision,
+                                  Compare::Result::less, own.created));
   add_holder(txn, step_context, own);
   add_look(txn.then, step_context.lock);
   add_look(txn.otherwise, step_context.lock);
@@ -230,9 +236,16 @@ TxnRequest enter(const StepContext& step_context, const LockSnapshot& snapshot,
         is(key_of(step_context, *outer), Target::create_revision, outer->created));
   }
   const bool waited = own.created != 0;
-  // Its turn cannot pass, but two claims must not choose the same slot.
-  if (!waited || claim.slots > 1 || claim.dedupe)
+  // Its turn cannot pass, but two claims must not choose the same slot or fence.
+  const bool draws = decision.given_fence.number != 0;
+  if (!waited || claim.slots > 1 || claim.dedupe || draws)
     add_guards(txn, step_context, snapshot, claim);
+  // Nor may one that had its turn as well have ended since, with a greater fence.
+  const auto untouched = [&](std::string folder) {
+    txn.conditions.push_back(is_untouched_since(std::move(folder), snapshot.revision));
+  };
+  if (waited) untouched(past_prefix(step_context.lock));
+  if (draws) untouched(now_prefix(step_context.lock));
   add_rivals(txn, step_context, own, decision);
   add_holder(txn, step_context, own);
   add_look(txn.otherwise, step_context.lock);
