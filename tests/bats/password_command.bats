@@ -88,6 +88,16 @@ END
   check_store
 }
 
+@test "with several servers of PostgreSQL in the URL, the command runs once" {
+  use_postgres
+  make_helper
+  local server=${DLOCK_STORE#*@}
+  server=${server%%/*}
+  DLOCK_STORE=${DLOCK_STORE/$server/$server,localhost:${server#*:}} run dlock run --password-command "$helper" job -- echo started
+  assert_equal "$status $output" '0 started'
+  assert_equal "$(wc -l < "$called")" 1
+}
+
 @test "a run whose session was stopped logs in again with the password of that moment" {
   use_postgres
   make_helper

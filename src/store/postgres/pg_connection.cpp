@@ -189,6 +189,7 @@ class PgConnection::Talk {
  private:
   asio::awaitable<std::optional<std::string>> secret(net::Budget& budget) {
     const auto& command = target_.password_command;
+    if (target_.printed) co_return std::exchange(target_.printed, std::nullopt);
     if (!command.empty()) {
       co_return co_await net::password_printed_by(context_, command, budget);
     }

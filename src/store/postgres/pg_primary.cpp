@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "net/budget.hpp"
+#include "net/password_command.hpp"
 #include "store/fan_out.hpp"
 #include "store/postgres/pg_trust.hpp"
 #include "store/postgres/pg_url.hpp"
@@ -229,12 +230,13 @@ asio::awaitable<void> PgPrimary::open(Call call) {
 
 asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batches,
                                                          Call call) {
+  std::optional<std::string> printed;
   for (net::Attempts attempts(call, hosts_->timeout);;) {
     Clock::time_point end;
     try {
       // Otherwise a connection that has ended would be opened again to the same server.
       const bool searches = hosts_->are_several() && !connection_->is_still_open();
-      if (searches) co_await find(call);
+      if (searches) co_await find(printed, call);
       auto sent = batches;
       co_return co_await asked(std::move(sent), call);
     } catch (const net::Refusal& refusal) {
@@ -249,11 +251,17 @@ asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batc
   }
 }
 
-// A promotion may be complete at any moment.
-asio::awaitable<void> PgPrimary::find(Call call) {
+// A promotion may be complete at any moment. The password command runs once for all.
+asio::awaitable<void> PgPrimary::find(std::optional<std::string>& printed, Call call) {
+  const auto& command = hosts_->targets.front().password_command;
+  if (!command.empty() && !printed) {
+    net::Budget budget(call, target().shown());
+    printed = co_await net::password_printed_by(context_, command, budget);
+    budget.hand_on();
+  }
   for (net::Attempts attempts(call, hosts_->timeout);;) {
     try {
-      co_await find_once(call);
+      co_await find_once(printed, call);
       co_return;
     } catch (const Failure& failure) {
       if (failure.kind() != Failure::Kind::unreachable) throw;
@@ -263,13 +271,16 @@ asio::awaitable<void> PgPrimary::find(Call call) {
   }
 }
 
-asio::awaitable<void> PgPrimary::find_once(Call call) {
+asio::awaitable<void> PgPrimary::find_once(const std::optional<std::string>& printed,
+                                           Call call) {
   const auto hosts = hosts_;
   const bool asks_standbys = hosts->replicas.all || hosts->replicas.count > 0;
   auto* context = &context_;
-  const auto open_one = [hosts, context, until = call.until, asks_standbys](
-                            std::size_t i, Wakeup& own) -> asio::awaitable<Found> {
-    Found found{std::make_shared<PgConnection>(*context, hosts->targets[i]), {}};
+  const auto open_one = [=, until = call.until](std::size_t i,
+                                                Wakeup& own) -> asio::awaitable<Found> {
+    auto target = hosts->targets[i];
+    target.printed = printed;
+    Found found{std::make_shared<PgConnection>(*context, std::move(target)), {}};
     auto batches = question(asks_standbys);
     const Call opening{until, own};
     const auto reply = co_await found.connection->exchange(std::move(batches), opening);

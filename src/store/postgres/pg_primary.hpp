@@ -128,8 +128,8 @@ class PgPrimary {
  private:
   struct Found;
 
-  asio::awaitable<void> find(Call call);
-  asio::awaitable<void> find_once(Call call);
+  asio::awaitable<void> find(std::optional<std::string>& printed, Call call);
+  asio::awaitable<void> find_once(const std::optional<std::string>& printed, Call call);
   asio::awaitable<std::vector<Result>> asked(std::vector<Batch> batches, Call call);
   void take(const std::optional<PgStanding>& standing);
   asio::awaitable<void> demand_trust(Call call);

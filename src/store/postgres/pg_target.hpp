@@ -37,6 +37,7 @@ struct PgTarget {
   // Throws Failure.
   std::function<std::optional<std::string>()> password;
   std::vector<std::string> password_command;  // takes precedence: see Login
+  std::optional<std::string> printed;         // by it, for the next login
   std::string why_no_password;  // if there is one that must not be used; for messages
   SslMode ssl = SslMode::prefer;
   bool negotiates_tls =
