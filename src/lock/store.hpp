@@ -266,10 +266,6 @@ class Store {
   // contradict, or fails in a way that lasts, and the request succeeds without it.
   virtual void report_complaints(std::function<void(const std::string&)> /*warn*/) {}
 
-  // Whether the locks and runs are known to be those of another database, which this one
-  // is a copy of.
-  virtual bool is_copy() const { return false; }
-
   // For a process that exits without destroying the store: says so to a server that would
   // count the session as abandoned. Does not wait.
   virtual void part() {}

@@ -472,6 +472,10 @@ as_dumped() { "$postgres_programs/pg_dump" -h "$postgres_sockets" -p "${postgres
   to_keep_them=${lines[0]##*keep them, }
   run dlock -q history job --succeeded-within 1h
   assert_status 1
+  run dlock -q run --dedupe 1h job -- echo again
+  assert_equal "$output" again
+  run dlock -q list --prometheus
+  refute_output_contains 'dlock_last_'
   run dlock --json doctor
   assert_equal "$(json '.findings[] | select(.check == "copy").level')" warning
 

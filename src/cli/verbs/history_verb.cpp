@@ -100,10 +100,8 @@ ExitStatus ask_for_success(const CommonOptions& common, const HistoryOptions& op
   Wakeup wakeup(context);
   const auto store =
       opened_store(common, store_timeout(common, {}), context, options.name.value_or(""));
-  auto info =
+  const auto info =
       run_blocking(context, [&] { return store->inspector().inspect(lock, wakeup); });
-  // What was recorded may have been elsewhere.
-  if (store->is_copy()) info.last_run = info.last_success = std::nullopt;
   const auto answer = success_within(info, *options.succeeded_within);
   if (options.nagios) {
     print(plugin_line(answer, lock.name, store->url()) + "\n");

@@ -55,7 +55,6 @@ class PgStore final : public stepped::SteppedStore {
   void report_complaints(std::function<void(const std::string&)> warn) override {
     session_.connection()->hosts()->warn = std::move(warn);
   }
-  bool is_copy() const override { return session_.connection()->hosts()->is_copy; }
   void part() override { session_.connection()->part(); }
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;

@@ -82,6 +82,10 @@ class StateStore {
   // answer.
   virtual asio::awaitable<void> count_refused(LockName lock, Wakeup& wakeup) = 0;
 
+  // Whether what was read is known to be of another database, which this one is a copy
+  // of.
+  virtual bool is_copy() const { return false; }
+
   // All locks of the namespace, sorted by name; the finished runs may be left out.
   virtual asio::awaitable<std::vector<std::pair<LockName, Snapshot>>> read_all(
       const std::string& name_space, bool with_runs, Call call) = 0;

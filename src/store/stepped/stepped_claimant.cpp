@@ -85,6 +85,8 @@ asio::awaitable<Answer> SteppedClaimant::ask(Queue queue, Wakeup& wakeup) {
     if (state.last_fence >= greatest_fence) {
       throw Failure(Failure::Kind::misconfigured, "no fences are left for this lock");
     }
+    // What is recorded there may have run elsewhere.
+    if (!may_be_known_ && states_.is_copy()) state.past = {};
     const bool may_join = queue != Queue::join || has_room(state, kept_);
     std::optional<rules::Waiter> before;
     const auto found = rules::waiter_of(state, kept_.token);

@@ -17,8 +17,14 @@
 namespace dlock::stepped {
 namespace {
 
-LockInfo info_from(const LockName& lock, const StateStore::Snapshot& read) {
-  return rules::info_of(read.state, lock, read.now, rules::ClockLiveness(read.now));
+LockInfo info_from(const StateStore& states, const LockName& lock,
+                   const StateStore::Snapshot& read) {
+  auto info = rules::info_of(read.state, lock, read.now, rules::ClockLiveness(read.now));
+  if (states.is_copy()) {
+    info.last_run = info.last_success = std::nullopt;
+    info.past = {};
+  }
+  return info;
 }
 
 std::vector<RunInfo> history_from(const StateStore::Snapshot& read) {
@@ -108,7 +114,7 @@ asio::awaitable<void> SteppedStore::watch(const Watched& watched, EventSink& sin
 asio::awaitable<LockInfo> SteppedStore::inspect(const LockName& lock, Wakeup& wakeup) {
   const auto read =
       co_await states_->read(lock, StateStore::Access::optimistic, new_call(wakeup));
-  co_return info_from(lock, read);
+  co_return info_from(*states_, lock, read);
 }
 
 asio::awaitable<std::vector<LockInfo>> SteppedStore::list(
@@ -118,7 +124,7 @@ asio::awaitable<std::vector<LockInfo>> SteppedStore::list(
   std::vector<LockInfo> locks;
   for (const auto& [lock, read] : all) {
     if (!matches(lock.name)) continue;
-    auto info = info_from(lock, read);
+    auto info = info_from(*states_, lock, read);
     const bool is_listed =
         !info.holders.empty() || !info.waiters.empty() || info.last_run;
     if (is_listed) locks.push_back(std::move(info));
