@@ -34,6 +34,11 @@ shown() { awk -v name="$1" '$1 == name { $1 = ""; print substr($0, 2) }' <<< "$o
   assert_equal "$(json '.settings[] | select(.setting == "password") | .value + .source + .origin')" '***variablePGPASSWORD'
 }
 
+@test "a host among the parameters takes the place of the one before the /, with its port" {
+  DLOCK_STORE="postgres://app@localhost:${postgres_port[1]}/app?host=$postgres_sockets" run dlock run job -- echo started
+  assert_equal "$status $output" '0 started'
+}
+
 @test "config shows the store timeout that the URL or a variable allows, unless the option is set" {
   export PGCONNECT_TIMEOUT=4
   DLOCK_STORE=postgres://app@127.0.0.1/app run dlock config

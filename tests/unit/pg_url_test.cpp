@@ -91,6 +91,8 @@ TEST(PgUrl, names_a_socket_as_a_parameter_or_percent_encoded) {
     EXPECT_EQ(text_of(url), "postgres://u@/d?host=/srv/pg&port=5432") << url;
   }
   EXPECT_EQ(text_of("postgres://u@a,%2Fs:1/d"), "postgres://u@a:5432,%2Fs:1/d");
+  EXPECT_EQ(text_of("postgres://u@localhost:5433/d?host=/srv"),
+            "postgres://u@/d?host=/srv&port=5433");
   EXPECT_EQ(text_of("postgres://u@/d?host=/cloudsql/p:r:i"),
             "postgres://u@/d?host=/cloudsql/p:r:i&port=5432");
 }

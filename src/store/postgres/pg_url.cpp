@@ -214,8 +214,14 @@ std::optional<std::string> taken_out(StoreUrl& url, const char* name) {
 
 void place_servers(StoreUrl& url) {
   // As in psql, it takes the place of what is before the /: postgresql://localhost/db
-  // ?host=/cloudsql/name is what some services say to write.
-  if (const auto hosts = taken_out(url, "host")) url.servers = servers_in(*hosts);
+  // ?host=/cloudsql/name is what some services say to write. The port stays.
+  if (const auto hosts = taken_out(url, "host")) {
+    std::vector<std::uint16_t> ports;
+    for (const auto& server : std::exchange(url.servers, servers_in(*hosts))) {
+      ports.push_back(server.port);
+    }
+    if (!ports.empty()) set_ports(url.servers, ports);
+  }
   if (const auto found = url.parameters.find("hostaddr"); found != url.parameters.end()) {
     auto addresses = servers_in(found->second);
     for (const auto& address : addresses) {
