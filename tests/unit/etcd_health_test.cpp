@@ -104,7 +104,7 @@ std::string mended_in(const std::string& version) {
   for (auto& one : facts.named) one.status->version = version;
   std::string mended;
   for (const auto& finding : findings_of(facts)) {
-    const auto at = finding.message.find(" (mended in ");
+    const auto at = finding.message.find(" (fixed in ");
     if (finding.check != "version" || at == std::string::npos) continue;
     EXPECT_EQ(finding.level, Level::warning);
     EXPECT_TRUE(finding.message.starts_with(version + ": ")) << finding.message;

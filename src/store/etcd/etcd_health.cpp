@@ -92,7 +92,7 @@ void version(const EtcdFacts& facts, CheckReport& say) {
     is_old = is_old || number < oldest;
     for (const auto& [first, mended, what] : known_faults) {
       if (number < first || number >= mended) continue;
-      faults.push_back(joined(shown.back(), ": ", what, " (mended in ", mended[0], ".",
+      faults.push_back(joined(shown.back(), ": ", what, " (fixed in ", mended[0], ".",
                               mended[1], ".", mended[2], ")"));
     }
   }
