@@ -104,11 +104,12 @@ std::string mended_in(const std::string& version) {
   for (auto& one : facts.named) one.status->version = version;
   std::string mended;
   for (const auto& finding : findings_of(facts)) {
-    const auto at = finding.message.find(" (fixed in ");
+    const std::string before = " (fixed in ";
+    const auto at = finding.message.find(before);
     if (finding.check != "version" || at == std::string::npos) continue;
     EXPECT_EQ(finding.level, Level::warning);
     EXPECT_TRUE(finding.message.starts_with(version + ": ")) << finding.message;
-    const auto number = finding.message.substr(at + 12);
+    const auto number = finding.message.substr(at + before.size());
     mended += (mended.empty() ? "" : " ") + number.substr(0, number.size() - 1);
   }
   return mended;
