@@ -79,6 +79,15 @@ inline const std::map<std::string, Loss> losses{{"broken", Loss::broken},
                                                 {"taken_over", Loss::taken_over},
                                                 {"unconfirmed", Loss::unconfirmed},
                                                 {"gone", Loss::gone}};
+inline const std::map<Release, std::string> releases{
+    {Release::released, "released"}, {Release::not_ours, "not_ours"},
+    {Release::left, "left"},         {Release::taken_over, "taken_over"},
+    {Release::gone, "gone"},         {Release::broken, "broken"}};
+inline const std::map<Renewal, std::string> renewals{{Renewal::confirmed, "confirmed"},
+                                                     {Renewal::broken, "broken"},
+                                                     {Renewal::reclaimed, "reclaimed"},
+                                                     {Renewal::taken_over, "taken_over"},
+                                                     {Renewal::gone, "gone"}};
 template <typename Of>
 using Options = std::map<std::string, std::function<void(Of&, const std::string&)>>;
 

@@ -82,33 +82,20 @@ TEST_F(Acquire, a_free_lock_is_granted_at_the_first_request) {
   EXPECT_EQ(faulty_->calls(), 1);
 }
 
-TEST_F(Acquire, without_a_wait_a_busy_lock_is_requested_once) {
+TEST_F(Acquire,
+       without_a_wait_a_busy_lock_is_requested_once_and_the_claim_does_not_queue) {
   occupy();
 
   EXPECT_TRUE(is_busy(acquire_until(std::nullopt)));
   EXPECT_EQ(faulty_->calls(), 1);
-}
-
-TEST_F(Acquire, without_a_wait_the_claim_does_not_queue) {
-  occupy();
-
-  acquire_until(std::nullopt).result();
-
   EXPECT_EQ(queue(), 0u);
 }
 
-TEST_F(Acquire, with_a_wait_the_claim_queues) {
+TEST_F(Acquire, with_a_wait_the_claim_queues_until_the_lock_is_released) {
   occupy();
   auto task = acquire_until(forever);
-
   EXPECT_TRUE(eventually(context_, [&] { return queue() == 1; }));
   EXPECT_FALSE(task.is_done());
-}
-
-TEST_F(Acquire, with_a_wait_a_lock_is_granted_when_it_is_released) {
-  occupy();
-  auto task = acquire_until(forever);
-  eventually(context_, [&] { return queue() == 1; });
 
   vacate();
 
@@ -143,25 +130,13 @@ TEST_F(Acquire, no_wait_is_reported_for_a_free_lock) {
   EXPECT_FALSE(told);
 }
 
-TEST_F(Acquire, a_lock_is_busy_when_the_wait_is_over) {
+TEST_F(Acquire, a_lock_is_busy_when_the_wait_is_over_and_that_is_counted_once) {
   occupy();
 
   EXPECT_TRUE(is_busy(acquire_until(Clock::now() + milliseconds(20))));
-}
-
-TEST_F(Acquire, a_wait_that_is_already_over_does_not_queue) {
-  occupy();
-
+  EXPECT_EQ(state().refused, 1u);
   EXPECT_TRUE(is_busy(acquire_until(Clock::now() - milliseconds(1))));
   EXPECT_EQ(faulty_->calls(), 1);
-}
-
-TEST_F(Acquire, a_wait_that_is_over_is_counted_once) {
-  occupy();
-
-  acquire_until(Clock::now() + milliseconds(20)).result();
-
-  EXPECT_EQ(state().refused, 1u);
 }
 
 // The answer arrives when the wait is over, and the request was sent before that.
@@ -179,18 +154,12 @@ TEST_F(Acquire, a_wait_that_ended_during_a_slow_request_is_counted_once) {
   EXPECT_EQ(state().refused, 1u);
 }
 
-TEST_F(Acquire, another_number_of_slots_is_refused_at_once) {
-  occupy();
-  claim_.slots = 2;
-
-  EXPECT_TRUE(std::holds_alternative<SlotsDiffer>(acquire_until(forever).result()));
-}
-
-TEST_F(Acquire, a_lock_that_an_outer_run_holds_is_refused_at_once) {
+TEST_F(Acquire, what_waiting_cannot_change_is_answered_at_once) {
   occupy();
   claim_.outer_fences = {state().holders.at(0).fence};
-
   EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(acquire_until(forever).result()));
+  claim_.slots = 2;
+  EXPECT_TRUE(std::holds_alternative<SlotsDiffer>(acquire_until(forever).result()));
 }
 
 TEST_F(Acquire, without_a_wait_an_unreachable_store_is_a_failure_at_once) {
@@ -243,26 +212,13 @@ TEST_F(Acquire, an_unreachable_store_is_a_failure_when_the_wait_is_over) {
             Failure::Kind::unreachable);
 }
 
-TEST_F(Acquire, a_store_that_rejects_the_login_is_not_tried_again) {
-  break_calls(failing({1}, Failure::Kind::rejected));
-
-  EXPECT_EQ(failure_of(acquire_until(forever)), Failure::Kind::rejected);
-  EXPECT_EQ(faulty_->calls(), 1);
-}
-
-TEST_F(Acquire, a_misconfigured_store_is_not_tried_again) {
-  break_calls(failing({1}, Failure::Kind::misconfigured));
-
-  EXPECT_EQ(failure_of(acquire_until(forever)), Failure::Kind::misconfigured);
-}
-
-TEST_F(Acquire, missing_resources_end_the_wait_at_once) {
-  break_calls(failing({1}, Failure::Kind::exhausted));
-
-  EXPECT_EQ(failure_of(acquire_until(forever)), Failure::Kind::exhausted);
-}
-
-TEST_F(Acquire, a_store_that_rejects_a_waiter_is_not_tried_again) {
+TEST_F(Acquire, a_failure_that_lasts_ends_the_wait_at_once) {
+  for (const auto kind : {Failure::Kind::rejected, Failure::Kind::misconfigured,
+                          Failure::Kind::exhausted}) {
+    break_calls(failing({1}, kind));
+    EXPECT_EQ(failure_of(acquire_until(forever)), kind);
+    EXPECT_EQ(faulty_->calls(), 1);
+  }
   occupy();
   break_calls(failing({2}, Failure::Kind::rejected));
 

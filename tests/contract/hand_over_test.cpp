@@ -190,44 +190,25 @@ TEST_F(QuickLock, is_granted_to_a_waiter_that_asks_though_it_was_notified) {
 }
 
 // A promised lock is shown without a holder.
-TEST_F(QuickLock, is_only_promised_if_it_was_held_for_longer) {
-  auto& holder = contender();
-  holder.granted();
-  auto& next = waiter();
-  held_for(15);
-  heard(0);
+TEST_F(QuickLock, is_only_promised_if_it_was_held_or_nobody_has_asked_for_longer) {
+  const struct {
+    int held_for;
+    int heard;
+    char state;  // 2: the waiter came when it had been held for longer
+  } rows[] = {{15, 0, '3'}, {0, 300, '3'}, {0, 0, '2'}};
+  for (const auto& row : rows) {
+    auto& holder = contender();
+    holder.granted();
+    auto& next = waiter();
+    held_for(row.held_for);
+    heard(row.heard, row.state);
 
-  holder.release();
+    holder.release();
 
-  EXPECT_FALSE(is_held());
-  EXPECT_TRUE(next.is_granted());
-}
-
-TEST_F(QuickLock, is_only_promised_to_a_waiter_that_asked_long_ago) {
-  auto& holder = contender();
-  holder.granted();
-  auto& next = waiter();
-  held_for(0);
-  heard(300);
-
-  holder.release();
-
-  EXPECT_FALSE(is_held());
-  EXPECT_TRUE(next.is_granted());
-}
-
-TEST_F(QuickLock,
-       is_only_promised_to_a_waiter_that_came_when_it_had_been_held_for_longer) {
-  auto& holder = contender();
-  holder.granted();
-  auto& next = waiter();
-  held_for(0);
-  heard(0, '2');
-
-  holder.release();
-
-  EXPECT_FALSE(is_held());
-  EXPECT_TRUE(next.is_granted());
+    EXPECT_FALSE(is_held()) << row.held_for << " " << row.heard << row.state;
+    EXPECT_TRUE(next.is_granted());
+    next.release();
+  }
 }
 
 TEST_F(QuickLock, is_only_promised_to_shared_detached_and_deduplicating_claims) {

@@ -45,16 +45,6 @@ const std::map<Failure::Kind, std::string> failures{
     {Failure::Kind::unsupported, "unsupported"},
     {Failure::Kind::exhausted, "exhausted"},
     {Failure::Kind::interrupted, "interrupted"}};
-const std::map<Release, std::string> releases{
-    {Release::released, "released"}, {Release::not_ours, "not_ours"},
-    {Release::left, "left"},         {Release::taken_over, "taken_over"},
-    {Release::gone, "gone"},         {Release::broken, "broken"}};
-const std::map<Renewal, std::string> renewals{{Renewal::confirmed, "confirmed"},
-                                              {Renewal::broken, "broken"},
-                                              {Renewal::reclaimed, "reclaimed"},
-                                              {Renewal::taken_over, "taken_over"},
-                                              {Renewal::gone, "gone"}};
-
 class News final : public LeaseWatcher {
  public:
   void extend(Clock::time_point until) override { deadline = until; }
@@ -273,18 +263,18 @@ class Scene : public scene::Play {
         ended_ = std::max(ended_, actor.fence);
       }
       if (answer == Release::released || answer == Release::left) actor.holds = false;
-      return with_taker(contender, releases.at(answer));
+      return with_taker(contender, scene::releases.at(answer));
     }
     if (verb == "renews") {
       if (expected.empty()) expected.emplace_back("confirmed");
       contender.claim = claim_with(contender.claim, action);
       if (contender.claim.attached) {
-        return with_taker(contender, renewals.at(contender.renew()));
+        return with_taker(contender, scene::renewals.at(contender.renew()));
       }
       // By its token, with another client.
       const auto another = contender.store->claimant(contender.claim);
       const auto answer = result_of(context_, another->renew(contender.wakeup));
-      return {{"is", renewals.at(answer)},
+      return {{"is", scene::renewals.at(answer)},
               {"ttl", std::to_string(another->claim().ttl.count())}};
     }
     if (verb == "runs") {

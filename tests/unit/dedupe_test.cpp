@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "lock/lease.hpp"
 
 namespace dlock {
@@ -21,104 +23,64 @@ RunInfo run_with(std::uint64_t fence, std::optional<int> exit_code) {
   return run;
 }
 
-// Windows
-
-TEST(Windows, a_run_that_started_just_now_is_recent) {
-  EXPECT_TRUE(is_recent(now, hours(1), now));
-}
-
-TEST(Windows, a_run_that_started_just_within_the_window_is_recent) {
-  EXPECT_TRUE(is_recent(now - hours(1) + moment, hours(1), now));
-}
-
-TEST(Windows, a_run_that_started_exactly_one_window_ago_is_not_recent) {
-  EXPECT_FALSE(is_recent(now - hours(1), hours(1), now));
-}
-
-TEST(Windows, a_run_from_before_the_window_is_not_recent) {
-  EXPECT_FALSE(is_recent(now - hours(2), hours(1), now));
-}
-
-TEST(Windows, a_run_is_recent_after_the_clock_steps_back_by_less_than_a_window) {
-  EXPECT_TRUE(is_recent(now + hours(1) - moment, hours(1), now));
-}
-
-TEST(Windows, a_run_is_not_recent_after_the_clock_steps_back_by_a_window_or_more) {
-  EXPECT_FALSE(is_recent(now + hours(1), hours(1), now));
-  EXPECT_FALSE(is_recent(now + hours(100'000), hours(1), now));
-}
-
-TEST(Windows, a_run_with_an_unknown_start_is_not_recent) {
-  EXPECT_FALSE(is_recent(WallTime{}, hours(30 * 24), now));
-}
-
-// Verdicts
-
-TEST(Verdicts, a_command_that_exits_with_0_has_succeeded) {
-  EXPECT_EQ(verdict_on(0), Verdict::succeeded);
-}
-
-TEST(Verdicts, every_other_exit_code_is_a_failure) {
-  for (const int code : {1, 75, 76, 124, 128, 255}) {
-    EXPECT_EQ(verdict_on(code), Verdict::failed) << code;
+TEST(Windows, have_only_runs_that_started_within_them_also_if_the_clock_stepped_back) {
+  const struct {
+    WallTime started;
+    milliseconds window;
+    bool is_recent;
+  } runs[] = {{now, hours(1), true},
+              {now - hours(1) + moment, hours(1), true},
+              {now - hours(1), hours(1), false},
+              {now - hours(2), hours(1), false},
+              {now + hours(1) - moment, hours(1), true},
+              {now + hours(1), hours(1), false},
+              {now + hours(100'000), hours(1), false},
+              {WallTime{}, hours(30 * 24), false}};  // unknown
+  for (const auto& run : runs) {
+    EXPECT_EQ(is_recent(run.started, run.window, now), run.is_recent)
+        << run.started.count();
   }
 }
 
-TEST(Verdicts, a_run_without_an_exit_code_is_a_failure) {
+TEST(Verdicts, tell_success_failure_and_what_was_not_started) {
+  EXPECT_EQ(verdict_on(0), Verdict::succeeded);
+  for (const int code : {1, 75, 76, 124, 128, 255}) {
+    EXPECT_EQ(verdict_on(code), Verdict::failed) << code;
+  }
   EXPECT_EQ(verdict_on(std::nullopt), Verdict::failed);
-}
-
-TEST(Verdicts, a_command_that_could_not_be_started_is_not_a_run) {
   for (const int code : {125, 126, 127}) {
     EXPECT_EQ(verdict_on(code), Verdict::no_run) << code;
   }
 }
 
-// Past runs
-
-TEST(PastRuns, the_last_run_counts_however_it_ended) {
-  PastRuns past;
-  past.note(run_with(1, 0));
-  past.note(run_with(2, 3));
-
-  const auto* run = past.counting_for({hours(1), false}, now);
-
-  ASSERT_NE(run, nullptr);
-  EXPECT_EQ(run->fence.number, 2u);
+// The fence of the run that counts; 0: none.
+std::uint64_t counting(const PastRuns& past, bool retry_failed = false,
+                       WallTime at = now) {
+  const auto* run = past.counting_for({hours(1), retry_failed}, at);
+  return run == nullptr ? 0 : run->fence.number;
 }
 
-TEST(PastRuns, with_retry_failed_the_last_success_counts) {
-  PastRuns past;
-  past.note(run_with(1, 0));
-  past.note(run_with(2, 0));
-  past.note(run_with(3, std::nullopt));
-
-  const auto* run = past.counting_for({hours(1), true}, now);
-
-  ASSERT_NE(run, nullptr);
-  EXPECT_EQ(run->fence.number, 2u);
-}
-
-TEST(PastRuns, with_retry_failed_nothing_counts_without_a_success) {
-  PastRuns past;
-  past.note(run_with(1, 1));
-
-  EXPECT_EQ(past.counting_for({hours(1), true}, now), nullptr);
-}
-
-TEST(PastRuns, a_command_that_was_not_started_does_not_count) {
-  PastRuns past;
-  past.note(run_with(1, 127));
-
-  EXPECT_EQ(past.counting_for({hours(1), false}, now), nullptr);
-}
-
-TEST(PastRuns, a_command_that_was_not_started_does_not_replace_a_run) {
-  PastRuns past;
-  past.note(run_with(1, 0));
-  past.note(run_with(2, 126));
-
-  EXPECT_EQ(past.counting_for({hours(1), false}, now)->fence.number, 1u);
+TEST(PastRuns, count_by_how_the_last_ones_ended) {
+  constexpr auto by_signal = std::nullopt;
+  using Codes = std::vector<std::optional<int>>;
+  const struct {
+    Codes codes;  // of runs with the fences 1, 2, ...
+    std::uint64_t counts;
+    std::uint64_t counts_as_success;
+  } rows[] = {{{0, 3}, 2, 1},
+              {{0, 0, by_signal}, 3, 2},
+              {{1}, 1, 0},
+              // A command that was not started is no run.
+              {{127}, 0, 0},
+              {{0, 126}, 1, 1}};
+  for (const auto& row : rows) {
+    PastRuns past;
+    std::uint64_t fence = 0;
+    for (const auto& code : row.codes) past.note(run_with(++fence, code));
+    EXPECT_EQ(counting(past), row.counts);
+    EXPECT_EQ(counting(past, true), row.counts_as_success);
+    EXPECT_EQ(counting(past, false, now + hours(1)), 0u);
+  }
 }
 
 TEST(PastRuns, a_run_without_an_end_does_not_count_and_does_not_replace_a_run) {
@@ -129,16 +91,9 @@ TEST(PastRuns, a_run_without_an_end_does_not_count_and_does_not_replace_a_run) {
   past.note(run_with(2, 3));
   past.note(vanished);
 
-  EXPECT_EQ(past.counting_for({hours(1), false}, now)->fence.number, 2u);
-}
-
-TEST(PastRuns, the_last_success_counts_if_an_earlier_version_recorded_no_end) {
-  PastRuns past;
-  past.note(run_with(1, 0));
-  past.last = run_with(2, std::nullopt);
-  past.last->ended.reset();
-
-  EXPECT_EQ(past.counting_for({hours(1), false}, now)->fence.number, 1u);
+  EXPECT_EQ(counting(past), 2u);
+  past.last = vanished;  // as an earlier version recorded it
+  EXPECT_EQ(counting(past), 1u);
 }
 
 TEST(PastRuns, an_earlier_run_that_is_recorded_late_does_not_replace_a_later_one) {
@@ -146,14 +101,7 @@ TEST(PastRuns, an_earlier_run_that_is_recorded_late_does_not_replace_a_later_one
   past.note(run_with(2, 0));
   past.note(run_with(1, 0));
 
-  EXPECT_EQ(past.counting_for({hours(1), false}, now)->fence.number, 2u);
-}
-
-TEST(PastRuns, no_run_counts_after_the_window) {
-  PastRuns past;
-  past.note(run_with(1, 0));
-
-  EXPECT_EQ(past.counting_for({hours(1), false}, now + hours(1)), nullptr);
+  EXPECT_EQ(counting(past), 2u);
 }
 
 }  // namespace

@@ -19,32 +19,21 @@ namespace {
 using Kind = Failure::Kind;
 using Missing = Directory::Missing;
 
-TEST(DefaultDirectory, for_root_is_below_var) {
-  EXPECT_EQ(default_directory({0, "/home/admin", "/home/admin/.state"}),
-            "/var/lib/dlock");
-}
-
-TEST(DefaultDirectory, for_other_users_is_below_their_state_home) {
-  EXPECT_EQ(default_directory({1000, "/home/me", "/state"}), "/state/dlock");
-}
-
-TEST(DefaultDirectory, is_below_home_without_a_state_home) {
-  EXPECT_EQ(default_directory({1000, "/home/me", ""}), "/home/me/.local/state/dlock");
-}
-
-// As container engines set it for a user whom the image does not know.
-TEST(DefaultDirectory, is_nowhere_if_home_is_the_root) {
-  EXPECT_EQ(default_directory({1000, "/", ""}), std::nullopt);
-}
-
-TEST(DefaultDirectory, does_not_depend_on_the_working_directory) {
-  EXPECT_EQ(default_directory({1000, "/home/me", "state"}),
-            "/home/me/.local/state/dlock");
-  EXPECT_EQ(default_directory({1000, "me", ""}), std::nullopt);
-}
-
-TEST(DefaultDirectory, is_unknown_without_a_home) {
-  EXPECT_EQ(default_directory({1000, "", ""}), std::nullopt);
+TEST(DefaultDirectory, is_below_the_state_home_and_for_root_below_var) {
+  const struct {
+    Surroundings user;
+    std::optional<std::string> directory;
+  } rows[] = {{{0, "/home/admin", "/home/admin/.state"}, "/var/lib/dlock"},
+              {{1000, "/home/me", "/state"}, "/state/dlock"},
+              {{1000, "/home/me", ""}, "/home/me/.local/state/dlock"},
+              // It does not depend on the working directory.
+              {{1000, "/home/me", "state"}, "/home/me/.local/state/dlock"},
+              {{1000, "me", ""}, std::nullopt},
+              {{1000, "", ""}, std::nullopt},
+              // As container engines set it for a user whom the image does not know.
+              {{1000, "/", ""}, std::nullopt}};
+  for (const auto& [user, directory] : rows)
+    EXPECT_EQ(default_directory(user), directory);
 }
 
 TEST(FileSystem, of_a_network_is_named) {
@@ -151,33 +140,29 @@ TEST_F(Directories, a_named_directory_without_its_parent_is_refused) {
   EXPECT_EQ(refusal_of(root_.file("a/store")), Kind::misconfigured);
 }
 
-TEST_F(Directories, the_users_own_directory_is_trusted) {
-  EXPECT_EQ(refusal_of(made("store", 0700)), std::nullopt);
-  EXPECT_EQ(refusal_of(made("store", 0755)), std::nullopt);
+TEST_F(Directories, only_its_user_may_write_to_one_that_is_trusted_or_a_group) {
+  const std::pair<mode_t, std::optional<Kind>> modes[] = {
+      {0700, std::nullopt},
+      {0755, std::nullopt},
+      {0777, Kind::rejected},
+      {01777, Kind::rejected},
+      // In a shared one that is sticky, a user cannot replace the files of another.
+      {03770, Kind::rejected},
+      {01700, std::nullopt}};
+  for (const auto& [mode, refusal] : modes) {
+    EXPECT_EQ(refusal_of(made("store", mode)), refusal) << mode;
+  }
 }
 
-TEST_F(Directories, a_world_writable_directory_is_refused) {
-  EXPECT_EQ(refusal_of(made("open", 0777)), Kind::rejected);
-  EXPECT_EQ(refusal_of(made("sticky", 01777)), Kind::rejected);
-}
-
-TEST_F(Directories, a_link_is_refused) {
+TEST_F(Directories, links_and_files_are_refused_and_no_target_is_created) {
   std::filesystem::create_directory_symlink(made("store", 0700), root_.file("link"));
-
-  EXPECT_EQ(refusal_of(root_.file("link")), Kind::misconfigured);
-}
-
-TEST_F(Directories, a_dangling_link_is_refused_and_its_target_is_not_created) {
-  std::filesystem::create_directory_symlink(root_.file("target"), root_.file("link"));
-
-  EXPECT_EQ(refusal_of(root_.file("link")), Kind::misconfigured);
-  EXPECT_FALSE(std::filesystem::exists(root_.file("target")));
-}
-
-TEST_F(Directories, a_file_is_refused) {
+  std::filesystem::create_directory_symlink(root_.file("target"), root_.file("dangling"));
   std::ofstream(root_.file("file")) << "x";
 
-  EXPECT_EQ(refusal_of(root_.file("file")), Kind::misconfigured);
+  for (const char* name : {"link", "dangling", "file"}) {
+    EXPECT_EQ(refusal_of(root_.file(name)), Kind::misconfigured) << name;
+  }
+  EXPECT_FALSE(std::filesystem::exists(root_.file("target")));
 }
 
 TEST_F(Directories, the_refusal_of_a_file_names_its_path) {
@@ -190,40 +175,21 @@ TEST_F(Directories, the_refusal_of_a_file_names_its_path) {
   }
 }
 
-TEST_F(Directories, files_in_a_private_directory_are_for_its_user_only) {
-  const auto directory = Directory::open(made("store", 0700), false, Missing::create);
-
-  EXPECT_EQ(directory->file_mode(), 0600u);
+TEST_F(Directories, files_are_for_the_user_or_for_the_group_of_a_shared_one) {
+  const auto mode_in = [](const std::string& path) {
+    return Directory::open(path, false, Missing::create)->file_mode();
+  };
+  EXPECT_EQ(mode_in(made("store", 0700)), 0600u);
+  EXPECT_EQ(mode_in(made("shared", 02770)), 0660u);
 }
 
-TEST_F(Directories, files_in_a_shared_directory_are_for_its_group) {
-  const auto directory = Directory::open(made("store", 02770), false, Missing::create);
-
-  EXPECT_EQ(directory->file_mode(), 0660u);
-}
-
-// In it, a user cannot replace the files of another.
-TEST_F(Directories, a_sticky_directory_is_refused_if_it_is_shared) {
-  EXPECT_EQ(refusal_of(made("shared", 03770)), Kind::rejected);
-  EXPECT_EQ(refusal_of(made("private", 01700)), std::nullopt);
-}
-
-TEST_F(Directories, a_directory_is_in_place_until_it_is_moved) {
+TEST_F(Directories, a_directory_is_in_place_until_it_is_moved_or_replaced) {
   const auto directory = Directory::open(root_.file("store"), false, Missing::create);
-  const bool before = directory->is_in_place();
+  EXPECT_TRUE(directory->is_in_place());
 
   std::filesystem::rename(root_.file("store"), root_.file("elsewhere"));
-
-  EXPECT_TRUE(before);
   EXPECT_FALSE(directory->is_in_place());
-}
-
-TEST_F(Directories, a_directory_that_was_replaced_is_not_in_place) {
-  const auto directory = Directory::open(root_.file("store"), false, Missing::create);
-
-  std::filesystem::rename(root_.file("store"), root_.file("elsewhere"));
   made("store", 0700);
-
   EXPECT_FALSE(directory->is_in_place());
 }
 
@@ -235,22 +201,14 @@ class ForeignDirectories : public Directories {
   }
 };
 
-TEST_F(ForeignDirectories, the_default_directory_must_belong_to_the_user) {
-  EXPECT_EQ(refusal_of(made_by_somebody_else("store", 0700), true), Kind::rejected);
-  EXPECT_EQ(refusal_of(made_by_somebody_else("shared", 02770), true), Kind::rejected);
-}
-
-TEST_F(ForeignDirectories, a_directory_of_another_user_is_refused) {
-  EXPECT_EQ(refusal_of(made_by_somebody_else("store", 0755)), Kind::rejected);
-}
-
-// Its owner need not be a member of its group.
-TEST_F(ForeignDirectories, a_shared_directory_of_another_user_is_refused) {
-  EXPECT_EQ(refusal_of(made_by_somebody_else("store", 02770)), Kind::rejected);
-}
-
-TEST_F(ForeignDirectories, a_world_writable_directory_of_another_user_is_refused) {
-  EXPECT_EQ(refusal_of(made_by_somebody_else("store", 02777)), Kind::rejected);
+TEST_F(ForeignDirectories, are_refused_even_if_they_are_shared) {
+  // The owner need not be a member of the group.
+  for (const mode_t mode : {0700, 0755, 02770, 02777}) {
+    for (const bool ours : {true, false}) {
+      EXPECT_EQ(refusal_of(made_by_somebody_else("store", mode), ours), Kind::rejected)
+          << mode << ours;
+    }
+  }
 }
 
 // Files in a directory
@@ -289,32 +247,22 @@ TEST_F(Files, an_existing_file_is_opened) {
   EXPECT_TRUE(directory_.open_file("file", O_RDONLY, false));
 }
 
-TEST_F(Files, a_link_is_refused) {
+TEST_F(Files, only_a_file_of_its_own_is_opened) {
+  namespace fs = std::filesystem;
+  const auto file = [this](const char* name) { return root_.file("store/") + name; };
   std::ofstream(root_.file("target")) << "x";
-  std::filesystem::create_symlink(root_.file("target"), path_);
+  fs::create_symlink(root_.file("target"), file("link"));
+  fs::create_symlink(root_.file("missing"), file("dangling"));
+  fs::create_hard_link(root_.file("target"), file("linked"));
+  std::ofstream(file("writable")) << "x";
+  fs::permissions(file("writable"), fs::perms(0620));
+  fs::create_directory(file("directory"));
 
-  EXPECT_EQ(file_refusal_of("file"), Kind::misconfigured);
-}
-
-TEST_F(Files, a_dangling_link_is_refused_and_its_target_is_not_created) {
-  std::filesystem::create_symlink(root_.file("target"), path_);
-
-  EXPECT_EQ(file_refusal_of("file"), Kind::misconfigured);
-  EXPECT_FALSE(std::filesystem::exists(root_.file("target")));
-}
-
-TEST_F(Files, a_file_with_two_hard_links_is_refused) {
-  std::ofstream(root_.file("target")) << "x";
-  std::filesystem::create_hard_link(root_.file("target"), path_);
-
-  EXPECT_EQ(file_refusal_of("file"), Kind::misconfigured);
-}
-
-TEST_F(Files, a_file_that_others_may_write_to_is_refused) {
-  std::ofstream(path_) << "x";
-  std::filesystem::permissions(path_, std::filesystem::perms(0620));
-
-  EXPECT_EQ(file_refusal_of("file"), Kind::misconfigured);
+  for (const char* name : {"link", "dangling", "linked", "writable", "directory"}) {
+    EXPECT_EQ(file_refusal_of(name), Kind::misconfigured) << name;
+  }
+  EXPECT_THROW(directory_.create_file("dangling", O_RDWR), Failure);
+  EXPECT_FALSE(fs::exists(root_.file("missing")));
 }
 
 TEST_F(Files, a_file_of_another_user_is_refused) {
@@ -323,13 +271,6 @@ TEST_F(Files, a_file_of_another_user_is_refused) {
   ASSERT_EQ(::chown(path_.c_str(), 61001, 61001), 0);
 
   EXPECT_EQ(file_refusal_of("file"), Kind::misconfigured);
-}
-
-TEST_F(Files, create_file_does_not_follow_a_dangling_link) {
-  std::filesystem::create_symlink(root_.file("target"), path_);
-
-  EXPECT_THROW(directory_.create_file("file", O_RDWR), Failure);
-  EXPECT_FALSE(std::filesystem::exists(root_.file("target")));
 }
 
 TEST_F(Files, a_folder_is_created_with_its_mode_and_a_link_to_one_is_refused) {
@@ -363,12 +304,6 @@ TEST_F(SharedFiles, are_for_the_group_and_nobody_else) {
   // Like a file that was created elsewhere and moved here.
   std::filesystem::permissions(root_.file("shared/file"), std::filesystem::perms(0644));
   EXPECT_THROW(directory.open_file("file", O_RDWR, false), Failure);
-}
-
-TEST_F(Files, a_directory_is_refused) {
-  std::filesystem::create_directory(path_);
-
-  EXPECT_EQ(file_refusal_of("file"), Kind::misconfigured);
 }
 
 TEST_F(Files, a_pipe_is_refused_without_blocking) {

@@ -139,14 +139,6 @@ TEST(EtcdHealth, each_known_fault_is_a_warning_that_names_the_version_that_mends
   }
 }
 
-TEST(EtcdHealth, keep_alives_without_a_reply_are_a_warning_about_a_proxy) {
-  auto facts = good();
-  facts.answers_keep_alive = false;
-
-  EXPECT_EQ(found(facts, "leases").level, Level::warning);
-  EXPECT_NE(found(facts, "leases").message.find("grpc-proxy"), std::string::npos);
-}
-
 TEST(EtcdHealth, what_etcd_does_not_report_to_the_user_is_not_checked) {
   auto facts = good();
   for (auto& one : facts.named) one.status.reset();
@@ -160,42 +152,33 @@ TEST(EtcdHealth, what_etcd_does_not_report_to_the_user_is_not_checked) {
   EXPECT_EQ(found(facts, "permissions").level, Level::ok);
 }
 
-TEST(EtcdHealth, members_that_report_their_status_are_checked_if_others_do_not) {
+TEST(EtcdHealth, each_problem_of_a_member_or_the_cluster_has_its_level) {
+  struct Row {
+    const char* check;
+    Level level;
+    void (*change)(EtcdFacts&);
+  };
+  constexpr Row rows[] = {
+      {"version", Level::error,
+       [](EtcdFacts& f) { f.named[1].status->version = "3.3.9"; }},
+      {"leader", Level::error, [](EtcdFacts& f) { f.named[2].status->leader = 0; }},
+      {"leader", Level::warning, [](EtcdFacts& f) { f.named[2].status->leader = 8; }},
+      {"members", Level::warning, [](EtcdFacts& f) { f.members[2].is_learner = true; }},
+      {"quota", Level::warning,
+       [](EtcdFacts& f) { f.named[1].status->size = 1800 << 20; }},
+      {"failover", Level::warning, [](EtcdFacts& f) { f.least_ttl = 15s; }},
+      {"leases", Level::warning, [](EtcdFacts& f) { f.answers_keep_alive = false; }}};
+  for (const auto& [check, level, change] : rows) {
+    auto facts = good();
+    change(facts);
+    EXPECT_EQ(found(facts, check).level, level) << check;
+    // Members that report their status are checked if others do not.
+    facts.named[0].status.reset();
+    EXPECT_EQ(found(facts, check).level, level) << check;
+  }
   auto facts = good();
-  facts.named[0].status.reset();
-  facts.named[1].status->version = "3.3.9";
-
-  EXPECT_EQ(found(facts, "version").level, Level::error);
-  EXPECT_EQ(found(facts, "leader").level, Level::ok);
-  EXPECT_EQ(found(facts, "quota").level, Level::ok);
-}
-
-TEST(EtcdHealth, one_member_with_an_old_version_is_an_error) {
-  auto facts = good();
-  facts.named[1].status->version = "3.3.9";
-
-  EXPECT_EQ(found(facts, "version").level, Level::error);
-}
-
-TEST(EtcdHealth, a_member_without_a_leader_is_an_error) {
-  auto facts = good();
-  facts.named[2].status->leader = 0;
-
-  EXPECT_EQ(found(facts, "leader").level, Level::error);
-}
-
-TEST(EtcdHealth, members_that_follow_different_leaders_are_a_warning) {
-  auto facts = good();
-  facts.named[2].status->leader = 8;
-
-  EXPECT_EQ(found(facts, "leader").level, Level::warning);
-}
-
-TEST(EtcdHealth, learners_do_not_count_as_members) {
-  auto facts = good();
-  facts.members[2].is_learner = true;
-
-  EXPECT_EQ(found(facts, "members").level, Level::warning);
+  facts.answers_keep_alive = false;
+  EXPECT_NE(found(facts, "leases").message.find("grpc-proxy"), std::string::npos);
 }
 
 TEST(EtcdHealth, alarms_are_errors) {
@@ -208,20 +191,6 @@ TEST(EtcdHealth, alarms_are_errors) {
   EXPECT_EQ(found(full, "alarms").level, Level::ok);
   EXPECT_EQ(found(full, "alarms").message, "none but NOSPACE");
   EXPECT_EQ(found(corrupt, "alarms").level, Level::error);
-}
-
-TEST(EtcdHealth, a_database_that_is_nearly_full_is_a_warning) {
-  auto facts = good();
-  facts.named[1].status->size = 1800LL << 20;
-
-  EXPECT_EQ(found(facts, "quota").level, Level::warning);
-}
-
-TEST(EtcdHealth, a_slow_election_is_a_warning) {
-  auto facts = good();
-  facts.least_ttl = 15s;
-
-  EXPECT_EQ(found(facts, "failover").level, Level::warning);
 }
 
 TEST(EtcdHealth, the_smallest_ttl_depends_on_the_cluster_and_the_round_trip) {

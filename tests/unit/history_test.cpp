@@ -34,7 +34,7 @@ Fences fences_of(const std::vector<RunInfo>& runs) {
   return fences;
 }
 
-HolderInfo some_holder() {
+HolderInfo held_by_web1() {
   HolderInfo holder;
   holder.fence.number = 42;
   holder.host = "web1";
@@ -43,42 +43,20 @@ HolderInfo some_holder() {
   return holder;
 }
 
-TEST(History, runs_are_sorted_by_their_start_newest_first) {
-  const auto runs =
-      as_history({run_with(1, now - 9s, now - 1s), run_with(3, now - 3s, now - 2s),
-                  run_with(2, now - 5s, now - 4s)},
-                 now);
-
-  EXPECT_EQ(fences_of(runs), (Fences{3, 2, 1}));
-}
-
-TEST(History, of_runs_that_started_together_the_greater_fence_comes_first) {
-  const auto runs =
-      as_history({run_with(1, now - 9s, now), run_with(2, now - 9s, now)}, now);
-
-  EXPECT_EQ(fences_of(runs), (Fences{2, 1}));
-}
-
-TEST(History, a_run_that_ended_more_than_30_days_ago_is_not_listed) {
+TEST(History, runs_of_the_last_30_days_are_sorted_by_their_start_newest_first) {
   const auto old = now - run_retention;
-  const auto runs =
-      as_history({run_with(1, old - 2s, old - 1s), run_with(2, old - 2s, old + 1s)}, now);
-
-  EXPECT_EQ(fences_of(runs), Fences{2});
-}
-
-TEST(History, the_age_of_a_vanished_run_counts_from_its_start) {
-  const auto old = now - run_retention;
-  const auto runs = as_history(
-      {without_end(1, old - 1s, "vanished"), without_end(2, old + 1s, "vanished")}, now);
-
-  EXPECT_EQ(fences_of(runs), Fences{2});
-}
-
-TEST(History, a_run_in_progress_is_listed_however_old_it_is) {
-  const auto runs = as_history({without_end(1, now - 2400h, "running")}, now);
-
-  EXPECT_EQ(fences_of(runs), Fences{1});
+  const std::pair<std::vector<RunInfo>, Fences> histories[] = {
+      {{run_with(1, now - 9s, now - 1s), run_with(3, now - 3s, now - 2s),
+        run_with(2, now - 5s, now - 4s)},
+       {3, 2, 1}},
+      {{run_with(1, now - 9s, now), run_with(2, now - 9s, now)}, {2, 1}},
+      {{run_with(1, old - 2s, old - 1s), run_with(2, old - 2s, old + 1s)}, {2}},
+      // The age of a vanished run counts from its start; one in progress has none.
+      {{without_end(1, old - 1s, "vanished"), without_end(2, old + 1s, "vanished")}, {2}},
+      {{without_end(1, now - 2400h, "running")}, {1}}};
+  for (const auto& [runs, listed] : histories) {
+    EXPECT_EQ(fences_of(as_history(runs, now)), listed);
+  }
 }
 
 TEST(History, a_run_that_occurs_twice_is_listed_once) {
@@ -125,7 +103,7 @@ TEST(LastSuccess, is_the_last_run_that_exited_with_0_and_was_not_lost) {
 }
 
 TEST(HistoryOfHolders, a_holder_is_a_run_in_progress) {
-  const auto run = run_of(some_holder());
+  const auto run = run_of(held_by_web1());
 
   ASSERT_TRUE(run);
   EXPECT_EQ(run->fence.number, 42u);
@@ -160,7 +138,7 @@ TEST(History, another_reason_names_no_one) {
 }
 
 TEST(HistoryOfHolders, a_detached_holder_is_a_lease_by_hand_in_progress) {
-  auto detached = some_holder();
+  auto detached = held_by_web1();
   detached.attached = false;
 
   const auto run = run_of(detached);
@@ -172,9 +150,9 @@ TEST(HistoryOfHolders, a_detached_holder_is_a_lease_by_hand_in_progress) {
 }
 
 TEST(HistoryOfHolders, foreign_holders_and_ended_runs_are_left_out) {
-  auto foreign = some_holder();
+  auto foreign = held_by_web1();
   foreign.foreign = true;
-  auto ended = some_holder();
+  auto ended = held_by_web1();
   ended.run_ended = true;
 
   EXPECT_FALSE(run_of(foreign));

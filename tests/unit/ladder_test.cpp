@@ -13,7 +13,6 @@ namespace {
 
 using scene::Facts;
 using scene::Term;
-using scene::Words;
 
 const scene::Options<SupervisionPlan> options_of_plans{
     {"timeout", [](SupervisionPlan& p, scene::Text v) { p.timeout = scene::time_in(v); }},
@@ -51,7 +50,7 @@ class LadderScene final : public scene::Play {
 
   Fence fence_of(const std::string& /*whom*/) const override { return {}; }
 
-  Facts facts_of(const Term& who, Words& expected) override {
+  Facts facts_of(const Term& who, scene::Words& expected) override {
     if (who.name == "plan") {
       SupervisionPlan plan;
       scene::set(plan, options_of_plans, who);

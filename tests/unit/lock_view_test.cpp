@@ -89,24 +89,16 @@ TEST(LockJson, a_held_lock_has_holders_waiters_and_a_last_run) {
       R"("signal":null,"host":"web3","user":"","outcome":"ran"}})");
 }
 
-TEST(LockJson, a_detached_lease_says_when_it_expires) {
+TEST(LockJson, a_lease_without_a_process_says_when_it_expires) {
   auto holder = some_holder();
   holder.attached = false;
   holder.expires_in = 20s;
 
   EXPECT_EQ(json_of(holder)["expires_in_ms"], 20'000);
   EXPECT_EQ(json_of(holder)["attached"], false);
-}
-
-TEST(LockJson, a_lock_kept_after_its_run_has_no_process_and_says_when_it_expires) {
-  auto holder = some_holder();
-  holder.attached = false;
+  EXPECT_EQ(json_of(holder)["pid"], 123);
   holder.run_ended = true;
-  holder.expires_in = 20s;
-
   EXPECT_EQ(json_of(holder)["pid"], nullptr);
-  EXPECT_EQ(json_of(holder)["attached"], false);
-  EXPECT_EQ(json_of(holder)["expires_in_ms"], 20'000);
 }
 
 TEST(LockJson, invalid_utf8_does_not_break_it) {
@@ -118,34 +110,50 @@ TEST(LockJson, invalid_utf8_does_not_break_it) {
 
 // Text
 
-TEST(LockText, describes_a_holder_in_one_line) {
-  EXPECT_EQ(described(some_holder()),
-            "root@web1 (pid 123, nightly: ./backup.sh 'all of it') for 3m12s");
+// The status of a lock that is held, after a change of its holder.
+template <typename Change>
+std::string status_with(Change change) {
+  auto lock = held_lock();
+  change(lock.holders[0]);
+  return status_text(lock, store, false);
 }
 
-TEST(LockText, a_detached_holder_has_an_expiry_and_no_command) {
-  auto lock = held_lock();
-  lock.holders[0].attached = false;
-  lock.holders[0].command = {};
-  lock.holders[0].label = "";
-  lock.holders[0].expires_in = 27s;
-
-  EXPECT_EQ(described(lock.holders[0]), "root@web1 (pid 123) for 3m12s, expires in 27s");
-  EXPECT_NE(status_text(lock, store, false).find("  42     (detached, expires in 27s)\n"),
-            std::string::npos);
-}
-
-TEST(LockText, a_lease_renewed_for_a_process_names_it_and_has_no_expiry) {
-  auto lock = held_lock();
-  lock.holders[0].attached = false;
-  lock.holders[0].for_pid = true;
-  lock.holders[0].command = {};
-  lock.holders[0].expires_in = 27s;
-
-  EXPECT_EQ(described(lock.holders[0]),
-            "root@web1 (renewed for pid 123, nightly) for 3m12s");
-  EXPECT_NE(status_text(lock, store, false).find("(renewed for pid 123)\n"),
-            std::string::npos);
+TEST(LockText, tells_what_is_unusual_of_a_holder) {
+  struct Row {
+    void (*change)(HolderInfo&);
+    const char* in_one_line;
+    const char* in_the_table;
+  };
+  constexpr Row rows[] = {
+      {[](HolderInfo&) {},
+       "root@web1 (pid 123, nightly: ./backup.sh 'all of it') for 3m12s",
+       "  root@web1  123  3m12s  42     nightly  ./backup.sh 'all of it'\n"},
+      {[](HolderInfo& one) {
+         one.attached = false, one.command = {}, one.label = "", one.expires_in = 27s;
+       },
+       "root@web1 (pid 123) for 3m12s, expires in 27s",
+       "  root@web1  123  3m12s  42     (detached, expires in 27s)\n"},
+      {[](HolderInfo& one) {
+         one.attached = false, one.for_pid = true, one.command = {}, one.expires_in = 27s;
+       },
+       "root@web1 (renewed for pid 123, nightly) for 3m12s",
+       "nightly  (renewed for pid 123)\n"},
+      {[](HolderInfo& one) { one.run_ended = true, one.expires_in = 20s; },
+       "root@web1 (ended, nightly: ./backup.sh 'all of it') for 3m12s, held for another "
+       "20s",
+       "  root@web1  -    3m12s  42     nightly  ./backup.sh 'all of it'  (ended, held "
+       "for "
+       "another 20s)\n"},
+      {[](HolderInfo& one) { one.dlock_gone = true; },
+       "root@web1 (pid 123, nightly: ./backup.sh 'all of it') for 3m12s",
+       "(its dlock process has exited)"}};
+  for (const auto& row : rows) {
+    auto holder = some_holder();
+    row.change(holder);
+    EXPECT_EQ(described(holder), row.in_one_line);
+    const auto status = status_with(row.change);
+    EXPECT_NE(status.find(row.in_the_table), std::string::npos) << status;
+  }
 }
 
 TEST(LockText, explains_why_the_lock_was_not_granted) {
@@ -263,44 +271,7 @@ TEST(LockText, slots_have_a_column_if_there_are_several) {
             "  root@web1  123  3m12s  42     1     ./backup.sh 'all of it'\n");
 }
 
-TEST(LockText, a_command_that_runs_on_without_dlock_is_marked) {
-  auto lock = held_lock();
-  lock.holders[0].dlock_gone = true;
-
-  EXPECT_NE(status_text(lock, store, false).find("(its dlock process has exited)"),
-            std::string::npos);
-}
-
-TEST(LockText, a_lock_kept_after_its_run_says_so_and_for_how_long) {
-  auto lock = held_lock();
-  lock.holders[0].run_ended = true;
-  lock.holders[0].expires_in = 20s;
-
-  EXPECT_EQ(status_text(lock, store, false),
-            "job  held\n"
-            "\n"
-            "  HOLDER     PID  FOR    FENCE  LABEL    COMMAND\n"
-            "  root@web1  -    3m12s  42     nightly  ./backup.sh 'all of it'"
-            "  (ended, held for another 20s)\n");
-  EXPECT_EQ(described(lock.holders[0]),
-            "root@web1 (ended, nightly: ./backup.sh 'all of it') for 3m12s, "
-            "held for another 20s");
-}
-
-TEST(LockText, waiters_have_a_table) {
-  auto lock = free_lock();
-  lock.waiters = {some_waiter(), some_waiter()};
-  lock.waiters[1].host = "a-longer-name";
-
-  EXPECT_EQ(status_text(lock, store, false),
-            "job  free\n"
-            "\n"
-            "  WAITER                  PID  FOR\n"
-            "  www-data@web2           456  1.5s\n"
-            "  www-data@a-longer-name  456  1.5s\n");
-}
-
-TEST(LockText, column_widths_count_characters_and_not_bytes) {
+TEST(LockText, waiters_have_a_table_whose_widths_count_characters_and_not_bytes) {
   auto lock = free_lock();
   lock.waiters = {some_waiter(), some_waiter()};
   lock.waiters[0].host = "b\xC3\xBCro";
@@ -314,53 +285,24 @@ TEST(LockText, column_widths_count_characters_and_not_bytes) {
 }
 
 TEST(LockText, describes_the_last_run) {
-  auto lock = free_lock();
-  lock.last_run = some_run();
-  lock.last_run->ended = wall_now() - (2h + 5min + 30s);
-
-  EXPECT_EQ(status_text(lock, store, false),
-            "job  free\n"
-            "\n"
-            "  last run: exit 3, 2h5m ago, took 2.0s on web3\n");
-}
-
-TEST(LockText, a_last_run_that_was_ended_by_a_signal_names_it) {
-  auto lock = free_lock();
-  lock.last_run = some_run();
-  lock.last_run->signal = "KILL";
-
-  EXPECT_NE(status_text(lock, store, false).find("last run: killed by SIGKILL, "),
-            std::string::npos);
-}
-
-TEST(LockText, a_last_run_that_vanished_says_so) {
-  auto lock = free_lock();
-  lock.last_run = some_run();
-  lock.last_run->outcome = "vanished";
-  lock.last_run->exit_code.reset();
-  lock.last_run->ended.reset();
-
-  EXPECT_NE(
-      status_text(lock, store, false).find("last run: vanished (end not recorded), "),
-      std::string::npos);
-}
-
-TEST(LockText, a_last_run_that_timed_out_says_so) {
-  auto lock = free_lock();
-  lock.last_run = some_run();
-  lock.last_run->outcome = "timeout";
-  lock.last_run->exit_code = 124;
-
-  EXPECT_NE(status_text(lock, store, false).find("last run: timeout, exit 124, "),
-            std::string::npos);
-}
-
-TEST(LockText, a_last_run_in_the_future_is_shown_as_now) {
-  auto lock = free_lock();
-  lock.last_run = some_run();
-  lock.last_run->ended = wall_now() + 1h;
-
-  EXPECT_NE(status_text(lock, store, false).find(", 0ms ago"), std::string::npos);
+  constexpr std::pair<void (*)(RunInfo&), const char*> rows[] = {
+      {[](RunInfo&) {}, "exit 3, 2h5m ago, took 2.0s on web3\n"},
+      {[](RunInfo& run) { run.signal = "KILL"; }, "killed by SIGKILL, "},
+      {[](RunInfo& run) {
+         run.outcome = "vanished", run.exit_code.reset(), run.ended.reset();
+       },
+       "vanished (end not recorded), "},
+      {[](RunInfo& run) { run.outcome = "timeout", run.exit_code = 124; },
+       "timeout, exit 124, "},
+      {[](RunInfo& run) { run.ended = wall_now() + 1h; }, "exit 3, 0ms ago, "}};
+  for (const auto& [change, text] : rows) {
+    auto lock = free_lock();
+    lock.last_run = some_run();
+    lock.last_run->ended = wall_now() - (2h + 5min + 30s);
+    change(*lock.last_run);
+    const auto status = status_text(lock, store, false);
+    EXPECT_EQ(status.find("job  free\n\n  last run: " + std::string(text)), 0u) << status;
+  }
 }
 
 TEST(LockText, a_list_of_no_locks_is_empty) { EXPECT_EQ(list_text({}, false), ""); }

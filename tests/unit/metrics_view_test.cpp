@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <map>
+
 #include "lock/history.hpp"
 
 namespace dlock {
@@ -93,14 +96,6 @@ TEST(Metrics, count_the_durations_of_the_runs_that_have_ended) {
             std::string::npos);
 }
 
-TEST(Metrics, include_the_time_of_the_last_success) {
-  auto lock = lock_with_run();
-  EXPECT_EQ(sample(lock, "dlock_last_success_timestamp_seconds"), "");
-  lock.last_success = lock.last_run;
-
-  EXPECT_EQ(sample(lock, "dlock_last_success_timestamp_seconds"), "1600000002.25");
-}
-
 TEST(Metrics, have_their_help_and_type_once_and_a_sample_for_each_lock) {
   auto other = held_job();
   other.lock = {"shop", "web 1"};
@@ -139,120 +134,74 @@ TEST(Metrics, have_their_help_and_type_once_and_a_sample_for_each_lock) {
           "dlock_runs_superseded_total{name=\"web 1\",namespace=\"shop\"} 0\n");
 }
 
-TEST(Metrics, count_refused_and_superseded_runs) {
-  auto lock = free_job();
-  lock.refused = 12'345'678'901;
-  lock.superseded = 2;
+// What is changed of a lock that is held and whose last run failed, and what it shows.
+struct MetricRow {
+  std::function<void(LockInfo&)> change;
+  std::map<std::string, std::string> shown;  // empty: no such sample
+};
 
-  EXPECT_EQ(sample(lock, "dlock_runs_refused_total"), "12345678901");
-  EXPECT_EQ(sample(lock, "dlock_runs_superseded_total"), "2");
-}
+const MetricRow metric_rows[] = {
+    {[](auto& lock) { lock.refused = 12'345'678'901, lock.superseded = 2; },
+     {{"runs_refused_total", "12345678901"}, {"runs_superseded_total", "2"}}},
+    {[](auto& lock) {
+       lock.slots = 5, lock.free = 3;
+       lock.holders.resize(2);
+       lock.waiters.resize(3);
+     },
+     {{"lock_holders", "2"},
+      {"lock_waiters", "3"},
+      {"lock_slots", "5"},
+      {"lock_slots_free", "3"}}},
+    {[](auto& lock) { lock.mode = Mode::shared; },
+     {{"lock_holders", "1"}, {"lock_slots", ""}, {"lock_slots_free", ""}}},
+    // The oldest holder counts.
+    {[](auto& lock) { lock.holders.resize(3), lock.holders[1].held = 200s + 1ms; },
+     {{"lock_held_age_seconds", "200.001"}}},
+    {[](auto& lock) { lock.holders[0].foreign = true; },
+     {{"lock_holders", "1"}, {"lock_held_age_seconds", ""}}},
+    {[](auto& lock) { lock.holders[0].held = 0ms; }, {{"lock_held_age_seconds", "0"}}},
+    {[](auto& lock) { lock.holders[0].held = 1ms; },
+     {{"lock_held_age_seconds", "0.001"}}},
+    {[](auto& lock) { lock.holders[0].held = 999ms; },
+     {{"lock_held_age_seconds", "0.999"}}},
+    {[](auto& lock) { lock.holders[0].held = 1s; }, {{"lock_held_age_seconds", "1"}}},
+    {[](auto& lock) { lock.holders[0].held = 60'100ms; },
+     {{"lock_held_age_seconds", "60.1"}}},
+    {[](auto& lock) { lock.holders[0].held = -5ms; }, {{"lock_held_age_seconds", "0"}}},
+    {[](auto&) {},
+     {{"last_run_success", "0"},
+      {"last_run_exit_code", "3"},
+      {"last_run_duration_seconds", "2.25"},
+      {"last_run_ended_timestamp_seconds", "1600000002.25"},
+      {"last_success_timestamp_seconds", ""}}},
+    {[](auto& lock) { lock.last_success = lock.last_run; },
+     {{"last_success_timestamp_seconds", "1600000002.25"}}},
+    {[](auto& lock) { lock.last_run->exit_code = 0; },
+     {{"last_run_success", "1"}, {"last_run_exit_code", "0"}}},
+    // As a shell reports a signal.
+    {[](auto& lock) { lock.last_run->exit_code.reset(), lock.last_run->signal = "KILL"; },
+     {{"last_run_success", "0"}, {"last_run_exit_code", "137"}}},
+    {[](auto& lock) { lock.last_run->exit_code.reset(), lock.last_run->signal = "FROB"; },
+     {{"last_run_success", "0"}, {"last_run_exit_code", ""}}},
+    {[](auto& lock) { lock.last_run = RunInfo(), lock.last_run->outcome = "vanished"; },
+     {{"last_run_success", "0"},
+      {"last_run_exit_code", ""},
+      {"last_run_duration_seconds", ""},
+      {"last_run_ended_timestamp_seconds", ""}}},
+    {[](auto& lock) { lock.last_run = RunInfo(), lock.last_run->outcome = "running"; },
+     {{"last_run_success", ""}}},
+};
 
-TEST(Metrics, count_holders_waiters_and_slots) {
-  auto lock = held_job();
-  lock.slots = 5;
-  lock.free = 3;
-  lock.holders.resize(2);
-  lock.waiters.resize(3);
-
-  EXPECT_EQ(sample(lock, "dlock_lock_holders"), "2");
-  EXPECT_EQ(sample(lock, "dlock_lock_waiters"), "3");
-  EXPECT_EQ(sample(lock, "dlock_lock_slots"), "5");
-  EXPECT_EQ(sample(lock, "dlock_lock_slots_free"), "3");
-}
-
-TEST(Metrics, have_no_slots_for_a_shared_lock) {
-  auto lock = held_job();
-  lock.mode = Mode::shared;
-
-  EXPECT_EQ(sample(lock, "dlock_lock_holders"), "1");
-  EXPECT_EQ(sample(lock, "dlock_lock_slots"), "");
-  EXPECT_EQ(sample(lock, "dlock_lock_slots_free"), "");
-}
-
-TEST(Metrics, include_the_age_of_the_oldest_holder) {
-  auto lock = held_job();
-  lock.holders.resize(3);
-  lock.holders[1].held = 200s + 1ms;
-
-  EXPECT_EQ(sample(lock, "dlock_lock_held_age_seconds"), "200.001");
-}
-
-TEST(Metrics, count_a_foreign_holder_without_an_age) {
-  auto lock = held_job();
-  lock.holders[0].foreign = true;
-
-  EXPECT_EQ(sample(lock, "dlock_lock_holders"), "1");
-  EXPECT_EQ(sample(lock, "dlock_lock_held_age_seconds"), "");
-}
-
-TEST(Metrics, describe_the_last_run) {
-  const auto lock = lock_with_run();
-
-  EXPECT_EQ(sample(lock, "dlock_last_run_success"), "0");
-  EXPECT_EQ(sample(lock, "dlock_last_run_exit_code"), "3");
-  EXPECT_EQ(sample(lock, "dlock_last_run_duration_seconds"), "2.25");
-  EXPECT_EQ(sample(lock, "dlock_last_run_ended_timestamp_seconds"), "1600000002.25");
-}
-
-TEST(Metrics, a_run_that_exited_with_0_is_a_success) {
-  auto lock = lock_with_run();
-  lock.last_run->exit_code = 0;
-
-  EXPECT_EQ(sample(lock, "dlock_last_run_success"), "1");
-  EXPECT_EQ(sample(lock, "dlock_last_run_exit_code"), "0");
-}
-
-TEST(Metrics, a_signal_has_the_exit_code_that_a_shell_reports) {
-  auto lock = lock_with_run();
-  lock.last_run->exit_code.reset();
-  lock.last_run->signal = "KILL";
-
-  EXPECT_EQ(sample(lock, "dlock_last_run_exit_code"), "137");
-  EXPECT_EQ(sample(lock, "dlock_last_run_success"), "0");
-}
-
-TEST(Metrics, an_unknown_signal_has_no_exit_code) {
-  auto lock = lock_with_run();
-  lock.last_run->exit_code.reset();
-  lock.last_run->signal = "FROB";
-
-  EXPECT_EQ(sample(lock, "dlock_last_run_exit_code"), "");
-  EXPECT_EQ(sample(lock, "dlock_last_run_success"), "0");
-}
-
-TEST(Metrics, a_vanished_run_failed_and_has_no_end) {
-  auto lock = free_job();
-  lock.last_run.emplace();
-  lock.last_run->outcome = "vanished";
-
-  EXPECT_EQ(sample(lock, "dlock_last_run_success"), "0");
-  EXPECT_EQ(sample(lock, "dlock_last_run_exit_code"), "");
-  EXPECT_EQ(sample(lock, "dlock_last_run_duration_seconds"), "");
-  EXPECT_EQ(sample(lock, "dlock_last_run_ended_timestamp_seconds"), "");
-}
-
-TEST(Metrics, a_run_in_progress_has_neither_succeeded_nor_failed) {
-  auto lock = free_job();
-  lock.last_run.emplace();
-  lock.last_run->outcome = "running";
-
-  EXPECT_EQ(sample(lock, "dlock_last_run_success"), "");
-}
-
-TEST(Metrics, seconds_are_exact) {
-  auto lock = held_job();
-  const auto age = [&](milliseconds held) {
-    lock.holders[0].held = held;
-    return sample(lock, "dlock_lock_held_age_seconds");
-  };
-
-  EXPECT_EQ(age(0ms), "0");
-  EXPECT_EQ(age(1ms), "0.001");
-  EXPECT_EQ(age(999ms), "0.999");
-  EXPECT_EQ(age(1000ms), "1");
-  EXPECT_EQ(age(60'100ms), "60.1");
-  EXPECT_EQ(age(-5ms), "0");
+TEST(Metrics, show_a_lock_its_holders_and_its_last_run) {
+  for (const auto& row : metric_rows) {
+    auto lock = held_job();
+    lock.last_run = lock_with_run().last_run;
+    row.change(lock);
+    for (const auto& [metric, value] : row.shown) {
+      EXPECT_EQ(sample(lock, "dlock_" + metric), value)
+          << metric << " " << &row - metric_rows;
+    }
+  }
 }
 
 std::string label_of(const std::string& name) {

@@ -27,25 +27,30 @@ std::string refusal(const List& options) {
   return "not refused";
 }
 
-TEST(OptionValues, without_options_nothing_is_set) {
-  EXPECT_EQ(values({}), OptionValues());
-}
-
-TEST(OptionValues, an_option_is_stored_under_its_long_name) {
-  EXPECT_EQ(values({"--wait", "5"}), (OptionValues{{"wait", "5"}}));
-  EXPECT_EQ(values({"-w", "5"}), (OptionValues{{"wait", "5"}}));
-}
-
-TEST(OptionValues, a_flag_is_true) {
-  EXPECT_EQ(values({"--shared", "-q"}),
-            (OptionValues{{"shared", "true"}, {"quiet", "true"}}));
-}
-
-TEST(OptionValues, options_of_the_verb_and_common_options_may_be_mixed) {
-  EXPECT_EQ(
-      values({"--store", "none:", "--ttl", "5s", "--json", "-s"}),
-      (OptionValues{
-          {"store", "none:"}, {"ttl", "5s"}, {"json", "true"}, {"shared", "true"}}));
+TEST(OptionValues, are_stored_under_the_long_names_of_their_options) {
+  const std::pair<List, OptionValues> rows[] = {
+      {{}, {}},
+      {{"--wait", "5"}, {{"wait", "5"}}},
+      {{"-w", "5"}, {{"wait", "5"}}},
+      {{"-w5"}, {{"wait", "5"}}},
+      {{"--shared", "-q"}, {{"shared", "true"}, {"quiet", "true"}}},
+      // Those of the verb and common ones may be mixed.
+      {{"--store", "none:", "--ttl", "5s", "--json", "-s"},
+       {{"store", "none:"}, {"ttl", "5s"}, {"json", "true"}, {"shared", "true"}}},
+      // Letters may share a dash, and the last may take a value.
+      {{"-qw5"}, {{"quiet", "true"}, {"wait", "5"}}},
+      {{"-qw", "5"}, {{"quiet", "true"}, {"wait", "5"}}},
+      {{"-wq"}, {{"wait", "q"}}},
+      {{"-w=5"}, {{"wait", "=5"}}},
+      // The last one counts.
+      {{"-qv"}, {{"verbose", "true"}}},
+      {{"--verbose", "-q"}, {{"quiet", "true"}}},
+      {{"-q", "-v", "-q"}, {{"quiet", "true"}}},
+      {{"-q", "-qq"}, {{"quiet", "true"}}},
+      {{"--wait", "5", "--label", "a", "-w", "6", "--label", ""},
+       {{"wait", "6"}, {"label", ""}}},
+      {{"--label", "--help"}, {{"label", "--help"}}}};
+  for (const auto& [options, stored] : rows) EXPECT_EQ(values(options), stored);
 }
 
 TEST(OptionValues, every_option_of_every_verb_is_known) {
@@ -64,41 +69,6 @@ TEST(OptionValues, every_option_of_every_verb_is_known) {
   }
 }
 
-TEST(OptionValues, a_value_may_follow_its_letter_directly) {
-  EXPECT_EQ(values({"-w5"}), (OptionValues{{"wait", "5"}}));
-}
-
-TEST(OptionValues, letters_may_share_a_dash) {
-  EXPECT_EQ(values({"-qw5"}), (OptionValues{{"quiet", "true"}, {"wait", "5"}}));
-}
-
-TEST(OptionValues, the_last_one_of_quiet_and_verbose_counts) {
-  EXPECT_EQ(values({"-qv"}), (OptionValues{{"verbose", "true"}}));
-  EXPECT_EQ(values({"--verbose", "-q"}), (OptionValues{{"quiet", "true"}}));
-  EXPECT_EQ(values({"-q", "-v", "-q"}), (OptionValues{{"quiet", "true"}}));
-}
-
-TEST(OptionValues, the_last_of_several_letters_may_take_a_value) {
-  const OptionValues expected{{"quiet", "true"}, {"wait", "5"}};
-
-  EXPECT_EQ(values({"-qw", "5"}), expected);
-  EXPECT_EQ(values({"-qw5"}), expected);
-}
-
-TEST(OptionValues, the_rest_after_a_letter_that_takes_a_value_is_its_value) {
-  EXPECT_EQ(values({"-wq"}), (OptionValues{{"wait", "q"}}));
-  EXPECT_EQ(values({"-w=5"}), (OptionValues{{"wait", "=5"}}));
-}
-
-TEST(OptionValues, the_last_of_several_values_counts) {
-  EXPECT_EQ(values({"--wait", "5", "--label", "a", "-w", "6", "--label", ""}),
-            (OptionValues{{"wait", "6"}, {"label", ""}}));
-}
-
-TEST(OptionValues, a_flag_may_be_repeated) {
-  EXPECT_EQ(values({"-q", "-qq"}), (OptionValues{{"quiet", "true"}}));
-}
-
 TEST(OptionValues, a_value_is_taken_verbatim) {
   for (const std::string value :
        {"",        " ",   " a ", "-q",    "-5",   "--",   "--json",
@@ -113,9 +83,6 @@ TEST(OptionValues, a_missing_value_is_reported_with_its_option) {
   EXPECT_EQ(refusal({"-q", "--wait"}), "--wait needs a value");
   EXPECT_EQ(refusal({"--store"}), "--store needs a value");
   EXPECT_EQ(refusal({"-w"}), "-w needs a value");
-}
-
-TEST(OptionValues, a_missing_value_after_several_letters_is_reported_with_the_last) {
   EXPECT_EQ(refusal({"-qw"}), "-w needs a value");
 }
 
@@ -123,10 +90,6 @@ TEST(OptionValues, help_and_version_override_other_options) {
   EXPECT_EQ(std::get<Asked>(parsed_for_run({"-w", "5", "--help"})), Asked::help);
   EXPECT_EQ(std::get<Asked>(parsed_for_run({"-qh"})), Asked::help);
   EXPECT_EQ(std::get<Asked>(parsed_for_run({"--version", "-q"})), Asked::version);
-}
-
-TEST(OptionValues, help_is_a_value_where_a_value_is_expected) {
-  EXPECT_EQ(values({"--label", "--help"}), (OptionValues{{"label", "--help"}}));
 }
 
 struct AlsoCase {

@@ -135,16 +135,6 @@ TEST(RedisKeys, other_keys_belong_to_no_lock) {
 
 // Holders, waiters, runs
 
-TEST(RedisRecords, a_detached_holder_is_distinguished_from_an_attached_one) {
-  auto detached = held;
-  detached.replace(detached.find(" h "), 3, " d ");
-
-  EXPECT_TRUE(
-      holders_from(array_of({string_of(held), number_of(1)}), now)->at(0).attached);
-  EXPECT_FALSE(
-      holders_from(array_of({string_of(detached), number_of(1)}), now)->at(0).attached);
-}
-
 TEST(RedisRecords, every_field_of_a_holder_is_read) {
   const auto holders = holders_from(array_of({string_of(held), number_of(1234)}), now);
 
@@ -164,13 +154,17 @@ TEST(RedisRecords, every_field_of_a_holder_is_read) {
   EXPECT_TRUE(holder.attached);
 }
 
-TEST(RedisRecords, a_holder_whose_run_has_ended_is_marked_as_such) {
-  const auto holders =
-      holders_from(array_of({string_of("x 0 42 1 2 e " + info), number_of(1234)}), now);
-
-  ASSERT_TRUE(holders);
-  EXPECT_TRUE(holders->at(0).run_ended);
-  EXPECT_FALSE(holders->at(0).attached);
+TEST(RedisRecords, it_is_known_whether_a_holder_is_attached_or_has_ended) {
+  const auto holder_with = [](const std::string& state) {
+    const auto record = "x 0 42 1 2 " + state + " " + info;
+    return holders_from(array_of({string_of(record), number_of(1)}), now)->at(0);
+  };
+  EXPECT_TRUE(holder_with("h").attached);
+  EXPECT_FALSE(holder_with("h").run_ended);
+  EXPECT_FALSE(holder_with("d").attached);
+  EXPECT_FALSE(holder_with("d").run_ended);
+  EXPECT_TRUE(holder_with("e").run_ended);
+  EXPECT_FALSE(holder_with("e").attached);
 }
 
 TEST(RedisRecords, only_the_expiry_of_a_foreign_holder_can_be_known) {
@@ -235,22 +229,13 @@ TEST(RedisRecords, every_field_of_a_run_is_read) {
   EXPECT_EQ(run->exit_code, 3);
   EXPECT_EQ(run->outcome, "ran");
   EXPECT_TRUE(run->ended);
-}
-
-TEST(RedisRecords, a_run_without_an_end_has_vanished) {
-  const auto run = run_from("42 1700000000000000 0 " + info);
-
-  ASSERT_TRUE(run);
-  EXPECT_EQ(run->outcome, "vanished");
-  EXPECT_EQ(run->host, "web1");
-  EXPECT_FALSE(run->ended);
-}
-
-TEST(RedisRecords, a_run_that_has_ended_is_not_running_whatever_its_record_says) {
-  const auto run = run_from("42 1000000 3000000 {\"outcome\":\"running\"}");
-
-  ASSERT_TRUE(run);
-  EXPECT_EQ(run->outcome, "vanished");
+  // Whatever its record says, one without an end has vanished, and no other is running.
+  const auto without_end = run_from("42 1700000000000000 0 " + info).value();
+  EXPECT_EQ(without_end.outcome, "vanished");
+  EXPECT_EQ(without_end.host, "web1");
+  EXPECT_FALSE(without_end.ended);
+  EXPECT_EQ(run_from("42 1000000 3000000 {\"outcome\":\"running\"}").value().outcome,
+            "vanished");
 }
 
 TEST(RedisRecords, a_run_whose_lock_was_freed_by_force_is_lost) {
@@ -309,7 +294,7 @@ TEST(RedisRecords, every_field_of_a_lock_is_read) {
   EXPECT_EQ(lock->superseded, 4u);
 }
 
-TEST(RedisRecords, a_lock_is_read_with_its_last_success) {
+TEST(RedisRecords, a_lock_is_read_with_its_last_success_and_may_be_free) {
   auto reply = lock_reply({});
   reply.elements[5] =
       string_of(R"(41 1 1000000 {"host":"web2","outcome":"ran","exit_code":0})");
@@ -321,16 +306,10 @@ TEST(RedisRecords, a_lock_is_read_with_its_last_success) {
   EXPECT_FALSE(lock->past.last_success);
   EXPECT_TRUE(lock->known);
   EXPECT_EQ(lock->now, now);
-  reply.elements[6] = number_of(0);
-  EXPECT_FALSE(lock_from(reply, {"dlock", "job"})->known);
-}
-
-TEST(RedisRecords, a_lock_without_holders_is_free) {
-  const auto lock = lock_from(lock_reply({}), {"dlock", "job"});
-
-  ASSERT_TRUE(lock);
   EXPECT_EQ(lock->slots, 1u);
   EXPECT_EQ(lock->free, 1u);
+  reply.elements[6] = number_of(0);
+  EXPECT_FALSE(lock_from(reply, {"dlock", "job"})->known);
 }
 
 TEST(RedisRecords, a_malformed_lock_is_refused) {
@@ -458,20 +437,15 @@ TEST(RedisEvents, have_every_published_field) {
   EXPECT_EQ(event.run->duration, milliseconds(9));
 }
 
-TEST(RedisEvents, of_a_grant_say_how_long_it_lasts) {
-  const auto published = published_from(channel, "granted 42 30000 0 1 {}");
+TEST(RedisEvents, say_how_long_a_lock_is_kept_and_that_alone_is_not_reported) {
+  const auto granted = published_from(channel, "granted 42 30000 0 1 {}").value();
+  const auto kept = published_from(channel, "kept 42 500 0 1 {}").value();
 
-  ASSERT_TRUE(published);
-  EXPECT_EQ(published->lasts, milliseconds(30'000));
-  EXPECT_FALSE(published->event.run);
-}
-
-TEST(RedisEvents, that_only_say_how_long_a_lock_is_kept_are_not_reported) {
-  const auto published = published_from(channel, "kept 42 500 0 1 {}");
-
-  ASSERT_TRUE(published);
-  EXPECT_FALSE(published->is_event);
-  EXPECT_EQ(published->lasts, milliseconds(500));
+  EXPECT_TRUE(granted.is_event);
+  EXPECT_EQ(granted.lasts, milliseconds(30'000));
+  EXPECT_FALSE(granted.event.run);
+  EXPECT_FALSE(kept.is_event);
+  EXPECT_EQ(kept.lasts, milliseconds(500));
 }
 
 TEST(RedisEvents, are_only_what_the_scripts_publish) {

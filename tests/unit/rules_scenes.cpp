@@ -5,6 +5,7 @@
 #include <map>
 
 #include "record/states.hpp"
+#include "rules/keeping.hpp"
 #include "tests/run_end.hpp"
 #include "tests/scene.hpp"
 #include "tests/unit/lock_by_hand.hpp"
@@ -29,11 +30,17 @@ std::string whole_milliseconds_of(Clock::duration time) {
 
 class RulesScene final : public scene::Play, private LockByHand {
  public:
-  explicit RulesScene(std::string steps) : Play(std::move(steps)) {}
+  RulesScene(std::string steps, bool by_clock)
+      : Play(std::move(steps)), by_clock_(by_clock) {}
 
  private:
   bool is_played(const Words& words) override {
     const Term action(words[0]);
+    if (action.name == "server") {
+      if (words.at(1) == "copies") copy_ = state;
+      state = words[1] == "returns" ? copy_ : words[1] == "forgets" ? State() : state;
+      return true;
+    }
     if (action.name != "pass") return false;
     const bool just_before = words.at(1).ends_with("-1ns");
     const auto text = words[1].substr(0, words[1].size() - (just_before ? 4 : 0));
@@ -58,7 +65,13 @@ class RulesScene final : public scene::Play, private LockByHand {
     const auto before = state;
     const auto encoded_before = record::encoded(state);
     then = {};
-    auto facts = who.name == "lock" ? facts_of_lock() : facts_of_action(who, expected);
+    cause_ = {};
+    auto facts =
+        who.name == "lock" ? facts_of_lock(expected) : facts_of_action(who, expected);
+    facts["events"] = events_since(before);
+    if (by_clock_) {
+      for (const auto& run : then.vanished) record_past_run(state, run);
+    }
     const auto was = [&](const char* name, const std::vector<Session>& all) {
       facts[name] = text_of(all);
     };
@@ -81,10 +94,19 @@ class RulesScene final : public scene::Play, private LockByHand {
     facts["holders"] = std::to_string(state.holders.size());
     facts["answered"] = std::to_string(state.answered.size());
     if (!state.holders.empty()) {
-      const auto& ends_at = state.holders[0].ends_at;
+      const auto ends_at = end_of(state.holders[0]);
       facts["ends_in"] = ends_at ? until(*ends_at) : "never";
     }
-    facts["vanished"] = then.vanished.empty() ? "none" : then.vanished[0].outcome;
+    facts["runs"] = std::to_string(state.runs.size());
+    facts["vanished"] = "none";
+    if (!then.vanished.empty()) {
+      const auto& run = then.vanished[0];
+      facts["vanished"] = run.outcome;
+      facts["vanished_of"] = name_of(run.fence);
+      facts["lasted"] = whole_milliseconds_of(run.duration.value_or(milliseconds(0)));
+      facts["reason"] = run.reason;
+      std::replace(facts["reason"].begin(), facts["reason"].end(), ' ', '_');
+    }
     facts["unchanged"] = yes_or_no(record::encoded(state) == encoded_before);
     return facts;
   }
@@ -100,7 +122,10 @@ class RulesScene final : public scene::Play, private LockByHand {
     if (verb == "joins") return facts_of(who, ask(claim, Queue::join));
     if (verb == "takes" || verb == "gets") {
       expected.push_back("granted");
-      return facts_of(who, ask(claim, verb == "gets" ? Queue::join : Queue::stay_out));
+      const auto answer = ask(claim, verb == "gets" ? Queue::join : Queue::stay_out);
+      const auto own = holder_of(state, claim.token);
+      if (own != state.holders.end() && action.options.empty()) granted_[who.name] = *own;
+      return facts_of(who, answer);
     }
     if (verb == "is_busy") {
       expected.push_back("busy");
@@ -117,13 +142,28 @@ class RulesScene final : public scene::Play, private LockByHand {
       auto end = exit_with(0);
       scene::set(end, scene::options_of_ends, action);
       end.duration = ended_after(session);
+      cause_.released_by = claim.token;
+      if (verb == "ends") cause_.end = end;
       const auto answer =
-          release(session, verb == "ends" ? std::optional(end) : std::nullopt);
-      return {{"is", answer == Release::released ? "released" : "not_ours"}};
+          by_clock_ ? release_lease(step(), claim, &granted_.at(who.name), cause_.end)
+                    : rules::release(step(), claim.token, cause_.end);
+      return {{"is", scene::releases.at(answer)}};
     }
     if (verb == "renews") {
-      const auto answer = renew(session, time());
-      return {{"is", answer == Renewal::confirmed ? "confirmed" : "gone"}};
+      const bool is_own = action.options.empty();
+      const auto answer = is_own ? renew_lease(step(), claim, granted_.at(who.name))
+                                 : rules::renew(step(), claim.token, time());
+      const auto taker = is_own ? taker_from(state, granted_.at(who.name)) : std::nullopt;
+      return {{"is", scene::renewals.at(answer)},
+              {"taker", taker ? taker->host : "none"}};
+    }
+    if (verb == "breaks" || verb == "forces") {
+      std::vector<Fence> fences;
+      for (const auto& [whom, none] : action.options) fences.push_back(fence_of(whom));
+      cause_.broken = fences;
+      cause_.taken_by = Taker{"33", "web" + who.name, false, verb == "forces"};
+      const auto found = break_leases(step(), fences, *cause_.taken_by);
+      return {{"is", "broke"}, {"found", std::to_string(found.size())}};
     }
     if (verb == "watches") return facts_of(watch(session));
     if (verb == "dies") {
@@ -142,6 +182,35 @@ class RulesScene final : public scene::Play, private LockByHand {
       throw std::logic_error("no one " + verb);
     }
     return {};
+  }
+
+  // As on a server, where the clock ends leases and places, if `by_clock_`.
+  Step step() { return {state, now, alive(), then}; }
+  const Liveness& alive() {
+    if (!by_clock_) return liveness;
+    return clock_liveness_.emplace(now);
+  }
+  Answer ask(const Claim& claim, Queue queue = Queue::stay_out) {
+    const auto lasts = by_clock_ ? std::optional(place_lasts) : std::nullopt;
+    return rules::ask(step(), {claim, party_of(number_of(claim.token)), queue, lasts});
+  }
+
+  // "expired1/0,granted2/0": what happened to whom, and how many slots are free then.
+  std::string events_since(const State& before) const {
+    std::string text;
+    for (const auto& event :
+         events_between(before, state, {"dlock", "job"}, cause_, now)) {
+      text += (text.empty() ? "" : ",") + std::string(event_name(event.kind)) +
+              std::to_string(event.pid - 1000) + '/' + std::to_string(event.free);
+    }
+    return text;
+  }
+
+  std::string name_of(Fence fence) const {
+    for (const auto& [name, one] : fences_) {
+      if (one == fence) return name;
+    }
+    return "none";
   }
 
   // Another claim under the same number is as the first was.
@@ -201,30 +270,55 @@ class RulesScene final : public scene::Play, private LockByHand {
             {"asks_in", until(waits.ask_again)}};
   }
 
-  Facts facts_of_lock() const {
-    const auto shown = info();
+  Facts facts_of_lock(Words& expected) {
+    const auto verb = expected.empty() ? "" : expected[0];
+    if (verb == "tidies") tidy(step());
+    if (verb == "limits") limit_to_lengths(state, now);
+    if (verb == "tidies" || verb == "limits") expected.erase(expected.begin());
+    const auto shown = info_of(state, {"dlock", "job"}, now, alive());
     const auto& last = state.last_run;
-    return {{"is", "shown"},
-            {"shown_holders", std::to_string(shown.holders.size())},
-            {"shown_waiters", std::to_string(shown.waiters.size())},
-            {"free", std::to_string(shown.free)},
-            {"fence", last ? std::to_string(last->fence.number) : "none"},
-            {"last", last ? last->outcome : "none"},
-            {"out_of_use", yes_or_no(is_out_of_use(state, now, liveness))}};
+    Facts facts{{"is", "shown"},
+                {"shown_holders", std::to_string(shown.holders.size())},
+                {"shown_waiters", std::to_string(shown.waiters.size())},
+                {"free", std::to_string(shown.free)},
+                {"fence", last ? std::to_string(last->fence.number) : "none"},
+                {"last", last ? last->outcome : "none"},
+                {"counts", state.past.last ? state.past.last->outcome : "none"},
+                {"superseded", std::to_string(shown.superseded)},
+                {"last_grant", name_of(state.last_fence)},
+                {"untidy", yes_or_no(is_untidy(state, now, alive()))},
+                {"out_of_use", yes_or_no(is_out_of_use(state, now, alive()))}};
+    if (!shown.holders.empty()) {
+      const auto& taker = state.holders[0].taken_by;
+      facts["held_by"] = name_of(shown.holders[0].fence);
+      facts["broken"] = yes_or_no(shown.holders[0].broken);
+      facts["run_ended"] = yes_or_no(shown.holders[0].run_ended);
+      facts["taken_by"] = taker ? taker->host : "none";
+    }
+    if (!state.waiters.empty() && state.waiters[0].lives_until) {
+      facts["place_ends_in"] = until(*state.waiters[0].lives_until);
+    }
+    return facts;
   }
 
+  bool by_clock_;
+  std::optional<ClockLiveness> clock_liveness_;
+  State copy_;
+  Cause cause_;
   std::map<std::string, Claim> claims_;
   std::map<std::string, Fence> fences_;
+  std::map<std::string, Holder> granted_;
 };
 
 }  // namespace
 
-bool add_rules_scenes(const std::string& suite, const char* text, int line,
+bool add_rules_scenes(const std::string& suite, const char* text, bool by_clock, int line,
                       const char* file) {
   for (const auto& [name, steps] : scene::scenes_in(text)) {
-    ::testing::RegisterTest(
-        ("scenes/" + suite).c_str(), name.c_str(), nullptr, nullptr, file, line,
-        [steps = steps]() -> ::testing::Test* { return new RulesScene(steps); });
+    ::testing::RegisterTest(("scenes/" + suite).c_str(), name.c_str(), nullptr, nullptr,
+                            file, line, [steps = steps, by_clock]() -> ::testing::Test* {
+                              return new RulesScene(steps, by_clock);
+                            });
   }
   return true;
 }

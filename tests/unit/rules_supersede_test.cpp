@@ -1,189 +1,42 @@
 // The rules of claims that supersede or replace others, or do not join a long queue, and
 // of leases that are broken.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <vector>
-
-#include "rules/look.hpp"
-#include "tests/unit/lock_by_hand.hpp"
+#include "tests/unit/rules_scenes.hpp"
 
 namespace dlock::rules {
 namespace {
 
-Claim superseding(Session who) {
-  auto claim = exclusive(who);
-  claim.supersedes = true;
-  return claim;
-}
+[[maybe_unused]] const bool supersede_scenes = add_rules_scenes("SupersedeRules", R"(
+dead waiters do not count towards max queue:
+  1 takes; 2 queues 1; 2 dies; 3(max=1) queues 1
+a dead waiter is not counted as superseded:
+  1 takes; 2 queues 1; 3(supersedes) queues 2; 3 dies; 4(supersedes) queues 2; lock superseded=0
+the new first waiter is woken to watch the holder:
+  1 takes; 2(supersedes) queues 1; 3 queues 2; 4(supersedes) queues 2 woken=2,3
+a superseded waiter is forgotten once it is dead:
+  1 takes; 2(supersedes) queues 1; 3(supersedes) queues 1 answered=1; 2 dies; 4 is_busy answered=0
+a waiter that was passed over is superseded by a grant:
+  1 takes; 2(supersedes) queues 1; 3 queues 2; 2 stops; 1 leaves; 3 leaves waiters=2 promised=
+  ; 4(supersedes) gets; 2 continues; 2 joins superseded
+a replacing waiter that is passed over takes no lock from anyone:
+  1 takes; 2(replaces) queues 1; 3 queues 2; 2 stops; 1 leaves; 3 gets !broken
+a replacing waiter that continues takes the lock from its holder:
+  1 takes; 2(replaces) queues 1; 3 queues 2; 2 stops; 1 leaves; 3 gets; 2 continues; 2 joins busy
+  ; lock held_by=3 broken
+a dead replacing waiter takes no lock from anyone:
+  1 takes; 2 queues 1; 3(replaces) queues 2; 3 dies; 1 leaves; 2 gets !broken
+)");
 
-Claim replacing(Session who) {
-  auto claim = exclusive(who);
-  claim.replaces = true;
-  return claim;
-}
-
-Claim behind_less_than(unsigned waiters, Session who) {
-  auto claim = exclusive(who);
-  claim.max_queue = waiters;
-  return claim;
-}
-
-class SupersedeRules : public ::testing::Test, protected LockByHand {
- protected:
-  std::size_t place_of(const Claim& claim) {
-    return std::get<Busy>(ask(claim, Queue::join)).place;
-  }
-  bool is_granted(const Claim& claim) {
-    return std::holds_alternative<Grant>(ask(claim, Queue::join));
-  }
-  bool is_woken(Session who) const {
-    return std::count(then.wake.begin(), then.wake.end(), who) > 0;
-  }
-};
-
-TEST_F(SupersedeRules, dead_waiters_do_not_count_towards_max_queue) {
-  ask(exclusive(1));
-  ask(exclusive(2), Queue::join);
-  liveness.dead.insert(2);
-
-  EXPECT_GT(place_of(behind_less_than(1, 3)), 0u);
-}
-
-TEST_F(SupersedeRules, a_dead_waiter_is_not_counted_as_superseded) {
-  ask(exclusive(1));
-  ask(superseding(2), Queue::join);
-  liveness.dead.insert(2);
-
-  EXPECT_EQ(place_of(superseding(3)), 1u);
-
-  EXPECT_EQ(state.superseded, 0u);
-}
-
-TEST_F(SupersedeRules, the_new_first_waiter_is_woken_to_watch_the_holder) {
-  ask(exclusive(1));
-  ask(superseding(2), Queue::join);
-  ask(exclusive(3), Queue::join);
-
-  ask(superseding(4), Queue::join);
-
-  EXPECT_TRUE(is_woken(3));
-}
-
-TEST_F(SupersedeRules, a_superseded_waiter_is_forgotten_once_it_is_dead) {
-  ask(exclusive(1));
-  ask(superseding(2), Queue::join);
-  ask(superseding(3), Queue::join);
-  liveness.dead.insert(2);
-
-  ask(exclusive(4));
-
-  EXPECT_TRUE(state.answered.empty());
-}
-
-TEST_F(SupersedeRules, a_waiter_that_was_passed_over_is_superseded_by_a_grant) {
-  ask(exclusive(1));
-  ask(superseding(2), Queue::join);
-  ask(exclusive(3), Queue::join);
-  liveness.stopped.insert(2);
-  release(1);
-  release(3);
-  ASSERT_TRUE(state.waiters.size() == 1 && !state.waiters[0].promised_until);
-
-  EXPECT_TRUE(is_granted(superseding(4)));
-
-  liveness.stopped.clear();
-  EXPECT_TRUE(std::holds_alternative<Superseded>(ask(superseding(2), Queue::join)));
-}
-
-TEST_F(SupersedeRules,
-       a_replacing_waiter_that_is_passed_over_takes_the_lock_from_nobody) {
-  ask(exclusive(1));
-  ask(replacing(2), Queue::join);
-  ask(exclusive(3), Queue::join);
-  liveness.stopped.insert(2);
-  release(1);
-
-  EXPECT_FALSE(std::get<Grant>(ask(exclusive(3), Queue::join)).broken);
-}
-
-TEST_F(SupersedeRules, a_replacing_waiter_that_continues_takes_the_lock_from_its_holder) {
-  ask(exclusive(1));
-  ask(replacing(2), Queue::join);
-  ask(exclusive(3), Queue::join);
-  liveness.stopped.insert(2);
-  release(1);
-  ask(exclusive(3), Queue::join);
-  liveness.stopped.clear();
-
-  ask(replacing(2), Queue::join);
-
-  EXPECT_TRUE(state.holders[0].broken);
-}
-
-TEST_F(SupersedeRules, a_dead_replacing_waiter_takes_the_lock_from_nobody) {
-  ask(exclusive(1));
-  ask(exclusive(2), Queue::join);
-  ask(replacing(3), Queue::join);
-  liveness.dead.insert(3);
-  release(1);
-
-  EXPECT_FALSE(std::get<Grant>(ask(exclusive(2), Queue::join)).broken);
-}
-
-// Leases that are broken
-
-const Taker breaker{"1000", "web2", false};
-
-class BreakRules : public ::testing::Test, protected LockByHand {
- protected:
-  Fence granted(const Claim& claim) { return std::get<Grant>(ask(claim)).fence; }
-  std::vector<Holder> break_leases(const std::vector<Fence>& fences,
-                                   const Taker& taker = breaker) {
-    then = {};
-    return rules::break_leases(step(), fences, taker);
-  }
-};
-
-TEST_F(BreakRules, a_holder_learns_who_was_the_first_to_break_its_lease) {
-  const auto fence = granted(exclusive(1));
-  break_leases({fence});
-
-  break_leases({fence}, {"0", "web3", false});
-
-  ASSERT_TRUE(state.holders[0].taken_by);
-  EXPECT_EQ(*state.holders[0].taken_by, (Taker{"1000", "web2", false}));
-}
-
-TEST_F(BreakRules, by_force_a_holder_is_removed_and_its_run_recorded_as_lost) {
-  const auto fence = granted(exclusive(1));
-  ask(exclusive(2), Queue::join);
-  pass(std::chrono::seconds(7));
-
-  break_leases({fence}, {"0", "web3", false, true});
-
-  EXPECT_TRUE(state.holders.empty());
-  EXPECT_EQ(then.wake, std::vector<Session>{2});
-  ASSERT_EQ(then.vanished.size(), 1u);
-  const auto& run = then.vanished[0];
-  EXPECT_EQ(run.fence, fence);
-  EXPECT_EQ(run.outcome, "lost");
-  EXPECT_EQ(run.reason, "broken by force by 0@web3");
-  EXPECT_EQ(run.duration, std::chrono::seconds(7));
-  EXPECT_FALSE(state.past.last);
-}
-
-TEST_F(BreakRules, a_dead_holder_is_removed_and_not_broken) {
-  const auto fence = granted(exclusive(1));
-  ask(exclusive(2), Queue::join);
-  liveness.dead.insert(1);
-
-  EXPECT_TRUE(break_leases({fence}).empty());
-
-  EXPECT_TRUE(state.holders.empty());
-  EXPECT_EQ(then.wake, std::vector<Session>{2});
-}
+[[maybe_unused]] const bool break_scenes = add_rules_scenes("BreakRules", R"(
+a holder learns who was the first to break its lease:
+  1 takes; 8 breaks(1) found=1; 9 breaks(1) found=1; lock broken taken_by=web8
+by force a holder is removed and its run recorded as lost:
+  1 takes; 2 queues 1; pass 7s
+  ; 9 forces(1) holders=0 wake=2 vanished=lost vanished_of=1 lasted=7000
+  reason=broken_by_force_by_33@web9; lock counts=none
+a dead holder is removed and not broken:
+  1 takes; 2 queues 1; 1 dies; 9 breaks(1) found=0 holders=0 wake=2
+)");
 
 }  // namespace
 }  // namespace dlock::rules

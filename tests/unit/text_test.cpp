@@ -12,16 +12,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(Printable, plain_text_is_printable) {
-  EXPECT_TRUE(is_printable_utf8("nightly job: a/b"));
-  EXPECT_TRUE(is_printable_utf8("\xE6\x97\xA5\xE6\x9C\xAC \xF0\x9F\x94\x92 \xC3\xA9"));
-  EXPECT_TRUE(is_printable_utf8(""));
-}
-
-TEST(Printable, the_first_and_last_characters_of_each_utf8_length_are_printable) {
-  EXPECT_TRUE(is_printable_utf8("\xC2\xA0\xDF\xBF"));
-  EXPECT_TRUE(is_printable_utf8("\xE0\xA0\x80\xEF\xBF\xBD"));
-  EXPECT_TRUE(is_printable_utf8("\xF0\x90\x80\x80\xF4\x8F\xBF\xBF"));
+TEST(Printable, text_is_printable_with_the_first_and_last_character_of_each_length) {
+  for (const char* text :
+       {"nightly job: a/b", "\xE6\x97\xA5\xE6\x9C\xAC \xF0\x9F\x94\x92 \xC3\xA9", "",
+        "\xC2\xA0\xDF\xBF", "\xE0\xA0\x80\xEF\xBF\xBD",
+        "\xF0\x90\x80\x80\xF4\x8F\xBF\xBF"}) {
+    EXPECT_TRUE(is_printable_utf8(text)) << text;
+  }
 }
 
 TEST(Printable, control_characters_are_not_printable) {
@@ -48,20 +45,16 @@ TEST(Printable, invalid_utf8_is_not_printable) {
   }
 }
 
-TEST(Printable, printable_text_is_shown_as_it_is) {
-  EXPECT_EQ(printable("na\xC3\xAFve job"), "na\xC3\xAFve job");
-}
-
-TEST(Printable, unprintable_characters_are_shown_escaped) {
-  EXPECT_EQ(printable("a\nb\tc\rd"), "a\\nb\\tc\\rd");
-  EXPECT_EQ(printable("\x1b[31m"), "\\x1b[31m");
-  EXPECT_EQ(printable("\xFF"), "\\xff");
-  EXPECT_EQ(printable("\xE2\x80\xAE"), "\\xe2\\x80\\xae");
-  EXPECT_EQ(printable(std::string_view("\0", 1)), "\\x00");
-}
-
-TEST(Printable, a_backslash_is_escaped_so_that_escapes_cannot_be_faked) {
-  EXPECT_EQ(printable("\\n"), "\\\\n");
+TEST(Printable, other_characters_are_shown_escaped) {
+  const std::pair<std::string, const char*> texts[] = {
+      {"na\xC3\xAFve job", "na\xC3\xAFve job"},
+      {"a\nb\tc\rd", "a\\nb\\tc\\rd"},
+      {"\x1b[31m", "\\x1b[31m"},
+      {"\xFF", "\\xff"},
+      {"\xE2\x80\xAE", "\\xe2\\x80\\xae"},
+      {std::string(1, '\0'), "\\x00"},
+      {"\\n", "\\\\n"}};  // so that escapes cannot be faked
+  for (const auto& [text, shown] : texts) EXPECT_EQ(printable(text), shown);
 }
 
 TEST(Printable, shown_text_is_always_printable) {
@@ -71,13 +64,9 @@ TEST(Printable, shown_text_is_always_printable) {
   }
 }
 
-TEST(Printable, long_text_is_cut) { EXPECT_EQ(printable("abcdef", 3), "abc..."); }
-
-TEST(Printable, text_of_exactly_the_length_is_not_cut) {
+TEST(Printable, long_text_is_cut_between_characters) {
+  EXPECT_EQ(printable("abcdef", 3), "abc...");
   EXPECT_EQ(printable("abc", 3), "abc");
-}
-
-TEST(Printable, a_cut_does_not_split_a_character) {
   EXPECT_TRUE(is_printable_utf8(printable("a\xE6\x97\xA5\xE6\x9C\xAC", 2)));
 }
 
@@ -87,15 +76,9 @@ TEST(ShellQuoted, text_is_one_word_that_a_shell_does_not_change) {
   EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");
 }
 
-TEST(PrintableCommand, arguments_are_separated_by_spaces) {
+TEST(PrintableCommand, arguments_are_quoted_and_escaped_where_they_need_it) {
   EXPECT_EQ(printable_command({"make", "-j2", "all"}), "make -j2 all");
-}
-
-TEST(PrintableCommand, arguments_that_a_shell_would_change_are_quoted) {
   EXPECT_EQ(printable_command({"sh", "-c", "a b", "", "$x"}), "sh -c 'a b' '' '$x'");
-}
-
-TEST(PrintableCommand, arguments_that_control_terminals_are_escaped) {
   EXPECT_EQ(printable_command({"echo", "\x1b[2J"}), "echo '\\x1b[2J'");
 }
 
@@ -106,11 +89,8 @@ TEST(PrintableCommand, long_commands_are_cut) {
   EXPECT_LT(shown.size(), 30u);
 }
 
-TEST(PercentEncoding, letters_digits_and_some_signs_are_not_encoded) {
+TEST(PercentEncoding, all_but_letters_digits_and_some_signs_is_hexadecimal) {
   EXPECT_EQ(percent_encoded("aZ09-_./@:"), "aZ09-_./@:");
-}
-
-TEST(PercentEncoding, every_other_byte_is_written_in_hexadecimal) {
   EXPECT_EQ(percent_encoded("a b={}%\xC3"), "a%20b%3D%7B%7D%25%C3");
 }
 
@@ -129,12 +109,23 @@ TEST(PercentEncoding, text_that_the_encoder_would_not_have_written_is_not_decode
 }
 
 TEST(ForPeople, the_two_largest_units_are_shown) {
-  EXPECT_EQ(for_people(250ms), "250ms");
-  EXPECT_EQ(for_people(3250ms), "3.2s");
-  EXPECT_EQ(for_people(12s), "12s");
-  EXPECT_EQ(for_people(3min + 12s), "3m12s");
-  EXPECT_EQ(for_people(2h + 5min + 59s), "2h5m");
-  EXPECT_EQ(for_people(4 * 24h + 3h + 59min), "4d3h");
+  constexpr std::pair<milliseconds, const char*> times[] = {
+      {-5s, "0ms"},
+      {0ms, "0ms"},
+      {250ms, "250ms"},
+      {999ms, "999ms"},
+      {1000ms, "1.0s"},
+      {3250ms, "3.2s"},
+      {9999ms, "9.9s"},
+      {10s, "10s"},
+      {12s, "12s"},
+      {60s, "1m0s"},
+      {3min + 12s, "3m12s"},
+      {1h, "1h0m"},
+      {2h + 5min + 59s, "2h5m"},
+      {24h, "1d0h"},
+      {4 * 24h + 3h + 59min, "4d3h"}};
+  for (const auto& [time, text] : times) EXPECT_EQ(for_people(time), text);
 }
 
 TEST(Hex, bytes_are_decoded_to_what_they_were) {
@@ -155,25 +146,9 @@ TEST(Hex, other_text_is_refused) {
   }
 }
 
-TEST(ForPeople, each_unit_begins_where_the_smaller_one_ends) {
-  EXPECT_EQ(for_people(0ms), "0ms");
-  EXPECT_EQ(for_people(999ms), "999ms");
-  EXPECT_EQ(for_people(1000ms), "1.0s");
-  EXPECT_EQ(for_people(9999ms), "9.9s");
-  EXPECT_EQ(for_people(10s), "10s");
-  EXPECT_EQ(for_people(60s), "1m0s");
-  EXPECT_EQ(for_people(1h), "1h0m");
-  EXPECT_EQ(for_people(24h), "1d0h");
-}
-
-TEST(ForPeople, a_negative_time_is_shown_as_zero) { EXPECT_EQ(for_people(-5s), "0ms"); }
-
-TEST(Rfc3339, a_moment_is_written_in_utc_with_milliseconds) {
+TEST(Rfc3339, a_moment_is_written_in_utc_with_milliseconds_and_read_so) {
   EXPECT_EQ(rfc3339(0us), "1970-01-01T00:00:00.000Z");
   EXPECT_EQ(rfc3339(1'709'210'096'789'123us), "2024-02-29T12:34:56.789Z");
-}
-
-TEST(Rfc3339, a_moment_is_read_as_it_was_written) {
   EXPECT_EQ(from_rfc3339("2024-02-29T12:34:56.789Z"), 1'709'210'096'789'000us);
 }
 
