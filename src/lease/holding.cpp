@@ -203,11 +203,14 @@ asio::awaitable<Answer> Holding::obtain(const Patience& patience) {
   std::optional<LastMoment> last;
   const auto until = patience.until.value_or(Clock::time_point::min());
   if (until > Clock::now() && until < Clock::time_point::max()) {
-    last.emplace(context_, Call{later(until, timing_.budget()), wakeup_});
+    const auto end = later(until, timing_.budget());
+    last.emplace(context_, Call{end, wakeup_});
+    wakeup_.finish_by(end);
   }
   try {
     auto answer = co_await acquire(*claimant_, patience, wakeup_);
     note(answer);
+    if (grant_) wakeup_.finish_by(Clock::time_point::max());
     co_return answer;
   } catch (const Failure& failure) {
     const bool is_late = last && last->has_come();

@@ -103,11 +103,18 @@ class Wakeup {
   // A call that sleeps on this and ends `span` from now.
   Call within(milliseconds span);
 
+  // The caller's wait ends at `moment`: a last request behind it is hurried. Until it is
+  // called with max().
+  void finish_by(Clock::time_point moment) { finish_by_ = moment; }
+
   // When the last request of an operation has to end: one that is sent all the same, as a
-  // release is. Within `timeout`, or within `patience` if it is asked to stop.
+  // release is. Within `timeout`; and within `patience` if it is asked to stop, or from
+  // the end of the wait on.
   Clock::time_point last_request_until(milliseconds timeout,
                                        milliseconds patience) const {
-    return later(Clock::now(), gives_up_ ? std::min(timeout, patience) : timeout);
+    const auto now = Clock::now();
+    const auto wait_ends = gives_up_ ? now : std::max(now, finish_by_);
+    return std::min(later(now, timeout), later(wait_ends, patience));
   }
 
   // Creates the timer now if the context has none yet, and not when it is first needed,
@@ -143,6 +150,7 @@ class Wakeup {
   Clock::time_point armed_ = Clock::time_point::max();
   bool notified_ = false;
   bool gives_up_ = false;
+  Clock::time_point finish_by_ = Clock::time_point::max();
 };
 
 // What an operation that may sleep is given: when it has to end, and on what it sleeps,

@@ -264,8 +264,10 @@ void World::judge_end(const Run& run) {
   const auto& wait = run.options.wait;
   const bool gave_up = result.outcome == RunOutcome::busy;
   if (!gave_up || run.last_fault > 0 || wait == milliseconds::max()) return;
-  const auto most = wait.value_or(milliseconds(0)) + 4 * run.timing->budget();
-  if (run.ended - run.began > nanoseconds(most).count() + second) {
+  const auto most = wait.value_or(milliseconds(0)) +
+                    store_timeout(run.invocation->common, run.options.ttl) +
+                    milliseconds(250);
+  if (run.ended - run.began > nanoseconds(most).count()) {
     broken("P7", name(run) + " waits for longer than it was asked to");
   }
 }
