@@ -103,10 +103,6 @@ class LimitContract : public ::testing::TestWithParam<Kind> {
   void fill(const Rate& rate) {
     for (unsigned i = 0; i < rate.most; ++i) ASSERT_TRUE(guest(rate).is_admitted());
   }
-  void sleep_for(milliseconds span) {
-    const auto until = Clock::now() + span;
-    dlock::eventually(context_, [&] { return Clock::now() >= until; });
-  }
 
   asio::io_context context_;
   std::unique_ptr<World> world_ = GetParam().make();
@@ -119,40 +115,6 @@ TEST_P(LimitContract, the_longest_names_can_be_used) {
 
   EXPECT_TRUE(guest(one, longest, longest).is_admitted());
   EXPECT_FALSE(guest(one, longest, longest).is_admitted());
-}
-
-TEST_P(LimitContract, a_turn_that_is_not_taken_within_a_second_lapses) {
-  const Rate rate{1, period};
-  fill(rate);
-  auto& late = guest(rate);
-  const auto turn = late.waits();
-
-  sleep_for(turn.next_in);
-  EXPECT_FALSE(guest(rate).is_admitted());
-  sleep_for(turn_holds);
-  const auto taken_at = Clock::now();
-  EXPECT_TRUE(guest(rate).is_admitted());
-
-  // On a machine that stops for a whole period, the next turn is free again.
-  EXPECT_TRUE(!late.is_admitted() || Clock::now() - taken_at >= period);
-}
-
-TEST_P(LimitContract,
-       a_waiter_that_misses_its_turn_costs_those_behind_it_only_that_turn) {
-  const Rate rate{2, period};
-  fill(rate);
-  for (int dead = 0; dead < 3; ++dead) guest(rate).waits();
-  auto& fourth = guest(rate);
-  fourth.waits();
-  auto& fifth = guest(rate);
-  const auto turn = fifth.waits();
-  EXPECT_LE(turn.next_in, 3 * period);
-
-  sleep_for(turn.next_in);
-
-  EXPECT_FALSE(guest(rate).is_admitted());
-  EXPECT_TRUE(fifth.is_admitted());
-  EXPECT_TRUE(fourth.is_admitted());
 }
 
 TEST_P(LimitContract, ten_thousand_can_be_admitted) {

@@ -28,7 +28,7 @@ const auto sync = message('S', "");
 
 // That the owners of the schema are trusted, in front of a session's first statement
 // there.
-const auto trusted = accepted + row({std::nullopt}) + done("SELECT 1");
+const auto trusted = accepted + done("SELECT 0");
 
 std::string reply(const std::string& value = "1") {
   return accepted + row({value}) + done("SELECT 1") + ready();

@@ -9,6 +9,7 @@
 
 #include "store/postgres/pg_target.hpp"
 #include "store/store_url.hpp"
+#include "tests/scene.hpp"
 #include "tests/unit/url_lists.hpp"
 
 namespace dlock::postgres {
@@ -274,37 +275,19 @@ TEST(PgUrl, a_certificate_and_its_key_are_found_as_psql_finds_them) {
 }
 
 TEST(PgUrl, a_parameter_is_taken_ignored_or_refused_by_name) {
-  for (const char* query : {"sslmode=prefer",
-                            "sslnegotiation=direct&sslmode=require",
-                            "ssl=true",
-                            "channel_binding=require",
-                            "target_session_attrs=read-write",
-                            "keepalives_idle=9",
-                            "keepalives=0",
-                            "gssencmode=disable",
-                            "load_balance_hosts=random",
-                            "schema=public",
-                            "pgbouncer=true",
-                            "connection_limit=1",
-                            "pool_timeout=0",
-                            "bogus=1",
-                            "ssl=false",
-                            "ssl=1",
-                            "ssl=verify-full",
-                            "sslsni=1",
-                            "sslcompression=0",
-                            "replication=false",
-                            "connect_timeout=0",
-                            "connect_timeout=-1",
-                            "sslcrl=",
-                            "krbsrvname=postgres",
-                            "dlock_schema=Lo_1",
-                            "listen=on",
-                            "",
-                            "&",
-                            "application_name=x",
-                            "hostaddr=10.0.0.1"}) {
-    EXPECT_EQ(refusal_of_url("postgres://h/d?" + std::string(query)), "") << query;
+  const std::string taken = R"(
+      sslmode=prefer sslnegotiation=direct&sslmode=require ssl=true
+      channel_binding=require target_session_attrs=read-write
+      keepalives_idle=9 keepalives=0 gssencmode=disable
+      load_balance_hosts=random schema=public pgbouncer=true
+      connection_limit=1 pool_timeout=0 bogus=1 ssl=false ssl=1
+      ssl=verify-full sslsni=1 sslcompression=0 replication=false
+      connect_timeout=0 connect_timeout=-1 sslcrl= krbsrvname=postgres
+      dlock_schema=Lo_1 listen=on & application_name=x hostaddr=10.0.0.1)";
+  auto queries = scene::split(taken, " \n");
+  queries.emplace_back("");
+  for (const auto& query : queries) {
+    EXPECT_EQ(refusal_of_url("postgres://h/d?" + query), "") << query;
   }
   constexpr std::pair<const char*, const char*> refused[] = {
       {"sslcrl=/x", "the parameter sslcrl is not supported: dlock does not check it"},

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "record/states.hpp"
+#include "tests/scene.hpp"
 
 namespace dlock::rules {
 namespace {
@@ -21,202 +22,147 @@ Token token(unsigned who) {
   return token;
 }
 
-class Limit : public ::testing::Test {
- protected:
-  RateAnswer ask(unsigned who, milliseconds patience = milliseconds(0)) {
-    return admit(state_, {{"dlock", "api"}, token(who), rate_, patience}, now_);
-  }
-  bool is_admitted(unsigned who, milliseconds patience = milliseconds(0)) {
-    return std::holds_alternative<Admitted>(ask(who, patience));
-  }
-  // The turn of a claim that would wait for an hour.
-  milliseconds turn_of(unsigned who) {
-    const auto answer = std::get<NotAdmitted>(ask(who, std::chrono::hours(1)));
-    EXPECT_TRUE(answer.has_turn);
-    return answer.next_in;
+// A limit, and claims that are one letter each.
+struct Limit {
+  RateAnswer ask(const std::string& who, milliseconds patience = milliseconds(0)) {
+    return admit(state, {{"dlock", "api"}, token(who.front()), rate, patience}, now);
   }
   void fill() {
-    for (unsigned who = 1000; who < 1000 + rate_.most; ++who) {
-      ASSERT_TRUE(is_admitted(who));
+    for (unsigned who = 1000; who < 1000 + rate.most; ++who) {
+      admit(state, {{"dlock", "api"}, token(who), rate, {}}, now);
     }
   }
-
-  Rate rate_{3, milliseconds(800)};
-  LimitState state_;
-  Clock::time_point now_{seconds(1000)};
-};
-
-TEST_F(Limit, admits_the_rate_and_then_says_when_the_next_can_be_admitted) {
-  EXPECT_EQ(std::get<Admitted>(ask(1)).remaining, 2u);
-  now_ += milliseconds(100);
-  EXPECT_EQ(std::get<Admitted>(ask(2)).next_in.count(), 0);
-  const auto last = std::get<Admitted>(ask(3));
-  const auto refused = std::get<NotAdmitted>(ask(4));
-
-  EXPECT_EQ(last.remaining, 0u);
-  EXPECT_EQ(last.next_in.count(), 700);
-  EXPECT_EQ(refused.next_in.count(), 700);
-  EXPECT_EQ(refused.remaining, 0u);
-  EXPECT_FALSE(refused.has_turn);
-}
-
-TEST_F(Limit, the_window_slides) {
-  is_admitted(1);
-  now_ += milliseconds(500);
-  is_admitted(2);
-  is_admitted(3);
-  now_ += milliseconds(300);
-
-  EXPECT_TRUE(is_admitted(4));
-  EXPECT_FALSE(is_admitted(5));
-  now_ += milliseconds(500);
-  EXPECT_TRUE(is_admitted(5));
-  EXPECT_TRUE(is_admitted(6));
-  EXPECT_FALSE(is_admitted(7));
-}
-
-TEST_F(Limit, nobody_is_admitted_a_moment_before_the_period_is_over) {
-  fill();
-  now_ += milliseconds(800) - nanoseconds(1);
-
-  EXPECT_FALSE(is_admitted(4));
-  now_ += nanoseconds(1);
-  EXPECT_TRUE(is_admitted(4));
-}
-
-TEST_F(Limit, turns_are_given_in_order_a_period_apart) {
-  fill();
-
-  EXPECT_EQ(turn_of(1).count(), 800);
-  EXPECT_EQ(turn_of(2).count(), 800);
-  EXPECT_EQ(turn_of(3).count(), 800);
-  EXPECT_EQ(turn_of(4).count(), 1600);
-  EXPECT_EQ(turn_of(7).count(), 1600);
-}
-
-TEST_F(Limit, what_remains_does_not_include_the_turns_of_waiters) {
-  fill();
-  turn_of(1);
-  now_ += milliseconds(800);
-
-  EXPECT_EQ(std::get<Admitted>(ask(2)).remaining, 1u);
-}
-
-TEST_F(Limit, a_late_waiter_does_not_delay_those_behind_it) {
-  rate_.most = 2;
-  fill();
-  turn_of(1);
-  turn_of(2);
-  now_ += milliseconds(800);
-
-  EXPECT_TRUE(is_admitted(2));
-  now_ += milliseconds(999);
-  EXPECT_TRUE(is_admitted(1));
-}
-
-TEST_F(Limit, a_turn_that_is_not_taken_within_a_second_lapses) {
-  rate_.most = 1;
-  fill();
-  turn_of(1);
-
-  now_ += milliseconds(1799);
-  EXPECT_FALSE(is_admitted(2));
-  now_ += milliseconds(1);
-  EXPECT_TRUE(is_admitted(2));
-  EXPECT_FALSE(is_admitted(1));
-  EXPECT_EQ(turn_of(1).count(), 800);
-}
-
-TEST_F(Limit, a_waiter_that_is_a_period_late_keeps_its_place) {
-  rate_ = {1, milliseconds(100)};
-  fill();
-  for (unsigned who = 1; who <= 3; ++who) turn_of(who);
-  now_ += milliseconds(200);
-  EXPECT_TRUE(is_admitted(2));
-
-  EXPECT_EQ(turn_of(1).count(), 100);
-  EXPECT_EQ(turn_of(3).count(), 200);
-}
-
-TEST_F(Limit, a_turn_later_than_the_claim_would_wait_is_not_given) {
-  fill();
-
-  EXPECT_FALSE(std::get<NotAdmitted>(ask(1, milliseconds(799))).has_turn);
-  EXPECT_TRUE(std::get<NotAdmitted>(ask(2, milliseconds(800))).has_turn);
-  EXPECT_EQ(state_.turns.size(), 1u);
-}
-
-TEST_F(Limit, a_waiter_that_asks_again_without_waiting_leaves_the_queue) {
-  fill();
-  turn_of(1);
-
-  EXPECT_FALSE(std::get<NotAdmitted>(ask(1)).has_turn);
-  EXPECT_TRUE(state_.turns.empty());
-}
-
-TEST_F(Limit, a_withdrawn_turn_goes_to_a_newcomer) {
-  fill();
-  for (unsigned who = 1; who <= 3; ++who) turn_of(who);
-
-  EXPECT_TRUE(withdraw(state_, token(2)));
-  EXPECT_FALSE(withdraw(state_, token(2)));
-  now_ += milliseconds(800);
-
-  EXPECT_TRUE(is_admitted(4));
-  EXPECT_FALSE(is_admitted(5));
-}
-
-TEST_F(Limit, a_clock_that_is_set_back_delays_nobody_by_more_than_a_period) {
-  fill();
-  turn_of(1);
-  now_ -= seconds(500);
-
-  EXPECT_FALSE(is_admitted(2));
-  now_ += milliseconds(800);
-  EXPECT_TRUE(is_admitted(1));
-}
-
-TEST_F(Limit, is_out_of_use_once_no_stamp_or_turn_matters) {
-  EXPECT_TRUE(is_out_of_use(state_, now_));
-  fill();
-  turn_of(1);
-  EXPECT_FALSE(is_out_of_use(state_, now_ + milliseconds(1799)));
-  EXPECT_TRUE(is_out_of_use(state_, now_ + milliseconds(1800)));
-}
-
-TEST_F(Limit, keeps_no_more_stamps_than_it_admits_in_a_period) {
-  for (int i = 0; i < 100; ++i) {
-    is_admitted(1);
-    now_ += milliseconds(50);
+  // What a step does and says: "WHO PATIENCE" asks, and the others name themselves.
+  std::string play(const std::string& step) {
+    const auto words = scene::split(step, " ");
+    const auto& first = words.front();
+    const auto then = words.size() > 1 ? words[1] : "";
+    if (first == "rate") {
+      rate = {static_cast<unsigned>(std::stoul(then)), scene::time_in(words.at(2))};
+    } else if (first == "full") {
+      fill();
+    } else if (first == "after") {
+      const bool is_exact = then.ends_with("ns");
+      now += is_exact ? nanoseconds(std::stoll(then)) : scene::time_in(then);
+    } else if (first == "turns") {
+      return std::to_string(state.turns.size());
+    } else if (first == "unused") {
+      return scene::yes_or_no(is_out_of_use(state, now));
+    } else if (then == "leaves") {
+      return scene::yes_or_no(withdraw(state, token(first.front())));
+    } else {
+      return said(ask(first, then.empty() ? milliseconds(0) : scene::time_in(then)));
+    }
+    return "";
+  }
+  // "yes", or "no", with what remains, the time until the next, and whether it has a
+  // turn.
+  static std::string said(const RateAnswer& answer) {
+    const auto numbers = [](auto remaining, milliseconds next) {
+      return " " + std::to_string(remaining) + " " + std::to_string(next.count());
+    };
+    if (const auto* admitted = std::get_if<Admitted>(&answer)) {
+      return "yes" + numbers(admitted->remaining, admitted->next_in);
+    }
+    const auto& later = std::get<NotAdmitted>(answer);
+    return "no" + numbers(later.remaining, later.next_in) +
+           (later.has_turn ? " turn" : "");
   }
 
-  EXPECT_LE(state_.stamps.size(), 3u);
+  Rate rate{3, milliseconds(800)};
+  LimitState state;
+  Clock::time_point now{seconds(1000)};
+};
+
+// A step, and what it says after ": ".
+constexpr std::pair<const char*, const char*> limit_scenes[] = {
+    {"the rate is admitted, and then is said when the next can be",
+     "a: yes 2 0; after 100ms; b: yes 1 0; c: yes 0 700; d: no 0 700"},
+    {"the window slides",
+     "a: yes 2 0; after 500ms; b: yes 1 0; c: yes 0 300; after 300ms; d: yes 0 500"
+     "; e: no 0 500; after 500ms; e: yes 1 0; f: yes 0 300; g: no 0 300"},
+    {"no claim is admitted a moment before the period is over",
+     "full; after 799999999ns; a: no 0 1; after 1ns; a: yes 2 0"},
+    {"turns are given in order, a period apart",
+     "full; a 1h: no 0 800 turn; b 1h: no 0 800 turn; c 1h: no 0 800 turn"
+     "; d 1h: no 0 1600 turn; e 1h: no 0 1600 turn"},
+    {"what remains does not include the turns of waiters",
+     "full; a 1h: no 0 800 turn; after 800ms; b: yes 1 0"},
+    {"a late waiter does not delay those behind it",
+     "rate 2 800ms; full; a 1h: no 0 800 turn; b 1h: no 0 800 turn; after 800ms"
+     "; b: yes 0 800; after 999ms; a: yes 1 0"},
+    {"a turn that is not taken within a second lapses",
+     "rate 1 800ms; full; a 1h: no 0 800 turn; after 1799ms; b: no 0 1; after 1ms"
+     "; b: yes 0 800; a: no 0 800; a 1h: no 0 800 turn"},
+    {"a late waiter is not overtaken for a period",
+     "rate 1 800ms; full; a 1h: no 0 800 turn; b 1h: no 0 1600 turn; after 1s"
+     "; b 1h: no 0 600 turn"},
+    {"a waiter that is a period late keeps its place",
+     "rate 1 100ms; full; a 1h: no 0 100 turn; b 1h: no 0 200 turn; c 1h: no 0 300 turn"
+     "; after 200ms; b: yes 0 200; a 1h: no 0 100 turn; c 1h: no 0 200 turn"},
+    {"a turn later than the claim would wait is not given",
+     "full; a 799ms: no 0 800; b 800ms: no 0 800 turn; turns: 1"},
+    {"a waiter that asks again without waiting leaves the queue",
+     "full; a 1h: no 0 800 turn; a: no 0 800; turns: 0"},
+    {"a turn that is given back goes to a newcomer",
+     "full; a 1h: no 0 800 turn; b 1h: no 0 800 turn; c 1h: no 0 800 turn"
+     "; b leaves: true; b leaves: false; after 800ms; d: yes 0 800; e: no 0 800"},
+    {"a clock that is set back delays no claim by more than a period",
+     "full; a 1h: no 0 800 turn; after -500s; b: no 0 800; after 800ms; a: yes 2 0"},
+    {"the turns are set back with the clock",
+     "rate 1 800ms; full; a 1h: no 0 800 turn; after -500s; b: no 0 1600"},
+    {"a limit is out of use once no stamp or turn matters",
+     "unused: true; full; a 1h: no 0 800 turn; after 1799ms; unused: false; after 1ms"
+     "; unused: true"},
+};
+
+TEST(Limits, are_as_the_scenes_say) {
+  for (const auto& [title, steps] : limit_scenes) {
+    Limit limit;
+    for (const auto& step : scene::split(steps, ";")) {
+      const auto colon = step.find(": ");
+      const auto wanted = colon == std::string::npos ? "" : step.substr(colon + 2);
+      EXPECT_EQ(limit.play(step.substr(0, colon)), wanted) << title << ": " << step;
+    }
+  }
 }
 
-TEST_F(Limit, is_read_as_it_was_written) {
-  fill();
-  turn_of(1);
-  turn_of(2);
+TEST(Limits, keep_no_more_stamps_than_they_admit_in_a_period) {
+  Limit limit;
+  for (int i = 0; i < 100; ++i) {
+    limit.ask("a");
+    limit.now += milliseconds(50);
+  }
 
-  const auto bytes = record::encoded(state_);
+  EXPECT_LE(limit.state.stamps.size(), 3u);
+}
+
+TEST(Limits, are_read_as_they_were_written) {
+  Limit limit;
+  limit.fill();
+  limit.ask("a", seconds(9));
+  limit.ask("b", seconds(9));
+
+  const auto bytes = record::encoded(limit.state);
   const auto read = record::decoded_limit(bytes);
 
   ASSERT_TRUE(read);
-  EXPECT_EQ(read->rate, state_.rate);
-  EXPECT_EQ(read->stamps, state_.stamps);
+  EXPECT_EQ(read->rate, limit.state.rate);
+  EXPECT_EQ(read->stamps, limit.state.stamps);
   ASSERT_EQ(read->turns.size(), 2u);
-  EXPECT_EQ(read->turns[1].token, token(2));
-  EXPECT_EQ(read->turns[1].at, state_.turns[1].at);
+  EXPECT_EQ(read->turns[1].token, token('b'));
+  EXPECT_EQ(read->turns[1].at, limit.state.turns[1].at);
 
   const auto older = record::decoded_limit(bytes.substr(0, bytes.size() - 8));
   ASSERT_TRUE(older);
   EXPECT_EQ(older->turns.size(), 2u);
 }
 
-TEST_F(Limit, truncated_or_impossible_bytes_are_refused) {
-  fill();
-  turn_of(1);
-  const auto bytes = record::encoded(state_);
+TEST(Limits, of_truncated_or_impossible_bytes_are_refused) {
+  Limit limit;
+  limit.fill();
+  limit.ask("a", seconds(9));
+  const auto bytes = record::encoded(limit.state);
 
   // Without the pid at the end, the bytes are what an older dlock has written.
   const auto without_pid = bytes.size() - sizeof(std::int32_t);
