@@ -33,7 +33,6 @@ handover_row() {  # <what> <tool> <tool> <rounds> [<pause>]
 
 bench_handover() {
   handover_row 'hand-off to the next command; flock' dlock flock "$(repeats 3 10)"
-  handover_row 'hand-off; the floor, a token in a pipe' dlock token-pipe "$(repeats 3 10)"
 }
 
 # Adds a row: the rate of sections a second of WORKERS workers, under dlock with 20 sections
@@ -55,11 +54,9 @@ crowd_row() {  # <what> <workers> <sections of the peer> <words before the peer'
 }
 
 bench_crowd() {  # [<what to add to the title>]
-  local workers under
-  set_under "token-$([[ -n ${1:-} ]] && echo redis || echo pipe)" crowd
+  local workers
   for workers in 8 32; do
     crowd_row "$workers workers of 20 sections${1:-}; flock" "$workers" 20 "$flock" "$file.crowd"
-    crowd_row "$workers workers${1:-}; the floor, a token" "$workers" 20 "${under[@]}"
   done
   # These do not depend on the store.
   [[ -z ${1:-} ]] || return 0

@@ -42,11 +42,11 @@ await_turn() {  # <tool> <file> <number>
   case $1 in
     dlock | redis | etcd | postgres) "$dlock" run -w forever "$lock" -- "$work/section" first "$2" & ;;
     flock) "$flock" "$file.wait" "$work/section" first "$2" & ;;
-    redis-cli | token-* | etcdctl) "${under[@]}" "$work/section" first "$2" & ;;
+    redis-cli | etcdctl) "${under[@]}" "$work/section" first "$2" & ;;
   esac
   waiter=$!
   case $1 in
-    redis-cli | token-*) ;; # neither a server nor the kernel counts these waiters
+    redis-cli) ;; # neither a server nor the kernel counts these waiters
     redis | etcd | postgres) eventually dlock_waiters_are "$3" ;;
     *) eventually "$1_waiters_are" "$3" ;;
   esac
@@ -61,6 +61,6 @@ hold_for() {  # <tool>
     postgres) DLOCK_STORE=$postgres_store; hold "$dlock" run "$lock" -- ;;
     dlock) hold "$dlock" run "$lock" -- ;;
     flock) : >> "$file.wait"; hold "$flock" "$file.wait" ;;
-    redis-cli | token-* | etcdctl) set_under "$1" handover; hold "${under[@]}" ;;
+    redis-cli | etcdctl) set_under "$1" handover; hold "${under[@]}" ;;
   esac
 }

@@ -56,7 +56,7 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-for helper in measure section floor token; do
+for helper in measure section floor; do
   cc -std=gnu11 -O2 -static -o "$work/$helper" "$here/$helper.c" ||
     fail 'the helpers cannot be compiled'
 done
@@ -71,10 +71,6 @@ export DLOCK_STORE=$local_store PARALLEL_HOME=$work/parallel
 mkdir "$PARALLEL_HOME"
 file=$work/file
 : > "$file"
-# The token of the floor for hand-offs. It is lost if no process has the pipe open.
-mkfifo "$work/token.pipe"
-exec {token_pipe}<> "$work/token.pipe"
-printf x >&"$token_pipe"
 
 say() { printf '%s\n' "$*" >&2; }
 

@@ -29,8 +29,6 @@ set_under() {  # <peer> <name of the lock>
     etcdctl) under=("$etcdctl" lock "$2") ;;
     redis-py) under=("$python" "$here/redis_py_lock" "$work/redis.sock" "$2") ;;
     redis-cli) under=("$here/redis_cli_lock" "$work/redis.sock" "$2") ;;
-    token-pipe) under=("$work/token" pipe "$work/token.pipe") ;;
-    token-redis) under=("$work/token" redis "$work/redis.sock") ;;
   esac
 }
 

@@ -23,20 +23,16 @@ commands_for_each() {  # <number of waiters>
 bench_redis() {
   local count i waiters=() before sent guardian seconds=50
   [[ -n $server ]] || return 0
-  cc -std=gnu11 -O2 -static -o "$work/redis_floor" "$here/redis_floor.c" -lhiredis 2> /dev/null ||
-    fail 'redis_floor cannot be compiled (libhiredis-dev)'
   start_server
   DLOCK_STORE=$redis_store
 
   say "redis: $runs rounds"
   "$work/measure" time "$runs" "$dlock" run x -- /bin/true ::: \
-    "$work/redis_floor" "$work/redis.sock" y /bin/true ::: "$flock" "$file" /bin/true > "$work/samples"
-  add_ratio 'run on Redis, unix socket; flock' ' ms' 1000 < <(columns 1 7)
-  add_ratio 'run on Redis, unix socket; the floor in C' ' ms' 1000 < <(columns 1 4)
-  add_ratio 'run on Redis, unix socket; the floor in C: resident memory' ' MiB' 1024 < <(columns 3 6)
+    "$flock" "$file" /bin/true > "$work/samples"
+  add_ratio 'run on Redis, unix socket; flock' ' ms' 1000 < <(columns 1 4)
+  add_ratio 'run on Redis, unix socket; flock: resident memory' ' MiB' 1024 < <(columns 3 6)
 
   handover_row 'hand-off on Redis; flock' redis flock "$(repeats 3 10)"
-  handover_row 'hand-off on Redis; the floor, a token' redis token-redis "$(repeats 3 10)"
   handover_row 'hand-off on Redis; redis-cli' redis redis-cli "$(repeats 15 5)"
   DLOCK_STORE=$redis_store
 

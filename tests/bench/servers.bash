@@ -6,7 +6,6 @@ start_server() {
   redis-server --port 0 --unixsocket "$work/redis.sock" --save '' --dir "$work" > /dev/null &
   server_pid=$!
   eventually ask_server ping
-  ask_server LPUSH token 1 > /dev/null
 }
 
 stop_server() {
