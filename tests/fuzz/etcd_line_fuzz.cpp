@@ -7,9 +7,9 @@
 
 #include "fuzz.hpp"
 #include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_inspector.hpp"
 #include "store/etcd/etcd_queue.hpp"
 #include "store/etcd/etcd_runs.hpp"
-#include "store/etcd/etcd_store.hpp"
 
 using namespace dlock;
 using fuzz::require;
