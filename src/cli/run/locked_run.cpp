@@ -59,6 +59,8 @@ asio::awaitable<RunResult> LockedRun::execute() {
   }
   if (goes_without) {
     locks_.drop_lost();
+    // What is given back once the command has ended is not in a hurry.
+    wakeup_.finish_by(Clock::time_point::max());
     conclusion_.unprotected(locks_.asked().about + failure->what() +
                             "; running without the lock");
   }
