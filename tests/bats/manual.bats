@@ -503,7 +503,7 @@ example_of() {  # <key> <type>
 
   assert_equal "$(sed '/^Examples:/,$d' <<< "$output" | sed -nE 's/^  ([a-z]+)  +.*/\1/p' | sort)" "$(verbs)"
   assert_equal "$(grep -E '^[A-Z][a-z ]*:$' <<< "$output")" 'Run:
-By hand:
+In a script, step by step:
 Inspect:
 Operate:
 Rate limit and cache:

@@ -15,7 +15,7 @@ struct GroupTitle {
 
 constexpr GroupTitle groups[] = {
     {VerbGroup::run, "Run"},
-    {VerbGroup::manual, "By hand"},
+    {VerbGroup::manual, "In a script, step by step"},
     {VerbGroup::look, "Inspect"},
     {VerbGroup::operate, "Operate"},
     {VerbGroup::rate_and_cache, "Rate limit and cache"},
