@@ -502,7 +502,7 @@ example_of() {  # <key> <type>
   run dlock --help
 
   assert_equal "$(sed '/^Examples:/,$d' <<< "$output" | sed -nE 's/^  ([a-z]+)  +.*/\1/p' | sort)" "$(verbs)"
-  assert_equal "$(grep -E '^[A-Z][a-z ]*:$' <<< "$output")" 'Run:
+  assert_equal "$(grep -E '^[A-Z][a-z, ]*:$' <<< "$output")" 'Run:
 In a script, step by step:
 Inspect:
 Operate:
