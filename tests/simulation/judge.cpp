@@ -11,6 +11,8 @@ namespace {
 
 std::string name(const Run& run) { return "run " + std::to_string(run.number); }
 
+Time nanos(milliseconds span) { return nanoseconds(span).count(); }
+
 }  // namespace
 
 void World::broken(const std::string& promise, const std::string& how) {
@@ -91,6 +93,23 @@ void World::command_started(Run& run) {
     broken("P9", "the command of " + name(run) + " starts without the lock");
   }
   if (lease) run.lease_seen_until = *lease;
+  judge_order(run);
+}
+
+// Whether one that has waited for a second longer, and matters as much, is still there.
+void World::judge_order(const Run& run) {
+  if (kind_ == StoreKind::quorum || slots_ > 1 || has_readers_ || has_takers_) return;
+  if (!is_steady()) return;
+  for (const auto& other : runs_) {
+    const auto& its = other->options;
+    const bool waits = other->context && other->fence == 0 && its.wait;
+    const bool may_leave = !waits || its.dedupe || its.supersede ||
+                           (*its.wait != milliseconds::max() &&
+                            other->began + nanos(*its.wait) < kernel_.now + second);
+    if (may_leave || other->began + second > run.began) continue;
+    if (its.priority > run.options.priority) continue;
+    broken("P6", name(run) + " gets the lock before " + name(*other));
+  }
 }
 
 void World::command_ended(Run& run, bool by_itself) {
@@ -181,6 +200,13 @@ bool World::is_calm() const {
   });
 }
 
+// Whether, besides, the server replies at any time: no promise lapses, and no place.
+bool World::is_steady() const {
+  return is_calm() && std::all_of(faults_.begin(), faults_.end(), [](Fault fault) {
+           return fault == Fault::hit || fault == Fault::guardian;
+         });
+}
+
 // How long a free lock may have no holder: a promise to a dead waiter has to lapse, which
 // a living one watches if the lock was released, whoever died or left. If a lease ended,
 // no waiter is told: those behind the second waiter ask the less often the further back
@@ -256,18 +282,28 @@ void World::judge_end(const Run& run) {
   // One that was running when the server was asked, and is lost since.
   const auto decided = std::max(run.met_holder, run.last_fault);
   const bool counted =
-      run.met_holder > 0 &&
-      run.ended < decided + nanoseconds(2 * run.timing->budget()).count();
+      run.met_holder > 0 && run.ended < decided + nanos(2 * run.timing->budget());
   if (result.outcome == RunOutcome::deduplicated && !counts && !counted) {
     broken("P12", name(run) + " is skipped, and no other run counts");
   }
-  const auto& wait = run.options.wait;
-  const bool gave_up = result.outcome == RunOutcome::busy;
-  if (!gave_up || run.last_fault > 0 || wait == milliseconds::max()) return;
-  const auto most = wait.value_or(milliseconds(0)) +
-                    store_timeout(run.invocation->common, run.options.ttl) +
-                    milliseconds(250);
-  if (run.ended - run.began > nanoseconds(most).count()) {
+  judge_wait(run);
+}
+
+// Whatever other processes, servers and networks do, a wait ends in time; at once if they
+// do nothing.
+void World::judge_wait(const Run& run) {
+  const auto outcome = run.result->outcome;
+  const bool has_waited =
+      run.fence == 0 &&
+      (outcome == RunOutcome::busy || outcome == RunOutcome::unavailable ||
+       outcome == RunOutcome::deduplicated || outcome == RunOutcome::superseded);
+  const auto wait = run.options.wait.value_or(milliseconds(0));
+  if (!has_waited || wait == milliseconds::max()) return;
+  const auto budget = store_timeout(run.invocation->common, run.options.ttl);
+  const bool is_undisturbed = is_steady() && run.last_fault == 0;
+  const auto most = is_undisturbed ? 30 * kernel_.network.most + 50 * millisecond
+                                   : nanos(budget + milliseconds(250));
+  if (run.ended > std::max(run.began + nanos(wait), run.process.stopped_until) + most) {
     broken("P7", name(run) + " waits for longer than it was asked to");
   }
 }

@@ -198,6 +198,7 @@ void World::start_run() {
   const auto wait = waits[random.below(6)];
   run.invocation = &invocation(wait == 0 ? std::nullopt : std::optional(wait));
   run.options = run_options(run.invocation->settings, "job", run.invocation->command);
+  has_takers_ = has_takers_ || run.options.replace;
   run.options.supervision.kill_after = milliseconds(random.below(2) * 200 + 100);
   run.timing.emplace(run.options.ttl, run.options.supervision.kill_after,
                      store_timeout(run.invocation->common, run.options.ttl));

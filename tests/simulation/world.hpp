@@ -127,8 +127,11 @@ class World {
   bool is_excused(const Run& run) const;
   void look_for_idleness();
   bool is_calm() const;
+  bool is_steady() const;
+  void judge_order(const Run& run);
   Time longest_idleness() const;
   void judge_end(const Run& run);
+  void judge_wait(const Run& run);
   std::optional<Time> lease_of(const Run& run);
 
   StoreKind kind_;
@@ -143,6 +146,7 @@ class World {
   Time ttl_ = 0;
   unsigned slots_ = 1;
   bool has_readers_ = false;  // some runs share the lock
+  bool has_takers_ = false;   // some take the lock from holders
   Time faults_end_ = 0;
   Time end_ = 0;
   double fault_at_step_ = 0;  // the part of runs that are stopped or killed at a step
