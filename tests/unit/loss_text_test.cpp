@@ -56,7 +56,7 @@ TEST(LossText, names_the_user_who_took_the_lock_if_known) {
 
 TEST(LossText, says_whether_the_lock_was_granted_to_another_or_broken) {
   EXPECT_EQ(loss_text(Loss::taken_over, CommandFate::was_ended, true, none_failed),
-            "lost the lock: another run has it; the command was stopped");
+            "lost the lock: another holder got it; the command was stopped");
   EXPECT_EQ(loss_text(Loss::broken, CommandFate::was_ended, false, none_failed),
             "lost the lock: it was taken with dlock break; the command was stopped");
 }

@@ -185,7 +185,7 @@ std::string cause_of(Loss loss, bool on_server,
                      const std::optional<FailedRenewals>& failed,
                      const std::optional<Taker>& taker) {
   switch (loss) {
-    case Loss::taken_over: return "another run has it";
+    case Loss::taken_over: return "another holder got it";
     case Loss::gone:
       return on_server ? "the server no longer knows it (restarted or flushed?)"
                        : "the store no longer knows it (files removed or replaced?)";
