@@ -1,21 +1,13 @@
 #!/usr/bin/env bats
 # --also: a command under several locks. On a server these tests also run with a guardian and
 # leases that expire (DLOCK_TEST_STORE).
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
-  began=$BATS_TEST_TMPDIR/began
-  said=$BATS_TEST_TMPDIR/said
-  report=$BATS_TEST_TMPDIR/report
   slots=4
   [[ $DLOCK_STORE != *quorum* ]] || slots=1 # it has no others
 }
-
-teardown() { kill_leftovers; }
 
 assert_reported() { assert_equal "$(jq -r "$1" "$report")" "$2"; }  # <jq filter> <expected>
 

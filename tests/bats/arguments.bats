@@ -2,7 +2,6 @@
 # The command gets its arguments byte for byte, whatever they look like. Options of dlock
 # may be before the verb, before the name and after it. (tests/unit/words_test.cpp has what is
 # an option, a value or the command.)
-# shellcheck disable=SC2016  # the commands' own variables
 
 setup() {
   load support
@@ -13,8 +12,6 @@ setup() {
   cp take ./-take
   : > wanted
 }
-
-teardown() { kill_leftovers; }
 
 # Asserts that the command of the last run was called with exactly these arguments.
 assert_arrived() {  # [<argument>...]

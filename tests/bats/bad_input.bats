@@ -2,17 +2,12 @@
 # Invalid input is refused with one line and the right exit code, and nothing is started,
 # created or contacted. The texts of the messages are tested in errors.bats; what is valid for each
 # kind of value and of URL, in tests/unit.
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   started=$BATS_TEST_TMPDIR/started
 }
-
-teardown() { kill_leftovers; }
 
 # Asserts that dlock refuses this, in one line without control characters.
 refuses() {  # <exit code> <dlock's arguments>...

@@ -1,17 +1,12 @@
 #!/usr/bin/env bats
 # `dlock break`: which holders lose the lock, how their commands end, and when break asks.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
   mkfifo keys
 }
-
-teardown() { kill_leftovers; }
 
 # Runs a shell command on its own terminal, as terminal.bats does.
 on_terminal() {  # <command for a shell>

@@ -1,20 +1,12 @@
 #!/usr/bin/env bats
 # `dlock break` on a Redis server.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2034,SC2154  # the helpers read last_left and set holder, command, waiter
+# shellcheck disable=SC2034  # the helpers read last_left and set holder, command, waiter
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/redis
   use_redis_store --appendonly yes --appendfsync always
-  report=$BATS_TEST_TMPDIR/report
   next=$BATS_TEST_TMPDIR/next
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 short=(--ttl 3s --store-timeout 900ms)  # for leases that have to expire

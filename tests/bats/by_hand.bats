@@ -1,17 +1,12 @@
 #!/usr/bin/env bats
 # Locks by hand: acquire, renew, release and check, and the keeper of --for-pid.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/by_hand
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
 }
-
-teardown() { kill_leftovers; }
 
 # --- acquire ---
 

@@ -1,20 +1,12 @@
 #!/usr/bin/env bats
 # Locks by hand and fence registers on a Redis server, as a user with the fewest permissions.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # for_a_process, hold and queue set what is used
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/by_hand
   load ../faults/redis
   use_redis_store
   cd "$BATS_TEST_TMPDIR" || return
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 @test "the records of a lease outlast it, however long its TTL" {

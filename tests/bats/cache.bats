@@ -2,8 +2,6 @@
 # `dlock cache` prints the stored output of a command, or runs the command. What depends on how values
 # are stored is tested on the local store and on a Redis server (tests/contract/value_test.cpp has
 # more of that), the other tests run on the local store.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
 setup_file() {
   load support
@@ -12,16 +10,10 @@ setup_file() {
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/redis
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
   ln -s "$BATS_FILE_TMPDIR/random" random
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 # Sets `stores` to the local one and a server.

@@ -1,19 +1,12 @@
 #!/usr/bin/env bats
 # `dlock cache` on a Redis server: its keys, full memory, and an unavailable server.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/redis
   use_redis_store
   cd "$BATS_TEST_TMPDIR" || return
   head -c 3000000 /dev/urandom > random
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>

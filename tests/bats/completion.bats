@@ -120,8 +120,6 @@ setup() {
   wanted=()
 }
 
-teardown() { kill_leftovers; }
-
 # --- What is expected ---
 
 want() {  # <kind> <shell> <line> <candidate or new line>...
@@ -390,9 +388,7 @@ END
   mkdir -m 777 open
   chmod 777 open
 
-  # shellcheck disable=SC2016
   offer_never 'dlock status --store $(touch ran) ' ran
-  # shellcheck disable=SC2016
   offer_never 'dlock status --store `touch ran` ' ran
   offer "dlock status --store local:$PWD/open "
   offer 'dlock status --store redis://nowhere '

@@ -1,19 +1,13 @@
 #!/usr/bin/env bats
 # The configuration file: its location, its contents, and what overrides it.
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   own=$HOME/.config/dlock/config.toml
   other=$BATS_TEST_TMPDIR/other.toml
   mkdir -p "${own%/*}"
 }
-
-teardown() { kill_leftovers; }
 
 namespace=(run job -- sh -c 'echo "$DLOCK_NAMESPACE"')
 

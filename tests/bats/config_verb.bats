@@ -8,8 +8,6 @@ setup() {
   mkdir -p "${own%/*}"
 }
 
-teardown() { kill_leftovers; }
-
 # Prints the value and the origin of a setting as `dlock config` shows them, separated by one
 # space.
 shown() {  # <setting> [<argument of config>...]

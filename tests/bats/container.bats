@@ -7,8 +7,7 @@
 #
 # process_one.bats has what process 1 has to do, tests/faults/containers.bats what happens when
 # containers share a directory but not a clock, and tests/faults/bare.bats a /proc that shows less.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2030,SC2031,SC2034,SC2154  # for and from the helpers; tests are subshells
+# shellcheck disable=SC2034  # for and from the helpers; tests are subshells
 
 setup_file() {
   load support
@@ -32,7 +31,6 @@ teardown_file() {
 setup() {
   load support
   load image
-  load ../faults/locks
   use_private_store
   needs_root
   volume=$BATS_TEST_TMPDIR/volume
@@ -42,10 +40,7 @@ setup() {
   within=local:/locks/dlock
 }
 
-teardown() {
-  remove_containers
-  kill_leftovers
-}
+clean_up() { remove_containers; }
 
 # --- The image ---
 

@@ -6,20 +6,13 @@
 # The bounds are the counted numbers and a fifth more, because dlock polls more often on a busy
 # machine, and other kernels map other numbers of pages. If a change adds a call on purpose,
 # raise the bound; a failed test lists the calls.
-# shellcheck disable=SC2154  # hold sets holder
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/redis
   trace=$BATS_TEST_TMPDIR/trace
   calls=$BATS_TEST_TMPDIR/calls
   cd "$BATS_TEST_TMPDIR" || return
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 # Counts the system calls of dlock and its guardian before, beside and after the command
@@ -75,7 +68,6 @@ assert_calls() {  # <phase, or all> <counted> <dlock's arguments>...
 # Prints the page faults of a command and of all its children that it reaps, as the kernel
 # counts them for the shell that starts it, minus those of /bin/true.
 page_faults() {  # <command>...
-  # shellcheck disable=SC2016
   bash -c 'child_faults() { local line; read -r line < "/proc/$$/stat"; set -- ${line##*) }; faults=$9; }
     child_faults; first=$faults
     /bin/true; child_faults; second=$faults

@@ -1,18 +1,12 @@
 #!/usr/bin/env bats
 # The local store on a full disk, and with damaged files.
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
-# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   store=$BATS_TEST_TMPDIR/store
-  began=$BATS_TEST_TMPDIR/began
   saved=$BATS_TEST_TMPDIR/saved
 }
-
-teardown() { kill_leftovers; }
 
 # --- A full disk ---
 
@@ -224,7 +218,6 @@ assert_unusable() {  # <description of the damage>
   head=$(echo "$store"/state-*/head)
   fence=0
   for damage in 'truncate -s 0' 'truncate -s 100' 'truncate -s 8193' rm; do
-    # shellcheck disable=SC2016
     dlock run "job $damage" -- sh -c 'echo $DLOCK_FENCE' > "$saved"
     (($(< "$saved") > fence))
     fence=$(< "$saved")

@@ -1,24 +1,12 @@
 #!/usr/bin/env bats
 # --dedupe skips a run if one is in progress or has started recently: what dlock prints, and
 # what reboots and servers do to it. Which runs count is tested in tests/contract.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/redis
   use_redis_store
   stores=("local:$BATS_TEST_TMPDIR/store" "$DLOCK_STORE")
-  order=$BATS_TEST_TMPDIR/order
-  said=$BATS_TEST_TMPDIR/said
-  report=$BATS_TEST_TMPDIR/report
-  ran=$BATS_TEST_TMPDIR/ran
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 # For tests on both stores: prints the store, and removes the files of the test on the
@@ -100,7 +88,6 @@ assert_runs() {
 @test "a server gets no times from dlock" {
   start_monitor "$said"
 
-  # shellcheck disable=SC2016
   dlock run --dedupe 1h job -- sh -c 'echo "$DLOCK_FENCE" > "$0"' "$ran"
   dlock run --dedupe 1h job -- true
 

@@ -1,20 +1,15 @@
 #!/usr/bin/env bats
 # File descriptors: the command inherits those of dlock's caller and one more, the session.
 # tests/faults/bare.bats has too few of them.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
   # Writes its own descriptors to a file. A subshell opens the file, so the file is not among
   # them.
   list=(sh -c '(find "/proc/$$/fd" -mindepth 1 -printf "%f %l\n" > "$0"); :')
 }
-
-teardown() { kill_leftovers; }
 
 # Compares two lists of descriptors, and prints those that a run adds. Fails if a descriptor
 # is missing.

@@ -2,8 +2,6 @@
 # Runs the commands in docs/, with stubs in place of the programs that they call and private
 # servers in place of the hosts. A block that cannot run here has `<!-- not run: why -->`
 # before it.
-# shellcheck disable=SC2016  # backquotes of Markdown
-# shellcheck disable=SC2154  # helpers set docs, here, stubs, calls, in_place_of, least_permissions
 
 setup() {
   load support
@@ -16,13 +14,6 @@ setup() {
   load ../faults/quorum
   load pages
   prepare_pages
-}
-
-teardown() {
-  stop_fleet
-  stop_etcd
-  stop_postgres
-  kill_leftovers
 }
 
 # --- The pages ---

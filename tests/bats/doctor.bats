@@ -1,16 +1,12 @@
 #!/usr/bin/env bats
 # `dlock doctor` on a directory and on none:. Servers are in doctor_redis.bats.
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
   load ../faults/doctor
-  load ../faults/locks
   use_private_store
   store=$BATS_TEST_TMPDIR/store
 }
-
-teardown() { kill_leftovers; }
 
 # Prints the file of a lock.
 file_of() {  # <name>

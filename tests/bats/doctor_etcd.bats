@@ -1,12 +1,11 @@
 #!/usr/bin/env bats
 # `dlock doctor` on etcd: one test for each state that is bad for locks.
-# shellcheck disable=SC2034,SC2154  # helpers read etcd_options and set etcd_pids, ...
+# shellcheck disable=SC2034  # helpers read etcd_options and set etcd_pids, ...
 
 setup() {
   load support
   load etcd
   load ../faults/doctor
-  load ../faults/locks
   etcd_options=()
   # Some versions have known faults, which are warnings.
   version=$(etcd --version | sed -n 's/^etcd Version: //p')
@@ -17,11 +16,6 @@ setup() {
 # Whether the installed version is one of these.
 is_within() {  # <first> <last>
   printf '%s\n' "$1" "$version" "$2" | sort -C -V
-}
-
-teardown() {
-  stop_etcd
-  kill_leftovers
 }
 
 @test "a cluster without problems is reported as such" {

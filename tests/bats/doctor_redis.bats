@@ -1,18 +1,11 @@
 #!/usr/bin/env bats
 # `dlock doctor` on Redis servers: one test for each state that is bad for locks.
-# shellcheck disable=SC2034,SC2154  # second_pid; helpers set least_permissions, redis_...
+# shellcheck disable=SC2034  # second_pid; helpers set least_permissions, redis_...
 
 setup() {
   load support
   load ../faults/doctor
-  load ../faults/locks
   load ../faults/redis
-}
-
-teardown() {
-  [[ -z ${second_pid:-} ]] || end_processes "$second_pid"
-  stop_redis
-  kill_leftovers
 }
 
 # Starts a server that keeps its data, with a login that has all permissions for doctor.
@@ -198,7 +191,6 @@ start_replica() {
   "$redis_program" --port 0 --unixsocket "$second_socket" --save '' --dir "$second_socket.d" \
     --replicaof 127.0.0.1 "$redis_port" --masteruser admin --masterauth any \
     > "$second_socket.log" 2>&1 3>&- &
-  second_pid=$!
   eventually is_linked
 }
 
@@ -269,12 +261,10 @@ alter() {  # <Perl expression for tests/faults/altering_relay>
 
 @test "a server that is too old or whose replies are malformed is an error, and a clock that differs is harmless" {
   use_good_server
-  # shellcheck disable=SC2016
   alter 's/((?:redis|valkey)_version:)\d/${1}5/g; s/(version\r\n\$\d+\r\n)\d/${1}5/'
 
   assert_doctor_finds 2 error version 'is too old' 'upgrade: dlock needs Redis 6.2 or later, or Valkey 7.2 or later'
 
-  # shellcheck disable=SC2016
   alter 's/(\*2\r\n\$10\r\n)(\d{10})\r\n/$1 . ($2 + 7290) . "\r\n"/ge'
 
   assert_doctor_finds 0 info clock "2h1m ahead of this machine's" 'harmless'

@@ -1,16 +1,13 @@
 #!/usr/bin/env bats
 # The environment of the command: what a run adds, and that the rest is unchanged.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
 }
 
-teardown() {
+clean_up() {
   kill_leftovers
   [[ -z ${open_place:-} ]] || rm -rf "$open_place"
 }

@@ -1,21 +1,13 @@
 #!/usr/bin/env bats
 # Error messages: what failed, why, and what to do if that is not obvious. bad_input.bats
 # tests more of what is refused; this file tests the words.
-# shellcheck disable=SC2154  # hold sets holder
 # shellcheck disable=SC2034  # the tables use the variables
-# shellcheck disable=SC2016  # the tables' commands are expanded later
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/redis
   if [[ $BATS_TEST_DESCRIPTION == servers* ]]; then use_redis_store; else use_private_store; fi
   cd "$BATS_TEST_TMPDIR" || return
-}
-
-teardown() {
-  [[ -z ${redis_root:-} ]] || stop_redis
-  kill_leftovers
 }
 
 # Runs each row of a table: "CODE | COMMAND | MESSAGE". MESSAGE is a pattern as in `case`.

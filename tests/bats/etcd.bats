@@ -1,7 +1,5 @@
 #!/usr/bin/env bats
 # Locks on an etcd cluster: what is specific to etcd. What every store does is in tests/contract.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup_file() {
   load support
@@ -17,17 +15,8 @@ teardown_file() {
 
 setup() {
   load support
-  load ../faults/locks
   load etcd
   use_shared_etcd
-  report=$BATS_TEST_TMPDIR/report
-  order=$BATS_TEST_TMPDIR/order
-  said=$BATS_TEST_TMPDIR/said
-}
-
-teardown() {
-  stop_etcd
-  kill_leftovers
 }
 
 noting=(sh -c 'echo "$2" >> "$1"' -)

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # etcd over TLS and with a login: which servers dlock trusts, and which clients etcd admits.
-# shellcheck disable=SC2016  # a helper that expands for itself
-# shellcheck disable=SC2034,SC2154  # for and from the helpers: etcd_options, etcd_pids, ...
+# shellcheck disable=SC2034  # for and from the helpers: etcd_options, etcd_pids, ...
 
 setup_file() {
   load ../bats/support
@@ -23,11 +22,6 @@ setup() {
   certificates=$BATS_FILE_TMPDIR
   etcd_options=()
   unset SSL_CERT_FILE SSL_CERT_DIR
-}
-
-teardown() {
-  stop_etcd
-  kill_leftovers
 }
 
 # Starts a member with this certificate.

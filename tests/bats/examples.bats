@@ -2,15 +2,12 @@
 # The examples, as they are in the tree: units for systemd, a crontab, files for containers, a
 # playbook for Ansible, rules for agents, alerts and a dashboard. tests/long/examples.bats has the
 # tools of others.
-# shellcheck disable=SC2016  # programs for python3 and shells
 # shellcheck disable=SC2034  # for the helpers
-# shellcheck disable=SC2154  # hold sets holder
 
 setup() {
   load support
   load metrics
   load pages
-  load ../faults/locks
   use_private_store
   examples=$DLOCK_SOURCE/examples
   units=$BATS_TEST_TMPDIR/units
@@ -19,13 +16,10 @@ setup() {
   export notes
 }
 
-teardown() { kill_leftovers; }
-
 # Makes commands that record how they were called.
 stand_in() {  # <command>...
   local command
   for command; do
-    # shellcheck disable=SC2016
     printf '#!/bin/sh\necho "${0##*/} $* under ${DLOCK_NAME:-nothing}" >> "$notes"\n' > "$here/bin/$command"
     chmod +x "$here/bin/$command"
   done

@@ -1,16 +1,14 @@
 #!/usr/bin/env bats
 # How dlock exits: as the command did, or with a code that says why the command did not run.
 # Afterwards the lock is free.
-# shellcheck disable=SC2016  # the commands' own variables
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
 }
 
-teardown() {
+clean_up() {
   kill_leftovers
   [[ -z ${open_place:-} ]] || rm -rf "$open_place"
 }

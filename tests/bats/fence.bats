@@ -3,16 +3,12 @@
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
 }
 
-teardown() { kill_leftovers; }
-
 @test "the fence of a run is admitted, that of the previous run is stale, and only users of the store can read them" {
   before=$(dlock run job -- printenv DLOCK_FENCE)
-  # shellcheck disable=SC2016
   dlock run job -- sh -c 'dlock fence disk "$DLOCK_FENCE"'
 
   run dlock fence disk "$before"

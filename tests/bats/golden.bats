@@ -1,13 +1,11 @@
 #!/usr/bin/env bats
 # What is on disk, on the wire, on the command line and in each JSON document is as in the files
 # in golden/, up to what varies from run to run.
-# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 # shellcheck disable=SC2119,SC2120  # dumps are of all locks, if none are named
-# shellcheck disable=SC2034,SC2154  # locks.bash uses held_by; hold and queue set holder, command and waiter
+# shellcheck disable=SC2034  # locks.bash uses held_by; hold and queue set holder, command and waiter
 
 setup() {
   load support
-  load ../faults/locks
   load etcd
   load postgres
   load golden
@@ -17,19 +15,11 @@ setup() {
   cd "$BATS_TEST_TMPDIR" || return
 }
 
-teardown() {
-  kill_leftovers
-  stop_etcd
-  stop_postgres
-  ! declare -F stop_fleet > /dev/null || stop_fleet
-}
-
 # Holds a lock in the background until `let_go`. Sets $holder and $command to the pids of its dlock
 # and its command, which from now on are shown by this name. What its command is called with is the
 # same in each run.
 hold_as() {  # <name> <lock> [<option>...]
   mkfifo "$1"
-  # shellcheck disable=SC2016
   dlock run --ttl 10m "${@:3}" "$2" -- sh -c 'exec 3<> $0; echo $$ > $0.pid; read -r _ <&3' "$1" 3>&- &
   holder=$!
   held_by["$holder"]=$1
@@ -75,7 +65,6 @@ play_past() {
   local token
   dlock run past --label 'the "past"' --report report.ran -- true
   dlock run past --report report.failed -- sh -c 'exit 3' || true
-  # shellcheck disable=SC2016
   dlock run past --report report.signal -- sh -c 'kill -HUP $$' 2> /dev/null || true
   dlock run past --timeout 10ms --report report.timeout -- sleep 60 2> /dev/null || true
   dlock run past --report report.missing -- /no/such/command 2> /dev/null || true
@@ -261,7 +250,6 @@ dump_local() {  # [<lock>...]
 
 # The keys of the Redis server to which `server` leads, with their values.
 dump_redis() {  # [<lock>...]
-  # shellcheck disable=SC2016
   redis-cli "${server[@]}" --raw EVAL '
     local lines = {}
     local function add(key, ...) 

@@ -1,15 +1,12 @@
 #!/usr/bin/env bats
 # Hints for users who type what they know from other tools, or whose words have another
 # meaning than they intended. All other users get no hint.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
 
 setup() {
   load support
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
 }
-
-teardown() { kill_leftovers; }
 
 # Asserts that this is the message of a usage error.
 assert_hint() {  # <message> <dlock's arguments>...

@@ -1,20 +1,12 @@
 #!/usr/bin/env bats
 # dlock history: the last runs of a lock, on every store.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/redis
   load watching
   use_redis_store
   stores=("local:$BATS_TEST_TMPDIR/store" "$DLOCK_STORE")
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 # Prints the result of a jq filter for each run of `job`, one per line.
@@ -215,7 +207,6 @@ is_critical() {  # <lock> <span>
     "job --succeeded-within 1h --config $BATS_TEST_TMPDIR/wrong.toml"; do
     # shellcheck disable=SC2086
     run_apart dlock history --nagios $wrong
-    # shellcheck disable=SC2154
     [[ "$status $stderr" == '3 ' && $output == 'DLOCK UNKNOWN - '* && ${#lines[@]} -eq 1 ]]
   done
 }

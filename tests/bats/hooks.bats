@@ -1,21 +1,15 @@
 #!/usr/bin/env bats
 # --on-success, --on-failure, --on-busy: the hooks that run when a run is over, and --on-start, which
 # runs beside the command.
-# shellcheck disable=SC2016  # what the hooks' shell is to expand
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
-# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   export heard=$BATS_TEST_TMPDIR/heard
   # All three, each with its name.
   hooks=(--on-success 'echo success >> "$heard"' --on-failure 'echo failure >> "$heard"'
     --on-busy 'echo busy >> "$heard"')
 }
-
-teardown() { kill_leftovers; }
 
 # Asserts what the hooks have written, and removes it.
 assert_heard() {

@@ -17,8 +17,6 @@ setup() {
   unset BASH_ENV ENV ZDOTDIR
 }
 
-teardown() { kill_leftovers; }
-
 @test "an installation contains the program, its manual, completions and documents, and nothing else" {
   run bash -c 'cd "$prefix" && find . ! -type d -printf "%P %m\n" | LC_ALL=C sort'
 
@@ -57,7 +55,6 @@ share/zsh/site-functions/_dlock 644"
     grep -rhoE '\bXr dlock[a-z.-]* [0-9]' "$prefix/share/man" | sed 's/^Xr //'
     grep -rhoE 'man:dlock[a-z.-]*\([0-9]\)' "$prefix/share" | sed -E 's/^man:(.*)\((.)\)/\1 \2/'
     # man dlock run, man dlock.toml, man dlock-stores
-    # shellcheck disable=SC2016  # Markdown
     { grep -rhoE '`man dlock[a-z. -]*`' "$prefix/share/doc"; for name in run renew config; do "$prefix/bin/dlock" help $name; done |
       grep -oE '\(man dlock[a-z. -]*\)'; } | tr -d '`()' | sed -E 's/^man //; s/ /-/; s/toml$/toml 5/; s/(json)$/\1 5/; s/(stores)$/\1 7/; s/[a-z]$/& 1/'
   } | sort -u)
@@ -95,10 +92,10 @@ END
 
 @test "fish finds the completion that install.sh puts below /usr/local if XDG_DATA_DIRS is not set" {
   [[ -d /etc/fish ]] || skip 'fish is not installed'
+  needs_user_namespace
   install_sh
   mkdir "$BATS_TEST_TMPDIR/fish"
 
-  # shellcheck disable=SC2016
   run unshare -rm bash -c '
     mount --bind "$1/fish" /etc/fish && mount --bind "$1/new" /usr/local &&
       DLOCK_SOURCE=$2 && cmake=$(type -P cmake) && sed -i "s:$1/new:/usr/local:" "$cmake" &&
@@ -164,7 +161,6 @@ share/man/man1/mine.1'
 }
 
 @test "bash-completion, fish and zsh load the installed completion" {
-  # shellcheck disable=SC2016
   run bash --norc -c 'source /usr/share/bash-completion/bash_completion
     XDG_DATA_DIRS=$prefix/share:/usr/share
     _completion_loader dlock
@@ -174,7 +170,6 @@ share/man/man1/mine.1'
   XDG_DATA_DIRS=$prefix/share:/usr/share run fish -c 'complete -C "dlock sta"'
   assert_output_contains 'status'
 
-  # shellcheck disable=SC2016
   run zsh -f -c 'fpath=($prefix/share/zsh/site-functions $fpath)
     autoload -U compinit && compinit -u -D && print -r -- $_comps[dlock]'
   assert_equal "$status $output" '0 _dlock'
@@ -257,7 +252,6 @@ version_of_archive() {  # <checkout>
   cp "$DLOCK_SOURCE/.gitattributes" "$tree"
   cp "$DLOCK_SOURCE/cmake/Version.cmake" "$tree/cmake"
   # That of an archive has been filled in.
-  # shellcheck disable=SC2016
   sed -i 's/^set(archived ".*/set(archived "$Format:%H %ct %(describe:match=v*,exclude=*-*)$")/' "$tree/cmake/Version.cmake"
   git -C "$tree" add .
   commit_something "$tree"

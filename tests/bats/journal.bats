@@ -1,17 +1,12 @@
 #!/usr/bin/env bats
 # Messages have a priority if standard error is a stream of the systemd journal.
-# shellcheck disable=SC2154  # hold sets holder
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
-  said=$BATS_TEST_TMPDIR/said
   : > "$said"
   stream=$(stat -c %d:%i "$said")
 }
-
-teardown() { kill_leftovers; }
 
 # Runs dlock with standard error connected as systemd connects it to the journal. Prints
 # what dlock wrote there.
@@ -42,7 +37,6 @@ END
 }
 
 @test "the command gets standard error and JOURNAL_STREAM unchanged" {
-  # shellcheck disable=SC2016
   assert_equal "$(to_journal run lock -- sh -c 'echo "mine $JOURNAL_STREAM" >&2')" \
     "mine $stream"
 }

@@ -3,13 +3,9 @@
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
-  said=$BATS_TEST_TMPDIR/said
   printed=$BATS_TEST_TMPDIR/printed
 }
-
-teardown() { kill_leftovers; }
 
 # Asserts that this fails with one document of that kind, with the same message as the line.
 assert_document() {  # <exit code> <kind> <word>...

@@ -1,17 +1,11 @@
 #!/usr/bin/env bats
 # Rate limits: which callers are admitted, how waiters get their turn, and what runs then.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # await_turn sets waiter
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/rates
   use_private_store
-  ran=$BATS_TEST_TMPDIR/ran
 }
-
-teardown() { kill_leftovers; }
 
 # --- Without a command ---
 

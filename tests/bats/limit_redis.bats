@@ -1,19 +1,11 @@
 #!/usr/bin/env bats
 # Rate limits on a Redis server: they work as on one machine, by the server's timestamps.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # await_turn sets waiter
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/redis
   load ../faults/rates
   use_redis_store
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 # Prints the times, in microseconds, at which the server has admitted callers since

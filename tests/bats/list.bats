@@ -1,16 +1,11 @@
 #!/usr/bin/env bats
 # dlock list: all locks at a glance.
-# shellcheck disable=SC2016  # scripts for others
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   store=$BATS_TEST_TMPDIR/store
 }
-
-teardown() { kill_leftovers; }
 
 names() { jq -r '[.[].name] | join(" ")'; }
 

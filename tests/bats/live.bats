@@ -1,20 +1,12 @@
 #!/usr/bin/env bats
 # dlock list --live: the table of all locks, continuously updated.
-# shellcheck disable=SC2154  # hold sets holder
-# shellcheck disable=SC2016  # a shell on the terminal expands for itself
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/redis
   if [[ $BATS_TEST_DESCRIPTION == *server* ]]; then use_redis_store; else use_private_store; fi
   cd "$BATS_TEST_TMPDIR" || return
   mkfifo keys
-}
-
-teardown() {
-  [[ -z ${redis_root:-} ]] || stop_redis
-  kill_leftovers
 }
 
 used() {

@@ -1,19 +1,13 @@
 #!/usr/bin/env bats
 # The store local: where it is, which files it trusts, and how it handles lock names.
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
-# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   store=$BATS_TEST_TMPDIR/store
-  began=$BATS_TEST_TMPDIR/began
   victim=$BATS_TEST_TMPDIR/victim
   echo precious > "$victim"
 }
-
-teardown() { kill_leftovers; }
 
 mode_of() { stat -c %a "$1"; }
 
@@ -220,10 +214,9 @@ END
 }
 
 @test "a user without inotify instances can hold a lock and wait for it" {
-  unshare --map-root-user true || skip 'this user may make no user namespace'
+  needs_user_namespace
   hold job
   queue job -- true
-  # shellcheck disable=SC2016
   unshare --map-root-user sh -c '
     echo 0 > /proc/sys/user/max_inotify_instances &&
       exec dlock run -w 60s job -- echo started' > "$began" 3>&- &
@@ -240,7 +233,7 @@ END
 
 # Prints names that would do harm if they were used as files, patterns, code or formats. The
 # numbered ones show that no two names are the same lock.
-# shellcheck disable=SC2016,SC1003
+# shellcheck disable=SC1003
 hostile_names() {
   printf '%s\n' . .. / ../x ../../x x/../y /etc/passwd -- a/ a 'a b' \
     'a  b' '%s%n%d' '%2F' '%' '%%' '$(id)' '`id`' '${HOME}' "it's" '"quoted"' '\' '\\' \
@@ -265,7 +258,6 @@ hostile_names() {
 @test "no name creates a file outside the store" {
   before=$(cd "$BATS_TEST_TMPDIR" && find . ! -path './store*' | sort)
 
-  # shellcheck disable=SC2016
   for name in . .. / ../x ../../x /x "$BATS_TEST_TMPDIR/x" '$(touch x)' '`touch x`' \
     sessions; do
     dlock run -- "$name" true
@@ -339,7 +331,6 @@ reboot() {
 
   reboot
 
-  # shellcheck disable=SC2016
   run inside dlock run another -- sh -c 'echo "$DLOCK_FENCE"'
   ((output > 4102444800000000))
 }
@@ -357,7 +348,6 @@ reboot() {
   reboot
 
   for name in job another; do
-    # shellcheck disable=SC2016
     run inside dlock run "$name" -- sh -c 'echo "$DLOCK_FENCE"'
     ((output <= ${EPOCHREALTIME/[.,]/}))
   done

@@ -1,17 +1,13 @@
 #!/usr/bin/env bats
 # Tables of the configuration file for one lock, [lock."NAME"], and the errors that every
 # verb reports about an invalid file.
-# shellcheck disable=SC2154  # hold sets holder
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   own=$HOME/.config/dlock/config.toml
   mkdir -p "${own%/*}"
 }
-
-teardown() { kill_leftovers; }
 
 # Asserts that verbs refuse the configuration file because of an error in this line, and start no
 # command. All read it with the same function, so few are enough for each of many errors.

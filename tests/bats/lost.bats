@@ -2,18 +2,12 @@
 # A run on local: is lost if its store's files were removed or replaced, or if its lease was
 # broken, however short the run was: the lock may have been granted to others meanwhile. Here
 # the release detects the loss, because nothing else has checked by then.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   export store=${DLOCK_STORE#local:} report=$BATS_TEST_TMPDIR/report
-  ran=$BATS_TEST_TMPDIR/ran
 }
-
-teardown() { kill_leftovers; }
 
 # Shell lines by which a command damages the store of its lock, or breaks its lease.
 removed='until rm -rf "$store"; do :; done'

@@ -1,23 +1,13 @@
 #!/usr/bin/env bats
 # A run on a server is lost if its lease did not hold to its end, however late dlock detects
 # that. Here mostly the release detects it, because the command ends before the next renewal.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/redis
   use_redis_store
   export redis_socket report=$BATS_TEST_TMPDIR/report
   export -f redis
-  said=$BATS_TEST_TMPDIR/said
-  ran=$BATS_TEST_TMPDIR/ran
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 # Shell lines by which a command ends the lease that it runs under.

@@ -30,8 +30,6 @@ setup() {
   manual=$DLOCK_SOURCE/man
 }
 
-teardown() { kill_leftovers; }
-
 # Prints the initializer of a constant array, on one line.
 table() {  # <file> <name>
   sed -n "/constexpr .* $2\[\] = {/,/^};/p" "$DLOCK_SOURCE/$1" | tr -s '\n ' ' '
@@ -539,14 +537,12 @@ Examples:'
 }
 
 @test "bash, fish and zsh complete every verb, and no others" {
-  # shellcheck disable=SC2016
   run bash -c 'source "$DLOCK_SOURCE/completions/dlock.bash"
     COMP_LINE="dlock " COMP_POINT=6 COMP_WORDS=(dlock "") COMP_CWORD=1
     _dlock dlock "" dlock
     printf "%s\n" "${COMPREPLY[@]}" | sort'
   assert_equal "$output" "$(verbs)"
 
-  # shellcheck disable=SC2016
   run fish -c 'source $DLOCK_SOURCE/completions/dlock.fish; complete -C "dlock "'
   assert_equal "$(cut -f 1 <<< "$output" | sort)" "$(verbs)"
 
@@ -557,7 +553,6 @@ Examples:'
 @test "bash completes every option of every verb, and no others" {
   local verb
   for verb in $(verbs); do
-    # shellcheck disable=SC2016
     run bash -c 'source "$DLOCK_SOURCE/completions/dlock.bash"
       COMP_LINE="dlock $1 -" COMP_POINT=${#COMP_LINE} COMP_WORDS=(dlock "$1" -) COMP_CWORD=2
       _dlock dlock - "$1"
@@ -568,7 +563,6 @@ Examples:'
 }
 
 @test "bash knows which options take a value" {
-  # shellcheck disable=SC2016
   run bash -c 'source "$DLOCK_SOURCE/completions/dlock.bash"
     while read -r option; do
       ! _dlock_takes_value "$option" || printf "%s\n" "$option"
@@ -581,7 +575,7 @@ Examples:'
 @test "fish completes every option of every verb, with a description, and no others" {
   local verb offers=$BATS_TEST_TMPDIR/offers
   mkdir "$offers"
-  # shellcheck disable=SC2016,SC2046
+  # shellcheck disable=SC2046
   fish -c 'source $DLOCK_SOURCE/completions/dlock.fish
     for verb in $argv[2..-1]
       for dash in - --; complete -C "dlock $verb $dash"; end | sort -u > $argv[1]/$verb
@@ -598,7 +592,7 @@ Examples:'
   local verb offers=$BATS_TEST_TMPDIR/offers
   mkdir "$offers"
   # Writes the arguments that _arguments gets for each verb.
-  # shellcheck disable=SC2016,SC2046
+  # shellcheck disable=SC2046
   run zsh -f -c '
     _arguments() { shift ${@[(i):]}; print -rl -- ${(M)@:#(|\*|\(*\))-*} }
     for verb in ${@:2}; do

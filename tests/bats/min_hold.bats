@@ -1,20 +1,12 @@
 #!/usr/bin/env bats
 # --min-hold keeps a lock after its command has ended: what dlock prints, and what a server
 # keeps. For how long, and for whom, is tested in tests/contract.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/redis
   use_redis_store
   stores=("local:$BATS_TEST_TMPDIR/store" "$DLOCK_STORE")
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 @test "dlock ends with its command, -v says how long the lock stays held, and status shows that its holder has ended" {

@@ -1,23 +1,17 @@
 #!/usr/bin/env bats
 # --slots and --shared: what the runs that hold a lock together see, and what happens if some
 # of them are killed. Who is granted such a lock when is tested in tests/contract.
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
-  began=$BATS_TEST_TMPDIR/began
 }
-
-teardown() { kill_leftovers; }
 
 # --- Slots ---
 
 @test "a run is refused with 75 if all slots are held and 78 if there are others, and DLOCK_SLOT is that of the command" {
   hold pool -n 2
   hold book -s
-  # shellcheck disable=SC2016
   {
     run dlock run -n 2 pool -- sh -c 'echo "slot $DLOCK_SLOT"'
     assert_equal "$output" 'slot 1'

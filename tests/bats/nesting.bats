@@ -1,16 +1,11 @@
 #!/usr/bin/env bats
 # Nested runs: a lock that an outer run holds is refused at once, instead of a deadlock.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
 }
-
-teardown() { kill_leftovers; }
 
 # Runs dlock for at most 10 s, and sets $status to its exit code and $output to its output.
 run_briefly() {

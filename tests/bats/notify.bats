@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # dlock run --notify: what a service manager is told, by a fake one and by systemd itself.
-# shellcheck disable=SC2016,SC2030,SC2031  # shells in commands; each test has its own variables
 
 # systemd of a user in its own namespaces, with the units that the tests write. It must not be
 # the first process there, which only the system's may be.
@@ -9,7 +8,6 @@ setup_file() {
   ((EUID == 0)) || return 0
   export units=$BATS_FILE_TMPDIR/config/systemd/user manager
   mkdir -p "$units"
-  # shellcheck disable=SC2016
   unshare --mount --pid --fork --kill-child --mount-proc --cgroup --propagation private sh -c '
     mount -t tmpfs none /run && mkdir -p /run/systemd/system /run/user &&
     env XDG_RUNTIME_DIR=/run/user XDG_CONFIG_HOME="$1" /lib/systemd/systemd \
@@ -24,15 +22,9 @@ teardown_file() { [[ -z ${manager:-} ]] || kill -KILL "$manager"; }
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   log=$BATS_TEST_TMPDIR/log
   unset NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID
-}
-
-teardown() {
-  [[ -z ${listener:-} ]] || kill "$listener"
-  kill_leftovers
 }
 
 # --- A fake service manager ---
@@ -219,7 +211,6 @@ answers_after() { [[ $(sed -n "/$1/,\$p" "$log" | grep -c 'WATCHDOG=1') -ge 3 ]]
   for address in /nowhere/notify no-address "/$(printf '%0120d' 0)" vsock:1; do
     NOTIFY_SOCKET=$address run_apart dlock run job --notify dlock -- sh -c 'echo "ran$NOTIFY_SOCKET"'
     assert_equal "$status $output" '0 ran'
-    # shellcheck disable=SC2154
     [[ $stderr == 'dlock: job: warning: cannot notify the service manager: '* && $stderr != *$'\n'* ]]
   done
 }

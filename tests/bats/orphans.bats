@@ -1,20 +1,14 @@
 #!/usr/bin/env bats
 # What happens to the lock if dlock is killed and its command is not.
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   ready=$BATS_TEST_TMPDIR/ready
-  began=$BATS_TEST_TMPDIR/began
 }
-
-teardown() { kill_leftovers; }
 
 # Commands whose dlock will be killed. Each writes to $ready the pid of the process that
 # keeps the lock held.
-# shellcheck disable=SC2016
 {
   # Closes all descriptors but the standard ones, as sudo and many daemons do.
   closing='for fd in /proc/$$/fd/*; do
@@ -174,7 +168,6 @@ assert_taken() {
   needs_root
   [[ -w /proc/sys/kernel/ns_last_pid ]] || skip 'this kernel cannot choose pids'
   # In a PID namespace, where no other process takes the pid.
-  # shellcheck disable=SC2016
   script='dlock run job -- bash -c "$1" - "$2" &
     until [[ -s $2 ]]; do sleep 0.01; done
     pid=$(< "$2")
@@ -207,7 +200,6 @@ assert_taken() {
 
 @test "if the killed dlock was not reaped, status shows the pid of the command, and a waiter sleeps" {
   # A parent that never reaps its child keeps it in the process table.
-  # shellcheck disable=SC2016
   bash -c 'dlock run job -- sh -c "echo \$\$ > $0.new; mv $0.new $0; exec sleep 600" &
     exec sleep 600' "$ready" 3>&- &
   eventually test -s "$ready"

@@ -1,19 +1,16 @@
 #!/usr/bin/env bats
 # --output: the command's output is kept until it fails, or goes to a file; and its last lines are
 # told to reports and hooks.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
-  report=$BATS_TEST_TMPDIR/report
   out=$BATS_TEST_TMPDIR/out
   err=$BATS_TEST_TMPDIR/err
   cd "$BATS_TEST_TMPDIR" || return
 }
 
-teardown() {
+clean_up() {
   kill_leftovers
   [[ -z ${open:-} ]] || rm -rf "$open"
 }

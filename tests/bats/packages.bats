@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # The .deb and .rpm packages: what they contain, and that they can be installed, used and
 # removed. Only for the static release build, which users install.
-# shellcheck disable=SC2154  # setup_file sets deb, rpm and logs
 
 setup_file() {
   load support
@@ -27,12 +26,11 @@ setup_file() {
 
 setup() {
   load support
+  ((EUID == 0)) || needs_user_namespace
   load hardened
   use_private_store
   root=$BATS_TEST_TMPDIR/root
 }
-
-teardown() { kill_leftovers; }
 
 # Runs a command as root, in a user namespace if necessary: packaged files belong to root.
 as_root() {

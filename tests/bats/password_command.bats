@@ -1,28 +1,15 @@
 #!/usr/bin/env bats
 # --password-command: passwords that a command of the user prints at each login, on every kind of
 # store.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2030,SC2031  # each test has its own store
-# shellcheck disable=SC2034,SC2154  # the helpers set redis_password and others, and read DLOCK_STORE
+# shellcheck disable=SC2034  # the helpers set redis_password and others, and read DLOCK_STORE
 
 setup() {
   load support
-  load ../faults/locks
   helper=$BATS_TEST_TMPDIR/print-password
   called=$BATS_TEST_TMPDIR/called
-  store_of_test=
-}
-
-teardown() {
-  case $store_of_test in
-    redis) stop_redis ;;
-    postgres) stop_postgres ;;
-  esac
-  kill_leftovers
 }
 
 use_redis() {
-  store_of_test=redis
   load ../faults/redis
   use_redis_store || return
   unset DLOCK_PASSWORD_FILE
@@ -30,7 +17,6 @@ use_redis() {
 }
 
 use_postgres() {
-  store_of_test=postgres
   load postgres
   use_postgres_store || return
   DLOCK_STORE=$(postgres_tcp_url 1)

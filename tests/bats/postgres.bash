@@ -21,10 +21,6 @@ use_postgres_store() { use_private_store && start_first_postgres "$@"; }  # [<op
 tests_share_postgres() {
   setup_file() { load support && share_postgres; }
   teardown_file() { load support && end_shared_postgres; }
-  teardown() {
-    stop_postgres
-    kill_leftovers
-  }
 }
 
 # For `setup_file` and `teardown_file`.

@@ -1,20 +1,13 @@
 #!/usr/bin/env bats
 # Locks in a PostgreSQL database: what is specific to it. What every store does is in
 # tests/contract.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2030,SC2031  # each test has its own environment
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 load postgres
 tests_share_postgres
 
 setup() {
   load support
-  load ../faults/locks
   use_shared_postgres
-  report=$BATS_TEST_TMPDIR/report
-  order=$BATS_TEST_TMPDIR/order
-  said=$BATS_TEST_TMPDIR/said
 }
 
 noting=(sh -c 'echo "$2" >> "$1"' -)

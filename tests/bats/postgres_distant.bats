@@ -1,13 +1,11 @@
 #!/usr/bin/env bats
 # A server that is far away: whose replies take as long as from another continent.
-# shellcheck disable=SC2154  # the helpers set postgres_port
 
 load postgres
 tests_share_postgres
 
 setup() {
   load support
-  load ../faults/locks
   use_shared_postgres
 }
 

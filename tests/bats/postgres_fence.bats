@@ -1,14 +1,12 @@
 #!/usr/bin/env bats
 # Fences that are checked in the transaction of an application, with a real table; and what of
 # limits and cached values is PostgreSQL's own.
-# shellcheck disable=SC2154  # helpers set postgres_...
 
 load postgres
 tests_share_postgres
 
 setup() {
   load support
-  load ../faults/locks
   use_shared_postgres
   dlock run job -- true # makes the schema
   sql 'CREATE TABLE account (id integer PRIMARY KEY, balance integer);

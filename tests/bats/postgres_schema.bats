@@ -1,25 +1,13 @@
 #!/usr/bin/env bats
 # What dlock makes of a PostgreSQL database: its schema and who needs which rights, names in
 # any encoding, and databases and servers that are not as they should be.
-# shellcheck disable=SC2030,SC2031  # each test has its own store
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # hold and queue set waiter
 
 load postgres
 tests_share_postgres
 
 setup() {
   load support
-  load ../faults/locks
   use_shared_postgres
-  order=$BATS_TEST_TMPDIR/order
-  said=$BATS_TEST_TMPDIR/said
-}
-
-teardown() {
-  [[ -z ${other_server:-} ]] || kill -KILL "$other_server" 2> /dev/null || true
-  stop_postgres
-  kill_leftovers
 }
 
 noting=(sh -c 'echo "$2" >> "$1"' -)
@@ -350,7 +338,6 @@ assert_store_is_refused() {  # <pattern of exit codes> <part of what it says>
   assert_store_is_refused '@(69|77)' ''
 
   redis-server --port "${postgres_port[3]}" --bind 127.0.0.1 --save '' > /dev/null 3>&- &
-  other_server=$!
   eventually accepts_connections "${postgres_port[3]}"
   DLOCK_STORE=postgres://app@127.0.0.1:${postgres_port[3]}/app
   assert_store_is_refused 69 ''

@@ -1,9 +1,6 @@
 #!/usr/bin/env bats
 # Logins to PostgreSQL, and TLS: which servers dlock proves itself to, which it believes, and
 # that no password goes where it could be read.
-# shellcheck disable=SC2030,SC2031  # each test has its own store
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # the helpers set postgres_password and others
 
 load postgres
 tests_share_postgres
@@ -24,17 +21,11 @@ setup_file() {
 
 setup() {
   load support
-  load ../faults/locks
   load certificates
   certificates=$BATS_FILE_TMPDIR
   unset SSL_CERT_FILE SSL_CERT_DIR PGPASSWORD PGPASSFILE
   use_shared_postgres
   (umask 077 && echo "$postgres_password" > "$BATS_TEST_TMPDIR/password")
-}
-
-teardown() {
-  stop_postgres
-  kill_leftovers
 }
 
 # The server speaks TLS with this certificate from now on.

@@ -1,8 +1,6 @@
 #!/usr/bin/env bats
 # URLs of PostgreSQL and what they leave open: variables, password files, several servers.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2030,SC2031  # each test has its own environment
-# shellcheck disable=SC2034,SC2154  # variables that the helpers use and set
+# shellcheck disable=SC2034  # variables that the helpers use and set
 
 load postgres
 tests_share_postgres

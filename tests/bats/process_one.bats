@@ -1,16 +1,12 @@
 #!/usr/bin/env bats
 # dlock as the first process of a container.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup() {
   load support
-  load ../faults/locks
+  ((EUID == 0)) || needs_user_namespace
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
 }
-
-teardown() { kill_leftovers; }
 
 # Runs a command as process 1 in a new PID namespace, and exits as it does.
 as_first() {  # <command>...

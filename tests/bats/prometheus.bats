@@ -1,16 +1,12 @@
 #!/usr/bin/env bats
 # dlock list --prometheus: locks as metrics.
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 # shellcheck disable=SC1003,SC2089,SC2090  # quotes and backslashes are meant as such
 
 setup() {
   load support
   load metrics
-  load ../faults/locks
   use_private_store
 }
-
-teardown() { kill_leftovers; }
 
 # --- The format ---
 
@@ -39,7 +35,6 @@ run_quietly() { "$@" > /dev/null 2>&1; }
   local name within='namespace="n\"s\\"} '
   for name in 'a"b' 'a\b' '{a="b"} 1' 'Übergröße'; do dlock run "$name" -- true; done
   dlock run bad -- sh -c 'exit 3' || true
-  # shellcheck disable=SC2016
   dlock run ended -- sh -c 'kill -TERM $$' || true
   hold job
   queue job -- true

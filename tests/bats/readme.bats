@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # The recipes of the README work as they are printed. Stubs replace their commands, and a
 # server of the test replaces theirs.
-# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
 setup() {
   load support
@@ -14,11 +13,6 @@ setup() {
   mkdir "$stubs"
   PATH=$stubs:$PATH
   cd "$BATS_TEST_TMPDIR" || return
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 # Creates a command that records its name and arguments, and prints that it ran.
@@ -134,7 +128,6 @@ is_waited_for() { [[ $(dlock status --json "$1" | jq '.waiters | length') == 1 ]
 
   rm "$calls"
   redis FLUSHALL > /dev/null
-  # shellcheck disable=SC2016  # for the stub
   printf '#!/bin/sh\necho try >> "%s"\n[ "$(wc -l < "%s")" -gt 1 ]\n' "$calls" "$calls" > "$stubs/report.sh"
   # The first host fails, and says so.
   at_once 10 "$(cron_recipe 'Cron on ten hosts')" || true
@@ -182,8 +175,6 @@ is_waited_for() { [[ $(dlock status --json "$1" | jq '.waiters | length') == 1 ]
   assert_equal "$(cat "$calls")" $'make package\nmake upload'
   eventually is_free publish
 }
-
-is_free() { dlock status "$1" | grep -q free; }
 
 @test "the recipe for who has a lock shows it, and when it last worked" {
   dlock run backup -- true

@@ -1,21 +1,10 @@
 #!/usr/bin/env bats
 # Locks on a Redis server: what they have in common with local: and what is specific to them.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/redis
   use_redis_store
-  order=$BATS_TEST_TMPDIR/order
-  began=$BATS_TEST_TMPDIR/began
-  said=$BATS_TEST_TMPDIR/said
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 noting=(sh -c 'echo "$2" >> "$1"' -)

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # A Redis server over TLS: which servers dlock trusts, and which clients the server accepts.
-# shellcheck disable=SC2154  # the helpers set redis_port, redis_root and redis_password
 
 # Creates the certificates once: two authorities, and the certificates that they have signed.
 setup_file() {
@@ -19,15 +18,9 @@ setup_file() {
 setup() {
   load support
   load certificates
-  load ../faults/locks
   load ../faults/redis
   choose_redis_port
   unset SSL_CERT_FILE SSL_CERT_DIR
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 # Starts a server with this certificate and makes it the store.
@@ -62,7 +55,6 @@ assert_works_with_key() {  # <key> [<option>...]
 # Asserts that these options are refused with the name of the file and the reason, within a
 # moment, on a terminal too.
 assert_refused_file() {  # <file> <why> <option>...
-  # shellcheck disable=SC2016  # the inner shell's
   run bash -o pipefail -c 'timeout 60 script -qec "$1" /dev/null < /dev/null | tr -d "\r"' - \
     "$(printf '%q ' dlock "${@:3}" run job -- echo started)"
   assert_message 78 "$1: $2"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # What a release is made of, and how get.sh installs and removes it. For get.sh a small release
 # serves, with a script in place of the program; the last tests make real ones.
-# shellcheck disable=SC2016  # text for others
 
 setup_file() {
   load support
@@ -13,7 +12,6 @@ setup_file() {
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   prefix=$BATS_TEST_TMPDIR/new/prefix
   # Tests change their own copy.
@@ -21,11 +19,6 @@ setup() {
   cp -r "$release" "$from"
   arch=$(dpkg --print-architecture)
   archive=$from/dlock-1.2.3-linux-$arch.tar.gz
-}
-
-teardown() {
-  [[ -z ${server:-} ]] || kill "$server"
-  kill_leftovers
 }
 
 # --- A release ---
@@ -81,7 +74,6 @@ use_tmpdir() {
 # Serves the release of this test over HTTP at $url.
 serve() {
   (cd "$from" && exec /usr/bin/python3 -u -m http.server --bind 127.0.0.1 0) > "$BATS_TEST_TMPDIR/port" 2>&1 3>&- &
-  server=$!
   eventually grep -q 'port [0-9]' "$BATS_TEST_TMPDIR/port"
   url=http://127.0.0.1:$(sed -n 's/.* port \([0-9]*\) .*/\1/p' "$BATS_TEST_TMPDIR/port" | head -n 1)
 }

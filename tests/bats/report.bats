@@ -1,19 +1,11 @@
 #!/usr/bin/env bats
 # --report: the outcome of a run, whatever it is, as JSON in a file.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
-# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   store=$BATS_TEST_TMPDIR/store
-  report=$BATS_TEST_TMPDIR/report
-  began=$BATS_TEST_TMPDIR/began
 }
-
-teardown() { kill_leftovers; }
 
 # Asserts the result of a jq filter on the report.
 assert_reported() {  # <filter> <expected>

@@ -1,17 +1,11 @@
 #!/usr/bin/env bats
 # The basic use of dlock: run a command unless it is running already.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
-  ran=$BATS_TEST_TMPDIR/ran
 }
-
-teardown() { kill_leftovers; }
 
 # Runs dlock with its output in the files `out` and `err`, and sets $status to its exit code.
 run_dlock_apart() {

@@ -1,17 +1,12 @@
 #!/usr/bin/env bats
 # Passwords do not leak into messages, files, lists or the command.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
   secret=hunter2
 }
-
-teardown() { kill_leftovers; }
 
 # Runs dlock. Sets $status to its exit code, and $output to all that it prints.
 run_any() {
@@ -87,7 +82,6 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
 }
 
 # Prints what the kernel shows of the environments of the command's ancestors that are dlock's.
-# shellcheck disable=SC2016
 ancestors='p=$$; while p=$(sed -n "s/^PPid:.//p" "/proc/$p/status"); do
   case $(cat "/proc/$p/comm") in dlock* | lock-guardian) echo "one of dlock"; tr "\0" "\n" < "/proc/$p/environ" ;; *) break ;; esac; done'
 

@@ -1,18 +1,13 @@
 #!/usr/bin/env bats
 # Signals: which processes get them, what the command inherits, and that no signal loses the
 # lock or leaves a command behind. Ctrl-C and Ctrl-Z are in terminal.bats.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
   make_noter
 }
-
-teardown() { kill_leftovers; }
 
 # Creates `note`, a command that appends its name and each signal that it gets to the file
 # `noted`. It exits with 7 once the file `finish` exists, and not before.

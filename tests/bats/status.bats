@@ -1,14 +1,10 @@
 #!/usr/bin/env bats
 # dlock status: who holds a lock, who waits for it, and how its last run ended.
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
 }
-
-teardown() { kill_leftovers; }
 
 # Fails if standard input has a byte that could control a terminal.
 is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }

@@ -1,18 +1,14 @@
 #!/usr/bin/env bats
 # --stragglers: what happens to processes that outlive their command, and to its lock.
-# shellcheck disable=SC2016  # the commands' own variables
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
   make_commands
   # What reads it waits without a process.
   export silence
 }
-
-teardown() { kill_leftovers; }
 
 # Creates `straggler`, which writes its pid to the file that its argument names and keeps
 # running, and `starts`, a command that leaves such processes behind and exits with 5. The
@@ -156,7 +152,6 @@ signal_kills_daemon() {  # <pid of dlock>
 @test "processes that are older than the command are neither killed nor waited for" {
   for options in '--stragglers kill --kill-after 100ms' '--stragglers wait' '--timeout 100ms --kill-after 100ms'; do
     rm -f plain
-    # shellcheck disable=SC2016
     run_to_end bash -c './straggler plain & until [[ -e plain ]]; do read -rt 0.02 <> "$silence"; done
       exec dlock run $0 job -- sh -c "case \"\$0\" in *timeout*) exec sleep 60; esac" "$0"' "$options"
 

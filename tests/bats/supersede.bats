@@ -1,18 +1,13 @@
 #!/usr/bin/env bats
 # Runs that replace others, give way to newer ones, or do not join a long queue. This file is
 # run once for each kind of store.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
-  load ../faults/locks
   export -f has_ended  # for commands that check whether another one has ended
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
 }
-
-teardown() { kill_leftovers; }
 
 on_server() { [[ $DLOCK_STORE == redis* ]]; }
 

@@ -1,21 +1,13 @@
 #!/usr/bin/env bats
 # Runs that replace or supersede others on a server while something fails.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/redis
   export -f has_ended  # for commands that check whether another one has ended
   use_redis_store --appendonly yes --appendfsync always
   cd "$BATS_TEST_TMPDIR" || return
   short=(--ttl 3s --store-timeout 900ms)  # for leases that have to expire
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 next=(bash -c 'has_ended "$1" && touch ran' -)  # <pid of the process that must have ended>

@@ -32,6 +32,12 @@ fi
 : "${DLOCK_BIN:=$DLOCK_SOURCE/build/release/dlock}"
 export DLOCK_SOURCE DLOCK_BIN
 
+# Files of a test: what a program said, its report, and what commands write when they run.
+# shellcheck disable=SC2034  # for the tests
+said=${BATS_TEST_TMPDIR:-}/said report=${BATS_TEST_TMPDIR:-}/report
+# shellcheck disable=SC2034
+began=${BATS_TEST_TMPDIR:-}/began order=${BATS_TEST_TMPDIR:-}/order ran=${BATS_TEST_TMPDIR:-}/ran
+
 # Prints the time in milliseconds, for differences only.
 now_ms() {
   # The separator depends on the locale.
@@ -325,16 +331,20 @@ has_halted() {
   [[ -z $running ]]
 }
 
-# For `teardown`: kills all processes that the test has left.
+# Bats calls this behind each test. What else a file has to end is its function `clean_up`.
+teardown() {
+  local end
+  for end in clean_up stop_redis stop_fleet stop_etcd stop_postgres kill_leftovers; do
+    ! declare -F "$end" > /dev/null || "$end"
+  done
+}
+
+# Kills all processes that the test has left.
 kill_leftovers() {
   local pids=()
   # Background jobs that are functions or subshells have no mark.
   [[ -z ${!:-} ]] || mapfile -t pids < <(jobs -p -r; jobs -p -s)
   end_processes "${pids[@]}" ${server_pid:+"$server_pid"}
-  case ${DLOCK_TEST_STORE:-} in
-    postgres) stop_postgres ;;
-    etcd) stop_etcd ;;
-  esac
   # Repeats until there are none, because a process may have been starting another one.
   eventually end_leftovers || return
   [[ -z ${made_here:-} ]] || rm -rf --one-file-system "$made_here"
@@ -351,5 +361,8 @@ end_leftovers() {
 end_processes() {  # [<pid>...]
   (($# == 0)) || kill -KILL "$@" 2> /dev/null || true
 }
+
+# shellcheck source=tests/faults/locks.bash
+. "$DLOCK_SOURCE/tests/faults/locks.bash"
 
 eval "$recorder_of_bats"

@@ -1,19 +1,14 @@
 #!/usr/bin/env bats
 # On a terminal: keys, job control and reading work as without dlock. wait_notice.bats has what a
 # wait shows there.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
   make_noter
   mkfifo keys
 }
-
-teardown() { kill_leftovers; }
 
 # Creates `note`, a command that appends its name and each signal that it gets to the file
 # `noted`. It exits with 7 once the file `finish` exists, and not before.

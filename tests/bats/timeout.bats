@@ -1,18 +1,13 @@
 #!/usr/bin/env bats
 # --timeout: commands that take too long are killed with their whole process tree.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2154  # the helpers set silence, holder and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
   # What reads it waits for a signal, without a process. For a time: bash misses a signal that comes right before the read.
   export silence
 }
-
-teardown() { kill_leftovers; }
 
 # Creates `tree`, a command whose children and grandchildren write their pids to the file
 # `pids`. Some of them are daemons, and some ignore SIGTERM, as the first process does unless the

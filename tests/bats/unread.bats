@@ -1,21 +1,15 @@
 #!/usr/bin/env bats
 # A standard error without a reader: the messages of dlock do not block anything.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
   mkfifo pipe
   exec 8<> pipe
 }
 
-teardown() {
-  exec 8>&-
-  kill_leftovers
-}
+clean_up() { exec 8>&-; }
 
 # Fills the pipe completely.
 fill() { dd if=/dev/zero bs=4096 oflag=nonblock >&8 2> /dev/null || true; }
@@ -78,7 +72,6 @@ END
 }
 
 @test "a socket without a reader does not block a run either" {
-  # shellcheck disable=SC2154  # Perl's
   timeout -s KILL 60 perl -MSocket -MIO::Handle -MPOSIX -e '
     $^F = 1000;
     socketpair my $ours, my $theirs, AF_UNIX, SOCK_STREAM, PF_UNSPEC or die;

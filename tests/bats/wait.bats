@@ -1,21 +1,13 @@
 #!/usr/bin/env bats
 # Waiting for a lock: the order of waiters, what a wait costs, and how it ends.
-# shellcheck disable=SC2016  # the commands' own variables
-# shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
-  order=$BATS_TEST_TMPDIR/order
   released=$BATS_TEST_TMPDIR/released
-  began=$BATS_TEST_TMPDIR/began
 }
 
-teardown() { kill_leftovers; }
-
 # Commands of waiters: one records that it started, the other when it started.
-# shellcheck disable=SC2016
 {
   noting=(sh -c 'echo "$2" >> "$1"' -)
   timing=(bash -c 'clock_into "$1"' -)

@@ -1,20 +1,12 @@
 #!/usr/bin/env bats
 # What a verb prints while it waits for a lock, for a turn, or for a store that cannot be
 # reached: on a terminal one line that is updated; without a terminal, lines with -v.
-# shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/redis
-  said=$BATS_TEST_TMPDIR/said
   screen=$BATS_TEST_TMPDIR/screen
   if [[ $BATS_TEST_DESCRIPTION == *server* ]]; then use_redis_store; else use_private_store; fi
-}
-
-teardown() {
-  [[ -z ${redis_root:-} ]] || stop_redis
-  kill_leftovers
 }
 
 # Runs dlock on its own terminal, whose output is written to the file $screen.
@@ -112,7 +104,6 @@ said_times() { (($(times_said "$2") == $1)); }
 
 @test "a wait that ends without the lock leaves one line, and one that does not wait says on a terminal how to queue" {
   # Control characters in the holder's command are escaped.
-  # shellcheck disable=SC2016
   dlock run job -- sh -c ': > "$1"; exec sleep 60' $'\e]0;title\a' "$said" 3>&- &
   eventually test -e "$said"
 

@@ -2,16 +2,12 @@
 # dlock watch: how events are printed, and slow or lost readers. Also run on a server. Which
 # events there are is tested in tests/contract; what is specific to one store is in
 # watch_local.bats and watch_redis.bats.
-# shellcheck disable=SC2154  # hold and watch set holder and watcher
 
 setup() {
   load support
-  load ../faults/locks
   load watching
   use_private_store
 }
-
-teardown() { kill_leftovers; }
 
 @test "the events of a run have the documented keys, name it and say how it ended" {
   watch

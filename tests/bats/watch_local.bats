@@ -1,16 +1,12 @@
 #!/usr/bin/env bats
 # dlock watch: what is specific to the local store and to none:.
-# shellcheck disable=SC2154  # hold and watch set holder and watcher
 
 setup() {
   load support
-  load ../faults/locks
   load watching
   use_private_store
   store=${DLOCK_STORE#local:}
 }
-
-teardown() { kill_leftovers; }
 
 @test "no events are written while there is no watcher" {
   dlock run job -- true

@@ -1,18 +1,11 @@
 #!/usr/bin/env bats
 # dlock watch: what is specific to a server.
-# shellcheck disable=SC2154  # the helpers set holder, command, watcher
 
 setup() {
   load support
-  load ../faults/locks
   load ../faults/redis
   load watching
   use_redis_store
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 short=(--ttl 3s --store-timeout 900ms)

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # The action for GitHub and the component for GitLab, run as their runners do.
-# shellcheck disable=SC2016  # shells in commands
-# shellcheck disable=SC2030,SC2031,SC2034,SC2154  # for and from the helpers; tests are subshells
+# shellcheck disable=SC2034  # for and from the helpers; tests are subshells
 
 # A release with the program of these tests, and the documents of the YAML files as JSON: Python takes
 # long to start.
@@ -23,12 +22,9 @@ for file in sys.argv[2:]:
 
 setup() {
   load support
-  load ../faults/locks
   use_private_store
   mkdir "$BATS_TEST_TMPDIR/temp"
 }
-
-teardown() { kill_leftovers; }
 
 # Prints the value of a jq filter on a YAML file; of a later document with its number.
 yaml() { jq -r "$2" < "$BATS_FILE_TMPDIR/${1##*/}.${3:-0}"; }  # <file> <filter> [<document>]
@@ -69,8 +65,6 @@ later() {  # <command>...
   done < "$BATS_TEST_TMPDIR/ENV"
   "$@"
 }
-
-is_free() { [[ $(dlock status "$1" --json | jq -r .state) == free ]]; }
 
 @test "the action holds the lock from its step to the end of the job, on this machine and on a server" {
   local store

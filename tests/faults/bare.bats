@@ -1,18 +1,10 @@
 #!/usr/bin/env bats
 # dlock without resources that AddressSanitizer itself needs, and bugs that it would hide.
 # These tests run on builds without it.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # the helpers set mounts, holder
 
 setup() {
   load ../bats/support
-  load locks
   use_private_store
-}
-
-teardown() {
-  if declare -F stop_redis > /dev/null; then stop_redis; fi
-  kill_leftovers
 }
 
 # Asserts that `run` printed either only the command's output, or a refusal in one line.

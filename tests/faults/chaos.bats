@@ -8,8 +8,6 @@ setup() {
   : "${DLOCK_CHAOS_SEED:=1}" "${DLOCK_CHAOS_SECONDS:=60}"
 }
 
-teardown() { kill_leftovers; }
-
 chaos() {  # <option>...
   "$DLOCK_SOURCE/tests/chaos/chaos" --seed "$DLOCK_CHAOS_SEED" --history "$history" \
     --dlock "$DLOCK_BIN" "$@" 3>&-

@@ -1,27 +1,16 @@
 #!/usr/bin/env bats
 # A cluster: locks follow their slots, even when slots migrate and primaries fail. A member
 # that does not respond for a second is considered dead; a lease lasts six.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2034  # the helpers use pids, and dlock DLOCK_STORE
-# shellcheck disable=SC2154  # the helpers set holder, waiter, ports, slot
 
 setup() {
   load ../bats/support
-  load locks
   load redis
   load partition
   load sentinel
   load cluster
   load doctor
-  report=$BATS_TEST_TMPDIR/report
-  said=$BATS_TEST_TMPDIR/said
-  ran=$BATS_TEST_TMPDIR/ran
   use_cluster_store
-}
-
-teardown() {
-  stop_fleet
-  kill_leftovers
 }
 
 lease=(--ttl 6s)

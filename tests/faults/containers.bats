@@ -1,20 +1,14 @@
 #!/usr/bin/env bats
 # Containers that share a directory but not the boot id or the clocks that its state depends
 # on, as with systemd-nspawn and LXC, or with time_namespaces(7).
-# shellcheck disable=SC2154  # hold sets holder
-# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
 setup() {
   load ../bats/support
-  load locks
   use_private_store
   store=${DLOCK_STORE#local:}
-  began=$BATS_TEST_TMPDIR/began
   over=$BATS_TEST_TMPDIR/over
   log=$BATS_TEST_TMPDIR/strace.log
 }
-
-teardown() { kill_leftovers; }
 
 # After this, `inside` runs a command as in a container with another boot id.
 use_other_boot_id() {
@@ -68,7 +62,6 @@ one_is_over_or_both_run() {
 @test "while another clock takes over the directory, a lock is granted under one of the clocks" {
   needs_root
   dlock run job -- true
-  # shellcheck disable=SC2016
   stay=(sh -c 'echo run >> "$1"; until [ -e "$2" ]; do sleep 0.05; done' - "$began" "$over")
   # It has found no session, and creates its folder.
   stop_under_other_clock STOP mkdirat 1 "${stay[@]}"
@@ -97,7 +90,6 @@ one_is_over_or_both_run() {
   local call
   fence=0
   for call in mkdirat:1 unlinkat:{1,3} renameat:{1,2} unlinkat:{5,6}; do
-    # shellcheck disable=SC2016
     dlock run job -- sh -c 'echo "$DLOCK_FENCE" > "$1"' - "$began"
     (($(< "$began") > fence))
     fence=$(< "$began")
@@ -109,7 +101,6 @@ one_is_over_or_both_run() {
     assert_refused
     let_go
     assert_exits 0 "$holder"
-    # shellcheck disable=SC2016
     run with_other_clock dlock run job -- sh -c 'echo "$DLOCK_FENCE"'
     assert_status 0
     ((output > fence))
@@ -147,7 +138,6 @@ assert_works_on_layers() {
   assert_equal "$(inside dlock cache key -- echo value)" value
   assert_equal "$(inside dlock status --json job | jq .last_run.exit_code)" 0
 
-  # shellcheck disable=SC2016
   inside dlock run job -- sh -c 'touch "$1"; until [ -e "$2" ]; do sleep 0.05; done' - "$began" "$over" 3>&- &
   holder=$!
   eventually test -e "$began"
@@ -196,7 +186,6 @@ has_waiter_inside() { [[ $(inside dlock status --json job) == *'"waiters":[{'* ]
   watcher=$!
   inside dlock list > /dev/null
 
-  # shellcheck disable=SC2016
   inside dlock run job -- sh -c 'touch "$1"; until [ -e "$2" ]; do sleep 0.05; done' - "$began" "$over" 3>&- &
   holder=$!
   eventually test -e "$began"

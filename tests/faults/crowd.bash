@@ -1,4 +1,4 @@
-# Helpers for tests with many waiters for one lock. They need support.bash and locks.bash.
+# Helpers for tests with many waiters for one lock. They need support.bash.
 # shellcheck disable=SC2034,SC2154  # hold sets holder; some of what is set here is for the tests
 
 declare -gA number_of=()  # of a waiter, by the pid of its dlock

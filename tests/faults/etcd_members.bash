@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Helpers for tests in which members of an etcd cluster fail. They need support.bash,
-# locks.bash and etcd.bash.
+# Helpers for tests in which members of an etcd cluster fail. They need
+# support.bash and etcd.bash.
 # shellcheck disable=SC2034,SC2154  # some of what is set here is for the tests, and the reverse
 
 # Prints the number of the leader, which is none of these.
@@ -48,7 +48,7 @@ other_network() { ! [[ /proc/$1/ns/net -ef /proc/self/ns/net ]]; }
 on_island() { nsenter --target "$island" --net -- "$@"; }
 cut_off_island() { ip link set dlock-out down; }
 
-# For `teardown`: removes it, and with it the outer end of its link.
+# For `clean_up`: removes it, and with it the outer end of its link.
 leave_island() {
   [[ -z ${island:-} ]] || ip link delete dlock-out 2> /dev/null || true
 }

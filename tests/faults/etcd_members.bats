@@ -1,27 +1,16 @@
 #!/usr/bin/env bats
 # A cluster of three members, of which some fail: locks that survive, locks that are lost,
 # and never two holders. A lease lasts six seconds, an election one.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2034,SC2154  # the helpers read etcd_options, and set holder, waiter, hosts
-# shellcheck disable=SC2030,SC2031  # each test has its own store
+# shellcheck disable=SC2034  # the helpers read etcd_options, and set holder, waiter, hosts
 
 setup() {
   load ../bats/support
   load ../bats/etcd
-  load locks
   load etcd_members
-  report=$BATS_TEST_TMPDIR/report
-  said=$BATS_TEST_TMPDIR/said
-  ran=$BATS_TEST_TMPDIR/ran
-  order=$BATS_TEST_TMPDIR/order
   faults=$BATS_TEST_DIRNAME
 }
 
-teardown() {
-  leave_island
-  stop_etcd
-  kill_leftovers
-}
+clean_up() { leave_island; }
 
 lease=(--ttl 6s)
 noting=(sh -c 'echo "$2" >> "$1"' -)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # Sentinels, which announce servers by their addresses, and quorums over TLS.
-# shellcheck disable=SC2034,SC2154  # the helpers use what is set here, and set ports
+# shellcheck disable=SC2034  # the helpers use what is set here, and set ports
 
 setup_file() {
   load ../bats/support
@@ -14,7 +14,6 @@ setup_file() {
 
 setup() {
   load ../bats/support
-  load locks
   load redis
   load partition
   load sentinel
@@ -22,11 +21,6 @@ setup() {
   use_private_store
   unset SSL_CERT_FILE SSL_CERT_DIR
   export DLOCK_TLS_CA=$BATS_FILE_TMPDIR/ours.crt
-}
-
-teardown() {
-  stop_fleet
-  kill_leftovers
 }
 
 # Starts servers that show this certificate, and sentinels, and makes them the store.

@@ -1,8 +1,7 @@
 #!/usr/bin/env bats
 # Commands that try to escape, and supervision that cannot see them: when dlock says that
 # the run is over, no process of the command is alive.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2034,SC2154  # what the helpers and the tests set for each other
+# shellcheck disable=SC2034  # what the helpers and the tests set for each other
 
 setup_file() {
   load ../bats/support
@@ -11,21 +10,14 @@ setup_file() {
 
 setup() {
   load ../bats/support
-  load locks
   load redis
   load tree
   cd "$BATS_TEST_TMPDIR" || return
   chains=$BATS_FILE_TMPDIR/chains
   stop=$BATS_TEST_TMPDIR/stop
-  report=$BATS_TEST_TMPDIR/report
-  said=$BATS_TEST_TMPDIR/said
 }
 
-teardown() {
-  : > "$stop"
-  stop_redis
-  kill_leftovers
-}
+clean_up() { : > "$stop"; }
 
 # Each link writes its pid, so a chain that continues changes the numbers.
 chains_have_begun() { [[ -s $stop.alive ]] && [[ $(od -An -td4 "$stop.alive") != *' 0'* ]]; }

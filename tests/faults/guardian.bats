@@ -1,24 +1,17 @@
 #!/usr/bin/env bats
 # The command is dead before its lease ends, whatever happens to the server, the network,
 # dlock, or its guardian.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2034,SC2154  # what the helpers and the tests set for each other
+# shellcheck disable=SC2034  # what the helpers and the tests set for each other
 
 setup() {
   load ../bats/support
-  load locks
   load redis
   load tree
   use_redis_store
-  report=$BATS_TEST_TMPDIR/report
-  began=$BATS_TEST_TMPDIR/began
-  said=$BATS_TEST_TMPDIR/said
 }
 
-teardown() {
-  stop_redis
-  kill_leftovers
-  [[ -z ${delegated:-} ]] || rmdir "$delegated"/*/* "$delegated"/* "$delegated" 2> /dev/null || true
+clean_up() {
+  [[ -z ${delegated:-} ]] || { kill_leftovers; rmdir "$delegated"/*/* "$delegated"/* "$delegated" 2> /dev/null || true; }
 }
 
 # On a busy machine, the server may not reply in time at first.

@@ -1,8 +1,6 @@
 #!/usr/bin/env bats
 # A shared lock directory that one of its members tampers with: root still uses it, and the
 # member gains nothing except wrong information about locks.
-# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
-# shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup_file() {
   load ../bats/support
@@ -16,7 +14,6 @@ setup_file() {
 
 setup() {
   load ../bats/support
-  load locks
   use_private_store
   ((EUID == 0)) ||
     { echo 'root is needed: these tests are root and a member of a group' >&2; return 1; }
@@ -39,7 +36,7 @@ setup() {
   if grep -q __asan_init "$DLOCK_BIN"; then export JUDGE_KIB=1000000; fi
 }
 
-teardown() {
+clean_up() {
   kill_leftovers
   [[ -z ${yard:-} ]] || rm -rf --one-file-system "$yard"
 }
@@ -165,7 +162,6 @@ replace_and_judge() {  # <paths, a line each> [<what to remove before>...]
 
 @test "the judge of these tests objects to what dlock must not do" {
   local wrong
-  # shellcheck disable=SC2016
   for wrong in 'kill -SEGV $$' 'exit 70' 'exit 78' 'echo dlock: a >&2; echo dlock: b >&2; exit 78' \
     'echo oops >&2' 'printf "dlock: \033[2J\n" >&2' 'head -c 200000000 /dev/zero | tail -c 190000000'; do
     run "$tools/judge" -- sh -c "$wrong"
@@ -334,7 +330,6 @@ make_anew() {
 orphan() {  # <script>
   local pid=$yard/pid
   install -m 666 /dev/null "$pid"
-  # shellcheck disable=SC2016
   "${as_member[@]}" "$yard/dlock" run job -- \
     bash -c "$1"' echo $$ > "$0"; while :; do sleep 0.1; done' "$pid" 3>&- &
   holder=$!
@@ -355,7 +350,6 @@ orphan() {  # <script>
 }
 
 @test "root's break signals no process for its recorded pid alone, and says so" {
-  # shellcheck disable=SC2016
   orphan 'for fd in /proc/$$/fd/*; do fd=${fd##*/}; ((fd < 3 || fd == 255)) || eval "exec $fd>&-"; done;'
   refute_session "$command"
 

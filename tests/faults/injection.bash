@@ -1,5 +1,5 @@
 # Helpers for tests in which a system call fails, or dlock is killed at one. They need
-# support.bash and locks.bash. Thousands of commands run in these tests, so what bash can do itself
+# support.bash. Thousands of commands run in these tests, so what bash can do itself
 # needs no process.
 # shellcheck disable=SC2034  # witness is for the tests
 

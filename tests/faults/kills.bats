@@ -2,19 +2,15 @@
 # The embedded store when dlock is killed right before any change that it makes, and while it waits.
 # (Killed elsewhere, it leaves the same as before the next change, because its locks end with it.)
 # On builds without sanitizers, because a killed process reports nothing to them.
-# shellcheck disable=SC2034,SC2154  # the helpers set store and witness, and use what
+# shellcheck disable=SC2034  # the helpers set store and witness, and use what
 
 setup() {
   load ../bats/support
-  load locks
   load injection
   use_injection
 }
 
-teardown() {
-  kill_leftovers
-  show_injections
-}
+clean_up() { show_injections; }
 
 # Prints the system calls of a command that change the store, notify others, start or stop a
 # process, or wait for one, and the number of each among those of its name.

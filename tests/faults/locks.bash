@@ -1,4 +1,4 @@
-# Helpers for tests with holders and waiters. They need support.bash.
+# Helpers for tests with holders and waiters, which support.bash loads.
 
 declare -gA held_by=()  # the FIFO that ends a holder's command, by its dlock's pid
 
@@ -100,6 +100,10 @@ assert_between() {  # <number> <least> <most>
 
 needs_root() {
   ((EUID == 0)) || skip 'only root can arrange this'
+}
+
+needs_user_namespace() {
+  unshare --map-root-user true 2> /dev/null || skip 'this user may make no user namespace'
 }
 
 # Makes a mount namespace for `inside`, with an empty /mnt that everyone can enter: the

@@ -2,21 +2,15 @@
 # A process that is stopped while it changes a lock of the embedded store prevents others
 # from changing that lock. They say so in time, and nothing is lost. Those who only read, or
 # change another lock, do not notice.
-# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load ../bats/support
-  load locks
   use_private_store
   # LeakSanitizer does not work under strace.
   export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
-  began=$BATS_TEST_TMPDIR/began
   # An existing file is changed in place.
   dlock run job -- true
 }
-
-teardown() { kill_leftovers; }
 
 # Starts a dlock that stops in the middle of a change of a lock, after the Nth system call of
 # a kind: it reads the lock's file with pread64, writes the value with the first pwrite64, and
@@ -163,7 +157,6 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
 
 @test "a command that starts while its lock cannot be changed is recorded afterwards" {
   # Between the grant and the start, another process can use the store.
-  # shellcheck disable=SC2016
   strace -o /dev/null -e trace=vfork -e inject=vfork:delay_enter=1500000 \
     dlock run job -- sh -c 'echo $$ > "$1.new"; mv "$1.new" "$1"; exec sleep 60' - "$began" 2> /dev/null 3>&- &
   eventually is_held job

@@ -5,30 +5,8 @@
 setup() {
   load ../bats/support
   load ../bats/etcd
-  load locks
   use_private_store
   use_own_network
-}
-
-teardown() {
-  stop_etcd
-  kill_network
-  kill_leftovers
-}
-
-# Kills all processes in the test's own network, among them the servers.
-kill_network() {
-  local network pids
-  [[ -n ${mounts:-} ]] || return 0
-  network=$(readlink "/proc/$mounts/ns/net") || return 0
-  [[ $network != "$(readlink /proc/self/ns/net)" ]] || return 0
-  # Each namespace counts as a file, which is the same for all its processes.
-  mapfile -t pids < <(
-    for process in /proc/[0-9]*; do
-      [[ ! $process/ns/net -ef /proc/$mounts/ns/net ]] || echo "${process##*/}"
-    done 2> /dev/null
-  )
-  kill -KILL "${pids[@]}" 2> /dev/null || true
 }
 
 # Makes a network and files in /etc for `there`, with a Redis server at port

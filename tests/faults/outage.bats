@@ -1,20 +1,10 @@
 #!/usr/bin/env bats
 # --on-outage: what happens to a run when its store cannot be reached.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # the helpers set holder, command
 
 setup() {
   load ../bats/support
-  load locks
   load redis
   use_redis_store
-  report=$BATS_TEST_TMPDIR/report
-  said=$BATS_TEST_TMPDIR/said
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 lease=(--ttl 2s --store-timeout 400ms)

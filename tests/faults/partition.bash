@@ -1,5 +1,5 @@
 # Helpers for tests with a network partition: `west` and `east` are two network namespaces
-# with one link between them. They need support.bash and locks.bash.
+# with one link between them. They need support.bash.
 
 declare -gA side_pid=()
 declare -gA side_address=([west]=10.211.0.1 [east]=10.211.0.2 [both]=127.0.0.1)

@@ -1,25 +1,17 @@
 #!/usr/bin/env bats
 # What a run makes of a promotion of a standby: a lease that is restored or lost, and an old
 # primary that comes back.
-# shellcheck disable=SC2030,SC2031  # each test has its own store
-# shellcheck disable=SC2034,SC2154  # variables that the helpers use and set
+# shellcheck disable=SC2034  # variables that the helpers use and set
 
 setup() {
   load ../bats/support
   load ../bats/postgres
-  load locks
-  report=$BATS_TEST_TMPDIR/report
   use_postgres_store
   start_standby 2 1
   export PGPASSWORD=$postgres_password
   DLOCK_STORE=postgres://app@127.0.0.1:${postgres_port[1]},127.0.0.1:${postgres_port[2]}/app
   dlock run job -- true
   eventually is_known_to_standby
-}
-
-teardown() {
-  stop_postgres
-  kill_leftovers
 }
 
 lease=(--ttl 6s --store-timeout 1s)

@@ -2,26 +2,16 @@
 # PostgreSQL servers, standbys, poolers and networks that fail: locks that survive, locks that
 # are lost, and never two holders. When a command died and when its lease ends are what the
 # kernel and the server say.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2030,SC2031  # each test has its own store
-# shellcheck disable=SC2154  # the helpers set holder, waiter and postgres_root
 
 setup() {
   load ../bats/support
   load ../bats/postgres
-  load locks
-  report=$BATS_TEST_TMPDIR/report
-  said=$BATS_TEST_TMPDIR/said
-  ran=$BATS_TEST_TMPDIR/ran
-  order=$BATS_TEST_TMPDIR/order
   faults=$BATS_TEST_DIRNAME
 }
 
-teardown() {
+clean_up() {
   end_relay
-  stop_postgres
-  [[ -z ${full:-} ]] || { umount "$full" && rmdir "$full"; }
-  kill_leftovers
+  [[ -z ${full:-} ]] || { stop_postgres; umount "$full" && rmdir "$full"; }
 }
 
 brief=(--ttl 3s --store-timeout 500ms)

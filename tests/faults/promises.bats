@@ -1,24 +1,12 @@
 #!/usr/bin/env bats
 # What each store must keep of docs/promises.md, once on real servers: tests/CMakeLists.txt runs this file
 # on each kind of server. The other files have what is special of a store, and more kinds of faults.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2034,SC2154  # what the helpers and the tests set for each other
+# shellcheck disable=SC2034  # what the helpers and the tests set for each other
 
 setup() {
   load ../bats/support
-  load locks
   use_private_store
   EVENTUALLY_MS=60000
-  said=$BATS_TEST_TMPDIR/said
-  began=$BATS_TEST_TMPDIR/began
-  report=$BATS_TEST_TMPDIR/report
-}
-
-teardown() {
-  case $DLOCK_TEST_STORE in
-    sentinel | cluster | quorum) stop_fleet ;;
-  esac
-  kill_leftovers
 }
 
 refute() { ! "$@"; }

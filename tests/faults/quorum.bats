@@ -1,25 +1,15 @@
 #!/usr/bin/env bats
 # Several independent servers, of which a majority has to grant a lock. A lease lasts six
 # seconds.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2034,SC2154  # the helpers set holder, waiter, ports; dlock uses DLOCK_STORE
+# shellcheck disable=SC2034  # the helpers set holder, waiter, ports; dlock uses DLOCK_STORE
 
 setup() {
   load ../bats/support
-  load locks
   load redis
   load partition
   load sentinel
   load quorum
   load doctor
-  report=$BATS_TEST_TMPDIR/report
-  said=$BATS_TEST_TMPDIR/said
-  ran=$BATS_TEST_TMPDIR/ran
-}
-
-teardown() {
-  stop_fleet
-  kill_leftovers
 }
 
 lease=(--ttl 6s)
@@ -374,7 +364,7 @@ ends_when_emptied() {  # <number>...
   let_go
   assert_exits 0 "$holder"
   assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'
-  run dlock run "${lease[@]}" -w 20s --min-strength 1 job -- sh -c 'echo "$DLOCK_FENCE"'
+  run_apart dlock run "${lease[@]}" -w 20s --min-strength 1 job -- sh -c 'echo "$DLOCK_FENCE"'
   assert_status 0
   ((output > fence))
 }

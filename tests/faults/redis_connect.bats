@@ -1,17 +1,10 @@
 #!/usr/bin/env bats
 # Redis servers that refuse a connection for a moment, and runs that do not wait.
-# shellcheck disable=SC2154  # helpers set redis_...
 
 setup() {
   load ../bats/support
   load ../bats/certificates
-  load locks
   load redis
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 # Starts a run that finds no server, and then the server. The run has tried to connect when

@@ -1,23 +1,11 @@
 #!/usr/bin/env bats
 # What happens to a command when its lease on a Redis server is no longer certain, and what
 # the command does not notice.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load ../bats/support
-  load locks
   load redis
   use_redis_store --appendonly yes --appendfsync always
-  report=$BATS_TEST_TMPDIR/report
-  began=$BATS_TEST_TMPDIR/began
-  order=$BATS_TEST_TMPDIR/order
-  said=$BATS_TEST_TMPDIR/said
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 noting=(sh -c 'echo "$2" >> "$1"' -)

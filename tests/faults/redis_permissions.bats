@@ -5,15 +5,9 @@
 
 setup() {
   load ../bats/support
-  load locks
   load redis
   load permissions
   use_redis_store
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 @test "with a missing permission on an empty server, no key stays there forever" {

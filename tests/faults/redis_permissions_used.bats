@@ -1,18 +1,12 @@
 #!/usr/bin/env bats
 # The same as redis_permissions.bats, on a server in use. It takes long, so it runs at night.
-# shellcheck disable=SC2034,SC2154  # the helpers use and set what the test needs
+# shellcheck disable=SC2034  # the helpers use and set what the test needs
 
 setup() {
   load ../bats/support
-  load locks
   load redis
   load permissions
   use_redis_store
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 @test "with a missing permission on a server in use, no key stays there forever" {

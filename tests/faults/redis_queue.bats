@@ -1,21 +1,11 @@
 #!/usr/bin/env bats
 # Waiters on a server get their turn even if the lock is not released: at the end of its
 # lease, and three seconds later however many waiters before them were killed or stopped.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load ../bats/support
-  load locks
   load redis
   use_redis_store
-  began=$BATS_TEST_TMPDIR/began
-  order=$BATS_TEST_TMPDIR/order
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 noting=(sh -c 'echo "$2" >> "$1"' -)

@@ -1,22 +1,11 @@
 #!/usr/bin/env bats
 # Leases that the server lost and that are set up again (--reclaim), and leases that the
 # server keeps longer than their holders rely on them (--lock-delay).
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load ../bats/support
-  load locks
   load redis
   use_redis_store
-  report=$BATS_TEST_TMPDIR/report
-  said=$BATS_TEST_TMPDIR/said
-  order=$BATS_TEST_TMPDIR/order
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 # A lease that expires soon, one that outlasts what a busy machine needs to start a server, and one

@@ -1,20 +1,9 @@
 #!/usr/bin/env bats
 # Redis servers in trouble, and programs that are not Redis servers.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load ../bats/support
-  load locks
   load redis
-  report=$BATS_TEST_TMPDIR/report
-  order=$BATS_TEST_TMPDIR/order
-  said=$BATS_TEST_TMPDIR/said
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 noting=(sh -c 'echo "$2" >> "$1"' -)

@@ -2,22 +2,14 @@
 # A run on a server when any system call of dlock, of its guardian, or of the process that
 # becomes the command fails: the first call of each kind, then the second, and so on to the
 # last.
-# shellcheck disable=SC2016,SC2154  # commands expand for themselves; the helpers set redis_root and more
 
 setup() {
   load ../bats/support
-  load locks
   load redis
   use_redis_store
   # LeakSanitizer does not work under strace.
   export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
   log=$BATS_TEST_TMPDIR/strace.log
-  ran=$BATS_TEST_TMPDIR/ran
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 # Runs dlock with a fault at the Nth call of a system call, counted in each of its processes.

@@ -1,16 +1,11 @@
 #!/usr/bin/env bats
 # dlock without resources that every process expects to have.
-# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load ../bats/support
-  load locks
   use_private_store
   store=$BATS_TEST_TMPDIR/store
-  began=$BATS_TEST_TMPDIR/began
 }
-
-teardown() { kill_leftovers; }
 
 # Asserts that `run` printed either only the command's output, or a refusal in one line with
 # one of these exit codes.
@@ -52,7 +47,6 @@ assert_worked_or_ran_short() {
 is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
 
 @test "a file of the store never gets descriptor 0, 1 or 2 if these are closed" {
-  # shellcheck disable=SC2016
   dlock run job -- sh -c 'readlink /proc/$PPID/fd/[0-2] > "$1"; : > "$1.done"' - \
     "$began" <&- >&- 2>&-
 
@@ -83,7 +77,6 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
 
 # Runs a verb whose process may write no file, with its output into files that exist.
 without_room() {  # <dlock's arguments>...
-  # shellcheck disable=SC2016
   run timeout 60 prlimit --fsize=0 dlock "$@"
   [[ $status == 69 ]] || { echo "$*: $status ($output), not 69" >&2; return 1; }
   assert_one_line
@@ -121,13 +114,13 @@ without_room() {  # <dlock's arguments>...
 
   for verb in 'status job' list 'history job' doctor config --version help --help 'limit --show api' \
     'cache --show key' 'cache key -- true'; do
-    # shellcheck disable=SC2016,SC2086
+    # shellcheck disable=SC2086
     run timeout 60 prlimit --fsize=0 sh -c 'dlock "$@" > "$HOME/output"' - $verb
     [[ $status == 69 && $output == *'ulimit -f'* ]] ||
       { echo "$verb: $status ($output)" >&2; return 1; }
   done
   for verb in bogus 'run job' 'status --bogus job' 'run --store redis://127.0.0.1:1 job -- true'; do
-    # shellcheck disable=SC2016,SC2086
+    # shellcheck disable=SC2086
     run timeout 60 prlimit --fsize=0 sh -c 'DLOCK_BOGUS=1 dlock "$@" 2> "$HOME/output"' - $verb
     ((status == 64 || status == 69 || status == 77 || status == 78)) ||
       { echo "$verb: $status" >&2; return 1; }

@@ -1,8 +1,6 @@
 #!/usr/bin/env bats
 # Many locks in one store, and many waiters for one lock. tests/long has more of them.
 # Only for the build that users install: the static release build.
-# shellcheck disable=SC2016  # commands expand for themselves
-# shellcheck disable=SC2030,SC2031,SC2154  # each test has its own store; helpers set holder and number_of
 
 locks=10000
 
@@ -16,16 +14,9 @@ setup_file() {
 
 setup() {
   load ../bats/support
-  load locks
   load redis
   load crowd
   load ../bats/postgres
-}
-
-teardown() {
-  stop_redis
-  stop_postgres
-  kill_leftovers
 }
 
 # Runs often enough to fill the history of the lock.

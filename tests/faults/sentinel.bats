@@ -1,27 +1,16 @@
 #!/usr/bin/env bats
 # Servers that fail over, with real sentinels that notice within a second. A lease lasts six
 # seconds.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2034,SC2154  # the helpers set holder, waiter, ports, and use the rest
+# shellcheck disable=SC2034  # the helpers set holder, waiter, ports, and use the rest
 
 setup() {
   load ../bats/support
-  load locks
   load redis
   load partition
   load sentinel
   load doctor
   load tree
-  report=$BATS_TEST_TMPDIR/report
-  said=$BATS_TEST_TMPDIR/said
-  ran=$BATS_TEST_TMPDIR/ran
-  began=$BATS_TEST_TMPDIR/began
   use_sentinel_store
-}
-
-teardown() {
-  stop_fleet
-  kill_leftovers
 }
 
 lease=(--ttl 6s)

@@ -1,23 +1,15 @@
 #!/usr/bin/env bats
 # Waiters that are alive and do not respond: how long they delay the waiter behind them.
-# shellcheck disable=SC2030,SC2031,SC2154  # hold and queue set holder and waiter
 
 setup() {
   load ../bats/support
-  load locks
   use_private_store
   released=$BATS_TEST_TMPDIR/released
-  began=$BATS_TEST_TMPDIR/began
-  order=$BATS_TEST_TMPDIR/order
   stopped=()
 }
 
-teardown() {
-  [[ -z ${frozen:-} ]] || thaw
-  kill_leftovers
-}
+clean_up() { [[ -z ${frozen:-} ]] || thaw; }
 
-# shellcheck disable=SC2016
 {
   noting=(sh -c 'echo "$2" >> "$1"' -)
   timing=(bash -c 'clock_into "$1"' -)

@@ -1,19 +1,15 @@
 #!/usr/bin/env bats
 # The embedded store when any system call fails: the first call of each kind, then the
 # second, and so on to the last.
-# shellcheck disable=SC2030,SC2031,SC2034,SC2154  # the helpers set store and witness, and use what
+# shellcheck disable=SC2034  # the helpers set store and witness, and use what
 
 setup() {
   load ../bats/support
-  load locks
   load injection
   use_injection
 }
 
-teardown() {
-  kill_leftovers
-  show_injections
-}
+clean_up() { show_injections; }
 
 # Asserts that the report of a run, the status and the history of its lock say the same.
 assert_accounts_agree() {

@@ -1,5 +1,4 @@
-# Helpers for tests that end whole process trees. They need support.bash, locks.bash and
-# redis.bash.
+# Helpers for tests that end whole process trees. They need support.bash and redis.bash.
 # shellcheck disable=SC2034,SC2154  # what is set here is for the tests, and the reverse
 
 # A command whose processes are hard to end: one that obeys TERM, one that ignores it, and a

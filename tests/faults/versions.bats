@@ -2,8 +2,7 @@
 # A fleet is upgraded host by host: 0.2.0 and this version share their locks, on each kind of store that both
 # have. tests/CMakeLists.txt runs this file on each. 0.2.0 is built once, in build/dlock-0.2.0.
 # docs/compatibility.md has what 0.2.0 cannot read.
-# shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2034,SC2154  # what the helpers and the tests set for each other
+# shellcheck disable=SC2034  # what the helpers and the tests set for each other
 
 release_0_2_0=e2262e993b11a7870f859d735e81b1c08c43f7a5
 
@@ -29,7 +28,6 @@ setup_file() {
 
 setup() {
   load ../bats/support
-  load locks
   [[ -x $DLOCK_SOURCE/build/dlock-0.2.0/build/dlock ]] || skip 'the history of the repository is not here'
   use_private_store
   EVENTUALLY_MS=60000
@@ -37,14 +35,6 @@ setup() {
   ln -s "$DLOCK_SOURCE/build/dlock-0.2.0/build/dlock" "$BATS_TEST_TMPDIR/old/dlock"
   ln -s "$DLOCK_BIN" "$BATS_TEST_TMPDIR/new/dlock"
   path=$PATH
-  began=$BATS_TEST_TMPDIR/began
-}
-
-teardown() {
-  case ${DLOCK_TEST_STORE:-local} in
-    sentinel | cluster | quorum) stop_fleet ;;
-  esac
-  kill_leftovers
 }
 
 # From now on `dlock`, also in the helpers, is this version.

@@ -1,25 +1,13 @@
 #!/usr/bin/env bats
 # A wait ends within one store timeout after its time, even if the servers fall silent meanwhile.
-# shellcheck disable=SC2030,SC2031  # each test has its own store
-# shellcheck disable=SC2154  # the helpers set the pids of servers
 
 setup() {
   load ../bats/support
-  load locks
   kind=${BATS_TEST_DESCRIPTION##* }
   DLOCK_TEST_STORE=$kind use_private_store
 }
 
-teardown() {
-  kill -CONT "${silent[@]}" 2> /dev/null || true
-  case $kind in
-    redis) end_processes "$server_pid" ;;
-    postgres) stop_postgres ;;
-    etcd) stop_etcd ;;
-    *) stop_fleet ;;
-  esac
-  kill_leftovers
-}
+clean_up() { kill -CONT "${silent[@]}" 2> /dev/null || true; }
 
 # Stops all servers of the store. Their processes accept connections, and do not reply.
 servers_fall_silent() {

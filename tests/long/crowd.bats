@@ -4,20 +4,13 @@
 #   DLOCK_BIN=build/release/dlock bats tests/long/crowd.bats
 #
 # DLOCK_CROWD sets the number of waiters, 2000 by default.
-# shellcheck disable=SC2154  # helpers set redis_socket
 
 setup() {
   load ../bats/support
-  load ../faults/locks
   load ../faults/redis
   use_redis_store --maxclients 10000
   # dlock_crowd does not log in.
   redis ACL SETUSER default on
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 @test "a crowd is served in order, and hand-offs stay as quick" {

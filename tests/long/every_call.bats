@@ -5,21 +5,14 @@
 #
 #   DLOCK_BIN=build/release/dlock bats tests/long
 #
-# shellcheck disable=SC2016,SC2154  # commands expand for themselves; hold sets holder
 
 setup() {
   load ../bats/support
-  load ../faults/locks
   load ../faults/redis
   use_redis_store
   export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
   trace=$BATS_TEST_TMPDIR/trace
   started=$BATS_TEST_TMPDIR/started
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 lease=(--ttl 1s --store-timeout 100ms)

@@ -1,17 +1,13 @@
 #!/usr/bin/env bats
 # The examples, as the tools that they are for take them: Ansible and Prometheus.
-# shellcheck disable=SC2016  # shells in commands
 
 setup() {
   load ../bats/support
   load ../bats/metrics
-  load ../faults/locks
   use_private_store
   examples=$DLOCK_SOURCE/examples
   here=$BATS_TEST_TMPDIR
 }
-
-teardown() { kill_leftovers; }
 
 # Runs the playbook on two hosts that are this machine, with a command that records who holds the lock.
 play() {  # <exit code of the command>

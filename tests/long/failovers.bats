@@ -7,7 +7,6 @@
 # or for DLOCK_TEST_MINUTES. There is a fault every DLOCK_TEST_BETWEEN_FAULTS (1000) grants.
 #
 # With --replicas all no two holders overlap, and fences grow.
-# shellcheck disable=SC2154  # the helpers set what is used here
 
 # Read here, before the tests unset the variables of dlock.
 wanted=${DLOCK_TEST_GRANTS:-100000}
@@ -27,7 +26,6 @@ setup_file() {
 
 setup() {
   load ../bats/support
-  load ../faults/locks
   load ../faults/redis
   load ../faults/partition
   load ../faults/sentinel
@@ -37,11 +35,7 @@ setup() {
   mkdir "$yard"
 }
 
-teardown() {
-  : > "$yard/stop"
-  stop_fleet
-  kill_leftovers
-}
+clean_up() { : > "$yard/stop"; }
 
 # Sets $count to the number of grants of all locks.
 count_grants() {

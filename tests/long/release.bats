@@ -8,7 +8,6 @@
 # programs (the name of a program, its stack), cannot be traced, take twenty times as long, and look to the
 # kernel like the emulator. These files therefore do not run in it: what uses a server, measures times, costs or the
 # death of processes, what uses strace, and what looks a command up in /proc.
-# shellcheck disable=SC2016,SC2154  # text for others; setup_file sets variables
 
 in_emulator=(arguments list fence status run limit nesting)
 # Single tests of these files that fail in it, for the same reasons.

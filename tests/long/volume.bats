@@ -6,7 +6,7 @@
 #
 # No two holders overlap, each fence is greater than the one before, and nothing fails.
 # Nothing is broken on purpose: failovers.bats and tests/chaos do that.
-# shellcheck disable=SC2034,SC2154  # for and from the helpers
+# shellcheck disable=SC2034  # for and from the helpers
 
 wanted=${DLOCK_TEST_GRANTS:-} # before the tests unset the variables of dlock
 
@@ -18,7 +18,6 @@ setup() {
   load ../bats/support
   load ../bats/etcd
   load ../bats/postgres
-  load ../faults/locks
   load ../faults/redis
   load ../faults/partition
   load ../faults/sentinel
@@ -28,14 +27,7 @@ setup() {
   mkdir "$yard"
 }
 
-teardown() {
-  touch "$yard/stop"
-  stop_redis
-  stop_fleet
-  stop_etcd
-  stop_postgres
-  kill_leftovers
-}
+clean_up() { : > "$yard/stop"; }
 
 # Requests the lock again and again until there are enough grants, or something is wrong.
 contend() {  # <option>...

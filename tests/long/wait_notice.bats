@@ -5,13 +5,7 @@
 
 setup() {
   load ../bats/support
-  load ../faults/locks
   load ../faults/redis
-}
-
-teardown() {
-  [[ -z ${redis_root:-} ]] || stop_redis
-  kill_leftovers
 }
 
 assert_said_thrice() {  # <what>

@@ -6,16 +6,10 @@
 
 setup() {
   load ../bats/support
-  load ../faults/locks
   load ../faults/redis
   load ../faults/crowd
   section=$BATS_TEST_TMPDIR/section
   cc -std=gnu11 -O2 -static -o "$section" "$DLOCK_SOURCE/tests/bench/section.c"
-}
-
-teardown() {
-  stop_redis
-  kill_leftovers
 }
 
 # Prints the median of the microseconds from the start of a command to the start of the next.
