@@ -23,6 +23,7 @@
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
 #include "util/json.hpp"
+#include "util/open_null.hpp"
 
 namespace dlock {
 namespace {
@@ -32,7 +33,7 @@ namespace {
 // Close-on-exec, so that the command finds them closed as we did.
 void open_standard_descriptors() {
   for (int fd = 0; fd <= 2; ++fd) {
-    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (::fcntl(fd, F_GETFD) < 0) open_null();
   }
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "util/fd.hpp"
+#include "util/open_null.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 
@@ -45,9 +46,9 @@ class HelperStart {
     ::posix_spawnattr_setsigmask(&attributes_, &none);
     ::posix_spawnattr_setsigdefault(&attributes_, &all);
     ::posix_spawn_file_actions_init(&files_);
-    ::posix_spawn_file_actions_addopen(&files_, 0, "/dev/null", O_RDONLY, 0);
+    ::posix_spawn_file_actions_adddup2(&files_, null_.get(), 0);
     ::posix_spawn_file_actions_adddup2(&files_, output, 1);
-    ::posix_spawn_file_actions_addopen(&files_, 2, "/dev/null", O_WRONLY, 0);
+    ::posix_spawn_file_actions_adddup2(&files_, null_.get(), 2);
   }
   ~HelperStart() {
     ::posix_spawn_file_actions_destroy(&files_);
@@ -65,6 +66,7 @@ class HelperStart {
   }
 
  private:
+  const Fd null_{open_null()};
   posix_spawnattr_t attributes_{};
   posix_spawn_file_actions_t files_{};
 };

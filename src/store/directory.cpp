@@ -56,6 +56,18 @@ void make_parents(const std::string& path) {
   }
 }
 
+// Where a link leads that root or this user has made, as systemd makes the
+// StateDirectory= of a unit with DynamicUser=; `path` itself if it is anything else.
+std::string end_of_trusted_link(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) return path;
+  if (status.st_uid != 0 && status.st_uid != ::geteuid()) return path;
+  char* const end = ::realpath(path.c_str(), nullptr);
+  std::string resolved(end == nullptr ? path : end);
+  std::free(end);
+  return resolved;
+}
+
 // Its ownership. Throws Failure if it is not safe to use.
 Ownership checked(const std::string& path, const struct stat& status, bool ours) {
   const auto refuse = [&](const std::string& why) {
@@ -130,6 +142,13 @@ std::optional<std::string> default_directory(const Surroundings& surroundings) {
 }
 
 void throw_failure_of(int error_number, const std::string& what) {
+  if (error_number == EROFS) {
+    throw Failure(
+        Failure::Kind::misconfigured,
+        std::string(failure_of(error_number, what).what()) +
+            "; name a directory that can be written with --store local:/DIR, or "
+            "make this one a StateDirectory= of the unit");
+  }
   if (!may_pass(error_number)) throw failure_of(error_number, what);
   // Files are opened with O_NONBLOCK, and would otherwise wait for the end of the lease.
   throw Transient(Failure::Kind::unreachable,
@@ -193,9 +212,10 @@ std::string mount_type_of(int fd) {
       std::string_view(info).substr(begin, info.find('\n', begin) - begin));
 }
 
-std::optional<Directory> Directory::open(const std::string& path, bool ours,
+std::optional<Directory> Directory::open(const std::string& named, bool ours,
                                          Missing missing) {
   constexpr int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  const auto path = end_of_trusted_link(named);
   Fd fd(::open(path.c_str(), flags));
   if (!fd && errno == ENOENT) {
     if (missing == Missing::accept) return std::nullopt;
@@ -205,8 +225,9 @@ std::optional<Directory> Directory::open(const std::string& path, bool ours,
   }
   if (!fd) {
     if (errno == ELOOP || errno == ENOTDIR) {
-      throw Failure(Failure::Kind::misconfigured,
-                    printable(path) + " is not a directory (a link is not allowed)");
+      throw Failure(
+          Failure::Kind::misconfigured,
+          printable(path) + " is not a directory (another user's link is not followed)");
     }
     if (may_pass(errno)) throw_failure_of(errno, "cannot open " + printable(path));
     throw cannot("open", path, ours);

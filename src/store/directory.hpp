@@ -87,10 +87,11 @@ class Directory {
   enum class Missing { create, accept };
 
   // Opens `path`, creating it with mode 0700 (`ours`: also its parents, and it must
-  // belong to this user). Nothing if it does not exist and `missing` accepts that. Throws
-  // Failure: `rejected` if it belongs to another user, is writable for everyone, shared
-  // and sticky, or not accessible to us; `misconfigured` if it is not a directory, is a
-  // link, or is on a network file system.
+  // belong to this user), or where a link of root or of this user leads. Nothing if it
+  // does not exist and `missing` accepts that. Throws Failure: `rejected` if it belongs
+  // to another user, is writable for everyone, shared and sticky, or not accessible to
+  // us; `misconfigured` if it is not a directory, is another user's link, or is on a
+  // network file system.
   static std::optional<Directory> open(const std::string& path, bool ours,
                                        Missing missing);
 
@@ -136,7 +137,9 @@ class Directory {
         identity_(identity),
         ownership_(ownership) {}
 
-  mode_t folder_mode() const { return ownership_.shared ? 02770 : 0700; }
+  // A shared folder is setgid as well: it inherits that, and to ask for it is refused
+  // where a sandbox permits no setgid files (RestrictSUIDSGID= of systemd).
+  mode_t folder_mode() const { return ownership_.shared ? 0770 : 0700; }
   void check_file(const struct stat& status, const std::string& name) const;
 
   Fd fd_;

@@ -17,6 +17,7 @@
 
 #include "supervise/command_tree.hpp"
 #include "supervise/process_title.hpp"
+#include "util/call_filter.hpp"
 #include "util/process.hpp"
 
 namespace dlock {
@@ -242,7 +243,7 @@ bool GuardianProcess::prepare() {
   if (page_.is_group_awaited.load()) owner_.notify();
   // The guardian must be in time even if the processors are busy, where that is allowed.
   // Only now, so that the command does not inherit the priority.
-  ::setpriority(PRIO_PROCESS, 0, guardian_priority);
+  if (!has_call_filter()) ::setpriority(PRIO_PROCESS, 0, guardian_priority);
   ::close(launching_end_);
   task_.streams.close_ends();
   return true;

@@ -15,6 +15,7 @@
 #include <memory>
 #include <string_view>
 
+#include "util/call_filter.hpp"
 #include "util/fd.hpp"
 
 namespace dlock {
@@ -36,6 +37,7 @@ bool send_signal(int pidfd, int signal) {
 }
 
 void use_batch_scheduling() {
+  if (has_call_filter()) return;
   const sched_param none{};
   if (::sched_getscheduler(0) == SCHED_OTHER) ::sched_setscheduler(0, SCHED_BATCH, &none);
 }
@@ -144,7 +146,7 @@ const std::string& host_name() {
     if (given != nullptr && *given != '\0') return std::string(given);
     char text[256] = "";
     ::gethostname(text, sizeof text - 1);
-    return std::string(text);
+    return std::string(*text == '\0' ? "(none)" : text);
   }();
   return name;
 }

@@ -10,7 +10,7 @@
 
 namespace dlock {
 
-// DLOCK_HOST, or else the name of this machine, when first asked for; empty: none.
+// DLOCK_HOST, or else the name of this machine, when first asked for; or "(none)".
 const std::string& host_name();
 
 struct ProcessInfo {
@@ -72,7 +72,7 @@ bool send_signal(int pidfd, int signal);
 
 // From now on this process does not preempt others when it is woken (SCHED_BATCH): for
 // the cleanup at its end. Does nothing if the process was started with another policy
-// than the default.
+// than the default, or under a filter of system calls.
 void use_batch_scheduling();
 
 }  // namespace dlock

@@ -81,6 +81,23 @@ assert_refused() {  # <exit code> <word>...
   assert_status 75
 }
 
+@test "a user who may not look into /etc/dlock does not get the defaults instead of what is there" {
+  use_private_mounts
+  inside mount -t tmpfs -o mode=755 none /etc
+  inside install -d -m 700 /etc/dlock
+  inside install "$DLOCK_BIN" /mnt/dlock
+  inside touch /mnt/empty
+  as_another=(inside setpriv --reuid 1234 --clear-groups env HOME=/nowhere /mnt/dlock --store none:)
+
+  run "${as_another[@]}" "${namespace[@]}"
+  assert_message 78 'dlock: /etc/dlock/config.toml: Permission denied'
+  run "${as_another[@]}" --config /mnt/empty "${namespace[@]}"
+  assert_equal "$status $output" '0 dlock'
+  inside chmod 755 /etc/dlock
+  run "${as_another[@]}" "${namespace[@]}"
+  assert_equal "$status $output" '0 dlock'
+}
+
 # --- Precedence ---
 
 @test "the command line overrides the environment, which overrides the file" {

@@ -59,7 +59,7 @@ assert_doctor_finds() {  # <exit code> <level> <check> <part of the message> [<p
 export DLOCK_STORE=local:$store/no/store|does not exist|create it
 export DLOCK_STORE=local:$store; mkdir -m 777 $store|everyone can write to it|chmod o-w $store
 mkdir -m 3770 $store|cannot be shared|chmod -t $store
-mkdir -p $store.real; ln -s $store.real $store|is not a directory|name the directory itself
+touch $store|is not a directory|name the directory itself
 END
   [[ ! -e $store/no ]]
   assert_equal "${lines[-1]}" "1 error in local:$store"

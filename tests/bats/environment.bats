@@ -248,6 +248,23 @@ prints_itself='echo $$ $LISTEN_PID $LISTEN_FDS $WATCHDOG_PID $SYSTEMD_EXEC_PID; 
   [[ $other != "$one" ]]
 }
 
+@test "a host without a separate name is told of DLOCK_HOST where its name counts" {
+  local name shown
+  for name in '' localhost localhost.localdomain; do
+    named=(unshare --map-root-user --uts /usr/bin/python3 -c
+      'import os, socket, sys; socket.sethostname(sys.argv[1]); os.execvp(sys.argv[2], sys.argv[2:])' "$name")
+    shown=${name:-(none)}
+    for options in '--splay 1ms' '--slots 2 --spread'; do
+      # shellcheck disable=SC2086  # words
+      run "${named[@]}" dlock run $options job -- true
+      assert_equal "$status $output" \
+        "0 dlock: job: warning: this host is called $shown, as others may be: set DLOCK_HOST for --spread and --splay"
+    done
+    run "${named[@]}" dlock run --report - job -- true
+    assert_equal "$(json .host)" "$shown"
+  done
+}
+
 @test "a DLOCK_HOST that is no host name is refused" {
   local host
   for host in -x 'a b' $'a\nb' 'a/b' "$(printf '%0256d' 0)"; do

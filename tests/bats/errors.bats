@@ -252,7 +252,7 @@ END
   chmod 777 open
   echo > empty
   assert_says << 'END'
-    78 | dlock --store "local:$PWD/file" list       | */file is not a directory (a link is not allowed)
+    78 | dlock --store "local:$PWD/file" list       | */file is not a directory (another user's link is not followed)
     77 | dlock --store "local:$PWD/open" list       | the directory */open is not safe to use: everyone can write to it; chmod o-w */open, or name a directory in it
     78 | dlock run --report /no/such/file job -- true | job: cannot write the report to /no/such/file: No such file or directory
     78 | dlock renew --token-file missing job       | --token-file: *missing: No such file or directory

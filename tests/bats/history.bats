@@ -173,6 +173,8 @@ is_too_long_ago() {
       done
       run dlock history "$name" --succeeded-within 1ms --nagios
       [[ ${output%% | *} != *'|'* ]]
+      run dlock history "$name" --succeeded-within 1ms --json
+      assert_equal "$(json '"\(.succeeded) \(.holders[0].pid) \(.waiters | length)"')" "false $holder 1"
       kill "$waiter"
       let_go
     done

@@ -46,6 +46,27 @@ assert_refused() {  # <status>
   assert_refused 77
 }
 
+@test "a link of root or of the user leads to the store, and that of another user does not" {
+  use_other_users 1001 1002
+  inside install -d -m 755 /mnt/private
+  inside install -d -m 700 -o 1001 -g 1001 /mnt/private/jobs
+  # As systemd makes it for StateDirectory= with DynamicUser=.
+  inside ln -s private/jobs /mnt/jobs
+  inside ln -s private/jobs /mnt/theirs
+  inside chown -h 1002 /mnt/theirs
+  inside ln -s private/jobs /mnt/own
+  inside chown -h 1001 /mnt/own
+
+  for name in jobs own private/jobs; do
+    run as_user 1001 dlock --store "local:/mnt/$name" run job -- \
+      dlock --store local:/mnt/private/jobs status --json job
+    assert_status 0
+  done
+  run as_user 1001 dlock --store local:/mnt/theirs run job -- echo started
+  assert_refused 78
+  assert_output_contains "/mnt/theirs is not a directory (another user's link is not followed)"
+}
+
 @test "a user whose home belongs to another is told to name a directory, and can name one" {
   local verb
   use_other_users 1001
@@ -205,7 +226,7 @@ END
   inside mount -o remount,ro /mnt
 
   run inside dlock --store local:/mnt/store run job -- echo started
-  ((status == 77 || status == 78))
+  assert_message 78 'Read-only file system; name a directory that can be written with --store local:/DIR'
   assert_one_line
 
   run inside dlock --store local:/mnt/store status --json job

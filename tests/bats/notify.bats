@@ -306,3 +306,16 @@ is_not_activating() { ! is_in_state waiter activating; }
   stop_unit talker
   assert_equal "$(property talker Result)" success
 }
+
+@test "a run works in a unit that may neither change priorities nor make setgid files" {
+  needs_root
+  install -d -m 2770 "$BATS_TEST_TMPDIR/shared"
+  DLOCK_STORE=local:$BATS_TEST_TMPDIR/shared start_unit shared $'Type=oneshot\nRestrictSUIDSGID=yes' '-- true'
+  systemctl_there start shared
+
+  use_server_as_store
+  start_unit filtered $'Type=oneshot\nSystemCallFilter=@system-service\nSystemCallFilter=~@privileged @resources' \
+    '--timeout 1m --stragglers kill -- true'
+  systemctl_there start filtered
+  assert_equal "$(look job .last_run.exit_code)" 0
+}

@@ -103,7 +103,7 @@ tail_of() { jq -r .output_tail "$report"; }
   # If there is no room for it, the rest is missing, and the exit code stays.
   TMPDIR=$PWD/nowhere dlock run "${kept[@]}" --keep-output 3MiB job -- sh -c 'seq 400000; exit 3' > "$out" 2> "$err" || [[ $? == 3 ]]
   cmp <(head -c 1048576 "$out") <(head -c 1048576 wanted)
-  grep -q "^dlock: job: left out [0-9]* bytes of the command's output here (cannot keep them: No such file or directory)\$" "$err"
+  grep -q "^dlock: job: left out [0-9]* bytes of the command's output here (cannot keep them in $PWD/nowhere: No such file or directory)\$" "$err"
 }
 
 @test "a process that the command leaves behind does not keep dlock waiting" {

@@ -68,6 +68,15 @@ assert_hidden_processes_are_killed() {
   assert_status 124
 }
 
+@test "without /dev/null a lease is kept in the background without the output of who asked for it" {
+  use_private_mounts
+  inside mount -t tmpfs none /dev
+
+  run inside timeout 60 sh -c 'token=$(dlock acquire job --for-pid $$) && dlock release job --token "$token"'
+
+  assert_status 0
+}
+
 @test "with little memory a run works, or says in one line why not" {
   local megabytes
   for megabytes in 16 32 64 300; do

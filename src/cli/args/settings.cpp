@@ -79,7 +79,10 @@ std::string config_path(const std::string& named) {
   auto own = home + "/.config/dlock/config.toml";
   if (!home.empty() && is_there(own)) return own;
   constexpr const char* global = "/etc/dlock/config.toml";
-  return is_there(global) ? global : "";
+  // A directory that this user may not look into is not an empty one: the file may be
+  // there, and name the store that all hosts share.
+  const bool is_hidden = ::access(global, F_OK) != 0 && errno == EACCES;
+  return is_hidden || is_there(global) ? global : "";
 }
 
 // Adds the settings of a table of the file that are among these options and not set yet.

@@ -17,6 +17,7 @@
 #include "cli/args/options.hpp"
 #include "lease/holding.hpp"
 #include "loop/event_loop.hpp"
+#include "util/open_null.hpp"
 #include "util/process.hpp"
 
 namespace dlock {
@@ -151,7 +152,7 @@ void KeeperProcess::watch() {
 // directory or terminal because of this process.
 void detach_from_caller(const Duty& duty) {
   [[maybe_unused]] const int outcome = ::chdir("/");
-  const int null = ::open("/dev/null", O_RDWR);
+  const int null = open_null();
   for (int fd = 0; fd <= 2; ++fd) ::dup2(null, fd);
   for (const auto& name : entries_of("/proc/self/fd")) {
     const int fd = std::atoi(name.c_str());

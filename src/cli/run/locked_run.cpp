@@ -35,6 +35,7 @@ LockedRun::LockedRun(const RunParts& parts)
 asio::awaitable<RunResult> LockedRun::execute() {
   std::optional<Failure> failure;
   bool has_locks = false;
+  warn_of_host_name();
   try {
     // The timer that stops the command: if it cannot be created, nothing starts.
     if (plan_.needs_tree()) wakeup_.prepare();
@@ -77,6 +78,15 @@ asio::awaitable<RunResult> LockedRun::execute() {
   command_.reset();  // which reaps it
   if (notice_) co_await notice_->end(conclusion_.result());
   co_return conclusion_.whole_result();
+}
+
+void LockedRun::warn_of_host_name() const {
+  const auto& name = host_name();
+  const bool is_anyones =
+      name == "(none)" || name == "localhost" || name.rfind("localhost.", 0) == 0;
+  if (!is_anyones || (options_.splay.count() == 0 && !options_.spread)) return;
+  speaker_.warning("warning: this host is called " + printable(name) +
+                   ", as others may be: set " + "DLOCK_HOST for --spread and --splay");
 }
 
 // Returns false if a signal interrupted the sleep.

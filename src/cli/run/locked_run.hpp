@@ -86,6 +86,7 @@ class LockedRun {
   }
 
  private:
+  void warn_of_host_name() const;
   asio::awaitable<bool> sleep_first();
   asio::awaitable<bool> obtain_locks();
   asio::awaitable<bool> needs_command(const Answer& answer);

@@ -221,9 +221,10 @@ void KeptOutput::print(const Speaker& speaker) const {
     }
   };
   kept_.replay(write, [&] {
-    const auto why = kept_.error() == 0 ? std::string("--keep-output")
-                                        : "cannot keep them: " +
-                                              std::string(std::strerror(kept_.error()));
+    const auto why = kept_.error() == 0
+                         ? std::string("--keep-output")
+                         : "cannot keep them in " + printable(Spool::directory()) + ": " +
+                               std::string(std::strerror(kept_.error()));
     speaker.error("left out " + std::to_string(kept_.left_out()) +
                   " bytes of the command's output here (" + why + ")");
   });

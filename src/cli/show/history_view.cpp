@@ -172,7 +172,8 @@ std::string history_text(const std::vector<RunOfLock>& runs, WallTime now,
 
 namespace {
 
-// A first run that takes hours has not failed yet.
+// "; now held by root@web1 (pid 7, x) for 3h; 1 waits". A first run that takes hours has
+// not failed yet.
 std::string progress_of(const LockInfo& lock) {
   std::string text;
   if (!lock.holders.empty()) text = "; now held by " + described(lock.holders.front());
@@ -181,60 +182,57 @@ std::string progress_of(const LockInfo& lock) {
   return text + "; " + std::to_string(waiters) + (waiters == 1 ? " waits" : " wait");
 }
 
+bool is_end_known(const std::optional<RunInfo>& run) { return run && run->ended; }
+
 }  // namespace
 
-SuccessWithin success_within(const LockInfo& lock, milliseconds span) {
-  SuccessWithin answer;
-  answer.span = span;
-  answer.last = lock.last_success;
-  answer.progress = progress_of(lock);
-  answer.now = lock.now;
-  const auto ended = answer.last ? answer.last->ended : std::nullopt;
-  answer.is_within = ended && is_recent(*ended, span, lock.now);
-  return answer;
+SuccessWithin success_within(LockInfo lock, milliseconds span) {
+  const auto& last = lock.last_success;
+  const bool is_within = is_end_known(last) && is_recent(*last->ended, span, lock.now);
+  return {span, is_within, std::move(lock)};
 }
 
-Json json_of(const SuccessWithin& answer, const std::string& lock,
-             const std::string& store) {
+Json json_of(const SuccessWithin& answer, const std::string& store) {
+  const auto lock = json_of(answer.lock);
   return Json{
-      {"name", lock},
+      {"name", lock["name"]},
       {"store", store},
       {"succeeded", answer.is_within},
-      {"last_success", json_or_null(answer.last)},
+      {"last_success", json_or_null(answer.lock.last_success)},
+      {"holders", lock["holders"]},
+      {"waiters", lock["waiters"]},
   };
 }
 
-std::string text_of(const SuccessWithin& answer, const std::string& lock,
-                    const std::string& store) {
-  const auto name = printable_name(lock);
+std::string text_of(const SuccessWithin& answer, const std::string& store) {
+  const auto& [span, is_within, lock] = answer;
+  const auto name = printable_name(lock.lock.name);
   const auto where = " in " + printable(store);
-  if (!answer.last || !answer.last->ended)
-    return name + " never succeeded" + where + answer.progress;
-  const auto ended = *answer.last->ended;
-  return name + (answer.is_within ? " succeeded " : " last succeeded ") +
-         for_people(std::max(answer.now - ended, WallTime(0))) + " ago, at " +
-         rfc3339(ended) + " on " + printable(answer.last->host, 64) +
-         (answer.is_within
-              ? ""
-              : ", not within " + for_people(answer.span) + where + answer.progress);
+  const auto& last = lock.last_success;
+  if (!is_end_known(last)) return name + " never succeeded" + where + progress_of(lock);
+  return name + (is_within ? " succeeded " : " last succeeded ") +
+         for_people(std::max(lock.now - *last->ended, WallTime(0))) + " ago, at " +
+         rfc3339(*last->ended) + " on " + printable(last->host, 64) +
+         (is_within ? ""
+                    : ", not within " + for_people(span) + where + progress_of(lock));
 }
 
-std::string plugin_line(const SuccessWithin& answer, const std::string& lock,
-                        const std::string& store) {
+std::string plugin_line(const SuccessWithin& answer, const std::string& store) {
   const auto in_seconds = [](milliseconds span) {
     const auto part = std::to_string(1000 + span.count() % 1000).substr(1);
     return std::to_string(span.count() / 1000) + (part == "000" ? "" : "." + part);
   };
-  const bool is_known = answer.last && answer.last->ended;
+  const auto& last = answer.lock.last_success;
+  const bool is_known = is_end_known(last);
   const auto age =
-      is_known ? std::max(answer.now - *answer.last->ended, WallTime(0)) : WallTime(0);
+      is_known ? std::max(answer.lock.now - *last->ended, WallTime(0)) : WallTime(0);
   const auto age_ms = std::chrono::floor<milliseconds>(age);
   auto line =
-      plugin_answer(answer.is_within ? "OK" : "CRITICAL", text_of(answer, lock, store)) +
+      plugin_answer(answer.is_within ? "OK" : "CRITICAL", text_of(answer, store)) +
       " | age=" + (is_known ? in_seconds(age_ms) + "s" : "U") + ";;" +
       in_seconds(answer.span) + ";0";
-  if (is_known && answer.last->duration) {
-    line += " duration=" + in_seconds(*answer.last->duration) + "s;;;0";
+  if (is_known && last->duration) {
+    line += " duration=" + in_seconds(*last->duration) + "s;;;0";
   }
   return line;
 }

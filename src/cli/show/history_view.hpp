@@ -42,24 +42,19 @@ std::string history_text(const std::vector<RunOfLock>& runs, WallTime now,
 struct SuccessWithin {
   milliseconds span{};
   bool is_within = false;
-  std::optional<RunInfo> last;
-  std::string progress;  // "; now held by root@web1 (pid 7, x) for 3h; 1 waits"
-  WallTime now{};
+  LockInfo lock;
 };
 
-SuccessWithin success_within(const LockInfo& lock, milliseconds span);
-Json json_of(const SuccessWithin& answer, const std::string& lock,
-             const std::string& store);
+SuccessWithin success_within(LockInfo lock, milliseconds span);
+Json json_of(const SuccessWithin& answer, const std::string& store);
 
 // "job succeeded 3m12s ago, at 2026-11-21T04:00:00.250Z on web1", "job never succeeded in
 // local:/var/lib/dlock"; if it did not, also what is in progress.
-std::string text_of(const SuccessWithin& answer, const std::string& lock,
-                    const std::string& store);
+std::string text_of(const SuccessWithin& answer, const std::string& store);
 
 // The same as the line of a monitoring plugin (--nagios): "DLOCK OK - ... |
 // age=192s;;3600;0 duration=2.25s". Nothing in it but dlock's own bar begins the
 // performance data.
-std::string plugin_line(const SuccessWithin& answer, const std::string& lock,
-                        const std::string& store);
+std::string plugin_line(const SuccessWithin& answer, const std::string& store);
 
 }  // namespace dlock

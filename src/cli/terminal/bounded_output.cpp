@@ -18,8 +18,7 @@ constexpr std::size_t block = 64 * 1024;
 
 // Opens a file without a name, which no other process can open.
 Fd nameless_file() {
-  const char* own = std::getenv("TMPDIR");
-  const std::string directory = own != nullptr && *own == '/' ? own : "/tmp";
+  const auto directory = Spool::directory();
   Fd file(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600));
   if (file) return file;
   // Some file systems have only files with names.
@@ -30,6 +29,11 @@ Fd nameless_file() {
 }
 
 }  // namespace
+
+std::string Spool::directory() {
+  const char* own = std::getenv("TMPDIR");
+  return own != nullptr && *own == '/' ? own : "/tmp";
+}
 
 std::size_t Spool::write(std::size_t at, std::string_view bytes) {
   const auto begin = at;

@@ -18,6 +18,9 @@ class Spool {
  public:
   static constexpr std::size_t memory_most = std::size_t{1} << 20;
 
+  // Where what does not fit in memory is kept: TMPDIR, or /tmp.
+  static std::string directory();
+
   // Returns how many of the bytes were written: fewer, with errno, if there is no room.
   std::size_t write(std::size_t at, std::string_view bytes);
 

@@ -100,17 +100,17 @@ ExitStatus ask_for_success(const CommonOptions& common, const HistoryOptions& op
   Wakeup wakeup(context);
   const auto store =
       opened_store(common, store_timeout(common, {}), context, options.name.value_or(""));
-  const auto info =
-      run_blocking(context, [&] { return store->inspector().inspect(lock, wakeup); });
-  const auto answer = success_within(info, *options.succeeded_within);
+  const auto answer = success_within(
+      run_blocking(context, [&] { return store->inspector().inspect(lock, wakeup); }),
+      *options.succeeded_within);
   if (options.nagios) {
-    print(plugin_line(answer, lock.name, store->url()) + "\n");
+    print(plugin_line(answer, store->url()) + "\n");
     return answer.is_within ? ExitStatus::success : ExitStatus::critical;
   }
   if (common.json) {
-    print(to_line(json_of(answer, lock.name, store->url())) + "\n");
+    print(to_line(json_of(answer, store->url())) + "\n");
   } else if (!common.quiet) {
-    print(text_of(answer, lock.name, store->url()) + "\n");
+    print(text_of(answer, store->url()) + "\n");
   }
   return answer.is_within ? ExitStatus::success : ExitStatus::not_held;
 }
