@@ -26,7 +26,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   printf -v after '%(%s)T'
 
   keys='name run_id outcome reason protected exit_code signal fence slot locks store'
-  keys+=' strength host user command label started ended waited_ms ran_ms holder output_tail message'
+  keys+=' strength host user command label started ended waited_ms ran_ms margin_ms holder output_tail message'
   assert_reported 'keys_unsorted | join(" ")' "$keys"
   assert_equal "$(wc -l < "$report")" 1
   assert_reported '"\(.name) \(.store)"' "a \"job\" local:$store"

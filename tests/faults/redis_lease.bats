@@ -112,14 +112,15 @@ assert_nothing_noticed() {
 }
 
 @test "if the server falls silent or is down, the loss says so, and for how long the lease could not be renewed" {
-  hold_job "${long[@]}"
+  hold_job "${long[@]}" --report "$BATS_TEST_TMPDIR/report"
 
   redis_freezes
 
   assert_exits 76 "$holder"
   # The next line says that the lock cannot be released either.
   output=$(head -n 1 "$said")
-  [[ $output =~ 'job: lost the lock: its lease could not be renewed for '[1-5]\.[0-9]s' (/'[^\ ]+' did not reply within '[^\ ]+'), so the command was stopped before the lease expired'$ ]]
+  [[ $output =~ 'job: lost the lock: its lease could not be renewed for '[1-5]\.[0-9]s' (/'[^\ ]+' did not reply within '[^\ ]+'), so the command was stopped '[1-9][0-9]*ms' before the lease expired'$ ]]
+  [[ $output == *" $(jq .margin_ms "$BATS_TEST_TMPDIR/report")ms before "* ]]
 
   redis_goes_on
   redis FLUSHALL
@@ -129,7 +130,7 @@ assert_nothing_noticed() {
 
   assert_exits 76 "$holder"
   output=$(head -n 1 "$said")
-  [[ $output =~ 'job: lost the lock: its lease could not be renewed for '[1-5]\.[0-9]s' (cannot reach /'[^\ ]+': '.+'), so the command was stopped before the lease expired'$ ]]
+  [[ $output =~ 'job: lost the lock: its lease could not be renewed for '[1-5]\.[0-9]s' (cannot reach /'[^\ ]+': '.+'), so the command was stopped '[1-9][0-9]*ms' before the lease expired'$ ]]
 }
 
 # --- Giving back ---

@@ -13,9 +13,9 @@ TEST(LossText, says_why_the_last_renewal_failed_and_for_how_long_they_have_faile
   const std::string why = "db:6379 did not reply within 2s";
   EXPECT_EQ(
       loss_text(Loss::unconfirmed, CommandFate::ended_in_time, true,
-                FailedRenewals{why, milliseconds(13'204)}),
+                FailedRenewals{why, milliseconds(13'204), milliseconds(812)}),
       "lost the lock: its lease could not be renewed for 13s (db:6379 did not reply "
-      "within 2s), so the command was stopped before the lease expired");
+      "within 2s), so the command was stopped 812ms before the lease expired");
   EXPECT_EQ(loss_text(Loss::unconfirmed, CommandFate::was_ended, true,
                       FailedRenewals{why, milliseconds(620)}),
             "lost the lock: its lease could not be renewed for 620ms (db:6379 did not "

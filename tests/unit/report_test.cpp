@@ -47,7 +47,7 @@ TEST(Report, a_command_that_ran_has_its_exit_code_its_grant_and_times) {
       R"("store":"local:/srv/locks","strength":null,"host":"web2",)"
       R"("user":"alice","command":["backup.sh","-v"],"label":"nightly",)"
       R"("started":"2023-11-14T22:13:20.000Z","ended":"2023-11-14T22:13:21.500Z",)"
-      R"("waited_ms":7,"ran_ms":1500,"holder":null,"output_tail":null,)"
+      R"("waited_ms":7,"ran_ms":1500,"margin_ms":null,"holder":null,"output_tail":null,)"
       R"("message":null})"
       "\n");
 }
@@ -75,7 +75,7 @@ TEST(Report, a_busy_lock_has_its_holder_and_a_message) {
       R"("locks":[{"name":"job","fence":null,"slot":null,"reason":null}],)"
       R"("store":"local:/srv/locks","strength":null,"host":"web2",)"
       R"("user":"alice","command":["backup.sh","-v"],"label":"nightly",)"
-      R"("started":null,"ended":null,"waited_ms":0,"ran_ms":null,)"
+      R"("started":null,"ended":null,"waited_ms":0,"ran_ms":null,"margin_ms":null,)"
       R"("holder":{"fence":41,"slot":0,"host":"web1","pid":123,"user":"root",)"
       R"("command":["./backup.sh"],"label":"","since":"2023-11-14T22:13:20.000Z",)"
       R"("held_ms":5,"expires_in_ms":null,"attached":true},"output_tail":null,)"

@@ -93,6 +93,7 @@ std::string report_line(const RunIdentity& run, const RunResult& result) {
               has_run ? Json(rfc3339(*result.started + *result.ran)) : Json(nullptr)},
              {"waited_ms", or_null(result.waited)},
              {"ran_ms", or_null(result.ran)},
+             {"margin_ms", or_null(result.margin)},
              {"holder", json_or_null(result.holder)},
              {"output_tail", or_null(result.last_lines)},
              {"message", text_or_null(result.message)},
@@ -246,6 +247,10 @@ void RunConclusion::command_ended(const Ended& end) {
   result_.command_signal = end.signal;
   if (end.lost) {
     auto& lock = locks_.lost_by(*end.lost);
+    if (*end.lost == Loss::unconfirmed && lock.policy) {
+      result_.margin =
+          std::chrono::duration_cast<milliseconds>(lock.policy->deadline() - ended_at_);
+    }
     const bool in_time = failed_renewals(lock) && *end.lost == Loss::unconfirmed &&
                          ended_at_ < lock.policy->deadline();
     lost(lock, *end.lost, in_time ? CommandFate::ended_in_time : CommandFate::was_ended);
@@ -284,7 +289,7 @@ std::optional<FailedRenewals> RunConclusion::failed_renewals(const RunLock& lock
       lock.policy->deadline() - (timing.ttl() - timing.drift() - timing.renew_every());
   const auto lasted = std::chrono::duration_cast<milliseconds>(ended_at_ - asked_at);
   if (lasted.count() <= 0) return std::nullopt;
-  return FailedRenewals{*why, lasted};
+  return FailedRenewals{*why, lasted, result_.margin};
 }
 
 void RunConclusion::lose(RunLock& lock, Loss loss) {

@@ -56,6 +56,9 @@ struct RunResult {
   std::optional<milliseconds> waited;
   std::optional<WallTime> started;  // the command
   std::optional<milliseconds> ran;
+  // From the end of the command's last process to that of the lease, if dlock stopped it
+  // because the lease was not renewed.
+  std::optional<milliseconds> margin;
   std::optional<HolderInfo> holder;       // who held the lock
   std::optional<std::string> last_lines;  // of the output, if it is known
   std::string message;

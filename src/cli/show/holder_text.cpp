@@ -215,8 +215,9 @@ std::string loss_text(Loss loss, CommandFate command, bool on_server,
   switch (command) {
     case CommandFate::is_ending: return "stopping the command: " + cause;
     case CommandFate::ended_in_time:
-      return "lost the lock: " + cause +
-             ", so the command was stopped before the lease expired";
+      return "lost the lock: " + cause + ", so the command was stopped " +
+             (failed && failed->margin ? for_people(*failed->margin) + " " : "") +
+             "before the lease expired";
     case CommandFate::had_ended:
       return "lost the lock before the command ended: " + cause;
     case CommandFate::may_have_outlived:

@@ -82,6 +82,8 @@ enum class CommandFate {
 struct FailedRenewals {
   std::string why;  // of the last one
   milliseconds lasted{};
+  // From the end of the command to that of the lease.
+  std::optional<milliseconds> margin = std::nullopt;
 };
 
 // "root@web2 took the lock with dlock break".
