@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Waiters on a server get their turn even if the lock is not released: at the end of its
-# lease, and three seconds later however many waiters before them were killed or stopped.
+# Waiters on a server get their turn even if the lock is not released: at the end of its lease, and one promise
+# later however many waiters before them were killed or stopped. The server's record of commands is the judge.
 
 setup() {
   load ../bats/support
@@ -48,18 +48,15 @@ have_others_served() {  # <kill_them or stop_them> <name>...
   shift
   for name; do queue job -- "${noting[@]}" "$order" "$name"; done
   "$how"
+  sent_before=$(calls_of evalsha)
 
   let_go
 }
 
-# Asserts that all of them were served in order, within this many milliseconds.
-assert_served() {  # <ms> <names>
-  local start names
-  read -ra names <<< "$2"
-  start=$(now_ms)
-  EVENTUALLY_MS=150000 eventually lines_in "${#names[@]}" "$order"
-  assert_between "$(($(now_ms) - start))" 0 "$1"
-  assert_equal "$(paste -sd ' ' "$order")" "$2"
+# Asserts that these, and no others, are served in this order.
+assert_served() {  # <name>...
+  eventually lines_in "$#" "$order"
+  assert_equal "$(paste -sd ' ' "$order")" "$*"
 }
 
 # The fourth word of a waiter's record says whether it was passed over (1) or called (4).
@@ -76,10 +73,12 @@ are_heard_of() {
 
 is_called() { redis HVALS 'dlock:{job}:w' | grep -q '^[xs] [0-9]* [0-9]* 4 '; }
 
-@test "six stopped waiters cost three seconds, and get their places back when they continue" {
+@test "six stopped waiters cost one promise, and get their places back when they continue" {
   queue_those_in_front 6
   have_others_served stop_them first
-  assert_served 15000 first
+  assert_served first
+  # The next one asks twice in the three seconds of a promise: for six it would be twelve times.
+  assert_between $(($(calls_of evalsha) - sent_before)) 2 6
   hold job
   queue job -- "${noting[@]}" "$order" second
 
@@ -105,25 +104,24 @@ is_called() { redis HVALS 'dlock:{job}:w' | grep -q '^[xs] [0-9]* [0-9]* 4 '; }
   eventually is_called
   kill -CONT "${slow[@]}"
 
-  assert_served 15000 'first second third fourth'
+  assert_served first second third fourth
 }
 
 # Writes its name. The first one then waits until the test releases it.
 taking_turns=(sh -c 'echo "$2" >> "$1"; ! mkdir "$1.first" 2> /dev/null || until [ -e "$1.go" ]; do sleep 0.05; done' -)
 
-@test "waiters run soon and in order though the server lost their queue" {
+@test "waiters run, and in order, though the server lost their queue" {
   # A single one as well.
   hold job
   queue job -- "${noting[@]}" "$order" only
 
   redis FLUSHALL
 
-  assert_served 15000 only
+  assert_served only
 
   rm "$order"
   hold job
   for name in 0 1 2 3 4 5; do queue job -- "${taking_turns[@]}" "$order" "$name"; done
-  start=$(now_ms)
 
   redis FLUSHALL
 
@@ -133,7 +131,6 @@ taking_turns=(sh -c 'echo "$2" >> "$1"; ! mkdir "$1.first" 2> /dev/null || until
   eventually so_many_wait 5
   touch "$order.go"
   eventually lines_in 6 "$order"
-  assert_between "$(($(now_ms) - start))" 0 20000
   tail -n +2 "$order" | sort -c -n
 }
 
@@ -160,7 +157,7 @@ assert_waits_calmly() {
   before=$(commands_sent)
   run dlock run -w 3s job -- true
   assert_status 75
-  assert_between $(($(commands_sent) - before)) 4 80
+  assert_between $(($(commands_sent) - before)) 1 80
 }
 
 @test "a waiter that is woken again and again without a reason, or that the server does not let wait, sends few commands" {
@@ -191,12 +188,12 @@ assert_waits_calmly() {
   before=$(calls_of blpop)
   began=$(redis TIME | head -n 1)
 
-  never_within 3000 false
+  eventually has_listened $((before + 4))
 
   # By the server's clock: the test may have been held up.
   assert_between $(($(calls_of blpop) - before)) 0 $(($(redis TIME | head -n 1) - began + 2))
 }
-has_listened() { (($(calls_of blpop) > 0)); }
+has_listened() { (($(calls_of blpop) > ${1:-0})); }  # [<more often than this>]
 
 @test "a waiter that was woken without a reason for a while gets the lock when it is released" {
   hold job
