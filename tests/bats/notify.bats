@@ -260,6 +260,7 @@ is_in_state() { [[ $(property "$1" ActiveState) == "$2" ]]; }
 is_held_there() { [[ $(dlock status job --json | jq .state) == '"held"' ]]; }
 
 @test "a unit with -E 200 as in the examples succeeds if the lock is held, and fails if its job exits with 75" {
+  needs_root
   grep -qx SuccessExitStatus=200 "$DLOCK_SOURCE/examples/dlock-nightly.service"
   start_unit holder Type=exec '-- sleep 60'
   eventually is_held_there

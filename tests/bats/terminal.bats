@@ -71,6 +71,7 @@ dlock_of() {
 press_while_dlock_is_stopped() {  # <key> <what is noted>
   local dlock
   dlock=$(dlock_of job)
+  eventually sleeps "$dlock"
   kill -STOP "$dlock"
   eventually is_stopped "$dlock"
   press_before_dlock_continues "$dlock" "$@"

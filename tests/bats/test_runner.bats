@@ -7,8 +7,6 @@ setup() {
   use_private_store
 }
 
-teardown() { kill_leftovers; }
-
 # Replaces what tests/run builds and tests with: a ctest that starts processes which leave its
 # group and session, ignore SIGTERM, or run in the background.
 use_fake_ctest() {
@@ -73,12 +71,11 @@ use_project_of_parts() {
   local name
   project=$BATS_TEST_TMPDIR/parts
   mkdir -p "$project"/{build,packaging,tests/{bench,long}}
-  cp "$DLOCK_SOURCE/tests/run" "$project/tests/"
+  cp "$DLOCK_SOURCE"/tests/{run,skips.bash} "$project/tests/"
   cp "$DLOCK_SOURCE/packaging/packages.sh" "$project/packaging/"
   touch "$project/tests/long/first.bats" "$project/tests/long/second.bats"
   for name in "$BATS_TEST_TMPDIR"/bin/{cmake,ctest,apt-get,sudo,bats} \
-    "$project"/tests/{lint,bench/run,bench/latest_death,bench/failovers,distributions}; do
-    # shellcheck disable=SC2016  # for the program; `bats --count` has to print a number
+    "$project"/tests/{lint,bench/run,bench/latest_death,bench/failovers,settings,distributions}; do
     printf '#!/bin/sh\necho "$(basename "$0") $*" >> "%s"\necho 1\n[ ! "$1" -ef "%s" ]\n' \
       "$BATS_TEST_TMPDIR/called" "$BATS_TEST_TMPDIR/fails" > "$name"
     chmod +x "$name"
@@ -88,7 +85,7 @@ use_project_of_parts() {
 }
 
 @test "tests/distributions gets packages from where the machine does, and names what it could not try" {
-  ((EUID == 0)) || skip 'only root makes systems'
+  ((EUID == 0)) || skip 'only root can make systems'
   use_project_of_parts
   cp "$DLOCK_SOURCE/tests/distributions" "$project/tests/"
   printf '#!/bin/sh\nprintf "Debian Debian-Security http://%%s/security/\\nDebian Debian http://%%s/debian/\\n" mirror mirror\n' \
@@ -291,7 +288,6 @@ END
   use_small_project
   mkdir "$project"/tests/{bats,faults}
   printf '  "slow   full  night  early"\n  "tight  full  night  clock"\n' > "$project/tests/CMakeLists.txt"
-  # shellcheck disable=SC2016  # lines of tests
   {
     append tests/bats/tight.bats '  EVENTUALLY_MS=900 eventually true'
     append tests/faults/slow.bats '  run timeout -s KILL 60 dlock run job -- true'
@@ -355,7 +351,6 @@ END
 }
 
 @test "each promise names a C++ test and a Bats file that run for each change" {
-  # shellcheck disable=SC2016  # a program in Perl
   run env -C "$DLOCK_SOURCE" perl -Mstrict -e '
     sub text { local (@ARGV, $/) = @_; <> }
     my $lists = text("tests/CMakeLists.txt");
