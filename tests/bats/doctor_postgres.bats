@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # `dlock doctor` on PostgreSQL: one test for each state that is bad for locks.
-# shellcheck disable=SC2034,SC2154  # DLOCK_STORE is exported; helpers set postgres_..., pooled, silent
+# shellcheck disable=SC2034  # DLOCK_STORE is exported; helpers set postgres_..., pooled, silent
 
 load postgres
 tests_share_postgres
@@ -8,7 +8,6 @@ tests_share_postgres
 setup() {
   load support
   load ../faults/doctor
-  load ../faults/locks
 }
 
 # --- Servers without problems ---
@@ -162,7 +161,7 @@ paste_line() {  # <start of it>
 @test "a server that is not proven to be the one that is meant is a warning" {
   use_postgres_store -c 'listen_addresses=*'
   local address
-  address=$(hostname -I | cut -d ' ' -f 1)
+  address=$(ip -o -4 address show scope global | awk '{ sub("/.*", "", $4); print $4; exit }')
   postgres_admits 1 'local all all trust' 'host all all all trust'
 
   DLOCK_STORE="postgres://app@$address:${postgres_port[1]}/app" assert_doctor_finds 1 warning tls 'not encrypted, and not proven to be the server that is meant' 'turn on ssl on the server, and add sslmode=verify-full'

@@ -278,9 +278,9 @@ use_servers_as_store() {
   esac
 }
 
-# Between these two, no other test chooses ports. Otherwise two could choose the same, because
-# a chosen port stays free until a server listens there.
-begin_to_use_ports() { exec {port_lock}< "$DLOCK_SOURCE/tests/run" && flock "$port_lock"; }
+# Between these two, no other test in the same network chooses ports. Otherwise two could choose the same,
+# because a chosen port stays free until a server listens there.
+begin_to_use_ports() { exec {port_lock}< /proc/self/ns/net && flock "$port_lock"; }
 ports_are_used() { flock --unlock "$port_lock" && exec {port_lock}<&-; }
 
 # Prints ports of 127.0.0.1 that are free.
