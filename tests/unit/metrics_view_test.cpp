@@ -40,9 +40,14 @@ LockInfo lock_with_run() {
   return lock;
 }
 
-std::string metrics_of(const std::vector<LockInfo>& locks) {
-  return metrics_text("dlock", locks);
+std::string metrics_of(const std::vector<LockInfo>* locks,
+                       const std::vector<LockHistory>& histories = {}) {
+  std::string text;
+  show_metrics("dlock", locks, histories, [&](const auto& more) { text += more; });
+  return text;
 }
+
+std::string metrics_of(const std::vector<LockInfo>& locks) { return metrics_of(&locks); }
 
 // The value of the only sample of a metric; empty if there is none.
 std::string sample(const LockInfo& lock, const std::string& metric) {
@@ -64,7 +69,7 @@ TEST(Metrics, say_that_the_store_is_up_even_without_locks) {
 }
 
 TEST(Metrics, say_only_that_an_unavailable_store_is_down) {
-  EXPECT_EQ(metrics_text("dlock", std::nullopt), up_text + "0\n");
+  EXPECT_EQ(metrics_of(nullptr), up_text + "0\n");
 }
 
 TEST(Metrics, count_the_durations_of_the_runs_that_have_ended) {
@@ -79,7 +84,8 @@ TEST(Metrics, count_the_durations_of_the_runs_that_have_ended) {
   history.runs[3].outcome = "running";
   history.runs[4].duration = 1s;
   history.runs[4].outcome = by_hand;
-  const auto text = metrics_text("dlock", std::vector{lock_with_run()}, {history});
+  const std::vector locks{lock_with_run()};
+  const auto text = metrics_of(&locks, {history});
 
   const std::string name = "dlock_run_duration_seconds";
   const std::string labels = R"({name="job",namespace="dlock")";
@@ -92,8 +98,7 @@ TEST(Metrics, count_the_durations_of_the_runs_that_have_ended) {
     expected.insert(expected.find_first_of(",}"), labels);
     EXPECT_NE(text.find("\n" + name + expected + "\n"), std::string::npos) << expected;
   }
-  EXPECT_EQ(metrics_text("dlock", std::vector{free_job()}, {}).find(name),
-            std::string::npos);
+  EXPECT_EQ(metrics_of(std::vector{free_job()}).find(name), std::string::npos);
 }
 
 TEST(Metrics, have_their_help_and_type_once_and_a_sample_for_each_lock) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "cli/show/lock_view.hpp"
 #include "lock/history.hpp"
@@ -138,16 +139,15 @@ std::string labels_of(const LockName& lock) {
 
 // `about` are the locks, or their histories.
 template <typename About, typename SampleOf>
-std::string metric_text(const std::string& name, const char* help, const About& about,
-                        SampleOf sample_of) {
-  std::string samples;
+void show_metric(Pieces& pieces, const std::string& name, const char* help,
+                 const About& about, SampleOf sample_of) {
+  auto head = head_of(name, help);
   for (const auto& lock : about) {
     const Sample sample = sample_of(lock);
     if (!sample) continue;
-    samples += name + "{" + labels_of(lock.lock) + "} " + *sample + "\n";
+    pieces.add(std::exchange(head, "") + name + "{" + labels_of(lock.lock) + "} " +
+               *sample + "\n");
   }
-  if (samples.empty()) return "";
-  return head_of(name, help) + samples;
 }
 
 // The upper bounds of the classes of durations: from a script that has nothing to do to a
@@ -191,13 +191,16 @@ Sample last_loss(const LockHistory& history) {
   return last ? Sample(in_seconds(*last)) : std::nullopt;
 }
 
-std::string histogram_text(const std::vector<LockHistory>& histories) {
+void show_histogram(Pieces& pieces, const std::vector<LockHistory>& histories) {
   const std::string name = "dlock_run_duration_seconds";
-  std::string samples;
+  auto head = "# HELP " + name +
+              " How long runs took: the last that are recorded of each lock.\n# TYPE " +
+              name + " histogram\n";
   for (const auto& history : histories) {
     const auto durations = durations_in(history);
     if (durations.empty()) continue;
     const auto labels = labels_of(history.lock);
+    auto samples = std::exchange(head, "");
     for (const auto& [most, text] : duration_classes) {
       const auto count =
           std::count_if(durations.begin(), durations.end(),
@@ -208,38 +211,35 @@ std::string histogram_text(const std::vector<LockHistory>& histories) {
     const auto sum = std::accumulate(durations.begin(), durations.end(), milliseconds(0));
     samples += name + "_sum{" + labels + "} " + in_seconds(sum) + "\n" + name +
                "_count{" + labels + "} " + std::to_string(durations.size()) + "\n";
+    pieces.add(samples);
   }
-  if (samples.empty()) return "";
-  return "# HELP " + name +
-         " How long runs took: the last that are recorded of each lock.\n# TYPE " + name +
-         " histogram\n" + samples;
 }
 
 }  // namespace
 
-std::string metrics_text(const std::string& name_space,
-                         const std::optional<std::vector<LockInfo>>& found,
-                         const std::vector<LockHistory>& histories) {
-  auto text = head_of("dlock_up", "Whether the store replies.") +
-              "dlock_up{namespace=\"" + label_value(name_space) + "\"} " +
-              (found ? "1" : "0") + "\n";
-  if (!found) return text;
-  const auto& locks = *found;
-  for (const auto& metric : lock_metrics) {
-    text += metric_text(metric.name, metric.help, locks, metric.of);
+void show_metrics(const std::string& name_space, const std::vector<LockInfo>* found,
+                  const std::vector<LockHistory>& histories, const ShowText& show) {
+  Pieces pieces(show);
+  pieces.add(head_of("dlock_up", "Whether the store replies.") + "dlock_up{namespace=\"" +
+             label_value(name_space) + "\"} " + (found != nullptr ? "1" : "0") + "\n");
+  if (found != nullptr) {
+    for (const auto& metric : lock_metrics) {
+      show_metric(pieces, metric.name, metric.help, *found, metric.of);
+    }
+    for (const auto& metric : run_metrics) {
+      show_metric(pieces, metric.name, metric.help, *found,
+                  [&](const LockInfo& lock) -> Sample {
+                    return lock.last_run ? metric.of(*lock.last_run) : std::nullopt;
+                  });
+    }
+    show_metric(pieces, "dlock_lost_runs", "Runs that lost the lock, of those recorded.",
+                histories, lost_runs);
+    show_metric(pieces, "dlock_last_loss_timestamp_seconds",
+                "When the last run that lost the lock ended, since the epoch.", histories,
+                last_loss);
+    show_histogram(pieces, histories);
   }
-  for (const auto& metric : run_metrics) {
-    text +=
-        metric_text(metric.name, metric.help, locks, [&](const LockInfo& lock) -> Sample {
-          return lock.last_run ? metric.of(*lock.last_run) : std::nullopt;
-        });
-  }
-  text += metric_text("dlock_lost_runs", "Runs that lost the lock, of those recorded.",
-                      histories, lost_runs);
-  text += metric_text("dlock_last_loss_timestamp_seconds",
-                      "When the last run that lost the lock ended, since the epoch.",
-                      histories, last_loss);
-  return text + histogram_text(histories);
+  pieces.flush();
 }
 
 }  // namespace dlock

@@ -1,9 +1,10 @@
 #pragma once
 
-#include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "cli/show/pieces.hpp"
 #include "lock/lease.hpp"
 #include "lock/store.hpp"
 
@@ -13,9 +14,8 @@ namespace dlock {
 // whether the store replies, and the metrics of each lock with the labels `name` and
 // `namespace`. A sample that does not apply to a lock is left out, and so is a metric
 // without samples. `histories` have the runs of which the durations are counted. If the
-// store did not reply, `found` is empty and only dlock_up is printed.
-std::string metrics_text(const std::string& name_space,
-                         const std::optional<std::vector<LockInfo>>& found,
-                         const std::vector<LockHistory>& histories = {});
+// store did not reply, `found` is null and only dlock_up is shown.
+void show_metrics(const std::string& name_space, const std::vector<LockInfo>* found,
+                  const std::vector<LockHistory>& histories, const ShowText& show);
 
 }  // namespace dlock

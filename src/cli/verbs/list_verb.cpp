@@ -21,14 +21,16 @@
 namespace dlock {
 namespace {
 
-std::string listed(const std::vector<LockInfo>& locks, ListOptions::Form form,
-                   Color color) {
-  if (form == ListOptions::Form::table) {
-    return list_text(locks, use_color(color), columns_of_output());
+void print_json(const std::vector<LockInfo>& locks) {
+  const ShowText show = print;
+  Pieces pieces(show);
+  const char* before = "[";
+  for (const auto& lock : locks) {
+    pieces.add(before + to_line(json_of(lock)));
+    before = ",";
   }
-  Json all = Json::array();
-  for (const auto& lock : locks) all.push_back(json_of(lock));
-  return to_line(all) + "\n";
+  pieces.add(locks.empty() ? "[]\n" : "]\n");
+  pieces.flush();
 }
 
 // Printed on standard error, so that a script that reads standard output need not skip
@@ -104,14 +106,17 @@ Exit list_verb(const Invocation& invocation) {
       return store->inspector().list(common.name_space, matches, wakeup);
     });
   } catch (const Failure&) {
-    if (is_metrics) print(metrics_text(common.name_space, std::nullopt));
+    if (is_metrics) show_metrics(common.name_space, nullptr, {}, print);
     throw;
   }
   locks = selected(std::move(locks), options);
   if (is_metrics) keep_those_of(locks, histories);
-  if (!locks.empty() || options.form != ListOptions::Form::table) {
-    print(is_metrics ? metrics_text(common.name_space, locks, histories)
-                     : listed(locks, options.form, common.color));
+  if (is_metrics) {
+    show_metrics(common.name_space, &locks, histories, print);
+  } else if (options.form == ListOptions::Form::json) {
+    print_json(locks);
+  } else if (!locks.empty()) {
+    print(list_text(locks, use_color(common.color), columns_of_output()));
   } else if (store->inspector().left_out().empty()) {
     Speaker("", common.quiet, common.verbose).warning(none_text(options, store->url()));
   }
