@@ -189,3 +189,32 @@ assert_ran_with_warning() {  # <text of the warning>
 }
 
 has_short_lease() { (($(left_of job) <= 4000)); }
+
+# --- What is known of it ---
+
+@test "a run that an outage ended is not vanished in history and status on its machine" {
+  use_private_mounts
+  inside mount -t tmpfs none /var/lib
+  inside "$DLOCK_BIN" run "${lease[@]}" job -- sh -c ': > "$0"; exec sleep 60' "$BATS_TEST_TMPDIR/began" 2> "$said" 3>&- &
+  holder=$!
+  eventually test -e "$BATS_TEST_TMPDIR/began"
+  redis_freezes
+  assert_exits 76 "$holder"
+  redis_goes_on
+  eventually has_vanished
+
+  for verb in history 'history --failed --since 1h' status; do
+    # shellcheck disable=SC2086
+    run inside "$DLOCK_BIN" $verb job
+    assert_output_contains 'lost (unconfirmed), exit 76'
+  done
+  run inside "$DLOCK_BIN" history job --json
+  assert_equal "$(json '.[0] | "\(.outcome) \(.reason) \(.exit_code) \(.duration_ms > 0)"')" 'lost unconfirmed 76 true'
+  # A later run is not that one, nor is one of another store or namespace.
+  run inside "$DLOCK_BIN" run job -- true
+  run inside "$DLOCK_BIN" history job --limit 1
+  assert_output_contains 'exit 0'
+  assert_equal "$(from_outside /var/lib/dlock/missed-ends/runs.jsonl | xargs stat -c '%a %U')" '600 root'
+}
+
+has_vanished() { dlock history job | grep -q vanished; }

@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <utility>
 
+#include "cli/run/missed_ends.hpp"
 #include "cli/run/verb_store.hpp"
+#include "lock/history.hpp"
 #include "util/bits.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
@@ -406,19 +408,26 @@ bool LockedRun::is_recorded(const Handover& one) {
 
 // While the store has the lease, others take the run for one in progress, and skip
 // theirs. The loss is therefore recorded as soon as the store replies again within that
-// time, but dlock stays no longer than for another ttl, and not after a signal.
+// time, but dlock stays no longer than for another ttl, and not after a signal. What the
+// store is not told then is noted on this machine.
 asio::awaitable<void> LockedRun::record_loss(RunLock& lock) {
-  if (signals_.was_told_to_end()) co_return;
   constexpr milliseconds pause{100};
+  const auto end = recorded_end(lock);
   const auto ttl = lock.holding.timing().ttl();
   const auto until = std::min(lock.holding.lease_end(), later(Clock::now(), ttl));
-  if (Clock::now() >= until) co_return;
   const SignalInbox::InterruptibleWait wait(signals_);
-  if (wakeup_.gives_up()) co_return;
-  const auto end = recorded_end(lock);
-  if (co_await lock.holding.release_by(until, end, pause, true)) {
+  const bool may_wait = !signals_.was_told_to_end() && !wakeup_.gives_up();
+  if (may_wait && Clock::now() < until &&
+      co_await lock.holding.release_by(until, end, pause, true)) {
     lock.speaker.step("recorded that the lock was lost");
+    co_return;
   }
+  RunInfo run;
+  run.fence = lock.holding.grant()->fence;
+  run.started = conclusion_.result().started.value_or(wall_now());
+  run.ended = run.started + end->duration;
+  set_end(run, *end);
+  note_missed_end(lock.store->url(), lock.holding.claim().lock, run);
 }
 
 }  // namespace dlock

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "cli/run/missed_ends.hpp"
 #include "cli/run/verb_store.hpp"
 #include "cli/show/history_view.hpp"
 #include "cli/show/lock_view.hpp"
@@ -71,11 +72,14 @@ ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options)
   Wakeup wakeup(context);
   const auto store =
       opened_store(common, store_timeout(common, {}), context, options.name.value_or(""));
-  const auto runs = wanted_of(
-      run_blocking(
-          context,
-          [&] { return look(store->inspector(), common.name_space, options, wakeup); }),
-      options);
+  auto histories = run_blocking(context, [&] {
+    return look(store->inspector(), common.name_space, options, wakeup);
+  });
+  const MissedEnds missed(store->url());
+  for (auto& history : histories) {
+    for (auto& run : history.runs) missed.complete(history.lock, run);
+  }
+  const auto runs = wanted_of(histories, options);
   const auto names = options.name ? Names::left_out : Names::shown;
   if (common.json) {
     Json all = Json::array();

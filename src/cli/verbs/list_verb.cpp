@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "cli/run/missed_ends.hpp"
 #include "cli/run/verb_store.hpp"
 #include "cli/show/lock_choice.hpp"
 #include "cli/show/lock_view.hpp"
@@ -64,12 +65,14 @@ Exit status_verb(const Invocation& invocation) {
                         is_one ? names.front() : "");
   });
   const auto look = [&] { return look_at_each(common, *store, names, context); };
-  const auto seen = is_one ? about(names.front(), look) : look();
+  auto seen = is_one ? about(names.front(), look) : look();
+  const MissedEnds missed(store->url());
   Json all = Json::array();
   std::string text;
   bool is_held = false;
-  for (const auto& info : seen.locks) {
+  for (auto& info : seen.locks) {
     is_held = is_held || !info.holders.empty();
+    if (info.last_run) missed.complete(info.lock, *info.last_run);
     if (common.json) {
       all.push_back(json_of(info));
       continue;
