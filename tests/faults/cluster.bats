@@ -258,6 +258,29 @@ was_told_to_try_again() { [[ $(told_to_try_again) != "$before" ]]; }
   [[ ! -e $BATS_TEST_TMPDIR/failed ]] || { cat "$said" >&2; false; }
 }
 
+@test "the acknowledgement of a replica that is no member does not stand for that of a member" {
+  local i owner
+  for i in 1 2 3 4 5 6; do member "$i" CONFIG SET cluster-node-timeout 60000; done > "$said"
+  owner=$(owner_of job)
+  ports[7]=$(free_ports 1)
+  mkdir "$fleet/7"
+  printf '%s\n' "port ${ports[7]}" 'bind 127.0.0.1' "dir $fleet/7" 'save ""' \
+    "replicaof 127.0.0.1 ${ports[owner]}" > "$fleet/7/conf"
+  start_member 7
+  eventually has_two_replicas "$owner"
+  run dlock run --replicas all job -- echo ran
+  assert_equal "$status $output" '0 ran'
+
+  for i in 1 2 3 4 5 6; do [[ $(member "$i" ROLE | sed -n 3p) != "${ports[owner]}" ]] || freeze "$i"; done
+  run dlock run --replicas all --store-timeout 1s job -- touch "$ran"
+
+  assert_status 69
+  assert_output_contains '1 of 2 replicas have acknowledged the lease (--replicas)'
+  [[ ! -e $ran ]]
+}
+
+has_two_replicas() { [[ $(member "$1" INFO replication | grep -c 'state=online') == 2 ]]; }  # <number>
+
 # --- A primary that goes ---
 
 @test "a primary that is killed costs the run nothing with --replicas all, and -w waits for the new one" {

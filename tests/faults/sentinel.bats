@@ -248,6 +248,25 @@ allow_no_failover() {
   assert_found error reachable 'did not reply within'
 }
 
+@test "a replica that sentinels do not show must have the lease as well, and doctor counts it" {
+  allow_no_failover
+  member 2 CONFIG SET replica-announced no > "$said"
+  for i in 4 5 6; do eventually shows_one_replica "$i"; done
+  run dlock run --replicas all "${lease[@]}" job -- echo ran
+  assert_ran
+  run dlock doctor
+  assert_found info replicas-up '1 according to most sentinels, but 2 connected to the primary'
+
+  freeze 2
+  run dlock run --replicas all --store-timeout 1s job -- touch "$ran"
+
+  assert_status 69
+  assert_output_contains '1 of 2 replicas have acknowledged the lease (--replicas)'
+  [[ ! -e $ran ]]
+}
+
+shows_one_replica() { [[ $(member "$1" SENTINEL REPLICAS main | grep -c '^runid$') == 1 ]]; }  # <number>
+
 is_granted() { [[ $(member 1 EXISTS 'dlock:{job}') == 1 ]]; }
 
 @test "a primary without its replicas cannot keep a lease, and the loss says which are missing" {

@@ -54,6 +54,16 @@ bool is_absent(ReplyClass sort) {
   return sort == ReplyClass::not_now || sort == ReplyClass::not_primary;
 }
 
+}  // namespace
+
+unsigned replicas_in(const Reply& role) {
+  return is_role_of(role, "master") && role.elements.size() > 2
+             ? static_cast<unsigned>(role.elements[2].elements.size())
+             : 0;
+}
+
+namespace {
+
 // Adds a WAIT: the server replies as soon as that many replicas have acknowledged the
 // write, and at the latest in time for us to read the reply.
 std::vector<Command> followed_by_wait(Command command, unsigned replicas,
@@ -172,6 +182,7 @@ bool Node::take_check(const std::vector<Reply>& replies) {
     return true;
   }
   if (role_ == Role::primary) {
+    connected_ = replicas_in(reply);
     if (!reply.is_error()) return is_role_of(reply, "master");
     connection_.close();
     throw failure(reply);
@@ -211,6 +222,21 @@ void Node::take_life(const Reply& info, const Reply& role) {
   }
 }
 
+asio::awaitable<std::vector<Reply>> Node::exchange_and_wait(Command command,
+                                                            unsigned replicas,
+                                                            Call call) {
+  auto commands = followed_by_wait(std::move(command), replicas, call.until);
+  // Behind the WAIT, so that a replica that came meanwhile is counted.
+  const bool asks_role = replicas > 0 && role_ == Role::primary;
+  if (asks_role) commands.push_back({"ROLE"});
+  auto replies = co_await exchange(std::move(commands), call);
+  if (asks_role) {
+    if (!replies.back().is_error()) connected_ = replicas_in(replies.back());
+    replies.pop_back();
+  }
+  co_return replies;
+}
+
 // The server caches scripts until it is restarted or its cache is flushed. Behind a
 // script that it does not know, it waits for replicas nevertheless; one that has just
 // taken over has none, so this would take most of the budget.
@@ -224,7 +250,7 @@ asio::awaitable<std::vector<Reply>> Node::run(const Script& script,
                   std::to_string(declared.size())};
   command.insert(command.end(), declared.begin(), declared.end());
   command.insert(command.end(), args.begin(), args.end());
-  auto replies = co_await exchange(followed_by_wait(command, replicas, call.until), call);
+  auto replies = co_await exchange_and_wait(command, replicas, call);
   if (declared.size() > keys.size()) {
     const bool again = co_await is_only_about_probes(replies.front(), call);
     if (again) co_return co_await run(script, keys, args, replicas, call, sent);
@@ -232,8 +258,7 @@ asio::awaitable<std::vector<Reply>> Node::run(const Script& script,
   if (replies.front().error_code() == "NOSCRIPT") {
     command[0] = "EVAL";
     command[1] = script.text;
-    replies = co_await exchange(
-        followed_by_wait(std::move(command), replicas, call.until), call);
+    replies = co_await exchange_and_wait(std::move(command), replicas, call);
   }
   if (hides_refused_command(replies.front())) {
     auto named = co_await refused_command(script, keys.front(), call);

@@ -79,6 +79,9 @@ struct Life {
 // From the reply to `INFO server` received at `now`; nothing if it lacks the fields.
 std::optional<Life> life_from(std::string_view info, Clock::time_point now);
 
+// How many replicas are connected to a primary, from its reply to ROLE.
+unsigned replicas_in(const Reply& role);
+
 class Node {
  public:
   // Contacts nothing yet. `timeout` is the budget of one operation.
@@ -129,6 +132,10 @@ class Node {
   void trust() { is_suspect_ = false; }
   void distrust() { is_suspect_ = true; }
 
+  // How many replicas were connected to a `primary`, as of a new connection or the last
+  // request that waited for replicas.
+  unsigned connected() const { return connected_; }
+
   // Of an `independent` server, as of the connection that the last reply came from.
   const Life& life() const { return life_; }
 
@@ -139,6 +146,8 @@ class Node {
   asio::awaitable<std::optional<Reply>> refused_command(const Script& script,
                                                         const std::string& key,
                                                         Call call);
+  asio::awaitable<std::vector<Reply>> exchange_and_wait(Command command,
+                                                        unsigned replicas, Call call);
   bool take_check(const std::vector<Reply>& replies);
   void take_life(const Reply& info, const Reply& role);
 
@@ -152,6 +161,7 @@ class Node {
   bool is_checked_ = false;      // this connection leads to a server with that role
   bool is_suspect_ = false;
   bool is_alone_ = false;  // known to be no member of a cluster
+  unsigned connected_ = 0;
   Life life_;
 };
 

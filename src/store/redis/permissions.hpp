@@ -72,7 +72,7 @@ constexpr Permission needed_permissions[] = {
 // The same for servers that fail over, of a cluster, and of a quorum.
 constexpr Permission needed_on_replicated[] = {{"ROLE"}, {"WAIT x x"}};
 constexpr Permission needed_in_cluster[] = {
-    {"CLUSTER|MYID"}, {"CLUSTER|SLOTS"}, {"WAIT x x"}};
+    {"CLUSTER|MYID"}, {"CLUSTER|SLOTS"}, {"ROLE"}, {"WAIT x x"}};
 constexpr Permission needed_in_quorum[] = {{"ROLE"}, {"INFO server"}};
 
 // A command without effect. Its reply tells whether the server knows the command and, if

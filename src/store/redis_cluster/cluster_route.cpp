@@ -226,13 +226,17 @@ std::vector<std::string> ClusterRoute::keys_for(const redis::Script& script,
   return keys;
 }
 
-// At least one: with none, no other server would know the lease.
+// At least one: with none, no other server would know the lease. WAIT counts any replica,
+// also one that is no member.
 asio::awaitable<unsigned> ClusterRoute::replicas_of(Node& node, Call call) {
   if (!url_.replicas.all) co_return url_.replicas.count;
-  redis::Command nodes{"CLUSTER", "NODES"};
-  const auto replies = co_await node.exchange(redis::alone(std::move(nodes)), call);
-  if (replies.front().kind != Reply::Kind::string) throw node.failure(replies.front());
-  co_return std::max(count_replicas_up(replies.front().text), 1U);
+  std::vector<redis::Command> questions{{"CLUSTER", "NODES"}, {"ROLE"}};
+  const auto replies = co_await node.exchange(std::move(questions), call);
+  const auto& nodes = replies[0];
+  const auto& role = replies[1];
+  if (nodes.kind != Reply::Kind::string) throw node.failure(nodes);
+  if (role.is_error()) throw node.failure(role);
+  co_return std::max({count_replicas_up(nodes.text), redis::replicas_in(role), 1U});
 }
 
 redis::Route::Then ClusterRoute::then(const LockName& lock, Node& node,

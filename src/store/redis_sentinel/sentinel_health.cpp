@@ -132,6 +132,15 @@ void failover(const SentinelFacts& facts, CheckReport& say) {
 
 void replicas(const SentinelFacts& facts, CheckReport& say) {
   const auto up = replicas_up(*facts.primary, facts.ballots);
+  const auto connected =
+      number_in<unsigned>(redis::field(facts.servers.front().info, "connected_slaves"));
+  if (connected > up) {
+    return say.info(
+        joined(up, " according to most sentinels, but ", *connected,
+               " connected to the primary; --replicas all waits for these"),
+        "replica-announced no hides a replica, and one address for two counts once; with "
+        "replica-priority 0 it is never promoted");
+  }
   if (up > 0) {
     return say.ok(up, " according to most sentinels; --replicas all waits for them");
   }

@@ -126,9 +126,12 @@ asio::awaitable<std::optional<ServerAddress>> SentinelRoute::owner_by_others(
   co_return elected(discovery.ballots());
 }
 
-// At least one: with none, no other server would know the lease.
-asio::awaitable<unsigned> SentinelRoute::replicas_of(redis::Node&, Call) {
-  co_return url_.replicas.all ? std::max(replicas_up_, 1U) : url_.replicas.count;
+// At least one: with none, no other server would know the lease. Sentinels show no
+// replica with `replica-announced no`, but may promote it, and take two that are
+// announced with one address for one; and WAIT counts any replica.
+asio::awaitable<unsigned> SentinelRoute::replicas_of(redis::Node& node, Call) {
+  co_return url_.replicas.all ? std::max({replicas_up_, node.connected(), 1U})
+                              : url_.replicas.count;
 }
 
 redis::Route::Then SentinelRoute::then(const LockName&, redis::Node& node,
