@@ -76,6 +76,20 @@ bool is_printable_utf8(std::string_view text) {
   return true;
 }
 
+std::string without_secret(std::string_view text, std::string_view secret) {
+  constexpr std::size_t telling = 6;
+  std::string out;
+  while (!text.empty()) {
+    const auto end =
+        std::mismatch(text.begin(), text.end(), secret.begin(), secret.end());
+    const auto same = static_cast<std::size_t>(end.first - text.begin());
+    const bool is_secret = same > 0 && (same == secret.size() || same >= telling);
+    out += is_secret ? std::string_view("***") : text.substr(0, 1);
+    text.remove_prefix(is_secret ? same : 1);
+  }
+  return out;
+}
+
 std::string printable(std::string_view text, std::size_t most) {
   std::string out;
   while (!text.empty()) {

@@ -23,6 +23,10 @@ std::string lower_case(std::string_view text);
 // The text with each `from` in it replaced. `from` is not empty.
 std::string replaced(std::string text, std::string_view from, std::string_view to);
 
+// What a server said, with "***" in place of a secret that it was sent: some quote what
+// they do not understand, perhaps only the beginning.
+std::string without_secret(std::string_view text, std::string_view secret);
+
 // Whether `text` is valid UTF-8 without control characters (C0, DEL, C1) and
 // without the invisible characters that reorder or hide text (bidirectional
 // controls, line and paragraph separators).

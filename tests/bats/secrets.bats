@@ -255,3 +255,19 @@ marked_urls=(redis://QZJXKVW@127.0.0.1:1 redis://:QZJXKVW@127.0.0.1:1 redis://u:
 
   refute_output_contains hunter2
 }
+
+@test "a password that a server quotes in an error is not printed, nor the beginning of it" {
+  secret=QZJXKVWQZJXKVW
+  for quoted in "$secret" "${secret:0:7}"; do
+    rm -f port
+    "$DLOCK_SOURCE/tests/faults/fake_server" port "-ERR unknown command 'AUTH', with args beginning with: '$quoted'\r\n" 3>&- &
+    eventually test -s port
+    for words in 'run job true' 'list --json' doctor; do
+      # shellcheck disable=SC2086
+      run_any --store "redis://:$secret@127.0.0.1:$(< port)" $words
+      ((status > 0))
+      refute_output_contains "$quoted"
+      assert_output_contains "with args beginning with: '***'"
+    done
+  done
+}

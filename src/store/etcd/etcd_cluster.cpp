@@ -280,6 +280,7 @@ asio::awaitable<std::optional<CallFailure>> EtcdCluster::log_in(
     login.password = co_await password_of(access_, context_, budget);
   }
   const auto remark = remark_on_password(login.password);
+  const auto secret = login.password;
   const Request request = std::move(login);
   std::vector<grpc::CallStart> calls;
   calls.push_back(start_of(path_of(request), encoded(request), true));
@@ -287,7 +288,9 @@ asio::awaitable<std::optional<CallFailure>> EtcdCluster::log_in(
   const auto& reply = replies.front();
   auto result = answer_in(request, reply.outcome);
   if (!result && reply.outcome.code != grpc::Code::ok) {
-    auto refused = login_failure(reply.outcome, member().shown());
+    auto outcome = reply.outcome;
+    outcome.message = without_secret(outcome.message, secret);
+    auto refused = login_failure(outcome, member().shown());
     if (refused.failure.kind() == Kind::rejected) {
       refused.failure = Failure(Kind::rejected, refused.failure.what() + remark);
     }

@@ -73,6 +73,7 @@ class PgConnection::Talk {
     // First: without it a connection would be useless.
     auto password = co_await secret(budget);
     remark_ = remark_on_password(password);
+    secret_ = password.value_or("");
     server_facts_ = {};
     replies_ = BatchReplies();
     link_.emplace(context_, target_);
@@ -126,7 +127,7 @@ class PgConnection::Talk {
     replies_.expect(batches);
     co_await read_replies(budget);
     if (const auto& fault = replies_.fault()) {
-      throw SqlError(*fault, shown_, replies_.faulty_batch());
+      throw SqlError(told(*fault), shown_, replies_.faulty_batch());
     }
     co_return replies_.take_results();
   }
@@ -281,7 +282,7 @@ class PgConnection::Talk {
     if (message.type == 'E') {
       const auto notice = notice_from(message.body);
       if (!notice) throw link_->nonsense("a malformed error");
-      auto error = session_error(*notice);
+      auto error = session_error(told(*notice));
       if (error.code == "28P01") error.message += remark_ + expired();
       throw_refused(error, shown_);
     }
@@ -299,6 +300,11 @@ class PgConnection::Talk {
     throw link_->nonsense("a message at the wrong place in the login");
   }
 
+  Notice told(Notice notice) const {
+    notice.message = without_secret(notice.message, secret_);
+    return notice;
+  }
+
   // Of a password that a server has accepted before, and refuses now.
   std::string expired() const {
     const bool is_new = times_opened_ == 0 || !target_.password_command.empty();
@@ -312,7 +318,7 @@ class PgConnection::Talk {
   // What the server says when it ends a session says nothing about a statement.
   void throw_if_ended() const {
     if (!has_ended()) return;
-    const auto fault = session_error(*replies_.fault());
+    const auto fault = session_error(told(*replies_.fault()));
     throw Failure(kind_of_error(fault.code), error_text(fault, shown_));
   }
 
@@ -332,7 +338,8 @@ class PgConnection::Talk {
   BatchReplies replies_;
   PgServerFacts server_facts_;
   SaltedPassword salted_;
-  std::string remark_;     // on the password
+  std::string secret_;     // the password of the last login
+  std::string remark_;     // on it
   std::string key_;        // of the last login, for cancel requests
   std::string binding_;    // the certificate of the server that the key is for
   bool is_ready_ = false;  // logged in

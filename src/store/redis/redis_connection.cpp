@@ -83,6 +83,7 @@ class RedisConnection::Link {
   asio::awaitable<void> open(net::Budget& budget) {
     // First: without it a connection would be useless.
     const auto password = co_await target_.login.secret(context_, budget);
+    secret_ = password.value_or("");
     const auto login = login_commands(target_, password);
     const net::Peer peer{target_.host, target_.port, target_.path, target_.tls};
     stream_ = co_await net::open_stream(context_, peer, budget, last_used_);
@@ -109,6 +110,12 @@ class RedisConnection::Link {
       if (!reader.feed(received)) throw nonsense(reader, begin);
       while (auto reply = reader.next()) {
         require_room(*reply);
+        // The code stays, whatever the password is.
+        const auto code = reply->is_error() ? reply->error_code().size() : 0;
+        if (code > 0) {
+          const auto rest = without_secret(reply->text.substr(code), secret_);
+          reply->text.replace(code, std::string::npos, rest);
+        }
         replies.push_back(std::move(*reply));
       }
       if (!reader.error().empty()) throw nonsense(reader, begin);
@@ -204,6 +211,7 @@ class RedisConnection::Link {
   asio::io_context& context_;
   Target target_;
   std::string shown_;
+  std::string secret_;  // the password of the last login
   std::unique_ptr<net::Stream> stream_;
   std::optional<ReplyReader> unasked_;  // of a connection that subscribes
   bool is_ready_ = false;               // logged in
