@@ -18,6 +18,7 @@
 
 #include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
+#include "supervise/process_scan.hpp"
 #include "util/clock.hpp"
 #include "util/failure.hpp"
 #include "util/process.hpp"
@@ -62,24 +63,6 @@ std::string trouble_of(int wait_status) {
   return code == 0 ? "" : "ended with exit code " + std::to_string(code);
 }
 
-// Unblocks SIGCHLD for Asio's handler while this object lives; at other times it is
-// blocked like all signals and read from a descriptor.
-class ChildSignal {
- public:
-  ChildSignal() { change(SIG_UNBLOCK); }
-  ~ChildSignal() { change(SIG_BLOCK); }
-  ChildSignal(const ChildSignal&) = delete;
-  ChildSignal& operator=(const ChildSignal&) = delete;
-
- private:
-  static void change(int how) {
-    sigset_t only;
-    ::sigemptyset(&only);
-    ::sigaddset(&only, SIGCHLD);
-    ::sigprocmask(how, &only, nullptr);
-  }
-};
-
 // One running hook.
 class Hook {
  public:
@@ -95,10 +78,10 @@ class Hook {
   std::error_code start();
   void launch(std::error_code& error);
   void obey(Clock::time_point now);
-  void end_it(Clock::time_point now);
   bool is_over(Clock::time_point now) const;
+  bool lives_on() const;
   Clock::time_point next_look(Clock::time_point now) const;
-  HookEnd result() const;
+  HookEnd result();
 
   asio::io_context& context_;
   const HookPlan& plan_;
@@ -106,8 +89,10 @@ class Hook {
   SignalInbox signals_;
   process::group group_;
   process::child shell_;
+  // Also the pid of the shell, which is reaped last, so that both stay its own.
   pid_t group_id_ = 0;
-  bool has_ended_ = false;  // the shell
+  std::optional<Readable> end_;  // until the shell has ended
+  bool has_ended_ = false;       // the shell
   Clock::time_point end_at_ = Clock::time_point::max();
   Clock::time_point kill_at_ = Clock::time_point::max();  // set once TERM was sent
   bool was_killed_ = false;
@@ -138,11 +123,6 @@ void Hook::launch(std::error_code& error) {
       process::args = std::vector<std::string>{"-c", plan_.line},
       environment_of(plan_.environment), process::std_in<input, process::std_out> stderr,
       group_, context_,
-      process::on_exit =
-          [this](int, const std::error_code&) {
-            has_ended_ = true;
-            wakeup_.notify();
-          },
       process::extend::on_exec_setup =
           [&inherited](auto&) {
             if (inherited.child_ignored) ::signal(SIGCHLD, SIG_IGN);
@@ -165,17 +145,24 @@ asio::awaitable<HookEnd> Hook::run_to_end() {
         std::nullopt};
   }
   end_at_ = later(Clock::now(), plan_.limit);
-  {
-    const ChildSignal goes_through;
-    for (;;) {
-      const auto now = Clock::now();
-      obey(now);
-      if (is_over(now)) break;
-      co_await wakeup_.wait_until(next_look(now));
+  if (Fd shell(open_pidfd(group_id_)); shell) {
+    end_.emplace(context_, std::move(shell), [this] {
+      wakeup_.notify();
+      end_.reset();  // it stays readable
+    });
+  }
+  for (;;) {
+    const auto now = Clock::now();
+    if (!end_) {
+      const auto state = state_of_child(group_id_);
+      has_ended_ = state == ChildState::ended || state == ChildState::none;
     }
+    obey(now);
+    if (is_over(now)) break;
+    co_await wakeup_.wait_until(next_look(now));
   }
   group_.detach();  // otherwise processes that it leaves behind would be killed
-  if (!has_ended_) shell_.detach();
+  shell_.detach();
   co_return result();
 }
 
@@ -204,26 +191,34 @@ void Hook::obey(Clock::time_point now) {
 bool Hook::is_over(Clock::time_point now) const {
   if (was_killed_ && now >= later(kill_at_, plan_.kill_after)) return true;
   if (!has_ended_) return false;
-  if (kill_at_ == Clock::time_point::max() || was_killed_) return true;
-  // Orphans that were reparented to us.
-  while (::waitpid(-group_id_, nullptr, WNOHANG) > 0) {
-  }
-  return ::killpg(group_id_, 0) != 0;
+  return kill_at_ == Clock::time_point::max() || was_killed_ || !lives_on();
+}
+
+// Whether its group has processes that have not ended.
+bool Hook::lives_on() const {
+  const auto all = all_processes();
+  return std::any_of(all.begin(), all.end(), [&](const ProcessInfo& one) {
+    return one.group == group_id_ && !one.is_dead;
+  });
 }
 
 Clock::time_point Hook::next_look(Clock::time_point now) const {
   // There is no notification when processes end that are not our children.
   constexpr milliseconds pause{20};
-  if (has_ended_) return later(now, pause);
+  if (!end_) return later(now, pause);
   return was_killed_ ? later(kill_at_, plan_.kill_after) : std::min(end_at_, kill_at_);
 }
 
-HookEnd Hook::result() const {
+HookEnd Hook::result() {
+  const int status = has_ended_ ? reap(group_id_) : 0;
+  // Orphans that were reparented to us.
+  while (::waitpid(-group_id_, nullptr, WNOHANG) > 0) {
+  }
   if (signal_) return {"", signal_};
   if (kill_at_ != Clock::time_point::max()) {
     return {"was killed because it took longer than " + for_people(plan_.limit), {}};
   }
-  return {trouble_of(shell_.native_exit_code()), {}};
+  return {trouble_of(status), {}};
 }
 
 // Waits for a byte; false at the end of the channel.
