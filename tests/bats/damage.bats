@@ -436,7 +436,7 @@ damage_one_of_two() {
     assert_output_contains another
     # One document, which is the array.
     [[ $look != *--json ]] || assert_equal "$(jq -r '.[].name' "$saved")" another
-    [[ $look != *--prometheus ]] || assert_output_contains 'dlock_up{namespace="dlock"} 1'
+    [[ $look != *--prometheus ]] || assert_output_contains 'dlock_incomplete{namespace="dlock"} 1'
   done
 }
 

@@ -242,4 +242,9 @@ void show_metrics(const std::string& name_space, const std::vector<LockInfo>* fo
   pieces.flush();
 }
 
+std::string incomplete_metric(const std::string& name_space) {
+  return head_of("dlock_incomplete", "Whether some locks could not be read.") +
+         "dlock_incomplete{namespace=\"" + label_value(name_space) + "\"} 1\n";
+}
+
 }  // namespace dlock

@@ -18,4 +18,7 @@ namespace dlock {
 void show_metrics(const std::string& name_space, const std::vector<LockInfo>* found,
                   const std::vector<LockHistory>& histories, const ShowText& show);
 
+// The metric that says that some locks could not be read; absent otherwise.
+std::string incomplete_metric(const std::string& name_space);
+
 }  // namespace dlock
