@@ -14,8 +14,10 @@ void SimulatedGuardian::start_command() {
     ladder_.emplace(plan_, Clock::now());
     is_alive = true;
     started();
-    kernel_.at(kernel_.now + command_.runs_for,
-               [this] { end_command(true, command_.exit_code, std::nullopt); });
+    kernel_.at(kernel_.now + command_.runs_for, [this] {
+      const auto code = command_.signal ? std::nullopt : std::optional(0);
+      end_command(true, code, command_.signal);
+    });
     tell();
     look();
   });

@@ -15,7 +15,7 @@ namespace dlock::simulation {
 // What the command does if it is not stopped.
 struct CommandPlan {
   Time runs_for = 0;
-  int exit_code = 0;
+  std::optional<int> signal;  // that ends it
   bool obeys_term = true;
   Time starts_after = 0;  // how long its process is on its way to exec
 };

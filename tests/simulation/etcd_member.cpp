@@ -159,7 +159,7 @@ void EtcdMember::write(Session& session, int call, Work work, Act act) {
     }
     auto reply = work();
     reply.revision = cluster.data.revision;
-    const auto after = cluster.leases();
+    const auto after = cluster.leases(main_lock);
     const bool is_grant = !after.empty() && after.rbegin()->first > cluster.greatest;
     if (is_grant) cluster.greatest = after.rbegin()->first;
     const auto& by = *connection->process;

@@ -33,7 +33,7 @@ class EtcdMember final : public Peer {
   void start() override;
   void pause(Time span) override;
   void disturb(Time span) override;
-  Leases leases() override { return cluster_->leases(); }
+  Leases leases(const std::string& lock) override { return cluster_->leases(lock); }
 
   bool is_awake() const;
   void tell_watchers();

@@ -176,20 +176,21 @@ void EtcdCluster::changed() {
   for (auto* member : members) member->tell_watchers();
 }
 
-Peer::Leases EtcdCluster::leases() {
-  static const auto prefix = etcd::queue_prefix({"dlock", "job"});
-  if (parsed != data.revision) {
-    parsed = data.revision;
-    holders.clear();
+Peer::Leases EtcdCluster::leases(const std::string& lock) {
+  if (parsed != data.revision) holders.clear();
+  parsed = data.revision;
+  const auto [of_lock, is_new] = holders.try_emplace(lock);
+  if (is_new) {
+    const auto prefix = etcd::queue_prefix({"dlock", lock});
     for (auto at = data.pairs.lower_bound(prefix); at != data.pairs.end(); ++at) {
       if (!at->first.starts_with(prefix)) break;
       const auto entry = etcd::entry_from(at->second, prefix);
       const bool counts = entry.holds() && entry.standing != etcd::Standing::ended;
-      if (counts) holders[entry.fence().number] = entry.lease;
+      if (counts) of_lock->second[entry.fence().number] = entry.lease;
     }
   }
   Peer::Leases all;
-  for (const auto& [fence, lease] : holders) {
+  for (const auto& [fence, lease] : of_lock->second) {
     all[fence] = reign.ends.count(lease) > 0 ? reign.ends.at(lease) : kernel().now;
     if (former.ends.count(lease) == 0) continue;
     all[fence] = std::min(all[fence], former.ends.at(lease));

@@ -51,9 +51,10 @@ struct EtcdCluster {
   // map GCC 14 takes for uninitialized.)
   EtcdReign former;
   EtcdData seen_by_former;
-  std::uint64_t greatest = 0;                     // fence
-  std::int64_t parsed = 0;                        // the revision of which `holders` are:
-  std::map<std::uint64_t, std::int64_t> holders;  // fences, and their leases
+  std::uint64_t greatest = 0;  // fence
+  std::int64_t parsed = 0;     // the revision of which `holders` are:
+  // Of each lock the fences, and their leases.
+  std::map<std::string, std::map<std::uint64_t, std::int64_t>> holders;
 
   static Time hop();
   bool can_write() const;
@@ -66,7 +67,7 @@ struct EtcdCluster {
   void put(const etcd::PutRequest& request);
   void remove(const etcd::DeleteRequest& request);
   void changed();  // tells watchers
-  Peer::Leases leases();
+  Peer::Leases leases(const std::string& lock);
 };
 
 }  // namespace dlock::simulation

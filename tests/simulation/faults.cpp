@@ -1,5 +1,6 @@
 // What goes wrong in a schedule.
 #include <algorithm>
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,9 @@ void World::plan_faults() {
     in_use_ = std::max(in_use_, kernel_.now + kernel_.network.latest);
   });
   if (random.chance(0.1)) return;  // nothing goes wrong
-  constexpr Fault kinds[] = {Fault::hit,     Fault::cut,      Fault::reset, Fault::pause,
-                             Fault::disturb, Fault::guardian, Fault::crash, Fault::order};
+  constexpr Fault kinds[] = {Fault::hit,   Fault::cut,     Fault::reset,
+                             Fault::pause, Fault::disturb, Fault::guardian,
+                             Fault::crash, Fault::order,   Fault::signal};
   for (const auto kind : kinds) {
     const bool is_rare = kind == Fault::crash || kind == Fault::order;
     if (random.chance(is_rare ? 0.3 : 0.5)) faults_.push_back(kind);
@@ -90,6 +92,12 @@ void World::inject_fault() {
       return;
     }
     case Fault::order: return start_break();
+    case Fault::signal: {
+      if (run.fence != 0 || run.signalled != 0) return;
+      kernel_.trace("run " + std::to_string(run.number) + " gets a signal");
+      run.signalled = kernel_.now;
+      return kernel_.signal(run.process, SIGTERM);
+    }
     case Fault::crash: break;
   }
   // Of a quorum, one server: another one might know no fences either.
@@ -98,6 +106,7 @@ void World::inject_fault() {
   kernel_.trace("a server is killed");
   const bool is_in_memory = kind_ == StoreKind::redis || kind_ == StoreKind::quorum;
   if (is_in_memory) forgot_ = kernel_.now;
+  crashed_ = kernel_.now;
   server.crash();
   // A server of a quorum has no vote until it is up for --max-ttl.
   const auto absent = kind_ == StoreKind::quorum ? 65 * second : 5 * second;

@@ -13,6 +13,20 @@ std::string name(const Run& run) { return "run " + std::to_string(run.number); }
 
 Time nanos(milliseconds span) { return nanoseconds(span).count(); }
 
+// Whether both need the same lock of --also.
+bool need_the_same(const Run& one, const Run& other) {
+  const auto& also = one.options.also;
+  const auto& its = other.options.also;
+  return !also.empty() && !its.empty() && also.front().name == its.front().name;
+}
+
+// Whether both may have the main lock.
+bool may_share(const Run& one, const Run& other) {
+  if (one.options.shared && other.options.shared) return true;
+  return one.options.slots > 1 && one.options.slots == other.options.slots &&
+         one.slot != other.slot && one.slot < one.options.slots;
+}
+
 }  // namespace
 
 void World::broken(const std::string& promise, const std::string& how) {
@@ -33,10 +47,10 @@ std::size_t World::majority() const {
 // Servers of a quorum may have granted one run different fences, or two runs the same
 // one: what counts is whose a lease is. A run that has the lock knows the fence of most
 // servers.
-World::Leases World::leases() {
+World::Leases World::leases(const std::string& lock) {
   std::map<std::pair<const Run*, std::uint64_t>, std::vector<Time>> votes;
   for (std::size_t i = 0; i < servers_.size(); ++i) {
-    for (const auto& [fence, ends] : servers_[i]->leases()) {
+    for (const auto& [fence, ends] : servers_[i]->leases(lock)) {
       const auto owner = owners_.find({i, fence});
       const auto* run = owner == owners_.end() ? nullptr : owner->second;
       votes[{run, run != nullptr && run->fence != 0 ? run->fence : fence}].push_back(
@@ -52,18 +66,24 @@ World::Leases World::leases() {
   return leases;
 }
 
+// Whether it has the lock of --also, if it needs one.
+bool World::has_also(const Run& run) {
+  const auto& also = run.options.also;
+  return also.empty() || leases(also.front().name).count(run.also_fence) > 0;
+}
+
 std::optional<Time> World::lease_of(const Run& run) {
-  const auto all = leases();
+  const auto all = leases(main_lock);
   const auto found = all.find(run.fence);
   return found == all.end() ? std::nullopt : std::optional(found->second);
 }
 
 // Whatever was granted since the last request is known to a server that runs. (A quorum
-// repairs leases by such requests.)
+// repairs leases by such requests, and the last one may be for another lock.)
 bool World::is_excused(const Run& run) const {
   if (forced_.count(run.fence) > 0) return true;
-  const bool repairs = kind_ == StoreKind::quorum;
-  return forgot_ >= (repairs ? run.began : run.process.last_request);
+  const bool asks_later = kind_ == StoreKind::quorum || !run.options.also.empty();
+  return forgot_ >= (asks_later ? run.began : run.process.last_request);
 }
 
 void World::command_started(Run& run) {
@@ -79,8 +99,7 @@ void World::command_started(Run& run) {
   greatest_fence_ = std::max(greatest_fence_, run.fence);
   for (const auto& other : runs_) {
     if (other.get() == &run || !other->guardian->is_alive) continue;
-    if (run.options.shared && other->options.shared) continue;
-    if (slots_ > 1 && run.slot != other->slot && run.slot < slots_) continue;
+    if (may_share(run, *other) && !need_the_same(run, *other)) continue;
     const bool excused = is_excused(*other) || is_excused(run);
     const bool is_forced =
         forced_.count(other->fence) > 0 || forced_.count(run.fence) > 0;
@@ -88,12 +107,62 @@ void World::command_started(Run& run) {
     broken("P1",
            "the commands of " + name(*other) + " and " + name(run) + " run at once");
   }
+  const auto held = leases(main_lock);
+  for (const auto& client : clients_) {
+    if (is_alone && !is_excused(run) && held.count(client->fence) > 0 &&
+        forgot_ < granted_at_[client->fence]) {
+      broken("P1",
+             "the command of " + name(run) + " runs beside the lease of " + client->name);
+    }
+  }
   const auto lease = lease_of(run);
-  if (!lease && !is_excused(run)) {
+  if ((!lease || !has_also(run)) && !is_excused(run)) {
     broken("P9", "the command of " + name(run) + " starts without the lock");
   }
   if (lease) run.lease_seen_until = *lease;
   judge_order(run);
+  judge_delay(run);
+}
+
+// Until when the lock of a run stays taken though its command has ended; 0 if it does
+// not.
+Time World::kept_until(const Run& run) const {
+  const auto& its = run.options;
+  const auto& guardian = *run.guardian;
+  const auto granted = granted_at_.find(run.fence);
+  if (run.command_began == 0 || guardian.is_alive || granted == granted_at_.end())
+    return 0;
+  // On etcd, that is a change of what the holder has written.
+  const bool was_released =
+      kind_ == StoreKind::etcd
+          ? run.result && run.result->outcome == RunOutcome::ran && is_steady()
+          : run.released > 0 && run.lease_seen_until > run.released;
+  const auto held = was_released ? granted->second + nanos(its.min_hold) : 0;
+  const bool was_stopped = !run.ended_by_itself && !guardian.is_dead;
+  const auto delayed = was_stopped ? run.command_ended + nanos(its.lock_delay) : 0;
+  return std::max(its.min_hold.count() > 0 ? held : 0,
+                  its.lock_delay.count() > 0 ? delayed : 0);
+}
+
+// Whether the lock of another run had to stay taken: by --min-hold, or by --lock-delay
+// once its command was stopped.
+void World::judge_delay(const Run& run) {
+  const auto granted = granted_at_.find(run.fence);
+  if (kind_ == StoreKind::quorum || has_takers_ || granted == granted_at_.end()) return;
+  for (const auto& other : runs_) {
+    const auto until = kept_until(*other);
+    if (other.get() == &run || may_share(run, *other)) continue;
+    // A release need not outlive a crash.
+    const auto knows_since =
+        kind_ == StoreKind::postgres ? std::max(forgot_, crashed_) : forgot_;
+    if (until == 0 || knows_since >= granted_at_[other->fence]) continue;
+    // By the clock of the server.
+    if (granted->second > granted_at_[other->fence] &&
+        granted->second < until - (until - granted_at_[other->fence]) / 100) {
+      broken("P4", name(run) + " is granted the lock while that of " + name(*other) +
+                       " was to stay taken");
+    }
+  }
 }
 
 // Whether one that has waited for a second longer, and matters as much, is still there.
@@ -103,7 +172,7 @@ void World::judge_order(const Run& run) {
   for (const auto& other : runs_) {
     const auto& its = other->options;
     const bool waits = other->context && other->fence == 0 && its.wait;
-    const bool may_leave = !waits || its.dedupe || its.supersede ||
+    const bool may_leave = !waits || !its.also.empty() || its.dedupe || its.supersede ||
                            (*its.wait != milliseconds::max() &&
                             other->began + nanos(*its.wait) < kernel_.now + second);
     if (may_leave || other->began + second > run.began) continue;
@@ -113,8 +182,12 @@ void World::judge_order(const Run& run) {
 }
 
 void World::command_ended(Run& run, bool by_itself) {
-  const bool is_held = lease_of(run).has_value();
+  const auto lease = lease_of(run);
+  // It has to last for longer by all of the delay, but for what the clocks differ.
+  const auto delay = nanos(run.options.lock_delay) * 99 / 100;
+  const bool is_held = lease && *lease - delay > kernel_.now && has_also(run);
   run.command_ended = kernel_.now;
+  run.ended_by_itself = by_itself;
   run.was_held_at_end = by_itself && is_held;
   kernel_.trace("the command of " + name(run) + " has ended" + (is_held ? "" : " late"));
   if (is_held) return;
@@ -131,20 +204,27 @@ void World::executed(std::size_t server, const Process& by, Peer::Act act) {
   const auto sender = std::find_if(runs_.begin(), runs_.end(),
                                    [&](const auto& run) { return &run->process == &by; });
   if (kind_ == StoreKind::quorum && act == Peer::Act::ask && sender != runs_.end()) {
-    for (const auto& [fence, ends] : servers_[server]->leases()) {
+    for (const auto& [fence, ends] : servers_[server]->leases(main_lock)) {
       owners_.emplace(std::pair(server, fence), sender->get());
     }
   }
-  const auto held = leases();
+  const auto held = leases(main_lock);
+  for (const auto& [fence, ends] : held) {
+    // A transaction is seen late, and has the time at which it began as its fence.
+    const auto began = kind_ == StoreKind::postgres
+                           ? servers_[0]->moment_of(static_cast<std::int64_t>(fence))
+                           : kernel_.now;
+    granted_at_.emplace(fence, std::min(began, kernel_.now));
+  }
   look_at(held);
   note_whether_released(held, act);
+  const auto before = granted_;
+  if (!held.empty()) granted_ = std::max(granted_, held.rbegin()->first);
   if (sender == runs_.end()) return;
   auto& run = **sender;
   delay_reply(run);
   const auto is_of_another = [&](const auto& lease) { return lease.first != run.fence; };
   if (std::any_of(held.begin(), held.end(), is_of_another)) run.met_holder = kernel_.now;
-  const auto before = granted_;
-  if (!held.empty()) granted_ = std::max(granted_, held.rbegin()->first);
   if (act == Peer::Act::partial_release) run.partly_released = kernel_.now;
   if (act == Peer::Act::release) {
     run.releases[server] = kernel_.now;
@@ -175,6 +255,15 @@ void World::look_at(const Leases& held) {
       broken("P4", name(*run) + " has lost a lease that was not over");
     }
   }
+  for (const auto& client : clients_) {
+    const auto lease = held.find(client->fence);
+    if (lease != held.end()) {
+      client->lease_seen_until = lease->second;
+    } else if (client->lease_seen_until > kernel_.now && !client->may_end &&
+               !has_takers_ && forgot_ < granted_at_[client->fence]) {
+      broken("P4", client->name + " has lost a lease that was not over");
+    }
+  }
 }
 
 void World::note_whether_released(const Leases& held, Peer::Act act) {
@@ -203,7 +292,8 @@ bool World::is_calm() const {
 // Whether, besides, the server replies at any time: no promise lapses, and no place.
 bool World::is_steady() const {
   return is_calm() && std::all_of(faults_.begin(), faults_.end(), [](Fault fault) {
-           return fault == Fault::hit || fault == Fault::guardian;
+           return fault == Fault::hit || fault == Fault::guardian ||
+                  fault == Fault::signal;
          });
 }
 
@@ -238,7 +328,24 @@ void World::look_for_idleness() {
     return run->context && run->fence == 0 && run->process.stopped_until < now &&
            std::max(run->began, run->last_fault) + grace < now;
   });
-  if (!waits || !leases().empty()) in_use_ = std::max(in_use_, now);
+  const bool is_free = leases(main_lock).empty() &&
+                       !(has_also_ && (!leases("a").empty() || !leases("z").empty()));
+  if (!waits || !is_free) in_use_ = std::max(in_use_, now);
+  for (const auto& run : runs_) {
+    const auto granted = granted_at_.find(run->fence);
+    if (run->command_began == 0 || granted == granted_at_.end()) continue;
+    const auto& its = run->options;
+    auto until = its.lock_delay.count() > 0 ? run->lease_seen_until : 0;
+    if (its.min_hold.count() > 0) {
+      until = std::max(until, granted->second + nanos(its.min_hold));
+    }
+    if (until > 0 && kind_ == StoreKind::etcd) {  // which a new leader lets last again
+      until = std::max(until, faults_end_) + nanos(its.min_hold + its.lock_delay) + ttl_;
+    }
+    if (until <= in_use_) continue;
+    in_use_ = std::min(now, until);
+    was_released_ = false;
+  }
   if (now - in_use_ > longest_idleness()) {
     broken("P6", "the lock is free, and no run gets it");
   }
@@ -289,21 +396,29 @@ void World::judge_end(const Run& run) {
   judge_wait(run);
 }
 
-// Whatever other processes, servers and networks do, a wait ends in time; at once if they
-// do nothing.
+// Whatever other processes, servers and networks do, a wait ends in time, and at once if
+// a signal or a run around this one ends it.
 void World::judge_wait(const Run& run) {
   const auto outcome = run.result->outcome;
+  const bool is_told = outcome == RunOutcome::interrupted;
   const bool has_waited =
-      run.fence == 0 &&
-      (outcome == RunOutcome::busy || outcome == RunOutcome::unavailable ||
-       outcome == RunOutcome::deduplicated || outcome == RunOutcome::superseded);
-  const auto wait = run.options.wait.value_or(milliseconds(0));
-  if (!has_waited || wait == milliseconds::max()) return;
-  const auto budget = store_timeout(run.invocation->common, run.options.ttl);
+      is_told || outcome == RunOutcome::busy || outcome == RunOutcome::unavailable ||
+      outcome == RunOutcome::deduplicated || outcome == RunOutcome::superseded;
+  if (run.fence != 0 || !has_waited) return;
+  const auto& its = run.options;
   const bool is_undisturbed = is_steady() && run.last_fault == 0;
-  const auto most = is_undisturbed ? 30 * kernel_.network.most + 50 * millisecond
-                                   : nanos(budget + milliseconds(250));
-  if (run.ended > std::max(run.began + nanos(wait), run.process.stopped_until) + most) {
+  const bool is_within = is_undisturbed && run.outer != nullptr && !its.shared &&
+                         its.slots == 1 && run.outer->guardian->is_alive &&
+                         lease_of(*run.outer);
+  const auto wait = is_within ? milliseconds(0) : its.wait.value_or(milliseconds(0));
+  if (!is_told && wait == milliseconds::max()) return;
+  const auto until = is_told ? run.signalled : run.began + nanos(wait);
+  const auto budget = store_timeout(run.invocation->common, its.ttl);
+  const auto most =
+      is_undisturbed ? 30 * kernel_.network.most + 50 * millisecond
+      : is_told      ? (its.also.empty() ? 250 : 350) * millisecond
+                     : nanos(its.also.empty() ? budget : 2 * budget) + 250 * millisecond;
+  if (run.ended > std::max(until, run.process.stopped_until) + most) {
     broken("P7", name(run) + " waits for longer than it was asked to");
   }
 }

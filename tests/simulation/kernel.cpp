@@ -72,6 +72,7 @@ struct Kernel::File {
     std::uint32_t bits = 0;
     if (kind == Kind::counter) bits = EPOLLOUT | (count > 0 ? EPOLLIN : 0u);
     if (kind == Kind::timer) bits = count > 0 ? EPOLLIN : 0u;
+    if (kind == Kind::signals) bits = received.empty() ? 0u : EPOLLIN;
     if (kind != Kind::socket) return bits;
     if (error != 0) return EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP;
     if (!received.empty() || has_ended) bits |= EPOLLIN;
@@ -152,6 +153,17 @@ int Kernel::close(int fd) {
 void Kernel::kill(Process& process) {
   process.is_dead = true;
   for (const int fd : process.opened) close(fd);
+}
+
+void Kernel::signal(const Process& process, int number) {
+  signalfd_siginfo info{};
+  info.ssi_signo = static_cast<std::uint32_t>(number);
+  for (const int fd : process.opened) {
+    auto* inbox = file(fd);
+    if (inbox == nullptr || inbox->kind != File::Kind::signals) continue;
+    inbox->received.append(reinterpret_cast<const char*>(&info), sizeof info);  // NOLINT
+    activity(fd);
+  }
 }
 
 void Kernel::activity(int fd) {
@@ -501,6 +513,7 @@ int poll(pollfd* files, nfds_t count, int timeout) {
 ssize_t read(int fd, void* buffer, size_t size) {
   auto* file = simulation::simulated(fd);
   if (file == nullptr) return ::syscall(SYS_read, fd, buffer, size);
+  if (file->kind == Kind::signals) return recv(fd, buffer, size, 0);
   if (file->count == 0) return errno = EAGAIN, -1;
   std::memcpy(buffer, &file->count, sizeof file->count);
   file->count = 0;

@@ -45,6 +45,9 @@ class Random {
   std::uint64_t state_;
 };
 
+// That all runs compete for, and which the judge knows best.
+inline const std::string main_lock = "job";
+
 // What the kernel knows of a process.
 struct Process {
   int pid = 0;
@@ -79,8 +82,8 @@ class Peer {
   // It is killed, and comes back later.
   virtual void crash() = 0;
   virtual void start() = 0;
-  // Those that it keeps: their fences, and when they end.
-  virtual Leases leases() = 0;
+  // Those of a lock that it keeps: their fences, and when they end.
+  virtual Leases leases(const std::string& lock) = 0;
 
   std::int64_t clock() const;  // the time of day in microseconds
   // When its clock shows that.
@@ -171,6 +174,8 @@ class Kernel {
   Time& cut(const Process* process, const Peer* peer) { return cuts_[{process, peer}]; }
   Time delay();
 
+  // The process gets a signal.
+  void signal(const Process& process, int number);
   // The connections of a process that has died are closed as by the kernel.
   void kill(Process& process);
 

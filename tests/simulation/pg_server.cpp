@@ -33,7 +33,7 @@ bool has(const std::string& text, const char* part) {
 // The fences of those that hold the lock in a state, and when their leases end by the
 // clock of the server. To read all of the state as dlock does takes ten times as long.
 std::map<std::uint64_t, std::int64_t> ends_in(std::string_view state) {
-  constexpr std::string_view key = "\"lives_until\":", fence_key = "\"fence\":";
+  constexpr std::string_view fence_key = "\"fence\":";
   const auto number_at = [](std::string_view text) {
     return std::strtoll(text.data(), nullptr, 10);  // a comma or brace follows
   };
@@ -41,12 +41,14 @@ std::map<std::uint64_t, std::int64_t> ends_in(std::string_view state) {
   const auto begin = state.find("\"holders\":[");
   if (begin == state.npos) return ends;
   const auto end = state.find("}]", begin);  // what follows has holders that are none now
-  for (auto at = state.find(key, begin); at < end; at = state.find(key, at + 1)) {
-    const auto fence = state.rfind(fence_key, at);
-    const auto rest = state.substr(at, state.find('}', at) - at);
-    if (rest.find("\"ended\":") != rest.npos) continue;
-    ends[static_cast<std::uint64_t>(number_at(state.substr(fence + fence_key.size())))] =
-        number_at(rest.substr(key.size()));
+  for (const std::string_view key : {"\"lives_until\":", "\"ends_at\":"}) {
+    for (auto at = state.find(key, begin); at < end; at = state.find(key, at + 1)) {
+      const auto fence = state.rfind(fence_key, at);
+      const auto rest = state.substr(at, state.find('}', at) - at);
+      if (rest.find("\"ended\":") != rest.npos) continue;
+      ends[static_cast<std::uint64_t>(number_at(
+          state.substr(fence + fence_key.size())))] = number_at(rest.substr(key.size()));
+    }
   }
   return ends;
 }
@@ -70,7 +72,7 @@ void PgServer::crash() {
   connections.clear();
 }
 
-PgServer::Leases PgServer::leases() {
+PgServer::Leases PgServer::leases(const std::string& /*lock*/) {
   Leases leases;
   const auto& row = committed();
   if (!row) return leases;
@@ -352,7 +354,7 @@ void PgServer::end_transaction(Session& session, bool commits) {
   session.lock_timeout = session.idle_timeout = 0;
   std::erase(wait_for_, &session);
   if (owner_ != &session) return;
-  const auto before = leases();
+  const auto before = leases(main_lock);
   owner_ = nullptr;
   if (!commits) row_ = before_;
   if (commits && is_durable) durable_ = row_;
@@ -361,7 +363,7 @@ void PgServer::end_transaction(Session& session, bool commits) {
       if (is_up) durable_ = committed();
     });
   }
-  const auto after = leases();
+  const auto after = leases(main_lock);
   const bool is_grant = !after.empty() && after.rbegin()->first > greatest_;
   if (is_grant) greatest_ = after.rbegin()->first;
   const bool is_release = std::any_of(before.begin(), before.end(), [&](const auto& one) {

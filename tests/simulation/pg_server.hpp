@@ -25,7 +25,7 @@ class PgServer final : public Peer {
   void closed(const std::shared_ptr<Connection>& by) override;
   void crash() override;  // and loses what was not committed durably
   void start() override;
-  Leases leases() override;
+  Leases leases(const std::string& lock) override;  // of the only one
 
  private:
   struct LockRow {

@@ -257,7 +257,8 @@ const redis::Script* script_of(std::string_view id_or_text) {
     for (const auto* script :
          {&redis::ask_script, &redis::renew_script, &redis::reclaim_script,
           &redis::release_script, &redis::break_script, &redis::inspect_script,
-          &redis::remove_expired_script, &redis::withdraw_script}) {
+          &redis::remove_expired_script, &redis::withdraw_script,
+          &redis::set_lease_script}) {
       all.emplace(script->sha1, script);
       all.emplace(script->text, script);
     }
@@ -383,8 +384,8 @@ void RedisServer::drop_if_empty(const std::string& key) {
   }
 }
 
-RedisServer::Leases RedisServer::leases() {
-  static const std::string lock = "dlock:{job}", records = lock + ":h";
+RedisServer::Leases RedisServer::leases(const std::string& of) {
+  const auto lock = "dlock:{" + of + "}", records = lock + ":h";
   Leases leases;
   if (group_ && &group_->owner() != this) return leases;
   auto* const next = group_ ? group_->next_owner() : nullptr;
@@ -399,7 +400,7 @@ RedisServer::Leases RedisServer::leases() {
     long long ends = 0;
     char kind = 0;
     std::sscanf(text.c_str(), "%*c %*u %llu %*u %lld %c", &fence, &ends, &kind);
-    if (kind != 'h' && kind != 'b') continue;
+    if (kind != 'h' && kind != 'b' && kind != 'd') continue;
     if (*holder == token) {
       leases[fence] = moment_of(*at_lock.value_at(lock)->expires * 1000);
     } else if (*holder == "dlock:shared" && ends > moment_) {  // of several
@@ -437,7 +438,10 @@ void RedisServer::proceed(Client& client) {
     if (Kernel::current()->traces) trace(*client.connection->process, *words, reply);
     if (!reply.empty()) client.connection->send_down(reply);
     if (script_ != nullptr && group_) group_->has_written(*this);
-    if (script_ != nullptr) executed_(*client.connection->process, act_of(script_));
+    static const auto key = "dlock:{" + main_lock + "}";
+    const bool is_main = script_ != nullptr && words->at(3) == key;
+    const auto act = is_main ? act_of(script_) : Act::other;
+    if (script_ != nullptr) executed_(*client.connection->process, act);
     serve_waiting();
   }
 }

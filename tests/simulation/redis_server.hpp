@@ -47,7 +47,7 @@ class RedisServer final : public Peer {
   void start() override;
   void pause(Time span) override;
   void disturb(Time span) override;
-  Leases leases() override;
+  Leases leases(const std::string& of) override;
 
   redis::Reply execute(const Words& words);  // one command, also of a script
 

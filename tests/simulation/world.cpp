@@ -15,6 +15,8 @@
 namespace dlock::simulation {
 namespace {
 
+constexpr Time ttls[] = {2 * second, 3 * second, 5 * second};
+
 std::string address_of(std::size_t server) {
   return "10.0.0." + std::to_string(server + 1);
 }
@@ -38,12 +40,13 @@ SupervisionPlan plan_of(const Run& run) {
   return plan;
 }
 
+// Behind `key` in the variable, or at its beginning.
 std::uint64_t number_in(const std::vector<std::string>& environment,
-                        std::string_view name) {
+                        std::string_view name, const std::string& key = "") {
   for (const auto& variable : environment) {
-    if (variable.rfind(name, 0) == 0) {
-      return std::strtoull(variable.c_str() + name.size(), nullptr, 10);
-    }
+    if (!variable.starts_with(name)) continue;
+    const auto at = variable.find(key, name.size());
+    return std::strtoull(variable.c_str() + at + key.size(), nullptr, 10);
   }
   return 0;
 }
@@ -90,12 +93,15 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
   }
   // A server of a quorum has a vote once it is up for --max-ttl.
   kernel_.now += 100 * second;
-  const Time ttls[] = {2 * second, 3 * second, 5 * second};
-  ttl_ = ttls[random.below(3)];
+  has_ttls_ = random.chance(0.2);
+  ttl_ = has_ttls_ ? ttls[2] : ttls[random.below(3)];
   if (kind != StoreKind::quorum && random.chance(0.3)) {
     has_readers_ = random.chance(0.5);
     slots_ = has_readers_ ? 1 : 2;
   }
+  const bool has_locks =
+      kind == StoreKind::redis || kind == StoreKind::etcd || is_sentinel;
+  has_also_ = has_locks && random.chance(0.15);
   kernel_.network.most = random.spread(100 * microsecond, 20 * millisecond);
   if (random.chance(0.6)) {
     kernel_.network.late = static_cast<double>(random.spread(2, 300)) / 1000;
@@ -111,11 +117,17 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
     start_later(kernel_.now + (random.chance(0.5) ? random.between(0, 50 * millisecond)
                                                   : random.between(0, ttl_)));
   }
+  const auto by_hand =
+      kind != StoreKind::quorum && random.chance(0.2) ? 1 + random.below(2) : 0;
+  for (std::uint64_t i = 0; i < by_hand; ++i) {
+    kernel_.at(kernel_.now + random.between(0, 3 * ttl_),
+               [this] { start_client("acquire", &World::hold_by_hand); });
+  }
   plan_faults();
 }
 
 World::~World() {
-  for (auto& breaker : breakers_) free(*breaker);
+  for (auto& client : clients_) free(*client);
   for (auto& run : runs_) free(*run);
 }
 
@@ -157,22 +169,37 @@ std::string World::url() const {
 
 // Parsing takes longer than a schedule, so each command line is parsed once.
 const Invocation& World::invocation(std::optional<Time> wait) {
-  std::vector<std::string> words{"run",     "--quiet", "--ttl", text_of_span(ttl_),
+  auto& random = kernel_.random;
+  const auto ttl = has_ttls_ ? ttls[random.below(3)] : ttl_;
+  std::vector<std::string> words{"run",     "--quiet", "--ttl", text_of_span(ttl),
                                  "--store", url()};
   if (kernel_.traces) words[1] = "--verbose";
   if (wait) words.push_back("--wait=" + (*wait < 0 ? "forever" : text_of_span(*wait)));
-  auto& random = kernel_.random;
-  if (slots_ > 1) words.push_back("--slots=" + std::to_string(slots_));
+  const bool differs = random.chance(0.05);  // which only one of several slots shows
+  if (slots_ > 1) words.push_back("--slots=" + std::to_string(slots_ + differs));
   if (has_readers_ && random.chance(0.6)) words.emplace_back("--shared");
   if (kind_ == StoreKind::redis && random.chance(0.2)) words.emplace_back("--reclaim");
   const bool has_priorities = kind_ != StoreKind::etcd;
   if (has_priorities && random.chance(0.1)) words.emplace_back("--priority=-5");
+  if (random.chance(0.15)) {
+    words.push_back("--min-hold=" + text_of_span(random.below(2) * 4 * second + second));
+  }
+  if (random.chance(0.15)) {
+    words.push_back("--lock-delay=" +
+                    text_of_span(random.below(2) * 3 * second + second));
+  }
+  if (has_also_ && random.chance(0.5)) {
+    words.emplace_back(random.chance(0.5) ? "--also=a" : "--also=z");
+  }
   // The first is for locks with one holder, and the others need --wait.
   constexpr const char* wishes[] = {"--dedupe=1m", "--supersede", "--replace"};
   if (kind_ != StoreKind::quorum && random.chance(0.15)) {
     const bool is_single = slots_ == 1 && !has_readers_;
     const auto wish = random.below(3);
-    if (wish == 0 ? is_single : wait.has_value()) words.emplace_back(wishes[wish]);
+    const bool fits = wish == 0   ? is_single
+                      : wish == 1 ? wait && !words.back().starts_with("--also")
+                                  : wait.has_value();
+    if (fits) words.emplace_back(wishes[wish]);
   }
   for (const char* word : {"job", "--", "true"}) words.emplace_back(word);
   static std::map<std::vector<std::string>, Invocation> known;
@@ -186,14 +213,24 @@ void World::start_later(Time moment) {
   kernel_.at(moment, [this] { start_run(); });
 }
 
+// A run whose command is alive; null if there is none.
+const Run* World::some_holder() {
+  for (const auto& run : runs_) {
+    if (run->guardian->is_alive && kernel_.random.chance(0.5)) return run.get();
+  }
+  return nullptr;
+}
+
 void World::start_run() {
   auto& random = kernel_.random;
   --starting_;
+  const auto* const outer = random.chance(0.1) ? some_holder() : nullptr;
   auto& run = *runs_.emplace_back(std::make_unique<Run>());
   run.number = static_cast<int>(runs_.size());
   run.process.pid = 1000 + run.number;
   run.process.wall_offset = random.chance(0.8) ? 0 : random.between(-7200, 7200) * second;
   run.began = kernel_.now;
+  run.outer = outer;
   const Time waits[] = {-1, -1, -1, 0, 500 * millisecond, 2 * second};
   const auto wait = waits[random.below(6)];
   run.invocation = &invocation(wait == 0 ? std::nullopt : std::optional(wait));
@@ -207,6 +244,7 @@ void World::start_run() {
   command.runs_for = length <= 1   ? random.spread(microsecond * 500, 50 * millisecond)
                      : length == 2 ? random.between(50 * millisecond, ttl_)
                                    : random.between(ttl_, 3 * ttl_);
+  if (random.chance(0.1)) command.signal = SIGTERM;
   command.obeys_term = random.chance(0.7);
   command.starts_after = random.chance(0.9) ? random.between(20, 2000) * microsecond
                                             : random.spread(millisecond, second);
@@ -221,20 +259,29 @@ void World::start_run() {
     return std::make_unique<SimulatedSupervisor>(
         *run.guardian, plan_of(run), wakeup, [&run](const auto& environment) {
           run.fence = number_in(environment, "DLOCK_FENCE=");
+          if (!run.options.also.empty()) {
+            run.also_fence = number_in(
+                environment, "DLOCK_FENCES=", run.options.also.front().name + '=');
+          }
           run.slot = static_cast<unsigned>(number_in(environment, "DLOCK_SLOT="));
         });
   };
-  kernel_.trace("run " + std::to_string(run.number) + " starts" +
-                (wait < 0   ? ", waits"
-                 : wait > 0 ? ", waits for " + text_of_span(wait)
-                            : "") +
-                (slots_ > 1 ? ", two slots" : "") +
-                (run.options.shared ? ", shared" : "") +
-                (run.options.supersede ? ", supersedes" : "") +
-                (run.options.replace ? ", replaces" : "") +
-                (run.options.dedupe ? ", may be skipped" : "") +
-                (run.options.reclaim ? ", may reclaim" : ""));
+  kernel_.trace(
+      "run " + std::to_string(run.number) + " starts" +
+      (wait < 0   ? ", waits"
+       : wait > 0 ? ", waits for " + text_of_span(wait)
+                  : "") +
+      (slots_ > 1 ? ", two slots" : "") + (run.options.shared ? ", shared" : "") +
+      (run.options.supersede ? ", supersedes" : "") +
+      (run.options.replace ? ", replaces" : "") +
+      (run.options.also.empty() ? "" : ", needs " + run.options.also.front().name) +
+      (run.options.dedupe ? ", may be skipped" : "") +
+      (run.options.reclaim ? ", may reclaim" : "") +
+      (outer != nullptr ? ", in run " + std::to_string(outer->number) : ""));
   kernel_.running = &run.process;
+  if (outer != nullptr) {
+    ::setenv("DLOCK_HELD", ("job=" + std::to_string(outer->fence)).c_str(), 1);
+  }
   run.context = std::make_unique<Run::Context>();
   try {
     run.locked_run.emplace(RunParts{*run.context, *run.invocation, run.options,
@@ -250,6 +297,7 @@ void World::start_run() {
   } catch (const std::exception& failure) {
     broken("P8", std::string("a run cannot start: ") + failure.what());
   }
+  ::unsetenv("DLOCK_HELD");
   kernel_.running = nullptr;
 }
 
@@ -280,10 +328,11 @@ bool World::run_ready_once() {
       step(run);
     }
   }
-  for (const auto& breaker : breakers_) {
-    while (complaint_.empty() && breaker->context && breaker->process.is_ready) {
+  for (std::size_t i = 0; i < clients_.size(); ++i) {
+    auto& client = *clients_[i];
+    while (complaint_.empty() && client.context && client.process.is_ready) {
       found = true;
-      step(*breaker);
+      step(client);
     }
   }
   return found;
@@ -297,7 +346,7 @@ void World::run_ready() {
 bool World::is_over() const {
   const auto has_ended = [](const auto& one) { return one->context == nullptr; };
   return starting_ == 0 && std::all_of(runs_.begin(), runs_.end(), has_ended) &&
-         std::all_of(breakers_.begin(), breakers_.end(), has_ended);
+         std::all_of(clients_.begin(), clients_.end(), has_ended);
 }
 
 // A server of the simulation throws if it does not know a request.
@@ -322,12 +371,15 @@ std::string World::judged() {
     }
   }
   // What was left by the dead expires, and what is late arrives.
-  const auto quiet = kernel_.now + ttl_ + 15 * second;
+  const auto quiet = kernel_.now + 40 * second;
   kernel_.at(quiet, [] {});
   while (complaint_.empty() && kernel_.step(quiet)) {
   }
-  if (complaint_.empty() && !leases().empty())
-    broken("P8", "the lock is held after all runs");
+  for (const auto* lock : {main_lock.c_str(), "a", "z"}) {
+    if (servers_.size() == 3 && lock != main_lock && !has_also_) continue;
+    if (!leases(lock).empty())
+      broken("P8", std::string(lock) + " is held after all runs");
+  }
   return complaint_;
 }
 
@@ -336,7 +388,8 @@ void World::finish(Run& run) {
   kernel_.trace("run " + std::to_string(run.number) + " has ended" +
                 (run.result ? ": " + name_of(run.result->outcome) : ""));
   if (run.result) judge_end(run);
-  const bool has_left = run.result && run.result->outcome != RunOutcome::unavailable;
+  const bool has_left = run.result && run.result->outcome != RunOutcome::unavailable &&
+                        !run.result->may_still_get;
   if (run.fence == 0 && !has_left) ++left_waiters_;
   free(run);
   kernel_.kill(run.process);  // its exit closes what is open
