@@ -108,7 +108,9 @@ def complaint_of(run: Run) -> str | None:
         return f"fence {report['fence']}, but its command had {run.fence}"
     if outcome == "lost" and report["protected"]:
         return "lost, and protected"
-    if outcome == "ran" and run.code == run.plan["code"] and not report["protected"]:
+    # A release without a reply is excluded by P12.
+    is_known = "cannot release the lock" not in run.said
+    if outcome == "ran" and run.code == run.plan["code"] and not report["protected"] and is_known:
         return "a success without protection"
     return None
 

@@ -117,6 +117,10 @@ class Sentinels(Fleet):
 
     def __init__(self, root: Path, replicas: str) -> None:
         super().__init__(root, replicas)
+        # The clocks of the servers are apart by less than that (docs/stores.md).
+        settings = root / "dlock.toml"
+        settings.write_text('[run]\nlock-delay = "2s"\n')
+        self.options.append(f"--config={settings}")
         ports = free_ports(6)
         for i, port in enumerate(ports[:3]):
             settings = ['save ""', "repl-diskless-sync yes", "repl-diskless-sync-delay 0"]
@@ -135,7 +139,10 @@ class Sentinels(Fleet):
         return [f"redis+sentinel://{hosts}/main"]
 
     def start(self, history: History) -> None:
-        for server in self.members:
+        library = clock_library(self.root)
+        for server, ahead in zip(self.members, (0, 700, -700)):
+            server.clock = Clock(server.directory / "clock", library)
+            server.clock.step(ahead)
             server.start()
         await_until(lambda: self.replicas_online(self.members[0]) == 2, 15, "replicas")
         for server in self.sentinels:
