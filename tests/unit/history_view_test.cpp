@@ -123,8 +123,14 @@ TEST(HistoryText, a_lease_by_hand_is_shown_as_one) {
             "2023-11-14T21:13:20Z  1h0m  2.0s   web1  by hand\n");
 }
 
-LockInfo with_success() {
+LockInfo never_run(const char* name) {
   LockInfo lock;
+  lock.lock.name = name;
+  return lock;
+}
+
+LockInfo with_success() {
+  auto lock = never_run("job");
   lock.now = viewed_at;
   lock.last_success = run_with(0, 2000ms);
   return lock;
@@ -137,13 +143,13 @@ TEST(Success, counts_by_the_end_of_the_run) {
 }
 
 TEST(Success, is_described_in_a_sentence) {
-  EXPECT_EQ(plugin_line(success_within({}, 1h), "a|b", "redis://db"),
+  EXPECT_EQ(plugin_line(success_within(never_run("a|b"), 1h), "redis://db"),
             "DLOCK CRITICAL - a\\x7cb never succeeded in redis://db | age=U;;3600;0");
-  EXPECT_EQ(text_of(success_within({}, 1h), "job", "redis://db"),
+  EXPECT_EQ(text_of(success_within(never_run("job"), 1h), "redis://db"),
             "job never succeeded in redis://db");
-  EXPECT_EQ(text_of(success_within(with_success(), 1h), "job", "redis://db"),
+  EXPECT_EQ(text_of(success_within(with_success(), 1h), "redis://db"),
             "job succeeded 59m58s ago, at 2023-11-14T21:13:22.000Z on web1");
-  EXPECT_EQ(text_of(success_within(with_success(), 1min), "job", "redis://db"),
+  EXPECT_EQ(text_of(success_within(with_success(), 1min), "redis://db"),
             "job last succeeded 59m58s ago, at 2023-11-14T21:13:22.000Z on web1, "
             "not within 1m0s in redis://db");
 }
