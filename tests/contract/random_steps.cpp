@@ -112,7 +112,7 @@ std::optional<RunEnd> RandomSteps::random_end(const Contender& contender) {
   RunEnd end;
   end.duration = milliseconds(1500);
   end.exit_code = dice_.pick(codes);
-  if (kind_.reclaims && dice_.one_in(6)) {
+  if ((kind_.reclaims || kind_.has_force) && dice_.one_in(6)) {
     end.exit_code.reset();
     end.signal = "TERM";
   }
