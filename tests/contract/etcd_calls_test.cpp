@@ -169,8 +169,8 @@ TEST_F(OneEtcd, a_renewal_ends_the_lease_that_its_entry_has_no_longer) {
   claim.lock = {"dlock", "moved"};
   claim.token.bytes[0] = 1;
   claim.ttl = seconds(30);
-  EtcdClaimant claimant(calls_, claim);
-  const auto answer = result_of(context_, claimant.ask(Queue::stay_out, wakeup_));
+  const auto claimant = claimant_of(calls_, claim);
+  const auto answer = result_of(context_, claimant->ask(Queue::stay_out, wakeup_));
   ASSERT_TRUE(std::holds_alternative<Grant>(answer));
   RangeRequest entries;
   entries.key = "dlock/moved/";
@@ -182,7 +182,7 @@ TEST_F(OneEtcd, a_renewal_ends_the_lease_that_its_entry_has_no_longer) {
   const auto fresh = result_of(context_, calls_.lease_grant({0, 30}, soon())).id;
   put(calls_, before.key, before.value, fresh);
 
-  const auto renewal = result_of(context_, claimant.renew(wakeup_));
+  const auto renewal = result_of(context_, claimant->renew(wakeup_));
 
   EXPECT_EQ(renewal, Renewal::confirmed);
   const auto left = [&](std::int64_t of) {

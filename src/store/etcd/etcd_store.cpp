@@ -1,17 +1,21 @@
 #include "store/etcd/etcd_store.hpp"
 
 #include <algorithm>
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <functional>
 #include <utility>
+#include <vector>
 
 #include "store/etcd/etcd_claimant.hpp"
 #include "store/etcd/etcd_cluster.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_inspector.hpp"
+#include "store/etcd/etcd_lease.hpp"
 #include "store/etcd/etcd_steps.hpp"
 #include "store/fan_out.hpp"
 
 namespace dlock::etcd {
-
 namespace {
 
 // Fixed length, so that etcd's comparison of bytes compares the numbers.
@@ -37,61 +41,77 @@ TxnRequest admission_of(const LockName& resource, Fence fence) {
   return txn;
 }
 
-}  // namespace
+class EtcdStore final : public Store {
+ public:
+  // `url` as users see it, without secrets.
+  EtcdStore(std::string url, std::unique_ptr<EtcdCalls> calls)
+      : url_(std::move(url)),
+        calls_(std::move(calls)),
+        inspector_(inspector_of(*calls_)) {}
 
-asio::awaitable<Admission> EtcdStore::admit_fence(const LockName& resource, Fence fence,
-                                                  Wakeup& wakeup) {
-  auto request = admission_of(resource, fence);
-  const auto call = calls_->new_call(wakeup);
-  const auto result = co_await calls_->txn(std::move(request), call);
-  co_return result.succeeded ? Admission::stale : Admission::admitted;
-}
-
-EtcdStore::EtcdStore(std::string url, std::unique_ptr<EtcdCalls> calls)
-    : url_(std::move(url)), calls_(std::move(calls)), inspector_(inspector_of(*calls_)) {}
-
-std::unique_ptr<Claimant> EtcdStore::claimant(const Claim& claim) {
-  // Both would have to be known to all clients that decide by the queue.
-  const auto refused = [](const std::string& option) {
-    return Failure(Failure::Kind::unsupported,
-                   "etcd does not support " + option +
-                       ": its queue is shared with etcdctl lock, and is in the order in "
-                       "which its entries were created");
-  };
-  if (claim.priority != 0) throw refused("--priority");
-  if (claim.spreads) throw refused("--spread");
-  return std::make_unique<EtcdClaimant>(*calls_, claim);
-}
-
-asio::awaitable<std::vector<Broken>> EtcdStore::break_leases(const LockName& lock,
-                                                             const Break& order,
-                                                             Wakeup& wakeup) {
-  const auto call = calls_->new_call(wakeup);
-  DayLease day_lease(*calls_, lock.name_space);
-  auto request = look_at(lock);
-  auto result = co_await calls_->txn(std::move(request), call);
-  auto snapshot = snapshot_from(lock, result);
-  auto self = own_taker(false);
-  self.forced = order.by_force;
-  auto decision = decide_on_break(snapshot, order, wall_now());
-  const auto meant = std::move(decision.meant);
-  for (; !decision.lose.empty();
-       decision = decide_on_break(snapshot, order, wall_now())) {
-    const StepContext step_context{lock, wall_now(), day_lease.id()};
-    request = take_away(step_context, decision.lose, self);
-    result = co_await calls_->txn(std::move(request), call);
-    if (result.lease_gone) {
-      co_await day_lease.set_up(call);
-      request = look_at(lock);
-      result = co_await calls_->txn(std::move(request), call);
-    }
-    snapshot = snapshot_from(lock, result, result.results.size() - 2);
+  std::string url() const override { return url_; }
+  bool leases_expire() const override { return true; }
+  std::unique_ptr<Claimant> claimant(const Claim& claim) override {
+    // Both would have to be known to all clients that decide by the queue.
+    const auto refused = [](const std::string& option) {
+      return Failure(
+          Failure::Kind::unsupported,
+          "etcd does not support " + option +
+              ": its queue is shared with etcdctl lock, and is in the order in "
+              "which its entries were created");
+    };
+    if (claim.priority != 0) throw refused("--priority");
+    if (claim.spreads) throw refused("--spread");
+    return claimant_of(*calls_, claim);
   }
-  std::vector<Broken> broken;
-  broken.reserve(meant.size());
-  for (const auto& holder : meant) broken.push_back({holder, {}});
-  co_return broken;
-}
+
+  asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
+                                                    const Break& order,
+                                                    Wakeup& wakeup) override {
+    const auto call = calls_->new_call(wakeup);
+    DayLease day_lease(*calls_, lock.name_space);
+    auto request = look_at(lock);
+    auto result = co_await calls_->txn(std::move(request), call);
+    auto snapshot = snapshot_from(lock, result);
+    auto self = own_taker(false);
+    self.forced = order.by_force;
+    auto decision = decide_on_break(snapshot, order, wall_now());
+    const auto meant = std::move(decision.meant);
+    for (; !decision.lose.empty();
+         decision = decide_on_break(snapshot, order, wall_now())) {
+      const StepContext step_context{lock, wall_now(), day_lease.id()};
+      request = take_away(step_context, decision.lose, self);
+      result = co_await calls_->txn(std::move(request), call);
+      if (result.lease_gone) {
+        co_await day_lease.set_up(call);
+        request = look_at(lock);
+        result = co_await calls_->txn(std::move(request), call);
+      }
+      snapshot = snapshot_from(lock, result, result.results.size() - 2);
+    }
+    std::vector<Broken> broken;
+    broken.reserve(meant.size());
+    for (const auto& holder : meant) broken.push_back({holder, {}});
+    co_return broken;
+  }
+
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override {
+    auto request = admission_of(resource, fence);
+    const auto call = calls_->new_call(wakeup);
+    const auto result = co_await calls_->txn(std::move(request), call);
+    co_return result.succeeded ? Admission::stale : Admission::admitted;
+  }
+
+  LockInspector& inspector() override { return *inspector_; }
+
+ private:
+  std::string url_;
+  std::unique_ptr<EtcdCalls> calls_;
+  std::unique_ptr<LockInspector> inspector_;
+};
+
+}  // namespace
 
 std::unique_ptr<Store> store_of(std::string url, const EtcdAccess& access,
                                 milliseconds timeout, asio::io_context& context) {
