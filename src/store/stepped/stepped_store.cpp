@@ -76,7 +76,7 @@ class SteppedWatching final : public WatchSession {
 }  // namespace
 
 std::unique_ptr<Claimant> SteppedStore::claimant(const Claim& claim) {
-  return std::make_unique<SteppedClaimant>(context_, *states_, claim);
+  return claimant_of(context_, *states_, claim);
 }
 
 asio::awaitable<std::vector<Broken>> SteppedStore::break_leases(const LockName& lock,
