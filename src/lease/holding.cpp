@@ -85,7 +85,7 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
       if (patience.retrying) patience.retrying(*failure);
       co_await waiting.within(pause.next()).wait();
     }
-    if (wakeup.gives_up()) throw Failure(Failure::Kind::interrupted, "interrupted");
+    if (wakeup.gives_up()) throw Failure::interrupted("interrupted");
   }
 }
 
@@ -129,7 +129,7 @@ asio::awaitable<RateAnswer> await_admission(RateLimits& limits, RateClaim claim,
       // The turn lapses then.
     }
   }
-  throw Failure(Failure::Kind::interrupted, "interrupted");
+  throw Failure::interrupted("interrupted");
 }
 
 namespace {
@@ -215,16 +215,15 @@ asio::awaitable<Answer> Holding::obtain(const Patience& patience) {
   } catch (const Failure& failure) {
     const bool is_late = last && last->has_come();
     if (failure.kind() != Failure::Kind::interrupted || !is_late) throw;
-    throw Failure(Failure::Kind::unreachable, printable(store_.url()) +
-                                                  " did not reply within " +
-                                                  for_people(timing_.budget()));
+    throw Failure::unreachable(printable(store_.url()) + " did not reply within " +
+                               for_people(timing_.budget()));
   }
 }
 
 asio::awaitable<Answer> Holding::ask_again() {
   if (repeats_++ == most_repeats) {
-    throw Failure(Failure::Kind::unreachable,
-                  "the store is too slow for so short a lease; use a longer --ttl");
+    throw Failure::unreachable(
+        "the store is too slow for so short a lease; use a longer --ttl");
   }
   auto answer = co_await claimant_->ask(Queue::refuse, wakeup_);
   note(answer);

@@ -17,7 +17,7 @@ constexpr milliseconds longest_pause{5'000};
 }  // namespace
 
 Failure unsupported(const std::string& url, const std::string& what) {
-  return Failure(Failure::Kind::unsupported, url + " does not support " + what);
+  return Failure::unsupported(url + " does not support " + what);
 }
 
 ValueStore& values_of(Store& store) { return needed(store.values(), store, "cache"); }

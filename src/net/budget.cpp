@@ -67,7 +67,7 @@ Failure with_tls_hint(const Failure& failure, const std::string& scheme) {
 }
 
 Failure cannot_reach(const std::string& server, const std::string& why) {
-  return Failure(Failure::Kind::unreachable, "cannot reach " + server + ": " + why);
+  return Failure::unreachable("cannot reach " + server + ": " + why);
 }
 
 milliseconds patience_with(const Failure& failure, milliseconds timeout) {
@@ -154,7 +154,7 @@ void Budget::hand_on() {
 }
 
 Failure Budget::given_up() const {
-  return Failure(Failure::Kind::interrupted, server_ + ": interrupted");
+  return Failure::interrupted(server_ + ": interrupted");
 }
 
 using boost::asio::posix::stream_descriptor;

@@ -197,10 +197,9 @@ class Dialling {
     case EPERM:
       // On a network this error comes from a firewall, and may be temporary.
       if (!is_unix) break;
-      throw Failure(Failure::Kind::rejected, "cannot reach " + server + ": " + why);
+      throw Failure::rejected("cannot reach " + server + ": " + why);
     case ENOMEM:
-    case ENOBUFS:
-      throw Failure(Failure::Kind::exhausted, "cannot reach " + server + ": " + why);
+    case ENOBUFS: throw Failure::exhausted("cannot reach " + server + ": " + why);
     default: break;
   }
   throw unreachable;
@@ -302,9 +301,8 @@ Endpoint endpoint_of_path(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
-    throw Failure(
-        Failure::Kind::misconfigured,
-        "the path of a socket can have at most 107 bytes: " + printable(path, 200));
+    throw Failure::misconfigured("the path of a socket can have at most 107 bytes: " +
+                                 printable(path, 200));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   return endpoint_of(address);

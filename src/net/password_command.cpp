@@ -201,9 +201,7 @@ std::vector<std::string> words_of_command(std::string_view line) {
       words.back() += c;
     }
   }
-  const auto bad = [](const char* why) {
-    return Failure(Failure::Kind::misconfigured, why);
-  };
+  const auto bad = [](const char* why) { return Failure::misconfigured(why); };
   if (quote != 0) throw bad("a quote is not closed");
   if (words.empty() || words.front().empty()) throw bad("missing command");
   return words;

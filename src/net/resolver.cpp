@@ -36,11 +36,10 @@ Failure failure_of_resolver(const Budget& budget, int status) {
   if (is_no_such_host(status)) return cannot_reach(budget.server(), "no such host");
   switch (status) {
     case ARES_EBADNAME:
-      return Failure(Failure::Kind::misconfigured,
-                     "cannot reach " + budget.server() + ": invalid host name");
+      return Failure::misconfigured("cannot reach " + budget.server() +
+                                    ": invalid host name");
     case ARES_ENOMEM:
-      return Failure(Failure::Kind::exhausted,
-                     "cannot reach " + budget.server() + ": out of memory");
+      return Failure::exhausted("cannot reach " + budget.server() + ": out of memory");
     default:
       return cannot_reach(budget.server(), "cannot resolve the name: " +
                                                lower_first(ares_strerror(status)));
@@ -84,8 +83,8 @@ class Lookup {
                           ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS |
                               ARES_OPT_SOCK_STATE_CB | (flags == 0 ? 0 : ARES_OPT_FLAGS));
     if (status != ARES_SUCCESS) {
-      throw Failure(Failure::Kind::exhausted,
-                    "cannot resolve names: " + lower_first(ares_strerror(status)));
+      throw Failure::exhausted("cannot resolve names: " +
+                               lower_first(ares_strerror(status)));
     }
   }
 

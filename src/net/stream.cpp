@@ -13,8 +13,8 @@ namespace dlock::net {
 namespace {
 
 Failure lost(const std::string& server, int error_number) {
-  return Failure(Failure::Kind::unreachable,
-                 "lost the connection to " + server + ": " + reason_of(error_number));
+  return Failure::unreachable("lost the connection to " + server + ": " +
+                              reason_of(error_number));
 }
 
 // A server without TLS may reset the connection when it reads a handshake.

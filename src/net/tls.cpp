@@ -102,8 +102,8 @@ void expect(SSL* session, const std::string& host, bool insecure) {
                          : X509_VERIFY_PARAM_set1_host(wanted, name.c_str(), 0)) == 1;
   }
   if (!is_set) {
-    throw Failure(Failure::Kind::misconfigured,
-                  "invalid host name for TLS: '" + printable(host, 200) + "'");
+    throw Failure::misconfigured("invalid host name for TLS: '" + printable(host, 200) +
+                                 "'");
   }
 }
 
@@ -276,14 +276,13 @@ Progress Tls::progress_of(int result) {
   const auto verdict = SSL_get_verify_result(session_.get());
   if (in_handshake && verdict != X509_V_OK &&
       SSL_get_verify_mode(session_.get()) != SSL_VERIFY_NONE) {
-    throw Failure(Failure::Kind::rejected,
-                  server_ + ": certificate not trusted: " +
-                      lower_first(X509_verify_cert_error_string(verdict)) +
-                      remedy_for(verdict));
+    throw Failure::rejected(server_ + ": certificate not trusted: " +
+                            lower_first(X509_verify_cert_error_string(verdict)) +
+                            remedy_for(verdict));
   }
   if (is_about_our_certificate(error)) {
-    throw Failure(Failure::Kind::rejected,
-                  server_ + " does not accept our certificate: " + reason_of_openssl());
+    throw Failure::rejected(server_ +
+                            " does not accept our certificate: " + reason_of_openssl());
   }
   if (is_unexpected_end(error) || error == 0) {
     if (!in_handshake) return {Progress::State::done};
@@ -296,9 +295,9 @@ Progress Tls::progress_of(int result) {
       reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_PACKET_LENGTH_TOO_LONG ||
       reason == SSL_R_HTTP_REQUEST || reason == SSL_R_HTTPS_PROXY_REQUEST ||
       reason == SSL_R_RECORD_LENGTH_MISMATCH;
-  throw Failure(Failure::Kind::unreachable, "cannot start TLS with " + server_ + ": " +
-                                                reason_of_openssl() +
-                                                (is_plain ? "; does it use TLS?" : ""));
+  throw Failure::unreachable("cannot start TLS with " + server_ + ": " +
+                             reason_of_openssl() +
+                             (is_plain ? "; does it use TLS?" : ""));
 }
 
 }  // namespace dlock::net

@@ -49,8 +49,8 @@ struct Loadable {
   Failure unusable(std::string why = "") const {
     if (why.empty()) why = flaw;
     if (why.empty()) why = reason_of_openssl();
-    return Failure(Failure::Kind::misconfigured,
-                   "cannot use the " + what + " " + printable(name, 200) + ": " + why);
+    return Failure::misconfigured("cannot use the " + what + " " + printable(name, 200) +
+                                  ": " + why);
   }
 };
 
@@ -104,7 +104,7 @@ Loadable loadable(const std::string& what, const std::string& file, Use use,
   FileKind kind{"cannot use the " + what + " " + printable(file, 200), longest, use};
   kind.is_secret = is_secret;
   kind.failure = [](int error, const std::string& message) {
-    return Failure(Failure::Kind::misconfigured, message + ": " + std::strerror(error));
+    return Failure::misconfigured(message + ": " + std::strerror(error));
   };
   const auto read = small_file(file, kind);
   Loadable loaded{what, file, file, flaw_of(read.text)};
@@ -189,8 +189,8 @@ void trust(SSL_CTX* context, const TlsOptions& plan) {
 void identify(SSL_CTX* context, const TlsOptions& plan) {
   if (plan.certificate.empty()) {
     if (!plan.key_password) return;
-    throw Failure(Failure::Kind::misconfigured,
-                  "--tls-key-password-file needs --tls-cert and --tls-key");
+    throw Failure::misconfigured(
+        "--tls-key-password-file needs --tls-cert and --tls-key");
   }
   ERR_clear_error();
   PassPhrase phrase;

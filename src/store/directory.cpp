@@ -71,8 +71,8 @@ std::string end_of_trusted_link(const std::string& path) {
 // Its ownership. Throws Failure if it is not safe to use.
 Ownership checked(const std::string& path, const struct stat& status, bool ours) {
   const auto refuse = [&](const std::string& why) {
-    throw Failure(Failure::Kind::rejected,
-                  "the directory " + printable(path) + " is not safe to use: " + why);
+    throw Failure::rejected("the directory " + printable(path) +
+                            " is not safe to use: " + why);
   };
   const auto me = ::geteuid();
   if ((status.st_mode & S_IWOTH) != 0) {
@@ -84,10 +84,9 @@ Ownership checked(const std::string& path, const struct stat& status, bool ours)
   const bool shared = group_writes && (status.st_mode & S_ISGID) != 0;
   // With the sticky bit, users cannot replace or remove the files of others.
   if (shared && (status.st_mode & S_ISVTX) != 0) {
-    throw Failure(Failure::Kind::rejected,
-                  "the directory " + printable(path) +
-                      " cannot be shared: it has the sticky bit; chmod -t " +
-                      printable(path));
+    throw Failure::rejected("the directory " + printable(path) +
+                            " cannot be shared: it has the sticky bit; chmod -t " +
+                            printable(path));
   }
   if (ours && status.st_uid != me) {
     refuse("it belongs to " + user_name(status.st_uid));
@@ -143,11 +142,10 @@ std::optional<std::string> default_directory(const Surroundings& surroundings) {
 
 void throw_failure_of(int error_number, const std::string& what) {
   if (error_number == EROFS) {
-    throw Failure(
-        Failure::Kind::misconfigured,
+    throw Failure::misconfigured(
         std::string(failure_of(error_number, what).what()) +
-            "; name a directory that can be written with --store local:/DIR, or "
-            "make this one a StateDirectory= of the unit");
+        "; name a directory that can be written with --store local:/DIR, or "
+        "make this one a StateDirectory= of the unit");
   }
   if (!may_pass(error_number)) throw failure_of(error_number, what);
   // Files are opened with O_NONBLOCK, and would otherwise wait for the end of the lease.
@@ -225,8 +223,7 @@ std::optional<Directory> Directory::open(const std::string& named, bool ours,
   }
   if (!fd) {
     if (errno == ELOOP || errno == ENOTDIR) {
-      throw Failure(
-          Failure::Kind::misconfigured,
+      throw Failure::misconfigured(
           printable(path) + " is not a directory (another user's link is not followed)");
     }
     if (may_pass(errno)) throw_failure_of(errno, "cannot open " + printable(path));
@@ -243,11 +240,10 @@ std::optional<Directory> Directory::open(const std::string& named, bool ours,
     // The mounts are only read where the answer depends on them.
     const auto name = why_unreliable(type, "").empty() ? "" : mount_type_of(fd.get());
     if (const auto why = why_unreliable(type, name); !why.empty()) {
-      throw Failure(Failure::Kind::misconfigured,
-                    "the directory " + printable(path) + " is on " + why +
-                        "; name a directory on a local disk (--store local:/DIR" +
-                        (ours && ::geteuid() != 0 ? ", or XDG_STATE_HOME" : "") +
-                        "), or a server");
+      throw Failure::misconfigured(
+          "the directory " + printable(path) + " is on " + why +
+          "; name a directory on a local disk (--store local:/DIR" +
+          (ours && ::geteuid() != 0 ? ", or XDG_STATE_HOME" : "") + "), or a server");
     }
   }
   return Directory(std::move(fd), path, identity_of(status), ownership);
@@ -310,8 +306,8 @@ std::optional<Directory> Directory::folder(const std::string& name,
     folder = Fd(::openat(fd(), name.c_str(), flags));
   }
   const auto refuse = [&](const char* why) {
-    throw Failure(Failure::Kind::misconfigured,
-                  printable(path_of(name)) + why + "; dlock will not touch it");
+    throw Failure::misconfigured(printable(path_of(name)) + why +
+                                 "; dlock will not touch it");
   };
   if (!folder) {
     if (errno == ELOOP || errno == ENOTDIR) refuse(" is not a directory");
@@ -343,9 +339,8 @@ Fd Directory::open_file(const std::string& name, int flags, bool create,
   }
   if (!file) {
     if (errno == ELOOP || errno == EISDIR || errno == ENXIO) {
-      throw Failure(
-          Failure::Kind::misconfigured,
-          printable(path_of(name)) + " is not a regular file; dlock will not touch it");
+      throw Failure::misconfigured(printable(path_of(name)) +
+                                   " is not a regular file; dlock will not touch it");
     }
     throw_failure_of(errno, "cannot open " + printable(path_of(name)));
   }
@@ -367,8 +362,8 @@ Fd Directory::create_file(const std::string& name, int flags) const {
 
 void Directory::check_file(const struct stat& status, const std::string& name) const {
   const auto refuse = [&](const char* why) {
-    throw Failure(Failure::Kind::misconfigured,
-                  printable(path_of(name)) + why + "; dlock will not touch it");
+    throw Failure::misconfigured(printable(path_of(name)) + why +
+                                 "; dlock will not touch it");
   };
   if (!S_ISREG(status.st_mode) || status.st_nlink > 1) {
     refuse(" is not a regular file with a single link");

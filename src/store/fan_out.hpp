@@ -74,7 +74,7 @@ class FanOut {
     }
     state->awaited_by = nullptr;
     if (call.wakeup.gives_up() && !is_over()) {
-      throw Failure(Failure::Kind::interrupted, "servers: interrupted");
+      throw Failure::interrupted("servers: interrupted");
     }
   }
 

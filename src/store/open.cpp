@@ -113,8 +113,7 @@ std::string all_kinds() {
 }
 
 Failure bad(const std::string& url, const std::string& why) {
-  return Failure(Failure::Kind::misconfigured,
-                 "store '" + printable(shown_url(url), 200) + "': " + why);
+  return Failure::misconfigured("store '" + printable(shown_url(url), 200) + "': " + why);
 }
 
 }  // namespace

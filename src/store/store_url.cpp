@@ -22,9 +22,7 @@ constexpr unsigned most_databases = 0x7FFFFFFF;  // the type of the server is in
 // Far more than any password or token.
 constexpr std::size_t longest_password = 64u << 10;
 
-Failure unusable(const std::string& why) {
-  return Failure(Failure::Kind::misconfigured, why);
-}
+Failure unusable(const std::string& why) { return Failure::misconfigured(why); }
 
 // Without doubled or trailing slashes, so that one directory has one name.
 std::string normalized_directory(const std::string& path) {

@@ -75,9 +75,7 @@ ServerAddress address_from(std::string_view text) {
 
 }  // namespace
 
-Failure bad_url(const std::string& why) {
-  return Failure(Failure::Kind::misconfigured, why);
-}
+Failure bad_url(const std::string& why) { return Failure::misconfigured(why); }
 
 void refuse_controls(std::string_view rest) {
   const bool has_controls = std::any_of(rest.begin(), rest.end(), [](char c) {

@@ -24,6 +24,15 @@ class Failure : public std::runtime_error {
   Failure(Kind kind, const std::string& message)
       : std::runtime_error(message), kind_(kind) {}
 
+  static Failure unreachable(const std::string& why) { return {Kind::unreachable, why}; }
+  static Failure rejected(const std::string& why) { return {Kind::rejected, why}; }
+  static Failure misconfigured(const std::string& why) {
+    return {Kind::misconfigured, why};
+  }
+  static Failure unsupported(const std::string& why) { return {Kind::unsupported, why}; }
+  static Failure exhausted(const std::string& why) { return {Kind::exhausted, why}; }
+  static Failure interrupted(const std::string& why) { return {Kind::interrupted, why}; }
+
   Kind kind() const { return kind_; }
 
  private:

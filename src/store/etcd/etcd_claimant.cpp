@@ -25,11 +25,11 @@ namespace {
 constexpr int may_have_lost = 10;
 
 Failure bad_grant(const std::string& how) {
-  return Failure(Failure::Kind::unreachable, "etcd granted a lease " + how);
+  return Failure::unreachable("etcd granted a lease " + how);
 }
 
 Failure always_changed() {
-  return Failure(Failure::Kind::unreachable, "the entry changed during each renewal");
+  return Failure::unreachable("the entry changed during each renewal");
 }
 
 // The pause before the next attempt if the watch fails.

@@ -170,11 +170,11 @@ asio::awaitable<std::string> password_of(const EtcdAccess& access,
   }
   // Otherwise the calls would go out without a login.
   const bool is_alone = login.alone == Login::Alone::user;
-  throw Failure(Failure::Kind::misconfigured,
-                "no password for " +
-                    (is_alone ? std::string("the user before the @ of the store's URL")
-                              : "user '" + printable(login.user, 200) + "'") +
-                    ": use --password-file or DLOCK_PASSWORD");
+  throw Failure::misconfigured(
+      "no password for " +
+      (is_alone ? std::string("the user before the @ of the store's URL")
+                : "user '" + printable(login.user, 200) + "'") +
+      ": use --password-file or DLOCK_PASSWORD");
 }
 
 namespace {

@@ -156,7 +156,7 @@ asio::awaitable<void> EtcdConnection::send_all(net::Budget& budget) {
 
 void EtcdConnection::take_in(std::string_view bytes) {
   if (bytes.empty()) {
-    throw Failure(Failure::Kind::unreachable, shown_ + " closed the connection");
+    throw Failure::unreachable(shown_ + " closed the connection");
   }
   if (!http2_->feed(bytes)) {
     const auto why =
@@ -164,7 +164,7 @@ void EtcdConnection::take_in(std::string_view bytes) {
             ? "an HTTP/1 server or proxy answers there; name a member of "
               "etcd, or a proxy for gRPC"
             : http2_->error() + (has_replied_ ? "" : net::kind_of_server(bytes));
-    throw Failure(Failure::Kind::unreachable, shown_ + " does not speak HTTP/2: " + why);
+    throw Failure::unreachable(shown_ + " does not speak HTTP/2: " + why);
   }
   has_replied_ = true;
 }

@@ -26,10 +26,10 @@ std::size_t size_of(const KeyValue& pair) {
 }
 
 Failure too_large(const std::string& name_space) {
-  return Failure(Failure::Kind::unreachable,
-                 "etcd has more keys below " + printable(name_space, 200) +
-                     "/ than dlock reads at once (256 MiB): name the lock instead, or "
-                     "give other programs another prefix");
+  return Failure::unreachable(
+      "etcd has more keys below " + printable(name_space, 200) +
+      "/ than dlock reads at once (256 MiB): name the lock instead, or "
+      "give other programs another prefix");
 }
 
 // The number of requests in flight at the same time.
@@ -65,8 +65,7 @@ class EtcdWatchSession final : public WatchSession {
       case WatchUpdate::Kind::nothing: co_await ask_anything(); break;
       case WatchUpdate::Kind::compacted:
       case WatchUpdate::Kind::broken:
-        throw Failure(Failure::Kind::unreachable,
-                      calls_.name() + ": the connection is closed");
+        throw Failure::unreachable(calls_.name() + ": the connection is closed");
     }
   }
 

@@ -158,7 +158,7 @@ const RangeResult& range_at(const TxnResult& result, std::size_t index) {
                           ? std::get_if<RangeResult>(&result.results[index])
                           : nullptr;
   if (range != nullptr) return *range;
-  throw Failure(Failure::Kind::unreachable, "etcd sent an unexpected reply");
+  throw Failure::unreachable("etcd sent an unexpected reply");
 }
 
 }  // namespace

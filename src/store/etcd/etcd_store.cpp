@@ -54,11 +54,10 @@ class EtcdStore final : public Store {
   std::unique_ptr<Claimant> claimant(const Claim& claim) override {
     // Both would have to be known to all clients that decide by the queue.
     const auto refused = [](const std::string& option) {
-      return Failure(
-          Failure::Kind::unsupported,
+      return Failure::unsupported(
           "etcd does not support " + option +
-              ": its queue is shared with etcdctl lock, and is in the order in "
-              "which its entries were created");
+          ": its queue is shared with etcdctl lock, and is in the order in "
+          "which its entries were created");
     };
     if (claim.priority != 0) throw refused("--priority");
     if (claim.spreads) throw refused("--spread");

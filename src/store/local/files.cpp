@@ -40,9 +40,9 @@ Files::Files(asio::io_context& context, std::string path, milliseconds timeout)
   if (!ours_) return;
   const auto found = default_directory(surroundings());
   if (!found) {
-    throw Failure(Failure::Kind::misconfigured,
-                  "no home directory for the locks; set HOME, or name a directory "
-                  "(--store local:/dir)");
+    throw Failure::misconfigured(
+        "no home directory for the locks; set HOME, or name a directory "
+        "(--store local:/dir)");
   }
   path_ = *found;
 }
@@ -122,7 +122,7 @@ asio::awaitable<MutexGuard> Files::lock_mutex(MutexByte byte, Wakeup& wakeup) {
   while (!sessions_->try_lock(byte)) {
     const auto waited = Clock::now() - start;
     if (wakeup.gives_up() && waited >= last_patience) {
-      throw Failure(Failure::Kind::interrupted, "interrupted");
+      throw Failure::interrupted("interrupted");
     }
     if (waited >= timeout_) {
       throw mutex_unavailable(*sessions_, byte,
@@ -142,8 +142,7 @@ bool Files::in_place() const {
 void Files::check_in_place() {
   if (in_place()) return;
   was_replaced_ = true;  // closed at the next use: the mutex is held here
-  throw Failure(Failure::Kind::unreachable,
-                "the files in " + printable(path_) + " were replaced");
+  throw Failure::unreachable("the files in " + printable(path_) + " were replaced");
 }
 
 Files::Change Files::begin(const LockName& lock, MutexGuard&& guard) {

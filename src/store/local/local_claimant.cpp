@@ -179,8 +179,8 @@ class LocalClaimant final : public Claimant {
       const rules::Ask asked{kept, own_party(), queue};
       if (!change.file.exists()) co_await files_.apply_fence_floor(change.state, wakeup);
       if (change.state.last_fence >= greatest_fence) {
-        throw Failure(Failure::Kind::misconfigured,
-                      "no fences are left for this lock in " + printable(files_.path()));
+        throw Failure::misconfigured("no fences are left for this lock in " +
+                                     printable(files_.path()));
       }
       moment = Moment::now();
       answer = rules::ask({change.state, moment, files_.sessions(), consequences}, asked);

@@ -296,8 +296,8 @@ void RecordFile::read(std::size_t size, Access access) {
 void RecordFile::write(std::string payload, Moment now, std::size_t spare) {
   const auto needed = record_file_size(payload.size() + spare);
   if (!needed) {
-    throw Failure(Failure::Kind::unreachable,
-                  printable(path()) + " would become too large: too many waiters");
+    throw Failure::unreachable(printable(path()) +
+                               " would become too large: too many waiters");
   }
   if (file_ && *needed <= size_) {
     if (!write_in_place(payload, now)) {

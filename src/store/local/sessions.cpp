@@ -66,10 +66,10 @@ struct flock mutex_range(short type, MutexByte byte) {
     case EINVAL:
     case ENOSYS:
     case EOPNOTSUPP:
-      throw Failure(Failure::Kind::misconfigured,
-                    what + ": " + std::strerror(error) +
-                        " (locks of open files, F_OFD_SETLK, do not work there); use a "
-                        "directory on a local disk, or a server");
+      throw Failure::misconfigured(
+          what + ": " + std::strerror(error) +
+          " (locks of open files, F_OFD_SETLK, do not work there); use a "
+          "directory on a local disk, or a server");
     default: throw_failure_of(error, what);
   }
 }
@@ -303,8 +303,8 @@ Failure mutex_unavailable(const SessionsFile& sessions, MutexByte byte,
     who = "process " + std::to_string(pid);
     if (is_stopped(pid)) who += " (stopped: kill -CONT " + std::to_string(pid) + ")";
   }
-  return Failure(Failure::Kind::unreachable,
-                 "the store has been kept busy for " + for_people(waited) + " by " + who);
+  return Failure::unreachable("the store has been kept busy for " + for_people(waited) +
+                              " by " + who);
 }
 
 const Namespaces& own_namespaces() {
@@ -329,8 +329,7 @@ std::string boot_id() {
   constexpr std::string_view digits = "0123456789abcdef-";
   if (size < 36 ||
       std::string_view(text, 36).find_first_not_of(digits) != std::string_view::npos) {
-    throw Failure(
-        Failure::Kind::misconfigured,
+    throw Failure::misconfigured(
         "cannot read the boot id from /proc: the embedded store needs it; mount "
         "/proc, and without subset=pid, or use a server");
   }

@@ -91,7 +91,7 @@ void refuse_if_in_use(const Directory& directory, const SessionsFile& sessions) 
   const auto names = directory.names();
   const auto other = std::find_if(names.begin(), names.end(), is_of_another_epoch);
   const auto refuse = [&](const std::string& why) {
-    throw Failure(Failure::Kind::misconfigured, printable(directory.path()) + " " + why);
+    throw Failure::misconfigured(printable(directory.path()) + " " + why);
   };
   constexpr const char* elsewhere =
       "is in use under another boot id or in another time namespace (a container?); use "

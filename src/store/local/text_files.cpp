@@ -278,10 +278,10 @@ FencesAdmitted Registers::read() const {
                     ? std::nullopt
                     : registers_from(contents_of(file.get(), size, "the fences"));
   if (!fences) {
-    throw Failure(Failure::Kind::misconfigured,
-                  printable(directory_.path_of(fences_file)) +
-                      " is damaged; without it stale writers would be admitted: restore "
-                      "it, or move it away once there are none");
+    throw Failure::misconfigured(
+        printable(directory_.path_of(fences_file)) +
+        " is damaged; without it stale writers would be admitted: restore "
+        "it, or move it away once there are none");
   }
   return std::move(*fences);
 }

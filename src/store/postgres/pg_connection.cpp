@@ -24,7 +24,7 @@ class PgConnection::Talk {
   bool is_open() const { return is_ready_; }
   std::uint64_t times_opened() const { return times_opened_; }
   Failure closed() const {
-    return Failure(Failure::Kind::unreachable, shown_ + " closed the connection");
+    return Failure::unreachable(shown_ + " closed the connection");
   }
 
   void close() {
@@ -181,7 +181,7 @@ class PgConnection::Talk {
     // An attacker who learns the key can only cancel; but no one else needs to know it.
     const bool must_be_same = link.channel().needs_proof && !link.channel().is_trusted;
     if (must_be_same && link.channel().binding != binding_) {
-      throw Failure(Failure::Kind::rejected, shown_ + " has another certificate now");
+      throw Failure::rejected(shown_ + " has another certificate now");
     }
     co_await link.write(cancel_request(key_), budget);
     co_await link.read_to_end(budget);

@@ -156,15 +156,15 @@ void throw_refused(const Notice& error, const std::string& server) {
 
 const Row& row_at(const Result& result, std::size_t row, const std::string& server) {
   if (row < result.rows.size()) return result.rows[row];
-  throw Failure(Failure::Kind::unreachable,
-                server + " does not speak the PostgreSQL protocol: a row is missing");
+  throw Failure::unreachable(server +
+                             " does not speak the PostgreSQL protocol: a row is missing");
 }
 
 const std::optional<std::string>& column_at(const Row& row, std::size_t column,
                                             const std::string& server) {
   if (column < row.size()) return row[column];
-  throw Failure(Failure::Kind::unreachable,
-                server + " does not speak the PostgreSQL protocol: a column is missing");
+  throw Failure::unreachable(
+      server + " does not speak the PostgreSQL protocol: a column is missing");
 }
 
 bool is_conflict(const SqlError& error) {

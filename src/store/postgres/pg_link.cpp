@@ -60,10 +60,9 @@ asio::awaitable<void> PgLink::encrypt(net::Budget& budget) {
   if (failure) std::rethrow_exception(failure);
   const auto peer = stream_->tls_peer().value();
   if (!target_.negotiates_tls && peer.protocol != plan_.protocol) {
-    throw Failure(Failure::Kind::unreachable,
-                  shown_ +
-                      " does not offer PostgreSQL behind TLS, as "
-                      "sslnegotiation=direct demands; version 17 and later do");
+    throw Failure::unreachable(shown_ +
+                               " does not offer PostgreSQL behind TLS, as "
+                               "sslnegotiation=direct demands; version 17 and later do");
   }
   channel_.is_encrypted = true;
   channel_.binding = peer.binding;
@@ -93,10 +92,10 @@ asio::awaitable<bool> PgLink::agree_on_tls(net::Budget& budget) {
   if (reply == "S") co_return true;
   if (reply == "N" && target_.ssl == SslMode::prefer) co_return false;
   if (reply == "N") {
-    throw Failure(Failure::Kind::unreachable,
-                  shown_ +
-                      " does not use TLS, which the sslmode demands: turn on ssl on the "
-                      "server, or change the sslmode");
+    throw Failure::unreachable(
+        shown_ +
+        " does not use TLS, which the sslmode demands: turn on ssl on the "
+        "server, or change the sslmode");
   }
   // A server that has no room answers with an error, which nothing vouches for.
   if (reply[0] == 'E') {
@@ -182,13 +181,12 @@ void PgLink::take(std::string_view bytes) {
 }
 
 Failure PgLink::nonsense(const std::string& why) const {
-  return Failure(Failure::Kind::unreachable,
-                 shown_ + " does not speak the PostgreSQL protocol: " + why +
-                     (is_known_ ? "" : net::kind_of_server(greeting_)));
+  return Failure::unreachable(shown_ + " does not speak the PostgreSQL protocol: " + why +
+                              (is_known_ ? "" : net::kind_of_server(greeting_)));
 }
 
 Failure PgLink::closed() const {
-  return Failure(Failure::Kind::unreachable, shown_ + " closed the connection");
+  return Failure::unreachable(shown_ + " closed the connection");
 }
 
 // The exception being handled, with what may be the reason if the server has not said

@@ -91,7 +91,7 @@ std::vector<std::pair<std::string, std::string>> startup_parameters(
 void check_product(const PgServerFacts& session, const PgTarget& target) {
   const auto& version = session.server_version;
   const auto refuse = [&target](const std::string& why) {
-    throw Failure(Failure::Kind::misconfigured, target.shown() + " " + why);
+    throw Failure::misconfigured(target.shown() + " " + why);
   };
   if (session.parameters.count("crdb_version") != 0) {
     refuse("is CockroachDB; dlock needs PostgreSQL");
@@ -160,11 +160,11 @@ PgLogin::Answer PgLogin::accept() {
 PgLogin::Answer PgLogin::send_password() {
   begin("password", false);
   if (!channel_.distrust().empty()) {
-    throw Failure(Failure::Kind::rejected,
-                  server_ +
-                      " asks for the password itself, which is only sent over TLS with "
-                      "a trusted certificate, or over a unix socket: name the CA of the "
-                      "server with --tls-ca FILE");
+    throw Failure::rejected(
+        server_ +
+        " asks for the password itself, which is only sent over TLS with "
+        "a trusted certificate, or over a unix socket: name the CA of the "
+        "server with --tls-ca FILE");
   }
   stage_ = Stage::sent_password;
   return {password_message(password()), true};
@@ -175,8 +175,8 @@ PgLogin::Answer PgLogin::send_md5(std::string_view salt) {
   if (salt.size() != number_size) make_no_sense();
   const auto text = md5_answer(user_, password(), salt);
   if (text.empty()) {
-    throw Failure(Failure::Kind::misconfigured,
-                  server_ + " wants a login with MD5, which OpenSSL does not have here");
+    throw Failure::misconfigured(
+        server_ + " wants a login with MD5, which OpenSSL does not have here");
   }
   stage_ = Stage::sent_password;
   return {password_message(text), true};
@@ -195,10 +195,10 @@ PgLogin::Answer PgLogin::begin_scram(std::string_view mechanisms) {
                         !channel_.binding.empty();
   const bool binds = can_bind && offers_bound;
   if (!binds && !offers_plain) {
-    throw Failure(Failure::Kind::misconfigured,
-                  server_ +
-                      " offers no login that dlock has: it has SCRAM-SHA-256, MD5 "
-                      "and passwords");
+    throw Failure::misconfigured(
+        server_ +
+        " offers no login that dlock has: it has SCRAM-SHA-256, MD5 "
+        "and passwords");
   }
   begin(binds ? "scram-sha-256-plus" : "scram-sha-256", binds);
   password();
@@ -238,9 +238,8 @@ void PgLogin::begin(const std::string& method, bool is_bound) {
 
 const std::string& PgLogin::password() const {
   if (password_ && !password_->empty()) return *password_;
-  throw Failure(Failure::Kind::rejected,
-                server_ + ": password required: " + how_to_set_password_ +
-                    password_of_run_outside());
+  throw Failure::rejected(server_ + ": password required: " + how_to_set_password_ +
+                          password_of_run_outside());
 }
 
 void PgLogin::demand(Stage stage) const {
@@ -251,7 +250,7 @@ void PgLogin::demand(Stage stage) const {
 void PgLogin::demand_proof() const {
   if (is_bound_) return;
   const auto refuse = [this](const std::string& why) {
-    throw Failure(Failure::Kind::rejected, server_ + ": " + why);
+    throw Failure::rejected(server_ + ": " + why);
   };
   const auto without = "the login (" + method_ + ") has no channel binding";
   if (binding_ == ChannelBinding::require) {
@@ -273,15 +272,14 @@ void PgLogin::refuse(std::uint32_t request) const {
                      : request == Request::kerberos ? "Kerberos"
                                                     : nullptr;
   if (name == nullptr) make_no_sense();
-  throw Failure(Failure::Kind::misconfigured,
-                server_ + " wants a login with " + name +
-                    ", which dlock does not have; let pg_hba.conf ask this role for "
-                    "scram-sha-256 or a certificate");
+  throw Failure::misconfigured(
+      server_ + " wants a login with " + name +
+      ", which dlock does not have; let pg_hba.conf ask this role for "
+      "scram-sha-256 or a certificate");
 }
 
 void PgLogin::make_no_sense() const {
-  throw Failure(Failure::Kind::unreachable,
-                server_ + " sent an unexpected reply to the login");
+  throw Failure::unreachable(server_ + " sent an unexpected reply to the login");
 }
 
 }  // namespace dlock::postgres

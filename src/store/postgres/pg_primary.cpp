@@ -31,9 +31,8 @@ bool listens(const std::vector<Batch>& batches) {
 constexpr milliseconds longest_grace{200};
 
 Failure is_standby(const std::string& server, bool is_alone) {
-  return Failure(Failure::Kind::unreachable,
-                 server + " is a standby, and locks need the primary" +
-                     (is_alone ? ": name it in the store URL" : ""));
+  return Failure::unreachable(server + " is a standby, and locks need the primary" +
+                              (is_alone ? ": name it in the store URL" : ""));
 }
 
 std::vector<Batch> question(bool with_standbys) {
@@ -128,8 +127,8 @@ void PgPrimary::require_replicas() const {
   if (!why) return;
   const auto wanted =
       hosts_->replicas.all ? "all" : std::to_string(hosts_->replicas.count);
-  throw Failure(Failure::Kind::unreachable,
-                "--replicas " + wanted + ": " + target().shown() + ": " + *why);
+  throw Failure::unreachable("--replicas " + wanted + ": " + target().shown() + ": " +
+                             *why);
 }
 
 void PgPrimary::use(std::shared_ptr<PgConnection> connection) {
@@ -152,10 +151,10 @@ void PgPrimary::take(const std::optional<PgStanding>& standing) {
   const auto server = target().shown();
   close();
   if (standing_.is_standby) throw is_standby(server, !hosts_->are_several());
-  throw Failure(Failure::Kind::unreachable,
-                server + " was the primary before a failover: its timeline is " +
-                    std::to_string(standing_.timeline) + ", and " +
-                    std::to_string(newest) + " was seen before");
+  throw Failure::unreachable(server +
+                             " was the primary before a failover: its timeline is " +
+                             std::to_string(standing_.timeline) + ", and " +
+                             std::to_string(newest) + " was seen before");
 }
 
 // The question about the standing is the last batch, in a separate transaction: an answer

@@ -57,8 +57,7 @@ PgRows::Snapshot PgRows::snapshot_from(const LockName& lock, const Row& row,
   read.is_watched = column(lock_column::is_watched) == "t";
   if (!column(lock_column::version)) return read;
   if (!number_at(row, lock_column::version)) {
-    throw Failure(Failure::Kind::unreachable,
-                  session_.shown() + ": no version in the reply");
+    throw Failure::unreachable(session_.shown() + ": no version in the reply");
   }
   read.version = *column(lock_column::version);
   const bool is_newer =
@@ -128,8 +127,7 @@ asio::awaitable<std::vector<std::pair<LockName, PgRows::Snapshot>>> PgRows::read
       };
       const LockName lock{name_space, column(lock_column::name).value_or("")};
       if (lock.name <= last) {
-        throw Failure(Failure::Kind::unreachable,
-                      session_.shown() + ": pages without an end");
+        throw Failure::unreachable(session_.shown() + ": pages without an end");
       }
       has_more = column(lock_column::has_more) == "t";
       last = lock.name;
@@ -175,9 +173,8 @@ PgRows::Writing PgRows::writing_of(const LockName& lock, const Snapshot& read,
   auto write = to_write(schema, lock, read, change,
                         writing.records ? events : std::vector<Event>());
   if (!write) {
-    throw Failure(
-        Failure::Kind::exhausted,
-        session_.shown() + ": too many holders of the lock " + printable_name(lock.name));
+    throw Failure::exhausted(session_.shown() + ": too many holders of the lock " +
+                             printable_name(lock.name));
   }
   step.push_back(std::move(*write));
   if (session_.is_exclusive()) {
@@ -213,9 +210,9 @@ PgRows::Writing PgRows::writing_of(const LockName& lock, const Snapshot& read,
 }
 
 Failure PgRows::dropped_write() const {
-  return Failure(Failure::Kind::misconfigured,
-                 session_.shown() + ": a trigger, a rule or a policy of the table " +
-                     session_.schema() + ".lock drops what dlock writes");
+  return Failure::misconfigured(session_.shown() +
+                                ": a trigger, a rule or a policy of the table " +
+                                session_.schema() + ".lock drops what dlock writes");
 }
 
 asio::awaitable<bool> PgRows::write(const LockName& lock, const Snapshot& read,
@@ -247,8 +244,7 @@ asio::awaitable<bool> PgRows::write(const LockName& lock, const Snapshot& read,
   const bool is_new = read.version.empty();
   const auto& changed = results->at(writing.change);
   if (!is_of_write(changed, is_new, writing.records)) {
-    throw Failure(Failure::Kind::unreachable,
-                  session_.shown() + " replied to something else");
+    throw Failure::unreachable(session_.shown() + " replied to something else");
   }
   if (writing.listens) waking_.note_listening(*change.sleeper);
   if (changed.rows.empty()) {

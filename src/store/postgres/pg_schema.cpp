@@ -96,17 +96,17 @@ bool is_missing(const SqlError& error) {
 Failure not_allowed(const SqlError& error, const PgTarget& target) {
   const std::string what = error.what();
   const bool is_of_rows = what.find("row-level security") != std::string::npos;
-  return Failure(Failure::Kind::rejected,
-                 what + (is_of_rows ? ": the owner has to disable it for dlock's tables"
-                                    : ": the owner of the database has to run " +
-                                          schema_command(target)));
+  return Failure::rejected(
+      what + (is_of_rows
+                  ? ": the owner has to disable it for dlock's tables"
+                  : ": the owner of the database has to run " + schema_command(target)));
 }
 
 // The schema, or a table in it, belongs to something else.
 Failure not_ours(const PgTarget& target, const SqlError& error) {
-  return Failure(Failure::Kind::misconfigured,
-                 std::string(error.what()) + ": the schema " + target.schema +
-                     " is not dlock's: name another with ?dlock_schema=NAME");
+  return Failure::misconfigured(std::string(error.what()) + ": the schema " +
+                                target.schema +
+                                " is not dlock's: name another with ?dlock_schema=NAME");
 }
 
 [[noreturn]] void throw_meaning(const SqlError& error, const PgTarget& target,
@@ -236,7 +236,7 @@ WallTime time_at(const Row& row, std::size_t column, const std::string& server) 
       time && *time >= 0 &&
       Fence{static_cast<std::uint64_t>(*time)} < greatest_believed_fence;
   if (is_possible) return WallTime(*time);
-  throw Failure(Failure::Kind::unreachable, server + ": no time in the reply");
+  throw Failure::unreachable(server + ": no time in the reply");
 }
 
 std::string seconds_text(WallTime since_epoch) {

@@ -188,7 +188,7 @@ Scram::Scram(std::string server, std::string header, std::string binding,
       nonce_(std::move(nonce)) {}
 
 Failure Scram::malformed(const std::string& what) const {
-  return Failure(Failure::Kind::unreachable, server_ + ": SCRAM login failed: " + what);
+  return Failure::unreachable(server_ + ": SCRAM login failed: " + what);
 }
 
 std::string Scram::final_message(std::string_view from_server,
@@ -225,8 +225,7 @@ std::string Scram::final_message(std::string_view from_server,
 void Scram::check_server(std::string_view from_server) const {
   auto rest = from_server;
   if (const auto error = take_attribute(rest, 'e')) {
-    throw Failure(Failure::Kind::rejected,
-                  server_ + ": login refused: " + printable(*error, 200));
+    throw Failure::rejected(server_ + ": login refused: " + printable(*error, 200));
   }
   const auto text = take_attribute(rest, 'v');
   const auto signature = text ? from_base64(*text) : std::nullopt;
@@ -237,8 +236,8 @@ void Scram::check_server(std::string_view from_server) const {
       signature->size() == server_signature_.size() &&
       CRYPTO_memcmp(signature->data(), server_signature_.data(), signature->size()) == 0;
   if (!is_right) {
-    throw Failure(Failure::Kind::rejected,
-                  server_ + ": the server does not prove that it knows the password");
+    throw Failure::rejected(server_ +
+                            ": the server does not prove that it knows the password");
   }
 }
 

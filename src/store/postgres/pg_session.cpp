@@ -83,7 +83,7 @@ asio::awaitable<std::vector<Result>> PgSession::go_on(std::vector<Batch> batches
   co_await turn.take(call);
   const auto connection = connection_;
   if (!is_exclusive() || connection->has_failed_transaction()) {
-    throw Failure(Failure::Kind::unreachable, shown_ + " has ended the transaction");
+    throw Failure::unreachable(shown_ + " has ended the transaction");
   }
   co_return co_await connection->exchange(std::move(batches), call);
 }
@@ -167,9 +167,8 @@ asio::awaitable<void> PgSession::sweep(std::string name, Wakeup& wakeup) {
 void PgSession::require_confirmation(const std::vector<Result>& results) const {
   for (const auto& result : results) {
     if (result.warnings.empty()) continue;
-    throw Failure(Failure::Kind::unreachable,
-                  shown_ + " did not confirm what it has committed: " +
-                      printable(result.warnings.front().message, 200));
+    throw Failure::unreachable(shown_ + " did not confirm what it has committed: " +
+                               printable(result.warnings.front().message, 200));
   }
 }
 
@@ -196,7 +195,7 @@ Failure PgSession::unreadable(std::string_view table, const LockName& name,
     text += is_lock ? "delete the row from " + schema() + ".lock"
                     : "remove it with `dlock limit --reset`";
   }
-  return Failure(Failure::Kind::misconfigured, std::move(text));
+  return Failure::misconfigured(std::move(text));
 }
 
 }  // namespace dlock::postgres

@@ -109,8 +109,8 @@ class PgValues final : public ValueStore {
       }
       co_return *storing;
     }
-    throw Failure(Failure::Kind::unreachable,
-                  session_.shown() + ": pieces of the value vanish while it is stored");
+    throw Failure::unreachable(session_.shown() +
+                               ": pieces of the value vanish while it is stored");
   }
 
   asio::awaitable<void> forget(const LockName& lock, Wakeup& wakeup) override {

@@ -75,8 +75,7 @@ class Watching final : public WatchSession {
     const auto results =
         co_await connection_.exchange(std::move(batches), wakeup_.within(timeout_));
     if (connection_.times_opened() != opened_) {
-      throw Failure(Failure::Kind::unreachable,
-                    connection_.target().shown() + " closed the connection");
+      throw Failure::unreachable(connection_.target().shown() + " closed the connection");
     }
     for (const auto& line : news_in(results.back())) {
       const auto event = record::event_from(line);
@@ -110,7 +109,7 @@ class Watching final : public WatchSession {
     }
     seen_ = std::move(ids);
     if (seen_.size() <= most_events) return lines;
-    throw Failure(Failure::Kind::unreachable, server + ": too many events at once");
+    throw Failure::unreachable(server + ": too many events at once");
   }
 
   // The row of this watcher; those of others that have ended are removed.

@@ -106,12 +106,11 @@ Failure Node::failure(const Reply& reply) const {
   const auto sort = class_of(reply);
   const bool is_on_its_way = sort == ReplyClass::moved || sort == ReplyClass::ask;
   if (role_ == Role::cluster_member && is_on_its_way) {
-    return Failure(
-        Failure::Kind::unreachable,
+    return Failure::unreachable(
         name_ + ": the lock's slot is being migrated: " + printable(reply.text, 200));
   }
   if (reply.is_error()) return failure_from(reply, name_);
-  return Failure(Failure::Kind::unreachable, name_ + " sent an unexpected reply");
+  return Failure::unreachable(name_ + " sent an unexpected reply");
 }
 
 asio::awaitable<void> Node::open(Call call) {
@@ -189,9 +188,8 @@ bool Node::take_check(const std::vector<Reply>& replies) {
   }
   if (reply.text.find("cluster support disabled") == std::string::npos) return true;
   connection_.close();
-  throw Failure(Failure::Kind::misconfigured,
-                name_ + " is not a member of a cluster: use " +
-                    (target_.tls ? "rediss" : "redis") + "://" + name_);
+  throw Failure::misconfigured(name_ + " is not a member of a cluster: use " +
+                               (target_.tls ? "rediss" : "redis") + "://" + name_);
 }
 
 // Throws Failure for a server that cannot be an independent voter.
@@ -204,21 +202,19 @@ void Node::take_life(const Reply& info, const Reply& role) {
   const auto life = life_from(info.text, Clock::now());
   if (!life) {
     connection_.close();
-    throw Failure(Failure::Kind::unreachable, name_ + " does not report its uptime");
+    throw Failure::unreachable(name_ + " does not report its uptime");
   }
   if (info.text.find("redis_mode:cluster") != std::string::npos) {
     connection_.close();
-    throw Failure(
-        Failure::Kind::misconfigured,
+    throw Failure::misconfigured(
         name_ + " is a member of a cluster: a quorum needs independent servers");
   }
   life_ = *life;
   if (!is_role_of(role, "master")) {
     connection_.close();
-    throw Failure(
-        Failure::Kind::misconfigured,
+    throw Failure::misconfigured(
         name_ + (is_role_of(role, "sentinel") ? " is a sentinel" : " is a replica") +
-            ": a quorum needs independent servers");
+        ": a quorum needs independent servers");
   }
 }
 

@@ -306,16 +306,14 @@ asio::awaitable<void> RedisClaimant::release_grant(Wakeup& wakeup) {
 namespace {
 
 Failure not_on_replicas(const Response& response, unsigned wanted) {
-  return Failure(Failure::Kind::unreachable,
-                 response.node->name() + ": " + std::to_string(response.acknowledged) +
-                     " of " + std::to_string(wanted) +
-                     " replicas have acknowledged the lease (--replicas)");
+  return Failure::unreachable(
+      response.node->name() + ": " + std::to_string(response.acknowledged) + " of " +
+      std::to_string(wanted) + " replicas have acknowledged the lease (--replicas)");
 }
 
 Failure not_confirmed(const Response& response) {
-  return Failure(Failure::Kind::unreachable,
-                 "no majority of the sentinels confirms that " + response.node->name() +
-                     " is the primary");
+  return Failure::unreachable("no majority of the sentinels confirms that " +
+                              response.node->name() + " is the primary");
 }
 
 bool is_loss(Renewal renewal) {

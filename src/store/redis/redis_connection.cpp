@@ -42,10 +42,9 @@ Failure closed_by(const std::string& server, const std::vector<Reply>& before) {
     auto why = failure_from(before.back(), server);
     if (why.kind() == Failure::Kind::rejected) return why;
   }
-  return Failure(
-      Failure::Kind::unreachable,
+  return Failure::unreachable(
       server + " closed the connection" +
-          (has_said_why ? ": " + printable(before.back().text, 200) : std::string()));
+      (has_said_why ? ": " + printable(before.back().text, 200) : std::string()));
 }
 
 }  // namespace
@@ -121,8 +120,7 @@ class RedisConnection::Link {
       if (!reader.error().empty()) throw nonsense(reader, begin);
     }
     if (replies.size() > commands.size() || !reader.is_empty()) {
-      throw Failure(Failure::Kind::unreachable,
-                    shown_ + " sent more replies than requested");
+      throw Failure::unreachable(shown_ + " sent more replies than requested");
     }
     co_return replies;
   }
@@ -202,10 +200,9 @@ class RedisConnection::Link {
   }
 
   Failure nonsense(const ReplyReader& reader, std::string_view begin) const {
-    return Failure(Failure::Kind::unreachable,
-                   shown_ + " does not speak the Redis protocol: " +
-                       printable(net::lower_first(reader.error()), 200) +
-                       (has_served_ ? "" : net::kind_of_server(begin)));
+    return Failure::unreachable(shown_ + " does not speak the Redis protocol: " +
+                                printable(net::lower_first(reader.error()), 200) +
+                                (has_served_ ? "" : net::kind_of_server(begin)));
   }
 
   asio::io_context& context_;

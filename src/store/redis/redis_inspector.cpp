@@ -27,9 +27,9 @@ constexpr std::size_t most_names = 200'000;
 constexpr int timeouts_for_all = 5;
 
 Failure too_much(const Node& node, const std::string& what) {
-  return Failure(Failure::Kind::unreachable,
-                 node.name() + ": " + what +
-                     "; keep locks in a separate database, or raise --store-timeout");
+  return Failure::unreachable(
+      node.name() + ": " + what +
+      "; keep locks in a separate database, or raise --store-timeout");
 }
 
 void check_time(const Node& node, Call call) {
@@ -97,8 +97,7 @@ class RedisInspector::NameSearch {
       }
       cursor = reply.elements[0].text;
       if (!is_cursor(cursor) || !seen.insert(cursor).second) {
-        throw Failure(Failure::Kind::unreachable,
-                      node_.name() + ": its SCAN does not come to an end");
+        throw Failure::unreachable(node_.name() + ": its SCAN does not come to an end");
       }
       for (const auto& key : reply.elements[1].elements) add(lock_of(key.text));
       if (cursor == "0") break;

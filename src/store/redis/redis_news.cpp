@@ -260,7 +260,7 @@ class RedisInspector::Watching final : public WatchSession {
     while (auto more = co_await stream_->next({until, wakeup_})) {
       told.insert(std::move(*more));
       if (told.size() <= most_locks) continue;
-      throw Failure(Failure::Kind::unreachable, "too many locks have events at once");
+      throw Failure::unreachable("too many locks have events at once");
     }
     std::vector<Published> news;
     for (const auto& lock : told) co_await read_news(lock, news);
@@ -392,8 +392,8 @@ asio::awaitable<void> EventStream::begin(Wakeup& wakeup) {
   for (std::size_t i = 0; i < channels; ++i) {
     const auto reply = co_await connection_.receive(call);
     if (!reply) {
-      throw Failure(Failure::Kind::unreachable,
-                    server_ + " did not reply within " + for_people(budget_));
+      throw Failure::unreachable(server_ + " did not reply within " +
+                                 for_people(budget_));
     }
     if (reply->is_error()) throw failure_from(*reply, server_);
   }
@@ -421,7 +421,7 @@ asio::awaitable<std::optional<LockName>> EventStream::next(Call call) {
 asio::awaitable<void> EventStream::check_server(Wakeup& wakeup) {
   if (asked_) {
     connection_.close();
-    throw Failure(Failure::Kind::unreachable, server_ + " no longer replies");
+    throw Failure::unreachable(server_ + " no longer replies");
   }
   asked_ = true;
   std::vector<Command> commands;

@@ -96,13 +96,12 @@ bool is_about_rights(const Reply& error) {
 
 Failure unknown_command(const std::string& server, const std::string& command,
                         const std::string& said) {
-  return Failure(
-      Failure::Kind::misconfigured,
+  return Failure::misconfigured(
       server + ": the server does not know " +
-          (command.empty() ? "a command that dlock needs" : command) +
-          " (renamed or disabled, or not forwarded by a proxy; for a sentinel, "
-          "use redis+sentinel://)" +
-          detail(said));
+      (command.empty() ? "a command that dlock needs" : command) +
+      " (renamed or disabled, or not forwarded by a proxy; for a sentinel, "
+      "use redis+sentinel://)" +
+      detail(said));
 }
 
 }  // namespace
@@ -294,9 +293,8 @@ bool ReplyReader::is_empty() const { return codec_->is_empty(); }
 const std::string& ReplyReader::error() const { return codec_->error(); }
 
 Failure password_required(const std::string& server, std::string_view options) {
-  return Failure(Failure::Kind::rejected, server + ": password required: use " +
-                                              std::string(options) +
-                                              password_of_run_outside());
+  return Failure::rejected(server + ": password required: use " + std::string(options) +
+                           password_of_run_outside());
 }
 
 Failure failure_from(const Reply& error, const std::string& server) {
@@ -309,15 +307,14 @@ Failure failure_from(const Reply& error, const std::string& server) {
       has(text, "unauthenticated")) {
     return password_required(server, usual_password_options);
   }
-  if (is_about_rights(error))
-    return Failure(Failure::Kind::rejected, server + ": " + said);
+  if (is_about_rights(error)) return Failure::rejected(server + ": " + said);
   if (has(text, "WRONGTYPE")) {
-    return Failure(Failure::Kind::misconfigured,
-                   server + ": the lock's key does not hold a lock: " + said);
+    return Failure::misconfigured(server +
+                                  ": the lock's key does not hold a lock: " + said);
   }
   if (code == "MOVED" || code == "ASK" || code == "CROSSSLOT") {
-    return Failure(Failure::Kind::misconfigured,
-                   server + " is a member of a cluster: use redis+cluster://");
+    return Failure::misconfigured(server +
+                                  " is a member of a cluster: use redis+cluster://");
   }
   if (const auto command = unknown_command_in(error)) {
     return unknown_command(server, *command, said);
@@ -326,7 +323,7 @@ Failure failure_from(const Reply& error, const std::string& server) {
     return Failure(meaning->kind, server + ": " + meaning->text + " [" +
                                       std::string(meaning->code) + "]" + detail(said));
   }
-  return Failure(Failure::Kind::unreachable, server + ": " + said);
+  return Failure::unreachable(server + ": " + said);
 }
 
 std::optional<std::string> unknown_command_in(const Reply& reply) {

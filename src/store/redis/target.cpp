@@ -15,14 +15,13 @@ void require_ok(const Target& target, const Reply& reply, Failure::Kind kind,
                 const std::string& what, const std::string& remark = "") {
   if (is_ok(reply)) return;
   if (!reply.is_error()) {
-    throw Failure(Failure::Kind::unreachable,
-                  target.shown() + " sent an unexpected reply to the login");
+    throw Failure::unreachable(target.shown() + " sent an unexpected reply to the login");
   }
   const auto text = printable(reply.text, 200);
   const auto code = reply.error_code();
   if (code == "NOAUTH") throw password_required(target.shown(), target.password_options);
   if (code == "NOPERM" || code == "DENIED") {
-    throw Failure(Failure::Kind::rejected, target.shown() + ": login refused: " + text);
+    throw Failure::rejected(target.shown() + ": login refused: " + text);
   }
   auto why = target.shown() + ": " + what + ": " + text + remark;
   // Another reader of the URL may take it for the user, which it is in the URL that the
@@ -111,10 +110,9 @@ std::vector<std::vector<std::string>> login_commands(
     auth.push_back(*password);
   } else if (!target.login.user.empty()) {
     // Otherwise the commands would run as the default user.
-    throw Failure(Failure::Kind::misconfigured,
-                  target.shown() + ": no password for user '" +
-                      printable(target.login.user, 200) + "': use " +
-                      std::string(target.password_options) + password_of_run_outside());
+    throw Failure::misconfigured(
+        target.shown() + ": no password for user '" + printable(target.login.user, 200) +
+        "': use " + std::string(target.password_options) + password_of_run_outside());
   }
   if (target.database != 0) {
     commands.push_back({"SELECT", std::to_string(target.database)});

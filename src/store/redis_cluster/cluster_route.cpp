@@ -201,10 +201,9 @@ asio::awaitable<std::vector<Node*>> ClusterRoute::all(Call call) {
   const auto primaries = primaries_from(replies.front(), member->target().address());
   if (!primaries) throw member->failure(replies.front());
   if (primaries->slots < all_slots) {
-    throw Failure(Failure::Kind::unreachable, member->name() + ": the cluster serves " +
-                                                  std::to_string(primaries->slots) +
-                                                  " of " + std::to_string(all_slots) +
-                                                  " slots");
+    throw Failure::unreachable(member->name() + ": the cluster serves " +
+                               std::to_string(primaries->slots) + " of " +
+                               std::to_string(all_slots) + " slots");
   }
   std::vector<Node*> nodes;
   for (const auto& address : primaries->addresses) {

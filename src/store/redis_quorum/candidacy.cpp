@@ -83,7 +83,7 @@ std::map<Identity, std::size_t> runs_told(const Votes& votes) {
 
 void strike_out(Vote& vote, const std::string& why) {
   vote.answer.reset();
-  vote.failure = Failure(Failure::Kind::misconfigured, vote.server + " " + why);
+  vote.failure = Failure::misconfigured(vote.server + " " + why);
 }
 
 }  // namespace
@@ -158,9 +158,9 @@ CandidacyStep Candidacy::granted(const Held& held) {
 CandidacyStep Candidacy::raise(Fence fence, Queue queue) {
   if (++raised_ > most_raises) {
     is_fence_set_ = false;
-    return failed(Failure(Failure::Kind::unreachable,
-                          "the servers cannot agree on a fence: too much contention"),
-                  queue);
+    return failed(
+        Failure::unreachable("the servers cannot agree on a fence: too much contention"),
+        queue);
   }
   ballot_.fence = fence;
   ballot_.raises = true;

@@ -36,7 +36,7 @@ struct CandidacyStep {
   };
   Then then = Then::done;
   std::variant<Answer, Failure> said =
-      Failure(Failure::Kind::unreachable, "the servers did not reach a decision in time");
+      Failure::unreachable("the servers did not reach a decision in time");
   bool undoes = false;  // with `done`: first release all votes and places in the queue
   std::size_t servers = 0;  // with a grant: how many servers hold it
   milliseconds pause{0};

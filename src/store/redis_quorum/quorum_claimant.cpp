@@ -19,10 +19,10 @@ namespace {
 constexpr int kept_for_releases = 4;
 
 Failure too_weak(int strength, unsigned wanted, std::size_t held, std::size_t servers) {
-  return Failure(Failure::Kind::unreachable,
-                 std::to_string(held) + " of " + std::to_string(servers) +
-                     " servers grant the lock: strength " + std::to_string(strength) +
-                     " is below --min-strength " + std::to_string(wanted));
+  return Failure::unreachable(std::to_string(held) + " of " + std::to_string(servers) +
+                              " servers grant the lock: strength " +
+                              std::to_string(strength) + " is below --min-strength " +
+                              std::to_string(wanted));
 }
 
 // Within this time all servers have notified the waiters of a release.
@@ -228,9 +228,9 @@ class QuorumClaimant final : public Claimant {
     const auto kept = claim().ttl + claim().lock_delay;
     const auto most = terms_.max_ttl;
     if (most.count() == 0 || kept <= most) return;
-    throw Failure(Failure::Kind::misconfigured,
-                  "a lease of " + for_people(kept) + " is longer than --max-ttl (" +
-                      for_people(most) + "), for which a restarted server has no vote");
+    throw Failure::misconfigured("a lease of " + for_people(kept) +
+                                 " is longer than --max-ttl (" + for_people(most) +
+                                 "), for which a restarted server has no vote");
   }
 
   Call new_call(Wakeup& wakeup) const { return wakeup.within(timeout_); }

@@ -139,10 +139,10 @@ QuorumStore::~QuorumStore() {
 
 std::unique_ptr<Claimant> QuorumStore::claimant(const Claim& claim) {
   if (claim.slots > 1) {
-    throw Failure(Failure::Kind::unsupported,
-                  "a quorum does not support --slots: if each of three servers granted " +
-                      std::to_string(claim.slots) +
-                      " leases, any two of them could admit one more holder");
+    throw Failure::unsupported(
+        "a quorum does not support --slots: if each of three servers granted " +
+        std::to_string(claim.slots) +
+        " leases, any two of them could admit one more holder");
   }
   return claimant_of(context_, voters_, url_.terms, timeout_, claim, complaints_);
 }

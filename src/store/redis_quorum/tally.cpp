@@ -185,11 +185,10 @@ Failure too_few_votes(const Votes& votes) {
     waiting += (waiting.empty() ? "" : "; ") + std::string(vote.failure->what());
   }
   if (waiting.empty()) return too_few(answered(votes), servers, failures_of(votes));
-  return Failure(Failure::Kind::unreachable,
-                 std::to_string(replied) + " of " + std::to_string(servers) +
-                     " servers reply, " + std::to_string(answered(votes)) +
-                     " can vote, " + std::to_string(needed(servers)) +
-                     " required: " + waiting);
+  return Failure::unreachable(std::to_string(replied) + " of " + std::to_string(servers) +
+                              " servers reply, " + std::to_string(answered(votes)) +
+                              " can vote, " + std::to_string(needed(servers)) +
+                              " required: " + waiting);
 }
 
 }  // namespace
@@ -199,9 +198,8 @@ std::optional<Failure> same_server_in(std::vector<std::string> run_ids) {
   std::sort(run_ids.begin(), run_ids.end());
   const auto twin = std::adjacent_find(run_ids.begin(), run_ids.end());
   if (twin == run_ids.end()) return std::nullopt;
-  return Failure(Failure::Kind::misconfigured,
-                 "two of the servers are the same server (run_id " + *twin +
-                     "): name each server once");
+  return Failure::misconfigured("two of the servers are the same server (run_id " +
+                                *twin + "): name each server once");
 }
 
 Failure too_few(std::size_t count, std::size_t servers,
@@ -311,9 +309,9 @@ std::variant<Release, Failure> tally(const ReleaseReplies& returns, bool relied)
 std::optional<Failure> why_no_vote(const std::string& server, milliseconds up,
                                    milliseconds max_ttl) {
   if (up >= max_ttl) return std::nullopt;
-  return Failure(Failure::Kind::unreachable,
-                 server + " has no vote until it has been up for " + for_people(max_ttl) +
-                     " (--max-ttl), in " + for_people(max_ttl - up));
+  return Failure::unreachable(server + " has no vote until it has been up for " +
+                              for_people(max_ttl) + " (--max-ttl), in " +
+                              for_people(max_ttl - up));
 }
 
 Vote counted(Vote vote, std::optional<Failure> no_vote) {

@@ -22,8 +22,7 @@ std::optional<Failure> Voter::has_no_vote() const {
 }
 
 Failure Voter::still_busy() const {
-  return Failure(Failure::Kind::unreachable,
-                 name() + " has not replied to an earlier request");
+  return Failure::unreachable(name() + " has not replied to an earlier request");
 }
 
 void Voter::perform(Work work) {

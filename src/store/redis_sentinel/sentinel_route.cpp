@@ -48,9 +48,8 @@ Failure failure_of(const Reply& reply, const redis::Target& sentinel) {
   const auto name = sentinel.shown();
   const bool is_server = reply.text.find("unknown command") != std::string::npos;
   if (!reply.is_error() || is_server) {
-    return Failure(Failure::Kind::misconfigured,
-                   name + " is not a sentinel: for a single server, use " +
-                       (sentinel.tls ? "rediss" : "redis") + "://" + name);
+    return Failure::misconfigured(name + " is not a sentinel: for a single server, use " +
+                                  (sentinel.tls ? "rediss" : "redis") + "://" + name);
   }
   if (reply.error_code() == "NOAUTH") {
     return redis::password_required(name, sentinel.password_options);
@@ -218,8 +217,7 @@ asio::awaitable<void> Discovery::wait(
     co_await call.wait();
   }
   state->awaited_by = nullptr;
-  if (call.wakeup.gives_up())
-    throw Failure(Failure::Kind::interrupted, "sentinels: interrupted");
+  if (call.wakeup.gives_up()) throw Failure::interrupted("sentinels: interrupted");
 }
 
 std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,

@@ -140,9 +140,8 @@ std::optional<Failure> same_sentinel(const std::vector<std::string>& names,
     if (ballots[i].id.empty()) continue;
     const auto [other, is_new] = seen.emplace(ballots[i].id, i);
     if (is_new) continue;
-    return Failure(Failure::Kind::misconfigured,
-                   names[other->second] + " and " + names[i] +
-                       " are the same sentinel: name each sentinel once");
+    return Failure::misconfigured(names[other->second] + " and " + names[i] +
+                                  " are the same sentinel: name each sentinel once");
   }
   return std::nullopt;
 }
@@ -223,10 +222,9 @@ Failure no_primary_elected(const std::string& master,
     return ballot.vote && !ballot.vote->primary;
   });
   if (is_most(know_none, all)) {
-    return Failure(Failure::Kind::misconfigured, "no primary is named " + quoted +
-                                                     " (unknown to " +
-                                                     std::to_string(know_none) + " of " +
-                                                     std::to_string(all) + " sentinels)");
+    return Failure::misconfigured("no primary is named " + quoted + " (unknown to " +
+                                  std::to_string(know_none) + " of " +
+                                  std::to_string(all) + " sentinels)");
   }
   auto kind = Failure::Kind::unreachable;
   for (const auto lasting : {Failure::Kind::rejected, Failure::Kind::misconfigured}) {

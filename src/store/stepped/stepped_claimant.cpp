@@ -71,7 +71,7 @@ class SteppedClaimant final : public Claimant {
     const Rule<Answer> rule = [&](const rules::Step& step, Change& change) {
       auto& state = step.state;
       if (state.last_fence >= greatest_fence) {
-        throw Failure(Failure::Kind::misconfigured, "no fences are left for this lock");
+        throw Failure::misconfigured("no fences are left for this lock");
       }
       // What is recorded there may have run elsewhere.
       if (!may_be_known_ && states_.is_copy()) state.past = {};
