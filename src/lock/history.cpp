@@ -82,7 +82,7 @@ void keep_forced_reason(const RunInfo& former, RunInfo& run) {
 
 void add_to_history(std::vector<RunInfo>& runs, const RunInfo& run) {
   runs.insert(runs.begin(), run);
-  if (std::count_if(runs.begin(), runs.end(), is_by_hand) >
+  if (std::ranges::count_if(runs, is_by_hand) >
       static_cast<std::ptrdiff_t>(leases_by_hand_kept)) {
     runs.erase(std::next(std::find_if(runs.rbegin(), runs.rend(), is_by_hand)).base());
   }
@@ -109,7 +109,7 @@ std::vector<RunInfo> as_history(std::vector<RunInfo> runs, WallTime now) {
            now - run.ended.value_or(run.started) > WallTime(run_retention);
   });
   // Stable, so that the first of two records of a run counts.
-  std::stable_sort(runs.begin(), runs.end(), [](const RunInfo& a, const RunInfo& b) {
+  std::ranges::stable_sort(runs, [](const RunInfo& a, const RunInfo& b) {
     return a.started != b.started ? a.started > b.started : a.fence > b.fence;
   });
   const auto is_same = [](const RunInfo& a, const RunInfo& b) {
@@ -122,7 +122,7 @@ std::vector<RunInfo> as_history(std::vector<RunInfo> runs, WallTime now) {
 const char* event_name(Event::Kind kind) { return names[static_cast<std::size_t>(kind)]; }
 
 std::optional<Event::Kind> event_kind_of(std::string_view name) {
-  const auto* found = std::find(std::begin(names), std::end(names), name);
+  const auto* found = std::ranges::find(names, name);
   if (found == std::end(names)) return std::nullopt;
   return static_cast<Event::Kind>(found - std::begin(names));
 }

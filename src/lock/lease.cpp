@@ -36,11 +36,10 @@ Fence greatest_plausible_fence(WallTime now, Fence most_report) {
 }
 
 bool is_held_by(const LockInfo& lock, Fence fence, milliseconds at_least) {
-  return std::any_of(
-      lock.holders.begin(), lock.holders.end(), [&](const HolderInfo& holder) {
-        return !holder.foreign && !holder.run_ended && holder.fence == fence &&
-               holder.expires_in.value_or(milliseconds::max()) >= at_least;
-      });
+  return std::ranges::any_of(lock.holders, [&](const HolderInfo& holder) {
+    return !holder.foreign && !holder.run_ended && holder.fence == fence &&
+           holder.expires_in.value_or(milliseconds::max()) >= at_least;
+  });
 }
 
 std::vector<std::string> shortened_command(const std::vector<std::string>& command) {

@@ -82,9 +82,8 @@ class Dialling {
 
   void add(const Endpoints& endpoints) {
     for (const auto& endpoint : endpoints) {
-      const bool is_known =
-          std::any_of(endpoints_.begin(), endpoints_.end(),
-                      [&](const Endpoint& known) { return is_same(known, endpoint); });
+      const bool is_known = std::ranges::any_of(
+          endpoints_, [&](const Endpoint& known) { return is_same(known, endpoint); });
       if (!is_known) endpoints_.push_back(endpoint);
     }
   }
@@ -154,8 +153,9 @@ class Dialling {
     co_await budget.wait(
         [this, resolver] {
           return (resolver != nullptr && resolver->has_news()) ||
-                 std::any_of(attempts_.begin(), attempts_.end(),
-                             [](const Attempt& attempt) { return attempt.is_ready(); });
+                 std::ranges::any_of(attempts_, [](const Attempt& attempt) {
+                   return attempt.is_ready();
+                 });
         },
         moment);
   }

@@ -135,8 +135,8 @@ class Lookup {
   }
 
   bool has_news() const {
-    return std::any_of(sockets_.begin(), sockets_.end(),
-                       [](const auto& each) { return each.second.is_ready(); });
+    return std::ranges::any_of(sockets_,
+                               [](const auto& each) { return each.second.is_ready(); });
   }
 
   // When c-ares has to check its timeouts.

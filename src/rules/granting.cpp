@@ -10,8 +10,8 @@ namespace {
 
 std::uint32_t free_slot(const State& state) {
   std::uint32_t slot = 0;
-  while (std::any_of(state.holders.begin(), state.holders.end(),
-                     [&](const Holder& h) { return h.slot == slot; })) {
+  while (std::ranges::any_of(state.holders,
+                             [&](const Holder& h) { return h.slot == slot; })) {
     ++slot;
   }
   return slot;
@@ -94,8 +94,8 @@ bool agrees_on_slots(State& state, const Claim& claim) {
   const auto uses_it = [&](const auto& other) {
     return !other.party.foreign && other.party.token != claim.token;
   };
-  const bool is_used = std::any_of(state.holders.begin(), state.holders.end(), uses_it) ||
-                       std::any_of(state.waiters.begin(), state.waiters.end(), uses_it);
+  const bool is_used = std::ranges::any_of(state.holders, uses_it) ||
+                       std::ranges::any_of(state.waiters, uses_it);
   if (!is_used) state.slots = claim.slots;
   return state.slots == claim.slots;
 }
@@ -267,7 +267,7 @@ std::vector<Holder> break_leases(const Step& step, const std::vector<Fence>& fen
   auto found = take_from(
       step,
       [&](const Holder& holder) {
-        return std::find(fences.begin(), fences.end(), holder.fence) != fences.end();
+        return std::ranges::find(fences, holder.fence) != fences.end();
       },
       taker);
   promise_to_the_next(step);
@@ -292,11 +292,10 @@ bool replace_holders(const Step& step, const Claim& claim, const Party& taker) {
 Taker replacing(const Party& taker) { return {taker.user, taker.host, true}; }
 
 const Waiter* replacer(const State& state, Moment now, const Liveness& liveness) {
-  const auto found =
-      std::find_if(state.waiters.begin(), state.waiters.end(), [&](const Waiter& waiter) {
-        return waiter.replaces && !waiter.passed_over && !is_promised(waiter, now) &&
-               liveness.is_alive(waiter);
-      });
+  const auto found = std::ranges::find_if(state.waiters, [&](const Waiter& waiter) {
+    return waiter.replaces && !waiter.passed_over && !is_promised(waiter, now) &&
+           liveness.is_alive(waiter);
+  });
   return found == state.waiters.end() ? nullptr : &*found;
 }
 

@@ -37,7 +37,7 @@ void keep_ended(Holder& holder, Clock::time_point until) {
 GrantId id_of(const Holder& holder) { return {holder.party.token, holder.fence}; }
 
 bool has(const std::vector<GrantId>& grants, const GrantId& one) {
-  return std::find(grants.begin(), grants.end(), one) != grants.end();
+  return std::ranges::find(grants, one) != grants.end();
 }
 
 // What is known of the leases that may be restored. Each grant first removes those that
@@ -71,8 +71,8 @@ bool has_room_for(const State& state, const Claim& claim, std::uint32_t slot,
                   Moment now) {
   const bool is_slot_taken =
       claim.mode == Mode::exclusive &&
-      std::any_of(state.holders.begin(), state.holders.end(),
-                  [&](const Holder& holder) { return holder.slot == slot; });
+      std::ranges::any_of(state.holders,
+                          [&](const Holder& holder) { return holder.slot == slot; });
   const bool is_unused = state.holders.empty() && state.waiters.empty();
   return !is_slot_taken && (is_unused || state.slots == claim.slots) &&
          occupancy_of(state, now).admits(claim.mode, claim.slots);
@@ -87,8 +87,8 @@ void take_back_run(const Step& step, Fence fence) {
   std::erase_if(state.runs, is_own);
   std::erase_if(step.then.vanished, is_own);
   if (!state.last_run || !is_own(*state.last_run)) return;
-  const auto before = std::find_if(state.runs.begin(), state.runs.end(),
-                                   [](const RunInfo& run) { return !is_by_hand(run); });
+  const auto before = std::ranges::find_if(
+      state.runs, [](const RunInfo& run) { return !is_by_hand(run); });
   state.last_run =
       before == state.runs.end() ? std::nullopt : std::optional<RunInfo>(*before);
 }
@@ -115,9 +115,8 @@ Renewal restore(const Step& step, const Claim& claim, const Holder& granted) {
   state.last_fence = std::max(state.last_fence, granted.fence);
   state.used = step.now.wall;
   state.restored = known;
-  const auto later_one =
-      std::find_if(state.holders.begin(), state.holders.end(),
-                   [&](const Holder& other) { return other.fence > granted.fence; });
+  const auto later_one = std::ranges::find_if(
+      state.holders, [&](const Holder& other) { return other.fence > granted.fence; });
   auto& holder = *state.holders.insert(later_one, granted);
   // Its client was not told that it has to end, or it would not ask.
   holder.broken = false;
@@ -184,10 +183,9 @@ Renewal renew(const Step& step, const Token& token, milliseconds lasts) {
   auto& state = step.state;
   const auto own = holder_of(state, token);
   if (own == state.holders.end() || is_over(*own, step.now, step.liveness)) {
-    const bool others = std::any_of(
-        state.holders.begin(), state.holders.end(), [&](const Holder& holder) {
-          return holder.party.token != token && !is_over(holder, step.now, step.liveness);
-        });
+    const bool others = std::ranges::any_of(state.holders, [&](const Holder& holder) {
+      return holder.party.token != token && !is_over(holder, step.now, step.liveness);
+    });
     return others && state.slots == 1 ? Renewal::taken_over : Renewal::gone;
   }
   if (auto& ends_at = own->ends_at ? own->ends_at : own->lives_until) {

@@ -20,7 +20,7 @@ void follow_clock(LimitState& state, Clock::time_point now) {
 void tidy(LimitState& state, Clock::time_point now) {
   follow_clock(state, now);
   const auto first_in_window =
-      std::upper_bound(state.stamps.begin(), state.stamps.end(), now - state.rate.period);
+      std::ranges::upper_bound(state.stamps, now - state.rate.period);
   state.stamps.erase(state.stamps.begin(), first_in_window);
   std::erase_if(state.turns,
                 [&](const Turn& turn) { return turn.at + turn_holds <= now; });
@@ -69,9 +69,8 @@ RateAnswer admit(LimitState& state, const RateClaim& claim, Clock::time_point no
     if (!state.stamps.empty() || !state.turns.empty()) return RateDiffers{state.rate};
     state.rate = claim.rate;
   }
-  const auto own =
-      std::find_if(state.turns.begin(), state.turns.end(),
-                   [&](const Turn& turn) { return turn.token == claim.token; });
+  const auto own = std::ranges::find_if(
+      state.turns, [&](const Turn& turn) { return turn.token == claim.token; });
   const bool queued = own != state.turns.end();
   const bool in_line = queued || claim.patience.count() > 0;
   const auto turn =

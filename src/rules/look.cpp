@@ -114,9 +114,9 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
 }
 
 bool is_untidy(const State& state, Moment now, const Liveness& liveness) {
-  return std::any_of(
-      state.holders.begin(), state.holders.end(),
-      [&](const Holder& holder) { return is_over(holder, now, liveness); });
+  return std::ranges::any_of(state.holders, [&](const Holder& holder) {
+    return is_over(holder, now, liveness);
+  });
 }
 
 namespace {
@@ -168,12 +168,11 @@ std::optional<Taker> forced_by(const State& state, Fence fence) {
 
 bool is_out_of_use(const State& state, Moment now, const Liveness& liveness) {
   if (now.wall - state.used <= WallTime(run_retention)) return false;
-  const bool held =
-      std::any_of(state.holders.begin(), state.holders.end(),
-                  [&](const Holder& holder) { return !is_over(holder, now, liveness); });
-  const bool waited_for =
-      std::any_of(state.waiters.begin(), state.waiters.end(),
-                  [&](const Waiter& waiter) { return liveness.is_alive(waiter); });
+  const bool held = std::ranges::any_of(state.holders, [&](const Holder& holder) {
+    return !is_over(holder, now, liveness);
+  });
+  const bool waited_for = std::ranges::any_of(
+      state.waiters, [&](const Waiter& waiter) { return liveness.is_alive(waiter); });
   return !held && !waited_for;
 }
 
@@ -185,14 +184,14 @@ bool is_same(const Holder& a, const Holder& b) {
 }
 
 const Holder* same_in(const std::vector<Holder>& holders, const Holder& holder) {
-  const auto found = std::find_if(holders.begin(), holders.end(),
-                                  [&](const Holder& h) { return is_same(h, holder); });
+  const auto found =
+      std::ranges::find_if(holders, [&](const Holder& h) { return is_same(h, holder); });
   return found == holders.end() ? nullptr : &*found;
 }
 
 bool has_token(const std::vector<Waiter>& waiters, const Token& token) {
-  return std::any_of(waiters.begin(), waiters.end(),
-                     [&](const Waiter& w) { return w.party.token == token; });
+  return std::ranges::any_of(waiters,
+                             [&](const Waiter& w) { return w.party.token == token; });
 }
 
 unsigned free_of(const std::vector<Holder>& holders, std::uint32_t slots) {
@@ -243,8 +242,7 @@ Event event_of_end(const Holder& holder, const LockName& lock, const Cause& caus
     if (cause.end) event.run = ended_run(holder, *cause.end, now);
     return event;
   }
-  const bool broken = std::find(cause.broken.begin(), cause.broken.end(), holder.fence) !=
-                      cause.broken.end();
+  const bool broken = std::ranges::find(cause.broken, holder.fence) != cause.broken.end();
   if (broken) return broken_event(lock, holder, cause.taken_by, now);
   const bool was_given_back = holder.ended || holder.party.foreign;
   auto event = event_of(was_given_back ? Event::Kind::released : Event::Kind::expired,
@@ -274,9 +272,9 @@ std::vector<Event> events_between(const State& before, const State& after,
     add(event_of_end(holder, lock, cause, now));
   }
   for (const auto& waiter : before.waiters) {
-    const bool was_granted =
-        std::any_of(after.holders.begin(), after.holders.end(),
-                    [&](const Holder& h) { return h.party.token == waiter.party.token; });
+    const bool was_granted = std::ranges::any_of(after.holders, [&](const Holder& h) {
+      return h.party.token == waiter.party.token;
+    });
     if (was_granted || has_token(after.waiters, waiter.party.token)) continue;
     add(event_of(Event::Kind::left, lock, waiter, now));
   }

@@ -35,13 +35,11 @@ bool end_promises(const Step& step) {
 // at entries behind its own, and would not see it.
 bool joins_outer_reader(const State& state, const Claim& claim) {
   const auto is_foreign = [](const auto& one) { return one.party.foreign; };
-  return claim.mode == Mode::shared &&
-         std::none_of(state.holders.begin(), state.holders.end(), is_foreign) &&
-         std::none_of(state.waiters.begin(), state.waiters.end(), is_foreign) &&
-         std::any_of(state.holders.begin(), state.holders.end(),
-                     [&](const Holder& holder) {
-                       return holder.mode == Mode::shared && is_outer_run(claim, holder);
-                     });
+  return claim.mode == Mode::shared && std::ranges::none_of(state.holders, is_foreign) &&
+         std::ranges::none_of(state.waiters, is_foreign) &&
+         std::ranges::any_of(state.holders, [&](const Holder& holder) {
+           return holder.mode == Mode::shared && is_outer_run(claim, holder);
+         });
 }
 
 }  // namespace
@@ -72,14 +70,14 @@ bool is_parked(const Waiter& waiter, Moment now) {
 }
 
 bool is_outer_run(const Claim& claim, const Holder& holder) {
-  return !holder.ended && std::find(claim.outer_fences.begin(), claim.outer_fences.end(),
-                                    holder.fence) != claim.outer_fences.end();
+  return !holder.ended &&
+         std::ranges::find(claim.outer_fences, holder.fence) != claim.outer_fences.end();
 }
 
 std::optional<Fence> blocking_outer_run(const State& state, const Claim& claim) {
   std::optional<Fence> above;
-  bool others = std::any_of(state.waiters.begin(), state.waiters.end(),
-                            [](const Waiter& w) { return w.promised_until.has_value(); });
+  bool others = std::ranges::any_of(
+      state.waiters, [](const Waiter& w) { return w.promised_until.has_value(); });
   for (const auto& holder : state.holders) {
     if (is_outer_run(claim, holder)) {
       above = holder.fence;
@@ -94,13 +92,13 @@ std::optional<Fence> blocking_outer_run(const State& state, const Claim& claim) 
 }
 
 bool has_slot(const State& state, const std::string& host) {
-  return std::any_of(state.holders.begin(), state.holders.end(),
-                     [&](const Holder& holder) { return holder.party.host == host; });
+  return std::ranges::any_of(
+      state.holders, [&](const Holder& holder) { return holder.party.host == host; });
 }
 
 bool is_crowded(const State& state, const std::string& host, Moment now) {
   return has_slot(state, host) ||
-         std::any_of(state.waiters.begin(), state.waiters.end(), [&](const Waiter& one) {
+         std::ranges::any_of(state.waiters, [&](const Waiter& one) {
            return is_promised(one, now) && one.party.host == host;
          });
 }
@@ -110,7 +108,7 @@ bool can_enter(const State& state, const Claim& claim, const std::string& host,
   if (claim.spreads && is_crowded(state, host, now)) return false;
   // Waiters with a promise already count like holders.
   const bool overtakes_nobody =
-      std::all_of(state.waiters.begin(), state.waiters.end(), [&](const Waiter& waiter) {
+      std::ranges::all_of(state.waiters, [&](const Waiter& waiter) {
         return waiter.passed_over || waiter.promised_until ||
                waiter.priority > claim.priority ||
                (waiter.spreads && is_crowded(state, waiter.party.host, now));
@@ -120,9 +118,9 @@ bool can_enter(const State& state, const Claim& claim, const std::string& host,
 }
 
 std::vector<Waiter>::iterator enqueue(State& state, Waiter waiter) {
-  const auto behind =
-      std::find_if(state.waiters.begin(), state.waiters.end(),
-                   [&](const Waiter& other) { return other.priority > waiter.priority; });
+  const auto behind = std::ranges::find_if(state.waiters, [&](const Waiter& other) {
+    return other.priority > waiter.priority;
+  });
   return state.waiters.insert(behind, std::move(waiter));
 }
 
@@ -131,7 +129,7 @@ bool is_full(const State& state, const Claim& claim, const Liveness& liveness) {
   const auto counted = [&](const Waiter& waiter) {
     return !(claim.supersedes && waiter.supersedes) && liveness.is_alive(waiter);
   };
-  return std::count_if(state.waiters.begin(), state.waiters.end(), counted) >=
+  return std::ranges::count_if(state.waiters, counted) >=
          static_cast<std::ptrdiff_t>(*claim.max_queue);
 }
 

@@ -20,9 +20,8 @@ GrantId last_grant(const State& state) {
 }
 
 std::vector<Holder>::iterator holder_of(State& state, const Token& token) {
-  return std::find_if(state.holders.begin(), state.holders.end(), [&](const Holder& h) {
-    return !h.ended && h.party.token == token;
-  });
+  return std::ranges::find_if(
+      state.holders, [&](const Holder& h) { return !h.ended && h.party.token == token; });
 }
 
 std::optional<Clock::time_point> end_of(const Holder& holder) {
@@ -30,14 +29,14 @@ std::optional<Clock::time_point> end_of(const Holder& holder) {
 }
 
 std::vector<Waiter>::iterator waiter_of(State& state, const Token& token) {
-  return std::find_if(state.waiters.begin(), state.waiters.end(),
-                      [&](const Waiter& w) { return w.party.token == token; });
+  return std::ranges::find_if(state.waiters,
+                              [&](const Waiter& w) { return w.party.token == token; });
 }
 
 std::vector<AnsweredWaiter>::iterator answered_of(State& state, const Token& token) {
-  return std::find_if(
-      state.answered.begin(), state.answered.end(),
-      [&](const AnsweredWaiter& d) { return d.waiter.party.token == token; });
+  return std::ranges::find_if(state.answered, [&](const AnsweredWaiter& d) {
+    return d.waiter.party.token == token;
+  });
 }
 
 void record_past_run(State& state, const RunInfo& run) {

@@ -108,7 +108,7 @@ std::vector<Session> come_to_front(const State& before, const State& after, Mome
   auto front = front_of(after, now);
   const auto former = front_of(before, now);
   std::erase_if(front, [&](Session session) {
-    return std::find(former.begin(), former.end(), session) != former.end();
+    return std::ranges::find(former, session) != former.end();
   });
   return front;
 }
@@ -164,8 +164,8 @@ WaitsFor waits_for(const State& state, const Token& token, Moment now,
   const auto lets_pass = [&](const Waiter& waiter) {
     return waiter.spreads && is_crowded(state, waiter.party.host, now);
   };
-  const auto own = std::find_if(state.waiters.begin(), state.waiters.end(),
-                                [&](const Waiter& w) { return w.party.token == token; });
+  const auto own = std::ranges::find_if(
+      state.waiters, [&](const Waiter& w) { return w.party.token == token; });
   // The first that can be granted the lock watches as if it was in front: those before
   // it, on the hosts of holders, may die together with these.
   const bool passes = own != state.waiters.end() && !lets_pass(*own);

@@ -202,7 +202,7 @@ void judge_clocks(const std::string& who, const std::vector<ServerFacts>& server
     if (one.clock_ahead) clocks.push_back(*one.clock_ahead);
   }
   if (clocks.empty()) return say.not_checked("no server reports its time");
-  const auto [least, most] = std::minmax_element(clocks.begin(), clocks.end());
+  const auto [least, most] = std::ranges::minmax_element(clocks);
   const auto spread = *most - *least;
   if (spread < clocks_agree_within) return say.ok("all ", who, " agree");
   say.warning("the " + who + "' clocks differ by " + for_people(spread) + harm,

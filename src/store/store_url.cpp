@@ -185,8 +185,7 @@ void take_path(std::string_view behind, const UrlForm& form, StoreUrl& url) {
 bool is_secret_parameter(std::string_view written) {
   const auto name = lower_case(percent_unescaped(written).text);
   constexpr std::string_view parts[] = {"pass", "pwd", "secret", "token", "auth"};
-  return name != "passfile" &&
-         std::any_of(std::begin(parts), std::end(parts), [&](std::string_view part) {
+  return name != "passfile" && std::ranges::any_of(parts, [&](std::string_view part) {
            return name.find(part) != std::string::npos;
          });
 }
@@ -278,10 +277,9 @@ void StoreUrl::set(const Credentials& credentials) {
 }
 
 void StoreUrl::ignore(const std::string& name) {
-  const bool is_name =
-      name.size() <= 60 && std::all_of(name.begin(), name.end(), [](char c) {
-        return is_alphanumeric(c) || c == '_' || c == '-' || c == '.';
-      });
+  const bool is_name = name.size() <= 60 && std::ranges::all_of(name, [](char c) {
+                         return is_alphanumeric(c) || c == '_' || c == '-' || c == '.';
+                       });
   if (!is_name) throw bad_url("a parameter has a name that dlock does not know");
   if (must_be_obeyed(name)) {
     throw bad_url("the parameter " + name +

@@ -15,7 +15,7 @@ namespace {
 
 // The first characters of `text` that are alphanumeric or among `others`.
 std::string_view run_of(std::string_view text, std::string_view others) {
-  const auto end = std::find_if_not(text.begin(), text.end(), [&](char c) {
+  const auto end = std::ranges::find_if_not(text, [&](char c) {
     return is_alphanumeric(c) || others.find(c) != std::string_view::npos;
   });
   return text.substr(0, static_cast<std::size_t>(end - text.begin()));
@@ -36,8 +36,7 @@ std::string_view host_at(std::string_view text) {
 
 bool is_port(std::string_view text) {
   return !text.empty() && text.size() <= 5 &&
-         std::all_of(text.begin(), text.end(),
-                     [](char c) { return c >= '0' && c <= '9'; });
+         std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
 // The first server of what follows a scheme, if it is all that is there, or `usual`: the
@@ -107,10 +106,10 @@ bool is_scheme(std::string_view text) {
 // a password.
 bool is_kind(std::string_view word) {
   const auto name = canonical_scheme(word);
-  return std::any_of(std::begin(near_schemes), std::end(near_schemes),
-                     [&](const Near& near) {
-                       return name.size() > 3 && near.instead.starts_with(name);
-                     }) ||
+  return std::ranges::any_of(near_schemes,
+                             [&](const Near& near) {
+                               return name.size() > 3 && near.instead.starts_with(name);
+                             }) ||
          near_with(near_schemes, [&](std::string_view known) { return known == word; });
 }
 
@@ -131,8 +130,8 @@ std::string shown_url(std::string_view url) {
   const bool has_slashes = rest.starts_with("//");
   constexpr std::string_view of_paths[] = {"local", "none", "redis+unix"};
   const bool is_path =
-      std::find(std::begin(of_paths), std::end(of_paths),
-                canonical_scheme(url.substr(0, colon))) != std::end(of_paths);
+      std::ranges::find(of_paths, canonical_scheme(url.substr(0, colon))) !=
+      std::end(of_paths);
   // Without slashes it may be user:password@host, or a host and its port.
   if (!has_slashes && !is_path) return rest.empty() ? scheme : "...";
   if (rest.find('@') == std::string_view::npos) {
@@ -232,8 +231,8 @@ bool must_be_obeyed(std::string_view name) {
       "socket",     "ca",          "key",  "pw",       "sni",  "server",
       "servername", "server_name", "role", "readonly"};
   const auto text = lower_case(name);
-  return std::find(std::begin(words), std::end(words), text) != std::end(words) ||
-         std::any_of(std::begin(parts), std::end(parts), [&](std::string_view part) {
+  return std::ranges::find(words, text) != std::end(words) ||
+         std::ranges::any_of(parts, [&](std::string_view part) {
            return text.find(part) != std::string::npos;
          });
 }

@@ -15,9 +15,8 @@ constexpr auto npos = std::string_view::npos;
 constexpr std::size_t longest_host = 255;
 
 bool all_alphanumeric_or(std::string_view others, std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [&](char c) {
-    return is_alphanumeric(c) || others.find(c) != npos;
-  });
+  return std::ranges::all_of(
+      text, [&](char c) { return is_alphanumeric(c) || others.find(c) != npos; });
 }
 
 // An IPv6 address, perhaps with a zone: "fe80::1%eth0" or, as RFC 6874 wants it,
@@ -78,9 +77,8 @@ ServerAddress address_from(std::string_view text) {
 Failure bad_url(const std::string& why) { return Failure::misconfigured(why); }
 
 void refuse_controls(std::string_view rest) {
-  const bool has_controls = std::any_of(rest.begin(), rest.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-  });
+  const bool has_controls = std::ranges::any_of(
+      rest, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
   if (has_controls) throw bad_url("contains control characters");
 }
 
@@ -280,8 +278,8 @@ AddressMap AddressMap::parsed(std::string_view text) {
     }
     Entry one{address_from(entry.substr(0, equals)),
               address_from(entry.substr(equals + 1))};
-    if (std::any_of(map.entries_.begin(), map.entries_.end(),
-                    [&](const Entry& other) { return other.from == one.from; })) {
+    if (std::ranges::any_of(map.entries_,
+                            [&](const Entry& other) { return other.from == one.from; })) {
       throw bad_url("an address is mapped twice");
     }
     map.entries_.push_back(std::move(one));

@@ -66,10 +66,9 @@ constexpr milliseconds last_patience{80};
 constexpr std::int64_t few_runs = 33;
 
 bool has_ended(const LockSnapshot& snapshot, Fence fence) {
-  return std::any_of(snapshot.runs.past.begin(), snapshot.runs.past.end(),
-                     [&](const PastRun& run) {
-                       return run.info.fence == fence && !forced_by(run.info);
-                     });
+  return std::ranges::any_of(snapshot.runs.past, [&](const PastRun& run) {
+    return run.info.fence == fence && !forced_by(run.info);
+  });
 }
 
 class EtcdClaimant final : public Claimant {
@@ -365,9 +364,8 @@ class EtcdClaimant final : public Claimant {
   // Updates own_ from the snapshot.
   void adopt(const LockSnapshot& snapshot) {
     const auto* entry = entry_of(snapshot, id());
-    saw_readers_ =
-        std::any_of(snapshot.entries.begin(), snapshot.entries.end(),
-                    [](const QueueEntry& one) { return one.mode == Mode::shared; });
+    saw_readers_ = std::ranges::any_of(
+        snapshot.entries, [](const QueueEntry& one) { return one.mode == Mode::shared; });
     own_.reset();
     if (entry == nullptr || entry->foreign) return;
     own_ = *entry;
@@ -416,8 +414,7 @@ class EtcdClaimant final : public Claimant {
     const auto& entries = call.snapshot.entries;
     const bool is_glance = result.results.size() == 1;
     const bool needs_runs =
-        is_glance &&
-        std::any_of(entries.begin(), entries.end(), [&](const QueueEntry& e) {
+        is_glance && std::ranges::any_of(entries, [&](const QueueEntry& e) {
           return e.dedupe || (e.id == id() && !e.holds());
         });
     if (needs_runs) co_await look(call);

@@ -144,8 +144,7 @@ const char* name_of(Standing standing) {
 }
 
 std::optional<Standing> standing_from(const std::string& name) {
-  const auto* const found =
-      std::find(std::begin(standing_names), std::end(standing_names), name);
+  const auto* const found = std::ranges::find(standing_names, name);
   if (found == std::end(standing_names)) return std::nullopt;
   return static_cast<Standing>(found - std::begin(standing_names));
 }
@@ -279,7 +278,7 @@ std::vector<QueueEntry> entries_from(const std::vector<KeyValue>& pairs,
   entries.reserve(pairs.size());
   for (const auto& pair : pairs) entries.push_back(entry_from(pair, prefix));
   // Two entries have the same revision only if another program writes there.
-  std::sort(entries.begin(), entries.end(), [](const QueueEntry& a, const QueueEntry& b) {
+  std::ranges::sort(entries, [](const QueueEntry& a, const QueueEntry& b) {
     return a.created != b.created ? a.created < b.created : a.id < b.id;
   });
   return entries;

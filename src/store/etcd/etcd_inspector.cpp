@@ -126,8 +126,8 @@ class EtcdWatchSession final : public WatchSession {
                   [&](const QueueEntry& entry) { return entry.id == parts->rest; });
     if (!is_put) return;
     auto entry = entry_from(change.pair, queue_prefix(lock));
-    const auto behind = std::find_if(
-        snapshot.entries.begin(), snapshot.entries.end(),
+    const auto behind = std::ranges::find_if(
+        snapshot.entries,
         [&](const QueueEntry& other) { return other.created > entry.created; });
     snapshot.entries.insert(behind, std::move(entry));
   }

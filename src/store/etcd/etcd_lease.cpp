@@ -58,7 +58,7 @@ struct EntryListener {
 
 // Not what the holder itself writes: its entry on a new lease.
 bool matters(const std::vector<KeyChange>& events) {
-  return std::any_of(events.begin(), events.end(), [](const KeyChange& event) {
+  return std::ranges::any_of(events, [](const KeyChange& event) {
     if (event.kind == KeyChange::Kind::deletion) return true;
     const auto entry = entry_from(event.pair, {});
     return entry.foreign || entry.standing != Standing::holds;

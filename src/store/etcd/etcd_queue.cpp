@@ -61,9 +61,9 @@ std::optional<unsigned> slots_in_use(const LockSnapshot& snapshot, std::string_v
 }
 
 const QueueEntry* entry_with(const LockSnapshot& snapshot, const Token& token) {
-  const auto found =
-      std::find_if(snapshot.entries.begin(), snapshot.entries.end(),
-                   [&](const QueueEntry& entry) { return token_of(entry.id) == token; });
+  const auto found = std::ranges::find_if(snapshot.entries, [&](const QueueEntry& entry) {
+    return token_of(entry.id) == token;
+  });
   return found == snapshot.entries.end() ? nullptr : &*found;
 }
 
@@ -129,9 +129,8 @@ Fence fence_if_passed(const LockSnapshot& snapshot, const QueueEntry& own) {
 }  // namespace
 
 const QueueEntry* entry_of(const LockSnapshot& snapshot, std::string_view id) {
-  const auto found =
-      std::find_if(snapshot.entries.begin(), snapshot.entries.end(),
-                   [&](const QueueEntry& entry) { return entry.id == id; });
+  const auto found = std::ranges::find_if(
+      snapshot.entries, [&](const QueueEntry& entry) { return entry.id == id; });
   return found == snapshot.entries.end() ? nullptr : &*found;
 }
 
@@ -260,10 +259,9 @@ bool can_be_set_up_again(const LockSnapshot& snapshot, const QueueEntry& lost) {
   // counts its revisions, which fences are, from there: what others were granted since
   // may have smaller ones. One without any record may have forgotten others as well.
   const auto& open = snapshot.runs.open;
-  const bool has_recorded_it =
-      std::any_of(open.begin(), open.end(), [&](const OpenRun& run) {
-        return run.id == lost.id && run.info.fence == lost.fence();
-      });
+  const bool has_recorded_it = std::ranges::any_of(open, [&](const OpenRun& run) {
+    return run.id == lost.id && run.info.fence == lost.fence();
+  });
   const bool has_recorded_none = open.empty() && snapshot.runs.past.empty();
   if (!has_recorded_it && !has_recorded_none) return false;
   const auto later_than_lost = [&](Fence fence) { return fence > lost.fence(); };
@@ -301,7 +299,7 @@ WatchedKeys watched_by(const LockSnapshot& snapshot, const QueueEntry& waiter) {
 LockInfo info_of(const LockSnapshot& snapshot, const LockName& lock, WallTime now) {
   auto state = state_of(snapshot);
   const auto kept = kept_runs(snapshot.runs, snapshot.entries, now);
-  const auto last = std::find_if_not(kept.begin(), kept.end(), is_by_hand);
+  const auto last = std::ranges::find_if_not(kept, is_by_hand);
   if (last != kept.end()) state.last_run = *last;
   const bool is_known = !snapshot.entries.empty() || !snapshot.runs.past.empty() ||
                         !snapshot.runs.open.empty() || snapshot.runs.refused > 0;

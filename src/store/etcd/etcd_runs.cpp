@@ -83,9 +83,8 @@ void sort_in(Runs& runs, const KeyValue& pair, std::string_view name) {
 }
 
 bool is_there(const std::vector<QueueEntry>& entries, std::string_view id) {
-  return std::any_of(entries.begin(), entries.end(), [&](const QueueEntry& entry) {
-    return entry.id == id && entry.holds();
-  });
+  return std::ranges::any_of(
+      entries, [&](const QueueEntry& entry) { return entry.id == id && entry.holds(); });
 }
 
 }  // namespace
@@ -96,8 +95,8 @@ Runs runs_from(const std::vector<KeyValue>& pairs, std::string_view folder) {
     const auto name = behind(folder, pair.key);
     if (name) sort_in(runs, pair, *name);
   }
-  std::sort(runs.past.begin(), runs.past.end(),
-            [](const auto& a, const auto& b) { return a.revision < b.revision; });
+  std::ranges::sort(runs.past,
+                    [](const auto& a, const auto& b) { return a.revision < b.revision; });
   return runs;
 }
 
@@ -144,7 +143,7 @@ std::vector<RunInfo> kept_runs(const Runs& runs, const std::vector<QueueEntry>& 
                                WallTime now) {
   auto ended = vanished(runs, entries, now);
   for (const auto& past : runs.past) ended.push_back(past.info);
-  std::sort(ended.begin(), ended.end(), [](const RunInfo& a, const RunInfo& b) {
+  std::ranges::sort(ended, [](const RunInfo& a, const RunInfo& b) {
     return a.ended.value_or(a.started) < b.ended.value_or(b.started);
   });
   std::vector<RunInfo> kept;
@@ -164,8 +163,8 @@ std::vector<std::string> to_forget(const Runs& runs,
   }
   const auto is_kept = [&](Fence fence) {
     return fence == success || fence == counting ||
-           std::any_of(kept.begin(), kept.end(),
-                       [&](const RunInfo& run) { return run.fence == fence; });
+           std::ranges::any_of(kept,
+                               [&](const RunInfo& run) { return run.fence == fence; });
   };
   std::vector<std::string> keys;
   for (const auto& past : runs.past) {

@@ -221,9 +221,8 @@ void Files::write(RecordFile& file, const LockName& lock, State& state,
     try {
       return file.write(payload, Moment::now(), spare);
     } catch (const Failure&) {
-      const bool is_least =
-          spare == 0 && state.runs.empty() &&
-          std::none_of(state.answered.begin(), state.answered.end(), is_droppable);
+      const bool is_least = spare == 0 && state.runs.empty() &&
+                            std::ranges::none_of(state.answered, is_droppable);
       if (has_room || is_least) throw;
     }
     if (spare == 0) {

@@ -45,14 +45,14 @@ bool is_refusal(const Answer& answer, Queue queue, const Consequences& consequen
 
 // Whether a holder has lost the lock just now; it watches the file.
 bool has_lost_just_now(const std::vector<Holder>& taken_from) {
-  return std::any_of(taken_from.begin(), taken_from.end(),
-                     [](const Holder& holder) { return !holder.broken; });
+  return std::ranges::any_of(taken_from,
+                             [](const Holder& holder) { return !holder.broken; });
 }
 
 std::optional<Taker> taker_from(const State& state, const Token& token) {
-  const auto own = std::find_if(
-      state.holders.begin(), state.holders.end(),
-      [&](const Holder& holder) { return !holder.ended && holder.party.token == token; });
+  const auto own = std::ranges::find_if(state.holders, [&](const Holder& holder) {
+    return !holder.ended && holder.party.token == token;
+  });
   if (own == state.holders.end() || !own->taken_by) return std::nullopt;
   auto taker = *own->taken_by;
   name_user(taker.user);

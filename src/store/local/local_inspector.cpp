@@ -61,7 +61,7 @@ LocksFound locks_in(const Directory& folder, const std::string& name_space,
       found.unreadable.push_back(failure);
     }
   }
-  std::sort(found.locks.begin(), found.locks.end());
+  std::ranges::sort(found.locks);
   return found;
 }
 
@@ -332,9 +332,8 @@ void name_user(std::string& user) {
 void complete(std::vector<HolderInfo>& holders, const State& state) {
   for (auto& shown : holders) {
     name_user(shown.user);
-    const auto holder =
-        std::find_if(state.holders.begin(), state.holders.end(),
-                     [&](const Holder& h) { return h.fence == shown.fence; });
+    const auto holder = std::ranges::find_if(
+        state.holders, [&](const Holder& h) { return h.fence == shown.fence; });
     if (!shown.attached || holder->command == 0) continue;
     if (dlock_is_gone(*holder)) {
       shown.dlock_gone = true;

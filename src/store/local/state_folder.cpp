@@ -89,7 +89,7 @@ bool is_of_another_epoch(const std::string& name) {
 
 void refuse_if_in_use(const Directory& directory, const SessionsFile& sessions) {
   const auto names = directory.names();
-  const auto other = std::find_if(names.begin(), names.end(), is_of_another_epoch);
+  const auto other = std::ranges::find_if(names, is_of_another_epoch);
   const auto refuse = [&](const std::string& why) {
     throw Failure::misconfigured(printable(directory.path()) + " " + why);
   };

@@ -289,7 +289,7 @@ asio::awaitable<void> PgPrimary::find_once(const std::optional<std::string>& pri
   const auto count = hosts->targets.size();
   FanOut<Found> round(Strangers{context_, count}, open_one);
   const auto is_enough = [](const auto& answers) {
-    return std::any_of(answers.begin(), answers.end(), [](const auto& answer) {
+    return std::ranges::any_of(answers, [](const auto& answer) {
       const auto* found = answer ? std::get_if<Found>(&*answer) : nullptr;
       return found != nullptr && !found->standing.is_standby;
     });

@@ -29,7 +29,7 @@ bool is_read_only(const SqlError& error) { return error.code() == "25006"; }
 bool is_attached_grant(const stepped::StateStore::Change& change) {
   const auto& holders = change.state.holders;
   return change.gives_a_right &&
-         std::any_of(holders.begin(), holders.end(), [&](const rules::Holder& holder) {
+         std::ranges::any_of(holders, [&](const rules::Holder& holder) {
            return holder.fence == change.state.last_fence && holder.lives_until;
          });
 }

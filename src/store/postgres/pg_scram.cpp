@@ -133,16 +133,16 @@ bool has_mixed_directions(const std::vector<utf8proc_int32_t>& text) {
     const auto direction = utf8proc_get_property(c)->bidi_class;
     return direction == UTF8PROC_BIDI_CLASS_R || direction == UTF8PROC_BIDI_CLASS_AL;
   };
-  if (std::none_of(text.begin(), text.end(), is_leftward)) return false;
+  if (std::ranges::none_of(text, is_leftward)) return false;
   return !is_leftward(text.front()) || !is_leftward(text.back()) ||
-         std::any_of(text.begin(), text.end(), is_rightward);
+         std::ranges::any_of(text, is_rightward);
 }
 
 }  // namespace
 
 std::string prepared_password(const std::string& password) {
-  const bool is_ascii = std::all_of(password.begin(), password.end(),
-                                    [](char c) { return (c & 0x80) == 0; });
+  const bool is_ascii =
+      std::ranges::all_of(password, [](char c) { return (c & 0x80) == 0; });
   if (is_ascii) return password;
   std::vector<utf8proc_int32_t> characters;
   for (std::string_view rest = password; !rest.empty();) {
@@ -175,7 +175,7 @@ std::string prepared_password(const std::string& password) {
     result.push_back(static_cast<utf8proc_int32_t>(next.code_point));
   }
   const bool is_refused = result.empty() || has_mixed_directions(result) ||
-                          std::any_of(result.begin(), result.end(), is_prohibited);
+                          std::ranges::any_of(result, is_prohibited);
   return is_refused ? password : prepared;
 }
 

@@ -51,8 +51,7 @@ asio::awaitable<void> PgSession::Turn::take(Call call) {
     } catch (const Failure&) {
       failure = std::current_exception();
     }
-    session_.next_.erase(
-        std::find(session_.next_.begin(), session_.next_.end(), &call.wakeup));
+    session_.next_.erase(std::ranges::find(session_.next_, &call.wakeup));
     budget.hand_on();
     if (failure) std::rethrow_exception(failure);
   }

@@ -20,8 +20,7 @@ struct SettingWord {
 };
 
 bool is_number(std::string_view text) {
-  return std::all_of(text.begin(), text.end(),
-                     [](char c) { return c >= '0' && c <= '9'; });
+  return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
 SettingWord quoted_token(std::string_view& rest) {
@@ -73,8 +72,7 @@ bool take_names(SettingWord token, std::string_view& rest, bool in_brackets,
     if (!is_name && !token.is('*')) return false;
     if (token.is('*') || token.text == "*") {
       awaited.may_be_any = true;
-    } else if (std::find(awaited.names.begin(), awaited.names.end(), token.text) ==
-               awaited.names.end()) {
+    } else if (std::ranges::find(awaited.names, token.text) == awaited.names.end()) {
       awaited.names.push_back(token.text);
     }
     const auto behind = next_token(rest);

@@ -200,9 +200,8 @@ std::vector<OutsideSetting> outside_settings(const StoreUrl& url) {
 
 std::optional<std::string> password_for(const PgPassEntry& wanted,
                                         std::string_view content) {
-  const bool is_usual =
-      std::any_of(std::begin(usual_directories), std::end(usual_directories),
-                  [&](const char* directory) { return wanted.host == directory; });
+  const bool is_usual = std::ranges::any_of(
+      usual_directories, [&](const char* directory) { return wanted.host == directory; });
   const std::string fields[] = {is_usual ? "localhost" : wanted.host,
                                 std::to_string(wanted.port), wanted.database,
                                 wanted.user};
@@ -212,13 +211,12 @@ std::optional<std::string> password_for(const PgPassEntry& wanted,
     content.remove_prefix(std::min(end + 1, content.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.starts_with('#')) continue;
-    const bool matches =
-        std::all_of(std::begin(fields), std::end(fields), [&](const auto& field) {
-          const bool is_any = line.starts_with("*:");
-          auto given = next_field(line, false);
-          if (&field == std::begin(fields)) given = normalized_host(std::move(given));
-          return is_any || given == field;
-        });
+    const bool matches = std::ranges::all_of(fields, [&](const auto& field) {
+      const bool is_any = line.starts_with("*:");
+      auto given = next_field(line, false);
+      if (&field == std::begin(fields)) given = normalized_host(std::move(given));
+      return is_any || given == field;
+    });
     if (!matches) continue;
     auto password = next_field(line, true);
     if (password.empty()) return std::nullopt;

@@ -127,10 +127,9 @@ bool guard(std::vector<Batch>& batches, const std::string& schema) {
   bool is_needed = false;
   const auto tables = in_schema(schema, "");
   for (auto& batch : batches) {
-    const bool uses_tables =
-        std::any_of(batch.begin(), batch.end(), [&](const Statement& statement) {
-          return statement.sql.find(tables) != std::string::npos;
-        });
+    const bool uses_tables = std::ranges::any_of(batch, [&](const Statement& statement) {
+      return statement.sql.find(tables) != std::string::npos;
+    });
     if (!uses_tables) continue;
     is_needed = true;
     const bool begins = batch.front().sql.starts_with("BEGIN");

@@ -98,8 +98,8 @@ bool is_one_of(std::string_view words, const std::string& value) {
 }
 
 const Parameter* parameter_named(std::string_view name) {
-  const auto* found = std::find_if(std::begin(taken), std::end(taken),
-                                   [&](const auto& one) { return one.name == name; });
+  const auto* found =
+      std::ranges::find_if(taken, [&](const auto& one) { return one.name == name; });
   return found == std::end(taken) ? nullptr : found;
 }
 
@@ -110,8 +110,8 @@ Failure not_supported(std::string_view name, std::string_view instead) {
 // Whether it is a parameter that asks for nothing here. Throws Failure if it asks for
 // something.
 bool asks_for_nothing(const std::string& name, const std::string& value) {
-  const auto* demand = std::find_if(std::begin(demands), std::end(demands),
-                                    [&](const Demand& one) { return one.name == name; });
+  const auto* demand =
+      std::ranges::find_if(demands, [&](const Demand& one) { return one.name == name; });
   if (demand == std::end(demands)) return is_one_of(ignored, name);
   if (value.empty() || is_one_of(demand->harmless, value)) return true;
   throw not_supported("the parameter " + name, demand->instead);
@@ -124,10 +124,9 @@ std::string ssl_mode_of_word(const std::string& value) {
 }
 
 void check_schema(const std::string& name) {
-  const bool is_name = !name.empty() && name.size() <= longest_identifier &&
-                       !name.starts_with("pg_") &&
-                       std::all_of(name.begin(), name.end(),
-                                   [](char c) { return is_alphanumeric(c) || c == '_'; });
+  const bool is_name =
+      !name.empty() && name.size() <= longest_identifier && !name.starts_with("pg_") &&
+      std::ranges::all_of(name, [](char c) { return is_alphanumeric(c) || c == '_'; });
   if (!is_name) {
     throw bad_url("dlock_schema must be 1 to " + std::to_string(longest_identifier) +
                   " letters, digits and _, and must not begin with pg_");
@@ -273,9 +272,9 @@ std::vector<ServerAddress> reached_at(const StoreUrl& url) {
 }
 
 bool uses_sockets_only(const StoreUrl& url) {
-  return !url.servers.empty() &&
-         std::all_of(url.servers.begin(), url.servers.end(),
-                     [](const auto& server) { return server.is_directory(); });
+  return !url.servers.empty() && std::ranges::all_of(url.servers, [](const auto& server) {
+    return server.is_directory();
+  });
 }
 
 void settle_tls(StoreUrl& url) {
@@ -293,8 +292,7 @@ bool is_open(const StoreUrl& url, std::string_view name) {
   const auto no_port = [](const auto& server) { return server.port == 0; };
   if (name == "host" || name == "hostaddr") return url.servers.empty();
   if (name == "port") {
-    return url.parameters.count("port") == 0 &&
-           std::all_of(url.servers.begin(), url.servers.end(), no_port);
+    return url.parameters.count("port") == 0 && std::ranges::all_of(url.servers, no_port);
   }
   if (name == "user") return url.login.user.empty();
   if (name == "password") return !url.login.has_password();

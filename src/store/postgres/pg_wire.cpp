@@ -158,8 +158,8 @@ std::string terminate_message() { return encoded_message('X', ""); }
 std::string application_name_from(std::string_view text) {
   constexpr std::size_t longest = 63;
   std::string name(text.substr(0, longest));
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  std::ranges::replace_if(
+      name, [](char c) { return c < ' ' || c > '~'; }, '?');
   return name;
 }
 

@@ -88,9 +88,8 @@ constexpr std::size_t longest_run_id = 64;
 ReplyClass class_of(const Reply& reply) {
   if (!reply.is_error()) return ReplyClass::answer;
   const auto code = reply.error_code();
-  const auto found =
-      std::find_if(std::begin(sorts), std::end(sorts),
-                   [&](const SortOfError& one) { return one.code == code; });
+  const auto found = std::ranges::find_if(
+      sorts, [&](const SortOfError& one) { return one.code == code; });
   return found == std::end(sorts) ? ReplyClass::refused : found->sort;
 }
 
@@ -161,7 +160,7 @@ asio::awaitable<std::vector<Reply>> Node::exchange(std::vector<Command> commands
     replies.erase(replies.begin(), replies.begin() + answers);
     if (!is_checked_) {
       connection_.close();
-      std::fill(replies.begin(), replies.end(), not_a_primary());
+      std::ranges::fill(replies, not_a_primary());
     }
   }
   // A user without permission for it can use locks nevertheless.

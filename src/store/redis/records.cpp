@@ -132,8 +132,9 @@ std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime
     if (!holder) return std::nullopt;
     holders.push_back(std::move(*holder));
   }
-  std::sort(holders.begin(), holders.end(),
-            [](const HolderInfo& a, const HolderInfo& b) { return a.fence < b.fence; });
+  std::ranges::sort(holders, [](const HolderInfo& a, const HolderInfo& b) {
+    return a.fence < b.fence;
+  });
   return holders;
 }
 

@@ -228,7 +228,7 @@ asio::awaitable<std::vector<LockInfo>> RedisInspector::list(const std::string& n
       };
   co_await look_at_all(name_space, matches, inspect_script, take, wakeup);
   std::erase_if(locks, [](const LockInfo& lock) { return !lock.is_listed(); });
-  std::sort(locks.begin(), locks.end(), [](const LockInfo& one, const LockInfo& other) {
+  std::ranges::sort(locks, [](const LockInfo& one, const LockInfo& other) {
     return one.lock < other.lock;
   });
   co_return locks;

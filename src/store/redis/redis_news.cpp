@@ -264,7 +264,7 @@ class RedisInspector::Watching final : public WatchSession {
     }
     std::vector<Published> news;
     for (const auto& lock : told) co_await read_news(lock, news);
-    std::stable_sort(news.begin(), news.end(), [](const auto& one, const auto& other) {
+    std::ranges::stable_sort(news, [](const auto& one, const auto& other) {
       return one.event.time < other.event.time;
     });
     for (const auto& published : news) {

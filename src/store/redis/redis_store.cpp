@@ -75,7 +75,7 @@ std::optional<KeptLimit> kept_limit_from(const Reply& reply) {
     if (!moment) return std::nullopt;
     kept.state.stamps.push_back(*moment);
   }
-  if (!std::is_sorted(kept.state.stamps.begin(), kept.state.stamps.end())) {
+  if (!std::ranges::is_sorted(kept.state.stamps)) {
     return std::nullopt;
   }
   const auto& turns = parts[4].elements;
@@ -95,9 +95,9 @@ std::optional<ValueRecord> value_record_from(const Reply& fields, const Reply& l
       left.kind != Reply::Kind::integer) {
     return std::nullopt;
   }
-  const bool is_there =
-      std::all_of(fields.elements.begin(), fields.elements.end(),
-                  [](const Reply& field) { return field.kind == Reply::Kind::string; });
+  const bool is_there = std::ranges::all_of(fields.elements, [](const Reply& field) {
+    return field.kind == Reply::Kind::string;
+  });
   if (!is_there || left.integer <= 0) return std::nullopt;
   const auto fence = count_in(fields.elements[0].text);
   const auto size = count_in(fields.elements[1].text);

@@ -63,11 +63,10 @@ bool has(std::string_view text, std::string_view part) {
 
 // Before Redis 7.0, the error of a script contains that of its command: "-OOM command".
 const Meaning* meaning_of(const Reply& error) {
-  const auto* found =
-      std::find_if(std::begin(meanings), std::end(meanings), [&](const Meaning& one) {
-        return error.error_code() == one.code ||
-               has(error.text, ": -" + std::string(one.code) + " ");
-      });
+  const auto* found = std::ranges::find_if(meanings, [&](const Meaning& one) {
+    return error.error_code() == one.code ||
+           has(error.text, ": -" + std::string(one.code) + " ");
+  });
   return found == std::end(meanings) ? nullptr : found;
 }
 

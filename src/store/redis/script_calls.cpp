@@ -106,7 +106,7 @@ bool is_grant_id(std::string_view text) {
   };
   const auto claim = text.substr(colon + 1);
   return positive_in(text.substr(0, colon)) && claim.size() == 16 &&
-         std::all_of(claim.begin(), claim.end(), is_hex);
+         std::ranges::all_of(claim, is_hex);
 }
 
 // No server keeps a key for longer.

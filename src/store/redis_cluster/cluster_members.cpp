@@ -120,7 +120,7 @@ std::optional<Primaries> primaries_from(const Reply& slots, const ServerAddress&
     if (!address || first < 0 || last < first || last >= all_slots) return std::nullopt;
     found.slots += static_cast<unsigned>(last - first + 1);
     auto& addresses = found.addresses;
-    if (std::find(addresses.begin(), addresses.end(), *address) == addresses.end()) {
+    if (std::ranges::find(addresses, *address) == addresses.end()) {
       addresses.push_back(std::move(*address));
     }
   }
@@ -136,16 +136,14 @@ unsigned count_replicas_up(std::string_view nodes) {
     if (words.size() >= 4) members.push_back(std::move(words));
     nodes.remove_prefix(std::min(end + 1, nodes.size()));
   }
-  const auto self = std::find_if(members.begin(), members.end(), [](const auto& member) {
-    return has_flag(member[2], "myself");
-  });
+  const auto self = std::ranges::find_if(
+      members, [](const auto& member) { return has_flag(member[2], "myself"); });
   if (self == members.end()) return 0;
-  return static_cast<unsigned>(
-      std::count_if(members.begin(), members.end(), [&](const auto& member) {
-        const auto flags = member[2];
-        return member[3] == (*self)[0] && has_flag(flags, "slave") &&
-               !has_flag(flags, "fail");
-      }));
+  return static_cast<unsigned>(std::ranges::count_if(members, [&](const auto& member) {
+    const auto flags = member[2];
+    return member[3] == (*self)[0] && has_flag(flags, "slave") &&
+           !has_flag(flags, "fail");
+  }));
 }
 
 std::string hint_text(const ServerAddress& address) {

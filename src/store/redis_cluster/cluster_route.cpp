@@ -73,8 +73,7 @@ ClusterRoute::ClusterRoute(asio::io_context& context, StoreUrl url, milliseconds
 }
 
 bool ClusterRoute::is_seed(const ServerAddress& address) const {
-  return std::find(url_.servers.begin(), url_.servers.end(), address) !=
-         url_.servers.end();
+  return std::ranges::find(url_.servers, address) != url_.servers.end();
 }
 
 Node& ClusterRoute::node_at(const ServerAddress& address) {

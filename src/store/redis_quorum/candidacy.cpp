@@ -55,13 +55,13 @@ Fence reached_by_most(const Votes& votes) {
     if (const auto* grant = vote.grant()) fences.push_back(grant->fence);
   }
   if (fences.size() < needed(votes.size())) return {};
-  std::sort(fences.begin(), fences.end(), std::greater<>());
+  std::ranges::sort(fences, std::greater<>());
   return fences[needed(votes.size()) - 1];
 }
 
 template <typename T>
 bool is_said_by_most(const Votes& votes) {
-  const auto count = std::count_if(votes.begin(), votes.end(), [](const Vote& one) {
+  const auto count = std::ranges::count_if(votes, [](const Vote& one) {
     return one.answer && std::holds_alternative<T>(*one.answer);
   });
   return static_cast<std::size_t>(count) >= needed(votes.size());

@@ -49,7 +49,7 @@ template <typename Number>
 Number reached_by_most(std::vector<Number> numbers, std::size_t servers) {
   const auto silent = servers - numbers.size();
   const auto enough = needed(servers) > silent ? needed(servers) - silent : 1;
-  std::sort(numbers.begin(), numbers.end(), std::greater<>());
+  std::ranges::sort(numbers, std::greater<>());
   return numbers[std::min(enough, numbers.size()) - 1];
 }
 
@@ -58,7 +58,7 @@ std::vector<WaiterInfo> merged_waiters(const std::vector<LockInfo>& told,
                                        std::size_t servers) {
   using Who = std::pair<std::string, pid_t>;  // a process can wait more than once
   auto lines = told;
-  std::stable_sort(lines.begin(), lines.end(), [](const LockInfo& a, const LockInfo& b) {
+  std::ranges::stable_sort(lines, [](const LockInfo& a, const LockInfo& b) {
     return a.waiters.size() > b.waiters.size();
   });
   std::map<std::pair<Who, std::size_t>, std::size_t> told_by;
@@ -90,9 +90,8 @@ RunInfo told_most(const std::vector<RunInfo>& records) {
   const RunInfo* most = nullptr;
   std::pair<std::ptrdiff_t, bool> best;
   for (const auto& record : records) {
-    const auto count =
-        std::count_if(records.begin(), records.end(),
-                      [&](const RunInfo& other) { return is_same_end(record, other); });
+    const auto count = std::ranges::count_if(
+        records, [&](const RunInfo& other) { return is_same_end(record, other); });
     const std::pair rank(count, has_said_how_it_ended(record));
     if (most == nullptr || rank > best) {
       most = &record;
@@ -107,9 +106,8 @@ std::optional<RunInfo> last_of(const std::vector<std::vector<RunInfo>>& runs,
                                std::size_t servers) {
   const auto all = merged_runs(runs, servers);
   if (all.empty()) return std::nullopt;
-  return *std::max_element(
-      all.begin(), all.end(),
-      [](const RunInfo& a, const RunInfo& b) { return a.fence < b.fence; });
+  return *std::ranges::max_element(
+      all, [](const RunInfo& a, const RunInfo& b) { return a.fence < b.fence; });
 }
 
 std::vector<RunInfo> as_list(const std::optional<RunInfo>& run) {
@@ -139,9 +137,8 @@ std::vector<RunInfo> merged_runs(const std::vector<std::vector<RunInfo>>& told,
   for (const auto& [identity, records] : by_identity) {
     if (records.size() + silent >= needed(servers)) runs.push_back(told_most(records));
   }
-  std::stable_sort(runs.begin(), runs.end(), [](const RunInfo& a, const RunInfo& b) {
-    return a.started > b.started;
-  });
+  std::ranges::stable_sort(
+      runs, [](const RunInfo& a, const RunInfo& b) { return a.started > b.started; });
   return runs;
 }
 
@@ -190,8 +187,8 @@ bool EventCount::take(std::size_t server, const Event& event, Clock::time_point 
   count.told.resize(servers_);
   count.last = now;
   ++count.told[server];
-  const auto by = std::count_if(count.told.begin(), count.told.end(),
-                                [&](std::size_t told) { return told > count.passed_on; });
+  const auto by = std::ranges::count_if(
+      count.told, [&](std::size_t told) { return told > count.passed_on; });
   const bool is_news = static_cast<std::size_t>(by) >= needed(servers_);
   if (is_news) ++count.passed_on;
   return is_news;

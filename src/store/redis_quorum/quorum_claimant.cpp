@@ -45,7 +45,7 @@ bool is_broken_by_too_few(const RenewalReplies& answers) {
   const auto result = tally(answers);
   const auto* renewal = std::get_if<Renewal>(&result);
   if (renewal != nullptr && *renewal == Renewal::broken) return false;
-  return std::any_of(answers.begin(), answers.end(), [](const auto& said) {
+  return std::ranges::any_of(answers, [](const auto& said) {
     const auto* one = said ? std::get_if<Renewal>(&*said) : nullptr;
     return one != nullptr && *one == Renewal::broken;
   });
@@ -192,7 +192,7 @@ class QuorumClaimant final : public Claimant {
       has_it.push_back(!is_missing(answers[i]));
     }
     keep_ttl(least_ttl(answers));
-    const bool is_whole = std::find(has_it.begin(), has_it.end(), false) == has_it.end();
+    const bool is_whole = std::ranges::find(has_it, false) == has_it.end();
     // In the background: it is not waited for.
     if (!is_lost && !is_whole && grant_ && claim().attached) repair(has_it);
     co_return renewal;

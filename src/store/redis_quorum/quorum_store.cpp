@@ -113,8 +113,7 @@ asio::awaitable<Admission> QuorumStore::admit_fence(const LockName& resource, Fe
     return store.admit_fence(resource, fence, own);
   };
   const auto said = co_await ask<Admission>(admit, timeout_, wakeup);
-  const auto stale =
-      static_cast<std::size_t>(std::count(said.begin(), said.end(), Admission::stale));
+  const auto stale = static_cast<std::size_t>(std::ranges::count(said, Admission::stale));
   const auto servers = voters_.size();
   if (stale == 0) co_return Admission::admitted;
   const auto unheard = servers - said.size();

@@ -18,15 +18,13 @@ std::vector<Failure> failures_of(const Votes& votes) {
 }
 
 std::size_t answered(const Votes& votes) {
-  return static_cast<std::size_t>(
-      std::count_if(votes.begin(), votes.end(),
-                    [](const Vote& one) { return one.answer.has_value(); }));
+  return static_cast<std::size_t>(std::ranges::count_if(
+      votes, [](const Vote& one) { return one.answer.has_value(); }));
 }
 
 std::size_t granted(const Votes& votes) {
-  return static_cast<std::size_t>(
-      std::count_if(votes.begin(), votes.end(),
-                    [](const Vote& one) { return one.grant() != nullptr; }));
+  return static_cast<std::size_t>(std::ranges::count_if(
+      votes, [](const Vote& one) { return one.grant() != nullptr; }));
 }
 
 // Whether two entries of the store URL are one server, which must not vote twice.
@@ -102,8 +100,8 @@ std::set<Identity> possible_holders(const Votes& votes) {
 
 bool is_held_by_most(const Votes& votes) {
   const auto told = holders_told(votes);
-  return std::any_of(told.begin(), told.end(),
-                     [&](const auto& one) { return one.second >= needed(votes.size()); });
+  return std::ranges::any_of(
+      told, [&](const auto& one) { return one.second >= needed(votes.size()); });
 }
 
 // The holders that block the claim: the possible holders or, if there can be none, the
@@ -134,7 +132,7 @@ TallyResult not_granted(const Votes& votes) {
   // Only a claim that is known to have a majority: of two claims that wait for a silent
   // server, each would consider the other the holder, and neither would ever give way.
   if (is_held_by_most(votes) || granted(votes) == 0) return Answer(std::move(busy));
-  const bool is_next = std::all_of(votes.begin(), votes.end(), [](const Vote& one) {
+  const bool is_next = std::ranges::all_of(votes, [](const Vote& one) {
     return one.busy() == nullptr || one.busy()->place <= 1;
   });
   return Split{std::move(busy), is_next, !possible.empty()};
@@ -147,7 +145,7 @@ std::size_t count_of(const std::vector<MaybeReply<T>>& all,
   for (const auto& said : all) {
     const auto* answer = said ? std::get_if<T>(&*said) : nullptr;
     if (answer == nullptr) continue;
-    if (std::find(answers.begin(), answers.end(), *answer) != answers.end()) ++count;
+    if (std::ranges::find(answers, *answer) != answers.end()) ++count;
   }
   return count;
 }
@@ -171,7 +169,7 @@ std::size_t set_up_again(const RenewalReplies& all) {
 }
 
 std::size_t lost(const RenewalReplies& all) {
-  return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), is_missing));
+  return static_cast<std::size_t>(std::ranges::count_if(all, is_missing));
 }
 
 // All of them may reply, and yet have no vote.
@@ -195,8 +193,8 @@ Failure too_few_votes(const Votes& votes) {
 
 std::optional<Failure> same_server_in(std::vector<std::string> run_ids) {
   std::erase(run_ids, "");
-  std::sort(run_ids.begin(), run_ids.end());
-  const auto twin = std::adjacent_find(run_ids.begin(), run_ids.end());
+  std::ranges::sort(run_ids);
+  const auto twin = std::ranges::adjacent_find(run_ids);
   if (twin == run_ids.end()) return std::nullopt;
   return Failure::misconfigured("two of the servers are the same server (run_id " +
                                 *twin + "): name each server once");
@@ -242,13 +240,12 @@ TallyResult tally(const Votes& votes) {
 
 bool is_certain(const Votes& votes) {
   const auto most = needed(votes.size());
-  const auto open = static_cast<std::size_t>(
-      std::count_if(votes.begin(), votes.end(),
-                    [](const Vote& one) { return !one.answer && !one.failure; }));
+  const auto open = static_cast<std::size_t>(std::ranges::count_if(
+      votes, [](const Vote& one) { return !one.answer && !one.failure; }));
   const auto for_it = granted(votes);
   // The message says how many reply, and when they can vote.
-  const bool has_young = std::any_of(votes.begin(), votes.end(),
-                                     [](const Vote& one) { return one.has_no_vote; });
+  const bool has_young =
+      std::ranges::any_of(votes, [](const Vote& one) { return one.has_no_vote; });
   if (has_young && open > 0 && answered(votes) < most) return false;
   return for_it >= most || for_it + open < most;
 }
@@ -284,8 +281,8 @@ std::variant<Renewal, Failure> tally(const RenewalReplies& confirmations) {
 std::variant<Release, Failure> tally(const ReleaseReplies& returns, bool relied) {
   const auto servers = returns.size();
   const auto failures = failures_in(returns);
-  const auto answers = static_cast<std::size_t>(std::count_if(
-      returns.begin(), returns.end(), [](const auto& said) { return said.has_value(); }));
+  const auto answers = static_cast<std::size_t>(
+      std::ranges::count_if(returns, [](const auto& said) { return said.has_value(); }));
   const auto broken = count_of(returns, {Release::broken});
   const auto had_it = broken + count_of(returns, {Release::released});
   if (broken > 0 && broken >= marked_at_least(servers, had_it)) return Release::broken;

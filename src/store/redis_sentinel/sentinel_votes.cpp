@@ -11,8 +11,7 @@ namespace dlock::redis_sentinel {
 namespace {
 
 std::size_t count_of(const std::vector<SentinelBallot>& ballots, auto is_meant) {
-  return static_cast<std::size_t>(
-      std::count_if(ballots.begin(), ballots.end(), is_meant));
+  return static_cast<std::size_t>(std::ranges::count_if(ballots, is_meant));
 }
 
 // The votes, without further ones of the same sentinel.
@@ -203,9 +202,8 @@ unsigned replicas_up(const ServerAddress& primary,
       if (replica != primary) down[replica] += is_up ? 0 : 1;
     }
   }
-  return static_cast<unsigned>(std::count_if(
-      down.begin(), down.end(),
-      [&](const auto& one) { return !is_most(one.second, ballots.size()); }));
+  return static_cast<unsigned>(std::ranges::count_if(
+      down, [&](const auto& one) { return !is_most(one.second, ballots.size()); }));
 }
 
 Failure no_primary_elected(const std::string& master,
@@ -233,15 +231,13 @@ Failure no_primary_elected(const std::string& master,
     });
     if (is_most(number, all)) kind = lasting;
   }
-  const auto failed =
-      std::find_if(ballots.begin(), ballots.end(),
-                   [](const SentinelBallot& ballot) { return ballot.failure; });
+  const auto failed = std::ranges::find_if(
+      ballots, [](const SentinelBallot& ballot) { return ballot.failure.has_value(); });
   std::string why;
   if (failed != ballots.end()) {
     why = std::string(": ") + failed->failure->what();
-  } else if (const auto open = std::find_if(
-                 ballots.begin(), ballots.end(),
-                 [](const SentinelBallot& ballot) { return ballot.is_open(); });
+  } else if (const auto open = std::ranges::find_if(
+                 ballots, [](const SentinelBallot& ballot) { return ballot.is_open(); });
              open != ballots.end()) {
     const auto& name = names[static_cast<std::size_t>(open - ballots.begin())];
     why = ": " + name + " does not reply";

@@ -63,8 +63,7 @@ void complete(StateStore::Change& change, const StateStore::Snapshot& read,
   change.in_front = rules::come_to_front(read.state, change.state, read.now);
   std::erase_if(change.in_front, [&](rules::Session session) {
     const auto& wake = change.wake;
-    return session == change.sleeper ||
-           std::find(wake.begin(), wake.end(), session) != wake.end();
+    return session == change.sleeper || std::ranges::find(wake, session) != wake.end();
   });
 }
 

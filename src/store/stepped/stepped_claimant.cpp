@@ -196,8 +196,8 @@ class SteppedClaimant final : public Claimant {
   void note(const Answer& answer, const StateStore::Snapshot& read,
             const rules::State& state) {
     if (std::holds_alternative<Grant>(answer)) {
-      const auto own = std::find_if(
-          state.holders.begin(), state.holders.end(), [&](const rules::Holder& holder) {
+      const auto own =
+          std::ranges::find_if(state.holders, [&](const rules::Holder& holder) {
             return !holder.ended && holder.party.token == kept_.token;
           });
       const auto former = std::exchange(granted_, *own);
