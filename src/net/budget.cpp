@@ -149,8 +149,8 @@ void Budget::reached(std::string_view what) {
       for_people(std::chrono::round<std::chrono::duration<long long, std::centi>>(took));
 }
 
-void Budget::hand_on() {
-  if (std::exchange(woken_for_others_, false)) call_.wakeup.notify();
+Budget::~Budget() {
+  if (woken_for_others_) call_.wakeup.notify();
 }
 
 Failure Budget::given_up() const {

@@ -82,7 +82,7 @@ class Attempts {
   Clock::time_point end_of_patience(const Failure& failure) const;
 
   // Sleeps before the next attempt. Returns false at once if that would not begin before
-  // `end`, or the caller gives up. Passes on a notification as Budget::hand_on().
+  // `end`, or the caller gives up. Passes on a notification as a Budget does.
   asio::awaitable<bool> pause(Clock::time_point end);
   asio::awaitable<bool> pause() { return pause(call_.until); }
 
@@ -119,11 +119,16 @@ inline bool is_slow(const Failure& failure) {
   return timeout != nullptr && timeout->is_slow();
 }
 
-// The total time limit of one exchange. All waiting within the exchange happens here.
+// The total time limit of one exchange. All waiting within the exchange happens here. At
+// its end, a notification is passed on that woke the exchange but was meant for the
+// caller; earlier, it would end the exchange's own next sleep.
 class Budget {
  public:
   // `server` is for messages.
   Budget(Call call, std::string server) : call_(call), server_(std::move(server)) {}
+  ~Budget();
+  Budget(const Budget&) = delete;
+  Budget& operator=(const Budget&) = delete;
 
   // Sleeps until `is_true` returns true; it is called again after each notification.
   // Returns false if the budget, or `moment`, passes first. Throws Failure (interrupted)
@@ -146,11 +151,6 @@ class Budget {
 
   // "`who` did not reply within 2.0s", or "in time" if there was none.
   Timeout timeout(const std::string& who) const;
-
-  // Passes on a notification that woke this exchange but was meant for the caller. To be
-  // called at the end of the exchange; earlier, it would end the exchange's own next
-  // sleep.
-  void hand_on();
 
  private:
   Failure given_up() const;

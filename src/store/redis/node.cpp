@@ -144,12 +144,10 @@ asio::awaitable<std::vector<Reply>> Node::exchange(std::vector<Command> commands
   commands.insert(commands.begin(), questions.begin(), questions.end());
   std::vector<Reply> replies;
   try {
-    if (role_ == Role::any) {
-      replies = co_await connection_.exchange(std::move(commands), call);
-    } else {
-      // Another connection might lead to another server, which has to be checked first.
-      replies = co_await connection_.exchange_on_open(std::move(commands), call);
-    }
+    // Another connection might lead to another server, which has to be checked first.
+    const auto reopening = role_ == Role::any ? RedisConnection::Reopening::allowed
+                                              : RedisConnection::Reopening::refused;
+    replies = co_await connection_.exchange(std::move(commands), call, reopening);
   } catch (const Failure& failure) {
     is_suspect_ = failure.kind() != Failure::Kind::interrupted;
     throw;

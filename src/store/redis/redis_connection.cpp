@@ -146,16 +146,14 @@ class RedisConnection::Link {
 
  private:
   asio::awaitable<void> write(std::string_view bytes, net::Budget& budget) {
-    std::optional<Failure> failure;
     try {
-      co_return co_await stream_->write(bytes, budget);
-    } catch (const Failure& error) {
-      if (error.kind() != Failure::Kind::unreachable || budget.is_over()) throw;
-      failure = error;
+      co_await stream_->write(bytes, budget);
+    } catch (const Failure& failure) {
+      if (failure.kind() != Failure::Kind::unreachable || budget.is_over()) throw;
+      // A full server may have closed the connection before the write.
+      if (!has_served_) require_room(reply_at_once().value_or(Reply{}));
+      throw_lost(failure);
     }
-    // A full server may have closed the connection before the write.
-    if (!has_served_) require_room(reply_at_once().value_or(Reply{}));
-    throw_lost(*failure);
   }
 
   // What the server has sent before it closed the connection, if anything.
@@ -170,14 +168,12 @@ class RedisConnection::Link {
   }
 
   asio::awaitable<std::string_view> read(net::Budget& budget, bool is_soon) {
-    std::optional<Failure> failure;
     try {
       co_return co_await stream_->read(budget, is_soon);
-    } catch (const Failure& error) {
-      if (error.kind() != Failure::Kind::unreachable || budget.is_over()) throw;
-      failure = error;
+    } catch (const Failure& failure) {
+      if (failure.kind() != Failure::Kind::unreachable || budget.is_over()) throw;
+      throw_lost(failure);
     }
-    throw_lost(*failure);
   }
 
   // Throws Refusal if the first reply says that the server has no room for the client.
@@ -233,20 +229,10 @@ asio::awaitable<void> RedisConnection::open(Call call) {
   if (!is_open()) co_await exchange({}, call);
 }
 
+// Every failure closes the connection.
 asio::awaitable<std::vector<Reply>> RedisConnection::exchange(
-    std::vector<Command> commands, Call call) {
-  return perform(std::move(commands), Reopening::allowed, call);
-}
-
-asio::awaitable<std::vector<Reply>> RedisConnection::exchange_on_open(
-    std::vector<Command> commands, Call call) {
-  return perform(std::move(commands), Reopening::refused, call);
-}
-
-asio::awaitable<std::vector<Reply>> RedisConnection::perform(
-    std::vector<Command> commands, Reopening reopening, Call call) {
+    std::vector<Command> commands, Call call, Reopening reopening) {
   net::Budget budget(call, link_->shown());
-  std::exception_ptr failure;
   std::vector<Reply> replies;
   try {
     budget.check();
@@ -258,43 +244,37 @@ asio::awaitable<std::vector<Reply>> RedisConnection::perform(
     if (!link_->is_open()) co_await link_->open(budget);
     if (!commands.empty()) replies = co_await link_->ask(commands, budget);
   } catch (const Failure&) {
-    failure = std::current_exception();
+    link_->end(false);
+    throw;
   }
-  finish(budget, failure);
+  link_->end(true);
   co_return replies;
 }
 
 asio::awaitable<void> RedisConnection::send(std::vector<Command> commands, Call call) {
   co_await open(call);
   net::Budget budget(call, link_->shown());
-  std::exception_ptr failure;
   try {
     budget.check();
     co_await link_->send(commands, budget);
   } catch (const Failure&) {
-    failure = std::current_exception();
+    link_->end(false);
+    throw;
   }
-  finish(budget, failure);
+  link_->end(true);
 }
 
 asio::awaitable<std::optional<Reply>> RedisConnection::receive(Call call) {
   net::Budget budget(call, link_->shown());
-  std::exception_ptr failure;
   std::optional<Reply> reply;
   try {
     reply = co_await link_->receive(budget);
   } catch (const Failure&) {
-    failure = std::current_exception();
+    link_->end(false);
+    throw;
   }
-  finish(budget, failure);
+  link_->end(true);
   co_return reply;
-}
-
-// Every failure closes the connection.
-void RedisConnection::finish(net::Budget& budget, const std::exception_ptr& failure) {
-  budget.hand_on();
-  link_->end(!failure);
-  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace dlock::redis

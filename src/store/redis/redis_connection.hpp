@@ -4,7 +4,6 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,10 +14,6 @@
 #include "store/redis/target.hpp"
 #include "util/clock.hpp"
 #include "util/failure.hpp"
-
-namespace dlock::net {
-class Budget;
-}
 
 namespace dlock::redis {
 
@@ -58,14 +53,12 @@ class RedisConnection {
 
   // Sends `commands` in one write and returns one reply for each, in order. Errors of the
   // server are returned as replies. Opens first if needed. Throws Failure like open(); a
-  // net::Refusal only if the server has not executed any of the commands.
-  asio::awaitable<std::vector<Reply>> exchange(std::vector<Command> commands, Call call);
-
-  // The same on the connection as it is: if the server has closed it, this throws Failure
-  // (unreachable) and opens no other one. For a caller that has checked which server it
-  // leads to.
-  asio::awaitable<std::vector<Reply>> exchange_on_open(std::vector<Command> commands,
-                                                       Call call);
+  // net::Refusal only if the server has not executed any of the commands. Where reopening
+  // is refused, because the caller has checked which server the connection leads to, it
+  // throws Failure (unreachable) if the server has closed it.
+  enum class Reopening { allowed, refused };
+  asio::awaitable<std::vector<Reply>> exchange(std::vector<Command> commands, Call call,
+                                               Reopening reopening = Reopening::allowed);
 
   // For a separate connection that subscribes: send() does not wait for replies;
   // receive() returns them one by one, and then the messages of the server. receive()
@@ -78,10 +71,6 @@ class RedisConnection {
 
  private:
   class Link;
-  enum class Reopening { allowed, refused };
-  asio::awaitable<std::vector<Reply>> perform(std::vector<Command> commands,
-                                              Reopening reopening, Call call);
-  void finish(net::Budget& budget, const std::exception_ptr& failure);
 
   std::unique_ptr<Link> link_;
 };
