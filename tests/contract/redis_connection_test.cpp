@@ -125,8 +125,9 @@ TEST_F(RedisConnections, is_not_opened_again_for_a_request_to_a_checked_server) 
   });
   RedisConnection connection(context_, at(server));
   const auto ask_again = [&] {
-    result_of(context_, connection.exchange_on_open(
-                            alone({"PING"}), wakeup_.within(std::chrono::seconds(5))));
+    result_of(context_, connection.exchange(alone({"PING"}),
+                                            wakeup_.within(std::chrono::seconds(5)),
+                                            RedisConnection::Reopening::refused));
   };
   pong(connection);
 

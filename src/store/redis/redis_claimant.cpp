@@ -93,16 +93,15 @@ asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
   const auto sent_at = Clock::now();
   const auto response = co_await route_.run(ask_script, claim().lock, std::move(args),
                                             call, Durability::replicas);
-  const auto reply = ask_reply_from(response.reply(), claim(), sent_at);
-  if (!reply) throw response.failure();
-  note(*reply, sent_at);
+  const auto reply = response.checked(ask_reply_from(response.reply(), claim(), sent_at));
+  note(reply, sent_at);
   if (is_parked_) response.node->close();
-  if (std::holds_alternative<Grant>(reply->answer)) {
+  if (std::holds_alternative<Grant>(reply.answer)) {
     restraint_ = Restraint();  // there was a reason to wake it
     co_await make_certain(response, began, call);
     confirmed_by_ = response.node;
   }
-  co_return reply->answer;
+  co_return reply.answer;
 }
 
 // Updates what the server knows of the claim by that reply, and when to ask again.
@@ -443,18 +442,17 @@ asio::awaitable<Renewal> RedisClaimant::renew_within_budget(Wakeup& wakeup) {
     response = co_await set_lease(call);
     if (response.node == node) throw not_confirmed(response);
   }
-  auto renewal = renewal_from(response.reply());
-  if (!renewal) throw response.failure();
+  auto renewal = response.checked(renewal_from(response.reply()));
   if (const auto ttl = renewed_ttl_from(response.reply())) keep_ttl(*ttl);
-  if (*renewal == Renewal::gone || *renewal == Renewal::taken_over) {
-    if (claim().attached) renewal = co_await found_lost(*renewal, response, call);
-  } else if (*renewal != Renewal::broken) {
+  if (renewal == Renewal::gone || renewal == Renewal::taken_over) {
+    if (claim().attached) renewal = co_await found_lost(renewal, response, call);
+  } else if (renewal != Renewal::broken) {
     co_await check_replicas(response, call);
   }
-  if (*renewal == Renewal::broken) taken_by_ = taker_from(response.reply());
-  if (!is_loss(*renewal)) confirmed_by_ = response.node;
+  if (renewal == Renewal::broken) taken_by_ = taker_from(response.reply());
+  if (!is_loss(renewal)) confirmed_by_ = response.node;
   if (const auto listener = listener_.lock()) listener->follow(response.node->target());
-  co_return *renewal;
+  co_return renewal;
 }
 
 // Opens the connection to the server that has taken its place, or to itself if there is
@@ -511,10 +509,9 @@ asio::awaitable<Renewal> RedisClaimant::reclaim(Call call) {
   const auto response = co_await route_.run(reclaim_script, claim().lock, std::move(args),
                                             call, Durability::replicas);
   known_ = Known::answered;
-  const auto renewal = renewal_from(response.reply());
-  if (!renewal) throw response.failure();
-  if (*renewal == Renewal::reclaimed) co_await check_replicas(response, call);
-  co_return *renewal;
+  const auto renewal = response.checked(renewal_from(response.reply()));
+  if (renewal == Renewal::reclaimed) co_await check_replicas(response, call);
+  co_return renewal;
 }
 
 }  // namespace dlock::redis

@@ -152,12 +152,8 @@ class RedisInspector::NameSearch {
 };
 
 asio::awaitable<LockInfo> RedisInspector::inspect(const LockName& lock, Wakeup& wakeup) {
-  std::vector<std::string> none;
-  const auto response =
-      co_await route_.run(inspect_script, lock, std::move(none), wakeup);
-  const auto info = lock_from(response.reply(), lock);
-  if (!info) throw response.failure();
-  co_return *info;
+  const auto response = co_await route_.run(inspect_script, lock, {}, wakeup);
+  co_return response.checked(lock_from(response.reply(), lock));
 }
 
 // Calls `take` with the script's reply for each of the locks.
@@ -194,8 +190,7 @@ asio::awaitable<void> RedisInspector::look_at(
     }
   }
   for (const auto& lock : moving) {
-    std::vector<std::string> none;
-    const auto response = co_await route_.run(script, lock, std::move(none), call.wakeup);
+    const auto response = co_await route_.run(script, lock, {}, call.wakeup);
     if (!take(lock, response.reply())) throw response.failure();
   }
 }
@@ -236,12 +231,8 @@ asio::awaitable<std::vector<LockInfo>> RedisInspector::list(const std::string& n
 
 asio::awaitable<std::vector<RunInfo>> RedisInspector::history(const LockName& lock,
                                                               Wakeup& wakeup) {
-  std::vector<std::string> none;
-  const auto response =
-      co_await route_.run(history_script, lock, std::move(none), wakeup);
-  auto history = history_from(response.reply(), lock);
-  if (!history) throw response.failure();
-  co_return std::move(history->runs);
+  const auto response = co_await route_.run(history_script, lock, {}, wakeup);
+  co_return response.checked(history_from(response.reply(), lock)).runs;
 }
 
 asio::awaitable<std::vector<LockHistory>> RedisInspector::histories(

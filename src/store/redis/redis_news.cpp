@@ -335,13 +335,11 @@ class RedisInspector::Watching final : public WatchSession {
   // Removes expired leases, which publishes their events to all watchers; the others have
   // been renewed.
   asio::awaitable<void> remove_expired(LockName lock) {
-    std::vector<std::string> none;
-    const auto response = co_await inspector_.route_.run(remove_expired_script, lock,
-                                                         std::move(none), wakeup_);
-    const auto holders = broken_from(response.reply());
-    if (!holders) throw response.failure();
+    const auto response =
+        co_await inspector_.route_.run(remove_expired_script, lock, {}, wakeup_);
+    const auto holders = response.checked(broken_from(response.reply()));
     ends_.erase(lock);
-    note_holders(lock, *holders);
+    note_holders(lock, holders);
   }
 
   RedisInspector& inspector_;

@@ -100,20 +100,10 @@ asio::awaitable<Response> Route::run(const Script& script, const LockName& lock,
   co_return response;
 }
 
-asio::awaitable<Response> Route::run(const Script& script, const LockName& lock,
-                                     std::vector<std::string> args, Wakeup& wakeup) {
-  return run(script, lock, std::move(args), new_call(wakeup));
-}
-
 asio::awaitable<Response> Route::exchange(const LockName& lock,
                                           std::vector<Command> commands, Call call) {
   const Ask ask = [&](Node& node) { return node.exchange(commands, call); };
   co_return co_await asked(lock, ask, call);
-}
-
-asio::awaitable<Response> Route::exchange(const LockName& lock,
-                                          std::vector<Command> commands, Wakeup& wakeup) {
-  return exchange(lock, std::move(commands), new_call(wakeup));
 }
 
 // A script derives its other keys from the first one.

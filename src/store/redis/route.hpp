@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "loop/wakeup.hpp"
@@ -25,6 +26,13 @@ struct Response {
 
   const Reply& reply() const { return replies.front(); }
   Failure failure() const { return node->failure(reply()); }
+
+  // What was read from the reply. Throws its Failure if nothing was.
+  template <typename T>
+  T checked(std::optional<T> read) const {
+    if (!read) throw failure();
+    return std::move(*read);
+  }
 };
 
 // Whether a write counts only once replicas have acknowledged it.
@@ -75,21 +83,24 @@ class Route {
   // Runs a script on the keys of a lock. It is repeated if a server reports that it did
   // not execute the script because the keys are elsewhere, it is not ready, or it has no
   // room for the connection; a script that may have been executed is never repeated.
-  // Throws Failure like open(); an error of the script is a reply.
+  // Throws Failure like open(); an error of the script is a reply. With a wakeup in the
+  // place of the call, the budget is that of one operation.
   asio::awaitable<Response> run(const Script& script, const LockName& lock,
                                 std::vector<std::string> args, Call call,
                                 Durability durability = Durability::one_server);
-
-  // The same within the budget of one operation.
   asio::awaitable<Response> run(const Script& script, const LockName& lock,
-                                std::vector<std::string> args, Wakeup& wakeup);
+                                std::vector<std::string> args, Wakeup& wakeup) {
+    return run(script, lock, std::move(args), new_call(wakeup));
+  }
 
   // Sends commands on the keys of a lock, which must be safe to repeat. Throws Failure
   // like open(); errors are replies.
   asio::awaitable<Response> exchange(const LockName& lock, std::vector<Command> commands,
                                      Call call);
   asio::awaitable<Response> exchange(const LockName& lock, std::vector<Command> commands,
-                                     Wakeup& wakeup);
+                                     Wakeup& wakeup) {
+    return exchange(lock, std::move(commands), new_call(wakeup));
+  }
 
   // The keys to declare for a script.
   virtual std::vector<std::string> keys_for(const Script& script,

@@ -266,7 +266,7 @@ Node* ClusterRoute::sent_on(const redis::Script& script, Node& node, const Reply
 std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
                             asio::io_context& context) {
   auto route = std::make_unique<ClusterRoute>(context, url, timeout, runtime_directory());
-  return std::make_unique<redis::RedisStore>(context, url.text(), std::move(route));
+  return redis::store_of(context, url.text(), std::move(route));
 }
 
 asio::awaitable<Examination> examine(const ExaminationOrder& order,

@@ -12,7 +12,8 @@ Voter::Voter(asio::io_context& context, const redis::Target& target, millisecond
     : context_(context),
       max_ttl_(max_ttl),
       route_(new redis::SoleRoute(context, target, timeout, redis::Role::independent)),
-      store_(context, target.shown(), std::unique_ptr<redis::Route>(route_)),
+      store_(redis::store_of(context, target.shown(),
+                             std::unique_ptr<redis::Route>(route_))),
       wakeup_(context) {}
 
 std::optional<Failure> Voter::has_no_vote() const {

@@ -33,7 +33,7 @@ class Voter : public std::enable_shared_from_this<Voter> {
   asio::io_context& context() const { return context_; }
   const std::string& name() const { return route_->node().name(); }
   redis::Route& route() { return *route_; }
-  Store& store() { return store_; }
+  Store& store() { return *store_; }
 
   // Of the server that sent the last reply: its run id, and why it has no vote, if it has
   // none.
@@ -58,7 +58,7 @@ class Voter : public std::enable_shared_from_this<Voter> {
   asio::io_context& context_;
   milliseconds max_ttl_;
   redis::SoleRoute* route_;  // the store's
-  redis::RedisStore store_;
+  std::unique_ptr<Store> store_;
   Wakeup wakeup_;
   Work next_;
   bool is_busy_ = false;

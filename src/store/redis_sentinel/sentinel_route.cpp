@@ -222,8 +222,8 @@ asio::awaitable<void> Discovery::wait(
 
 std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
                             asio::io_context& context) {
-  return std::make_unique<redis::RedisStore>(
-      context, url.text(), std::make_unique<SentinelRoute>(context, url, timeout));
+  return redis::store_of(context, url.text(),
+                         std::make_unique<SentinelRoute>(context, url, timeout));
 }
 
 }  // namespace dlock::redis_sentinel
