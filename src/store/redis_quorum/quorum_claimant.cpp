@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "store/fan_out.hpp"
 #include "store/redis/redis_claimant.hpp"
 #include "store/redis_quorum/candidacy.hpp"
 #include "store/redis_quorum/tally.hpp"
@@ -263,8 +264,9 @@ class QuorumClaimant final : public Claimant {
   }
 
   // A slow server gets no further request while its reply to the earlier one may arrive.
-  FanOut<Answer>::Answers failures_of_busy_voters() const {
-    FanOut<Answer>::Answers answers(voters_.size());
+  template <typename T>
+  typename FanOut<T>::Answers failures_of_busy_voters() const {
+    typename FanOut<T>::Answers answers(voters_.size());
     for (std::size_t i = 0; i < voters_.size(); ++i) {
       if (!voters_[i]->is_idle()) answers[i] = voters_[i]->still_busy();
     }
@@ -278,7 +280,7 @@ class QuorumClaimant final : public Claimant {
       seats[number]->claimant.set_ballot(ballot);
       return seats[number]->claimant.ask(queue, own);
     };
-    FanOut<Answer> round(voters_, failures_of_busy_voters(), ask_one);
+    FanOut<Answer> round(voters_, failures_of_busy_voters<Answer>(), ask_one);
     const auto is_enough = [this](const FanOut<Answer>::Answers& answers) {
       return is_certain(candidacy_.screened(votes_of(answers)));
     };
@@ -355,7 +357,7 @@ class QuorumClaimant final : public Claimant {
 
   // Starts to set up the lease on servers where it is missing.
   std::unique_ptr<FanOut<Answer>> repair(const std::vector<bool>& has_it) {
-    auto answers = failures_of_busy_voters();
+    auto answers = failures_of_busy_voters<Answer>();
     for (std::size_t i = 0; i < seats_.size(); ++i) {
       if (has_it[i] && !answers[i]) answers[i] = Answer(Busy{});  // do not ask
     }
@@ -465,11 +467,7 @@ class QuorumClaimant final : public Claimant {
     const auto renew_one = [seats](std::size_t number, Wakeup& own) {
       return seats[number]->claimant.renew(own);
     };
-    FanOut<Renewal>::Answers skipped(voters_.size());
-    for (std::size_t i = 0; i < voters_.size(); ++i) {
-      if (!voters_[i]->is_idle()) skipped[i] = voters_[i]->still_busy();
-    }
-    FanOut<Renewal> round(voters_, std::move(skipped), renew_one);
+    FanOut<Renewal> round(voters_, failures_of_busy_voters<Renewal>(), renew_one);
     const auto is_enough = [](const FanOut<Renewal>::Answers& answers) {
       return is_certain(answers);
     };

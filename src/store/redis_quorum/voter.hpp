@@ -9,10 +9,8 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "store/fan_out.hpp"
 #include "store/redis/redis_store.hpp"
 #include "store/redis_quorum/tally.hpp"
 
@@ -85,45 +83,5 @@ class Complaints {
   std::function<void(const std::string&)> warn_;
   std::set<std::string> noted_;
 };
-
-// The replies that arrive within `timeout`, in the order of the voters; it does not wait
-// for servers that are much slower than the majority. Throws Failure if too few reply, or
-// two of them are the same server. `complaints` about those that do not are noted.
-template <typename T>
-asio::awaitable<std::vector<T>> ask_majority(const Voters& voters,
-                                             typename FanOut<T>::Ask ask,
-                                             milliseconds timeout, Complaints& complaints,
-                                             Wakeup& wakeup) {
-  FanOut<T> round(voters, std::move(ask));
-  const auto is_enough = [](const typename FanOut<T>::Answers& answers) {
-    std::size_t count = 0;
-    for (const auto& said : answers) {
-      if (said && std::holds_alternative<T>(*said)) ++count;
-    }
-    return count >= needed(answers.size());
-  };
-  co_await round.wait_for_most(is_enough, wakeup.within(timeout));
-  std::vector<T> said;
-  std::vector<Failure> failures;
-  std::vector<std::string> run_ids;
-  for (std::size_t i = 0; i < voters.size(); ++i) {
-    const auto& answer = round.answers()[i];
-    if (!answer) continue;
-    if (const auto* failure = std::get_if<Failure>(&*answer)) {
-      failures.push_back(*failure);
-    } else {
-      said.push_back(std::get<T>(*answer));
-      run_ids.push_back(voters[i]->run_id());
-    }
-  }
-  if (const auto twins = same_server_in(std::move(run_ids))) throw *twins;
-  if (said.size() < needed(voters.size())) {
-    throw too_few(said.size(), voters.size(), failures);
-  }
-  for (const auto& failure : failures) {
-    if (is_for_administrators(failure)) complaints.note(failure.what());
-  }
-  co_return said;
-}
 
 }  // namespace dlock::redis_quorum

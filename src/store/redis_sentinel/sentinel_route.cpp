@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <deque>
+#include <map>
 #include <utility>
 
 #include "store/redis/redis_connection.hpp"
@@ -57,86 +58,103 @@ Failure failure_of(const Reply& reply, const redis::Target& sentinel) {
   return redis::failure_from(reply, name);
 }
 
-}  // namespace
+class SentinelRoute final : public redis::Route {
+ public:
+  SentinelRoute(asio::io_context& context, StoreUrl url, milliseconds timeout)
+      : Route(timeout), context_(context), url_(std::move(url)) {}
 
-redis::Node& SentinelRoute::node_at(const ServerAddress& address) {
-  auto& node = nodes_[address];
-  if (!node) {
-    auto target = redis::login_target(url_).at(address);
-    target.mapped_from = url_.addresses.announced_for(address);
-    target.announced_by = announced_by;
-    node = std::make_unique<redis::Node>(context_, std::move(target), timeout(),
-                                         redis::Role::primary);
+  asio::awaitable<std::vector<redis::Node*>> all(Call call) override {
+    const LockName any;  // the primary has all locks
+    auto* primary = co_await open(any, call);
+    co_return std::vector<redis::Node*>{primary};
   }
-  return *node;
-}
 
-asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&, Call call) {
-  if (primary_ != nullptr && !primary_->is_suspect()) co_return primary_;
-  const auto* last = std::exchange(primary_, nullptr);
-  Discovery discovery(context_, url_, url_.replicas.all, call.until);
-  // If there is a last primary to fall back on, it needs the rest of the time.
-  co_await discovery.wait(is_elected, last == nullptr ? call : call.share(2));
-  if (url_.replicas.all) {
-    // Other sentinels may know more replicas, but a silent one must not use up the
-    // budget.
-    const auto never = [](const std::vector<SentinelBallot>&) { return false; };
-    co_await discovery.wait(never, call.within(timeout() / 5));
+  bool fails_over() const override { return true; }
+  std::unique_ptr<redis::Inquiry> inquire(const redis::Node& node,
+                                          Clock::time_point since,
+                                          Clock::time_point until) override {
+    const bool is_fresh = Clock::now() - discovered_at_ < fresh_for;
+    if (&node == primary_ && discovered_at_ >= since && is_fresh) return nullptr;
+    return std::make_unique<SentinelInquiry>(context_, url_, node.target().address(),
+                                             replicas_up_, until);
   }
-  const auto names = names_of(url_.servers);
-  if (const auto twins = same_sentinel(names, discovery.ballots())) throw *twins;
-  const auto address = elected(discovery.ballots());
-  if (!address) {
-    // A healthy primary protects its locks even if the sentinels do not reply.
-    if (last != nullptr &&
-        !is_other_named(last->target().address(), discovery.ballots())) {
-      primary_ = &node_at(last->target().address());
-      primary_->trust();
-      co_return primary_;
+
+  asio::awaitable<std::optional<ServerAddress>> owner_by_others(
+      const LockName& /*lock*/, const redis::Node& /*node*/, Call call) override {
+    Discovery discovery(context_, url_, false, call.until);
+    co_await discovery.wait(is_elected, call);
+    co_return elected(discovery.ballots());
+  }
+
+ private:
+  asio::awaitable<redis::Node*> node_for(const LockName& /*lock*/, Call call) override {
+    if (primary_ != nullptr && !primary_->is_suspect()) co_return primary_;
+    const auto* last = std::exchange(primary_, nullptr);
+    Discovery discovery(context_, url_, url_.replicas.all, call.until);
+    // If there is a last primary to fall back on, it needs the rest of the time.
+    co_await discovery.wait(is_elected, last == nullptr ? call : call.share(2));
+    if (url_.replicas.all) {
+      // Other sentinels may know more replicas, but a silent one must not use up the
+      // budget.
+      const auto never = [](const std::vector<SentinelBallot>&) { return false; };
+      co_await discovery.wait(never, call.within(timeout() / 5));
     }
-    throw no_primary_elected(url_.master, names, discovery.ballots());
+    const auto names = names_of(url_.servers);
+    if (const auto twins = same_sentinel(names, discovery.ballots())) throw *twins;
+    const auto address = elected(discovery.ballots());
+    if (!address) {
+      // A healthy primary protects its locks even if the sentinels do not reply.
+      if (last != nullptr &&
+          !is_other_named(last->target().address(), discovery.ballots())) {
+        primary_ = &node_at(last->target().address());
+        primary_->trust();
+        co_return primary_;
+      }
+      throw no_primary_elected(url_.master, names, discovery.ballots());
+    }
+    primary_ = &node_at(*address);
+    primary_->trust();
+    discovered_at_ = discovery.began();
+    replicas_up_ = replicas_up(*address, discovery.ballots());
+    co_return primary_;
   }
-  primary_ = &node_at(*address);
-  primary_->trust();
-  discovered_at_ = discovery.began();
-  replicas_up_ = replicas_up(*address, discovery.ballots());
-  co_return primary_;
-}
 
-asio::awaitable<std::vector<redis::Node*>> SentinelRoute::all(Call call) {
-  const LockName any;  // the primary has all locks
-  auto* primary = co_await open(any, call);
-  co_return std::vector<redis::Node*>{primary};
-}
+  // At least one: with none, no other server would know the lease. Sentinels show no
+  // replica with `replica-announced no`, but may promote it, and take two that are
+  // announced with one address for one; and WAIT counts any replica.
+  asio::awaitable<unsigned> replicas_of(redis::Node& node, Call /*call*/) override {
+    co_return url_.replicas.all ? std::max({replicas_up_, node.connected(), 1U})
+                                : url_.replicas.count;
+  }
 
-std::unique_ptr<redis::Inquiry> SentinelRoute::inquire(const redis::Node& node,
-                                                       Clock::time_point since,
-                                                       Clock::time_point until) {
-  const bool is_fresh = Clock::now() - discovered_at_ < fresh_for;
-  if (&node == primary_ && discovered_at_ >= since && is_fresh) return nullptr;
-  return std::make_unique<SentinelInquiry>(context_, url_, node.target().address(),
-                                           replicas_up_, until);
-}
+  Then then(const LockName& /*lock*/, redis::Node& node,
+            const Reply& /*reply*/) override {
+    return node.is_suspect() ? Then::ask_again : Then::done;
+  }
 
-asio::awaitable<std::optional<ServerAddress>> SentinelRoute::owner_by_others(
-    const LockName&, const redis::Node&, Call call) {
-  Discovery discovery(context_, url_, false, call.until);
-  co_await discovery.wait(is_elected, call);
-  co_return elected(discovery.ballots());
-}
+  bool has_others() const override { return true; }
 
-// At least one: with none, no other server would know the lease. Sentinels show no
-// replica with `replica-announced no`, but may promote it, and take two that are
-// announced with one address for one; and WAIT counts any replica.
-asio::awaitable<unsigned> SentinelRoute::replicas_of(redis::Node& node, Call) {
-  co_return url_.replicas.all ? std::max({replicas_up_, node.connected(), 1U})
-                              : url_.replicas.count;
-}
+  redis::Node& node_at(const ServerAddress& address) {
+    auto& node = nodes_[address];
+    if (!node) {
+      auto target = redis::login_target(url_).at(address);
+      target.mapped_from = url_.addresses.announced_for(address);
+      target.announced_by = announced_by;
+      node = std::make_unique<redis::Node>(context_, std::move(target), timeout(),
+                                           redis::Role::primary);
+    }
+    return *node;
+  }
 
-redis::Route::Then SentinelRoute::then(const LockName&, redis::Node& node,
-                                       const redis::Reply&) {
-  return node.is_suspect() ? Then::ask_again : Then::done;
-}
+  asio::io_context& context_;
+  StoreUrl url_;
+  std::map<ServerAddress, std::unique_ptr<redis::Node>> nodes_;  // never removed
+  redis::Node* primary_ = nullptr;
+  Clock::time_point discovered_at_{};  // when the sentinels were asked
+  unsigned replicas_up_ = 0;           // as of then
+};
+
+}  // namespace
 
 using redis::Command;
 
