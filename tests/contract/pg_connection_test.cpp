@@ -723,8 +723,7 @@ class PgStepReplies : public PgConnections {
     hosts->targets = {at(server)};
     hosts->timeout = std::chrono::seconds(5);
     hosts->replicas.count = 1;
-    return std::make_unique<PgStore>(
-        context_, "postgres:", std::make_unique<PgRows>(context_, hosts));
+    return store_of(context_, "postgres:", std::make_unique<PgRows>(context_, hosts));
   }
 
   // Asks for the lock with --replicas 1. The server closes the connection after these.
@@ -798,8 +797,7 @@ class PgSteps : public ::testing::Test {
   // Holds the lock.
   PgSteps() {
     const auto hosts = hosts_of(parsed_store_url(server_->url()), milliseconds(5000));
-    store_ = std::make_unique<PgStore>(
-        context_, "postgres:", std::make_unique<PgRows>(context_, hosts));
+    store_ = store_of(context_, "postgres:", std::make_unique<PgRows>(context_, hosts));
     holder_ = store_->claimant(claim_of("job"));
     EXPECT_TRUE(std::holds_alternative<Grant>(ask(*holder_, Queue::stay_out)));
   }

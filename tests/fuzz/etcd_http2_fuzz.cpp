@@ -4,7 +4,7 @@
 
 #include "fuzz.hpp"
 #include "grpc/http2.hpp"
-#include "store/etcd/etcd_cluster.hpp"
+#include "store/etcd/etcd_errors.hpp"
 
 using namespace dlock;
 using fuzz::require;

@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "store/etcd/etcd_cluster.hpp"
-
 namespace dlock::etcd {
 namespace {
 

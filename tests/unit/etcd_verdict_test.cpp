@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "store/etcd/etcd_cluster.hpp"
+#include "store/etcd/etcd_calls.hpp"
 #include "util/text.hpp"
 
 namespace dlock::etcd {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "store/etcd/etcd_cluster.hpp"
+#include "util/text.hpp"
 
 namespace dlock::etcd {
 
@@ -24,15 +24,15 @@ milliseconds left_until(Clock::time_point until) {
 std::optional<CallFailure> take_reply(const Request& request, const CallReply& reply,
                                       const std::string& server,
                                       std::vector<Result>& results) {
+  const auto failed = [&](const grpc::CallOutcome& outcome) {
+    return std::holds_alternative<AuthenticateRequest>(request)
+               ? login_failure(outcome, server)
+               : call_failure(outcome, server);
+  };
   auto result = answer_in(request, reply.outcome);
-  if (!result && reply.outcome.code != grpc::Code::ok) {
-    return call_failure(reply.outcome, server);
-  }
+  if (!result && reply.outcome.code != grpc::Code::ok) return failed(reply.outcome);
   if (!result) result = decoded(request, reply.message);
-  if (!result) {
-    const grpc::CallOutcome nonsense{grpc::Code::internal, "not a valid etcd reply"};
-    return call_failure(nonsense, server);
-  }
+  if (!result) return failed({grpc::Code::internal, "not a valid etcd reply"});
   results.push_back(std::move(*result));
   return std::nullopt;
 }
@@ -47,96 +47,210 @@ void settle_terms(std::vector<Result>& results, std::uint64_t term_before) {
   }
 }
 
-asio::awaitable<std::optional<CallFailure>> ask_member(
-    EtcdCluster& cluster, const std::vector<Request>& requests,
-    std::vector<Result>& results, net::Budget& budget) {
+// A shorter time would not be enough for a connection with TLS and a login; the next
+// address of a member is not tried before it is over.
+constexpr milliseconds least_share{300};
+
+// After this time without a reply, a cluster may have been set up again from a backup,
+// and a waiter must not refuse the new one forever.
+constexpr milliseconds replaced_after{60'000};
+
+}  // namespace
+
+EtcdAccess access_of(const StoreUrl& url) { return {url.servers, url.tls, url.login}; }
+
+asio::awaitable<std::string> password_of(const EtcdAccess& access,
+                                         asio::io_context& context, net::Budget& budget) {
+  const auto& login = access.login;
+  if (auto password = co_await login.secret(context, budget)) {
+    co_return std::move(*password);
+  }
+  // Otherwise the calls would go out without a login.
+  const bool is_alone = login.alone == Login::Alone::user;
+  throw Failure::misconfigured(
+      "no password for " +
+      (is_alone ? std::string("the user before the @ of the store's URL")
+                : "user '" + printable(login.user, 200) + "'") +
+      ": use --password-file or DLOCK_PASSWORD");
+}
+
+Clock::time_point share_of(Clock::time_point now, Clock::time_point until,
+                           std::size_t left) {
+  const auto span = std::max(until - now, Clock::duration::zero());
+  const auto share = span / static_cast<Clock::duration::rep>(left);
+  return std::min(until, now + std::max<Clock::duration>(share, least_share));
+}
+
+EtcdCalls::EtcdCalls(asio::io_context& context, EtcdAccess access, milliseconds timeout)
+    : context_(context),
+      access_(std::move(access)),
+      timeout_(timeout),
+      logs_in_(!access_.login.user.empty()) {
+  for (const auto& server : access_.members) {
+    members_.emplace_back(context_, server, access_.tls);
+  }
+}
+
+asio::awaitable<void> EtcdCalls::retry_on_members(Try once, Call call) {
+  const auto count = members_.size();
+  std::optional<std::string> password;
+  bool has_logged_in_anew = false;
+  bool was_answered = false;
+  std::size_t tries = 0;
+  for (net::Attempts attempts(call, timeout_);;) {
+    // Once for all members, and not within the share of one: a command may print it.
+    if (has_to_log_in() && !password) {
+      net::Budget budget(call, member().shown());
+      password = co_await password_of(access_, context_, budget);
+    }
+    const Call share{share_of(Clock::now(), call.until, count - tries % count),
+                     call.wakeup};
+    const auto failed_call = co_await attempt(once, password, share);
+    if (!failed_call) co_return;
+    if (failed_call->remedy == CallFailure::Remedy::none) throw failed_call->failure;
+    // A reply says more than that another member sent none.
+    if (failed_call->was_answered || !was_answered) attempts.note(failed_call->failure);
+    was_answered = was_answered || failed_call->was_answered;
+    if (call.is_over()) throw Failure(attempts.reason());
+    if (failed_call->remedy == CallFailure::Remedy::login) {
+      if (access_.login.user.empty() || has_logged_in_anew) throw failed_call->failure;
+      has_logged_in_anew = true;
+      logs_in_ = true;
+      token_.clear();
+      password.reset();
+      continue;
+    }
+    move_on();
+    if (++tries % count != 0) continue;
+    if (!co_await attempts.pause()) throw Failure(attempts.reason());
+  }
+}
+
+// Turns exceptions into CallFailure, so that the caller can decide whether to retry.
+asio::awaitable<std::optional<CallFailure>> EtcdCalls::attempt(
+    const Try& once, const std::optional<std::string>& password, Call call) {
+  net::Budget to_reach(call, member().shown());
+  net::Budget to_answer(call, member().shown());
+  try {
+    to_reach.check();
+    auto failed_call = co_await reach(password, to_reach);
+    if (!failed_call) failed_call = co_await once(to_answer);
+    co_return failed_call;
+  } catch (const Failure& failure) {
+    co_return call_failure(failure);
+  }
+}
+
+asio::awaitable<std::optional<CallFailure>> EtcdCalls::reach(
+    const std::optional<std::string>& password, net::Budget& budget) {
+  auto& connection = member();
+  connection.drop_if_closed();
+  if (!connection.is_open()) co_await connection.open(budget);
+  if (!has_to_log_in()) co_return std::nullopt;
+  co_return co_await log_in(password, budget);
+}
+
+asio::awaitable<std::optional<CallFailure>> EtcdCalls::log_in(
+    const std::optional<std::string>& password, net::Budget& budget) {
+  AuthenticateRequest login;
+  login.user = access_.login.user;
+  if (password) {
+    login.password = *password;
+  } else {  // another call was just told that the login has to be repeated
+    login.password = co_await password_of(access_, context_, budget);
+  }
+  const auto remark = remark_on_password(login.password);
+  const auto secret = login.password;
+  const Request request = std::move(login);
+  std::vector<grpc::CallStart> calls;
+  calls.push_back(start_of(path_of(request), encoded(request), true));
+  auto reply = (co_await member().exchange(calls, budget)).front();
+  reply.outcome.message = without_secret(reply.outcome.message, secret);
+  std::vector<Result> results;
+  auto refused = take_reply(request, reply, member().shown(), results);
+  if (refused && refused->failure.kind() == Failure::Kind::rejected) {
+    refused->failure = Failure::rejected(refused->failure.what() + remark);
+  }
+  if (refused) co_return refused;
+  token_ = std::get<AuthenticateResult>(results.front()).token;
+  note_term(term_in(reply.message));
+  // Like etcd's own client: a user may be set before authentication is enabled.
+  logs_in_ = !token_.empty();
+  co_return std::nullopt;
+}
+
+bool EtcdCalls::is_same(std::uint64_t cluster) {
+  if (cluster == 0) return true;
+  const auto now = Clock::now();
+  if (cluster != id_ && id_ != 0 && now - seen_ < replaced_after) return false;
+  id_ = cluster;
+  seen_ = now;
+  return true;
+}
+
+std::uint64_t EtcdCalls::known_term() const {
+  return told_by_ == current_ && told_on_ == members_[current_].times_opened() ? term_
+                                                                               : 0;
+}
+
+void EtcdCalls::note_term(std::uint64_t term) {
+  term_ = term;
+  told_by_ = current_;
+  told_on_ = member().times_opened();
+}
+
+grpc::CallStart EtcdCalls::start_of(std::string_view path, std::string message,
+                                    bool needs_leader) const {
+  grpc::CallStart start;
+  start.path = path;
+  start.message = std::move(message);
+  if (needs_leader) start.metadata.push_back({"hasleader", "true"});
+  if (!token_.empty()) start.metadata.push_back({"token", token_});
+  return start;
+}
+
+void EtcdCalls::move_on() {
+  member().close();
+  current_ = (current_ + 1) % members_.size();
+}
+
+asio::awaitable<std::optional<CallFailure>> EtcdCalls::ask_member(
+    const std::vector<Request>& requests, std::vector<Result>& results,
+    net::Budget& budget) {
   std::vector<grpc::CallStart> calls;
   for (const auto& request : requests) {
     auto& call = calls.emplace_back(
-        cluster.start_of(path_of(request), encoded(request), needs_leader(request)));
+        start_of(path_of(request), encoded(request), needs_leader(request)));
     call.timeout = left_until(budget.until());
   }
-  auto& member = cluster.member();
-  const auto term_before = cluster.known_term();
-  const auto replies = co_await member.exchange(calls, budget);
+  const auto term_before = known_term();
+  const auto replies = co_await member().exchange(calls, budget);
   results.clear();
   std::optional<CallFailure> failed_call;
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    auto one = take_reply(requests[i], replies[i], member.shown(), results);
+    auto one = take_reply(requests[i], replies[i], member().shown(), results);
     // A lock in one cluster says nothing about the other, and what this one answers would
     // be taken for a loss.
-    if (!one && !cluster.is_same(cluster_in(replies[i].message))) {
+    if (!one && !is_same(cluster_in(replies[i].message))) {
       const grpc::CallOutcome foreign{
           grpc::Code::unavailable,
           "it is in another cluster than the server that replied "
           "before: name members of one cluster"};
-      one = call_failure(foreign, member.shown());
+      one = call_failure(foreign, member().shown());
     }
     if (one && !failed_call) failed_call = std::move(one);
-    if (const auto term = term_in(replies[i].message)) cluster.note_term(term);
+    if (const auto term = term_in(replies[i].message)) note_term(term);
   }
   settle_terms(results, term_before);
   co_return failed_call;
 }
 
-}  // namespace
-
-EtcdCalls::EtcdCalls(asio::io_context& context, EtcdAccess access, milliseconds timeout)
-    : cluster_(std::make_unique<EtcdCluster>(context, std::move(access), timeout)) {}
-
-EtcdCalls::~EtcdCalls() = default;
-
-asio::io_context& EtcdCalls::context() const { return cluster_->context(); }
-const EtcdAccess& EtcdCalls::access() const { return cluster_->access(); }
-milliseconds EtcdCalls::timeout() const { return cluster_->timeout(); }
-bool EtcdCalls::knows_term() const { return cluster_->known_term() != 0; }
-const std::string& EtcdCalls::name() const { return cluster_->member().shown(); }
-
 asio::awaitable<std::vector<Result>> EtcdCalls::together(std::vector<Request> requests,
                                                          Call call) {
   std::vector<Result> results;
-  auto& cluster = *cluster_;
-  EtcdCluster::Try once = [&](net::Budget& budget) {
-    return ask_member(cluster, requests, results, budget);
-  };
-  co_await cluster.retry_on_members(std::move(once), call);
+  Try once = [&](net::Budget& budget) { return ask_member(requests, results, budget); };
+  co_await retry_on_members(std::move(once), call);
   co_return results;
-}
-
-namespace {
-
-// One request and its result.
-template <typename Answer, typename Question>
-asio::awaitable<Answer> only(EtcdCalls& calls, Question question, Call call) {
-  std::vector<Request> requests;
-  requests.emplace_back(std::move(question));
-  auto results = co_await calls.together(std::move(requests), call);
-  co_return std::get<Answer>(std::move(results.front()));
-}
-
-}  // namespace
-
-asio::awaitable<RangeResult> EtcdCalls::range(RangeRequest request, Call call) {
-  return only<RangeResult>(*this, std::move(request), call);
-}
-
-asio::awaitable<LeaseGrantResult> EtcdCalls::lease_grant(LeaseGrantRequest request,
-                                                         Call call) {
-  return only<LeaseGrantResult>(*this, request, call);
-}
-
-asio::awaitable<LeaseRevokeResult> EtcdCalls::lease_revoke(LeaseRevokeRequest request,
-                                                           Call call) {
-  return only<LeaseRevokeResult>(*this, request, call);
-}
-
-asio::awaitable<LeaseKeepAliveResult> EtcdCalls::lease_keep_alive(
-    LeaseKeepAliveRequest request, Call call) {
-  return only<LeaseKeepAliveResult>(*this, request, call);
-}
-
-asio::awaitable<TxnResult> EtcdCalls::txn(TxnRequest request, Call call) {
-  return only<TxnResult>(*this, std::move(request), call);
 }
 
 namespace {
@@ -174,10 +288,10 @@ class KeyWatch::Feed {
   }
 
   // Begins the stream; returns when the watch is created.
-  asio::awaitable<std::optional<CallFailure>> begin(const EtcdCluster& cluster,
+  asio::awaitable<std::optional<CallFailure>> begin(const EtcdCalls& calls,
                                                     const WatchRequest& request,
                                                     net::Budget& budget) {
-    auto start = cluster.start_of(watch_path, encoded(request), true);
+    auto start = calls.start_of(watch_path, encoded(request), true);
     start.is_last = false;
     call_ = connection_.begin(start);
     for (bool is_created = false; !is_created;) {
@@ -255,14 +369,13 @@ KeyWatch::~KeyWatch() {
 }
 
 asio::awaitable<void> KeyWatch::start(WatchRequest request, Call call) {
-  auto& cluster = *calls_.cluster_;
-  EtcdCluster::Try once = [&](net::Budget& budget) {
+  EtcdCalls::Try once = [&](net::Budget& budget) {
     if (feed_) feed_->drop();
-    feed_ = std::make_unique<Feed>(cluster.member());
-    return feed_->begin(cluster, request, budget);
+    feed_ = std::make_unique<Feed>(calls_.member());
+    return feed_->begin(calls_, request, budget);
   };
   try {
-    co_await cluster.retry_on_members(std::move(once), call);
+    co_await calls_.retry_on_members(std::move(once), call);
   } catch (const Failure&) {
     if (feed_) feed_->drop();
     throw;
@@ -274,15 +387,11 @@ asio::awaitable<WatchUpdate> KeyWatch::next(Call call) {
   update.kind = WatchUpdate::Kind::broken;
   if (!feed_ || feed_->is_broken()) co_return update;
   net::Budget budget(call, calls_.name());
-  std::optional<Failure> failure;
   try {
     update = co_await feed_->next(budget);
-  } catch (const Failure& error) {
-    failure = error;
+  } catch (const Failure& failure) {
+    if (failure.kind() != Failure::Kind::unreachable) throw;
   }
-  budget.hand_on();
-  const bool is_lost = failure && failure->kind() == Failure::Kind::unreachable;
-  if (failure && !is_lost) throw *failure;
   co_return update;
 }
 

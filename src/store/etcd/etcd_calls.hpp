@@ -3,13 +3,21 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
+#include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "loop/wakeup.hpp"
+#include "net/budget.hpp"
 #include "net/tls_context.hpp"
+#include "store/etcd/etcd_connection.hpp"
+#include "store/etcd/etcd_errors.hpp"
 #include "store/etcd/etcd_messages.hpp"
 #include "store/store_url.hpp"
 #include "util/clock.hpp"
@@ -29,7 +37,10 @@ EtcdAccess access_of(const StoreUrl& url);
 asio::awaitable<std::string> password_of(const EtcdAccess& access,
                                          asio::io_context& context, net::Budget& budget);
 
-class EtcdCluster;
+// The deadline of an attempt, so that each member not yet tried in this round gets an
+// equal share of the time; `left` of them, including this one.
+Clock::time_point share_of(Clock::time_point now, Clock::time_point until,
+                           std::size_t left);
 
 // Calls over one connection, to the member that replied last. At most one call or wait
 // for events at a time; concurrent watches need separate EtcdCalls.
@@ -47,32 +58,94 @@ class EtcdCalls {
  public:
   // Contacts nothing yet. `timeout` is the budget of one operation of dlock.
   EtcdCalls(asio::io_context& context, EtcdAccess access, milliseconds timeout);
-  ~EtcdCalls();
   EtcdCalls(const EtcdCalls&) = delete;
   EtcdCalls& operator=(const EtcdCalls&) = delete;
 
-  asio::io_context& context() const;
-  const EtcdAccess& access() const;
-  milliseconds timeout() const;
-  Call new_call(Wakeup& wakeup) const { return wakeup.within(timeout()); }
-  const std::string& name() const;  // the member asked last, for messages
+  asio::io_context& context() const { return context_; }
+  const EtcdAccess& access() const { return access_; }
+  milliseconds timeout() const { return timeout_; }
+  Call new_call(Wakeup& wakeup) const { return wakeup.within(timeout_); }
+  // The member asked last, for messages.
+  const std::string& name() const { return members_[current_].shown(); }
   // Whether a lease that is granted next will have a known term: see LeaseGrantResult.
-  bool knows_term() const;
+  bool knows_term() const { return known_term() != 0; }
 
   // Sends all requests at once and returns their results in the same order. The server
   // may execute them in any order.
   asio::awaitable<std::vector<Result>> together(std::vector<Request> requests, Call call);
-  asio::awaitable<RangeResult> range(RangeRequest request, Call call);
-  asio::awaitable<LeaseGrantResult> lease_grant(LeaseGrantRequest request, Call call);
-  asio::awaitable<LeaseRevokeResult> lease_revoke(LeaseRevokeRequest request, Call call);
-  asio::awaitable<LeaseKeepAliveResult> lease_keep_alive(LeaseKeepAliveRequest request,
-                                                         Call call);
 
-  asio::awaitable<TxnResult> txn(TxnRequest request, Call call);
+  // One request and its result.
+  template <typename Answer, typename Question>
+  asio::awaitable<Answer> ask(Question question, Call call) {
+    std::vector<Request> requests;
+    requests.emplace_back(std::move(question));
+    auto results = co_await together(std::move(requests), call);
+    co_return std::get<Answer>(std::move(results.front()));
+  }
+
+  asio::awaitable<RangeResult> range(RangeRequest request, Call call) {
+    return ask<RangeResult>(std::move(request), call);
+  }
+  asio::awaitable<LeaseGrantResult> lease_grant(LeaseGrantRequest request, Call call) {
+    return ask<LeaseGrantResult>(request, call);
+  }
+  asio::awaitable<LeaseRevokeResult> lease_revoke(LeaseRevokeRequest request, Call call) {
+    return ask<LeaseRevokeResult>(request, call);
+  }
+  asio::awaitable<LeaseKeepAliveResult> lease_keep_alive(LeaseKeepAliveRequest request,
+                                                         Call call) {
+    return ask<LeaseKeepAliveResult>(request, call);
+  }
+  asio::awaitable<TxnResult> txn(TxnRequest request, Call call) {
+    return ask<TxnResult>(std::move(request), call);
+  }
 
  private:
   friend class KeyWatch;
-  std::unique_ptr<EtcdCluster> cluster_;
+
+  // One attempt at a member to which we are connected and logged in; nothing on success.
+  using Try = std::function<asio::awaitable<std::optional<CallFailure>>(net::Budget&)>;
+
+  // Tries one member after the other until an attempt succeeds. Throws Failure.
+  asio::awaitable<void> retry_on_members(Try once, Call call);
+  asio::awaitable<std::optional<CallFailure>> attempt(
+      const Try& once, const std::optional<std::string>& password, Call call);
+  asio::awaitable<std::optional<CallFailure>> reach(
+      const std::optional<std::string>& password, net::Budget& budget);
+  asio::awaitable<std::optional<CallFailure>> log_in(
+      const std::optional<std::string>& password, net::Budget& budget);
+  asio::awaitable<std::optional<CallFailure>> ask_member(
+      const std::vector<Request>& requests, std::vector<Result>& results,
+      net::Budget& budget);
+  void move_on();
+  bool has_to_log_in() const { return logs_in_ && token_.empty(); }
+
+  // False if members of another cluster have replied in the last minute; 0 is unknown.
+  bool is_same(std::uint64_t cluster);
+
+  // The term that the last reply on the connection to the current member told; 0: none.
+  std::uint64_t known_term() const;
+  void note_term(std::uint64_t term);
+
+  // The start of a call to the current member, with its metadata (token, leader).
+  grpc::CallStart start_of(std::string_view path, std::string message,
+                           bool needs_leader) const;
+
+  // The current member.
+  EtcdConnection& member() { return members_[current_]; }
+
+  asio::io_context& context_;
+  EtcdAccess access_;
+  milliseconds timeout_;
+  std::deque<EtcdConnection> members_;
+  std::size_t current_ = 0;
+  bool logs_in_;       // there is a user, and the cluster has not said that login is off
+  std::string token_;  // of the login; empty: none yet
+  std::uint64_t id_ = 0;      // of the cluster; 0: not known yet
+  Clock::time_point seen_{};  // when it last replied
+  std::uint64_t term_ = 0;    // as told on this connection:
+  std::size_t told_by_ = 0;
+  std::uint64_t told_on_ = 0;
 };
 
 // The result of waiting on a watch.

@@ -7,8 +7,8 @@
 
 #include "net/budget.hpp"
 #include "store/etcd/etcd_calls.hpp"
-#include "store/etcd/etcd_cluster.hpp"
 #include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_errors.hpp"
 #include "store/etcd/etcd_store.hpp"
 #include "store/fan_out.hpp"
 #include "util/text.hpp"
@@ -257,11 +257,9 @@ constexpr Check<EtcdFacts> checks[] = {
 template <typename Answer, typename Question>
 asio::awaitable<std::optional<Answer>> ask(EtcdCalls& calls, Question question,
                                            Wakeup& wakeup, bool has_login = true) {
-  std::vector<Request> requests;
-  requests.emplace_back(std::move(question));
   try {
-    auto results = co_await calls.together(std::move(requests), calls.new_call(wakeup));
-    co_return std::get<Answer>(std::move(results.front()));
+    const auto call = calls.new_call(wakeup);
+    co_return co_await calls.ask<Answer>(std::move(question), call);
   } catch (const Failure& failure) {
     const bool is_login = !has_login && is_login_required(failure);
     if (!is_permission_denied(failure) && !is_login) throw;
@@ -324,7 +322,6 @@ class ClusterExaminer {
     login.user = facts_.user;
     net::Budget budget(new_call(), calls_.name());
     login.password = co_await password_of(calls_.access(), calls_.context(), budget);
-    budget.hand_on();
     const auto began = Clock::now();
     const auto result =
         co_await ask<AuthenticateResult>(calls_, std::move(login), wakeup_);

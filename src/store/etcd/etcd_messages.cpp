@@ -388,4 +388,22 @@ std::optional<WatchAnswer> decoded_watch(std::string_view bytes) {
   return whole_message<WatchAnswer>(bytes);
 }
 
+std::string_view path_of(const Request& request) {
+  // In the order of the alternatives.
+  constexpr std::string_view paths[] = {
+      "/etcdserverpb.KV/Range",
+      "/etcdserverpb.KV/Txn",
+      "/etcdserverpb.Lease/LeaseGrant",
+      "/etcdserverpb.Lease/LeaseRevoke",
+      "/etcdserverpb.Lease/LeaseKeepAlive",
+      "/etcdserverpb.Lease/LeaseTimeToLive",
+      "/etcdserverpb.Maintenance/Status",
+      "/etcdserverpb.Maintenance/Alarm",
+      "/etcdserverpb.Cluster/MemberList",
+      "/etcdserverpb.Auth/Authenticate",
+  };
+  static_assert(std::size(paths) == std::variant_size_v<Request>);
+  return paths[request.index()];
+}
+
 }  // namespace dlock::etcd

@@ -179,6 +179,8 @@ struct KeyChange {
 // memory than bytes in the message, so larger messages are rejected.
 constexpr std::size_t most_elements = 200'000;
 
+// The path of a request, "/etcdserverpb.KV/Range", and what is sent there.
+std::string_view path_of(const Request& request);
 std::string encoded(const Request& request);
 
 // The response to `request` in `bytes`; nothing if they are not a valid one. The results

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "store/etcd/etcd_claimant.hpp"
-#include "store/etcd/etcd_cluster.hpp"
 #include "store/etcd/etcd_entry.hpp"
+#include "store/etcd/etcd_errors.hpp"
 #include "store/etcd/etcd_inspector.hpp"
 #include "store/etcd/etcd_lease.hpp"
 #include "store/etcd/etcd_steps.hpp"

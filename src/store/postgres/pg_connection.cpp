@@ -411,7 +411,6 @@ asio::awaitable<std::vector<Result>> PgConnection::exchange(std::vector<Batch> b
       failure = std::current_exception();
     }
   }
-  budget.hand_on();
   talk_->end(!failure && talk_->is_open());
   if (refused) throw *refused;
   if (failure) std::rethrow_exception(failure);
@@ -422,33 +421,19 @@ void PgConnection::post(const std::vector<Batch>& batches) { talk_->post(batches
 
 asio::awaitable<std::optional<Notification>> PgConnection::notification(Call call) {
   net::Budget budget(call, talk_->shown());
-  std::exception_ptr failure;
-  std::optional<Notification> found;
-  bool is_harmless = false;
   try {
     if (!talk_->is_open()) throw talk_->closed();
-    found = co_await talk_->notification(budget);
-  } catch (const Failure& error) {
-    is_harmless = error.kind() == Failure::Kind::interrupted;
-    failure = std::current_exception();
+    co_return co_await talk_->notification(budget);
+  } catch (const Failure& failure) {
+    if (failure.kind() != Failure::Kind::interrupted) talk_->close();
+    throw;
   }
-  budget.hand_on();
-  if (failure && !is_harmless) talk_->close();
-  if (failure) std::rethrow_exception(failure);
-  co_return found;
 }
 
 asio::awaitable<void> PgConnection::cancel(Call call) {
   net::Budget budget(call, talk_->shown());
-  std::exception_ptr failure;
-  try {
-    budget.check();
-    co_await talk_->cancel(budget);
-  } catch (const Failure&) {
-    failure = std::current_exception();
-  }
-  budget.hand_on();
-  if (failure) std::rethrow_exception(failure);
+  budget.check();
+  co_await talk_->cancel(budget);
 }
 
 }  // namespace dlock::postgres

@@ -256,7 +256,6 @@ asio::awaitable<void> PgPrimary::find(std::optional<std::string>& printed, Call 
   if (!command.empty() && !printed) {
     net::Budget budget(call, target().shown());
     printed = co_await net::password_printed_by(context_, command, budget);
-    budget.hand_on();
   }
   for (net::Attempts attempts(call, hosts_->timeout);;) {
     try {

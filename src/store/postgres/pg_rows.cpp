@@ -88,7 +88,9 @@ asio::awaitable<PgRows::Snapshot> PgRows::read(const LockName& lock, Access acce
   batch.push_back(to_read(session_.schema(), lock));
   std::vector<Batch> batches(1, std::move(batch));
   // The reading tells whether there is a watcher by now. If not, there was none.
-  auto untold = is_exclusive ? std::nullopt : session_.telling().take(lock.name_space);
+  auto& due = session_.untold();
+  const bool is_told = !is_exclusive && due && due->lock.name_space == lock.name_space;
+  auto untold = is_told ? std::exchange(due, std::nullopt) : std::nullopt;
   const auto sent_at = Clock::now();
   const auto results = co_await session_.exchange(std::move(batches), call);
   std::optional<Failure> failure;
@@ -96,7 +98,7 @@ asio::awaitable<PgRows::Snapshot> PgRows::read(const LockName& lock, Access acce
     auto read = snapshot_from(lock, row_at(results.back(), 0, session_.shown()), sent_at);
     if (!read.version.empty() && lost_row_ == lock) lost_row_.reset();
     if (untold && read.is_watched) {
-      session_.telling().remember(std::move(*untold));
+      due = std::move(untold);
       std::vector<Batch> nothing;  // but what is told
       co_await session_.exchange(std::move(nothing), call);
     }
@@ -261,10 +263,11 @@ asio::awaitable<bool> PgRows::write(const LockName& lock, const Snapshot& read,
   const bool is_unwatched = writing.rehearses && tells_no_watcher(results->back());
   if (writing.asks_later && !is_unwatched) {
     const auto passed = std::chrono::ceil<WallTime>(Clock::now() - read.read_at);
-    session_.telling().remember({lock, events, read.now.wall + passed});
+    session_.untold() = {lock, events, read.now.wall + passed};
   }
   if (writing.asks && says_yes(results->back())) {
-    auto told = telling(lock, events, *session_.connection());
+    auto told =
+        bookkeeping(to_tell(session_.schema(), lock, events), *session_.connection());
     co_await session_.post(std::move(told), call.wakeup);
   }
   if (change.cause.released_by && random_up_to(releases_per_sweep - 1) == 0) {
@@ -274,9 +277,8 @@ asio::awaitable<bool> PgRows::write(const LockName& lock, const Snapshot& read,
 }
 
 asio::awaitable<void> PgRows::count_refused(LockName lock, Wakeup& wakeup) {
-  const auto until = later(Clock::now(), bookkeeping_patience);
-  auto batch = writable({unimportantly(until), to_count_refused(session_.schema(), lock)},
-                        *session_.connection());
+  auto batch =
+      bookkeeping({to_count_refused(session_.schema(), lock)}, *session_.connection());
   co_await session_.post(std::move(batch), wakeup);
 }
 

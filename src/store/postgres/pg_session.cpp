@@ -5,6 +5,7 @@
 
 #include "net/budget.hpp"
 #include "store/postgres/pg_errors.hpp"
+#include "store/postgres/pg_news.hpp"
 #include "store/postgres/pg_schema.hpp"
 #include "store/postgres/pg_transaction.hpp"
 #include "util/text.hpp"
@@ -44,16 +45,10 @@ asio::awaitable<void> PgSession::Turn::take(Call call) {
     }
     net::Budget budget(call, session_.shown_);
     session_.next_.push_back(&call.wakeup);
-    std::exception_ptr failure;
-    try {
-      co_await budget.wait([this] { return !session_.is_taken_; });
-      budget.check();
-    } catch (const Failure&) {
-      failure = std::current_exception();
-    }
-    session_.next_.erase(std::ranges::find(session_.next_, &call.wakeup));
-    budget.hand_on();
-    if (failure) std::rethrow_exception(failure);
+    const OnExit leave(
+        [&] { session_.next_.erase(std::ranges::find(session_.next_, &call.wakeup)); });
+    co_await budget.wait([this] { return !session_.is_taken_; });
+    budget.check();
   }
   session_.is_taken_ = is_mine_ = true;
 }
@@ -69,11 +64,24 @@ asio::awaitable<std::vector<Result>> PgSession::exchange(std::vector<Batch> batc
   Turn turn(*this);
   co_await turn.take(call);
   const auto connection = connection_;
-  co_await telling_.tell(connection, call);
+  co_await tell(call);
   if (connection->is_in_transaction()) connection->close();
   auto results = co_await exchange_in_schema(*connection, std::move(batches), call);
   is_pooled_ = connection->is_pooled();
   co_return results;
+}
+
+asio::awaitable<void> PgSession::tell(Call call) {
+  const auto connection = connection_;
+  const auto untold = std::exchange(untold_, std::nullopt);
+  if (!untold || !connection->is_open()) co_return;
+  const auto& lock = untold->lock;
+  const auto schema = connection->target().schema;
+  std::vector<Batch> question(
+      1, Batch(1, watcher_question(schema, lock.name_space, untold->at)));
+  const auto reply = co_await connection->exchange(std::move(question), call);
+  if (!says_yes(reply.back())) co_return;
+  connection->post({bookkeeping(to_tell(schema, lock, untold->events), *connection)});
 }
 
 asio::awaitable<std::vector<Result>> PgSession::go_on(std::vector<Batch> batches,
@@ -158,8 +166,7 @@ asio::awaitable<void> PgSession::sweep(std::string name, Wakeup& wakeup) {
           " s WHERE s.keep_until OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() "
           "LIMIT 100 FOR UPDATE SKIP LOCKED))",
       {}};
-  const auto until = later(Clock::now(), bookkeeping_patience);
-  auto batch = writable({unimportantly(until), std::move(remove)}, *connection_);
+  auto batch = bookkeeping({std::move(remove)}, *connection_);
   co_await post(std::move(batch), wakeup);
 }
 

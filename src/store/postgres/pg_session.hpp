@@ -6,15 +6,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lock/history.hpp"
 #include "lock/lease.hpp"
 #include "loop/wakeup.hpp"
 #include "store/postgres/pg_primary.hpp"
-#include "store/postgres/pg_telling.hpp"
 
 namespace dlock::postgres {
 
@@ -24,6 +25,14 @@ struct PgIdler {
 
   Wakeup wakeup;            // gives up if the connection is needed
   bool is_waiting = false;  // on the connection
+};
+
+// The events of a step that are not told yet: whether there was a watcher `at` the time
+// when they had been written, by the server's clock, is asked with what is sent next.
+struct Untold {
+  LockName lock;
+  std::vector<Event> events;
+  WallTime at;
 };
 
 // One exchange at a time uses the connection, which is opened when it is needed; the
@@ -41,7 +50,13 @@ class PgSession {
   std::string table(std::string_view name) const;
   // After a request that was given up, another one.
   const std::shared_ptr<PgPrimary>& connection() const { return connection_; }
-  PgTelling& telling() { return telling_; }
+
+  // What is untold; a caller that learns whether the namespace is watched takes it.
+  std::optional<Untold>& untold() { return untold_; }
+  // Asks whether there was a watcher, and tells it; nothing if nothing is untold, or if
+  // the connection is closed. Throws Failure as PgPrimary::exchange(). After a Failure,
+  // the events are lost. The session may be destroyed meanwhile.
+  asio::awaitable<void> tell(Call call);
 
   // Makes the schema if it is missing. A transaction that is still open, of a step that
   // failed, is given up: what is written now must not be a part of it. What is untold is
@@ -116,7 +131,7 @@ class PgSession {
   std::string shown_;
   std::shared_ptr<PgPrimary> connection_;
   std::uint64_t opened_before_ = 0;  // by the connections before this one
-  PgTelling telling_;
+  std::optional<Untold> untold_;
   bool is_pooled_ = false;
   bool is_taken_ = false;      // the connection
   std::vector<Wakeup*> next_;  // who waits for it

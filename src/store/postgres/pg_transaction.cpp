@@ -51,4 +51,9 @@ Batch writable(Batch batch, const PgPrimary& connection) {
   return connection.is_read_only() ? in_transaction(std::move(batch)) : batch;
 }
 
+Batch bookkeeping(Batch batch, const PgPrimary& connection) {
+  batch.insert(batch.begin(), unimportantly(later(Clock::now(), bookkeeping_patience)));
+  return writable(std::move(batch), connection);
+}
+
 }  // namespace dlock::postgres

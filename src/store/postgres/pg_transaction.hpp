@@ -26,4 +26,7 @@ Statement unimportantly(Clock::time_point until);
 // so it is not used without need.
 Batch writable(Batch batch, const PgPrimary& connection);
 
+// A batch of what is only counted, told or removed: it may be lost with a crash.
+Batch bookkeeping(Batch batch, const PgPrimary& connection);
+
 }  // namespace dlock::postgres

@@ -86,10 +86,10 @@ void PgWaking::note_listening(rules::Session party) {
 // Those who are woken soon ask then whether there is a watcher.
 asio::awaitable<std::optional<Notification>> PgWaking::notified(Call call) {
   const auto connection = session_.connection();
-  if (session_.telling().is_due()) {
+  if (session_.untold()) {
     const auto soon = call.within(tell_after);
     if (auto told = co_await connection->notification(soon)) co_return told;
-    co_await session_.telling().tell(connection, call.wakeup.within(session_.timeout()));
+    co_await session_.tell(call.wakeup.within(session_.timeout()));
   }
   co_return co_await connection->notification(call);
 }
@@ -204,7 +204,7 @@ asio::awaitable<bool> PgWaking::listen_once(std::shared_ptr<Listener> listener) 
   const auto connection = session.connection();
   const auto told = listener->told;
   const auto soon = [&] { return listener->wakeup.within(session.timeout()); };
-  co_await session.telling().tell(connection, soon());
+  co_await session.tell(soon());
   if (listener->waking == nullptr) co_return false;
   for (const auto& [party, on_news] : told) {
     if (waking.listens(party)) continue;
