@@ -1,16 +1,257 @@
 #include "store/postgres/pg_connection.hpp"
 
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <exception>
+#include <string_view>
 #include <utility>
 
 #include "net/budget.hpp"
 #include "net/password_command.hpp"
-#include "store/postgres/pg_link.hpp"
+#include "net/stream.hpp"
 #include "store/postgres/pg_login.hpp"
 #include "util/failure.hpp"
 #include "util/text.hpp"
 
 namespace dlock::postgres {
+namespace {
+
+// A server that never stops sending must not delay signals and deadlines.
+constexpr int most_reads_in_a_row = 64;
+
+// Of the first reply: enough to tell another kind of server.
+constexpr std::size_t longest_greeting = 16;
+
+// A socket to the server, encrypted as the target demands: bytes out, messages in. After
+// a Failure, other than one of kind interrupted while reading, the object can only be
+// destroyed.
+class PgLink {
+ public:
+  // `target` must outlive it.
+  PgLink(asio::io_context& context, const PgTarget& target)
+      : context_(context), target_(target), shown_(target.shown()) {}
+
+  // Resolves the name, connects and sets up TLS; see dial() for `last_used`. Throws
+  // Failure: unreachable, even if the target demands TLS and the server has none;
+  // rejected for a certificate; interrupted.
+  asio::awaitable<void> connect(net::Budget& budget,
+                                std::optional<net::Endpoint>& last_used) {
+    const net::Peer peer{target_.host, target_.port, target_.path, std::nullopt};
+    stream_ = co_await net::open_stream(context_, peer, budget, last_used);
+    channel_.is_trusted = !target_.path.empty();
+    channel_.distrust = [this] {
+      auto why = channel_.is_trusted ? "" : stream_->distrust(plan_);
+      channel_.is_trusted = why.empty();
+      return why;
+    };
+    if (!target_.path.empty()) co_return;
+    stream_->limit_silence(target_.timeout);
+    if (target_.ssl != SslMode::disable) co_await encrypt(budget);
+  }
+
+  // What a login over it may do.
+  const LoginChannel& channel() const { return channel_; }
+
+  asio::awaitable<void> write(const std::string& bytes, net::Budget& budget) {
+    co_await stream_->write(bytes, budget);
+  }
+
+  // Sends what is possible at once, behind what is left of earlier calls. Ignores
+  // failures, which the next read finds.
+  void post(const std::string& bytes) {
+    unsent_ += bytes;
+    unsent_.erase(0, stream_->write_at_once(unsent_));
+  }
+  // Sends what is left of it, before anything else is written.
+  asio::awaitable<void> send_rest(net::Budget& budget) {
+    co_await write(unsent_, budget);
+    unsent_.clear();
+  }
+
+  // The next message that has arrived completely; nothing if there is none. Throws
+  // Failure (unreachable) for bytes that are none.
+  std::optional<WireMessage> next() {
+    auto message = messages_.next();
+    if (!messages_.error().empty()) throw nonsense(messages_.error());
+    if (message) is_known_ = true;
+    return message;
+  }
+
+  // Waits for more bytes. Throws Failure if the time runs out or the connection ends.
+  asio::awaitable<void> read(net::Budget& budget) {
+    try {
+      const auto bytes = co_await stream_->read(budget, true);
+      take(bytes);
+    } catch (const Failure& failure) {
+      throw_with_hint(failure);
+    }
+    co_await rest_at_times(budget);
+  }
+
+  // The same, but returns false if the time runs out.
+  asio::awaitable<bool> read_until(net::Budget& budget) {
+    const auto bytes = co_await stream_->read_until(budget);
+    if (!bytes) co_return false;
+    take(*bytes);
+    if (budget.is_over()) co_return false;
+    if (++reads_in_a_row_ < most_reads_in_a_row) co_return true;
+    co_await rest();
+    if (budget.is_over()) co_return false;
+    budget.check();
+    co_return true;
+  }
+
+  // Takes what has arrived; false if that is nothing, or goes on without end.
+  bool read_at_once() {
+    const auto bytes = stream_->read_at_once(shown_);
+    if (!bytes) {
+      reads_in_a_row_ = 0;
+      return false;
+    }
+    take(*bytes);
+    return ++reads_in_a_row_ < most_reads_in_a_row;
+  }
+
+  // Whether there is something to take, or will be within a millisecond.
+  bool has_input_soon() { return stream_->has_input_soon(); }
+  // Returns once the server has closed the connection.
+  asio::awaitable<void> read_to_end(net::Budget& budget) {
+    for (;;) {
+      const auto bytes = co_await stream_->read(budget, true);
+      if (bytes.empty()) co_return;
+      co_await rest_at_times(budget);
+    }
+  }
+
+  // The server has sent what makes no sense.
+  Failure nonsense(const std::string& why) const {
+    return Failure::unreachable(shown_ + " does not speak the PostgreSQL protocol: " +
+                                why + (is_known_ ? "" : net::kind_of_server(greeting_)));
+  }
+
+  Failure closed() const {
+    return Failure::unreachable(shown_ + " closed the connection");
+  }
+
+  // Discards what was not sent yet.
+  void abandon() {
+    if (stream_) stream_->abandon();
+  }
+
+ private:
+  asio::awaitable<void> encrypt(net::Budget& budget) {
+    if (target_.negotiates_tls) {
+      const bool is_agreed = co_await agree_on_tls(budget);
+      if (!is_agreed) co_return;
+    }
+    plan_ = target_.tls;
+    plan_.protocol = "postgresql";
+    plan_.verifies_later = target_.ssl != SslMode::verify;
+    const auto& name = plan_.name.empty() ? target_.host : plan_.name;
+    try {
+      co_await stream_->secure(plan_, name, budget);
+    } catch (const net::Refusal& refusal) {
+      if (target_.negotiates_tls) throw;
+      throw net::Refusal(
+          refusal.reason(),
+          std::string(refusal.what()) + "; sslnegotiation=direct needs PostgreSQL 17");
+    }
+    const auto peer = stream_->tls_peer().value();
+    if (!target_.negotiates_tls && peer.protocol != plan_.protocol) {
+      throw Failure::unreachable(
+          shown_ +
+          " does not offer PostgreSQL behind TLS, as "
+          "sslnegotiation=direct demands; version 17 and later do");
+    }
+    channel_.is_encrypted = true;
+    channel_.binding = peer.binding;
+    channel_.needs_proof = target_.ssl == SslMode::require && !plan_.insecure;
+    // The authorities of the system take longer to load than the rest of a login.
+    const bool is_quick = !plan_.verifies_later || !plan_.ca.empty();
+    if (is_quick || target_.wants_to_know) {
+      channel_.distrust();
+    }
+  }
+
+  // Whether the server goes on with TLS. It must not send anything else before: that
+  // would be read as if it came over TLS.
+  asio::awaitable<bool> agree_on_tls(net::Budget& budget) {
+    co_await write(tls_request(), budget);
+    std::string reply;
+    try {
+      reply = co_await stream_->read(budget, true);
+      if (reply.empty()) throw closed();
+    } catch (const Failure& failure) {
+      throw_with_hint(failure);
+    }
+    greeting_ = reply.substr(0, longest_greeting);
+    budget.reached("first reply");
+    if (reply == "S") co_return true;
+    if (reply == "N" && target_.ssl == SslMode::prefer) co_return false;
+    if (reply == "N") {
+      throw Failure::unreachable(
+          shown_ +
+          " does not use TLS, which the sslmode demands: turn on ssl on the "
+          "server, or change the sslmode");
+    }
+    // A server that has no room answers with an error, which nothing vouches for.
+    if (reply[0] == 'E') {
+      throw net::Refusal(net::Refusal::Reason::overloaded,
+                         shown_ + " answers the request for TLS with an error");
+    }
+    throw nonsense("an invalid answer to the request for TLS");
+  }
+
+  asio::awaitable<void> rest_at_times(net::Budget& budget) {
+    if (++reads_in_a_row_ < most_reads_in_a_row) co_return;
+    co_await rest();
+    budget.check();
+  }
+
+  asio::awaitable<void> rest() {
+    reads_in_a_row_ = 0;
+    co_await boost::asio::post(context_, boost::asio::use_awaitable);
+  }
+
+  void take(std::string_view bytes) {
+    if (bytes.empty()) throw closed();
+    if (!is_known_ && greeting_.size() <= 1)
+      greeting_ = bytes.substr(0, longest_greeting);
+    messages_.feed(bytes);
+  }
+
+  // Throws the exception being handled, with what may be the reason if the server has not
+  // said anything.
+  [[noreturn]] void throw_with_hint(const Failure& failure) const {
+    const bool is_silent = greeting_.empty() && !is_known_;
+    if (!is_silent || failure.kind() != Failure::Kind::unreachable ||
+        net::is_slow(failure)) {
+      throw;
+    }
+    // Some servers of other protocols wait for the end of a line.
+    if (dynamic_cast<const net::Timeout*>(&failure) != nullptr) {
+      throw net::Timeout(std::string(failure.what()) + "; is it PostgreSQL?");
+    }
+    const auto* hint = target_.ssl == SslMode::disable
+                           ? "; does it require TLS (sslmode=require)?"
+                           : "; is it PostgreSQL?";
+    throw Failure(failure.kind(), std::string(failure.what()) + hint);
+  }
+
+  asio::io_context& context_;
+  const PgTarget& target_;
+  std::string shown_;
+  std::unique_ptr<net::Stream> stream_;
+  WireReader messages_;
+  net::TlsOptions plan_;  // of the connection
+  LoginChannel channel_;
+  std::string unsent_;     // of what was posted
+  std::string greeting_;   // the first bytes of the server
+  bool is_known_ = false;  // the server has sent a message
+  int reads_in_a_row_ = 0;
+};
+
+}  // namespace
 
 // The open session, and the state of the exchange in progress.
 class PgConnection::Talk {
@@ -262,20 +503,17 @@ class PgConnection::Talk {
 
   // Nothing has been executed if the login fails before the request was sent.
   asio::awaitable<WireMessage> next_message(net::Budget& budget) {
-    std::exception_ptr failure;
     try {
       for (;;) {
         if (auto message = link_->next()) co_return std::move(*message);
         co_await link_->read(budget);
       }
-    } catch (const Failure& error) {
-      const bool is_harmless = error.kind() == Failure::Kind::unreachable &&
+    } catch (const Failure& failure) {
+      const bool is_harmless = failure.kind() == Failure::Kind::unreachable &&
                                !has_sent_request_ && !budget.is_over();
-      failure = is_harmless ? std::make_exception_ptr(net::Refusal(
-                                  net::Refusal::Reason::absent, error.what()))
-                            : std::current_exception();
+      if (!is_harmless) throw;
+      throw net::Refusal(net::Refusal::Reason::absent, failure.what());
     }
-    std::rethrow_exception(failure);
   }
 
   void take_login(const WireMessage& message, bool is_logged_in) {
