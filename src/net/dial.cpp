@@ -58,11 +58,6 @@ Clock::duration head_start(Clock::duration left, std::size_t others) {
                                    left / (2 * (static_cast<int>(others) + 2)));
 }
 
-bool is_same(const Endpoint& one, const Endpoint& other) {
-  return one.size == other.size &&
-         std::memcmp(&one.storage, &other.storage, one.size) == 0;
-}
-
 // A connection attempt in progress.
 struct Attempt {
   Attempt(Fd made, const Endpoint& peer) : fd(std::move(made)), endpoint(peer) {}
@@ -82,8 +77,10 @@ class Dialling {
 
   void add(const Endpoints& endpoints) {
     for (const auto& endpoint : endpoints) {
-      const bool is_known = std::ranges::any_of(
-          endpoints_, [&](const Endpoint& known) { return is_same(known, endpoint); });
+      const bool is_known = std::ranges::any_of(endpoints_, [&](const Endpoint& known) {
+        return known.size == endpoint.size &&
+               std::memcmp(&known.storage, &endpoint.storage, known.size) == 0;
+      });
       if (!is_known) endpoints_.push_back(endpoint);
     }
   }

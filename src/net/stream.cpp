@@ -17,13 +17,6 @@ Failure lost(const std::string& server, int error_number) {
                               reason_of(error_number));
 }
 
-// A server without TLS may reset the connection when it reads a handshake.
-Refusal lost_in_handshake(const std::string& server, int error_number) {
-  return Refusal(Refusal::Reason::overloaded,
-                 "lost the connection to " + server +
-                     " during the TLS handshake: " + reason_of(error_number));
-}
-
 Timeout no_handshake(const Timeout& timeout) {
   if (timeout.is_slow()) return timeout;
   return Timeout(std::string(timeout.what()) + " in the TLS handshake; does it use TLS?");
@@ -55,7 +48,9 @@ asio::awaitable<void> Stream::secure(const TlsOptions& plan, const std::string& 
     const auto progress = tls->handshake();
     if (progress.state == Progress::State::done) break;
     if (progress.state == Progress::State::failed) {
-      throw lost_in_handshake(budget.server(), progress.error);
+      throw Refusal(Refusal::Reason::overloaded,
+                    "lost the connection to " + budget.server() +
+                        " during the TLS handshake: " + reason_of(progress.error));
     }
     // A server without TLS may take this for part of a request and wait for the rest.
     const bool ready = co_await is_ready(progress.awaited(), budget);

@@ -224,12 +224,10 @@ bool is_sound(const AnsweredWaiter& answered) {
   return is_sound(answered.waiter) && is_sound(answered.by) && is_sound(answered.newer);
 }
 
-bool is_session_or_none(const Party& party) {
-  return party.session == 0 || is_session(party.session);
-}
-
 bool has_sessions(const State& state) {
-  const auto is_known = [](const auto& one) { return is_session_or_none(one.party); };
+  const auto is_known = [](const auto& one) {
+    return one.party.session == 0 || is_session(one.party.session);
+  };
   return std::ranges::all_of(state.holders, is_known) &&
          std::ranges::all_of(state.waiters, is_known) &&
          std::ranges::all_of(state.answered, [&](const AnsweredWaiter& one) {

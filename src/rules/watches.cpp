@@ -82,17 +82,14 @@ milliseconds checks_after(const SafetyNet& net, const State& state, std::size_t 
   return after;
 }
 
-// Whether it is one that the next free slot may be promised to.
-bool is_in_line(const State& state, const Waiter& waiter, Moment now) {
-  return !waiter.passed_over && !waiter.promised_until && !is_parked(waiter, now) &&
-         !(waiter.spreads && is_crowded(state, waiter.party.host, now));
-}
-
 std::vector<Session> front_of(const State& state, Moment now) {
   std::vector<Session> front;
   for (const auto& waiter : state.waiters) {
     if (front.size() == in_front) break;
-    if (is_in_line(state, waiter, now)) front.push_back(waiter.party.session);
+    const bool is_in_line =
+        !waiter.passed_over && !waiter.promised_until && !is_parked(waiter, now) &&
+        !(waiter.spreads && is_crowded(state, waiter.party.host, now));
+    if (is_in_line) front.push_back(waiter.party.session);
   }
   return front;
 }

@@ -16,10 +16,6 @@ bool needs_leader(const Request& request) {
          !std::holds_alternative<MemberListRequest>(request);
 }
 
-milliseconds left_until(Clock::time_point until) {
-  return std::chrono::ceil<milliseconds>(until - Clock::now());
-}
-
 // The result, or why there is none.
 std::optional<CallFailure> take_reply(const Request& request, const CallReply& reply,
                                       const std::string& server,
@@ -221,7 +217,7 @@ asio::awaitable<std::optional<CallFailure>> EtcdCalls::ask_member(
   for (const auto& request : requests) {
     auto& call = calls.emplace_back(
         start_of(path_of(request), encoded(request), needs_leader(request)));
-    call.timeout = left_until(budget.until());
+    call.timeout = std::chrono::ceil<milliseconds>(budget.until() - Clock::now());
   }
   const auto term_before = known_term();
   const auto replies = co_await member().exchange(calls, budget);

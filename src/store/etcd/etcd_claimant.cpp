@@ -28,10 +28,6 @@ Failure bad_grant(const std::string& how) {
   return Failure::unreachable("etcd granted a lease " + how);
 }
 
-Failure always_changed() {
-  return Failure::unreachable("the entry changed during each renewal");
-}
-
 // The pause before the next attempt if the watch fails.
 constexpr milliseconds pause_after_failure{300};
 
@@ -522,7 +518,7 @@ class EtcdClaimant final : public Claimant {
       }
       if (auto moved = co_await move_to_new_lease(*entry, call)) co_return moved;
     }
-    throw always_changed();
+    throw Failure::unreachable("the entry changed during each renewal");
   }
 
   // For another duration, which etcd cannot change, or because a keep-alive is not

@@ -139,18 +139,10 @@ namespace {
 
 constexpr const char* standing_names[] = {"waits", "holds", "broken", "ended"};
 
-const char* name_of(Standing standing) {
-  return standing_names[static_cast<std::size_t>(standing)];
-}
-
 std::optional<Standing> standing_from(const std::string& name) {
   const auto* const found = std::ranges::find(standing_names, name);
   if (found == std::end(standing_names)) return std::nullopt;
   return static_cast<Standing>(found - std::begin(standing_names));
-}
-
-std::string kind_of(const Dedupe& dedupe) {
-  return dedupe.joins ? "join" : dedupe.retry_failed ? "success" : "any";
 }
 
 std::optional<Dedupe> dedupe_from(const Json& json) {
@@ -236,7 +228,7 @@ QueueEntry entry_for(const Claim& claim, WallTime now) {
 
 std::string text_of(const QueueEntry& entry) {
   record::JsonWriter<record::etcd_entry> json;
-  json("standing", std::string(name_of(entry.standing)));
+  json("standing", std::string(standing_names[static_cast<std::size_t>(entry.standing)]));
   json("mode", entry.mode);
   if (entry.slots != 1) json("slots", entry.slots);
   if (entry.slot != 0) json("slot", entry.slot);
@@ -249,7 +241,9 @@ std::string text_of(const QueueEntry& entry) {
   if (entry.supersedes) json("supersedes", true);
   if (entry.replaces) json("replaces", true);
   if (entry.dedupe) {
-    json("dedupe", kind_of(*entry.dedupe));
+    json("dedupe", std::string(entry.dedupe->joins          ? "join"
+                               : entry.dedupe->retry_failed ? "success"
+                                                            : "any"));
     json("window_ms", entry.dedupe->window);
   }
   fields(entry, json);

@@ -21,10 +21,6 @@ constexpr std::int64_t page = 1000;
 // ten thousand locks.
 constexpr std::size_t most_bytes = std::size_t{256} << 20;
 
-std::size_t size_of(const KeyValue& pair) {
-  return sizeof pair + pair.key.size() + pair.value.size();
-}
-
 Failure too_large(const std::string& name_space) {
   return Failure::unreachable(
       "etcd has more keys below " + printable(name_space, 200) +
@@ -287,7 +283,7 @@ asio::awaitable<NameSpace> read_name_space(EtcdCalls& calls, std::string name_sp
     more = result.more && !result.pairs.empty();
     if (more) request.key = result.pairs.back().key + '\0';
     for (auto& pair : result.pairs) {
-      bytes += size_of(pair);
+      bytes += sizeof pair + pair.key.size() + pair.value.size();
       pairs.push_back(std::move(pair));
     }
     if (bytes > most_bytes) throw too_large(name_space);

@@ -25,12 +25,6 @@ constexpr milliseconds last_patience{50};
 // How often unused locks are searched for.
 constexpr WallTime drop_unused_every = std::chrono::hours(24);
 
-// Whether a lock has no history to keep, no holders and no waiters.
-bool is_blank(const State& state) {
-  return state.holders.empty() && state.waiters.empty() && state.answered.empty() &&
-         state.runs.empty() && !state.last_run && !state.past.last;
-}
-
 bool is_droppable(const AnsweredWaiter& answered) { return !answered.newer; }
 
 }  // namespace
@@ -197,7 +191,11 @@ RecordFile Files::file_to_change(const std::string& file) {
 }
 
 bool Files::commit(Change& change, const LockName& lock, const Cause& cause) {
-  if (!change.file.exists() && is_blank(change.state)) return false;
+  const auto& made = change.state;
+  const bool is_blank = made.holders.empty() && made.waiters.empty() &&
+                        made.answered.empty() && made.runs.empty() && !made.last_run &&
+                        !made.past.last;
+  if (!change.file.exists() && is_blank) return false;
   auto payload = with_name(lock, encoded(change.state));
   if (payload == change.file.payload()) return false;
   write(change.file, lock, change.state, std::move(payload));

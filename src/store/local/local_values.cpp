@@ -30,10 +30,6 @@ constexpr std::string_view draft_prefix = "new-";
 // No process writes to a draft for this long.
 constexpr std::time_t draft_abandoned_after = 3600;
 
-std::string sum_of(std::string_view line, std::string_view bytes) {
-  return checksum_text(checksum(bytes, checksum(line)));
-}
-
 // The header line without its checksum.
 std::string line_without_sum(const ValueHead& head) {
   std::string line(first_word);
@@ -120,7 +116,7 @@ class LocalValues final : public ValueStore {
 
 std::string value_line(const ValueHead& head, std::string_view bytes) {
   const auto line = line_without_sum(head);
-  return line + sum_of(line, bytes) + '\n';
+  return line + checksum_text(checksum(bytes, checksum(line))) + '\n';
 }
 
 std::optional<ValueHead> value_head_from(std::string_view text) {

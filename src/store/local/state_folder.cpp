@@ -21,17 +21,13 @@ namespace {
 // Tolerance: clocks are set, and files are written, while a machine boots.
 constexpr WallTime about = std::chrono::seconds(60);
 
-// Converts `end`, by the clock of the boot in which it was written, to the wall clock.
-WallTime wall_end(Clock::time_point end, const Moment& written) {
-  return written.wall + std::chrono::duration_cast<WallTime>(end - written.boot);
-}
-
 // Until when a lock or limit of another epoch is in use without a process: detached
 // leases, and the stamps of a limit.
 WallTime counts_until(const StoredState& kept, const Moment& written) {
   WallTime last{};
   const auto add = [&](Clock::time_point end) {
-    last = std::max(last, wall_end(end, written));
+    last = std::max(
+        last, written.wall + std::chrono::duration_cast<WallTime>(end - written.boot));
   };
   if (const auto* limit = std::get_if<LimitState>(&kept.state)) {
     if (!limit->stamps.empty()) add(later(limit->stamps.back(), limit->rate.period));

@@ -110,10 +110,6 @@ constexpr off_t longest_file_of_events = 1 << 20;
 constexpr std::size_t shortest_event_line = 40;  // none with all fields is shorter
 constexpr std::size_t longest_event_line = 64 << 10;
 
-bool is_same_file(const struct stat& a, const struct stat& b) {
-  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
 }  // namespace
 
 void publish(const Directory& directory, SessionsFile& sessions,
@@ -158,7 +154,7 @@ std::optional<std::vector<Event>> EventReader::read() {
   // Before reading: later events are in the next file.
   const auto is_named = [&](const char* name) {
     return ::fstatat(directory_.fd(), name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-           is_same_file(own, named);
+           own.st_dev == named.st_dev && own.st_ino == named.st_ino;
   };
   const bool is_present = is_named(events_file);
   const bool is_former = !is_present && is_named(former_file);

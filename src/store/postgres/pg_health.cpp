@@ -440,11 +440,6 @@ bool can_read_locks(const PgFacts& facts) {
          tables.is_true(1) && tables.text(2).empty() && tables.text(3).empty();
 }
 
-bool is_this_machine(const PgTarget& target) {
-  return !target.path.empty() || target.host == "localhost" || target.host == "::1" ||
-         target.host.starts_with("127.");
-}
-
 std::string shown_method(const std::string& method) {
   if (method.starts_with("scram")) return "SCRAM-SHA-256";
   if (method == "md5") return "MD5";
@@ -455,7 +450,8 @@ asio::awaitable<HostFacts> ask_host(asio::io_context& context, PgTarget target,
                                     milliseconds timeout, Wakeup& wakeup) {
   HostFacts host;
   host.server = target.shown();
-  host.is_local = is_this_machine(target);
+  host.is_local = !target.path.empty() || target.host == "localhost" ||
+                  target.host == "::1" || target.host.starts_with("127.");
   const bool is_remote = target.path.empty();
   if (target.application_name.empty()) target.application_name = "dlock doctor";
   target.wants_to_know = true;

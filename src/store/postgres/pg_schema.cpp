@@ -89,10 +89,6 @@ std::vector<Statement> checks(const std::string& schema) {
   return statements;
 }
 
-bool is_missing(const SqlError& error) {
-  return error.code() == "42P01" || error.code() == "3F000" || error.code() == "42703";
-}
-
 Failure not_allowed(const SqlError& error, const PgTarget& target) {
   const std::string what = error.what();
   const bool is_of_rows = what.find("row-level security") != std::string::npos;
@@ -287,7 +283,9 @@ asio::awaitable<std::vector<Result>> exchange_in_schema(PgPrimary& connection,
     } catch (const SqlError& failure) {
       error = failure;
     }
-    const bool can_be_made = !is_made && is_missing(*error) && error->batch() == 0;
+    const bool is_missing =
+        error->code() == "42P01" || error->code() == "3F000" || error->code() == "42703";
+    const bool can_be_made = !is_made && is_missing && error->batch() == 0;
     if (!can_be_made) throw_meaning(*error, connection.target(), is_made);
     try {
       co_await make_schema(connection, call);

@@ -31,10 +31,6 @@ std::size_t pieces_of(std::size_t size) {
   return std::max<std::size_t>(1, (size + value_piece - 1) / value_piece);
 }
 
-std::string in_hex(std::string_view bytes) {
-  return hex(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
-}
-
 std::optional<std::string> from_hex_text(const std::string& text) {
   std::string bytes(text.size() / 2, '\0');
   const bool is_valid =
@@ -231,7 +227,8 @@ class PgValues final : public ValueStore {
             "ON CONFLICT (namespace, name, fence, number) DO UPDATE SET "
             "data = excluded.data, keep_until = excluded.keep_until",
         {lock.name_space, lock.name, std::to_string(fence.number), std::to_string(number),
-         in_hex(bytes), std::to_string(abandoned_after.count() / 1000)}};
+         hex(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()),
+         std::to_string(abandoned_after.count() / 1000)}};
   }
 
   // In the transaction that has found the lease. The pieces of former values are removed.

@@ -105,11 +105,6 @@ void put_statement(std::string& to, const Statement& statement) {
   to += encoded_message('E', std::string(5, '\0'));  // the unnamed portal, all rows
 }
 
-// A commit that a standby need not have, or a cancelled wait.
-bool is_about_commit(const Notice& notice) {
-  return notice.code.starts_with("01") || notice.code.starts_with("57");
-}
-
 }  // namespace
 
 std::string startup_message(
@@ -360,7 +355,8 @@ bool BatchReplies::take_fault(std::string_view body) {
 bool BatchReplies::take_notice(std::string_view body) {
   auto notice = notice_from(body);
   if (!notice) return fail("a malformed notice");
-  const bool is_wanted = !is_complete() && is_about_commit(*notice);
+  const bool is_wanted = !is_complete() && (notice->code.starts_with("01") ||
+                                            notice->code.starts_with("57"));
   if (is_wanted && notices_++ < limits_.notices) {
     notice->message.resize(std::min(notice->message.size(), limits_.notice));
     result_.warnings.push_back(std::move(*notice));

@@ -50,10 +50,6 @@ Reply not_a_primary() {
   return reply;
 }
 
-bool is_absent(ReplyClass sort) {
-  return sort == ReplyClass::not_now || sort == ReplyClass::not_primary;
-}
-
 }  // namespace
 
 unsigned replicas_in(const Reply& role) {
@@ -164,7 +160,7 @@ asio::awaitable<std::vector<Reply>> Node::exchange(std::vector<Command> commands
   // A user without permission for it can use locks nevertheless.
   if (names_itself) replies.erase(replies.begin());
   const auto sort = class_of(replies.front());
-  is_suspect_ = is_absent(sort);
+  is_suspect_ = sort == ReplyClass::not_now || sort == ReplyClass::not_primary;
   // Its host name may resolve to another server by now.
   if (sort == ReplyClass::not_primary) connection_.close();
   co_return replies;

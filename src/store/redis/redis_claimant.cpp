@@ -304,12 +304,6 @@ asio::awaitable<void> RedisClaimant::release_grant(Wakeup& wakeup) {
 
 namespace {
 
-Failure not_on_replicas(const Response& response, unsigned wanted) {
-  return Failure::unreachable(
-      response.node->name() + ": " + std::to_string(response.acknowledged) + " of " +
-      std::to_string(wanted) + " replicas have acknowledged the lease (--replicas)");
-}
-
 Failure not_confirmed(const Response& response) {
   return Failure::unreachable("no majority of the sentinels confirms that " +
                               response.node->name() + " is the primary");
@@ -376,7 +370,10 @@ asio::awaitable<void> RedisClaimant::make_certain(const Response& response,
 // that has come back also counts.
 asio::awaitable<void> RedisClaimant::check_replicas(const Response& response, Call call) {
   const auto wanted = co_await route_.replicas_of(*response.node, call);
-  if (response.acknowledged < wanted) throw not_on_replicas(response, wanted);
+  if (response.acknowledged >= wanted) co_return;
+  throw Failure::unreachable(
+      response.node->name() + ": " + std::to_string(response.acknowledged) + " of " +
+      std::to_string(wanted) + " replicas have acknowledged the lease (--replicas)");
 }
 
 // A keeper can renew again at once. Its renewal is therefore interrupted as soon as

@@ -7,13 +7,9 @@
 namespace dlock::redis {
 namespace {
 
-bool is_ok(const Reply& reply) {
-  return reply.kind == Reply::Kind::status && reply.text == "OK";
-}
-
 void require_ok(const Target& target, const Reply& reply, Failure::Kind kind,
                 const std::string& what, const std::string& remark = "") {
-  if (is_ok(reply)) return;
+  if (reply.kind == Reply::Kind::status && reply.text == "OK") return;
   if (!reply.is_error()) {
     throw Failure::unreachable(target.shown() + " sent an unexpected reply to the login");
   }

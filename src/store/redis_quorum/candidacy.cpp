@@ -67,10 +67,6 @@ bool is_said_by_most(const Votes& votes) {
   return static_cast<std::size_t>(count) >= needed(votes.size());
 }
 
-bool has_ended(const RunInfo& run) {
-  return run.outcome != "running" && run.outcome != "vanished";
-}
-
 // Which of these runs most servers know, whatever they know of its end.
 std::map<Identity, std::size_t> runs_told(const Votes& votes) {
   std::map<Identity, std::size_t> told;
@@ -235,7 +231,8 @@ Votes screened(Votes votes, WallTime now) {
           vote,
           "grants a fence that is implausibly far ahead of the clock (dlock doctor "
           "says what to do)");
-    } else if (run != nullptr && has_ended(run->by) &&
+    } else if (run != nullptr && run->by.outcome != "running" &&
+               run->by.outcome != "vanished" &&
                runs.at(identity_of(run->by)) < needed(votes.size())) {
       strike_out(vote, "reports a run with fence " +
                            std::to_string(run->by.fence.number) +

@@ -79,19 +79,16 @@ std::vector<WaiterInfo> merged_waiters(const std::vector<LockInfo>& told,
   return waiters;
 }
 
-bool is_same_end(const RunInfo& a, const RunInfo& b) {
-  return a.outcome == b.outcome && a.exit_code == b.exit_code && a.signal == b.signal &&
-         a.reason == b.reason;
-}
-
 // The record of a run that most of these agree with. A release may have reached only some
 // of the servers, so a recorded end precedes as many records without one.
 RunInfo told_most(const std::vector<RunInfo>& records) {
   const RunInfo* most = nullptr;
   std::pair<std::ptrdiff_t, bool> best;
   for (const auto& record : records) {
-    const auto count = std::ranges::count_if(
-        records, [&](const RunInfo& other) { return is_same_end(record, other); });
+    const auto count = std::ranges::count_if(records, [&](const RunInfo& other) {
+      return record.outcome == other.outcome && record.exit_code == other.exit_code &&
+             record.signal == other.signal && record.reason == other.reason;
+    });
     const std::pair rank(count, has_said_how_it_ended(record));
     if (most == nullptr || rank > best) {
       most = &record;

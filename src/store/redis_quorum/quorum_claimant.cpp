@@ -19,13 +19,6 @@ namespace {
 // The part of a request's budget that is kept for releasing votes: one in this many.
 constexpr int kept_for_releases = 4;
 
-Failure too_weak(int strength, unsigned wanted, std::size_t held, std::size_t servers) {
-  return Failure::unreachable(std::to_string(held) + " of " + std::to_string(servers) +
-                              " servers grant the lock: strength " +
-                              std::to_string(strength) + " is below --min-strength " +
-                              std::to_string(wanted));
-}
-
 // Within this time all servers have notified the waiters of a release.
 constexpr milliseconds others_are_notified_within{10};
 
@@ -339,7 +332,10 @@ class QuorumClaimant final : public Claimant {
     grant_.reset();
     co_await give_back_votes(call);
     for (const auto& seat : seats_) seat->claimant.set_grant({});
-    throw too_weak(*grant.strength, terms_.least_strength, servers, seats_.size());
+    throw Failure::unreachable(
+        std::to_string(servers) + " of " + std::to_string(seats_.size()) +
+        " servers grant the lock: strength " + std::to_string(*grant.strength) +
+        " is below --min-strength " + std::to_string(terms_.least_strength));
   }
 
   bool is_enough(std::size_t servers) const {
