@@ -126,7 +126,9 @@ Answer granted(const Step& step, const Ask& ask) {
     if (holder.broken) {
       holder.taken_by = replacing(taker->party);
     } else {
-      wake_replacers(step);
+      for (const auto& waiter : step.state.waiters) {
+        if (waiter.replaces) step.then.wake.push_back(waiter.party.session);
+      }
     }
   }
   // The asking process need not be woken.
@@ -297,12 +299,6 @@ const Waiter* replacer(const State& state, Moment now, const Liveness& liveness)
            liveness.is_alive(waiter);
   });
   return found == state.waiters.end() ? nullptr : &*found;
-}
-
-void wake_replacers(const Step& step) {
-  for (const auto& waiter : step.state.waiters) {
-    if (waiter.replaces) step.then.wake.push_back(waiter.party.session);
-  }
 }
 
 bool supersede(const Step& step, const Party& newer) {

@@ -51,9 +51,6 @@ Taker replacing(const Party& taker);
 // the lock for as long as they are stopped, and waiters that were promised the lock.
 const Waiter* replacer(const State& state, Moment now, const Liveness& liveness);
 
-// Wakes the waiters that replace holders, so that they ask again.
-void wake_replacers(const Step& step);
-
 // Removes the waiters that the newer claim of `newer` supersedes, and counts those that
 // are alive. Returns whether there were any.
 bool supersede(const Step& step, const Party& newer);

@@ -11,12 +11,13 @@ milliseconds whole_milliseconds(nanoseconds span) {
   return std::chrono::duration_cast<milliseconds>(std::max(span, nanoseconds(0)));
 }
 
-}  // namespace
-
+// How many of the slots are free if there are so many holders.
 unsigned free_slots(Mode mode, std::size_t holders, unsigned slots) {
   if (mode == Mode::shared) return holders > 0 ? 0 : slots;
   return slots - static_cast<unsigned>(std::min<std::size_t>(holders, slots));
 }
+
+}  // namespace
 
 void set_slots(LockInfo& lock, unsigned slots) {
   const bool in_use = !lock.holders.empty() || !lock.waiters.empty();
@@ -34,11 +35,12 @@ Busy busy_answer(const State& state, const Token& token, Moment now) {
   return answer;
 }
 
+namespace {
+
+// The pid to show for a waiter.
 std::int32_t shown_pid(const Waiter& waiter) {
   return waiter.on_behalf_of != 0 ? waiter.on_behalf_of : waiter.party.pid;
 }
-
-namespace {
 
 template <typename Entry>
 CommandInfo party_with(const Entry& entry, std::int32_t pid) {
@@ -52,20 +54,12 @@ CommandInfo party_with(const Entry& entry, std::int32_t pid) {
 
 }  // namespace
 
-CommandInfo shown_party(const Holder& holder) {
-  return party_with(holder, holder.party.pid);
-}
-
-CommandInfo shown_party(const Waiter& waiter) {
-  return party_with(waiter, shown_pid(waiter));
-}
-
 HolderInfo info_of(const Holder& holder, Moment now) {
   HolderInfo info;
   info.foreign = holder.party.foreign;
   info.fence = holder.fence;
   info.slot = holder.slot;
-  info.CommandInfo::operator=(shown_party(holder));
+  info.CommandInfo::operator=(party_with(holder, holder.party.pid));
   info.period = holder.period;
   info.since = holder.since;
   info.held = whole_milliseconds(now.boot - holder.granted_at);
@@ -209,14 +203,14 @@ Event event_of(Event::Kind kind, const LockName& lock, Moment now) {
 
 Event event_of(Event::Kind kind, const LockName& lock, const Holder& holder, Moment now) {
   auto event = event_of(kind, lock, now);
-  event.CommandInfo::operator=(shown_party(holder));
+  event.CommandInfo::operator=(party_with(holder, holder.party.pid));
   event.fence = holder.fence;
   return event;
 }
 
 Event event_of(Event::Kind kind, const LockName& lock, const Waiter& waiter, Moment now) {
   auto event = event_of(kind, lock, now);
-  event.CommandInfo::operator=(shown_party(waiter));
+  event.CommandInfo::operator=(party_with(waiter, shown_pid(waiter)));
   event.priority = waiter.priority;
   return event;
 }

@@ -17,11 +17,6 @@ namespace dlock::rules {
 LockInfo info_of(const State& state, const LockName& lock, Moment now,
                  const Liveness& liveness);
 HolderInfo info_of(const Holder& holder, Moment now);
-// The party of a holder, and its command; the user is the numeric user id.
-CommandInfo shown_party(const Holder& holder);
-CommandInfo shown_party(const Waiter& waiter);
-// How many of the slots are free if there are so many holders.
-unsigned free_slots(Mode mode, std::size_t holders, unsigned slots);
 
 // Sets the slots of a lock whose holders and waiters are known, and how many of them are
 // free. A lock that is not in use has one.
@@ -29,9 +24,6 @@ void set_slots(LockInfo& lock, unsigned slots);
 
 // The answer to a claim that is not granted. Its place is 0 if it is not in the queue.
 Busy busy_answer(const State& state, const Token& token, Moment now);
-
-// The pid to show for a waiter.
-std::int32_t shown_pid(const Waiter& waiter);
 
 // Whether there are dead or expired holders that are not yet removed.
 bool is_untidy(const State& state, Moment now, const Liveness& liveness);

@@ -59,16 +59,13 @@ std::string namespace_prefix(const std::string& name_space) {
   return encoded(name_space) + "/";
 }
 
-std::string namespace_runs_prefix(const std::string& name_space) {
-  return namespace_prefix(name_space) + std::string(runs_folder);
-}
-
 std::string queue_prefix(const LockName& lock) {
   return namespace_prefix(lock.name_space) + encoded(lock.name) + "/";
 }
 
 std::string runs_prefix(const LockName& lock) {
-  return namespace_runs_prefix(lock.name_space) + encoded(lock.name) + "/";
+  return namespace_prefix(lock.name_space) + std::string(runs_folder) +
+         encoded(lock.name) + "/";
 }
 
 std::string now_prefix(const LockName& lock) { return runs_prefix(lock) + "now/"; }

@@ -43,9 +43,8 @@ std::string never_key(const LockName& lock);
 
 std::string register_key(const LockName& resource);
 
-// The prefixes of all keys of a namespace ("NS/"), and of all its records of runs.
+// The prefix of all keys of a namespace ("NS/").
 std::string namespace_prefix(const std::string& name_space);
-std::string namespace_runs_prefix(const std::string& name_space);
 
 // The parts of a key of a namespace.
 struct KeyParts {

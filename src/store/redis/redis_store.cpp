@@ -82,7 +82,7 @@ class RedisValues final : public ValueStore {
       if (record->size > most) co_return too_large(record->size, most);
       auto bytes = record->data;
       if (record->is_in_pieces()) bytes = co_await read_pieces(lock, *record, wakeup);
-      if (bytes.size() == record->size && sum_of(bytes) == record->sum) {
+      if (bytes.size() == record->size && checksum_text(checksum(bytes)) == record->sum) {
         ValueLookup found;
         found.value = Value{std::move(bytes), record->is_fresh};
         co_return found;
@@ -111,7 +111,7 @@ class RedisValues final : public ValueStore {
                                   std::to_string((lifetime.ttl + lifetime.stale).count()),
                                   std::to_string(lifetime.stale.count()),
                                   std::to_string(bytes.size()),
-                                  sum_of(bytes),
+                                  checksum_text(checksum(bytes)),
                                   in_pieces ? "1" : "0",
                                   in_pieces ? "" : bytes};
     const auto response =
@@ -326,8 +326,6 @@ std::optional<KeptLimit> kept_limit_from(const Reply& reply) {
   }
   return kept;
 }
-
-std::string sum_of(const std::string& bytes) { return checksum_text(checksum(bytes)); }
 
 std::optional<ValueRecord> value_record_from(const Reply& fields, const Reply& left) {
   if (fields.kind != Reply::Kind::array ||

@@ -52,9 +52,6 @@ struct ValueRecord {
 // The fields to request, in this order.
 constexpr const char* value_fields[] = {"fence", "size", "sum", "stale", "data"};
 
-// The checksum of a value, as it is stored.
-std::string sum_of(const std::string& bytes);
-
 // From the replies to HMGET of these fields and PTTL of the same key. Nothing if there is
 // no value, or dlock did not write it.
 std::optional<ValueRecord> value_record_from(const Reply& fields, const Reply& left);
