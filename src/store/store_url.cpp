@@ -24,19 +24,6 @@ constexpr std::size_t longest_password = 64u << 10;
 
 Failure unusable(const std::string& why) { return Failure::misconfigured(why); }
 
-// Without doubled or trailing slashes, so that one directory has one name.
-std::string normalized_directory(const std::string& path) {
-  if (!path.empty() && (path.front() != '/' || path.find('\0') != std::string::npos)) {
-    throw bad_url("the directory must be an absolute path");
-  }
-  std::string out;
-  for (const char c : path) {
-    if (c != '/' || out.empty() || out.back() != '/') out += c;
-  }
-  while (out.size() > 1 && out.back() == '/') out.pop_back();
-  return out;
-}
-
 unsigned database_from(std::string_view text) {
   return number_from(text, 0, most_databases, "the database");
 }
@@ -233,6 +220,9 @@ StoreUrl StoreUrl::parsed(const StoreKind& kind, std::string_view scheme,
     return url;
   }
   if (form.place == UrlForm::Place::directory) {
+    if (!rest.empty() && (rest.front() != '/' || rest.find('\0') != std::string::npos)) {
+      throw bad_url("the directory must be an absolute path");
+    }
     url.path = normalized_directory(rest);
     return url;
   }

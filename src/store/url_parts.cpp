@@ -40,13 +40,8 @@ std::string address_in_brackets(std::string_view text) {
   return address + "%" + std::string(zone);
 }
 
-// Without doubled or trailing slashes, so that one directory has one name.
 std::string directory_from(const std::string& path) {
-  std::string out;
-  for (const char c : path) {
-    if (c != '/' || out.empty() || out.back() != '/') out += c;
-  }
-  while (out.size() > 1 && out.back() == '/') out.pop_back();
+  auto out = normalized_directory(path);
   if (out.size() > longest_host || !is_printable_utf8(out)) {
     throw bad_url("invalid directory of a socket");
   }
@@ -73,6 +68,15 @@ ServerAddress address_from(std::string_view text) {
 }
 
 }  // namespace
+
+std::string normalized_directory(std::string_view path) {
+  std::string out;
+  for (const char c : path) {
+    if (c != '/' || out.empty() || out.back() != '/') out += c;
+  }
+  while (out.size() > 1 && out.back() == '/') out.pop_back();
+  return out;
+}
 
 Failure bad_url(const std::string& why) { return Failure::misconfigured(why); }
 
@@ -122,11 +126,8 @@ UrlParts url_parts(std::string_view rest, const std::string& form) {
 std::map<std::string, std::string> parameters_of(std::string_view query) {
   std::map<std::string, std::string> parameters;
   if (query.find('#') != npos) throw bad_url("write # in a parameter as %23");
-  for (std::size_t begin = std::min<std::size_t>(1, query.size());
-       begin < query.size();) {
-    const auto end = std::min(query.find('&', begin), query.size());
-    const auto part = query.substr(begin, end - begin);
-    begin = end + 1;
+  query.remove_prefix(std::min<std::size_t>(1, query.size()));
+  for (const auto part : split(query, '&')) {
     if (part.empty()) continue;
     const auto equals = part.find('=');
     if (equals == npos || equals == 0) {
@@ -224,23 +225,20 @@ std::vector<ServerAddress> servers_from(std::string_view list, std::uint16_t por
     throw bad_url("no " + what + " given: expected host[:port],host[:port],...");
   }
   std::vector<ServerAddress> servers;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const auto end = std::min(list.find(',', begin), list.size());
+  for (const auto part : split(list, ',')) {
     const auto which = what + " " + std::to_string(servers.size() + 1);
     if (servers.size() == most_servers) {
       throw bad_url("at most " + std::to_string(most_servers) + " " + what +
                     "s are allowed");
     }
-    if (end == begin) throw bad_url(which + " is empty: remove the extra comma");
+    if (part.empty()) throw bad_url(which + " is empty: remove the extra comma");
     try {
-      servers.push_back(
-          server_from(list.substr(begin, end - begin), port_if_none, may_be_directories));
+      servers.push_back(server_from(part, port_if_none, may_be_directories));
     } catch (const Failure& failure) {
       throw bad_url(which + ": " + failure.what());
     }
     auto& server = servers.back();
     server.host = normalized_host(std::move(server.host));
-    begin = end + 1;
   }
   if (port_if_none != 0) refuse_twins(servers, what);
   return servers;
@@ -269,9 +267,7 @@ std::string servers_text(const std::vector<ServerAddress>& servers,
 
 AddressMap AddressMap::parsed(std::string_view text) {
   AddressMap map;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const auto end = std::min(text.find(',', begin), text.size());
-    const auto entry = text.substr(begin, end - begin);
+  for (const auto entry : split(text, ',')) {
     const auto equals = entry.find('=');
     if (equals == std::string_view::npos) {
       throw bad_url("expected FROM=TO, as in 10.0.0.5:6379=db.example:7001");
@@ -283,7 +279,6 @@ AddressMap AddressMap::parsed(std::string_view text) {
       throw bad_url("an address is mapped twice");
     }
     map.entries_.push_back(std::move(one));
-    begin = end + 1;
   }
   return map;
 }

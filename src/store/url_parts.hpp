@@ -85,6 +85,9 @@ std::vector<ServerAddress> servers_from(std::string_view list, std::uint16_t por
                                         const std::string& what,
                                         bool may_be_directories = false);
 
+// Without doubled or trailing slashes, so that one directory has one name.
+std::string normalized_directory(std::string_view path);
+
 // Throws Failure (misconfigured) if a server is named twice.
 void refuse_twins(const std::vector<ServerAddress>& servers, const std::string& what);
 

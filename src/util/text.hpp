@@ -20,6 +20,9 @@ bool is_utf8(std::string_view text);
 bool is_alphanumeric(char c);
 std::string lower_case(std::string_view text);
 
+// The parts of `text` between these separators: one, if there is none.
+std::vector<std::string_view> split(std::string_view text, char separator);
+
 // The text with each `from` in it replaced. `from` is not empty.
 std::string replaced(std::string text, std::string_view from, std::string_view to);
 

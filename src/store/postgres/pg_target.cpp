@@ -205,10 +205,7 @@ std::optional<std::string> password_for(const PgPassEntry& wanted,
   const std::string fields[] = {is_usual ? "localhost" : wanted.host,
                                 std::to_string(wanted.port), wanted.database,
                                 wanted.user};
-  while (!content.empty()) {
-    const auto end = std::min(content.find('\n'), content.size());
-    auto line = content.substr(0, end);
-    content.remove_prefix(std::min(end + 1, content.size()));
+  for (auto line : split(content, '\n')) {
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.starts_with('#')) continue;
     const bool matches = std::ranges::all_of(fields, [&](const auto& field) {

@@ -150,16 +150,6 @@ void check(const Parameter& parameter, const std::string& value) {
                               : ""));
 }
 
-std::vector<std::string> parts_of(const std::string& list) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const auto end = std::min(list.find(',', begin), list.size());
-    parts.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 // The inverse of what a URL has between commas.
 std::string in_brackets(const std::string& host) {
   if (host.starts_with('/')) return encoded(host);
@@ -169,7 +159,8 @@ std::string in_brackets(const std::string& host) {
 
 std::vector<ServerAddress> servers_in(const std::string& list) {
   std::string servers;
-  for (const auto& host : parts_of(list)) servers += in_brackets(host) + ",";
+  for (const auto host : split(list, ','))
+    servers += in_brackets(std::string(host)) + ",";
   servers.pop_back();
   auto found = servers_from(servers, 0, "server", true);
   for (const auto& server : found) {
@@ -181,7 +172,7 @@ std::vector<ServerAddress> servers_in(const std::string& list) {
 // 0 for an empty one.
 std::vector<std::uint16_t> ports_in(const std::string& list) {
   std::vector<std::uint16_t> ports;
-  for (const auto& text : parts_of(list)) {
+  for (const auto text : split(list, ',')) {
     const auto port = text.empty() ? 0 : number_from(text, 1, 65535, "the port");
     ports.push_back(static_cast<std::uint16_t>(port));
   }

@@ -8,13 +8,8 @@
 namespace dlock::redis {
 
 std::vector<std::string> words_of(std::string_view command) {
-  std::vector<std::string> words;
-  while (!command.empty()) {
-    const auto end = std::min(command.find(' '), command.size());
-    words.emplace_back(command.substr(0, end));
-    command.remove_prefix(std::min(end + 1, command.size()));
-  }
-  return words;
+  const auto words = split(command, ' ');
+  return {words.begin(), words.end()};
 }
 
 std::string form_of(const Permission& right, const std::string& key,

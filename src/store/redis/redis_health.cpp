@@ -312,12 +312,11 @@ constexpr Check<RedisFacts> checks[] = {
 std::vector<Command> questions() {
   std::vector<Command> all{{"HELLO", "2"}};
   for (const auto& check : checks) {
-    for (auto rest = check.question; !rest.empty();) {
-      const auto end = std::min(rest.find(','), rest.size());
-      auto question = words_of(rest.substr(0, end));
+    if (check.question.empty()) continue;
+    for (const auto one : split(check.question, ',')) {
+      auto question = words_of(one);
       const bool is_new = std::ranges::find(all, question) == all.end();
       if (is_new) all.push_back(std::move(question));
-      rest.remove_prefix(std::min(end + 1, rest.size()));
     }
   }
   return all;

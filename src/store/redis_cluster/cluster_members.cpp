@@ -24,16 +24,6 @@ using redis::Reply;
 constexpr auto npos = std::string_view::npos;
 
 // The words of a line.
-std::vector<std::string_view> words_of(std::string_view line) {
-  std::vector<std::string_view> words;
-  while (!line.empty()) {
-    const auto end = std::min(line.find(' '), line.size());
-    words.push_back(line.substr(0, end));
-    line.remove_prefix(std::min(end + 1, line.size()));
-  }
-  return words;
-}
-
 std::optional<ServerAddress> address_from(std::string_view host, std::int64_t port,
                                           const ServerAddress& by) {
   if (port < 1 || port > 65535) return std::nullopt;
@@ -44,12 +34,8 @@ std::optional<ServerAddress> address_from(std::string_view host, std::int64_t po
 }
 
 bool has_flag(std::string_view flags, std::string_view flag) {
-  while (!flags.empty()) {
-    const auto end = std::min(flags.find(','), flags.size());
-    if (flags.substr(0, end) == flag) return true;
-    flags.remove_prefix(std::min(end + 1, flags.size()));
-  }
-  return false;
+  const auto all = split(flags, ',');
+  return std::ranges::find(all, flag) != all.end();
 }
 
 // Enough for the longest host.
@@ -96,7 +82,7 @@ void put(const Directory& folder, const std::string& name, const std::string& te
 }  // namespace
 
 std::optional<ServerAddress> pointed_to(const Reply& error, const ServerAddress& by) {
-  const auto words = words_of(error.text);
+  const auto words = split(error.text, ' ');
   if (!error.is_error() || words.size() != 3) return std::nullopt;
   const auto colon = words[2].rfind(':');
   if (colon == npos) return std::nullopt;
@@ -130,11 +116,9 @@ std::optional<Primaries> primaries_from(const Reply& slots, const ServerAddress&
 // Lines of "id address flags id-of-its-primary ...".
 unsigned count_replicas_up(std::string_view nodes) {
   std::vector<std::vector<std::string_view>> members;
-  while (!nodes.empty()) {
-    const auto end = std::min(nodes.find('\n'), nodes.size());
-    auto words = words_of(nodes.substr(0, end));
+  for (const auto line : split(nodes, '\n')) {
+    auto words = split(line, ' ');
     if (words.size() >= 4) members.push_back(std::move(words));
-    nodes.remove_prefix(std::min(end + 1, nodes.size()));
   }
   const auto self = std::ranges::find_if(
       members, [](const auto& member) { return has_flag(member[2], "myself"); });
