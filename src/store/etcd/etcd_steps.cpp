@@ -21,10 +21,6 @@ RangeRequest all_below(std::string prefix) {
   return range;
 }
 
-std::string key_of(const StepContext& step_context, const QueueEntry& entry) {
-  return queue_prefix(step_context.lock) + entry.id;
-}
-
 PutRequest put(std::string key, std::string value, std::int64_t lease) {
   PutRequest request;
   request.key = std::move(key);
@@ -39,21 +35,12 @@ DeleteRequest deletion(std::string key) {
   return request;
 }
 
-PutRequest entry_put(const StepContext& step_context, const QueueEntry& entry) {
-  return put(key_of(step_context, entry), text_of(entry), entry.lease);
-}
-
 Compare is(std::string key, Target target, std::int64_t number) {
   Compare compare;
   compare.key = std::move(key);
   compare.target = target;
   compare.number = number;
   return compare;
-}
-
-// The entry has not changed, or still does not exist.
-Compare is_as_it_was(const StepContext& step_context, const QueueEntry& entry) {
-  return is(key_of(step_context, entry), Target::mod_revision, entry.modified);
 }
 
 Compare of_all(std::string prefix, Target target, Compare::Result result,
@@ -64,35 +51,9 @@ Compare of_all(std::string prefix, Target target, Compare::Result result,
   return compare;
 }
 
-// No key was created or changed since; deletions only make room.
-Compare is_untouched_since(std::string prefix, std::int64_t revision) {
-  return of_all(std::move(prefix), Target::mod_revision, Compare::Result::less,
-                revision + 1);
-}
-
 void add_look(std::vector<Operation>& operations, const LockName& lock) {
   operations.emplace_back(all_below(queue_prefix(lock)));
   operations.emplace_back(all_below(runs_prefix(lock)));
-}
-
-// Writes that this entry holds, and the record that remains if it vanishes.
-void add_holder(TxnRequest& txn, const StepContext& step_context, const QueueEntry& own) {
-  const auto until = step_context.now + std::chrono::seconds(own.ttl);
-  txn.then.emplace_back(entry_put(step_context, own));
-  txn.then.emplace_back(put(now_key(step_context.lock, own.id), open_run_text(own, until),
-                            step_context.day_lease));
-}
-
-void add_past_run(std::vector<Operation>& operations, const StepContext& step_context,
-                  const QueueEntry& holder, const RunInfo& run, bool is_shared) {
-  operations.emplace_back(put(past_key(step_context.lock, holder.fence()),
-                              past_run_text(run, is_shared), step_context.day_lease));
-}
-
-// A holder that notices when its lease is broken, and releases the lock itself. The lease
-// of any other holder is revoked.
-bool is_told_of_loss(const QueueEntry& holder) {
-  return !holder.foreign && holder.attached && holder.standing != Standing::ended;
 }
 
 // The moment at which the lease of this holder ends, even if the clock was set back.
@@ -100,58 +61,112 @@ rules::Moment end_for(const QueueEntry& holder, WallTime now) {
   return moment_of(std::max(now, holder.since));
 }
 
-void add_loser(TxnRequest& txn, const StepContext& step_context, const QueueEntry& holder,
-               const Taker& taker) {
-  txn.conditions.push_back(is_as_it_was(step_context, holder));
-  if (is_told_of_loss(holder) && !taker.forced) {
-    auto told = holder;
-    told.standing = Standing::broken;
-    told.taken_by = taker;
-    txn.then.emplace_back(entry_put(step_context, told));
-    return;
-  }
-  txn.then.emplace_back(deletion(key_of(step_context, holder)));
-  // For watchers. It is useful only as long as the lease would have lasted; a foreign
-  // entry may have no lease.
-  txn.then.emplace_back(put(taken_key(step_context.lock, holder.id), taken_text(taker),
-                            holder.lease != 0 ? holder.lease : step_context.day_lease));
-  if (holder.foreign || holder.standing == Standing::ended) return;
-  txn.then.emplace_back(deletion(now_key(step_context.lock, holder.id)));
-  const auto end = end_for(holder, step_context.now);
-  add_past_run(txn.then, step_context, holder,
-               holder.attached ? rules::forced_run(as_holder(holder), taker, end)
-                               : rules::lease_by_hand(as_holder(holder), end),
-               false);
-}
+// A transaction as it is made.
+class StepMaker {
+ public:
+  explicit StepMaker(const StepContext& at) : at_(at) {}
 
-void add_rivals(TxnRequest& txn, const StepContext& step_context, const QueueEntry& own,
-                const Decision& decision) {
-  for (const auto& waiter : decision.give_way) {
-    txn.conditions.push_back(is_as_it_was(step_context, waiter));
-    txn.then.emplace_back(deletion(key_of(step_context, waiter)));
-    // With the waiter's lease: only the waiter reads it.
-    txn.then.emplace_back(put(told_key(step_context.lock, waiter.id),
-                              told_text({own.host, own.pid}), waiter.lease));
-  }
-  if (!decision.give_way.empty()) {
-    txn.then.emplace_back(
-        put(superseded_key(step_context.lock), "", step_context.day_lease));
-  }
-  for (const auto& holder : decision.lose) {
-    add_loser(txn, step_context, holder, own_taker(true));
-  }
-}
+  // --- The conditions ---
 
-// The conditions for a claim that depends on more than its own entry.
-void add_guards(TxnRequest& txn, const StepContext& step_context,
-                const LockSnapshot& snapshot, const Claim& claim) {
-  txn.conditions.push_back(
-      is_untouched_since(queue_prefix(step_context.lock), snapshot.revision));
-  // A whole run may have started and ended.
-  if (!claim.dedupe) return;
-  txn.conditions.push_back(
-      is_untouched_since(runs_prefix(step_context.lock), snapshot.revision));
-}
+  void require(Compare condition) { txn_.conditions.push_back(std::move(condition)); }
+
+  // The entry has not changed, or still does not exist.
+  void require_unchanged(const QueueEntry& entry) {
+    require(is(key_of(entry), Target::mod_revision, entry.modified));
+  }
+
+  // No key was created or changed since; deletions only make room.
+  void require_untouched(std::string prefix, std::int64_t since) {
+    require(of_all(std::move(prefix), Target::mod_revision, Compare::Result::less,
+                   since + 1));
+  }
+
+  // For a claim that depends on more than its own entry.
+  void guard(const LockSnapshot& snapshot, bool with_runs) {
+    require_untouched(queue_prefix(at_.lock), snapshot.revision);
+    // A whole run may have started and ended.
+    if (with_runs) require_untouched(runs_prefix(at_.lock), snapshot.revision);
+  }
+
+  // --- What is written ---
+
+  std::string key_of(const QueueEntry& entry) const {
+    return queue_prefix(at_.lock) + entry.id;
+  }
+  void then(Operation operation) { txn_.then.push_back(std::move(operation)); }
+  void write(const QueueEntry& entry) {
+    then(put(key_of(entry), text_of(entry), entry.lease));
+  }
+  void remove(std::string key) { then(deletion(std::move(key))); }
+  // For as long as there is a history.
+  void keep(std::string key, std::string value) {
+    then(put(std::move(key), std::move(value), at_.day_lease));
+  }
+
+  // That this entry holds, and the record that remains if it vanishes.
+  void write_holder(const QueueEntry& own) {
+    const auto until = at_.now + std::chrono::seconds(own.ttl);
+    write(own);
+    keep(now_key(at_.lock, own.id), open_run_text(own, until));
+  }
+
+  void write_past_run(const QueueEntry& holder, const RunInfo& run, bool is_shared) {
+    keep(past_key(at_.lock, holder.fence()), past_run_text(run, is_shared));
+  }
+
+  void take_from(const QueueEntry& holder, const Taker& taker) {
+    require_unchanged(holder);
+    // A holder that notices when its lease is broken, and releases the lock itself. The
+    // lease of any other holder is revoked.
+    const bool is_told = !holder.foreign && holder.attached &&
+                         holder.standing != Standing::ended && !taker.forced;
+    if (is_told) {
+      auto told = holder;
+      told.standing = Standing::broken;
+      told.taken_by = taker;
+      return write(told);
+    }
+    remove(key_of(holder));
+    // For watchers. It is useful only as long as the lease would have lasted; a foreign
+    // entry may have no lease.
+    then(put(taken_key(at_.lock, holder.id), taken_text(taker),
+             holder.lease != 0 ? holder.lease : at_.day_lease));
+    if (holder.foreign || holder.standing == Standing::ended) return;
+    remove(now_key(at_.lock, holder.id));
+    const auto end = end_for(holder, at_.now);
+    write_past_run(holder,
+                   holder.attached ? rules::forced_run(as_holder(holder), taker, end)
+                                   : rules::lease_by_hand(as_holder(holder), end),
+                   false);
+  }
+
+  void take_from_rivals(const QueueEntry& own, const Decision& decision) {
+    for (const auto& waiter : decision.give_way) {
+      require_unchanged(waiter);
+      remove(key_of(waiter));
+      // With the waiter's lease: only the waiter reads it.
+      then(put(told_key(at_.lock, waiter.id), told_text({own.host, own.pid}),
+               waiter.lease));
+    }
+    if (!decision.give_way.empty()) keep(superseded_key(at_.lock), "");
+    for (const auto& holder : decision.lose) take_from(holder, own_taker(true));
+  }
+
+  // --- What is read ---
+
+  void look() { add_look(txn_.then, at_.lock); }
+
+  // Ends it: the lock is read if it has no effect.
+  TxnRequest or_look() {
+    add_look(txn_.otherwise, at_.lock);
+    return std::move(txn_);
+  }
+  TxnRequest made() { return std::move(txn_); }
+
+ private:
+  const StepContext& at_;
+  TxnRequest txn_;
+};
 
 const RangeResult& range_at(const TxnResult& result, std::size_t index) {
   const auto* range = index < result.results.size()
@@ -207,142 +222,120 @@ LockSnapshot snapshot_from(const LockName& lock, const TxnResult& result,
   return snapshot;
 }
 
-TxnRequest enter_first(const StepContext& step_context, const QueueEntry& own) {
-  TxnRequest txn;
-  txn.conditions.push_back(is_as_it_was(step_context, own));
-  txn.conditions.push_back(of_all(queue_prefix(step_context.lock),
-                                  Target::create_revision, Compare::Result::greater,
-                                  own.created - 1));
+TxnRequest enter_first(const StepContext& at, const QueueEntry& own) {
+  StepMaker step(at);
+  step.require_unchanged(own);
+  step.require(of_all(queue_prefix(at.lock), Target::create_revision,
+                      Compare::Result::greater, own.created - 1));
   // No other claim has passed it, not even one whose run has vanished.
-  auto none = is(past_key(step_context.lock, own.fence()), Target::create_revision, 0);
-  none.range_end = end_of_prefix(past_prefix(step_context.lock));
-  txn.conditions.push_back(std::move(none));
-  txn.conditions.push_back(of_all(now_prefix(step_context.lock), Target::create_revision,
-                                  Compare::Result::less, own.created));
-  add_holder(txn, step_context, own);
-  add_look(txn.then, step_context.lock);
-  add_look(txn.otherwise, step_context.lock);
-  return txn;
+  auto none = is(past_key(at.lock, own.fence()), Target::create_revision, 0);
+  none.range_end = end_of_prefix(past_prefix(at.lock));
+  step.require(std::move(none));
+  step.require(of_all(now_prefix(at.lock), Target::create_revision, Compare::Result::less,
+                      own.created));
+  step.write_holder(own);
+  step.look();
+  return step.or_look();
 }
 
-TxnRequest enter(const StepContext& step_context, const LockSnapshot& snapshot,
-                 const Claim& claim, const QueueEntry& own, const Decision& decision) {
-  TxnRequest txn;
-  txn.conditions.push_back(is_as_it_was(step_context, own));
+TxnRequest enter(const StepContext& at, const LockSnapshot& snapshot, const Claim& claim,
+                 const QueueEntry& own, const Decision& decision) {
+  StepMaker step(at);
+  step.require_unchanged(own);
   // The outer run that lets it pass a waiting writer must still exist: no guard detects a
   // deleted key.
   if (const auto* outer = outer_reader(snapshot, claim)) {
-    txn.conditions.push_back(
-        is(key_of(step_context, *outer), Target::create_revision, outer->created));
+    step.require(is(step.key_of(*outer), Target::create_revision, outer->created));
   }
   const bool waited = own.created != 0;
   // Its turn cannot pass, but two claims must not choose the same slot or fence.
   const bool draws = decision.given_fence.number != 0;
-  if (!waited || claim.slots > 1 || claim.dedupe || draws)
-    add_guards(txn, step_context, snapshot, claim);
+  if (!waited || claim.slots > 1 || claim.dedupe || draws) {
+    step.guard(snapshot, claim.dedupe.has_value());
+  }
   // Nor may one that had its turn as well have ended since, with a greater fence.
-  const auto untouched = [&](std::string folder) {
-    txn.conditions.push_back(is_untouched_since(std::move(folder), snapshot.revision));
-  };
-  if (waited) untouched(past_prefix(step_context.lock));
-  if (draws) untouched(now_prefix(step_context.lock));
-  add_rivals(txn, step_context, own, decision);
-  add_holder(txn, step_context, own);
-  add_look(txn.otherwise, step_context.lock);
-  return txn;
+  if (waited) step.require_untouched(past_prefix(at.lock), snapshot.revision);
+  if (draws) step.require_untouched(now_prefix(at.lock), snapshot.revision);
+  step.take_from_rivals(own, decision);
+  step.write_holder(own);
+  return step.or_look();
 }
 
-TxnRequest join(const StepContext& step_context, const LockSnapshot& snapshot,
-                const Claim& claim, const QueueEntry& own, const Decision& decision) {
-  TxnRequest txn;
-  txn.conditions.push_back(is_as_it_was(step_context, own));
+TxnRequest join(const StepContext& at, const LockSnapshot& snapshot, const Claim& claim,
+                const QueueEntry& own, const Decision& decision) {
+  StepMaker step(at);
+  step.require_unchanged(own);
   const bool goes_by_others = claim.max_queue || claim.dedupe || claim.supersedes ||
                               claim.replaces || claim.slots > 1;
-  if (goes_by_others) add_guards(txn, step_context, snapshot, claim);
-  add_rivals(txn, step_context, own, decision);
-  txn.then.emplace_back(entry_put(step_context, own));
-  add_look(txn.then, step_context.lock);
-  add_look(txn.otherwise, step_context.lock);
-  return txn;
+  if (goes_by_others) step.guard(snapshot, claim.dedupe.has_value());
+  step.take_from_rivals(own, decision);
+  step.write(own);
+  step.look();
+  return step.or_look();
 }
 
-TxnRequest take_away(const StepContext& step_context,
-                     const std::vector<QueueEntry>& holders, const Taker& taker) {
-  TxnRequest txn;
-  for (const auto& holder : holders) add_loser(txn, step_context, holder, taker);
-  add_look(txn.then, step_context.lock);
-  add_look(txn.otherwise, step_context.lock);
-  return txn;
+TxnRequest take_away(const StepContext& at, const std::vector<QueueEntry>& holders,
+                     const Taker& taker) {
+  StepMaker step(at);
+  for (const auto& holder : holders) step.take_from(holder, taker);
+  step.look();
+  return step.or_look();
 }
 
-TxnRequest rewrite(const StepContext& step_context, const QueueEntry& own) {
-  TxnRequest txn;
-  txn.conditions.push_back(is_as_it_was(step_context, own));
-  if (own.holds()) {
-    add_holder(txn, step_context, own);
-  } else {
-    txn.then.emplace_back(entry_put(step_context, own));
-  }
-  add_look(txn.otherwise, step_context.lock);
-  return txn;
+TxnRequest rewrite(const StepContext& at, const QueueEntry& own) {
+  StepMaker step(at);
+  step.require_unchanged(own);
+  own.holds() ? step.write_holder(own) : step.write(own);
+  return step.or_look();
 }
 
-TxnRequest set_up_again(const StepContext& step_context, const LockSnapshot& snapshot,
+TxnRequest set_up_again(const StepContext& at, const LockSnapshot& snapshot,
                         const QueueEntry& own) {
-  TxnRequest txn;
-  txn.conditions.push_back(is_as_it_was(step_context, own));
-  txn.conditions.push_back(
-      is_untouched_since(queue_prefix(step_context.lock), snapshot.revision));
-  txn.conditions.push_back(
-      is_untouched_since(runs_prefix(step_context.lock), snapshot.revision));
-  add_holder(txn, step_context, own);
-  add_look(txn.otherwise, step_context.lock);
-  return txn;
+  StepMaker step(at);
+  step.require_unchanged(own);
+  step.guard(snapshot, true);
+  step.write_holder(own);
+  return step.or_look();
 }
 
-TxnRequest give_back(const StepContext& step_context, const QueueEntry& own,
-                     const Ending& ending) {
-  TxnRequest txn;
-  txn.conditions.push_back(is_as_it_was(step_context, own));
+TxnRequest give_back(const StepContext& at, const QueueEntry& own, const Ending& ending) {
+  StepMaker step(at);
+  step.require_unchanged(own);
   if (ending.kept_on != 0) {
     auto kept = own;
     kept.standing = Standing::ended;
     kept.lease = ending.kept_on;
-    txn.then.emplace_back(entry_put(step_context, kept));
+    step.write(kept);
   } else {
-    txn.then.emplace_back(deletion(key_of(step_context, own)));
+    step.remove(step.key_of(own));
   }
-  if (own.holds()) txn.then.emplace_back(deletion(now_key(step_context.lock, own.id)));
+  if (own.holds()) step.remove(now_key(at.lock, own.id));
   if (ending.end) {
-    add_past_run(
-        txn.then, step_context, own,
-        rules::ended_run(as_holder(own), *ending.end, moment_of(step_context.now)),
-        ending.end->is_shared);
+    const auto run = rules::ended_run(as_holder(own), *ending.end, moment_of(at.now));
+    step.write_past_run(own, run, ending.end->is_shared);
   } else if (own.holds() && !own.attached) {
-    const auto end = end_for(own, step_context.now);
-    add_past_run(txn.then, step_context, own, rules::lease_by_hand(as_holder(own), end),
-                 false);
+    const auto run = rules::lease_by_hand(as_holder(own), end_for(own, at.now));
+    step.write_past_run(own, run, false);
   }
-  auto runs = all_below(runs_prefix(step_context.lock));
+  auto runs = all_below(runs_prefix(at.lock));
   runs.keys_only = true;
   runs.limit = 1;
-  txn.then.emplace_back(std::move(runs));
-  add_look(txn.otherwise, step_context.lock);
-  return txn;
+  step.then(std::move(runs));
+  return step.or_look();
 }
 
 std::int64_t runs_kept_after(const TxnResult& given_back) {
   return range_at(given_back, given_back.results.size() - 1).count;
 }
 
-TxnRequest record_lost(const StepContext& step_context, const Runs& known,
-                       const QueueEntry& own, const RunEnd& end) {
-  TxnRequest txn;
-  auto run = rules::ended_run(as_holder(own), end, moment_of(step_context.now));
+TxnRequest record_lost(const StepContext& at, const Runs& known, const QueueEntry& own,
+                       const RunEnd& end) {
+  StepMaker step(at);
+  auto run = rules::ended_run(as_holder(own), end, moment_of(at.now));
   for (const auto& past : known.past) keep_forced_reason(past.info, run);
-  txn.then.emplace_back(deletion(now_key(step_context.lock, own.id)));
-  add_past_run(txn.then, step_context, own, run, false);
-  return txn;
+  step.remove(now_key(at.lock, own.id));
+  step.write_past_run(own, run, false);
+  return step.made();
 }
 
 TxnRequest forget(const std::vector<std::string>& keys) {
@@ -354,10 +347,10 @@ TxnRequest forget(const std::vector<std::string>& keys) {
   return txn;
 }
 
-TxnRequest count_refused(const StepContext& step_context) {
-  TxnRequest txn;
-  txn.then.emplace_back(put(refused_key(step_context.lock), "", step_context.day_lease));
-  return txn;
+TxnRequest count_refused(const StepContext& at) {
+  StepMaker step(at);
+  step.keep(refused_key(at.lock), "");
+  return step.made();
 }
 
 }  // namespace dlock::etcd

@@ -51,27 +51,27 @@ LockSnapshot snapshot_from(const LockName& lock, const TxnResult& result,
 
 // Takes the lock for a waiter that is first in the queue. After its own two results come
 // those of the lock afterwards. Only if nothing about the other entries matters.
-TxnRequest enter_first(const StepContext& step_context, const QueueEntry& own);
+TxnRequest enter_first(const StepContext& at, const QueueEntry& own);
 
 // Takes the lock as decided; `own` may already be in the queue (QueueEntry::created).
-TxnRequest enter(const StepContext& step_context, const LockSnapshot& snapshot,
-                 const Claim& claim, const QueueEntry& own, const Decision& decision);
+TxnRequest enter(const StepContext& at, const LockSnapshot& snapshot, const Claim& claim,
+                 const QueueEntry& own, const Decision& decision);
 
 // Enters the queue. The last two results are always the lock.
-TxnRequest join(const StepContext& step_context, const LockSnapshot& snapshot,
-                const Claim& claim, const QueueEntry& own, const Decision& decision);
+TxnRequest join(const StepContext& at, const LockSnapshot& snapshot, const Claim& claim,
+                const QueueEntry& own, const Decision& decision);
 
 // Takes the lock from its holders; those that can be notified learn `taker`, unless it
 // acts by force: then none of them holds the lock any longer. The last two results are
 // always the lock.
-TxnRequest take_away(const StepContext& step_context,
-                     const std::vector<QueueEntry>& holders, const Taker& taker);
+TxnRequest take_away(const StepContext& at, const std::vector<QueueEntry>& holders,
+                     const Taker& taker);
 
 // Updates an entry that has not changed since it was read.
-TxnRequest rewrite(const StepContext& step_context, const QueueEntry& own);
+TxnRequest rewrite(const StepContext& at, const QueueEntry& own);
 
 // Sets up a vanished lease again.
-TxnRequest set_up_again(const StepContext& step_context, const LockSnapshot& snapshot,
+TxnRequest set_up_again(const StepContext& at, const LockSnapshot& snapshot,
                         const QueueEntry& own);
 
 // How a lease ends, provided that `own` has not changed.
@@ -79,20 +79,19 @@ struct Ending {
   std::optional<RunEnd> end;  // Claimant::release
   std::int64_t kept_on = 0;   // the lease that keeps the lock held; 0: the lock is free
 };
-TxnRequest give_back(const StepContext& step_context, const QueueEntry& own,
-                     const Ending& ending);
+TxnRequest give_back(const StepContext& at, const QueueEntry& own, const Ending& ending);
 
 // The number of recorded runs of the lock, from the result of give_back().
 std::int64_t runs_kept_after(const TxnResult& given_back);
 
 // Records the end of a run whose lease had vanished, or was freed by force.
-TxnRequest record_lost(const StepContext& step_context, const Runs& known,
-                       const QueueEntry& own, const RunEnd& end);
+TxnRequest record_lost(const StepContext& at, const Runs& known, const QueueEntry& own,
+                       const RunEnd& end);
 
 // Deletes these keys.
 TxnRequest forget(const std::vector<std::string>& keys);
 
 // Counts a refused claim.
-TxnRequest count_refused(const StepContext& step_context);
+TxnRequest count_refused(const StepContext& at);
 
 }  // namespace dlock::etcd
