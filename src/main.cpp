@@ -90,9 +90,8 @@ constexpr FailureKind failure_kinds[] = {
 // The kind of failure that an exit code stands for: "unavailable" for 69. Nothing if the
 // code is not a failure of dlock's own.
 std::optional<std::string_view> failure_kind(int exit_code) {
-  const auto* found = std::find_if(
-      std::begin(failure_kinds), std::end(failure_kinds),
-      [&](const FailureKind& kind) { return code_of(kind.status) == exit_code; });
+  const auto* found =
+      std::ranges::find(failure_kinds, ExitStatus(exit_code), &FailureKind::status);
   return found == std::end(failure_kinds) ? std::nullopt : std::optional(found->name);
 }
 

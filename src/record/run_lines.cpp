@@ -178,7 +178,7 @@ History history_of(std::string_view log, WallTime now) {
   for (auto& [lock, runs] : over) {
     auto& kept = history.runs[lock];
     for (const auto& [fence, run] : runs) add_to_history(kept, run);
-    std::reverse(kept.begin(), kept.end());
+    std::ranges::reverse(kept);
   }
   return history;
 }
@@ -288,7 +288,7 @@ std::string shortened(std::string_view log, std::size_t most) {
   const auto is_greatest = [&](std::string_view text) {
     return text.data() == greatest.data();
   };
-  if (!greatest.empty() && std::none_of(kept.begin(), kept.end(), is_greatest)) {
+  if (!greatest.empty() && std::ranges::none_of(kept, is_greatest)) {
     kept.push_back(greatest);
   }
   std::string out;

@@ -194,8 +194,7 @@ bool is_sound(const std::optional<T>& value) {
 template <typename T>
 bool are_sound(const std::vector<T>& values, std::size_t most) {
   return values.size() <= most &&
-         std::all_of(values.begin(), values.end(),
-                     [](const T& value) { return is_sound(value); });
+         std::ranges::all_of(values, [](const T& value) { return is_sound(value); });
 }
 
 bool is_sound(const RunInfo& run) {
@@ -231,10 +230,9 @@ bool is_session_or_none(const Party& party) {
 
 bool has_sessions(const State& state) {
   const auto is_known = [](const auto& one) { return is_session_or_none(one.party); };
-  return std::all_of(state.holders.begin(), state.holders.end(), is_known) &&
-         std::all_of(state.waiters.begin(), state.waiters.end(), is_known) &&
-         std::all_of(state.answered.begin(), state.answered.end(),
-                     [&](const AnsweredWaiter& one) { return is_known(one.waiter); });
+  return std::ranges::all_of(state.holders, is_known) &&
+         std::ranges::all_of(state.waiters, is_known) &&
+         std::ranges::all_of(state.answered, is_known, &AnsweredWaiter::waiter);
 }
 
 }  // namespace
@@ -300,10 +298,9 @@ bool is_in_range(Clock::time_point moment) {
 }
 
 bool is_sound(const LimitState& state) {
-  return std::is_sorted(state.stamps.begin(), state.stamps.end()) &&
-         std::all_of(state.stamps.begin(), state.stamps.end(), is_in_range) &&
-         std::all_of(state.turns.begin(), state.turns.end(),
-                     [](const Turn& turn) { return is_in_range(turn.at); });
+  return std::ranges::is_sorted(state.stamps) &&
+         std::ranges::all_of(state.stamps, is_in_range) &&
+         std::ranges::all_of(state.turns, is_in_range, &Turn::at);
 }
 
 // How many there are is in the head.

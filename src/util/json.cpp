@@ -47,7 +47,7 @@ bool read_json(std::string_view text, JsonEvents& events, const JsonLimits& limi
 }
 
 void append_json(std::string& json, std::string_view value) {
-  if (std::all_of(value.begin(), value.end(), stands_for_itself)) {
+  if (std::ranges::all_of(value, stands_for_itself)) {
     json.append(1, '"').append(value).append(1, '"');
   } else {
     json += to_line(Json(value));
@@ -55,7 +55,7 @@ void append_json(std::string& json, std::string_view value) {
 }
 
 void append_ascii_json(std::string& json, std::string_view value) {
-  if (std::all_of(value.begin(), value.end(), stands_for_itself)) {
+  if (std::ranges::all_of(value, stands_for_itself)) {
     json.append(1, '"').append(value).append(1, '"');
   } else {
     json += Json(value).dump(-1, ' ', true, Json::error_handler_t::replace);

@@ -118,7 +118,7 @@ std::vector<std::string> names_in(const std::string& path) {
     begin = end + 1;
   }
   if (names.empty() || path.ends_with('/')) names.emplace_back(".");
-  std::reverse(names.begin(), names.end());
+  std::ranges::reverse(names);
   return names;
 }
 

@@ -30,9 +30,9 @@ std::string escaped(unsigned char byte) {
 }
 
 bool needs_quotes(std::string_view argument) {
-  return argument.empty() || !std::all_of(argument.begin(), argument.end(), [](char c) {
-           return is_alphanumeric(c) || static_cast<unsigned char>(c) >= 0x80 ||
-                  std::string_view("-_./@:=,+%").find(c) != std::string_view::npos;
+  return argument.empty() || !std::ranges::all_of(argument, [](char c) {
+           return static_cast<unsigned char>(c) >= 0x80 ||
+                  are_alphanumeric_or({&c, 1}, "-_./@:=,+%");
          });
 }
 
@@ -40,6 +40,12 @@ bool needs_quotes(std::string_view argument) {
 
 bool is_alphanumeric(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+bool are_alphanumeric_or(std::string_view text, std::string_view others) {
+  return std::ranges::all_of(text, [&](char c) {
+    return is_alphanumeric(c) || others.find(c) != std::string_view::npos;
+  });
 }
 
 std::string replaced(std::string text, std::string_view from, std::string_view to) {
@@ -165,19 +171,17 @@ std::string printable_name(std::string_view name) {
 
 std::string safe_host(std::string_view host) {
   constexpr std::size_t longest = 255;
-  constexpr std::string_view letters =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
   std::string safe(host.substr(0, longest));
   for (auto& c : safe) {
-    const bool is_mark = c == '.' || c == '_' || c == ':' || (c == '-' && &c != &safe[0]);
-    if (!is_mark && letters.find(c) == std::string_view::npos) c = '_';
+    const auto* marks = &c == &safe[0] ? "._:" : "._:-";
+    if (!are_alphanumeric_or({&c, 1}, marks)) c = '_';
   }
   return safe;
 }
 
 std::string printable_json(std::string json) {
   const auto is_plain = [](char c) { return static_cast<unsigned char>(c) < 0x7F; };
-  if (std::all_of(json.begin(), json.end(), is_plain)) return json;
+  if (std::ranges::all_of(json, is_plain)) return json;
   std::string out;
   for (std::string_view rest(json); !rest.empty();) {
     const auto [decoded, code_point] = first_character(rest);
@@ -226,7 +230,7 @@ std::string percent_encoded(std::string_view text, std::string_view plain) {
   std::string out;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (is_alphanumeric(c) || plain.find(c) != std::string_view::npos) {
+    if (are_alphanumeric_or({&c, 1}, plain)) {
       out += c;
     } else {
       out += {'%', digits[byte >> 4u], digits[byte & 15u]};

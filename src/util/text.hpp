@@ -18,6 +18,7 @@ bool is_utf8(std::string_view text);
 
 // In ASCII, whatever the locale is.
 bool is_alphanumeric(char c);
+bool are_alphanumeric_or(std::string_view text, std::string_view others);
 std::string lower_case(std::string_view text);
 
 // The text with each `from` in it replaced. `from` is not empty.

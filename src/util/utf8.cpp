@@ -90,8 +90,7 @@ std::optional<std::string_view> take_named(std::string_view& rest, char mark) {
 }
 
 bool class_has(std::string_view name, std::string_view character) {
-  const auto* named = std::find_if(std::begin(classes), std::end(classes),
-                                   [&](const Class& c) { return c.name == name; });
+  const auto* named = std::ranges::find(classes, name, &Class::name);
   const auto byte = static_cast<unsigned char>(character.front());
   return named != std::end(classes) && byte < 0x80 && named->has(byte) != 0;
 }

@@ -84,11 +84,8 @@ bool is_zone_file(const std::string& path) {
 // Whether it has the form of a name like America/Argentina/Buenos_Aires or Etc/GMT+5.
 // None has a dot, so none leads out of the directory.
 bool is_zone_name(std::string_view text) {
-  const bool has_form = std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::strchr("_+-/", c) != nullptr;
-  });
-  return !text.empty() && text.size() <= longest_text && has_form &&
-         text.front() != '/' && text.back() != '/' &&
+  return !text.empty() && text.size() <= longest_text &&
+         are_alphanumeric_or(text, "_+-/") && text.front() != '/' && text.back() != '/' &&
          text.find("//") == std::string_view::npos;
 }
 
@@ -167,7 +164,7 @@ class ZoneInForce {
 
 std::optional<Period> period_named(const std::string& text) {
   const auto name = text.substr(0, text.find('@'));
-  const auto* found = std::find(std::begin(period_names), std::end(period_names), name);
+  const auto* found = std::ranges::find(period_names, name);
   if (found == std::end(period_names)) return std::nullopt;
   return static_cast<Period>(found - std::begin(period_names));
 }

@@ -88,15 +88,10 @@ std::vector<ExitText> exit_texts(const VerbSpec& verb) {
     if (!exit.text.empty()) texts.push_back(exit);
   }
   for (const auto& exit : usual_exits) {
-    const bool is_said =
-        std::any_of(texts.begin(), texts.end(),
-                    [&](const ExitText& said) { return said.status == exit.status; });
+    const bool is_said = std::ranges::count(texts, exit.status, &ExitText::status) > 0;
     if (!is_said && applies(exit, verb)) texts.push_back(exit);
   }
-  std::stable_sort(texts.begin(), texts.end(),
-                   [](const ExitText& one, const ExitText& other) {
-                     return one.status < other.status;
-                   });
+  std::ranges::stable_sort(texts, {}, &ExitText::status);
   return texts;
 }
 

@@ -270,7 +270,7 @@ constexpr Exclusion own_pairs[] = {
 
 template <typename Wanted>
 const OptionSpec* found(std::span<const OptionSpec> rows, VerbSet verbs, Wanted wanted) {
-  const auto at = std::find_if(rows.begin(), rows.end(), [&](const OptionSpec& option) {
+  const auto at = std::ranges::find_if(rows, [&](const OptionSpec& option) {
     return (option.verbs & verbs) != 0 && wanted(option);
   });
   return at == rows.end() ? nullptr : &*at;

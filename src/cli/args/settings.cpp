@@ -376,11 +376,8 @@ std::vector<std::string> passed_on(const Settings& settings) {
   std::vector<std::string> variables;
   for (const auto& option : common_specs()) {
     const auto found = settings.find(option.name);
-    if (found == settings.end() || option.environment.empty() ||
-        std::find(std::begin(not_passed_on), std::end(not_passed_on), option.name) !=
-            std::end(not_passed_on)) {
-      continue;
-    }
+    if (found == settings.end() || option.environment.empty()) continue;
+    if (std::ranges::count(not_passed_on, option.name) > 0) continue;
     variables.push_back(std::string(option.environment) + "=" + found->second.value);
   }
   return variables;

@@ -151,7 +151,7 @@ void RunConclusion::not_obtained(const Answer& answer) {
     const auto& holders = busy->holders;
     const auto is_here = [](const HolderInfo& one) { return one.host == host_name(); };
     if (lock.holding.claim().spreads && holders.size() < lock.holding.claim().slots &&
-        std::any_of(holders.begin(), holders.end(), is_here)) {
+        std::ranges::any_of(holders, is_here)) {
       message += "; this host has a slot already (--spread)";
     }
   }

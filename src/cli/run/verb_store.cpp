@@ -198,9 +198,8 @@ std::vector<std::string> command_environment(const char* const* inherited,
       continue;
     }
     const auto name = entry.substr(0, entry.find('=') + 1);
-    const bool replaced =
-        std::any_of(own.begin(), own.end(),
-                    [&](const std::string& set) { return set.starts_with(name); });
+    const bool replaced = std::ranges::any_of(
+        own, [&](const std::string& set) { return set.starts_with(name); });
     // A run without a lock must not look like the holder of an outer one.
     const bool outer = name == "DLOCK_FENCES=" || name == "DLOCK_SLOTS=" ||
                        (!has_lock && (name == "DLOCK_FENCE=" || name == "DLOCK_SLOT="));

@@ -79,7 +79,7 @@ Columns columns_for(const std::vector<RunOfLock>& runs, Detail detail, Names nam
   columns.moments = detail != Detail::least;
   columns.bars = detail == Detail::bars;
   const auto any_has = [&](std::string RunInfo::*text) {
-    return columns.moments && std::any_of(runs.begin(), runs.end(), [&](const auto& one) {
+    return columns.moments && std::ranges::any_of(runs, [&](const auto& one) {
              return !(one.run.*text).empty();
            });
   };

@@ -118,10 +118,8 @@ std::string state_of(const LockInfo& lock) {
          " held";
 }
 
-template <typename Party>
-bool has_labels(const std::vector<Party>& parties) {
-  return std::any_of(parties.begin(), parties.end(),
-                     [](const Party& party) { return !party.label.empty(); });
+bool has_labels(const auto& parties) {
+  return std::ranges::any_of(parties, [](const auto& one) { return !one.label.empty(); });
 }
 
 // What a holder uses the lock for: its command, or why there is none.
@@ -163,9 +161,7 @@ Table holders_of(const LockInfo& lock) {
 Table waiters_of(const LockInfo& lock) {
   const bool labels = has_labels(lock.waiters);
   std::vector<std::string> titles{"WAITER", "PID", "FOR"};
-  const bool priorities =
-      std::any_of(lock.waiters.begin(), lock.waiters.end(),
-                  [](const WaiterInfo& waiter) { return waiter.priority != 0; });
+  const bool priorities = std::ranges::any_of(lock.waiters, &WaiterInfo::priority);
   if (priorities) titles.emplace_back("PRIORITY");
   if (labels) titles.emplace_back("LABEL");
   Table table(std::move(titles));

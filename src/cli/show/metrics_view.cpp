@@ -177,9 +177,7 @@ std::vector<milliseconds> durations_in(const LockHistory& history) {
 
 Sample lost_runs(const LockHistory& history) {
   if (history.runs.empty()) return std::nullopt;
-  return std::to_string(
-      std::count_if(history.runs.begin(), history.runs.end(),
-                    [](const RunInfo& run) { return run.outcome == lost_run; }));
+  return std::to_string(std::ranges::count(history.runs, lost_run, &RunInfo::outcome));
 }
 
 Sample last_loss(const LockHistory& history) {
@@ -202,9 +200,8 @@ void show_histogram(Pieces& pieces, const std::vector<LockHistory>& histories) {
     const auto labels = labels_of(history.lock);
     auto samples = std::exchange(head, "");
     for (const auto& [most, text] : duration_classes) {
-      const auto count =
-          std::count_if(durations.begin(), durations.end(),
-                        [most = most](milliseconds one) { return one <= most; });
+      const auto count = std::ranges::count_if(
+          durations, [most = most](milliseconds one) { return one <= most; });
       samples += name + "_bucket{" + labels + ",le=\"" + text + "\"} " +
                  std::to_string(count) + "\n";
     }

@@ -35,7 +35,7 @@ std::size_t total(const std::vector<std::size_t>& widths) {
 std::optional<std::vector<std::size_t>> narrowed(std::vector<std::size_t> widths,
                                                  std::size_t columns) {
   while (total(widths) > columns) {
-    const auto widest = std::max_element(widths.begin(), widths.end());
+    const auto widest = std::ranges::max_element(widths);
     if (*widest > least) {
       --*widest;
     } else if (widths.back() > least_at_end) {

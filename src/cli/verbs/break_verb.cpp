@@ -52,8 +52,8 @@ std::string question(const std::vector<LockInfo>& locks, bool by_force) {
   }
   const bool is_one = holders.size() == 1;
   const std::string lock = locks.size() == 1 ? "lock" : "locks";
-  const auto runs = std::any_of(holders.begin(), holders.end(),
-                                [](const HolderInfo& h) { return h.attached; });
+  const auto runs =
+      std::ranges::any_of(holders, [](const HolderInfo& h) { return h.attached; });
   std::string text;
   if (!runs) {
     text = "Take the " + lock +
@@ -130,8 +130,8 @@ class BreakCommand {
            (options_.host.empty() || holder.host == options_.host);
   }
   bool is_meant(const LockInfo& lock) const {
-    return std::any_of(lock.holders.begin(), lock.holders.end(),
-                       [&](const HolderInfo& holder) { return is_meant(holder); });
+    return std::ranges::any_of(
+        lock.holders, [&](const HolderInfo& holder) { return is_meant(holder); });
   }
   bool is_agreed(const std::vector<LockInfo>& locks) const;
   void take(const std::vector<LockInfo>& locks);
@@ -157,9 +157,7 @@ void BreakCommand::open() {
 bool BreakCommand::add(std::vector<LockInfo>& locks, LockInfo info) {
   std::erase_if(info.holders,
                 [&](const HolderInfo& holder) { return !is_meant(holder); });
-  const bool is_known =
-      std::any_of(locks.begin(), locks.end(),
-                  [&](const LockInfo& other) { return other.lock == info.lock; });
+  const bool is_known = std::ranges::count(locks, info.lock, &LockInfo::lock) > 0;
   if (info.holders.empty() || is_known) return false;
   locks.push_back(std::move(info));
   return true;

@@ -23,10 +23,6 @@ std::vector<Fence> fences_of(const std::vector<HolderInfo>& holders) {
   return fences;
 }
 
-bool contains(const std::vector<Fence>& fences, Fence fence) {
-  return std::find(fences.begin(), fences.end(), fence) != fences.end();
-}
-
 }  // namespace
 
 std::string described_for_break(const HolderInfo& holder) {
@@ -60,9 +56,9 @@ asio::awaitable<bool> Breaking::wait() {
     co_await wakeup_.sleep_until(later(Clock::now(), pause.next()));
     // Repeats the call if the mark was lost (a server lost its data, and the holder
     // restored its lease), and if there are processes left to end.
-    const bool again = std::any_of(
-        left.begin(), left.end(),
-        [](const HolderInfo& holder) { return !holder.broken || holder.dlock_gone; });
+    const bool again = std::ranges::any_of(left, [](const HolderInfo& holder) {
+      return !holder.broken || holder.dlock_gone;
+    });
     if (again) co_await tell(fences_of(left));
   }
   co_return true;
@@ -71,8 +67,9 @@ asio::awaitable<bool> Breaking::wait() {
 asio::awaitable<std::vector<HolderInfo>> Breaking::left_of(
     const std::vector<Fence>& fences) {
   auto info = co_await store_.inspector().inspect(lock_, wakeup_);
-  std::erase_if(info.holders,
-                [&](const HolderInfo& h) { return !contains(fences, h.fence); });
+  std::erase_if(info.holders, [&](const HolderInfo& holder) {
+    return std::ranges::count(fences, holder.fence) == 0;
+  });
   co_return std::move(info.holders);
 }
 

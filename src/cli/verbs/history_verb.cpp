@@ -59,10 +59,8 @@ std::vector<RunOfLock> wanted_of(const std::vector<LockHistory>& histories,
         wanted.push_back({history.lock.name, run});
     }
   }
-  std::stable_sort(wanted.begin(), wanted.end(),
-                   [](const RunOfLock& one, const RunOfLock& other) {
-                     return one.run.started > other.run.started;
-                   });
+  std::ranges::stable_sort(wanted, std::ranges::greater(),
+                           [](const RunOfLock& one) { return one.run.started; });
   wanted.resize(std::min<std::size_t>(wanted.size(), options.limit));
   return wanted;
 }

@@ -27,8 +27,8 @@ std::string text_of(const Rate& rate) {
   constexpr std::pair<const char*, std::int64_t> units[] = {
       {"d", 86'400'000}, {"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}};
   const auto period = rate.period.count();
-  const auto* unit = std::find_if(std::begin(units), std::end(units),
-                                  [&](const auto& u) { return period % u.second == 0; });
+  const auto* unit =
+      std::ranges::find_if(units, [&](const auto& u) { return period % u.second == 0; });
   return std::to_string(rate.most) + "/" + std::to_string(period / unit->second) +
          unit->first;
 }

@@ -222,17 +222,12 @@ constexpr VerbSpec verbs[] = {
 std::span<const VerbSpec> all_verbs() { return verb_rows::verbs; }
 
 const VerbSpec* verb_named(std::string_view name) {
-  for (const auto& verb : all_verbs()) {
-    if (verb.name == name) return &verb;
-  }
-  return nullptr;
+  const auto* found = std::ranges::find(verb_rows::verbs, name, &VerbSpec::name);
+  return found == std::end(verb_rows::verbs) ? nullptr : found;
 }
 
 std::string_view name_of(Verb verb) {
-  const auto verbs = all_verbs();
-  return std::find_if(verbs.begin(), verbs.end(),
-                      [&](const VerbSpec& spec) { return spec.verb == verb; })
-      ->name;
+  return std::ranges::find(all_verbs(), verb, &VerbSpec::verb)->name;
 }
 
 std::vector<std::string_view> verb_names() {

@@ -62,8 +62,8 @@ void reachable(const PgFacts& facts, CheckReport& say) {
 
 void login(const PgFacts& facts, CheckReport& say) {
   // The one that is used, or one that has answered.
-  const auto answered = std::find_if(facts.hosts.begin(), facts.hosts.end(),
-                                     [](const HostFacts& host) { return !host.failure; });
+  const auto answered = std::ranges::find_if(
+      facts.hosts, [](const HostFacts& host) { return !host.failure; });
   if (answered == facts.hosts.end()) {
     const auto& failure = *facts.hosts.front().failure;
     const auto text = std::string_view(failure.what());

@@ -315,8 +315,7 @@ std::vector<Command> questions() {
     for (auto rest = check.question; !rest.empty();) {
       const auto end = std::min(rest.find(','), rest.size());
       auto question = words_of(rest.substr(0, end));
-      const bool is_new = std::find(all.begin(), all.end(), question) == all.end();
-      if (is_new) all.push_back(std::move(question));
+      if (std::ranges::count(all, question) == 0) all.push_back(std::move(question));
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
   }
@@ -440,8 +439,8 @@ class RedisExaminer {
     if (denial == Denial::command) facts.missing.push_back(right);
     if (denial == Denial::keys) facts.keys_are_missing = true;
     // Not whether the arguments of a trial are wrong.
-    const bool refuses_work = std::any_of(
-        std::begin(refusals_of_work), std::end(refusals_of_work),
+    const bool refuses_work = std::ranges::any_of(
+        refusals_of_work,
         [&](const auto& refusal) { return reply.error_code() == refusal.first; });
     if (refuses_work && !facts.refuses_work) facts.refuses_work = reply.text;
   }
@@ -553,9 +552,7 @@ void add_findings_of(const std::vector<RedisFacts>& servers,
                      std::vector<Finding>& findings) {
   for (const auto& server : servers) {
     for (auto& found : findings_of(server)) {
-      const auto same =
-          std::find_if(findings.begin(), findings.end(),
-                       [&](const Finding& other) { return other.check == found.check; });
+      const auto same = std::ranges::find(findings, found.check, &Finding::check);
       if (found.level > Finding::Level::info) {
         found.message = server.server + ": " + found.message;
       }
