@@ -249,7 +249,7 @@ void GuardedSupervisor::pass_on_signals() {
 }
 
 asio::awaitable<Ended> GuardedSupervisor::ended() {
-  const SignalInbox::HeldStops stops(!plan_.own_group);
+  const auto held = SignalInbox::hold_stops(!plan_.own_group);
   for (;;) {
     pass_on_signals();
     if (page_.phase.load(std::memory_order_acquire) == Phase::over) break;

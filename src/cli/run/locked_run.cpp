@@ -101,7 +101,7 @@ asio::awaitable<bool> LockedRun::sleep_first() {
   speaker_.step("sleeping for " + for_people(span) +
                 (options_.splay.count() > 0 ? both : " (jitter)"));
   const auto until = Clock::now() + span;
-  const SignalInbox::InterruptibleWait wait(signals_);
+  const auto wait = signals_.interrupt_waits();
   co_await wakeup_.sleep_until(until);
   co_return Clock::now() >= until;
 }
@@ -112,7 +112,7 @@ asio::awaitable<bool> LockedRun::obtain_locks() {
   {
     const auto start = Clock::now();
     const OnExit note_wait([&] { conclusion_.result().waited = elapsed_since(start); });
-    const SignalInbox::InterruptibleWait wait(signals_);
+    const auto wait = signals_.interrupt_waits();
     auto listener = notice_ ? notice_->listener() : WaitListener();
     answer = co_await locks_.obtain(std::move(listener));
   }
@@ -143,7 +143,7 @@ bool LockedRun::are_granted(const std::optional<Answer>& answer) {
 asio::awaitable<bool> LockedRun::needs_command(const Answer& answer) {
   auto& store = *locks_.first().store;
   const auto& claim = locks_.first().holding.claim();
-  const SignalInbox::InterruptibleWait wait(signals_);
+  const auto wait = signals_.interrupt_waits();
   if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
     co_await extension_->joined(deduplicated->by, store, claim, wakeup_);
   }
@@ -319,7 +319,7 @@ std::optional<RunEnd> LockedRun::recorded_end(const RunLock& lock) const {
 
 asio::awaitable<void> LockedRun::settle() {
   if (!recorded_end(locks_.first())) co_return;
-  const SignalInbox::InterruptibleWait wait(signals_);
+  const auto wait = signals_.interrupt_waits();
   const bool counts =
       co_await extension_->settle(conclusion_.result(), *locks_.first().store,
                                   locks_.first().holding.claim(), wakeup_);
@@ -416,7 +416,7 @@ asio::awaitable<void> LockedRun::record_loss(RunLock& lock) {
   const auto end = recorded_end(lock);
   const auto ttl = lock.holding.timing().ttl();
   const auto until = std::min(lock.holding.lease_end(), later(Clock::now(), ttl));
-  const SignalInbox::InterruptibleWait wait(signals_);
+  const auto wait = signals_.interrupt_waits();
   const bool may_wait = !signals_.was_told_to_end() && !wakeup_.gives_up();
   if (may_wait && Clock::now() < until &&
       co_await lock.holding.release_by(until, end, pause, true)) {

@@ -11,12 +11,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <iterator>
 #include <utility>
 
 #include "util/failure.hpp"
+#include "util/text.hpp"
 
 namespace dlock {
 namespace {
@@ -30,7 +30,7 @@ Fd reopen_to_write(int fd) {
   int number = 0;
   if (::ioctl(fd, TIOCGPTN, &number) == 0) return Fd();
   char path[32] = "/proc/self/fd/";
-  std::to_chars(path + std::strlen(path), std::end(path) - 1, fd);
+  decimal(fd, {path + std::strlen(path), std::end(path) - 1});
   return Fd(::open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 }
 

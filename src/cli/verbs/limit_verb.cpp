@@ -133,7 +133,7 @@ asio::awaitable<Exit> Limited::execute() {
 }
 
 asio::awaitable<RateAnswer> Limited::obtain() {
-  const SignalInbox::InterruptibleWait wait(signals_);
+  const auto wait = signals_.interrupt_waits();
   RateClaim claim;
   claim.limit = {common_.name_space, options_.name};
   claim.token.bytes = random_bytes();

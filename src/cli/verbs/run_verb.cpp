@@ -53,7 +53,7 @@ std::optional<FinishedRun> open_files(const RunOptions& options,
 // respond.
 void write_report(ReportFile& report, const std::string& path, const std::string& line,
                   const HeldSignals& held, const Speaker& speaker) {
-  const HeldSignals::LetThrough ends_us(held);
+  const auto ends_us = held.let_through();
   if (report.write(line)) return;
   const int error = errno;
   speaker.warning("cannot write the report to " + printable(path) + ": " +
@@ -69,7 +69,7 @@ std::optional<std::string> end_output(const RunOutput& output, bool kept,
   if (!result.started) return std::nullopt;
   const bool has_failed = result.outcome != RunOutcome::ran || result.exit_code != 0;
   if (has_failed) {
-    const HeldSignals::LetThrough ends_us(held);
+    const auto ends_us = held.let_through();
     output.print(speaker);
   }
   auto lines = result.ran ? output.last_lines() : std::nullopt;
@@ -176,7 +176,7 @@ Exit run_verb(const Invocation& invocation) {
                  report_line(identity_of(options, run.store), result), held, speaker);
   }
   if (start_hook) {
-    const HeldSignals::LetThrough ends_us(held);  // which ends the hook
+    const auto ends_us = held.let_through();  // which ends the hook
     start_hook->await_end();
   }
   if (const auto signal = tell_hook(invocation, options, run, held, speaker)) {
