@@ -31,7 +31,7 @@ LockedRun::LockedRun(const RunParts& parts)
       extension_(additions_.extension),
       conclusion_(options_, plan_, locks_) {
   if (options_.notify == Notify::off) return;
-  notice_.emplace(context_, options_.notify, signals_, speaker_);
+  notice_ = ServiceNotice::begin(context_, options_.notify, signals_, speaker_);
 }
 
 asio::awaitable<RunResult> LockedRun::execute() {
@@ -174,7 +174,7 @@ asio::awaitable<void> LockedRun::run_command() {
   command_ = new_supervisor();
   command_->on_stop([this](std::optional<Loss> loss) {
     const auto why = conclusion_.why_stopped(loss, elapsed_since(started_at_));
-    if (notice_) notice_->command_is_stopped(why);
+    if (notice_) notice_->tell_stopping(why);
   });
   locks_.rely_on(*command_, [this](const std::string& message) {
     conclusion_.unprotected(message);
@@ -291,7 +291,7 @@ asio::awaitable<Ended> LockedRun::await_end(const Spawned& spawned) {
   auto end = co_await command_->ended();
   conclusion_.command_ended_at(Clock::now());
   output_has_ended();
-  if (notice_) notice_->command_ended();
+  if (notice_) notice_->tell_stopping("releasing the lock");
   conclusion_.result().ran = elapsed_since(started_at_);
   noting.give_up(true);
   while (!noted) co_await wakeup_.wait_until(Clock::time_point::max());

@@ -140,7 +140,7 @@ class LockedRun {
   Clock::time_point started_at_;
   bool is_shared_ = false;  // RunEnd::is_shared
   RunConclusion conclusion_;
-  std::optional<ServiceNotice> notice_;  // with --notify
+  std::unique_ptr<ServiceNotice> notice_;  // with --notify
 };
 
 }  // namespace dlock
