@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <utility>
 
 #include "record/encoders.hpp"
 #include "record/record_fields.hpp"

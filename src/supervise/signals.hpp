@@ -1,7 +1,6 @@
 // Signals as events, and the signal state that the command inherits.
 #pragma once
 
-#include <sys/signalfd.h>
 #include <sys/types.h>
 
 #include <csignal>
@@ -10,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "loop/wakeup.hpp"
 #include "util/fd.hpp"

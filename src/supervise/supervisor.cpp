@@ -1,7 +1,6 @@
 #include "supervise/supervisor.hpp"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <csignal>
 

@@ -1,7 +1,6 @@
 #include "util/text.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 
 #include "util/utf8.hpp"

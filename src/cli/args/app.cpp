@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
-#include <iterator>
 
 #include "cli/args/help.hpp"
 #include "cli/args/linked_in.hpp"

@@ -1,7 +1,6 @@
 #include "cli/args/help.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 #include "cli/args/option_table.hpp"
 

@@ -1,7 +1,6 @@
 #include "cli/args/usage_hint.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 #include "cli/args/option_table.hpp"
 #include "store/store_url.hpp"

@@ -1,7 +1,6 @@
 #include "cli/run/background_keeper.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,7 +1,6 @@
 #include "cli/run/hidden_secrets.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 

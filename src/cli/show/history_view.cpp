@@ -8,7 +8,6 @@
 #include "cli/show/screen.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "lock/history.hpp"
-#include "lock/lease.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
 

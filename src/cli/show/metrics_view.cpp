@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
-#include <set>
-#include <tuple>
 #include <utility>
 
 #include "cli/show/lock_view.hpp"

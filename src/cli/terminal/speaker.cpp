@@ -6,11 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 #include "cli/terminal/slow_output.hpp"
 #include "util/fd.hpp"
-#include "util/text.hpp"
 #include "util/utf8.hpp"
 
 namespace dlock {

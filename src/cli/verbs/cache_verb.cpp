@@ -1,9 +1,7 @@
-#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <utility>
 

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 
 #include "cli/run/missed_ends.hpp"
 #include "cli/run/verb_store.hpp"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
-#include <exception>
 #include <memory>
 
 #include "cli/args/options.hpp"

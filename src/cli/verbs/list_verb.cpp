@@ -1,8 +1,5 @@
-#include <algorithm>
-#include <numeric>
 #include <optional>
 #include <set>
-#include <tuple>
 
 #include "cli/run/missed_ends.hpp"
 #include "cli/run/verb_store.hpp"
