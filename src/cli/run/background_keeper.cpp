@@ -75,7 +75,7 @@ class KeeperProcess {
   }
 
  private:
-  asio::awaitable<bool> execute();
+  asio::awaitable<void> execute();
   asio::awaitable<std::string> begin();
   void watch();
 
@@ -92,10 +92,10 @@ class KeeperProcess {
   bool is_told_to_end_ = false;
 };
 
-asio::awaitable<bool> KeeperProcess::execute() {
+asio::awaitable<void> KeeperProcess::execute() {
   const auto answer = co_await begin();
   tell(duty_.channel.get(), answer);
-  if (answer != kept) co_return false;  // the parent releases it
+  if (answer != kept) co_return;  // the parent releases it
   watch();
   lock_.prepare_to_keep(nullptr);
   lock_.keep();
@@ -109,7 +109,6 @@ asio::awaitable<bool> KeeperProcess::execute() {
     const std::optional<RunEnd> no_run;  // has to outlive the call
     co_await lock_.release_by(lock_.lease_end(), no_run, release_retry, false);
   }
-  co_return true;
 }
 
 // The first renewal, which shows that this process can renew. Returns the message for the

@@ -261,10 +261,11 @@ bool BreakCommand::is_agreed(const std::vector<LockInfo>& locks) const {
 
 template <typename Step>
 bool BreakCommand::has_done(const Breaking& breaking, Step step) {
-  if (is_about_one()) return run_blocking(context_, step);
   try {
-    return run_blocking(context_, step);
+    run_blocking(context_, step);
+    return true;
   } catch (const Failure& failure) {
+    if (is_about_one()) throw;
     breaking.speaker().error(failure.what());
     note(status_of(failure.kind()));
     return false;

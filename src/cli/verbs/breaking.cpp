@@ -39,15 +39,14 @@ Breaking::Breaking(asio::io_context& context, Store& store, const LockInfo& info
       by_force_(by_force),
       speaker_(lock_.name, common.quiet, common.verbose) {}
 
-asio::awaitable<bool> Breaking::take() {
+asio::awaitable<void> Breaking::take() {
   for (auto& broken : co_await tell(fences_)) {
     speaker_.step("broken: " + described(broken.holder));
     taken_.push_back(std::move(broken.holder));
   }
-  co_return true;
 }
 
-asio::awaitable<bool> Breaking::wait() {
+asio::awaitable<void> Breaking::wait() {
   GrowingPause pause(longest_pause, first_pause);
   for (;;) {
     const auto left = co_await left_of(fences_of(taken_));
@@ -61,7 +60,6 @@ asio::awaitable<bool> Breaking::wait() {
     });
     if (again) co_await tell(fences_of(left));
   }
-  co_return true;
 }
 
 asio::awaitable<std::vector<HolderInfo>> Breaking::left_of(

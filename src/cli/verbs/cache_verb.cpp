@@ -163,15 +163,14 @@ Json json_of(const std::string& key, const CachedValue& cached) {
 
 // Prints the value's description. Exits with 0 if there is a value, 1 if not.
 Exit show_value(const CommonOptions& common, const LockName& lock) {
-  EventLoop context;
-  Wakeup wakeup(context);
+  StoreClient client(common);
   const Speaker speaker(lock.name, common.quiet, common.verbose);
-  const auto store = open_store(common.store, store_timeout(common, {}), context);
-  const auto cached =
-      run_blocking(context, [&] { return describe(*store, lock, speaker, wakeup); });
+  const auto cached = client.call([&](Store& store, Wakeup& wakeup) {
+    return describe(store, lock, speaker, wakeup);
+  });
   const auto key = lock.name.substr(lock.name.find(':') + 1);
   print(common.json ? to_line(json_of(key, cached)) + "\n"
-                    : cached_text(cached, store->url()));
+                    : cached_text(cached, client->url()));
   return cached.value ? ExitStatus::success : ExitStatus::not_held;
 }
 
@@ -226,26 +225,21 @@ Exit Cache::execute() {
 }
 
 Exit Cache::forget() const {
-  EventLoop context;
-  Wakeup wakeup(context);
-  const auto store = open_store(common_.store, store_timeout(common_, {}), context);
   const auto name = lock();
-  run_blocking(context, [&]() -> asio::awaitable<bool> {
-    co_await values_of(*store).forget(name, wakeup);
-    co_return true;
+  StoreClient(common_).call([&](Store& store, Wakeup& wakeup) {
+    return values_of(store).forget(name, wakeup);
   });
   return {};
 }
 
 // Comes first, and needs nothing that only a run needs: most calls end here.
 std::optional<Value> Cache::look() const {
-  EventLoop context;
-  Wakeup wakeup(context);
-  const auto store = open_store(common_.store, store_timeout(common_, {}), context);
+  StoreClient client(common_);
   const auto name = lock();
   try {
-    auto found = run_blocking(
-        context, [&] { return values_of(*store).get(name, options_.max_size, wakeup); });
+    auto found = client.call([&](Store& store, Wakeup& wakeup) {
+      return values_of(store).get(name, options_.max_size, wakeup);
+    });
     warn_of_damage(speaker_, found.damage);
     return std::move(found.value);
   } catch (const Failure& failure) {

@@ -200,26 +200,19 @@ Exit Limited::refused(const NotAdmitted& not_yet) const {
 
 // `dlock limit NAME --show`, which changes nothing, and `dlock limit NAME --reset`.
 Exit show_limit(const CommonOptions& common, const std::string& name) {
-  EventLoop context;
-  Wakeup wakeup(context);
-  const auto store = open_store(common.store, store_timeout(common, {}), context);
+  StoreClient client(common);
   const LockName limit{common.name_space, name};
-  const auto info =
-      run_blocking(context, [&] { return rates_of(*store).look(limit, wakeup); });
+  const auto info = client.call(
+      [&](Store& store, Wakeup& wakeup) { return rates_of(store).look(limit, wakeup); });
   print(common.json ? to_line(json_of(name, info)) + "\n"
-                    : limit_text(name, info, store->url()));
+                    : limit_text(name, info, client->url()));
   return {};
 }
 
 Exit reset_limit(const CommonOptions& common, const std::string& name) {
-  EventLoop context;
-  Wakeup wakeup(context);
-  const auto store = open_store(common.store, store_timeout(common, {}), context);
   const LockName limit{common.name_space, name};
-  run_blocking(context, [&]() -> asio::awaitable<bool> {
-    co_await rates_of(*store).reset(limit, wakeup);
-    co_return true;
-  });
+  StoreClient(common).call(
+      [&](Store& store, Wakeup& wakeup) { return rates_of(store).reset(limit, wakeup); });
   return {};
 }
 
