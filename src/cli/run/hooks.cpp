@@ -232,36 +232,21 @@ bool received(int channel, char* word) {
 
 }  // namespace
 
-std::optional<HookKind> hook_for(const RunResult& result) {
+const AfterHook* hook_for(const RunResult& result) {
   switch (result.outcome) {
-    case RunOutcome::running: return std::nullopt;
-    case RunOutcome::ran:
-      return result.exit_code == 0 ? HookKind::on_success : HookKind::on_failure;
+    case RunOutcome::ran: return result.exit_code == 0 ? &success_hook : &failure_hook;
     case RunOutcome::busy:
-    case RunOutcome::superseded: return HookKind::on_busy;
+    case RunOutcome::superseded: return &busy_hook;
+    case RunOutcome::running:
     case RunOutcome::deduplicated:
-    case RunOutcome::interrupted: return std::nullopt;
+    case RunOutcome::interrupted: return nullptr;
     case RunOutcome::lost:
     case RunOutcome::unavailable:
     case RunOutcome::timeout:
     case RunOutcome::not_started:
     case RunOutcome::error: break;
   }
-  return HookKind::on_failure;
-}
-
-std::string_view option_of(HookKind kind) {
-  switch (kind) {
-    case HookKind::on_success: return "--on-success";
-    case HookKind::on_failure: return "--on-failure";
-    case HookKind::on_busy: break;
-  }
-  return "--on-busy";
-}
-
-const std::string& line_for(HookKind kind, const HookLines& lines) {
-  if (kind == HookKind::on_success) return lines.on_success;
-  return kind == HookKind::on_failure ? lines.on_failure : lines.on_busy;
+  return &failure_hook;
 }
 
 std::vector<std::string> hook_variables(const std::string& lock,

@@ -43,20 +43,11 @@ std::string end_text(const Ended& end) {
 }  // namespace
 
 std::string name_of(RunOutcome outcome) {
-  switch (outcome) {
-    case RunOutcome::running: return "";
-    case RunOutcome::ran: return "ran";
-    case RunOutcome::busy: return "busy";
-    case RunOutcome::superseded: return "superseded";
-    case RunOutcome::deduplicated: return "deduplicated";
-    case RunOutcome::lost: return "lost";
-    case RunOutcome::unavailable: return "unavailable";
-    case RunOutcome::timeout: return "timeout";
-    case RunOutcome::not_started: return "not-started";
-    case RunOutcome::interrupted: return "interrupted";
-    case RunOutcome::error: break;
-  }
-  return "error";
+  constexpr const char* names[] = {
+      "",     "ran",         "busy",    "superseded",  "deduplicated",
+      "lost", "unavailable", "timeout", "not-started", "interrupted",
+      "error"};
+  return names[static_cast<std::size_t>(outcome)];
 }
 
 CommandEnd reported_end(const RunResult& result) {

@@ -147,6 +147,20 @@ void say_granted(const Holding& holding, const Speaker& speaker) {
                (holding.store().protects() ? "" : " (none: does not exclude others)"));
 }
 
+milliseconds left_of(milliseconds span, Clock::time_point start) {
+  const auto passed = std::chrono::ceil<milliseconds>(Clock::now() - start);
+  return std::max(span - passed, milliseconds(0));
+}
+
+asio::awaitable<Json> free_of(Store& store, const LockName& lock, Wakeup& wakeup) {
+  try {
+    const auto info = co_await store.inspector().inspect(lock, wakeup);
+    co_return Json(info.free);
+  } catch (const Failure&) {
+    co_return Json(nullptr);
+  }
+}
+
 std::string with_grant(const std::string& held, const std::string& name, Fence fence) {
   return held + (held.empty() ? "" : " ") + percent_encoded(name) + "=" +
          std::to_string(fence.number);

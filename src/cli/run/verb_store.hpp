@@ -16,6 +16,7 @@
 #include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "store/open.hpp"
+#include "util/json.hpp"
 
 namespace dlock {
 
@@ -85,6 +86,13 @@ asio::awaitable<Answer> obtain(Holding& holding, Patience patience, Speaker& spe
 
 // Prints the fence and the slot of the grant, with --verbose.
 void say_granted(const Holding& holding, const Speaker& speaker);
+
+// The time that is certainly left of a span that began at `start` or later.
+milliseconds left_of(milliseconds span, Clock::time_point start);
+
+// The number of free slots of `lock`, for JSON output. Null if the store does not report
+// it: the verb has already succeeded by then.
+asio::awaitable<Json> free_of(Store& store, const LockName& lock, Wakeup& wakeup);
 
 // Whether a variable, "NAME=value", is a secret that dlock does not pass to commands.
 bool is_secret(std::string_view entry);

@@ -9,7 +9,6 @@
 #include "cli/run/verb_store.hpp"
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/speaker.hpp"
-#include "cli/verbs/remaining.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "lease/holding.hpp"
 #include "loop/event_loop.hpp"
