@@ -22,6 +22,7 @@
 #include "supervise/process_title.hpp"
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
+#include "util/fd.hpp"
 #include "util/json.hpp"
 #include "util/open_null.hpp"
 
@@ -148,7 +149,7 @@ bool asks_as_plugin(const std::vector<std::string>& args) {
 // The answer of a monitoring plugin if it could not find out what it was asked.
 Exit unknown_answer() {
   const SizeLimitIgnored ignored;
-  write_text(STDOUT_FILENO, plugin_answer("UNKNOWN", last_message()) + "\n");
+  write_all(STDOUT_FILENO, plugin_answer("UNKNOWN", last_message()) + "\n");
   return ExitStatus::unknown;
 }
 
@@ -164,7 +165,7 @@ Exit parse_and_perform(const std::vector<std::string>& args,
     const auto wanted = parsed(args);
     if (const auto* text = std::get_if<Print>(&wanted)) {
       const SizeLimitIgnored ignored;
-      if (write_text(STDOUT_FILENO, text->text)) return {};
+      if (write_all(STDOUT_FILENO, text->text)) return {};
       return refused(ExitStatus::unavailable, output_failure(errno));
     }
     const auto& invocation = std::get<Invocation>(wanted);
@@ -186,7 +187,7 @@ Exit parse_and_perform(const std::vector<std::string>& args,
 void print_failure(const Exit& exit) {
   if (exit.by_signal || !failure_kind(exit.code) || has_printed()) return;
   const SizeLimitIgnored ignored;
-  write_text(STDOUT_FILENO, failure_document(exit.code, last_message()));
+  write_all(STDOUT_FILENO, failure_document(exit.code, last_message()));
 }
 
 Exit dlock_main(const std::vector<std::string>& args) {

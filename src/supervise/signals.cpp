@@ -134,8 +134,6 @@ SignalInbox::SignalInbox(asio::io_context& context, Wakeup& wakeup,
   });
 }
 
-SignalInbox::~SignalInbox() = default;
-
 void SignalInbox::drain() {
   signalfd_siginfo info[8];
   for (;;) {

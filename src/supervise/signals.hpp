@@ -91,7 +91,6 @@ class HeldSignals {
 class SignalInbox {
  public:
   SignalInbox(asio::io_context& context, Wakeup& wakeup, const HeldSignals& held);
-  ~SignalInbox();
 
   const SignalState& inherited() const { return inherited_; }
 

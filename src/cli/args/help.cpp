@@ -65,6 +65,21 @@ std::string line(const OptionSpec& option) {
   return line(std::move(names), help, 33);
 }
 
+// Every status that dlock itself can exit with for this verb, in ascending order, without
+// the command's own status and without deaths by signal.
+std::vector<ExitText> exit_texts(const VerbSpec& verb) {
+  std::vector<ExitText> texts;
+  for (const auto& exit : verb.exits) {
+    if (!exit.text.empty()) texts.push_back(exit);
+  }
+  for (const auto& exit : usual_exits) {
+    const bool is_said = std::ranges::count(texts, exit.status, &ExitText::status) > 0;
+    if (!is_said && applies(exit, verb)) texts.push_back(exit);
+  }
+  std::ranges::stable_sort(texts, {}, &ExitText::status);
+  return texts;
+}
+
 std::string exit_codes_of(const VerbSpec& verb) {
   std::string text = "\nExit codes";
   if (verb.takes_command()) {
@@ -80,19 +95,6 @@ std::string exit_codes_of(const VerbSpec& verb) {
 }
 
 }  // namespace
-
-std::vector<ExitText> exit_texts(const VerbSpec& verb) {
-  std::vector<ExitText> texts;
-  for (const auto& exit : verb.exits) {
-    if (!exit.text.empty()) texts.push_back(exit);
-  }
-  for (const auto& exit : usual_exits) {
-    const bool is_said = std::ranges::count(texts, exit.status, &ExitText::status) > 0;
-    if (!is_said && applies(exit, verb)) texts.push_back(exit);
-  }
-  std::ranges::stable_sort(texts, {}, &ExitText::status);
-  return texts;
-}
 
 std::string general_help() {
   std::string text =

@@ -77,7 +77,7 @@ constexpr OptionSpec common_rows[] = {
      into<parsed_duration, login, &Credentials::terms, &QuorumTerms::max_ttl>},
     {"address-map", 0, "FROM=TO", "DLOCK_ADDRESS_MAP", every_verb, "",
      "use TO for FROM, which servers announce",
-     into<addresses, login, &Credentials::addresses>, ','},
+     into<usage<AddressMap::parsed>, login, &Credentials::addresses>, ','},
     {"tls-ca", 0, "FILE", "DLOCK_TLS_CA", every_verb, "",
      "CA certificates, in place of the system's",
      into<parsed_file_name, login, &Credentials::tls, &Tls::ca>},

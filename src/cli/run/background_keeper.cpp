@@ -217,8 +217,6 @@ BackgroundKeeper::BackgroundKeeper(pid_t beneficiary, const StoreUrl& store,
   }
 }
 
-BackgroundKeeper::~BackgroundKeeper() = default;
-
 std::unique_ptr<Readable> BackgroundKeeper::watch_beneficiary(
     asio::io_context& context, std::function<void()> ended) {
   return std::make_unique<Readable>(context, std::move(beneficiary_), std::move(ended));

@@ -41,10 +41,6 @@ namespace {
 
 namespace process = boost::process;
 
-std::string text_of_number(const std::optional<int>& number) {
-  return number ? std::to_string(*number) : "";
-}
-
 process::environment environment_of(const std::vector<std::string>& entries) {
   process::environment environment;
   for (const auto& entry : entries) {
@@ -256,7 +252,7 @@ std::vector<std::string> hook_variables(const std::string& lock,
       "DLOCK_NAME=" + lock,
       "DLOCK_OUTCOME=" + name_of(result.outcome),
       "DLOCK_REASON=" + (result.reason ? loss_name(*result.reason) : ""),
-      "DLOCK_EXIT_CODE=" + text_of_number(exit_code),
+      "DLOCK_EXIT_CODE=" + (exit_code ? std::to_string(*exit_code) : ""),
       "DLOCK_SIGNAL=" + (signal ? signal_name(*signal) : ""),
       "DLOCK_RAN_MS=" + (result.ran ? std::to_string(result.ran->count()) : ""),
       "DLOCK_HOLDER_HOST=" + (result.holder ? safe_host(result.holder->host) : ""),

@@ -28,7 +28,6 @@ LockedRun::LockedRun(const RunParts& parts)
       plan_(parts.plan),
       guardian_(parts.guardian),
       additions_(parts.additions),
-      extension_(additions_.extension),
       conclusion_(options_, plan_, locks_) {
   if (options_.notify == Notify::off) return;
   notice_ = ServiceNotice::begin(context_, options_.notify, signals_, speaker_);
@@ -73,7 +72,7 @@ asio::awaitable<RunResult> LockedRun::execute() {
   } else if (const auto signal = signals_.next_ending()) {
     interrupt(*signal);
   }
-  if (extension_ != nullptr) co_await settle();
+  if (additions_.extension != nullptr) co_await settle();
   // On every path, because we may hold the locks or places in their queues, and releasing
   // a lock that is not ours does nothing.
   co_await give_back();
@@ -116,7 +115,7 @@ asio::awaitable<bool> LockedRun::obtain_locks() {
     auto listener = notice_ ? notice_->listener() : WaitListener();
     answer = co_await locks_.obtain(std::move(listener));
   }
-  if (extension_ != nullptr && answer) {
+  if (additions_.extension != nullptr && answer) {
     const bool is_needed = co_await needs_command(*answer);
     if (!is_needed) co_return false;
   }
@@ -145,10 +144,10 @@ asio::awaitable<bool> LockedRun::needs_command(const Answer& answer) {
   const auto& claim = locks_.first().holding.claim();
   const auto wait = signals_.interrupt_waits();
   if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
-    co_await extension_->joined(deduplicated->by, store, claim, wakeup_);
+    co_await additions_.extension->joined(deduplicated->by, store, claim, wakeup_);
   }
   if (!std::holds_alternative<Grant>(answer)) co_return true;
-  const bool is_needed = co_await extension_->is_needed(store, claim, wakeup_);
+  const bool is_needed = co_await additions_.extension->is_needed(store, claim, wakeup_);
   if (!is_needed) conclusion_.deduplicated();
   co_return is_needed;
 }
@@ -312,7 +311,7 @@ void LockedRun::warn_not_recorded(const std::exception_ptr& error) const {
 // Nothing ran under a lock that the run went on without.
 std::optional<RunEnd> LockedRun::recorded_end(const RunLock& lock) const {
   if (!lock.is_held) return std::nullopt;
-  auto end = conclusion_.recorded_end(lock, extension_ != nullptr);
+  auto end = conclusion_.recorded_end(lock, additions_.extension != nullptr);
   if (end) end->is_shared = is_shared_;
   return end;
 }
@@ -321,8 +320,8 @@ asio::awaitable<void> LockedRun::settle() {
   if (!recorded_end(locks_.first())) co_return;
   const auto wait = signals_.interrupt_waits();
   const bool counts =
-      co_await extension_->settle(conclusion_.result(), *locks_.first().store,
-                                  locks_.first().holding.claim(), wakeup_);
+      co_await additions_.extension->settle(conclusion_.result(), *locks_.first().store,
+                                            locks_.first().holding.claim(), wakeup_);
   is_shared_ = counts && !signals_.was_told_to_end();
 }
 

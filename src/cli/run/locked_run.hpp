@@ -134,7 +134,6 @@ class LockedRun {
   SupervisionPlan plan_;
   Guardian* guardian_;
   const RunAdditions& additions_;
-  RunExtension* extension_;
   // Reset when the lock is released, which is when the process tree is let go.
   std::unique_ptr<Supervisor> command_;
   Clock::time_point started_at_;

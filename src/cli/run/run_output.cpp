@@ -74,8 +74,6 @@ class OutputFile final : public RunOutput {
     begin_ = std::max<off_t>(size(), 0);
   }
 
-  void command_runs() override {}
-  void command_ended() override {}
   std::optional<std::string> last_lines() const override {
     const auto end = size();
     if (end < 0) return std::nullopt;
@@ -92,8 +90,6 @@ class OutputFile final : public RunOutput {
     text.resize(static_cast<std::size_t>(got));
     return dlock::last_lines(text, from > begin);
   }
-
-  void print(const Speaker&) const override {}
 
  private:
   // -1 if it is no regular file.

@@ -76,6 +76,10 @@ std::optional<NotifyAddress> notify_address(std::string_view text) {
   return std::nullopt;
 }
 
+namespace {
+
+// Sends one message. Returns 0 or an errno; EAGAIN if the receiver is too busy now.
+// Never waits for it, but for up to 100 ms for the connection of a stream.
 int send_notification(const NotifyAddress& to, std::string_view message) {
   const Fd fd(::socket(to.address.ss_family, to.type | SOCK_CLOEXEC, 0));
   if (!fd) return errno;
@@ -91,8 +95,6 @@ int send_notification(const NotifyAddress& to, std::string_view message) {
       ::send(fd.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   return sent < 0 ? errno : 0;
 }
-
-namespace {
 
 // How long the start may go on after each message, and how often that is said. Three
 // times as long, in case this process is stopped or the machine is busy.

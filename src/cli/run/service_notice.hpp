@@ -30,10 +30,6 @@ struct NotifyAddress {
 // if it is none of these, or too long.
 std::optional<NotifyAddress> notify_address(std::string_view text);
 
-// Sends one message. Returns 0 or an errno; EAGAIN if the receiver is too busy now.
-// Never waits for it, but for up to 100 ms for the connection of a stream.
-int send_notification(const NotifyAddress& to, std::string_view message);
-
 // dlock stays the main process of the unit (it sends no MAINPID=): if the command were,
 // the service manager would kill dlock as soon as the command ends, before it has
 // released the lock, and would take the exit code of the command for that of the run.

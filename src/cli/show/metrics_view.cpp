@@ -124,8 +124,10 @@ constexpr LockMetric lock_metrics[] = {
      "When the last run ended, in seconds since the epoch.", last_run<ended>},
 };
 
-std::string head_of(const std::string& name, const char* help) {
-  const auto* type = name.ends_with("_total") ? " counter" : " gauge";
+std::string head_of(const std::string& name, const std::string& help) {
+  const auto* type = name.ends_with("_total")               ? " counter"
+                     : name == "dlock_run_duration_seconds" ? " histogram"
+                                                            : " gauge";
   return "# HELP " + name + " " + help + "\n# TYPE " + name + type + "\n";
 }
 

@@ -173,8 +173,6 @@ std::string WaitNotice::left() const {
   return "; " + for_people(steps * step) + " left";
 }
 
-bool write_text(int fd, std::string_view text) { return write_all(fd, text); }
-
 std::string output_failure(int error_number) {
   return failure_of(error_number, "cannot write to standard output").what();
 }
@@ -186,15 +184,13 @@ void answer_as_plugin() { as_plugin = true; }
 bool answers_as_plugin() { return as_plugin; }
 
 std::string plugin_answer(std::string_view state, const std::string& text) {
-  std::string line = "DLOCK " + std::string(state) + " - ";
-  for (const char c : text) line += c == '|' ? std::string("\\x7c") : std::string(1, c);
-  return line;
+  return "DLOCK " + std::string(state) + " - " + replaced(text, "|", "\\x7c");
 }
 
 bool has_printed() { return printed; }
 
 void print(const std::string& text) {
-  if (!write_text(STDOUT_FILENO, text)) {
+  if (!write_all(STDOUT_FILENO, text)) {
     throw Failure(Failure::Kind::unreachable, output_failure(errno));
   }
   printed = true;

@@ -91,9 +91,6 @@ class WaitNotice {
   Clock::time_point say_again_;  // when it is printed again
 };
 
-// Writes all of `text` to the descriptor; returns false if that is not possible.
-bool write_text(int fd, std::string_view text);
-
 // "cannot write to standard output: No space left on device"
 std::string output_failure(int error_number);
 

@@ -15,6 +15,7 @@
 #include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "store/open.hpp"
+#include "util/fd.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
 
@@ -253,9 +254,9 @@ class BreakCommand {
         speaker(locks.front().lock.name).error(described_for_break(holder));
       }
     } else {
-      write_text(STDERR_FILENO, table_of(locks));
+      write_all(STDERR_FILENO, table_of(locks));
     }
-    write_text(STDERR_FILENO, question(locks, options_.force));
+    write_all(STDERR_FILENO, question(locks, options_.force));
     return says_yes();
   }
 
