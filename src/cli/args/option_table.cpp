@@ -207,7 +207,7 @@ constexpr OptionSpec own_rows[] = {
     {"since", 0, "D", "", of(history), "", "only runs that started less than D ago",
      into<some<parsed_duration>, &HistoryOptions::since>},
     {"succeeded-within", 0, "D", "", of(history), "", "check for a success in the last D",
-     into<some<parsed_duration>, &HistoryOptions::succeeded_within>},
+     into<parsed_time_limit, &HistoryOptions::succeeded_within>},
     {"nagios", 0, "", "", of(history), "", "answer as a monitoring plugin: 0, 2 or 3",
      flag<&HistoryOptions::nagios>},
     {"fence", 0, "N", "", of(break_lock), "", "only the holder with this fencing token",
