@@ -154,16 +154,6 @@ BootTimer::BootTimer(asio::execution_context& context)
                  [this] { expired(); });
 }
 
-void BootTimer::shutdown() { timer_.reset(); }
-
-void BootTimer::add(Wakeup& sleeper) { sleepers_.push_back(&sleeper); }
-
-void BootTimer::remove(Wakeup& sleeper) { std::erase(sleepers_, &sleeper); }
-
-void BootTimer::wake_by(Clock::time_point moment) {
-  if (moment < set_to_) set(moment);
-}
-
 void BootTimer::expired() {
   std::uint64_t expirations = 0;
   [[maybe_unused]] const auto size =

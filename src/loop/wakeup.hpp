@@ -67,14 +67,16 @@ class BootTimer final : public asio::execution_context::service {
   // Throws Failure (exhausted).
   explicit BootTimer(asio::execution_context& context);
 
-  void add(Wakeup& sleeper);
-  void remove(Wakeup& sleeper);
+  void add(Wakeup& sleeper) { sleepers_.push_back(&sleeper); }
+  void remove(Wakeup& sleeper) { std::erase(sleepers_, &sleeper); }
 
   // Has the sleepers notified at `moment` at the latest.
-  void wake_by(Clock::time_point moment);
+  void wake_by(Clock::time_point moment) {
+    if (moment < set_to_) set(moment);
+  }
 
  private:
-  void shutdown() override;
+  void shutdown() override { timer_.reset(); }
   void expired();
   void set(Clock::time_point moment);
 

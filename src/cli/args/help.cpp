@@ -103,7 +103,7 @@ std::string general_help() {
   for (const auto& [group, title] : groups) {
     text.append(title) += ":\n";
     for (const auto& verb : all_verbs()) {
-      if (verb.group == group) text += line(std::string(verb.name), verb.help, 12);
+      if (verb.group == group) text += line(std::string(verb.name()), verb.help, 12);
     }
     text += '\n';
   }
@@ -116,7 +116,7 @@ std::string general_help() {
 std::string help_of(const VerbSpec& verb) {
   auto text =
       "Usage: dlock " + std::string(verb.usage) + "\n  " + std::string(verb.help) +
-      (verb.verb == Verb::help ? "" : " (man dlock " + std::string(verb.name) + ")") +
+      (verb.verb == Verb::help ? "" : " (man dlock " + std::string(verb.name()) + ")") +
       "\n\nOptions, besides those of every verb (dlock help options):\n";
   auto own = own_specs(verb.verb);
   for (const auto& option : own) text += line(option);

@@ -179,7 +179,7 @@ std::string tables_of(std::string_view key) {
   std::vector<std::string> tables;
   for (const auto& verb : all_verbs()) {
     if (own_option(verb.verb, key) == nullptr) continue;
-    tables.push_back("[" + std::string(verb.name) + "]");
+    tables.push_back("[" + std::string(verb.name()) + "]");
   }
   if (verb_of_lock_with("", key) != nullptr) {
     tables.emplace_back("[lock.\"NAME\"]");

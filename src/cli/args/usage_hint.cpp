@@ -175,7 +175,7 @@ std::string unknown_option(const std::string& word, const VerbSpec* verb) {
   if (!habit.empty()) return habit;
   if (verb == nullptr) {
     if (const auto* other = verb_with(bare); other != nullptr) {
-      const std::string owner(other->name);
+      const std::string owner(other->name());
       return in_quotes(name) + " is an option of " + owner + ": dlock " + owner + " " +
              printable(name, 60) + " ...";
     }
@@ -183,7 +183,7 @@ std::string unknown_option(const std::string& word, const VerbSpec* verb) {
   const auto suggestion = option_suggestion(name, verb);
   if (!suggestion.empty()) return "unknown option " + in_quotes(name) + suggestion;
   return "unknown option " + in_quotes(name) + " (see dlock " +
-         (verb == nullptr ? "" : std::string(verb->name) + " ") + "--help)";
+         (verb == nullptr ? "" : std::string(verb->name()) + " ") + "--help)";
 }
 
 std::string split_value(const std::vector<std::string>& args, std::size_t place,

@@ -7,7 +7,6 @@
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
 #include "util/json.hpp"
-#include "util/process.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

@@ -168,12 +168,6 @@ ServiceNotice::ServiceNotice(asio::io_context& context, Notify notify,
   });
 }
 
-WaitListener ServiceNotice::listener() {
-  return [this](const std::string& text) { tell_status(text); };
-}
-
-void ServiceNotice::tell_status(const std::string& status) { send("STATUS=" + status); }
-
 // Tells it now, or as soon as the receiver has room for it.
 void ServiceNotice::tell_surely(const std::string& message) {
   unsent_ += (unsent_.empty() ? "" : "\n") + message;

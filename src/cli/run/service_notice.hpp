@@ -50,7 +50,9 @@ class ServiceNotice {
   ServiceNotice& operator=(const ServiceNotice&) = delete;
 
   // Passes on what the run waits for.
-  WaitListener listener();
+  WaitListener listener() {
+    return [this](const std::string& text) { tell_status(text); };
+  }
 
   // Before the command starts, once it runs, and when it is being stopped or has ended.
   void command_starts();
@@ -61,7 +63,7 @@ class ServiceNotice {
   asio::awaitable<void> end(const RunResult& result);
 
  private:
-  void tell_status(const std::string& status);
+  void tell_status(const std::string& status) { send("STATUS=" + status); }
   void tell_surely(const std::string& message);
   void got_signal(int signal);
   bool send(const std::string& message);

@@ -9,8 +9,6 @@
 
 #include "cli/args/calendar.hpp"
 #include "cli/show/lock_view.hpp"
-#include "loop/wakeup.hpp"
-#include "store/open.hpp"
 #include "util/bits.hpp"
 #include "util/failure.hpp"
 #include "util/process.hpp"

@@ -116,8 +116,6 @@ std::string Speaker::live_start() const {
   return "dlock: " + cut_to(printable_name(name_), live_line_columns() / 3) + ": ";
 }
 
-milliseconds WaitNotice::waiting(const Text& text) { return say(For::turn, text); }
-
 void WaitNotice::store_absent(const Failure& failure) {
   const std::string reason = failure.what();
   const std::string then = "; trying again";

@@ -72,7 +72,7 @@ class WaitNotice {
 
   // Shows what is waited for. Returns how long the text stays valid; max() if it is not
   // visible.
-  milliseconds waiting(const Text& text);
+  milliseconds waiting(const Text& text) { return say(For::turn, text); }
 
   // Shows why the store cannot be reached.
   void store_absent(const Failure& failure);

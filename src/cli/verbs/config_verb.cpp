@@ -23,7 +23,7 @@ struct SettingRow {
   std::string origin;  // empty for a default
 
   std::string setting() const {
-    return (verb == nullptr ? "" : std::string(verb->name) + ".") + option;
+    return (verb == nullptr ? "" : std::string(verb->name()) + ".") + option;
   }
 };
 
@@ -126,7 +126,7 @@ std::vector<SettingRow> verb_rows(const std::string& name, const Config& config)
 
 std::string about_table(const Config& config, const VerbSpec& verb,
                         const std::string& name, const UsageError& error) {
-  const auto table = name.empty() ? std::string(verb.name) : shown_lock(name);
+  const auto table = name.empty() ? std::string(verb.name()) : shown_lock(name);
   return printable(config.path) + ": [" + table + "]: " + error.what();
 }
 
