@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <iterator>
 #include <optional>
@@ -16,7 +16,7 @@
 
 #include "cli/args/app.hpp"
 #include "cli/args/verb_table.hpp"
-#include "cli/run/hidden_secrets.hpp"
+#include "cli/run/verb_store.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "store/store_url.hpp"
 #include "supervise/process_title.hpp"
@@ -35,6 +35,27 @@ namespace {
 void open_standard_descriptors() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0) open_null();
+  }
+}
+
+// Overwrites passwords and tokens in the memory in which the kernel shows the environment
+// of this process (/proc/PID/environ) to every process of the user, and so to the
+// command. The variables themselves stay: they point to copies from then on. To be called
+// first of all, because processes that are forked have a copy of that memory.
+void hide_secrets(char** environment) {
+  constexpr std::string_view store = "DLOCK_STORE=";
+  // Read by other programs as well, so commands get it.
+  constexpr std::string_view shared_secret = "PGPASSWORD=";
+  for (char** variable = environment; *variable != nullptr; ++variable) {
+    const std::string_view entry(*variable);
+    const bool is_whole = is_secret(entry) || entry.starts_with(shared_secret);
+    if (!is_whole && !entry.starts_with(store)) continue;
+    auto* const shown = *variable;
+    auto* const copy = ::strdup(shown);
+    // Without memory, the run fails soon: what it would have lacked does not matter.
+    *variable = copy == nullptr ? shown + entry.size() : copy;
+    if (is_whole) std::fill(shown + entry.find('=') + 1, shown + entry.size(), 'x');
+    if (!is_whole) hide_login(shown + store.size());
   }
 }
 

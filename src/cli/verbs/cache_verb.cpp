@@ -1,4 +1,9 @@
+#include <poll.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <exception>
@@ -23,15 +28,140 @@ void warn_of_damage(const Speaker& speaker, const std::string& damage) {
   if (!damage.empty()) speaker.warning("the cached value is unusable: " + damage);
 }
 
+// Writes all of `bytes` to standard output, even if it is non-blocking. Returns false if
+// that is not possible.
+bool print_bytes(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const auto size = ::write(STDOUT_FILENO, bytes.data(), bytes.size());
+    if (size < 0 && errno == EAGAIN) {
+      pollfd room{STDOUT_FILENO, POLLOUT, 0};
+      ::poll(&room, 1, -1);
+    } else if (size < 0 && errno != EINTR) {
+      return false;
+    } else if (size > 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(size));
+    }
+  }
+  return true;
+}
+
+// Buffers the command's output up to a limit, so that it can be cached. Past the limit
+// the output will not be cached, so everything is forwarded to dlock's own standard
+// output; then the command is read only as fast as standard output accepts the data.
+class CommandOutput final : public OutputCapture {
+ public:
+  explicit CommandOutput(std::size_t most)
+      : most_(most), epoll_(new_epoll("cannot watch a pipe")), pipe_(epoll_.get()) {
+    // Fails for a file, which never blocks.
+    epoll_event nothing_yet{EPOLLONESHOT, {}};
+    blocks_ = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, writer_.fd(), &nothing_yet) == 0;
+  }
+
+  CommandStreams streams() const override {
+    return {pipe_.writing_end(), -1, {pipe_.reading_end(), -1}};
+  }
+
+  void command_starts(asio::io_context& context) override {
+    poll_.emplace(context, std::move(epoll_), [this] { look(); });
+  }
+
+  void command_runs() override {
+    pipe_.close_writing_end();
+    watch();
+  }
+
+  void command_ended() override {
+    pipe_.read_rest([this](auto bytes) { add(bytes); });
+    poll_.reset();
+  }
+
+  // The complete output, or null if it exceeded the limit.
+  const std::string* whole() const { return passes_on_ ? nullptr : &bytes_; }
+
+  // Writes the output that was not forwarded yet, and waits for a slow reader. Returns
+  // whether all of the output was written; if not, error() is the errno.
+  bool print() {
+    if (failed_) return false;
+    failed_ = !print_bytes(std::string_view(bytes_).substr(passed_));
+    if (failed_) error_ = errno;
+    passed_ = bytes_.size();
+    return !failed_;
+  }
+  int error() const { return error_; }
+
+ private:
+  // How much is read ahead of the reader of standard output.
+  static constexpr std::size_t most_ahead = CommandPipe::block;
+
+  // How many blocks are handled before other events get their turn.
+  static constexpr int rounds = 16;
+
+  void look() {
+    std::array<epoll_event, 2> events{};
+    ::epoll_wait(poll_->fd(), events.data(), static_cast<int>(events.size()), 0);
+    pipe_.read(
+        passes_on_ ? most_ahead - std::min(left(), most_ahead) : rounds * most_ahead,
+        [this](auto bytes) { add(bytes); });
+    pass_on();
+    watch();
+  }
+
+  void add(std::string_view bytes) {
+    if (failed_) return;
+    bytes_.append(bytes);
+    if (bytes_.size() > most_) passes_on_ = true;
+  }
+
+  void pass_on() {
+    if (!passes_on_ || failed_) return;
+    for (int round = 0; left() > 0 && (round < rounds || !blocks_); ++round) {
+      const auto size = writer_.write_some(std::string_view(bytes_).substr(passed_),
+                                           blocks_ ? milliseconds(0) : unwatched_wait);
+      if (size == 0 && blocks_) break;
+      if (size < 0) return give_up();
+      passed_ += static_cast<std::size_t>(size);
+    }
+    if (passed_ < most_ahead && left() > 0) return;
+    bytes_.erase(0, passed_);
+    passed_ = 0;
+  }
+
+  // As without dlock: the command's next write fails because there is no reader.
+  void give_up() {
+    error_ = errno;
+    failed_ = passes_on_ = true;
+    pipe_.close();
+    bytes_.clear();
+    passed_ = 0;
+  }
+
+  void watch() {
+    if (!passes_on_ || left() < most_ahead) pipe_.wait_for_bytes();
+    if (!blocks_ || !passes_on_ || left() == 0) return;
+    epoll_event room{EPOLLONESHOT | EPOLLOUT, {}};
+    ::epoll_ctl(poll_->fd(), EPOLL_CTL_MOD, writer_.fd(), &room);
+  }
+
+  std::size_t left() const { return bytes_.size() - passed_; }
+
+  std::size_t most_;
+  Fd epoll_;  // our own instance, which Asio watches while the command runs
+  CommandPipe pipe_;
+  std::optional<Readable> poll_;
+  SlowWriter writer_{STDOUT_FILENO};
+  bool blocks_ = true;  // whether standard output can block; a file cannot
+  std::string bytes_;
+  std::size_t passed_ = 0;  // bytes of these
+  bool passes_on_ = false;
+  bool failed_ = false;  // standard output cannot be written any more
+  int error_ = 0;        // why
+};
+
 // A run that computes a value, or finds that it does not have to.
-class Computation final : public RunExtension, public OutputCapture {
+class Computation final : public RunExtension {
  public:
   Computation(const CacheOptions& options, const Speaker& speaker)
       : options_(options), speaker_(speaker), output_(options.max_size) {}
-
-  CommandStreams streams() const override {
-    return {output_.writing_end(), -1, {output_.reading_end(), -1}};
-  }
 
   // Another caller may have stored a value between our lookup and the grant.
   asio::awaitable<bool> is_needed(Store& store, const Claim& claim,
@@ -50,10 +180,6 @@ class Computation final : public RunExtension, public OutputCapture {
     warn_of_damage(speaker_, found.damage);
     value_ = std::move(found.value);
   }
-
-  void command_starts(asio::io_context& context) override { output_.prepare(context); }
-  void command_runs() override { output_.start(); }
-  void command_ended() override { output_.stop(); }
 
   // A failed run also counts for the waiters. A run whose output is not available to
   // them, or that was lost, does not: the next waiter runs the command itself.
@@ -238,7 +364,7 @@ class Cache {
   std::optional<Exit> compute(const std::optional<Value>& stale) {
     Computation computation(options_, speaker_);
     const auto run = execute_run(invocation_, options_of_run(stale.has_value()), *held_,
-                                 {&computation, &computation, nullptr});
+                                 {&computation.command_output(), &computation, nullptr});
     if (run.error) std::rethrow_exception(run.error);
     const auto& result = run.result;
     const Exit exit{result.exit_code.value_or(0), result.signal};
