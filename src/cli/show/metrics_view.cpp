@@ -125,9 +125,7 @@ constexpr LockMetric lock_metrics[] = {
 };
 
 std::string head_of(const std::string& name, const std::string& help) {
-  const auto* type = name.ends_with("_total")               ? " counter"
-                     : name == "dlock_run_duration_seconds" ? " histogram"
-                                                            : " gauge";
+  const auto* type = name.ends_with("_total") ? " counter" : " gauge";
   return "# HELP " + name + " " + help + "\n# TYPE " + name + type + "\n";
 }
 
