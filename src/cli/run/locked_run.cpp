@@ -120,7 +120,7 @@ asio::awaitable<bool> LockedRun::obtain_locks() {
     if (!is_needed) co_return false;
   }
   if (!are_granted(answer)) co_return false;
-  const SignalInbox::InterruptibleWait wait(signals_);
+  const auto wait = signals_.interrupt_waits();
   answer = co_await locks_.make_sure();
   co_return are_granted(answer);
 }

@@ -111,7 +111,7 @@ Exit list_verb(const Invocation& invocation) {
   if (is_metrics) keep_those_of(locks, histories);
   if (is_metrics) {
     show_metrics(common.name_space, &locks, histories, print);
-    const bool is_whole = store->inspector().left_out().empty();
+    const bool is_whole = client->inspector().left_out().empty();
     if (!is_whole) print(incomplete_metric(common.name_space));
   } else if (options.form == ListOptions::Form::json) {
     print_json(locks);
