@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <iterator>
 #include <optional>
@@ -16,12 +16,13 @@
 
 #include "cli/args/app.hpp"
 #include "cli/args/verb_table.hpp"
-#include "cli/run/hidden_secrets.hpp"
+#include "cli/run/verb_store.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "store/store_url.hpp"
 #include "supervise/process_title.hpp"
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
+#include "util/fd.hpp"
 #include "util/json.hpp"
 #include "util/open_null.hpp"
 
@@ -34,6 +35,27 @@ namespace {
 void open_standard_descriptors() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0) open_null();
+  }
+}
+
+// Overwrites passwords and tokens in the memory in which the kernel shows the environment
+// of this process (/proc/PID/environ) to every process of the user, and so to the
+// command. The variables themselves stay: they point to copies from then on. To be called
+// first of all, because processes that are forked have a copy of that memory.
+void hide_secrets(char** environment) {
+  constexpr std::string_view store = "DLOCK_STORE=";
+  // Read by other programs as well, so commands get it.
+  constexpr std::string_view shared_secret = "PGPASSWORD=";
+  for (char** variable = environment; *variable != nullptr; ++variable) {
+    const std::string_view entry(*variable);
+    const bool is_whole = is_secret(entry) || entry.starts_with(shared_secret);
+    if (!is_whole && !entry.starts_with(store)) continue;
+    auto* const shown = *variable;
+    auto* const copy = ::strdup(shown);
+    // Without memory, the run fails soon: what it would have lacked does not matter.
+    *variable = copy == nullptr ? shown + entry.size() : copy;
+    if (is_whole) std::fill(shown + entry.find('=') + 1, shown + entry.size(), 'x');
+    if (!is_whole) hide_login(shown + store.size());
   }
 }
 
@@ -90,9 +112,8 @@ constexpr FailureKind failure_kinds[] = {
 // The kind of failure that an exit code stands for: "unavailable" for 69. Nothing if the
 // code is not a failure of dlock's own.
 std::optional<std::string_view> failure_kind(int exit_code) {
-  const auto* found = std::find_if(
-      std::begin(failure_kinds), std::end(failure_kinds),
-      [&](const FailureKind& kind) { return code_of(kind.status) == exit_code; });
+  const auto* found =
+      std::ranges::find(failure_kinds, ExitStatus(exit_code), &FailureKind::status);
   return found == std::end(failure_kinds) ? std::nullopt : std::optional(found->name);
 }
 
@@ -149,7 +170,7 @@ bool asks_as_plugin(const std::vector<std::string>& args) {
 // The answer of a monitoring plugin if it could not find out what it was asked.
 Exit unknown_answer() {
   const SizeLimitIgnored ignored;
-  write_text(STDOUT_FILENO, plugin_answer("UNKNOWN", last_message()) + "\n");
+  write_all(STDOUT_FILENO, plugin_answer("UNKNOWN", last_message()) + "\n");
   return ExitStatus::unknown;
 }
 
@@ -165,7 +186,7 @@ Exit parse_and_perform(const std::vector<std::string>& args,
     const auto wanted = parsed(args);
     if (const auto* text = std::get_if<Print>(&wanted)) {
       const SizeLimitIgnored ignored;
-      if (write_text(STDOUT_FILENO, text->text)) return {};
+      if (write_all(STDOUT_FILENO, text->text)) return {};
       return refused(ExitStatus::unavailable, output_failure(errno));
     }
     const auto& invocation = std::get<Invocation>(wanted);
@@ -187,7 +208,7 @@ Exit parse_and_perform(const std::vector<std::string>& args,
 void print_failure(const Exit& exit) {
   if (exit.by_signal || !failure_kind(exit.code) || has_printed()) return;
   const SizeLimitIgnored ignored;
-  write_text(STDOUT_FILENO, failure_document(exit.code, last_message()));
+  write_all(STDOUT_FILENO, failure_document(exit.code, last_message()));
 }
 
 Exit dlock_main(const std::vector<std::string>& args) {

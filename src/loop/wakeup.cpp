@@ -3,7 +3,6 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -153,16 +152,6 @@ BootTimer::BootTimer(asio::execution_context& context)
   // Created here, so that the services it needs are older and are shut down later.
   timer_.emplace(static_cast<asio::io_context&>(context), std::move(timer),
                  [this] { expired(); });
-}
-
-void BootTimer::shutdown() { timer_.reset(); }
-
-void BootTimer::add(Wakeup& sleeper) { sleepers_.push_back(&sleeper); }
-
-void BootTimer::remove(Wakeup& sleeper) { std::erase(sleepers_, &sleeper); }
-
-void BootTimer::wake_by(Clock::time_point moment) {
-  if (moment < set_to_) set(moment);
 }
 
 void BootTimer::expired() {

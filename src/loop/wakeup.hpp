@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -66,14 +67,16 @@ class BootTimer final : public asio::execution_context::service {
   // Throws Failure (exhausted).
   explicit BootTimer(asio::execution_context& context);
 
-  void add(Wakeup& sleeper);
-  void remove(Wakeup& sleeper);
+  void add(Wakeup& sleeper) { sleepers_.push_back(&sleeper); }
+  void remove(Wakeup& sleeper) { std::erase(sleepers_, &sleeper); }
 
   // Has the sleepers notified at `moment` at the latest.
-  void wake_by(Clock::time_point moment);
+  void wake_by(Clock::time_point moment) {
+    if (moment < set_to_) set(moment);
+  }
 
  private:
-  void shutdown() override;
+  void shutdown() override { timer_.reset(); }
   void expired();
   void set(Clock::time_point moment);
 
@@ -232,19 +235,21 @@ class Restraint {
 template <typename Work>
 auto run_blocking(asio::io_context& context, Work work) {
   using Result = typename decltype(work())::value_type;
-  std::optional<Result> result;
+  [[maybe_unused]] std::conditional_t<std::is_void_v<Result>, bool, std::optional<Result>>
+      result{};
   std::exception_ptr error;
-  asio::co_spawn(context, std::move(work), [&](std::exception_ptr thrown, Result value) {
-    error = thrown;
-    result = std::move(value);
-    // A timer of the store may still be armed.
-    context.stop();
-  });
+  asio::co_spawn(context, std::move(work),
+                 [&](std::exception_ptr thrown, auto&&... value) {
+                   error = thrown;
+                   ((result = std::move(value)), ...);
+                   // A timer of the store may still be armed.
+                   context.stop();
+                 });
   context.run();
   // The caller may run the context again.
   context.restart();
   if (error) std::rethrow_exception(error);
-  return std::move(*result);
+  if constexpr (!std::is_void_v<Result>) return std::move(*result);
 }
 
 }  // namespace dlock

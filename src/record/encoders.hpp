@@ -132,7 +132,7 @@ class JsonWriter {
     } else if constexpr (std::same_as<T, Mode>) {
       text_ += value == Mode::shared ? "\"shared\"" : "\"exclusive\"";
     } else if constexpr (std::same_as<T, std::string>) {
-      place == row ? append_ascii_json(text_, value) : append_json(text_, value);
+      append_json(text_, value, place == row);
     } else if constexpr (is_list<T>) {
       text_ += '[';
       for (const auto& element : value) {

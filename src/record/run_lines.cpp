@@ -178,7 +178,7 @@ History history_of(std::string_view log, WallTime now) {
   for (auto& [lock, runs] : over) {
     auto& kept = history.runs[lock];
     for (const auto& [fence, run] : runs) add_to_history(kept, run);
-    std::reverse(kept.begin(), kept.end());
+    std::ranges::reverse(kept);
   }
   return history;
 }

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <utility>
 
 #include "record/encoders.hpp"
 #include "record/record_fields.hpp"
@@ -230,9 +229,7 @@ bool has_sessions(const State& state) {
   };
   return std::ranges::all_of(state.holders, is_known) &&
          std::ranges::all_of(state.waiters, is_known) &&
-         std::ranges::all_of(state.answered, [&](const AnsweredWaiter& one) {
-           return is_known(one.waiter);
-         });
+         std::ranges::all_of(state.answered, is_known, &AnsweredWaiter::waiter);
 }
 
 }  // namespace
@@ -300,8 +297,7 @@ bool is_in_range(Clock::time_point moment) {
 bool is_sound(const LimitState& state) {
   return std::ranges::is_sorted(state.stamps) &&
          std::ranges::all_of(state.stamps, is_in_range) &&
-         std::ranges::all_of(state.turns,
-                             [](const Turn& turn) { return is_in_range(turn.at); });
+         std::ranges::all_of(state.turns, is_in_range, &Turn::at);
 }
 
 // How many there are is in the head.

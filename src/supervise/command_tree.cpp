@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <utility>
@@ -18,6 +17,17 @@ namespace {
 constexpr std::size_t most_frozen = 32'768;
 pid_t frozen[most_frozen];
 
+// The upper bound of one sweep, so that the caller can handle other events in between.
+constexpr milliseconds longest_sweep{20};
+
+// Stops every descendant of this process (STOP to each, until a whole scan finds no new
+// one), so that none escapes by forking, and then kills them. ProcessScan::is_empty()
+// reports later whether all have exited: they take time to do so, and the next sweep
+// finds those that this one missed.
+//
+// A process group of another session is stopped and killed as a whole, so that no process
+// in it can escape that by forking: a session of a descendant contains only descendants.
+// Not so if `had_strangers`: the session of a stranger's orphan may contain the stranger.
 class KillSweep {
  public:
   KillSweep(ProcessScan& scan, const TreeRoot& root, bool had_strangers)
@@ -28,6 +38,7 @@ class KillSweep {
         session_(::getsid(0)),
         end_(later(Clock::now(), longest_sweep)) {}
 
+  // Returns how many we have no permission to kill.
   int go() {
     // The group as a whole, so that no shell in it sees its children die first and
     // continues with the next command.
@@ -150,10 +161,6 @@ void forward(int signal, const TreeRoot& root) {
   }
 }
 
-int kill_tree(ProcessScan& scan, const TreeRoot& root, bool had_strangers) {
-  return KillSweep(scan, root, had_strangers).go();
-}
-
 CommandTree::CommandTree(const SupervisionPlan& plan, Strangers strangers)
     : plan_(plan), ladder_(plan, {}) {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) {
@@ -254,7 +261,7 @@ const CommandTree::Survivors& CommandTree::kill_all(Clock::time_point now,
   round_.end();
   if (cgroup_) cgroup_->kill_all();
   const TreeRoot root{has_command ? command_ : 0, plan_.own_group};
-  survivors_.refused = kill_tree(scan_, root, had_strangers_);
+  survivors_.refused = KillSweep(scan_, root, had_strangers_).go();
   kills_since_ = std::min(kills_since_, now);
   survivors_.stuck = survivors_.refused == 0 && now - kills_since_ >= report_stuck_after;
   return survivors_;

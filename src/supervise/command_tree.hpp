@@ -21,19 +21,6 @@ namespace dlock {
 // reading the terminal in the background: otherwise it would not react.
 void forward(int signal, const TreeRoot& root);
 
-// The upper bound of one sweep, so that the caller can handle other events in between.
-inline constexpr milliseconds longest_sweep{20};
-
-// Stops every descendant of this process (STOP to each, until a whole scan finds no new
-// one), so that none escapes by forking, and then kills them. Returns how many we have no
-// permission to kill. ProcessScan::is_empty() reports later whether all have exited: they
-// take time to do so, and the next sweep finds those that this one missed.
-//
-// A process group of another session is stopped and killed as a whole, so that no process
-// in it can escape that by forking: a session of a descendant contains only descendants.
-// Not so if `had_strangers`: the session of a stranger's orphan may contain the stranger.
-int kill_tree(ProcessScan& scan, const TreeRoot& root, bool had_strangers);
-
 // The command and all its descendants, as their parent sees them: dlock itself, or its
 // guardian. Does what the Ladder decides. Allocates nothing after create_cgroup().
 //

@@ -45,26 +45,24 @@ Guardian::Guardian(const Task& task)
       argv_(task.argv),
       paths_(candidates(task.argv.front(), std::getenv("PATH"))) {
   tree_.require_visibility();
-  size_ = sizeof(GuardianPage) + task.environment_size;
-  void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) throw no_guardian("mmap");
-  page_ = new (memory) GuardianPage;
-
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    const auto failure = no_guardian("socketpair");
-    ::munmap(page_, size_);
-    throw failure;
+    throw no_guardian("socketpair");
   }
   channel_ = Fd(ends[0]);
   const Fd theirs(ends[1]);
   // Created here, so that a failure is found before the store is contacted.
   timer_ = Fd(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!timer_) throw no_guardian("timerfd_create");
+  size_ = sizeof(GuardianPage) + task.environment_size;
+  void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw no_guardian("mmap");
+  page_ = new (memory) GuardianPage;
   const auto argv = pointers(argv_);
   const auto callers_group = ::getpgrp();
   const auto owner = ::getpid();
-  pid_ = timer_ ? ::fork() : -1;
+  pid_ = ::fork();
   if (pid_ == 0) {
     channel_.reset();
     task.streams.close_readers();
@@ -73,7 +71,7 @@ Guardian::Guardian(const Task& task)
   }
   original_pid_ = pid_;
   if (pid_ < 0) {
-    const auto failure = no_guardian(timer_ ? "fork" : "timerfd_create");
+    const auto failure = no_guardian("fork");
     ::munmap(page_, size_);
     throw failure;
   }
@@ -249,7 +247,7 @@ void GuardedSupervisor::pass_on_signals() {
 }
 
 asio::awaitable<Ended> GuardedSupervisor::ended() {
-  const SignalInbox::HeldStops stops(!plan_.own_group);
+  const auto held = SignalInbox::hold_stops(!plan_.own_group);
   for (;;) {
     pass_on_signals();
     if (page_.phase.load(std::memory_order_acquire) == Phase::over) break;

@@ -95,7 +95,6 @@ class GuardedSupervisor final : public Supervisor {
   void let_go() override { channel_.reset(); }
 
   void extend(Clock::time_point deadline) override;
-  Clock::time_point deadline() const override { return deadline_; }
   void forfeit(Loss loss) override;
 
  private:

@@ -27,8 +27,6 @@ Ladder::Ladder(const SupervisionPlan& plan, Clock::time_point started) : plan_(p
   if (plan.timeout) ends_at_ = later(started, *plan.timeout);
 }
 
-void Ladder::kill_by(Clock::time_point moment) { kill_at_ = std::min(kill_at_, moment); }
-
 void Ladder::forwarded(int signal, Clock::time_point now) {
   if (signal == SIGTERM && plan_.kill_after_forwarded) {
     kill_by(later(now, plan_.kill_after));
@@ -49,8 +47,6 @@ void Ladder::owner_gone(Clock::time_point now) {
   kill_by(later(now, std::min(plan_.kill_after, orphan_grace)));
 }
 
-void Ladder::lease_holds_until(Clock::time_point deadline) { deadline_ = deadline; }
-
 // max() if the lease does not expire.
 Clock::time_point Ladder::before_deadline(milliseconds span) const {
   const bool can_expire = plan_.lease && deadline_ != Clock::time_point::max();
@@ -67,12 +63,6 @@ Clock::time_point Ladder::in_doubt_at() const {
 Clock::time_point Ladder::kills_at() const {
   return plan_.lease ? std::min(kill_at_, before_deadline(plan_.lease->margin()))
                      : kill_at_;
-}
-
-bool Ladder::is_in_doubt(Clock::time_point now) const { return now >= in_doubt_at(); }
-
-bool Ladder::needs_tree() const {
-  return sent_term_ || (command_ended_ && plan_.stragglers != Stragglers::leave);
 }
 
 Ladder::Action Ladder::next(Clock::time_point now) {

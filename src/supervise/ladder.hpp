@@ -1,6 +1,7 @@
 // When the command's processes get TERM, and when they get KILL.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "lock/answers.hpp"
@@ -55,7 +56,8 @@ class Ladder {
   void command_ended() { command_ended_ = true; }
   void tree_is_empty(bool empty) { tree_is_empty_ = empty; }
   void lease_lost(Loss loss, Clock::time_point now);
-  void lease_holds_until(Clock::time_point deadline);  // max(): it never expires
+  // max(): it never expires.
+  void lease_holds_until(Clock::time_point deadline) { deadline_ = deadline; }
   void owner_gone(Clock::time_point now);  // dlock, which renews it, has exited
   void forwarded(int signal, Clock::time_point now);
 
@@ -68,10 +70,12 @@ class Ladder {
   Clock::time_point next_check(Clock::time_point now) const;
 
   // Whether the rest of the lease is needed to stop the command in time.
-  bool is_in_doubt(Clock::time_point now) const;
+  bool is_in_doubt(Clock::time_point now) const { return now >= in_doubt_at(); }
 
   // Whether the next action depends on the rest of the process tree.
-  bool needs_tree() const;
+  bool needs_tree() const {
+    return sent_term_ || (command_ended_ && plan_.stragglers != Stragglers::leave);
+  }
 
   // Whether TERM was sent to the whole tree.
   bool has_sent_term() const { return sent_term_; }
@@ -80,7 +84,7 @@ class Ladder {
   std::optional<Loss> lost() const { return lost_; }
 
  private:
-  void kill_by(Clock::time_point moment);
+  void kill_by(Clock::time_point moment) { kill_at_ = std::min(kill_at_, moment); }
   Clock::time_point before_deadline(milliseconds span) const;
   Clock::time_point kills_at() const;
   Clock::time_point in_doubt_at() const;

@@ -39,7 +39,7 @@ bool is_delegated(const std::string& path) {
 // The cgroup below which others may be created; empty if there is none.
 std::string outer_path() {
   // Checked first: the kernel generates the next file on each read, which costs time.
-  const auto* root = std::find_if(std::begin(roots), std::end(roots), is_cgroup2);
+  const auto* root = std::ranges::find_if(roots, is_cgroup2);
   if (root == std::end(roots)) return "";
   // "0::/path" is the line for cgroup v2.
   const auto text = text_of("/proc/self/cgroup");

@@ -10,8 +10,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
-#include "util/process.hpp"
+#include "util/text.hpp"
 
 namespace dlock {
 namespace {
@@ -37,20 +38,10 @@ struct DirectoryRecord {
 // linker placed it between small variables, and each run touched one more page.
 alignas(DirectoryRecord) char entries[32'768];
 
-// Writes decimal digits, for which there must be room; returns their end.
-char* write_number(char* to, pid_t number) {
-  char digits[16];
-  char* first = std::end(digits);
-  for (; number > 0; number /= 10) *--first = static_cast<char>('0' + number % 10);
-  const auto count = static_cast<std::size_t>(std::end(digits) - first);
-  std::memcpy(to, first, count);
-  return to + count;
-}
-
 // Reads the state of `process.pid` from /proc; false if it is not alive.
 bool look_up(int proc, ScannedProcess& process) {
   char path[32];
-  std::memcpy(write_number(path, process.pid), "/stat", sizeof "/stat");
+  std::memcpy(path + decimal(process.pid, path).size(), "/stat", sizeof "/stat");
   const Fd file(::openat(proc, path, O_RDONLY | O_CLOEXEC));
   if (!file) return false;
   char stat[512];
@@ -61,12 +52,7 @@ bool look_up(int proc, ScannedProcess& process) {
   if (!fields || fields->state == 'X') return false;
   // Otherwise only its first thread has ended.
   if (fields->state == 'Z' && has_ended(process.pid)) return false;
-  process.parent = fields->parent;
-  process.group = fields->group;
-  process.started = static_cast<std::int64_t>(fields->started_ticks);
-  process.blocked = fields->blocked;
-  process.ignored = fields->ignored;
-  process.caught = fields->caught;
+  process.StatFields::operator=(*fields);
   return true;
 }
 
@@ -122,7 +108,7 @@ bool mark_descendants(ScannedProcess* all, std::size_t count, pid_t root,
       if (!is_below && !is_child) continue;
       process.is_ours = grew = true;
       if (!is_below) continue;
-      process.parent_started = parent->started;
+      process.parent_started = parent->started_ticks;
       process.handled_above = parent->caught | parent->blocked | parent->handled_above;
     }
   }
@@ -146,9 +132,10 @@ bool ProcessScan::open() {
   }
   char is[16];
   char wanted[16];
-  const auto size = ::readlinkat(proc_.get(), "self", is, sizeof is);
-  const auto length = write_number(wanted, ::getpid()) - wanted;
-  if (size != length || std::memcmp(is, wanted, static_cast<std::size_t>(size)) != 0) {
+  const auto size =
+      std::max(::readlinkat(proc_.get(), "self", is, sizeof is), ssize_t{0});
+  if (std::string_view(is, static_cast<std::size_t>(size)) !=
+      decimal(::getpid(), wanted)) {
     proc_.reset();
     errno = 0;
     return false;
@@ -252,12 +239,13 @@ int ProcessScan::send(const ScannedProcess& process, int signal) const {
   // parent's.
   ScannedProcess now;
   now.pid = process.pid;
-  if (!look_up(proc_.get(), now) || now.started != process.started) return ESRCH;
+  if (!look_up(proc_.get(), now) || now.started_ticks != process.started_ticks)
+    return ESRCH;
   if (now.parent != ::getpid()) {
     ScannedProcess parent;
     parent.pid = now.parent;
     if (now.parent != process.parent || !look_up(proc_.get(), parent) ||
-        parent.started != process.parent_started) {
+        parent.started_ticks != process.parent_started) {
       return ESRCH;
     }
   }

@@ -9,19 +9,13 @@
 #include <set>
 
 #include "util/fd.hpp"
+#include "util/process.hpp"
 
 namespace dlock {
 
-struct ScannedProcess {
+struct ScannedProcess : StatFields {
   pid_t pid = 0;
-  pid_t parent = 0;
-  pid_t group = 0;
-  std::int64_t started = 0;  // in ticks since boot
-  // As in StatFields.
-  unsigned long long blocked = 0;
-  unsigned long long ignored = 0;
-  unsigned long long caught = 0;
-  std::int64_t parent_started = 0;  // as `started`; set if is_ours
+  std::int64_t parent_started = 0;  // as started_ticks; set if is_ours
   bool is_ours = false;             // it descends from this process
   // Signals that processes between this process and that one catch or block.
   unsigned long long handled_above = 0;

@@ -118,7 +118,7 @@ bool SignalRound::was_sent_to_group(const ScannedProcess& process) const {
 // Whether it was started by a process that catches or blocks the signal. An orphan may
 // also come from one that died of the signal; it is spared if any process catches it.
 bool SignalRound::is_spared(const ScannedProcess& process) const {
-  if (process.started < begin_) return false;
+  if (process.started_ticks < begin_) return false;
   const bool is_orphan = process.parent == ::getpid();
   return contains(process.handled_above, signal_) ||
          (is_orphan && has_catcher_ && pause_ > first_pause);
@@ -132,7 +132,7 @@ bool SignalRound::send_to_all(const ProcessScan& scan,
   bool was_missed = false;
   for (std::size_t i = 0; i < found.count && count_ < most_told; ++i) {
     const auto& process = found.first[i];
-    const ToldProcess as_told{process.pid, process.started};
+    const ToldProcess as_told{process.pid, process.started_ticks};
     if (!process.is_ours || std::binary_search(told, told + known, as_told) ||
         (look == Look::again && is_spared(process))) {
       continue;
@@ -162,7 +162,7 @@ bool SignalRound::is_any_dying(const ProcessScan::Processes& found) const {
            return process.is_ours &&
                   !contains(process.caught | process.ignored, signal_) &&
                   std::binary_search(told, told + count_,
-                                     ToldProcess{process.pid, process.started});
+                                     ToldProcess{process.pid, process.started_ticks});
          });
 }
 

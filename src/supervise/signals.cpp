@@ -2,11 +2,11 @@
 
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "util/failure.hpp"
 
@@ -108,26 +108,24 @@ HeldSignals::HeldSignals() {
   ::sigprocmask(SIG_BLOCK, &held_, &inherited_.mask);
 }
 
-HeldSignals::LetThrough::LetThrough(const HeldSignals& held) {
-  ::sigemptyset(&through_);
+sigset_t HeldSignals::let_through_now() const {
+  sigset_t through;
+  ::sigemptyset(&through);
   for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) {
-    if (::sigismember(&held.inherited().mask, signal) == 0) {
-      ::sigaddset(&through_, signal);
-    }
+    if (::sigismember(&inherited_.mask, signal) == 0) ::sigaddset(&through, signal);
   }
   const timespec at_once{};
-  while (::sigtimedwait(&through_, nullptr, &at_once) > 0) {
+  while (::sigtimedwait(&through, nullptr, &at_once) > 0) {
   }
-  ::sigprocmask(SIG_UNBLOCK, &through_, nullptr);
+  ::sigprocmask(SIG_UNBLOCK, &through, nullptr);
+  return through;
 }
-
-HeldSignals::LetThrough::~LetThrough() { ::sigprocmask(SIG_BLOCK, &through_, nullptr); }
 
 SignalInbox::SignalInbox(asio::io_context& context, Wakeup& wakeup,
                          const HeldSignals& held)
     : wakeup_(wakeup), inherited_(held.inherited()) {
   auto wanted = held.held();
-  ::sigaddset(&wanted, SIGTSTP);  // see HeldStops
+  ::sigaddset(&wanted, SIGTSTP);  // see hold_stops()
   Fd fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd) throw failure_of_call(errno, "cannot receive signals", "signalfd4");
   readable_.emplace(context, std::move(fd), [this] {
@@ -135,8 +133,6 @@ SignalInbox::SignalInbox(asio::io_context& context, Wakeup& wakeup,
     wakeup_.notify();
   });
 }
-
-SignalInbox::~SignalInbox() = default;
 
 void SignalInbox::drain() {
   signalfd_siginfo info[8];
@@ -174,17 +170,16 @@ void SignalInbox::give_up_waiting(bool wanted) {
   }
 }
 
-SignalInbox::HeldStops::HeldStops(bool wanted) {
-  if (!wanted) return;
+bool SignalInbox::block_stops() {
   const auto stop = only(SIGTSTP);
   sigset_t before;
   ::sigprocmask(SIG_BLOCK, &stop, &before);
-  is_held_ = ::sigismember(&before, SIGTSTP) == 0;
+  return ::sigismember(&before, SIGTSTP) == 0;
 }
 
-SignalInbox::HeldStops::~HeldStops() {
+void SignalInbox::unblock_stops() {
   const auto stop = only(SIGTSTP);
-  if (is_held_) ::sigprocmask(SIG_UNBLOCK, &stop, nullptr);
+  ::sigprocmask(SIG_UNBLOCK, &stop, nullptr);
 }
 
 void SignalInbox::stop_here() {

@@ -1,7 +1,6 @@
 // Signals as events, and the signal state that the command inherits.
 #pragma once
 
-#include <sys/signalfd.h>
 #include <sys/types.h>
 
 #include <csignal>
@@ -10,9 +9,9 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "loop/wakeup.hpp"
+#include "util/fd.hpp"
 
 namespace dlock {
 
@@ -65,7 +64,7 @@ std::optional<int> signal_named(const std::string& name);
 // USR2, WINCH, CONT, CHLD), for the rest of this process. Signals that were ignored are
 // also blocked, but have no effect: SignalInbox drops them, and the command still ignores
 // them. SIGTTIN and SIGTTOU still stop dlock together with its command, as does SIGTSTP
-// outside of SignalInbox::HeldStops.
+// outside of SignalInbox::hold_stops().
 class HeldSignals {
  public:
   HeldSignals();
@@ -73,21 +72,17 @@ class HeldSignals {
   const SignalState& inherited() const { return inherited_; }
   const sigset_t& held() const { return held_; }
 
-  // While it lives, a signal for which asks_to_end() holds ends dlock as it would any
-  // other program, for steps that may block without limit when nothing is left to
+  // While the result lives, a signal for which asks_to_end() holds ends dlock as it would
+  // any other program, for steps that may block without limit when nothing is left to
   // protect. Those that arrived earlier are dropped.
-  class LetThrough {
-   public:
-    explicit LetThrough(const HeldSignals& held);
-    ~LetThrough();
-    LetThrough(const LetThrough&) = delete;
-    LetThrough& operator=(const LetThrough&) = delete;
-
-   private:
-    sigset_t through_;
-  };
+  auto let_through() const {
+    return OnExit(
+        [through = let_through_now()] { ::sigprocmask(SIG_BLOCK, &through, nullptr); });
+  }
 
  private:
+  sigset_t let_through_now() const;
+
   SignalState inherited_;
   sigset_t held_;
 };
@@ -96,7 +91,6 @@ class HeldSignals {
 class SignalInbox {
  public:
   SignalInbox(asio::io_context& context, Wakeup& wakeup, const HeldSignals& held);
-  ~SignalInbox();
 
   const SignalState& inherited() const { return inherited_; }
 
@@ -107,32 +101,19 @@ class SignalInbox {
   // (Wakeup::give_up), since no command has been started yet.
   void give_up_waiting(bool wanted);
 
-  // Sets it for the lifetime of the object.
-  class InterruptibleWait {
-   public:
-    explicit InterruptibleWait(SignalInbox& signals) : signals_(signals) {
-      signals_.give_up_waiting(true);
-    }
-    ~InterruptibleWait() { signals_.give_up_waiting(false); }
-    InterruptibleWait(const InterruptibleWait&) = delete;
-    InterruptibleWait& operator=(const InterruptibleWait&) = delete;
+  // Sets it for the lifetime of the result.
+  auto interrupt_waits() {
+    give_up_waiting(true);
+    return OnExit([this] { give_up_waiting(false); });
+  }
 
-   private:
-    SignalInbox& signals_;
-  };
-
-  // While it lives, TSTP is queued like other signals, so that it can be passed on before
-  // stop_here(). Does nothing unless `wanted`, or if TSTP was blocked anyway.
-  class HeldStops {
-   public:
-    explicit HeldStops(bool wanted);
-    ~HeldStops();
-    HeldStops(const HeldStops&) = delete;
-    HeldStops& operator=(const HeldStops&) = delete;
-
-   private:
-    bool is_held_ = false;
-  };
+  // While the result lives, TSTP is queued like other signals, so that it can be passed
+  // on before stop_here(). Does nothing unless `wanted`, or if TSTP was blocked anyway.
+  static auto hold_stops(bool wanted) {
+    return OnExit([is_held = wanted && block_stops()] {
+      if (is_held) unblock_stops();
+    });
+  }
 
   // Stops this process as a TSTP that is not blocked would; returns once it continues.
   static void stop_here();
@@ -151,6 +132,8 @@ class SignalInbox {
   std::optional<int> next_ending();
 
  private:
+  static bool block_stops();  // false: they were blocked already
+  static void unblock_stops();
   void drain();
 
   Wakeup& wakeup_;

@@ -52,21 +52,6 @@ std::string reason(int error, bool exists, const std::string& path = "") {
   return text;
 }
 
-// Formats a number in decimal, without allocation.
-class Digits {
- public:
-  explicit Digits(std::int64_t number) {
-    for (; number > 0; number /= 10) *--first_ = static_cast<char>('0' + number % 10);
-  }
-  std::string_view text() const {
-    return {first_, static_cast<std::size_t>(std::end(digits_) - first_)};
-  }
-
- private:
-  char digits_[20];
-  char* first_ = std::end(digits_);
-};
-
 iovec part(std::string_view text) {
   return {const_cast<char*>(text.data()), text.size()};
 }
@@ -78,26 +63,12 @@ struct Begun {
   volatile std::size_t failed_path = 0;
 };
 
-// The same in memory shared with a child of fork(2).
-class SharedBegun {
- public:
-  explicit SharedBegun(bool is_wanted) {
-    if (!is_wanted) return;
-    void* memory = ::mmap(nullptr, sizeof(Begun), PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory != MAP_FAILED) begun_ = new (memory) Begun;
-  }
-  ~SharedBegun() {
-    if (begun_ != nullptr) ::munmap(begun_, sizeof(Begun));
-  }
-  SharedBegun(const SharedBegun&) = delete;
-  SharedBegun& operator=(const SharedBegun&) = delete;
-
-  Begun* get() const { return begun_; }  // null if not requested, or without memory
-
- private:
-  Begun* begun_ = nullptr;
-};
+// The same in memory shared with a child of fork(2); null without memory.
+Begun* shared_begun() {
+  void* memory = ::mmap(nullptr, sizeof(Begun), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : new (memory) Begun;
+}
 
 // The child's steps before exec: only system calls, on memory that was prepared before,
 // because after vfork it shares all memory with the suspended parent.
@@ -122,10 +93,12 @@ struct Start {
 
   // A failure to write it (a full disk) is ignored.
   void write_note(const StartNote& note, Clock::duration now) const {
-    const Digits pid(::getpid());
-    const Digits time(std::chrono::floor<milliseconds>(now).count());
-    const iovec parts[] = {part(note.before_pid), part(pid.text()),
-                           part(note.before_time), part(time.text()), part(note.after)};
+    char pid[20];
+    char time[20];
+    const iovec parts[] = {
+        part(note.before_pid), part(decimal(::getpid(), pid)), part(note.before_time),
+        part(decimal(std::chrono::floor<milliseconds>(now).count(), time)),
+        part(note.after)};
     if (::writev(note.file.get(), parts, 5) >= 0 || errno != EFBIG) return;
     // The write exceeded a file size limit, which raised SIGXFSZ. It must not stay
     // pending until the command unblocks it.
@@ -202,7 +175,7 @@ void address_to_this_process(char** environment, pid_t dlock) {
       if (number_in<pid_t>(text.substr(name.size())) != dlock) continue;
       *variable = values[i];
       auto* end = std::copy(name.begin(), name.end(), values[i]);
-      *std::to_chars(end, std::end(values[i]) - 1, ::getpid()).ptr = '\0';
+      end[decimal(::getpid(), {end, std::end(values[i]) - 1}).size()] = '\0';
       if (i == 0) owns_descriptors = true;
     }
   }
@@ -324,8 +297,11 @@ std::variant<Spawned, SpawnFailure> spawn(const SpawnPlan& plan) {
   const auto paths = candidates(plan.argv.front(), std::getenv("PATH"));
   const Launch launch{paths, argv.data(), environment.data(), plan.signals, plan.streams};
   Begun own;
-  const SharedBegun shared(plan.cgroup >= 0);
-  Begun* begun = shared.get();
+  Begun* const shared = plan.cgroup >= 0 ? shared_begun() : nullptr;
+  const OnExit unmap([&] {
+    if (shared != nullptr) ::munmap(shared, sizeof(Begun));
+  });
+  Begun* begun = shared;
 
   Spawned spawned;
   spawned.not_before = Clock::now();

@@ -86,15 +86,21 @@ SpawnFailure failure_of_exec(const std::string& command,
 // The failure for an error of fork.
 SpawnFailure failure_of_fork(int error_number);
 
-struct SpawnPlan {
-  std::vector<std::string> argv;
+// The parameters of a command that are known only once the lock is granted.
+struct StartPlan {
   std::vector<std::string> environment;  // NAME=value
-  SignalState signals;
-  bool own_group = false;  // lead a process group instead of staying in the caller's
+  // Until when the lease holds for certain.
+  Clock::time_point deadline = Clock::time_point::max();
   // Close-on-exec descriptors that the command inherits anyway.
   std::vector<int> sessions;
-  CommandStreams streams;
-  std::span<const StartNote> notes;  // the child writes them
+  CommandStreams streams;            // those that the guardian was given, if there is one
+  std::span<const StartNote> notes;  // the command's process writes them
+};
+
+struct SpawnPlan : StartPlan {
+  std::vector<std::string> argv;
+  SignalState signals;
+  bool own_group = false;  // lead a process group instead of staying in the caller's
   // The directory of the control group to start it in, if possible; -1: the caller's.
   int cgroup = -1;
 };

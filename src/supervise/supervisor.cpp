@@ -1,7 +1,6 @@
 #include "supervise/supervisor.hpp"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <csignal>
 
@@ -42,27 +41,19 @@ DirectSupervisor::~DirectSupervisor() {
 
 asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
     StartPlan plan) {
-  deadline_ = plan.deadline;
   try {
     if (plan_.needs_tree()) tree_.require_visibility();
   } catch (const Failure& failure) {
     co_return SpawnFailure{SpawnFailure::Kind::no_resources, failure.what()};
   }
-  SpawnPlan spawn_plan;
-  spawn_plan.argv = argv_;
-  spawn_plan.environment = std::move(plan.environment);
-  spawn_plan.signals = signals_.inherited();
-  spawn_plan.own_group = plan_.own_group;
-  spawn_plan.sessions = std::move(plan.sessions);
-  spawn_plan.streams = plan.streams;
-  spawn_plan.notes = plan.notes;
   if (plan_.needs_tree()) tree_.create_cgroup();
-  spawn_plan.cgroup = tree_.cgroup();
-  auto started = spawn(spawn_plan);
+  const SpawnPlan whole{std::move(plan), argv_, signals_.inherited(), plan_.own_group,
+                        tree_.cgroup()};
+  auto started = spawn(whole);
   if (const auto* spawned = std::get_if<Spawned>(&started)) {
     tree_.adopt(spawned->pid);
     tree_.begin(spawned->not_before);
-    tree_.ladder().lease_holds_until(deadline_);
+    tree_.ladder().lease_holds_until(whole.deadline);
     while (const auto signal = signals_.next()) {
       tree_.forward(signal->number, false, place_of(0));
     }
@@ -71,7 +62,7 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
 }
 
 asio::awaitable<Ended> DirectSupervisor::ended() {
-  const SignalInbox::HeldStops stops(!plan_.own_group);
+  const auto held = SignalInbox::hold_stops(!plan_.own_group);
   for (;;) {
     // Dead children are looked for after SIGCHLD was taken, so that none is missed.
     while (const auto signal = signals_.next()) {
@@ -93,7 +84,6 @@ asio::awaitable<Ended> DirectSupervisor::ended() {
 }
 
 void DirectSupervisor::extend(Clock::time_point deadline) {
-  deadline_ = deadline;
   tree_.ladder().lease_holds_until(deadline);
   wakeup_.notify();
 }

@@ -4,7 +4,6 @@
 #include <boost/asio/awaitable.hpp>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -19,17 +18,6 @@
 #include "supervise/spawn.hpp"
 
 namespace dlock {
-
-// The parameters of a command that are known only once the lock is granted.
-struct StartPlan {
-  std::vector<std::string> environment;
-  // Until when the lease holds for certain.
-  Clock::time_point deadline = Clock::time_point::max();
-  // Close-on-exec descriptors that the command inherits anyway.
-  std::vector<int> sessions;
-  CommandStreams streams;            // those that the guardian was given, if there is one
-  std::span<const StartNote> notes;  // the command's process writes them
-};
 
 // Supervises one command. It knows deadlines, not stores.
 class Supervisor : public LeaseWatcher {
@@ -49,9 +37,6 @@ class Supervisor : public LeaseWatcher {
 
   // After ended(): lets the guardian, if any, exit.
   virtual void let_go() {}
-
-  // Until when the lease was last known to hold for certain.
-  virtual Clock::time_point deadline() const = 0;
 
  protected:
   // `say` prints a message for the user.
@@ -87,7 +72,6 @@ class DirectSupervisor final : public Supervisor {
   asio::awaitable<Ended> ended() override;
 
   void extend(Clock::time_point deadline) override;
-  Clock::time_point deadline() const override { return deadline_; }
   void forfeit(Loss loss) override;
 
  private:
@@ -95,7 +79,6 @@ class DirectSupervisor final : public Supervisor {
   SupervisionPlan plan_;
   SignalInbox& signals_;
   Wakeup& wakeup_;
-  Clock::time_point deadline_ = Clock::time_point::max();
   CommandTree tree_;
   bool is_over_ = false;  // ended() has returned; a zombie until the destructor reaps it
 };

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "util/failure.hpp"
+#include "util/text.hpp"
 
 namespace dlock {
 
@@ -26,16 +27,12 @@ std::array<std::uint8_t, 16> random_bytes() {
 }
 
 std::string new_uuid() {
-  constexpr char digits[] = "0123456789abcdef";
   auto bytes = random_bytes();
   bytes[6] = static_cast<std::uint8_t>((bytes[6] & 0x0f) | 0x40);  // the version
   bytes[8] = static_cast<std::uint8_t>((bytes[8] & 0x3f) | 0x80);  // the variant
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += digits[bytes[i] >> 4];
-    text += digits[bytes[i] & 15];
-  }
+  auto text = hex(bytes.data(), bytes.size());
+  for (const int place : {8, 13, 18, 23})
+    text.insert(static_cast<std::size_t>(place), 1, '-');
   return text;
 }
 

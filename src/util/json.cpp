@@ -46,19 +46,12 @@ bool read_json(std::string_view text, JsonEvents& events, const JsonLimits& limi
   return is_within(limits, text) && Json::sax_parse(text, &events);
 }
 
-void append_json(std::string& json, std::string_view value) {
-  if (std::all_of(value.begin(), value.end(), stands_for_itself)) {
+void append_json(std::string& json, std::string_view value, bool in_ascii) {
+  if (std::ranges::all_of(value, stands_for_itself)) {
     json.append(1, '"').append(value).append(1, '"');
   } else {
-    json += to_line(Json(value));
-  }
-}
-
-void append_ascii_json(std::string& json, std::string_view value) {
-  if (std::all_of(value.begin(), value.end(), stands_for_itself)) {
-    json.append(1, '"').append(value).append(1, '"');
-  } else {
-    json += Json(value).dump(-1, ' ', true, Json::error_handler_t::replace);
+    json += in_ascii ? Json(value).dump(-1, ' ', true, Json::error_handler_t::replace)
+                     : to_line(Json(value));
   }
 }
 

@@ -45,8 +45,7 @@ bool read_json(std::string_view text, JsonEvents& events, const JsonLimits& limi
 
 // Adds a string as to_line() writes it, or in ASCII. Bytes that are not UTF-8 become
 // U+FFFD.
-void append_json(std::string& json, std::string_view value);
-void append_ascii_json(std::string& json, std::string_view value);
+void append_json(std::string& json, std::string_view value, bool in_ascii);
 
 // Adds the key, a plain word, of the next value to an object that is not closed yet; an
 // empty text becomes one.

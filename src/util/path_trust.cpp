@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -118,7 +119,7 @@ std::vector<std::string> names_in(const std::string& path) {
     begin = end + 1;
   }
   if (names.empty() || path.ends_with('/')) names.emplace_back(".");
-  std::reverse(names.begin(), names.end());
+  std::ranges::reverse(names);
   return names;
 }
 
@@ -262,33 +263,23 @@ std::optional<Danger> danger_on(const std::vector<PathStep>& way, Use use, uid_t
 }
 
 std::string text_of(const Danger& danger) {
-  const auto path = printable(danger.path);
-  const auto owner = user_name(danger.what.owner);
-  const auto group = "the group " + group_name(danger.what.group);
-  const std::string file = "refusing to use a file ";
-  switch (danger.why) {
-    case Why::owned_directory:
-      return file + "in the directory " + path + ", which " + owner + " owns";
-    case Why::writable_directory:
-      return file + "in the directory " + path +
-             ", which everyone can write (chmod o-w " + path + ")";
-    case Why::group_directory:
-      return file + "in the directory " + path + ", which " + group +
-             " can write (chmod g-w " + path + ")";
-    case Why::others_entry:
-      return "refusing to use " + path + ", which " + owner +
-             " has made in a directory where others can create files";
-    case Why::hard_link:
-      return "refusing to use " + path +
-             ", which others may have made: the file has several names (hard links)";
-    case Why::others_link:
-      return "refusing to follow the link " + path + ", which belongs to " + owner +
-             ", not to you or root";
-    case Why::others_file: return file + "owned by " + owner + ", not by you or root";
-    case Why::writable_file: return file + "that everyone can write (chmod o-w)";
-    case Why::group_file: break;
-  }
-  return file + "that " + group + " can write (chmod g-w)";
+  // In the order of Danger::Why; OWNER, GROUP and PATH stand for those at fault.
+  constexpr const char* texts[] = {
+      "use a file in the directory PATH, which OWNER owns",
+      "use a file in the directory PATH, which everyone can write (chmod o-w PATH)",
+      "use a file in the directory PATH, which the group GROUP can write (chmod g-w "
+      "PATH)",
+      "use PATH, which OWNER has made in a directory where others can create files",
+      "use PATH, which others may have made: the file has several names (hard links)",
+      "follow the link PATH, which belongs to OWNER, not to you or root",
+      "use a file owned by OWNER, not by you or root",
+      "use a file that everyone can write (chmod o-w)",
+      "use a file that the group GROUP can write (chmod g-w)",
+  };
+  std::string text = texts[static_cast<std::size_t>(danger.why)];
+  text = replaced(std::move(text), "OWNER", user_name(danger.what.owner));
+  text = replaced(std::move(text), "GROUP", group_name(danger.what.group));
+  return "refusing to " + replaced(std::move(text), "PATH", printable(danger.path));
 }
 
 Way way_to(const std::string& path) {

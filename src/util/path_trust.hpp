@@ -2,10 +2,8 @@
 // redirect its path.
 #pragma once
 
-#include <sys/stat.h>
 #include <sys/types.h>
 
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>

@@ -114,7 +114,7 @@ std::optional<StatFields> stat_fields(const char* text) {
   // Fields 3 to 5, 22 and 32 to 34 of proc(5).
   if (std::sscanf(rest + 1,
                   " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
-                  "%*d %*d %llu %*u %*d %*u %*u %*u %*u %*u %*u %*u %llu %llu %llu",
+                  "%*d %*d %lld %*u %*d %*u %*u %*u %*u %*u %*u %*u %llu %llu %llu",
                   &fields.state, &fields.parent, &fields.group, &fields.started_ticks,
                   &fields.blocked, &fields.ignored, &fields.caught) < 4) {
     return std::nullopt;
@@ -132,9 +132,7 @@ std::optional<ProcessInfo> process_of(pid_t pid) {
   info.parent = fields->parent;
   info.group = fields->group;
   const char state = fields->state;
-  const auto per_second = static_cast<unsigned long long>(::sysconf(_SC_CLK_TCK));
-  info.started =
-      static_cast<std::int64_t>(fields->started_ticks * (1'000'000'000ull / per_second));
+  info.started = fields->started_ticks * (1'000'000'000 / ::sysconf(_SC_CLK_TCK));
   info.is_dead = state == 'X' || state == 'x' || (state == 'Z' && has_ended(pid));
   info.is_stopped = state == 'T' || state == 't';
   return info;

@@ -24,10 +24,10 @@ struct ProcessInfo {
 
 // Some fields of /proc/PID/stat. Allocates nothing.
 struct StatFields {
-  char state = '?';
+  char state = 0;
   pid_t parent = 0;
   pid_t group = 0;
-  unsigned long long started_ticks = 0;  // since boot
+  long long started_ticks = 0;  // since boot
   // Signals up to 31 that its first thread blocks, that it ignores, and that it has a
   // handler for; bit 0 is signal 1.
   unsigned long long blocked = 0;

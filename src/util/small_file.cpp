@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <map>
-#include <optional>
 
 #include "util/small_file.hpp"
 

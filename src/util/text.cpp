@@ -1,7 +1,6 @@
 #include "util/text.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 
 #include "util/utf8.hpp"
@@ -17,22 +16,20 @@ bool steers_terminals(std::uint32_t c) {
          c == 0xFEFF;
 }
 
-std::string escaped(unsigned char byte) {
-  switch (byte) {
-    case '\n': return "\\n";
-    case '\t': return "\\t";
-    case '\r': return "\\r";
-    default: break;
+std::string escaped(std::string_view bytes) {
+  std::string out;
+  for (const char byte : bytes) {
+    char hex[8];
+    std::snprintf(hex, sizeof hex, "\\x%02x", static_cast<unsigned char>(byte));
+    out += byte == '\n' ? "\\n" : byte == '\t' ? "\\t" : byte == '\r' ? "\\r" : hex;
   }
-  char hex[8];
-  std::snprintf(hex, sizeof hex, "\\x%02x", byte);
-  return hex;
+  return out;
 }
 
 bool needs_quotes(std::string_view argument) {
-  return argument.empty() || !std::all_of(argument.begin(), argument.end(), [](char c) {
-           return is_alphanumeric(c) || static_cast<unsigned char>(c) >= 0x80 ||
-                  std::string_view("-_./@:=,+%").find(c) != std::string_view::npos;
+  return argument.empty() || !std::ranges::all_of(argument, [](char c) {
+           return static_cast<unsigned char>(c) >= 0x80 ||
+                  are_alphanumeric_or({&c, 1}, "-_./@:=,+%");
          });
 }
 
@@ -50,6 +47,12 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     begin = end + 1;
   }
   return parts;
+}
+
+bool are_alphanumeric_or(std::string_view text, std::string_view others) {
+  return std::ranges::all_of(text, [&](char c) {
+    return is_alphanumeric(c) || others.find(c) != std::string_view::npos;
+  });
 }
 
 std::string replaced(std::string text, std::string_view from, std::string_view to) {
@@ -70,18 +73,15 @@ std::string lower_case(std::string_view text) {
 
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
-    const auto length = first_character(text).bytes;
-    if (length == 0) return false;
-    text.remove_prefix(length);
+    if (!take_character(text).is_valid()) return false;
   }
   return true;
 }
 
 bool is_printable_utf8(std::string_view text) {
   while (!text.empty()) {
-    const auto [length, code_point] = first_character(text);
-    if (length == 0 || steers_terminals(code_point)) return false;
-    text.remove_prefix(length);
+    const auto next = take_character(text);
+    if (!next.is_valid() || steers_terminals(next.code_point)) return false;
   }
   return true;
 }
@@ -104,21 +104,11 @@ std::string printable(std::string_view text, std::size_t most) {
   std::string out;
   while (!text.empty()) {
     if (out.size() >= most) return out + "...";
-    const auto [length, code_point] = first_character(text);
-    if (length == 0) {
-      out += escaped(static_cast<unsigned char>(text.front()));
-      text.remove_prefix(1);
-    } else if (steers_terminals(code_point)) {
-      for (const char c : text.substr(0, length)) {
-        out += escaped(static_cast<unsigned char>(c));
-      }
-      text.remove_prefix(length);
-    } else if (code_point == '\\') {
-      out += "\\\\";
-      text.remove_prefix(1);
+    const auto next = take_character(text);
+    if (!next.is_valid() || steers_terminals(next.code_point)) {
+      out += escaped(next.text);
     } else {
-      out += text.substr(0, length);
-      text.remove_prefix(length);
+      out += next.text == "\\" ? "\\\\" : next.text;
     }
   }
   return out;
@@ -127,22 +117,19 @@ std::string printable(std::string_view text, std::size_t most) {
 std::string unfit_in_name(std::string_view text) {
   const auto whole = text;
   while (!text.empty()) {
-    const auto [length, code_point] = first_character(text);
-    if (length == 0)
-      return "byte " + escaped(static_cast<unsigned char>(text.front())) +
-             " is not UTF-8";
-    const auto sight = sight_of(code_point);
-    const bool is_at_end = text.data() == whole.data() || text.size() == length;
+    const auto next = take_character(text);
+    if (!next.is_valid()) return "byte " + escaped(next.text) + " is not UTF-8";
+    const auto sight = sight_of(next.code_point);
+    const bool is_first = next.text.data() == whole.data();
     char name[16];
-    std::snprintf(name, sizeof name, "U+%04X", static_cast<unsigned>(code_point));
-    if (sight == Sight::hidden || steers_terminals(code_point)) {
+    std::snprintf(name, sizeof name, "U+%04X", static_cast<unsigned>(next.code_point));
+    if (sight == Sight::hidden || steers_terminals(next.code_point)) {
       return std::string(name) + " cannot be seen";
     }
-    if (sight == Sight::blank && is_at_end) {
+    if (sight == Sight::blank && (is_first || text.empty())) {
       return std::string(name) + " is a blank at " +
-             (text.data() == whole.data() ? "the beginning" : "the end");
+             (is_first ? "the beginning" : "the end");
     }
-    text.remove_prefix(length);
   }
   return "";
 }
@@ -154,52 +141,43 @@ std::string printable_name(std::string_view name) {
   const auto whole = name;
   while (!name.empty()) {
     if (out.size() >= most) return out + "...";
-    const auto [length, code_point] = first_character(name);
-    const auto bytes = name.substr(0, std::max<std::size_t>(length, 1));
-    const auto sight = length == 0 ? Sight::hidden : sight_of(code_point);
+    const auto next = take_character(name);
+    const auto sight = next.is_valid() ? sight_of(next.code_point) : Sight::hidden;
     const bool is_inner_space =
-        code_point == ' ' && name.size() != whole.size() && name.size() > 1;
-    const auto rest = name.substr(bytes.size());
-    const auto after = rest.empty() ? 0 : first_character(rest).code_point;
-    if (sight == Sight::hidden || (sight == Sight::blank && !is_inner_space) ||
-        is_look_alike(before, code_point, after)) {
-      for (const char c : bytes) out += escaped(static_cast<unsigned char>(c));
-    } else {
-      out += printable(bytes);
-    }
-    before = length == 0 ? 0 : code_point;
-    name = rest;
+        next.text == " " && next.text.data() != whole.data() && !name.empty();
+    const auto after = name.empty() ? 0 : first_character(name).code_point;
+    const bool is_hidden = sight == Sight::hidden ||
+                           (sight == Sight::blank && !is_inner_space) ||
+                           is_look_alike(before, next.code_point, after);
+    out += is_hidden ? escaped(next.text) : printable(next.text);
+    before = next.code_point;
   }
   return out;
 }
 
 std::string safe_host(std::string_view host) {
   constexpr std::size_t longest = 255;
-  constexpr std::string_view letters =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
   std::string safe(host.substr(0, longest));
   for (auto& c : safe) {
-    const bool is_mark = c == '.' || c == '_' || c == ':' || (c == '-' && &c != &safe[0]);
-    if (!is_mark && letters.find(c) == std::string_view::npos) c = '_';
+    const auto* marks = &c == &safe[0] ? "._:" : "._:-";
+    if (!are_alphanumeric_or({&c, 1}, marks)) c = '_';
   }
   return safe;
 }
 
 std::string printable_json(std::string json) {
   const auto is_plain = [](char c) { return static_cast<unsigned char>(c) < 0x7F; };
-  if (std::all_of(json.begin(), json.end(), is_plain)) return json;
+  if (std::ranges::all_of(json, is_plain)) return json;
   std::string out;
   for (std::string_view rest(json); !rest.empty();) {
-    const auto [decoded, code_point] = first_character(rest);
-    const auto length = std::max<std::size_t>(decoded, 1);
-    if (decoded != 0 && code_point >= 0x7F && steers_terminals(code_point)) {
+    const auto next = take_character(rest);
+    if (next.code_point >= 0x7F && steers_terminals(next.code_point)) {
       char text[16];
-      std::snprintf(text, sizeof text, "\\u%04x", static_cast<unsigned>(code_point));
+      std::snprintf(text, sizeof text, "\\u%04x", static_cast<unsigned>(next.code_point));
       out += text;
     } else {
-      out += rest.substr(0, length);
+      out += next.text;
     }
-    rest.remove_prefix(length);
   }
   return out;
 }
@@ -236,7 +214,7 @@ std::string percent_encoded(std::string_view text, std::string_view plain) {
   std::string out;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (is_alphanumeric(c) || plain.find(c) != std::string_view::npos) {
+    if (are_alphanumeric_or({&c, 1}, plain)) {
       out += c;
     } else {
       out += {'%', digits[byte >> 4u], digits[byte & 15u]};

@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -18,6 +19,7 @@ bool is_utf8(std::string_view text);
 
 // In ASCII, whatever the locale is.
 bool is_alphanumeric(char c);
+bool are_alphanumeric_or(std::string_view text, std::string_view others);
 std::string lower_case(std::string_view text);
 
 // The parts of `text` between these separators: one, if there is none.
@@ -110,6 +112,13 @@ std::optional<Number> take_number(std::string_view& text) {
   if (error != std::errc()) return std::nullopt;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return number;
+}
+
+// The number in decimal, in `room`, which has to suffice. Allocates nothing.
+template <std::integral Number>
+std::string_view decimal(Number number, std::span<char> room) {
+  const auto* end = std::to_chars(room.data(), room.data() + room.size(), number).ptr;
+  return {room.data(), static_cast<std::size_t>(end - room.data())};
 }
 
 // The number that all of `text` is.

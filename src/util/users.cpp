@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <set>

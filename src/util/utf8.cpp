@@ -69,15 +69,6 @@ constexpr Class classes[] = {
     {"lower", std::islower}, {"print", std::isprint}, {"punct", std::ispunct},
     {"space", std::isspace}, {"upper", std::isupper}, {"xdigit", std::isxdigit}};
 
-// Removes a character from the text, or a byte if there is no valid UTF-8, and returns
-// its bytes: UTF-8 sorts like the code points it encodes.
-std::string_view take_character(std::string_view& text) {
-  const auto size = std::max<std::size_t>(first_character(text).bytes, 1);
-  const auto character = text.substr(0, size);
-  text.remove_prefix(size);
-  return character;
-}
-
 // Removes `[:...:]` or the like from the start of `rest` and returns its content.
 std::optional<std::string_view> take_named(std::string_view& rest, char mark) {
   if (rest.size() < 2 || rest[0] != '[' || rest[1] != mark) return std::nullopt;
@@ -90,8 +81,7 @@ std::optional<std::string_view> take_named(std::string_view& rest, char mark) {
 }
 
 bool class_has(std::string_view name, std::string_view character) {
-  const auto* named = std::find_if(std::begin(classes), std::end(classes),
-                                   [&](const Class& c) { return c.name == name; });
+  const auto* named = std::ranges::find(classes, name, &Class::name);
   const auto byte = static_cast<unsigned char>(character.front());
   return named != std::end(classes) && byte < 0x80 && named->has(byte) != 0;
 }
@@ -102,7 +92,7 @@ std::string_view take_member(std::string_view& rest) {
     if (const auto named = take_named(rest, mark)) return *named;
   }
   if (rest.size() > 1 && rest.front() == '\\') rest.remove_prefix(1);
-  return take_character(rest);
+  return take_character(rest).text;
 }
 
 // Removes the bracket expression at the start of `pattern` and returns whether it
@@ -134,14 +124,14 @@ std::optional<bool> take_choice(std::string_view& pattern, std::string_view char
 // does not match.
 bool take_match(std::string_view& pattern, std::string_view& text) {
   if (pattern.empty() || text.empty()) return false;
-  const auto character = take_character(text);
+  const auto character = take_character(text).text;  // which sorts like its code point
   if (pattern.front() == '[') {
     if (const auto has = take_choice(pattern, character)) return *has;
   }
-  const auto wanted = take_character(pattern);
+  const auto wanted = take_character(pattern).text;
   if (wanted == "?") return true;
   if (wanted != "\\") return wanted == character;
-  return !pattern.empty() && take_character(pattern) == character;
+  return !pattern.empty() && take_character(pattern).text == character;
 }
 
 }  // namespace
@@ -155,6 +145,14 @@ Character first_character(std::string_view text) {
       ::utf8proc_iterate(bytes, static_cast<utf8proc_ssize_t>(text.size()), &code_point);
   if (length <= 0) return {};
   return {static_cast<std::size_t>(length), static_cast<std::uint32_t>(code_point)};
+}
+
+TakenCharacter take_character(std::string_view& text) {
+  const auto first = first_character(text);
+  const auto size = std::max<std::size_t>(first.bytes, 1);
+  const TakenCharacter taken{first, text.substr(0, size)};
+  text.remove_prefix(size);
+  return taken;
 }
 
 Sight sight_of(std::uint32_t code_point) {

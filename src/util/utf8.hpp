@@ -19,6 +19,13 @@ struct Character {
 // is no valid UTF-8 (overlong forms and surrogates are invalid).
 Character first_character(std::string_view text);
 
+// Removes it, or a byte if there is no valid UTF-8, and returns its bytes.
+struct TakenCharacter : Character {
+  std::string_view text;
+  bool is_valid() const { return bytes > 0; }
+};
+TakenCharacter take_character(std::string_view& text);
+
 // What a reader sees of a character. `hidden`: nothing (control and format characters,
 // fillers, variation selectors). `blank`: a space of any width.
 enum class Sight { seen, blank, hidden };

@@ -115,6 +115,7 @@ END
     64 | dlock run --min-hold 31d job -- true     | --min-hold: must be at most 30 days
     64 | dlock run -n 0 job -- true               | --slots: '0' is not a whole number from 1 to 100000
     64 | dlock run -E 256 job -- true             | --conflict-exit-code: '256' is not a whole number from 0 to 255
+    64 | dlock history job --succeeded-within 0s  | --succeeded-within: cannot be zero
     64 | dlock history --limit 0 job              | --limit: '0' is not a whole number from 1 to 1000000
     64 | dlock fence disk 0                       | '0' is not a fence: expected a whole number from 1 to 9223372036854775807
     64 | dlock check --fence x job                | --fence: 'x' is not a fence: expected a whole number from 1 to 9223372036854775807

@@ -131,6 +131,7 @@ release|token = "x"|invalid token: expected 32 hexadecimal digits
 check|min-validity = "x"|'x' is not a duration: expected a number and ms, s, m, h or d, such as 5m or 1h30m
 check|fence = 0|'0' is not a fence: expected a whole number from 1 to 9223372036854775807
 list|live = "maybe"|expected true or false, not 'maybe'
+history|succeeded-within = 0|cannot be zero
 history|limit = 0|'0' is not a whole number from 1 to 1000000
 break|yes = 2|expected true or false, not '2'
 cache|ttl = 0|cannot be zero

@@ -81,7 +81,6 @@ class SimulatedSupervisor final : public Supervisor {
   asio::awaitable<std::variant<Spawned, SpawnFailure>> start(StartPlan plan) override;
   asio::awaitable<Ended> ended() override;
   void extend(Clock::time_point deadline) override;
-  Clock::time_point deadline() const override { return deadline_; }
   void forfeit(Loss loss) override;
 
  private:

@@ -15,8 +15,7 @@
 namespace dlock {
 namespace {
 
-std::optional<HookKind> hook_after(RunOutcome outcome,
-                                   std::optional<int> exit_code = {}) {
+const AfterHook* hook_after(RunOutcome outcome, std::optional<int> exit_code = {}) {
   RunResult result;
   result.outcome = outcome;
   result.exit_code = exit_code;
@@ -24,14 +23,14 @@ std::optional<HookKind> hook_after(RunOutcome outcome,
 }
 
 TEST(HookChoice, is_on_busy_if_the_lock_was_not_obtained) {
-  EXPECT_EQ(hook_after(RunOutcome::busy, 75), HookKind::on_busy);
-  EXPECT_EQ(hook_after(RunOutcome::busy, 0), HookKind::on_busy);
-  EXPECT_EQ(hook_after(RunOutcome::superseded, 75), HookKind::on_busy);
+  EXPECT_EQ(hook_after(RunOutcome::busy, 75), &busy_hook);
+  EXPECT_EQ(hook_after(RunOutcome::busy, 0), &busy_hook);
+  EXPECT_EQ(hook_after(RunOutcome::superseded, 75), &busy_hook);
 }
 
 TEST(HookChoice, is_none_for_a_deduplicated_or_interrupted_run) {
-  EXPECT_EQ(hook_after(RunOutcome::deduplicated, 0), std::nullopt);
-  EXPECT_EQ(hook_after(RunOutcome::interrupted), std::nullopt);
+  EXPECT_EQ(hook_after(RunOutcome::deduplicated, 0), nullptr);
+  EXPECT_EQ(hook_after(RunOutcome::interrupted), nullptr);
 }
 
 TEST(HookVariables, are_empty_where_they_do_not_apply) {

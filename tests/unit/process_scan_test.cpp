@@ -185,7 +185,7 @@ TEST(ProcessScan, a_signal_does_not_reach_a_later_process_with_the_same_pid) {
   const auto all = scan.all();
   auto earlier = *std::find_if(all.first, all.first + all.count,
                                [&](const auto& p) { return p.pid == family.child(); });
-  --earlier.started;
+  --earlier.started_ticks;
 
   EXPECT_EQ(scan.send(earlier, SIGKILL), ESRCH);
 

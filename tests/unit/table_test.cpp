@@ -24,7 +24,7 @@ TEST(TableText, wide_characters_take_two_columns) {
 }
 
 TEST(TableText, a_table_that_fits_is_not_cut) {
-  const auto table = with_row({"a-long-name", "x", "y"});
+  auto table = with_row({"a-long-name", "x", "y"});
 
   EXPECT_EQ(table.text("", false, 28), table.text("", false));
   EXPECT_NE(table.text("", false, 27), table.text("", false));
@@ -43,7 +43,7 @@ TEST(TableText, the_indent_counts) {
 }
 
 TEST(TableText, the_last_columns_are_left_out_if_little_of_them_would_be_left) {
-  const auto table = with_row({"a-long-name", "root@web1", "make everything at once"});
+  auto table = with_row({"a-long-name", "root@web1", "make everything at once"});
 
   EXPECT_EQ(table.text("", false, 24),
             "NAME      HOLDER    COMM\na-lon...  root@...  make\n");

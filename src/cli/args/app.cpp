@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
-#include <iterator>
 
 #include "cli/args/help.hpp"
 #include "cli/args/linked_in.hpp"
@@ -68,8 +67,8 @@ bool mentions(const std::string& word, const OptionSpec& option) {
 // run's time for the options of a verb. Options that no word mentions are not added.
 void add_if_mentioned(CLI::App& app, const OptionSpec& option,
                       const std::vector<std::string>& words) {
-  if (std::any_of(words.begin(), words.end(),
-                  [&](const std::string& word) { return mentions(word, option); })) {
+  if (std::ranges::any_of(
+          words, [&](const std::string& word) { return mentions(word, option); })) {
     add(app, option);
   }
 }
@@ -91,7 +90,7 @@ std::string missing_value(const std::string& option) {
 // CLI11's error message, without line breaks.
 std::string explained(const CLI::ParseError& error) {
   std::string text = error.what();
-  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::ranges::replace(text, '\n', ' ');
   return printable(text, 200);
 }
 
@@ -99,9 +98,8 @@ constexpr std::string_view help_names[] = {"help", "h", "version"};
 
 std::optional<bool> takes_value(Verb verb, std::string_view name) {
   if (const auto* option = option_named(verb, name)) return !option->is_flag();
-  const bool help = std::find(std::begin(help_names), std::end(help_names), name) !=
-                    std::end(help_names);
-  return help ? std::optional(false) : std::nullopt;
+  const bool is_help = std::ranges::count(help_names, name) > 0;
+  return is_help ? std::optional(false) : std::nullopt;
 }
 
 // It has only common options, like a command line without a verb.
@@ -228,13 +226,8 @@ std::vector<std::string> unknown_variables() {
 // DLOCK_HOST is recorded, and passed to hooks of others.
 void check_host(const std::string& host) {
   constexpr std::size_t longest = 255;
-  const bool is_name =
-      host.size() <= longest && !host.starts_with('-') &&
-      std::all_of(host.begin(), host.end(), [](char letter) {
-        return is_alphanumeric(letter) ||
-               std::string_view("-._:").find(letter) != std::string_view::npos;
-      });
-  if (is_name) return;
+  const bool has_form = are_alphanumeric_or(host, "-._:");
+  if (has_form && host.size() <= longest && !host.starts_with('-')) return;
   throw UsageError(
       "DLOCK_HOST: not a host name: at most 255 letters, digits and -._: are allowed, "
       "and no - at its begin");
@@ -352,9 +345,8 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
   const auto taken = option_values(verb.verb, words.options);
   if (const auto* asked = std::get_if<Asked>(&taken)) {
     if (*asked == Asked::version) {
-      const bool is_verbose = std::any_of(
-          words.options.begin(), words.options.end(),
-          [](const std::string& word) { return word == "-v" || word == "--verbose"; });
+      const bool is_verbose = std::ranges::count(words.options, "-v") > 0 ||
+                              std::ranges::count(words.options, "--verbose") > 0;
       return Print{"dlock " + std::string(program_version) + "\n" +
                    (is_verbose ? linked_in() : "")};
     }

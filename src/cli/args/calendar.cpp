@@ -84,11 +84,8 @@ bool is_zone_file(const std::string& path) {
 // Whether it has the form of a name like America/Argentina/Buenos_Aires or Etc/GMT+5.
 // None has a dot, so none leads out of the directory.
 bool is_zone_name(std::string_view text) {
-  const bool has_form = std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::strchr("_+-/", c) != nullptr;
-  });
-  return !text.empty() && text.size() <= longest_text && has_form &&
-         text.front() != '/' && text.back() != '/' &&
+  return !text.empty() && text.size() <= longest_text &&
+         are_alphanumeric_or(text, "_+-/") && text.front() != '/' && text.back() != '/' &&
          text.find("//") == std::string_view::npos;
 }
 
@@ -136,52 +133,33 @@ void check_variable(const char* variable) {
   throw UsageError("TZ: " + std::string(no_zone(zone).what()));
 }
 
-// Sets TZ while it lives; for this process alone, not for the command.
-class ZoneInForce {
- public:
-  explicit ZoneInForce(const std::string* variable) {
-    if (const char* now = std::getenv("TZ")) before_ = now;
-    if (variable != nullptr) ::setenv("TZ", variable->c_str(), 1);
-    changed_ = variable != nullptr;
-    ::tzset();
-  }
-  ~ZoneInForce() {
-    if (!changed_) return;
-    before_ ? ::setenv("TZ", before_->c_str(), 1) : ::unsetenv("TZ");
-    ::tzset();
-  }
-  ZoneInForce(const ZoneInForce&) = delete;
-  ZoneInForce& operator=(const ZoneInForce&) = delete;
-
-  static seconds offset(UnixTime at) {
-    const auto time = static_cast<std::time_t>(at.count());
-    std::tm parts{};
-    return ::localtime_r(&time, &parts) != nullptr ? seconds(parts.tm_gmtoff)
-                                                   : seconds(0);
-  }
-
- private:
-  std::optional<std::string> before_;
-  bool changed_ = false;
-};
+// In the zone that is in force.
+seconds offset_at(UnixTime at) {
+  const auto time = static_cast<std::time_t>(at.count());
+  std::tm parts{};
+  return ::localtime_r(&time, &parts) != nullptr ? seconds(parts.tm_gmtoff) : seconds(0);
+}
 
 std::optional<Period> period_named(const std::string& text) {
   const auto name = text.substr(0, text.find('@'));
-  const auto* found = std::find(std::begin(period_names), std::end(period_names), name);
+  const auto* found = std::ranges::find(period_names, name);
   if (found == std::end(period_names)) return std::nullopt;
   return static_cast<Period>(found - std::begin(period_names));
 }
 
 DedupeWindow current(Period period, const std::string& text, const std::string* zone) {
-  std::optional<std::string> variable;
-  if (zone != nullptr) {
-    variable = variable_for(*zone);
-  } else {
-    check_variable(std::getenv("TZ"));
-  }
-  const ZoneInForce in_force(variable ? &*variable : nullptr);
+  // For this process alone, and not for the command.
+  const auto set = [](const std::optional<std::string>& variable) {
+    variable ? ::setenv("TZ", variable->c_str(), 1) : ::unsetenv("TZ");
+    ::tzset();
+  };
+  std::optional<std::string> before;
+  if (const char* variable = std::getenv("TZ")) before = variable;
+  if (zone == nullptr) check_variable(before ? before->c_str() : nullptr);
+  set(zone != nullptr ? variable_for(*zone) : before);
+  const OnExit restore([&] { set(before); });
   const auto now = wall_now();
-  const auto began = begin_of(period, std::chrono::floor<seconds>(now), in_force.offset);
+  const auto began = begin_of(period, std::chrono::floor<seconds>(now), offset_at);
   DedupeWindow window;
   window.span = std::max(std::chrono::ceil<milliseconds>(now - began), milliseconds(1));
   window.period = text;

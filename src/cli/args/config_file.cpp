@@ -227,7 +227,7 @@ std::optional<std::size_t> line_nested_too_deeply(std::string_view toml) {
     }
     if (depth > deepest_toml) {
       const auto before = toml.substr(0, at);
-      return 1 + static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));
+      return 1 + static_cast<std::size_t>(std::ranges::count(before, '\n'));
     }
     ++at;
   }

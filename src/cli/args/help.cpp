@@ -1,7 +1,6 @@
 #include "cli/args/help.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 #include "cli/args/option_table.hpp"
 
@@ -66,6 +65,21 @@ std::string line(const OptionSpec& option) {
   return line(std::move(names), help, 33);
 }
 
+// Every status that dlock itself can exit with for this verb, in ascending order, without
+// the command's own status and without deaths by signal.
+std::vector<ExitText> exit_texts(const VerbSpec& verb) {
+  std::vector<ExitText> texts;
+  for (const auto& exit : verb.exits) {
+    if (!exit.text.empty()) texts.push_back(exit);
+  }
+  for (const auto& exit : usual_exits) {
+    const bool is_said = std::ranges::count(texts, exit.status, &ExitText::status) > 0;
+    if (!is_said && applies(exit, verb)) texts.push_back(exit);
+  }
+  std::ranges::stable_sort(texts, {}, &ExitText::status);
+  return texts;
+}
+
 std::string exit_codes_of(const VerbSpec& verb) {
   std::string text = "\nExit codes";
   if (verb.takes_command()) {
@@ -82,24 +96,6 @@ std::string exit_codes_of(const VerbSpec& verb) {
 
 }  // namespace
 
-std::vector<ExitText> exit_texts(const VerbSpec& verb) {
-  std::vector<ExitText> texts;
-  for (const auto& exit : verb.exits) {
-    if (!exit.text.empty()) texts.push_back(exit);
-  }
-  for (const auto& exit : usual_exits) {
-    const bool is_said =
-        std::any_of(texts.begin(), texts.end(),
-                    [&](const ExitText& said) { return said.status == exit.status; });
-    if (!is_said && applies(exit, verb)) texts.push_back(exit);
-  }
-  std::stable_sort(texts.begin(), texts.end(),
-                   [](const ExitText& one, const ExitText& other) {
-                     return one.status < other.status;
-                   });
-  return texts;
-}
-
 std::string general_help() {
   std::string text =
       "Usage: dlock [OPTIONS] VERB [OPTIONS] [ARGS]\n\n"
@@ -107,7 +103,7 @@ std::string general_help() {
   for (const auto& [group, title] : groups) {
     text.append(title) += ":\n";
     for (const auto& verb : all_verbs()) {
-      if (verb.group == group) text += line(std::string(verb.name), verb.help, 12);
+      if (verb.group == group) text += line(std::string(verb.name()), verb.help, 12);
     }
     text += '\n';
   }
@@ -120,7 +116,7 @@ std::string general_help() {
 std::string help_of(const VerbSpec& verb) {
   auto text =
       "Usage: dlock " + std::string(verb.usage) + "\n  " + std::string(verb.help) +
-      (verb.verb == Verb::help ? "" : " (man dlock " + std::string(verb.name) + ")") +
+      (verb.verb == Verb::help ? "" : " (man dlock " + std::string(verb.name()) + ")") +
       "\n\nOptions, besides those of every verb (dlock help options):\n";
   auto own = own_specs(verb.verb);
   for (const auto& option : own) text += line(option);

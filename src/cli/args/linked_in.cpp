@@ -12,7 +12,6 @@
 #include <boost/version.hpp>
 #include <nlohmann/json.hpp>
 #include <protozero/version.hpp>
-#include <string>
 #include <toml.hpp>
 
 namespace dlock {

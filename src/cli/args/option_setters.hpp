@@ -66,9 +66,11 @@ inline Replicas replicas(const std::string& value) {
   }
 }
 
-inline AddressMap addresses(const std::string& value) {
+// What `parse` makes of it, whose Failure is a mistake of usage here.
+template <auto parse>
+auto usage(const std::string& value) {
   try {
-    return AddressMap::parsed(value);
+    return parse(value);
   } catch (const Failure& failure) {
     throw UsageError(failure.what());
   }
@@ -147,17 +149,9 @@ inline void take_also(VerbOptions& options, const Setting& setting) {
       is_none ? std::vector<AlsoLock>() : parsed_also(setting.value);
 }
 
-inline std::vector<std::string> command_words(const std::string& value) {
-  try {
-    return net::words_of_command(value);
-  } catch (const Failure& failure) {
-    throw UsageError(failure.what());
-  }
-}
-
 // A program of the working directory could be anyone's when a file names it.
 inline void take_password_command(VerbOptions& options, const Setting& setting) {
-  auto words = command_words(setting.value);
+  auto words = usage<net::words_of_command>(setting.value);
   const auto& program = words.front();
   const bool is_relative = program.front() != '/' && program.find('/') != program.npos;
   if (is_relative && is_file(setting.source)) {

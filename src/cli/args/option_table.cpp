@@ -77,7 +77,7 @@ constexpr OptionSpec common_rows[] = {
      into<parsed_duration, login, &Credentials::terms, &QuorumTerms::max_ttl>},
     {"address-map", 0, "FROM=TO", "DLOCK_ADDRESS_MAP", every_verb, "",
      "use TO for FROM, which servers announce",
-     into<addresses, login, &Credentials::addresses>, ','},
+     into<usage<AddressMap::parsed>, login, &Credentials::addresses>, ','},
     {"tls-ca", 0, "FILE", "DLOCK_TLS_CA", every_verb, "",
      "CA certificates, in place of the system's",
      into<parsed_file_name, login, &Credentials::tls, &Tls::ca>},
@@ -207,7 +207,7 @@ constexpr OptionSpec own_rows[] = {
     {"since", 0, "D", "", of(history), "", "only runs that started less than D ago",
      into<some<parsed_duration>, &HistoryOptions::since>},
     {"succeeded-within", 0, "D", "", of(history), "", "check for a success in the last D",
-     into<some<parsed_duration>, &HistoryOptions::succeeded_within>},
+     into<parsed_time_limit, &HistoryOptions::succeeded_within>},
     {"nagios", 0, "", "", of(history), "", "answer as a monitoring plugin: 0, 2 or 3",
      flag<&HistoryOptions::nagios>},
     {"fence", 0, "N", "", of(break_lock), "", "only the holder with this fencing token",
@@ -270,7 +270,7 @@ constexpr Exclusion own_pairs[] = {
 
 template <typename Wanted>
 const OptionSpec* found(std::span<const OptionSpec> rows, VerbSet verbs, Wanted wanted) {
-  const auto at = std::find_if(rows.begin(), rows.end(), [&](const OptionSpec& option) {
+  const auto at = std::ranges::find_if(rows, [&](const OptionSpec& option) {
     return (option.verbs & verbs) != 0 && wanted(option);
   });
   return at == rows.end() ? nullptr : &*at;

@@ -4,7 +4,6 @@
 #include <optional>
 #include <ranges>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "cli/args/settings.hpp"

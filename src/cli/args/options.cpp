@@ -75,9 +75,8 @@ void require_wait(const Settings& settings, const RunOptions& options) {
 void require_slots(const Settings& settings, const ClaimOptions& options,
                    const std::vector<AlsoLock>& also = {}) {
   const auto has_slots = [](const auto& lock) { return lock.slots > 1; };
-  if (!options.spread || has_slots(options) || std::ranges::any_of(also, has_slots)) {
+  if (!options.spread || has_slots(options) || std::ranges::any_of(also, has_slots))
     return;
-  }
   throw NeedsAnother("--spread needs --slots of 2 or more",
                      is_from_file(settings, "spread"));
 }
@@ -132,9 +131,8 @@ void refuse_useless_options(const Settings& settings, const StoreUrl& store) {
   const bool connects = store.kind->form.place == UrlForm::Place::servers;
   for (const auto& [name, setting] : settings) {
     if (setting.source != Setting::Source::command_line) continue;
-    const auto* option =
-        std::find_if(std::begin(store_options), std::end(store_options),
-                     [&](const auto& one) { return name.starts_with(one.beginning); });
+    const auto* option = std::ranges::find_if(
+        store_options, [&](const auto& one) { return name.starts_with(one.beginning); });
     if (option == std::end(store_options) || option->has_use(store)) continue;
     // Without a connection, settings of connections are ignored like a login.
     if (option->beginning.ends_with('-') && !connects) continue;
@@ -372,7 +370,7 @@ BreakOptions break_options(const Settings& settings,
     const auto name = literal_of(operand);
     auto& list = name ? options.names : options.patterns;
     const auto& word = name ? parsed_name(*name) : operand;
-    if (std::find(list.begin(), list.end(), word) == list.end()) list.push_back(word);
+    if (std::ranges::count(list, word) == 0) list.push_back(word);
   }
   take(Verb::break_lock, settings, options);
   // From a file it only narrows down what the command line names.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <iterator>
 #include <memory>
 
 #include "cli/args/calendar.hpp"
@@ -180,7 +179,7 @@ std::string tables_of(std::string_view key) {
   std::vector<std::string> tables;
   for (const auto& verb : all_verbs()) {
     if (own_option(verb.verb, key) == nullptr) continue;
-    tables.push_back("[" + std::string(verb.name) + "]");
+    tables.push_back("[" + std::string(verb.name()) + "]");
   }
   if (verb_of_lock_with("", key) != nullptr) {
     tables.emplace_back("[lock.\"NAME\"]");
@@ -376,11 +375,8 @@ std::vector<std::string> passed_on(const Settings& settings) {
   std::vector<std::string> variables;
   for (const auto& option : common_specs()) {
     const auto found = settings.find(option.name);
-    if (found == settings.end() || option.environment.empty() ||
-        std::find(std::begin(not_passed_on), std::end(not_passed_on), option.name) !=
-            std::end(not_passed_on)) {
-      continue;
-    }
+    if (found == settings.end() || option.environment.empty()) continue;
+    if (std::ranges::count(not_passed_on, option.name) > 0) continue;
     variables.push_back(std::string(option.environment) + "=" + found->second.value);
   }
   return variables;

@@ -1,7 +1,6 @@
 #include "cli/args/usage_hint.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 #include "cli/args/option_table.hpp"
 #include "store/store_url.hpp"
@@ -43,9 +42,8 @@ std::string habit_of(std::string_view word) {
                   letters.end() - 1);
   }
   for (const auto& habit : habits) {
-    const bool known = std::find(std::begin(habit.names), std::end(habit.names),
-                                 letters) != std::end(habit.names);
-    if (known) return in_quotes(word) + std::string(habit.instead);
+    if (std::ranges::count(habit.names, letters) == 0) continue;
+    return in_quotes(word) + std::string(habit.instead);
   }
   return "";
 }
@@ -118,7 +116,7 @@ constexpr std::size_t most_edits = 2;
 std::optional<std::string_view> only_one_with_prefix(
     std::string_view prefix, std::span<const std::string_view> words) {
   const auto begins = [&](std::string_view word) { return word.starts_with(prefix); };
-  const auto first = std::find_if(words.begin(), words.end(), begins);
+  const auto first = std::ranges::find_if(words, begins);
   if (prefix.empty() || first == words.end()) return std::nullopt;
   if (std::find_if(first + 1, words.end(), begins) != words.end()) return std::nullopt;
   return *first;
@@ -177,7 +175,7 @@ std::string unknown_option(const std::string& word, const VerbSpec* verb) {
   if (!habit.empty()) return habit;
   if (verb == nullptr) {
     if (const auto* other = verb_with(bare); other != nullptr) {
-      const std::string owner(other->name);
+      const std::string owner(other->name());
       return in_quotes(name) + " is an option of " + owner + ": dlock " + owner + " " +
              printable(name, 60) + " ...";
     }
@@ -185,7 +183,7 @@ std::string unknown_option(const std::string& word, const VerbSpec* verb) {
   const auto suggestion = option_suggestion(name, verb);
   if (!suggestion.empty()) return "unknown option " + in_quotes(name) + suggestion;
   return "unknown option " + in_quotes(name) + " (see dlock " +
-         (verb == nullptr ? "" : std::string(verb->name) + " ") + "--help)";
+         (verb == nullptr ? "" : std::string(verb->name()) + " ") + "--help)";
 }
 
 std::string split_value(const std::vector<std::string>& args, std::size_t place,
@@ -220,12 +218,10 @@ std::string split_value(const std::vector<std::string>& args, std::size_t place,
 }
 
 std::string unknown_variable(std::string_view name) {
-  if (std::find(std::begin(set_by_dlock), std::end(set_by_dlock), name) !=
-      std::end(set_by_dlock)) {
+  const auto names = settable();
+  if (std::ranges::count(set_by_dlock, name) + std::ranges::count(names, name) > 0) {
     return "";
   }
-  const auto names = settable();
-  if (std::find(names.begin(), names.end(), name) != names.end()) return "";
   const auto start = "DLOCK_" + printable(name, 60) + " is not a variable of dlock";
   const auto option = option_name(name);
   const bool is_option = common_option(option) != nullptr || verb_with(option) != nullptr;

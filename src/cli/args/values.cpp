@@ -68,9 +68,7 @@ double take_decimal(std::string_view& text, std::string_view whole) {
 
 std::string_view unit_meant_by(std::string_view word) {
   for (const auto& [unit, words] : unit_words) {
-    const bool found =
-        std::find(std::begin(words), std::end(words), word) != std::end(words);
-    if (found && !word.empty()) return unit;
+    if (!word.empty() && std::ranges::count(words, word) > 0) return unit;
   }
   return "";
 }
@@ -85,10 +83,9 @@ milliseconds parsed_duration(std::string_view text) {
     const auto end = text.find_first_of("0123456789.");
     const auto name = text.substr(0, end);
     const bool plain = text.empty() && last_unit == HUGE_VAL;
-    const auto* unit =
-        std::find_if(std::begin(units), std::end(units), [&](const Unit& u) {
-          return u.name == (plain ? "s" : name) && u.in_milliseconds < last_unit;
-        });
+    const auto* unit = std::ranges::find_if(units, [&](const Unit& u) {
+      return u.name == (plain ? "s" : name) && u.in_milliseconds < last_unit;
+    });
     if (unit == std::end(units)) throw no_duration(whole);
     sum += number * unit->in_milliseconds;
     last_unit = unit->in_milliseconds;
@@ -157,8 +154,8 @@ std::size_t parsed_size(std::string_view text) {
   const auto digits = text.substr(0, text.find_first_not_of("0123456789"));
   const auto name = text.substr(digits.size());
   const auto number = number_in<std::uint64_t>(digits);
-  const auto* unit = std::find_if(std::begin(size_units), std::end(size_units),
-                                  [&](const auto& u) { return u.first == name; });
+  const auto* unit = std::ranges::find(
+      size_units, name, &std::pair<std::string_view, std::uint64_t>::first);
   if (digits.empty() || unit == std::end(size_units)) {
     throw UsageError("'" + printable(text, 60) +
                      "' is not a size: expected bytes, such as 16MiB, 500KB or 4096");
@@ -178,9 +175,7 @@ Rate parsed_rate(std::string_view text) {
   Rate rate;
   rate.most = parsed_number(text.substr(0, slash), 1, highest_rate);
   std::string period(text.substr(slash + 1));
-  const bool is_unit = std::any_of(std::begin(units), std::end(units),
-                                   [&](const Unit& unit) { return unit.name == period; });
-  if (is_unit) period.insert(0, 1, '1');
+  if (std::ranges::count(units, period, &Unit::name) > 0) period.insert(0, 1, '1');
   rate.period = parsed_duration(period);
   if (rate.period.count() == 0) throw UsageError("the period of a rate cannot be zero");
   return rate;
@@ -255,10 +250,7 @@ std::vector<AlsoLock> parsed_also(const std::string& text) {
   std::vector<AlsoLock> locks;
   for (const auto& one : parts_of(text, also_separator)) {
     auto lock = also_lock_in(one);
-    const bool is_repeated =
-        std::any_of(locks.begin(), locks.end(),
-                    [&](const AlsoLock& other) { return other.name == lock.name; });
-    if (is_repeated) {
+    if (std::ranges::count(locks, lock.name, &AlsoLock::name) > 0) {
       throw UsageError("'" + printable(lock.name) + "' is named twice");
     }
     locks.push_back(std::move(lock));
@@ -292,12 +284,8 @@ std::string parsed_user(const std::string& text) {
 }
 
 std::string parsed_tls_name(const std::string& text) {
-  const bool is_name = !text.empty() && text.size() <= longest_text &&
-                       std::all_of(text.begin(), text.end(), [](char c) {
-                         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                                (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-                                c == '_' || c == ':';
-                       });
+  const bool is_name =
+      !text.empty() && text.size() <= longest_text && are_alphanumeric_or(text, "-._:");
   if (!is_name) {
     throw UsageError("'" + printable(text, 60) + "' is not a host name or an address");
   }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -124,8 +123,7 @@ struct ExitText {
 struct VerbSpec {
   Verb verb;
   VerbGroup group;
-  std::string_view name;
-  std::string_view usage;
+  std::string_view usage;  // begins with its name
   std::string_view help;
   std::size_t least_operands = 1;
   std::size_t most_operands = 1;
@@ -142,6 +140,7 @@ struct VerbSpec {
   // The statuses that mean something else than for most verbs, in any order.
   ExitText exits[4] = {};
 
+  constexpr std::string_view name() const { return usage.substr(0, usage.find(' ')); }
   bool takes_command() const { return command != CommandUse::none; }
 };
 

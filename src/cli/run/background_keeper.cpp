@@ -1,7 +1,6 @@
 #include "cli/run/background_keeper.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,9 +75,59 @@ class KeeperProcess {
   }
 
  private:
-  asio::awaitable<bool> execute();
-  asio::awaitable<std::string> begin();
-  void watch();
+  asio::awaitable<void> execute() {
+    const auto answer = co_await begin();
+    tell(duty_.channel.get(), answer);
+    if (answer != kept) co_return;  // the parent releases it
+    watch();
+    lock_.prepare_to_keep(nullptr);
+    lock_.keep();
+    while (!lock_.lost() && !is_free_to_go_ && Clock::now() < lock_.grant()->deadline) {
+      if (is_told_to_end_) lock_.stop_renewing();
+      co_await wakeup_.wait_until(lock_.grant()->deadline);
+    }
+    co_await lock_.stop_keeping();
+    // Unless the lease has certainly ended.
+    if (is_free_to_go_ && !lock_.lost()) {
+      const std::optional<RunEnd> no_run;  // has to outlive the call
+      co_await lock_.release_by(lock_.lease_end(), no_run, release_retry, false);
+    }
+  }
+
+  // The first renewal, which shows that this process can renew. Returns the message for
+  // the parent.
+  asio::awaitable<std::string> begin() {
+    try {
+      if (co_await lock_.take_over() == Renewal::confirmed) co_return std::string(kept);
+      co_return std::to_string(static_cast<int>(Failure::Kind::unreachable)) +
+          "the lease expired before it could be renewed";
+    } catch (const Failure& failure) {
+      co_return std::to_string(static_cast<int>(failure.kind())) + failure.what();
+    }
+  }
+
+  void watch() {
+    beneficiary_ =
+        std::make_unique<Readable>(context_, std::move(duty_.beneficiary), [this] {
+          is_free_to_go_ = true;
+          wakeup_.notify();
+          beneficiary_.reset();  // it stays readable
+        });
+    const int channel = duty_.channel.get();
+    channel_ =
+        std::make_unique<Readable>(context_, std::move(duty_.channel), [this, channel] {
+          if (received(channel) != stay_word) {
+            is_free_to_go_ = true;
+            wakeup_.notify();
+          }
+          channel_.reset();
+        });
+    signals_.async_wait([this](boost::system::error_code error, int) {
+      if (error) return;
+      is_told_to_end_ = true;
+      wakeup_.notify();
+    });
+  }
 
   Duty duty_;
   EventLoop context_;
@@ -92,61 +141,6 @@ class KeeperProcess {
   bool is_free_to_go_ = false;  // the beneficiary has ended, or did not get the token
   bool is_told_to_end_ = false;
 };
-
-asio::awaitable<bool> KeeperProcess::execute() {
-  const auto answer = co_await begin();
-  tell(duty_.channel.get(), answer);
-  if (answer != kept) co_return false;  // the parent releases it
-  watch();
-  lock_.prepare_to_keep(nullptr);
-  lock_.keep();
-  while (!lock_.lost() && !is_free_to_go_ && Clock::now() < lock_.grant()->deadline) {
-    if (is_told_to_end_) lock_.stop_renewing();
-    co_await wakeup_.wait_until(lock_.grant()->deadline);
-  }
-  co_await lock_.stop_keeping();
-  // Unless the lease has certainly ended.
-  if (is_free_to_go_ && !lock_.lost()) {
-    const std::optional<RunEnd> no_run;  // has to outlive the call
-    co_await lock_.release_by(lock_.lease_end(), no_run, release_retry, false);
-  }
-  co_return true;
-}
-
-// The first renewal, which shows that this process can renew. Returns the message for the
-// parent.
-asio::awaitable<std::string> KeeperProcess::begin() {
-  try {
-    if (co_await lock_.take_over() == Renewal::confirmed) co_return std::string(kept);
-    co_return std::to_string(static_cast<int>(Failure::Kind::unreachable)) +
-        "the lease expired before it could be renewed";
-  } catch (const Failure& failure) {
-    co_return std::to_string(static_cast<int>(failure.kind())) + failure.what();
-  }
-}
-
-void KeeperProcess::watch() {
-  beneficiary_ =
-      std::make_unique<Readable>(context_, std::move(duty_.beneficiary), [this] {
-        is_free_to_go_ = true;
-        wakeup_.notify();
-        beneficiary_.reset();  // it stays readable
-      });
-  const int channel = duty_.channel.get();
-  channel_ =
-      std::make_unique<Readable>(context_, std::move(duty_.channel), [this, channel] {
-        if (received(channel) != stay_word) {
-          is_free_to_go_ = true;
-          wakeup_.notify();
-        }
-        channel_.reset();
-      });
-  signals_.async_wait([this](boost::system::error_code error, int) {
-    if (error) return;
-    is_told_to_end_ = true;
-    wakeup_.notify();
-  });
-}
 
 // Detaches from the caller's environment, so that nothing waits for a descriptor,
 // directory or terminal because of this process.
@@ -191,6 +185,7 @@ BackgroundKeeper::BackgroundKeeper(pid_t beneficiary, const StoreUrl& store,
   if (absent || (beneficiary_ && dlock::has_ended(beneficiary))) {
     throw UsageError("--for-pid: there is no " + process);
   }
+
   if (!beneficiary_) {
     throw failure_of_call(errno, "cannot watch " + process, "pidfd_open");
   }
@@ -221,8 +216,6 @@ BackgroundKeeper::BackgroundKeeper(pid_t beneficiary, const StoreUrl& store,
     throw failure(WIFEXITED(status) ? WEXITSTATUS(status) : ECHILD);
   }
 }
-
-BackgroundKeeper::~BackgroundKeeper() = default;
 
 std::unique_ptr<Readable> BackgroundKeeper::watch_beneficiary(
     asio::io_context& context, std::function<void()> ended) {

@@ -29,9 +29,6 @@ class BackgroundKeeper {
   // is the time limit of one operation on the store.
   BackgroundKeeper(pid_t beneficiary, const StoreUrl& store, const Claim& claim,
                    milliseconds budget);
-  ~BackgroundKeeper();
-  BackgroundKeeper(const BackgroundKeeper&) = delete;
-  BackgroundKeeper& operator=(const BackgroundKeeper&) = delete;
 
   // Calls `ended` once, when the beneficiary ends.
   std::unique_ptr<Readable> watch_beneficiary(asio::io_context& context,

@@ -41,10 +41,6 @@ namespace {
 
 namespace process = boost::process;
 
-std::string text_of_number(const std::optional<int>& number) {
-  return number ? std::to_string(*number) : "";
-}
-
 process::environment environment_of(const std::vector<std::string>& entries) {
   process::environment environment;
   for (const auto& entry : entries) {
@@ -232,36 +228,21 @@ bool received(int channel, char* word) {
 
 }  // namespace
 
-std::optional<HookKind> hook_for(const RunResult& result) {
+const AfterHook* hook_for(const RunResult& result) {
   switch (result.outcome) {
-    case RunOutcome::running: return std::nullopt;
-    case RunOutcome::ran:
-      return result.exit_code == 0 ? HookKind::on_success : HookKind::on_failure;
+    case RunOutcome::ran: return result.exit_code == 0 ? &success_hook : &failure_hook;
     case RunOutcome::busy:
-    case RunOutcome::superseded: return HookKind::on_busy;
+    case RunOutcome::superseded: return &busy_hook;
+    case RunOutcome::running:
     case RunOutcome::deduplicated:
-    case RunOutcome::interrupted: return std::nullopt;
+    case RunOutcome::interrupted: return nullptr;
     case RunOutcome::lost:
     case RunOutcome::unavailable:
     case RunOutcome::timeout:
     case RunOutcome::not_started:
     case RunOutcome::error: break;
   }
-  return HookKind::on_failure;
-}
-
-std::string_view option_of(HookKind kind) {
-  switch (kind) {
-    case HookKind::on_success: return "--on-success";
-    case HookKind::on_failure: return "--on-failure";
-    case HookKind::on_busy: break;
-  }
-  return "--on-busy";
-}
-
-const std::string& line_for(HookKind kind, const HookLines& lines) {
-  if (kind == HookKind::on_success) return lines.on_success;
-  return kind == HookKind::on_failure ? lines.on_failure : lines.on_busy;
+  return &failure_hook;
 }
 
 std::vector<std::string> hook_variables(const std::string& lock,
@@ -271,7 +252,7 @@ std::vector<std::string> hook_variables(const std::string& lock,
       "DLOCK_NAME=" + lock,
       "DLOCK_OUTCOME=" + name_of(result.outcome),
       "DLOCK_REASON=" + (result.reason ? loss_name(*result.reason) : ""),
-      "DLOCK_EXIT_CODE=" + text_of_number(exit_code),
+      "DLOCK_EXIT_CODE=" + (exit_code ? std::to_string(*exit_code) : ""),
       "DLOCK_SIGNAL=" + (signal ? signal_name(*signal) : ""),
       "DLOCK_RAN_MS=" + (result.ran ? std::to_string(result.ran->count()) : ""),
       "DLOCK_HOLDER_HOST=" + (result.holder ? safe_host(result.holder->host) : ""),

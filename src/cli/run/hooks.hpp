@@ -7,7 +7,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cli/args/options.hpp"
@@ -18,15 +17,17 @@
 
 namespace dlock {
 
-// The hook to run after a run with this result; nothing if none applies.
-enum class HookKind { on_success, on_failure, on_busy };
-std::optional<HookKind> hook_for(const RunResult& result);
+// A hook after a run: its option, and where its command line is.
+struct AfterHook {
+  const char* option;
+  std::string HookLines::*line;
+};
+inline constexpr AfterHook success_hook{"--on-success", &HookLines::on_success};
+inline constexpr AfterHook failure_hook{"--on-failure", &HookLines::on_failure};
+inline constexpr AfterHook busy_hook{"--on-busy", &HookLines::on_busy};
 
-// The option that sets it: "--on-failure".
-std::string_view option_of(HookKind kind);
-
-// The command line of the hook; empty if it is not set.
-const std::string& line_for(HookKind kind, const HookLines& lines);
+// The hook to run after a run with this result; null if none applies.
+const AfterHook* hook_for(const RunResult& result);
 
 // The variables that describe the run, as "NAME=value"; the value is empty where it does
 // not apply.

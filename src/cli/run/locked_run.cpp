@@ -28,10 +28,9 @@ LockedRun::LockedRun(const RunParts& parts)
       plan_(parts.plan),
       guardian_(parts.guardian),
       additions_(parts.additions),
-      extension_(additions_.extension),
       conclusion_(options_, plan_, locks_) {
   if (options_.notify == Notify::off) return;
-  notice_.emplace(context_, options_.notify, signals_, speaker_);
+  notice_ = ServiceNotice::begin(context_, options_.notify, signals_, speaker_);
 }
 
 asio::awaitable<RunResult> LockedRun::execute() {
@@ -73,7 +72,7 @@ asio::awaitable<RunResult> LockedRun::execute() {
   } else if (const auto signal = signals_.next_ending()) {
     interrupt(*signal);
   }
-  if (extension_ != nullptr) co_await settle();
+  if (additions_.extension != nullptr) co_await settle();
   // On every path, because we may hold the locks or places in their queues, and releasing
   // a lock that is not ours does nothing.
   co_await give_back();
@@ -101,7 +100,7 @@ asio::awaitable<bool> LockedRun::sleep_first() {
   speaker_.step("sleeping for " + for_people(span) +
                 (options_.splay.count() > 0 ? both : " (jitter)"));
   const auto until = Clock::now() + span;
-  const SignalInbox::InterruptibleWait wait(signals_);
+  const auto wait = signals_.interrupt_waits();
   co_await wakeup_.sleep_until(until);
   co_return Clock::now() >= until;
 }
@@ -112,16 +111,16 @@ asio::awaitable<bool> LockedRun::obtain_locks() {
   {
     const auto start = Clock::now();
     const OnExit note_wait([&] { conclusion_.result().waited = elapsed_since(start); });
-    const SignalInbox::InterruptibleWait wait(signals_);
+    const auto wait = signals_.interrupt_waits();
     auto listener = notice_ ? notice_->listener() : WaitListener();
     answer = co_await locks_.obtain(std::move(listener));
   }
-  if (extension_ != nullptr && answer) {
+  if (additions_.extension != nullptr && answer) {
     const bool is_needed = co_await needs_command(*answer);
     if (!is_needed) co_return false;
   }
   if (!are_granted(answer)) co_return false;
-  const SignalInbox::InterruptibleWait wait(signals_);
+  const auto wait = signals_.interrupt_waits();
   answer = co_await locks_.make_sure();
   co_return are_granted(answer);
 }
@@ -143,12 +142,12 @@ bool LockedRun::are_granted(const std::optional<Answer>& answer) {
 asio::awaitable<bool> LockedRun::needs_command(const Answer& answer) {
   auto& store = *locks_.first().store;
   const auto& claim = locks_.first().holding.claim();
-  const SignalInbox::InterruptibleWait wait(signals_);
+  const auto wait = signals_.interrupt_waits();
   if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
-    co_await extension_->joined(deduplicated->by, store, claim, wakeup_);
+    co_await additions_.extension->joined(deduplicated->by, store, claim, wakeup_);
   }
   if (!std::holds_alternative<Grant>(answer)) co_return true;
-  const bool is_needed = co_await extension_->is_needed(store, claim, wakeup_);
+  const bool is_needed = co_await additions_.extension->is_needed(store, claim, wakeup_);
   if (!is_needed) conclusion_.deduplicated();
   co_return is_needed;
 }
@@ -174,7 +173,7 @@ asio::awaitable<void> LockedRun::run_command() {
   command_ = new_supervisor();
   command_->on_stop([this](std::optional<Loss> loss) {
     const auto why = conclusion_.why_stopped(loss, elapsed_since(started_at_));
-    if (notice_) notice_->command_is_stopped(why);
+    if (notice_) notice_->tell_stopping(why);
   });
   locks_.rely_on(*command_, [this](const std::string& message) {
     conclusion_.unprotected(message);
@@ -291,7 +290,7 @@ asio::awaitable<Ended> LockedRun::await_end(const Spawned& spawned) {
   auto end = co_await command_->ended();
   conclusion_.command_ended_at(Clock::now());
   output_has_ended();
-  if (notice_) notice_->command_ended();
+  if (notice_) notice_->tell_stopping("releasing the lock");
   conclusion_.result().ran = elapsed_since(started_at_);
   noting.give_up(true);
   while (!noted) co_await wakeup_.wait_until(Clock::time_point::max());
@@ -312,17 +311,17 @@ void LockedRun::warn_not_recorded(const std::exception_ptr& error) const {
 // Nothing ran under a lock that the run went on without.
 std::optional<RunEnd> LockedRun::recorded_end(const RunLock& lock) const {
   if (!lock.is_held) return std::nullopt;
-  auto end = conclusion_.recorded_end(lock, extension_ != nullptr);
+  auto end = conclusion_.recorded_end(lock, additions_.extension != nullptr);
   if (end) end->is_shared = is_shared_;
   return end;
 }
 
 asio::awaitable<void> LockedRun::settle() {
   if (!recorded_end(locks_.first())) co_return;
-  const SignalInbox::InterruptibleWait wait(signals_);
+  const auto wait = signals_.interrupt_waits();
   const bool counts =
-      co_await extension_->settle(conclusion_.result(), *locks_.first().store,
-                                  locks_.first().holding.claim(), wakeup_);
+      co_await additions_.extension->settle(conclusion_.result(), *locks_.first().store,
+                                            locks_.first().holding.claim(), wakeup_);
   is_shared_ = counts && !signals_.was_told_to_end();
 }
 
@@ -416,7 +415,7 @@ asio::awaitable<void> LockedRun::record_loss(RunLock& lock) {
   const auto end = recorded_end(lock);
   const auto ttl = lock.holding.timing().ttl();
   const auto until = std::min(lock.holding.lease_end(), later(Clock::now(), ttl));
-  const SignalInbox::InterruptibleWait wait(signals_);
+  const auto wait = signals_.interrupt_waits();
   const bool may_wait = !signals_.was_told_to_end() && !wakeup_.gives_up();
   if (may_wait && Clock::now() < until &&
       co_await lock.holding.release_by(until, end, pause, true)) {

@@ -134,13 +134,12 @@ class LockedRun {
   SupervisionPlan plan_;
   Guardian* guardian_;
   const RunAdditions& additions_;
-  RunExtension* extension_;
   // Reset when the lock is released, which is when the process tree is let go.
   std::unique_ptr<Supervisor> command_;
   Clock::time_point started_at_;
   bool is_shared_ = false;  // RunEnd::is_shared
   RunConclusion conclusion_;
-  std::optional<ServiceNotice> notice_;  // with --notify
+  std::unique_ptr<ServiceNotice> notice_;  // with --notify
 };
 
 }  // namespace dlock

@@ -54,9 +54,7 @@ RunLocks::RunLocks(asio::io_context& context, Wakeup& wakeup, const CommonOption
                         timing);
   }
   for (auto& lock : locks_) in_order_.push_back(&lock);
-  std::sort(in_order_.begin(), in_order_.end(), [](const auto* one, const auto* other) {
-    return one->name() < other->name();
-  });
+  std::ranges::sort(in_order_, {}, &RunLock::name);
   asked_ = in_order_.front();
 }
 
@@ -187,13 +185,10 @@ void RunLocks::drop_lost() {
   }
 }
 
-bool RunLocks::are_held() const {
-  return std::all_of(locks_.begin(), locks_.end(),
-                     [](const RunLock& lock) { return lock.is_held; });
-}
+bool RunLocks::are_held() const { return std::ranges::all_of(locks_, &RunLock::is_held); }
 
 bool RunLocks::last() const {
-  return std::all_of(locks_.begin(), locks_.end(), [](const RunLock& lock) {
+  return std::ranges::all_of(locks_, [](const RunLock& lock) {
     const auto& holding = lock.holding;
     return !lock.is_held || holding.lasts(holding.timing().needed_to_start());
   });
@@ -287,7 +282,7 @@ std::vector<RunLock*> RunLocks::to_give_back() const {
 }
 
 RunLock* RunLocks::broken_one() {
-  const auto broken = std::find_if(locks_.begin(), locks_.end(), [](const auto& lock) {
+  const auto broken = std::ranges::find_if(locks_, [](const auto& lock) {
     const auto& grant = lock.holding.grant();
     return lock.holding.lost() == Loss::broken || (grant && grant->broken);
   });

@@ -27,8 +27,8 @@ class OutputCapture {
   // command_starts() may fail, by throwing Failure, because a running command must not be
   // abandoned. After command_ended() returns, nothing is watched any more.
   virtual void command_starts(asio::io_context& context) = 0;
-  virtual void command_runs() = 0;
-  virtual void command_ended() = 0;
+  virtual void command_runs() {}
+  virtual void command_ended() {}
 };
 
 // The output of one run.
@@ -39,7 +39,7 @@ class RunOutput : public OutputCapture {
 
   // Prints what was kept, each stream on its own, for a run that has failed. Waits for a
   // slow reader, but no more than a minute for one that accepts nothing.
-  virtual void print(const Speaker& speaker) const = 0;
+  virtual void print(const Speaker& /*speaker*/) const {}
 };
 
 // For an --output that is not dlock's own (OutputChoice::is_own). Throws Failure if the

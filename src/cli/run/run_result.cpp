@@ -7,7 +7,6 @@
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
 #include "util/json.hpp"
-#include "util/process.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -43,20 +42,11 @@ std::string end_text(const Ended& end) {
 }  // namespace
 
 std::string name_of(RunOutcome outcome) {
-  switch (outcome) {
-    case RunOutcome::running: return "";
-    case RunOutcome::ran: return "ran";
-    case RunOutcome::busy: return "busy";
-    case RunOutcome::superseded: return "superseded";
-    case RunOutcome::deduplicated: return "deduplicated";
-    case RunOutcome::lost: return "lost";
-    case RunOutcome::unavailable: return "unavailable";
-    case RunOutcome::timeout: return "timeout";
-    case RunOutcome::not_started: return "not-started";
-    case RunOutcome::interrupted: return "interrupted";
-    case RunOutcome::error: break;
-  }
-  return "error";
+  constexpr const char* names[] = {
+      "",     "ran",         "busy",    "superseded",  "deduplicated",
+      "lost", "unavailable", "timeout", "not-started", "interrupted",
+      "error"};
+  return names[static_cast<std::size_t>(outcome)];
 }
 
 CommandEnd reported_end(const RunResult& result) {
@@ -151,7 +141,7 @@ void RunConclusion::not_obtained(const Answer& answer) {
     const auto& holders = busy->holders;
     const auto is_here = [](const HolderInfo& one) { return one.host == host_name(); };
     if (lock.holding.claim().spreads && holders.size() < lock.holding.claim().slots &&
-        std::any_of(holders.begin(), holders.end(), is_here)) {
+        std::ranges::any_of(holders, is_here)) {
       message += "; this host has a slot already (--spread)";
     }
   }

@@ -15,9 +15,12 @@
 #include "supervise/ladder.hpp"
 #include "supervise/spawn.hpp"
 #include "util/clock.hpp"
+#include "util/process.hpp"
+#include "util/users.hpp"
 
 namespace dlock {
 
+// name_of() has their names in this order.
 enum class RunOutcome {
   running,  // not known yet
   ran,
@@ -70,8 +73,8 @@ struct RunResult {
 struct RunIdentity {
   const RunOptions& options;
   std::string store;  // its URL; empty if the store was not opened
-  std::string host;
-  std::string user;
+  std::string host = host_name();
+  std::string user = own_user();
 };
 
 // The exit code or signal to report: the command's own if the run was lost or timed out.

@@ -76,6 +76,10 @@ std::optional<NotifyAddress> notify_address(std::string_view text) {
   return std::nullopt;
 }
 
+namespace {
+
+// Sends one message. Returns 0 or an errno; EAGAIN if the receiver is too busy now.
+// Never waits for it, but for up to 100 ms for the connection of a stream.
 int send_notification(const NotifyAddress& to, std::string_view message) {
   const Fd fd(::socket(to.address.ss_family, to.type | SOCK_CLOEXEC, 0));
   if (!fd) return errno;
@@ -91,8 +95,6 @@ int send_notification(const NotifyAddress& to, std::string_view message) {
       ::send(fd.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   return sent < 0 ? errno : 0;
 }
-
-namespace {
 
 // How long the start may go on after each message, and how often that is said. Three
 // times as long, in case this process is stopped or the machine is busy.
@@ -128,172 +130,128 @@ std::optional<milliseconds> watchdog_interval() {
 
 }  // namespace
 
-class ServiceNotice::Service {
- public:
-  Service(asio::io_context& context, Notify notify, const NotifyAddress& address,
-          const Speaker& speaker)
-      : notify_(notify),
-        address_(address),
-        speaker_(speaker),
-        watchdog_(watchdog_interval()),
-        beats_(context),
-        ended_(context) {
-    tell_status("asking for the lock");
-    asio::co_spawn(context, beat(), [this](const std::exception_ptr&) {
-      is_beating_ = false;
-      ended_.notify();
-    });
-  }
-
-  void tell_status(const std::string& status) { send("STATUS=" + status); }
-
-  // Tells it now, or as soon as the receiver has room for it.
-  void tell_surely(const std::string& message) {
-    unsent_ += (unsent_.empty() ? "" : "\n") + message;
-    send_unsent();
-    beats_.notify();
-  }
-
-  void command_starts() {
-    if (notify_ != Notify::command) return;
-    // Its messages come from a process that is not the main one.
-    tell_surely("NOTIFYACCESS=all\n" + extend_by(time_to_become_ready));
-  }
-
-  void command_runs() {
-    is_waiting_ = false;
-    if (notify_ == Notify::dlock) {
-      tell_surely("READY=1\nSTATUS=holding the lock; the command runs");
-    }
-    beats_.notify();
-  }
-
-  // Not HUP and QUIT, which make many services reload or print what they do. While the
-  // run waits, any of them ends it at once.
-  void got_signal(int signal) {
-    const bool stops = signal == SIGTERM || signal == SIGINT;
-    if (!stops || is_waiting_) return;
-    tell_stopping("waiting for the command, which got SIG" + signal_name(signal));
-  }
-
-  void command_ended() { tell_stopping("releasing the lock"); }
-
-  // A command that speaks for the unit may be a nested run of many in it.
-  void tell_stopping(const std::string& status) {
-    if (notify_ != Notify::dlock) return;
-    tell_surely((is_stopping_ ? "STATUS=" : "STOPPING=1\nSTATUS=") + status);
-    is_stopping_ = true;
-  }
-
-  asio::awaitable<void> end() {
-    beats_.give_up(true);
-    while (is_beating_) co_await ended_.wait_until(Clock::time_point::max());
-  }
-
- private:
-  // Returns whether the receiver has no room for it now. Complains of other errors, once.
-  bool send(const std::string& message) {
-    const int error = send_notification(address_, message);
-    if (error == EAGAIN) return true;
-    if (error != 0 && !has_complained_) {
-      has_complained_ = true;
-      speaker_.warning(complaint_about(std::strerror(error)));
-    }
-    return false;
-  }
-
-  void send_unsent() {
-    if (!unsent_.empty() && !send(unsent_)) unsent_.clear();
-  }
-
-  // Once the command runs, it answers the watchdog itself if it speaks the protocol.
-  bool answers_watchdog() const {
-    return watchdog_ && (is_waiting_ || notify_ == Notify::dlock);
-  }
-
-  milliseconds until_next_beat() const {
-    auto next = is_waiting_ ? extended_every : milliseconds::max();
-    if (answers_watchdog()) next = std::min(next, *watchdog_);
-    return unsent_.empty() ? next : std::min(next, again_after);
-  }
-
-  asio::awaitable<void> beat() {
-    auto extend_at = Clock::now();
-    for (;;) {
-      send_unsent();
-      std::string message;
-      const auto now = Clock::now();
-      if (is_waiting_ && now >= extend_at) {
-        message = extend_by(extended_by);
-        extend_at = now + extended_every;
-      }
-      if (answers_watchdog()) message += message.empty() ? "WATCHDOG=1" : "\nWATCHDOG=1";
-      if (!message.empty()) send(message);
-      if (beats_.gives_up()) co_return;
-      const auto next = later(now, until_next_beat());
-      co_await beats_.wait_until(next);
-    }
-  }
-
-  Notify notify_;
-  NotifyAddress address_;
-  const Speaker& speaker_;
-  std::optional<milliseconds> watchdog_;
-  bool is_waiting_ = true;
-  bool is_stopping_ = false;
-  bool has_complained_ = false;
-  std::string unsent_;
-  bool is_beating_ = true;
-  Wakeup beats_;
-  Wakeup ended_;
-};
-
-ServiceNotice::ServiceNotice(asio::io_context& context, Notify notify,
-                             SignalInbox& signals, const Speaker& speaker) {
+std::unique_ptr<ServiceNotice> ServiceNotice::begin(asio::io_context& context,
+                                                    Notify notify, SignalInbox& signals,
+                                                    const Speaker& speaker) {
   const char* variable = std::getenv("NOTIFY_SOCKET");
   const std::string socket = variable == nullptr ? "" : variable;
+  std::unique_ptr<ServiceNotice> notice;
   if (const auto address = notify_address(socket)) {
-    service_ = std::make_unique<Service>(context, notify, *address, speaker);
-    signals.on_request_to_end([this](int signal) { service_->got_signal(signal); });
+    notice = std::make_unique<ServiceNotice>(context, notify, *address, speaker);
+    signals.on_request_to_end(
+        [it = notice.get()](int signal) { it->got_signal(signal); });
   } else if (socket.empty()) {
     speaker.step("NOTIFY_SOCKET is not set: no service manager to notify");
   } else {
     speaker.warning(
         complaint_about("NOTIFY_SOCKET is no address: " + printable(socket, 200)));
   }
-  if (notify != Notify::dlock) return;
+  if (notify != Notify::dlock) return notice;
   for (const auto* name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) {
     ::unsetenv(name);
   }
+  return notice;
 }
 
-ServiceNotice::~ServiceNotice() = default;
+ServiceNotice::ServiceNotice(asio::io_context& context, Notify notify,
+                             const NotifyAddress& address, const Speaker& speaker)
+    : notify_(notify),
+      address_(address),
+      speaker_(speaker),
+      watchdog_(watchdog_interval()),
+      beats_(context),
+      ended_(context) {
+  tell_status("asking for the lock");
+  asio::co_spawn(context, beat(), [this](const std::exception_ptr&) {
+    is_beating_ = false;
+    ended_.notify();
+  });
+}
 
-WaitListener ServiceNotice::listener() {
-  if (!service_) return {};
-  return [this](const std::string& text) { service_->tell_status(text); };
+// Tells it now, or as soon as the receiver has room for it.
+void ServiceNotice::tell_surely(const std::string& message) {
+  unsent_ += (unsent_.empty() ? "" : "\n") + message;
+  send_unsent();
+  beats_.notify();
 }
 
 void ServiceNotice::command_starts() {
-  if (service_) service_->command_starts();
+  if (notify_ != Notify::command) return;
+  // Its messages come from a process that is not the main one.
+  tell_surely("NOTIFYACCESS=all\n" + extend_by(time_to_become_ready));
 }
 
 void ServiceNotice::command_runs() {
-  if (service_) service_->command_runs();
+  is_waiting_ = false;
+  if (notify_ == Notify::dlock) {
+    tell_surely("READY=1\nSTATUS=holding the lock; the command runs");
+  }
+  beats_.notify();
 }
 
-void ServiceNotice::command_is_stopped(const std::string& why) {
-  if (service_) service_->tell_stopping(why);
+// Not HUP and QUIT, which make many services reload or print what they do. While the run
+// waits, any of them ends it at once.
+void ServiceNotice::got_signal(int signal) {
+  const bool stops = signal == SIGTERM || signal == SIGINT;
+  if (!stops || is_waiting_) return;
+  tell_stopping("waiting for the command, which got SIG" + signal_name(signal));
 }
 
-void ServiceNotice::command_ended() {
-  if (service_) service_->command_ended();
+// A command that speaks for the unit may be a nested run of many in it.
+void ServiceNotice::tell_stopping(const std::string& status) {
+  if (notify_ != Notify::dlock) return;
+  tell_surely((is_stopping_ ? "STATUS=" : "STOPPING=1\nSTATUS=") + status);
+  is_stopping_ = true;
 }
 
 asio::awaitable<void> ServiceNotice::end(const RunResult& result) {
-  if (!service_) co_return;
-  service_->tell_status(result.message);
-  co_await service_->end();
+  tell_status(result.message);
+  beats_.give_up(true);
+  while (is_beating_) co_await ended_.wait_until(Clock::time_point::max());
+}
+
+// Returns whether the receiver has no room for it now. Complains of other errors, once.
+bool ServiceNotice::send(const std::string& message) {
+  const int error = send_notification(address_, message);
+  if (error == EAGAIN) return true;
+  if (error != 0 && !has_complained_) {
+    has_complained_ = true;
+    speaker_.warning(complaint_about(std::strerror(error)));
+  }
+  return false;
+}
+
+void ServiceNotice::send_unsent() {
+  if (!unsent_.empty() && !send(unsent_)) unsent_.clear();
+}
+
+// Once the command runs, it answers the watchdog itself if it speaks the protocol.
+bool ServiceNotice::answers_watchdog() const {
+  return watchdog_ && (is_waiting_ || notify_ == Notify::dlock);
+}
+
+milliseconds ServiceNotice::until_next_beat() const {
+  auto next = is_waiting_ ? extended_every : milliseconds::max();
+  if (answers_watchdog()) next = std::min(next, *watchdog_);
+  return unsent_.empty() ? next : std::min(next, again_after);
+}
+
+asio::awaitable<void> ServiceNotice::beat() {
+  auto extend_at = Clock::now();
+  for (;;) {
+    send_unsent();
+    std::string message;
+    const auto now = Clock::now();
+    if (is_waiting_ && now >= extend_at) {
+      message = extend_by(extended_by);
+      extend_at = now + extended_every;
+    }
+    if (answers_watchdog()) message += message.empty() ? "WATCHDOG=1" : "\nWATCHDOG=1";
+    if (!message.empty()) send(message);
+    if (beats_.gives_up()) co_return;
+    const auto next = later(now, until_next_beat());
+    co_await beats_.wait_until(next);
+  }
 }
 
 }  // namespace dlock

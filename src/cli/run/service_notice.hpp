@@ -30,42 +30,59 @@ struct NotifyAddress {
 // if it is none of these, or too long.
 std::optional<NotifyAddress> notify_address(std::string_view text);
 
-// Sends one message. Returns 0 or an errno; EAGAIN if the receiver is too busy now.
-// Never waits for it, but for up to 100 ms for the connection of a stream.
-int send_notification(const NotifyAddress& to, std::string_view message);
-
-// Does nothing without a service manager.
-//
 // dlock stays the main process of the unit (it sends no MAINPID=): if the command were,
 // the service manager would kill dlock as soon as the command ends, before it has
 // released the lock, and would take the exit code of the command for that of the run.
 class ServiceNotice {
  public:
   // Begins to say that the start takes longer, to answer the watchdog, and to say that
-  // the unit stops when one of `signals`, which must outlive this, asks for it. With
-  // Notify::dlock, the variables of the protocol are removed from this process's
+  // the unit stops when one of `signals` asks for it. Null without a service manager.
+  // With Notify::dlock, the variables of the protocol are removed from this process's
   // environment, so that the command does not speak for the unit as well.
-  ServiceNotice(asio::io_context& context, Notify notify, SignalInbox& signals,
+  static std::unique_ptr<ServiceNotice> begin(asio::io_context& context, Notify notify,
+                                              SignalInbox& signals,
+                                              const Speaker& speaker);
+
+  // See begin().
+  ServiceNotice(asio::io_context& context, Notify notify, const NotifyAddress& address,
                 const Speaker& speaker);
-  ~ServiceNotice();
   ServiceNotice(const ServiceNotice&) = delete;
   ServiceNotice& operator=(const ServiceNotice&) = delete;
 
-  // Passes on what the run waits for. Empty if systemd is not to be told.
-  WaitListener listener();
+  // Passes on what the run waits for.
+  WaitListener listener() {
+    return [this](const std::string& text) { tell_status(text); };
+  }
 
-  // Before the command starts, once it runs, when dlock stops it, and once it has ended.
+  // Before the command starts, once it runs, and when it is being stopped or has ended.
   void command_starts();
   void command_runs();
-  void command_is_stopped(const std::string& why);
-  void command_ended();
+  void tell_stopping(const std::string& status);
 
   // The run is over. Also says why, if its command did not run or was stopped.
   asio::awaitable<void> end(const RunResult& result);
 
  private:
-  class Service;
-  std::unique_ptr<Service> service_;
+  void tell_status(const std::string& status) { send("STATUS=" + status); }
+  void tell_surely(const std::string& message);
+  void got_signal(int signal);
+  bool send(const std::string& message);
+  void send_unsent();
+  bool answers_watchdog() const;
+  milliseconds until_next_beat() const;
+  asio::awaitable<void> beat();
+
+  Notify notify_;
+  NotifyAddress address_;
+  const Speaker& speaker_;
+  std::optional<milliseconds> watchdog_;
+  bool is_waiting_ = true;
+  bool is_stopping_ = false;
+  bool has_complained_ = false;
+  std::string unsent_;
+  bool is_beating_ = true;
+  Wakeup beats_;
+  Wakeup ended_;
 };
 
 }  // namespace dlock

@@ -9,8 +9,6 @@
 
 #include "cli/args/calendar.hpp"
 #include "cli/show/lock_view.hpp"
-#include "loop/wakeup.hpp"
-#include "store/open.hpp"
 #include "util/bits.hpp"
 #include "util/failure.hpp"
 #include "util/process.hpp"
@@ -147,6 +145,20 @@ void say_granted(const Holding& holding, const Speaker& speaker) {
                (holding.store().protects() ? "" : " (none: does not exclude others)"));
 }
 
+milliseconds left_of(milliseconds span, Clock::time_point start) {
+  const auto passed = std::chrono::ceil<milliseconds>(Clock::now() - start);
+  return std::max(span - passed, milliseconds(0));
+}
+
+asio::awaitable<Json> free_of(Store& store, const LockName& lock, Wakeup& wakeup) {
+  try {
+    const auto info = co_await store.inspector().inspect(lock, wakeup);
+    co_return Json(info.free);
+  } catch (const Failure&) {
+    co_return Json(nullptr);
+  }
+}
+
 std::string with_grant(const std::string& held, const std::string& name, Fence fence) {
   return held + (held.empty() ? "" : " ") + percent_encoded(name) + "=" +
          std::to_string(fence.number);
@@ -198,9 +210,8 @@ std::vector<std::string> command_environment(const char* const* inherited,
       continue;
     }
     const auto name = entry.substr(0, entry.find('=') + 1);
-    const bool replaced =
-        std::any_of(own.begin(), own.end(),
-                    [&](const std::string& set) { return set.starts_with(name); });
+    const bool replaced = std::ranges::any_of(
+        own, [&](const std::string& set) { return set.starts_with(name); });
     // A run without a lock must not look like the holder of an outer one.
     const bool outer = name == "DLOCK_FENCES=" || name == "DLOCK_SLOTS=" ||
                        (!has_lock && (name == "DLOCK_FENCE=" || name == "DLOCK_SLOT="));

@@ -13,6 +13,10 @@
 #include "cli/terminal/speaker.hpp"
 #include "lease/holding.hpp"
 #include "lock/store.hpp"
+#include "loop/event_loop.hpp"
+#include "loop/wakeup.hpp"
+#include "store/open.hpp"
+#include "util/json.hpp"
 
 namespace dlock {
 
@@ -39,11 +43,34 @@ std::unique_ptr<Store> opened_store(const CommonOptions& common, milliseconds ti
                                     asio::io_context& context,
                                     const std::string& name = "");
 
-// A new claim on the lock, with what `run` and `acquire` have in common.
+// A store, and what is needed to call it step by step.
+class StoreClient {
+ public:
+  // Opens the store of the options; with the name of a lock as opened_store() does.
+  explicit StoreClient(const CommonOptions& common)
+      : store_(open_store(common.store, store_timeout(common, {}), context_)) {}
+  StoreClient(const CommonOptions& common, const std::string& name)
+      : store_(opened_store(common, store_timeout(common, {}), context_, name)) {}
+
+  // Makes the call that `work` makes with the store and a Wakeup.
+  template <typename Work>
+  auto call(Work work) {
+    return run_blocking(context_, [&] { return work(*store_, wakeup_); });
+  }
+
+  Store* operator->() { return store_.get(); }
+
+ private:
+  EventLoop context_;
+  Wakeup wakeup_{context_};
+  std::unique_ptr<Store> store_;
+};
+
 // Whether the innermost run around this process is one of this lock in this store, and
 // goes on without it (--on-outage run).
 bool is_in_unprotected_run(const std::string& name, const std::string& store);
 
+// A new claim on the lock, with what `run` and `acquire` have in common.
 Claim new_claim(const CommonOptions& common, const ClaimOptions& options);
 
 // The same, with what only `run` has.
@@ -59,6 +86,13 @@ asio::awaitable<Answer> obtain(Holding& holding, Patience patience, Speaker& spe
 
 // Prints the fence and the slot of the grant, with --verbose.
 void say_granted(const Holding& holding, const Speaker& speaker);
+
+// The time that is certainly left of a span that began at `start` or later.
+milliseconds left_of(milliseconds span, Clock::time_point start);
+
+// The number of free slots of `lock`, for JSON output. Null if the store does not report
+// it: the verb has already succeeded by then.
+asio::awaitable<Json> free_of(Store& store, const LockName& lock, Wakeup& wakeup);
 
 // Whether a variable, "NAME=value", is a secret that dlock does not pass to commands.
 bool is_secret(std::string_view entry);

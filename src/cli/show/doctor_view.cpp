@@ -47,17 +47,14 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t col
 }
 
 std::int64_t not_made(const Examination& examination) {
-  return std::count_if(examination.findings.begin(), examination.findings.end(),
-                       [](const Finding& finding) { return !finding.is_made; });
+  return std::ranges::count(examination.findings, false, &Finding::is_made);
 }
 
 // "no problems found", "1 error, 2 warnings; 1 check could not be run"
 std::string summary_of(const Examination& examination) {
   std::vector<std::string> problems;
   for (const auto level : {Level::error, Level::warning}) {
-    const auto count =
-        std::count_if(examination.findings.begin(), examination.findings.end(),
-                      [&](const Finding& finding) { return finding.level == level; });
+    const auto count = std::ranges::count(examination.findings, level, &Finding::level);
     if (count > 0) problems.push_back(counted(count, look_of(level).name));
   }
   const auto text = problems.empty() ? "no problems found" : listed(problems);

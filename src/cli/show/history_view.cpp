@@ -8,7 +8,6 @@
 #include "cli/show/screen.hpp"
 #include "cli/terminal/speaker.hpp"
 #include "lock/history.hpp"
-#include "lock/lease.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
 
@@ -65,62 +64,22 @@ std::string seconds_of(WallTime moment) {
 
 enum class Detail { bars, moments, least };
 
-struct Columns {
-  bool names = false;
-  bool moments = false;
-  bool bars = false;
-  bool users = false;
-  bool periods = false;  // of --dedupe
-};
-
-Columns columns_for(const std::vector<RunOfLock>& runs, Detail detail, Names names) {
-  Columns columns;
-  columns.names = names == Names::shown;
-  columns.moments = detail != Detail::least;
-  columns.bars = detail == Detail::bars;
-  const auto any_has = [&](std::string RunInfo::*text) {
-    return columns.moments && std::any_of(runs.begin(), runs.end(), [&](const auto& one) {
-             return !(one.run.*text).empty();
-           });
-  };
-  columns.users = any_has(&RunInfo::user);
-  columns.periods = any_has(&RunInfo::period);
-  return columns;
-}
-
-std::vector<std::string> titles_of(const Columns& columns) {
-  std::vector<std::string> titles;
-  if (columns.moments) titles.emplace_back("STARTED");
-  if (columns.names) titles.emplace_back("LOCK");
-  titles.emplace_back("AGO");
-  titles.emplace_back("TOOK");
-  if (columns.bars) titles.emplace_back("");
-  titles.emplace_back("HOST");
-  if (columns.users) titles.emplace_back("USER");
-  if (columns.periods) titles.emplace_back("PERIOD");
-  titles.emplace_back("OUTCOME");
-  return titles;
-}
-
 std::string table_of(const std::vector<RunOfLock>& runs, WallTime now,
-                     const HistoryFormat& format, const Columns& columns) {
-  Table table(titles_of(columns));
+                     const HistoryFormat& format, Detail detail, Names names) {
+  Table table(
+      {"?STARTED", "?LOCK", "AGO", "TOOK", "?", "HOST", "?USER", "?PERIOD", "OUTCOME"});
   const auto longest = longest_of(runs);
+  const bool has_moments = detail != Detail::least;
   for (const auto& [lock, run] : runs) {
     const auto ago = std::max(now - run.started, WallTime(0));
-    std::vector<std::string> cells;
-    if (columns.moments) cells.push_back(seconds_of(run.started));
-    if (columns.names) cells.push_back(printable_name(lock));
-    cells.push_back(for_people(ago));
-    cells.push_back(run.duration ? for_people(*run.duration) : "-");
-    if (columns.bars) {
-      cells.push_back(run.duration ? bar(*run.duration, longest, format.blocks) : "");
-    }
-    cells.push_back(printable(run.host, 64));
-    if (columns.users) cells.push_back(printable(run.user, 64));
-    if (columns.periods) cells.push_back(printable(period_of(run).name, 64));
-    cells.push_back(colored(outcome_of(run), paint_of(run), format.color));
-    table.add(std::move(cells));
+    const bool has_bar = detail == Detail::bars && run.duration;
+    table.add({has_moments ? seconds_of(run.started) : "",
+               names == Names::shown ? printable_name(lock) : "", for_people(ago),
+               run.duration ? for_people(*run.duration) : "-",
+               has_bar ? bar(*run.duration, longest, format.blocks) : "",
+               printable(run.host, 64), has_moments ? printable(run.user, 64) : "",
+               has_moments ? printable(period_of(run).name, 64) : "",
+               colored(outcome_of(run), paint_of(run), format.color)});
   }
   return table.text("", format.color, format.columns);
 }
@@ -158,7 +117,7 @@ std::string history_text(const std::vector<RunOfLock>& runs, WallTime now,
                          const HistoryFormat& format, Names names) {
   if (runs.empty()) return "";
   const auto text_with = [&](Detail detail, const HistoryFormat& on) {
-    return table_of(runs, now, on, columns_for(runs, detail, names));
+    return table_of(runs, now, on, detail, names);
   };
   if (format.columns == 0) return text_with(Detail::moments, format);
   auto uncut = format;

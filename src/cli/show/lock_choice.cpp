@@ -25,9 +25,8 @@ WallTime last_used(const LockInfo& lock) {
   return lock.last_run->ended.value_or(lock.last_run->started);
 }
 
-bool is_older(const LockInfo& one, const LockInfo& other) {
-  return std::tuple(group_of(one) != 0, -held_for(one), -last_used(one)) <
-         std::tuple(group_of(other) != 0, -held_for(other), -last_used(other));
+std::tuple<bool, milliseconds, WallTime> age_of(const LockInfo& lock) {
+  return {group_of(lock) != 0, -held_for(lock), -last_used(lock)};
 }
 
 }  // namespace
@@ -43,18 +42,12 @@ std::vector<LockInfo> selected(std::vector<LockInfo> locks, const ListOptions& o
       const auto others =
           std::stable_partition(lock.holders.begin(), lock.holders.end(), is_meant);
       const bool holds = others != lock.holders.begin();
-      return !holds && (options.held ||
-                        std::none_of(lock.waiters.begin(), lock.waiters.end(), is_meant));
+      return !holds && (options.held || std::ranges::none_of(lock.waiters, is_meant));
     });
   }
-  if (options.order == ListOrder::age) {
-    std::stable_sort(locks.begin(), locks.end(), is_older);
-  }
+  if (options.order == ListOrder::age) std::ranges::stable_sort(locks, {}, age_of);
   if (options.form == ListOptions::Form::live) {
-    std::stable_sort(locks.begin(), locks.end(),
-                     [](const LockInfo& one, const LockInfo& other) {
-                       return group_of(one) < group_of(other);
-                     });
+    std::ranges::stable_sort(locks, {}, group_of);
   }
   return locks;
 }

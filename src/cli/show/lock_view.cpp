@@ -118,12 +118,6 @@ std::string state_of(const LockInfo& lock) {
          " held";
 }
 
-template <typename Party>
-bool has_labels(const std::vector<Party>& parties) {
-  return std::any_of(parties.begin(), parties.end(),
-                     [](const Party& party) { return !party.label.empty(); });
-}
-
 // What a holder uses the lock for: its command, or why there is none.
 std::string use_of(const HolderInfo& holder) {
   const auto broken = holder.broken ? "  (broken)" : "";
@@ -137,45 +131,28 @@ std::string use_of(const HolderInfo& holder) {
 }
 
 Table holders_of(const LockInfo& lock) {
-  const bool labels = has_labels(lock.holders);
-  std::vector<std::string> titles{"HOLDER", "PID", "FOR", "FENCE"};
-  if (lock.slots > 1) titles.emplace_back("SLOT");
-  if (labels) titles.emplace_back("LABEL");
-  titles.emplace_back("COMMAND");
-  Table table(std::move(titles));
+  Table table({"HOLDER", "PID", "FOR", "FENCE", "?SLOT", "?LABEL", "COMMAND"});
   for (const auto& holder : lock.holders) {
     if (holder.foreign) {
-      table.add({foreign_holder, "-", "-", "-", "-"});
+      table.add({foreign_holder, "-", "-", "-", lock.slots > 1 ? "-" : "", "", "-"});
       continue;
     }
-    std::vector<std::string> cells{owner_text(holder.user, holder.host),
-                                   holder.run_ended ? "-" : std::to_string(holder.pid),
-                                   for_people(holder.held),
-                                   std::to_string(holder.fence.number)};
-    if (lock.slots > 1) cells.push_back(std::to_string(holder.slot));
-    if (labels) cells.push_back(shown(holder, 40));
-    cells.push_back(use_of(holder));
-    table.add(std::move(cells));
+    table.add({owner_text(holder.user, holder.host),
+               holder.run_ended ? "-" : std::to_string(holder.pid),
+               for_people(holder.held), std::to_string(holder.fence.number),
+               lock.slots > 1 ? std::to_string(holder.slot) : "", shown(holder, 40),
+               use_of(holder)});
   }
   return table;
 }
 
 Table waiters_of(const LockInfo& lock) {
-  const bool labels = has_labels(lock.waiters);
-  std::vector<std::string> titles{"WAITER", "PID", "FOR"};
-  const bool priorities =
-      std::any_of(lock.waiters.begin(), lock.waiters.end(),
-                  [](const WaiterInfo& waiter) { return waiter.priority != 0; });
-  if (priorities) titles.emplace_back("PRIORITY");
-  if (labels) titles.emplace_back("LABEL");
-  Table table(std::move(titles));
+  Table table({"WAITER", "PID", "FOR", "?PRIORITY", "?LABEL"});
+  const bool priorities = std::ranges::any_of(lock.waiters, &WaiterInfo::priority);
   for (const auto& waiter : lock.waiters) {
-    std::vector<std::string> cells{owner_text(waiter.user, waiter.host),
-                                   std::to_string(waiter.pid),
-                                   for_people(waiter.waiting)};
-    if (priorities) cells.push_back(std::to_string(waiter.priority));
-    if (labels) cells.push_back(shown(waiter, 40));
-    table.add(std::move(cells));
+    table.add({owner_text(waiter.user, waiter.host), std::to_string(waiter.pid),
+               for_people(waiter.waiting),
+               priorities ? std::to_string(waiter.priority) : "", shown(waiter, 40)});
   }
   return table;
 }

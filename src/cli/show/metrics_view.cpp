@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
-#include <set>
-#include <tuple>
 #include <utility>
 
 #include "cli/show/lock_view.hpp"
@@ -72,6 +69,20 @@ Sample success(const RunInfo& run) {
   return is_failure(run) ? "0" : "1";
 }
 
+Sample duration(const RunInfo& run) {
+  return run.duration ? Sample(in_seconds(*run.duration)) : std::nullopt;
+}
+
+Sample ended(const RunInfo& run) {
+  return run.ended ? Sample(in_seconds(*run.ended)) : std::nullopt;
+}
+
+// Of the last run, if there was one.
+template <Sample (*of)(const RunInfo&)>
+Sample last_run(const LockInfo& lock) {
+  return lock.last_run ? of(*lock.last_run) : std::nullopt;
+}
+
 struct LockMetric {
   const char* name;
   const char* help;
@@ -102,32 +113,18 @@ constexpr LockMetric lock_metrics[] = {
        if (!lock.last_success || !lock.last_success->ended) return std::nullopt;
        return in_seconds(*lock.last_success->ended);
      }},
-};
-
-struct RunMetric {
-  const char* name;
-  const char* help;
-  Sample (*of)(const RunInfo&);
-};
-
-constexpr RunMetric run_metrics[] = {
     {"dlock_last_run_success", "Whether the last run's command ran and exited with 0.",
-     success},
+     last_run<success>},
     {"dlock_last_run_exit_code",
      "Exit code of the last run; 128 plus the signal's number if one ended it.",
-     exit_code},
+     last_run<exit_code>},
     {"dlock_last_run_duration_seconds", "How long the last run took.",
-     [](const RunInfo& run) {
-       return run.duration ? Sample(in_seconds(*run.duration)) : std::nullopt;
-     }},
+     last_run<duration>},
     {"dlock_last_run_ended_timestamp_seconds",
-     "When the last run ended, in seconds since the epoch.",
-     [](const RunInfo& run) {
-       return run.ended ? Sample(in_seconds(*run.ended)) : std::nullopt;
-     }},
+     "When the last run ended, in seconds since the epoch.", last_run<ended>},
 };
 
-std::string head_of(const std::string& name, const char* help) {
+std::string head_of(const std::string& name, const std::string& help) {
   const auto* type = name.ends_with("_total") ? " counter" : " gauge";
   return "# HELP " + name + " " + help + "\n# TYPE " + name + type + "\n";
 }
@@ -177,9 +174,7 @@ std::vector<milliseconds> durations_in(const LockHistory& history) {
 
 Sample lost_runs(const LockHistory& history) {
   if (history.runs.empty()) return std::nullopt;
-  return std::to_string(
-      std::count_if(history.runs.begin(), history.runs.end(),
-                    [](const RunInfo& run) { return run.outcome == lost_run; }));
+  return std::to_string(std::ranges::count(history.runs, lost_run, &RunInfo::outcome));
 }
 
 Sample last_loss(const LockHistory& history) {
@@ -202,9 +197,8 @@ void show_histogram(Pieces& pieces, const std::vector<LockHistory>& histories) {
     const auto labels = labels_of(history.lock);
     auto samples = std::exchange(head, "");
     for (const auto& [most, text] : duration_classes) {
-      const auto count =
-          std::count_if(durations.begin(), durations.end(),
-                        [most = most](milliseconds one) { return one <= most; });
+      const auto count = std::ranges::count_if(
+          durations, [most = most](milliseconds one) { return one <= most; });
       samples += name + "_bucket{" + labels + ",le=\"" + text + "\"} " +
                  std::to_string(count) + "\n";
     }
@@ -225,12 +219,6 @@ void show_metrics(const std::string& name_space, const std::vector<LockInfo>* fo
   if (found != nullptr) {
     for (const auto& metric : lock_metrics) {
       show_metric(pieces, metric.name, metric.help, *found, metric.of);
-    }
-    for (const auto& metric : run_metrics) {
-      show_metric(pieces, metric.name, metric.help, *found,
-                  [&](const LockInfo& lock) -> Sample {
-                    return lock.last_run ? metric.of(*lock.last_run) : std::nullopt;
-                  });
     }
     show_metric(pieces, "dlock_lost_runs", "Runs that lost the lock, of those recorded.",
                 histories, lost_runs);

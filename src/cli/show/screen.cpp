@@ -35,7 +35,7 @@ std::size_t total(const std::vector<std::size_t>& widths) {
 std::optional<std::vector<std::size_t>> narrowed(std::vector<std::size_t> widths,
                                                  std::size_t columns) {
   while (total(widths) > columns) {
-    const auto widest = std::max_element(widths.begin(), widths.end());
+    const auto widest = std::ranges::max_element(widths);
     if (*widest > least) {
       --*widest;
     } else if (widths.back() > least_at_end) {
@@ -72,8 +72,19 @@ std::string colored(const std::string& text, Paint paint, bool wanted) {
   return wanted && paint != Paint::plain ? code_of(paint) + text + "\x1b[0m" : text;
 }
 
-std::string Table::text(const std::string& indent, bool color,
-                        std::size_t columns) const {
+void Table::leave_out_unused() {
+  for (auto column = rows_.front().size(); column-- > 0;) {
+    auto& title = rows_.front()[column];
+    if (!title.starts_with('?')) continue;
+    title.erase(0, 1);
+    const auto has_cell = [&](const auto& row) { return !row[column].empty(); };
+    if (std::any_of(rows_.begin() + 1, rows_.end(), has_cell)) continue;
+    for (auto& row : rows_) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+  }
+}
+
+std::string Table::text(const std::string& indent, bool color, std::size_t columns) {
+  leave_out_unused();
   auto widest = widths();
   if (columns > 0) widest = fitted(widest, columns - std::min(columns, indent.size()));
   std::string out;

@@ -23,15 +23,17 @@ std::string colored(const std::string& text, Paint paint, bool wanted);
 // Columns as wide as their widest cell.
 class Table {
  public:
+  // A column whose title begins with `?` is left out if no row has a cell in it.
   explicit Table(std::vector<std::string> titles) { rows_.push_back(std::move(titles)); }
 
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
 
   // The table as lines of at most `columns`, if that is not 0: long cells are cut first,
   // and if too little of them is left, the last columns of the table are dropped.
-  std::string text(const std::string& indent, bool color, std::size_t columns = 0) const;
+  std::string text(const std::string& indent, bool color, std::size_t columns = 0);
 
  private:
+  void leave_out_unused();
   std::vector<std::size_t> widths() const;
 
   std::vector<std::vector<std::string>> rows_;

@@ -7,16 +7,17 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <iterator>
 #include <utility>
 
 #include "util/failure.hpp"
+#include "util/text.hpp"
 
 namespace dlock {
 namespace {
@@ -30,7 +31,7 @@ Fd reopen_to_write(int fd) {
   int number = 0;
   if (::ioctl(fd, TIOCGPTN, &number) == 0) return Fd();
   char path[32] = "/proc/self/fd/";
-  std::to_chars(path + std::strlen(path), std::end(path) - 1, fd);
+  decimal(fd, {path + std::strlen(path), std::end(path) - 1});
   return Fd(::open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 }
 
@@ -88,15 +89,6 @@ bool write_within(int fd, std::string_view text, milliseconds patience) {
 }
 
 namespace {
-
-// How much is read ahead of the reader of standard output.
-constexpr std::size_t most_ahead = CommandPipe::block;
-
-// How many blocks are handled before other events get their turn.
-constexpr int rounds = 16;
-
-// How long to wait for the reader of a descriptor that cannot be watched.
-constexpr milliseconds unwatched_wait{1000};
 
 // How much may wait for the reader of a queue.
 constexpr std::size_t most_waiting = 4u << 20;
@@ -159,95 +151,6 @@ void CommandPipe::close() {
   if (!is_open()) return;
   ::epoll_ctl(epoll_, EPOLL_CTL_DEL, reading_.get(), nullptr);
   reading_.reset();
-}
-
-CommandOutput::CommandOutput(std::size_t most)
-    : most_(most), epoll_(new_epoll("cannot watch a pipe")), pipe_(epoll_.get()) {
-  // Fails for a file, which never blocks.
-  epoll_event nothing_yet{EPOLLONESHOT, {}};
-  blocks_ = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, writer_.fd(), &nothing_yet) == 0;
-}
-
-void CommandOutput::prepare(boost::asio::io_context& context) {
-  poll_.emplace(context, std::move(epoll_), [this] { look(); });
-}
-
-void CommandOutput::start() {
-  pipe_.close_writing_end();
-  watch();
-}
-
-void CommandOutput::look() {
-  std::array<epoll_event, 2> events{};
-  ::epoll_wait(poll_->fd(), events.data(), static_cast<int>(events.size()), 0);
-  pipe_.read(passes_on_ ? most_ahead - std::min(left(), most_ahead) : rounds * most_ahead,
-             [this](auto bytes) { add(bytes); });
-  pass_on();
-  watch();
-}
-
-void CommandOutput::add(std::string_view bytes) {
-  if (failed_) return;
-  bytes_.append(bytes);
-  if (bytes_.size() > most_) passes_on_ = true;
-}
-
-void CommandOutput::pass_on() {
-  if (!passes_on_ || failed_) return;
-  for (int round = 0; left() > 0 && (round < rounds || !blocks_); ++round) {
-    const auto size = writer_.write_some(std::string_view(bytes_).substr(passed_),
-                                         blocks_ ? milliseconds(0) : unwatched_wait);
-    if (size == 0 && blocks_) break;
-    if (size < 0) return give_up();
-    passed_ += static_cast<std::size_t>(size);
-  }
-  if (passed_ < most_ahead && left() > 0) return;
-  bytes_.erase(0, passed_);
-  passed_ = 0;
-}
-
-// As without dlock: the command's next write fails because there is no reader.
-void CommandOutput::give_up() {
-  error_ = errno;
-  failed_ = passes_on_ = true;
-  pipe_.close();
-  bytes_.clear();
-  passed_ = 0;
-}
-
-void CommandOutput::watch() {
-  if (!passes_on_ || left() < most_ahead) pipe_.wait_for_bytes();
-  if (!blocks_ || !passes_on_ || left() == 0) return;
-  epoll_event room{EPOLLONESHOT | EPOLLOUT, {}};
-  ::epoll_ctl(poll_->fd(), EPOLL_CTL_MOD, writer_.fd(), &room);
-}
-
-void CommandOutput::stop() {
-  pipe_.read_rest([this](auto bytes) { add(bytes); });
-  poll_.reset();
-}
-
-bool CommandOutput::print() {
-  if (failed_) return false;
-  failed_ = !print_bytes(std::string_view(bytes_).substr(passed_));
-  if (failed_) error_ = errno;
-  passed_ = bytes_.size();
-  return !failed_;
-}
-
-bool print_bytes(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const auto size = ::write(STDOUT_FILENO, bytes.data(), bytes.size());
-    if (size < 0 && errno == EAGAIN) {
-      pollfd room{STDOUT_FILENO, POLLOUT, 0};
-      ::poll(&room, 1, -1);
-    } else if (size < 0 && errno != EINTR) {
-      return false;
-    } else if (size > 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(size));
-    }
-  }
-  return true;
 }
 
 // The descriptor is watched through our own epoll instance. Watching it with Asio would

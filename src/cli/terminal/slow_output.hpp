@@ -3,7 +3,6 @@
 #pragma once
 
 #include <sys/types.h>
-#include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
 #include <chrono>
@@ -101,61 +100,8 @@ class CommandPipe {
   Fd writing_;
 };
 
-// Buffers the command's output up to a limit, so that it can be cached. Past the limit
-// the output will not be cached, so everything is forwarded to dlock's own standard
-// output; then the command is read only as fast as standard output accepts the data.
-class CommandOutput {
- public:
-  // Creates the pipe. Throws Failure (exhausted).
-  explicit CommandOutput(std::size_t most);
-
-  // Both ends are close-on-exec.
-  int writing_end() const { return pipe_.writing_end(); }
-  int reading_end() const { return pipe_.reading_end(); }
-
-  // Allocates what start() needs, for use until stop(). Throws Failure (exhausted).
-  void prepare(boost::asio::io_context& context);
-
-  // To be called once the command runs with its end of the pipe: reads from it until
-  // stop().
-  void start();
-
-  // To be called once the command has ended, or if it was not started. Reads what is in
-  // the pipe at that moment, and nothing that other processes may write to it later.
-  void stop();
-
-  // The complete output, or null if it exceeded the limit.
-  const std::string* whole() const { return passes_on_ ? nullptr : &bytes_; }
-
-  // Writes the output that was not forwarded yet, and waits for a slow reader. Returns
-  // whether all of the output was written; if not, error() is the errno.
-  bool print();
-  int error() const { return error_; }
-
- private:
-  void look();
-  void add(std::string_view bytes);
-  void pass_on();
-  void give_up();
-  void watch();
-  std::size_t left() const { return bytes_.size() - passed_; }
-
-  std::size_t most_;
-  Fd epoll_;  // our own instance, which Asio watches while the command runs
-  CommandPipe pipe_;
-  std::optional<Readable> poll_;
-  SlowWriter writer_{STDOUT_FILENO};
-  bool blocks_ = true;  // whether standard output can block; a file cannot
-  std::string bytes_;
-  std::size_t passed_ = 0;  // bytes of these
-  bool passes_on_ = false;
-  bool failed_ = false;  // standard output cannot be written any more
-  int error_ = 0;        // why
-};
-
-// Writes all of `bytes` to standard output, even if it is non-blocking. Returns false if
-// that is not possible.
-bool print_bytes(std::string_view bytes);
+// How long to wait for the reader of a descriptor that cannot be watched.
+inline constexpr std::chrono::milliseconds unwatched_wait{1000};
 
 // Writes lines as fast as the descriptor accepts them and never blocks: the rest is kept,
 // up to a limit. The descriptor is shared with other processes, so its flags are not

@@ -6,11 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 #include "cli/terminal/slow_output.hpp"
 #include "util/fd.hpp"
-#include "util/text.hpp"
 #include "util/utf8.hpp"
 
 namespace dlock {
@@ -118,8 +116,6 @@ std::string Speaker::live_start() const {
   return "dlock: " + cut_to(printable_name(name_), live_line_columns() / 3) + ": ";
 }
 
-milliseconds WaitNotice::waiting(const Text& text) { return say(For::turn, text); }
-
 void WaitNotice::store_absent(const Failure& failure) {
   const std::string reason = failure.what();
   const std::string then = "; trying again";
@@ -175,8 +171,6 @@ std::string WaitNotice::left() const {
   return "; " + for_people(steps * step) + " left";
 }
 
-bool write_text(int fd, std::string_view text) { return write_all(fd, text); }
-
 std::string output_failure(int error_number) {
   return failure_of(error_number, "cannot write to standard output").what();
 }
@@ -188,15 +182,13 @@ void answer_as_plugin() { as_plugin = true; }
 bool answers_as_plugin() { return as_plugin; }
 
 std::string plugin_answer(std::string_view state, const std::string& text) {
-  std::string line = "DLOCK " + std::string(state) + " - ";
-  for (const char c : text) line += c == '|' ? std::string("\\x7c") : std::string(1, c);
-  return line;
+  return "DLOCK " + std::string(state) + " - " + replaced(text, "|", "\\x7c");
 }
 
 bool has_printed() { return printed; }
 
 void print(const std::string& text) {
-  if (!write_text(STDOUT_FILENO, text)) {
+  if (!write_all(STDOUT_FILENO, text)) {
     throw Failure(Failure::Kind::unreachable, output_failure(errno));
   }
   printed = true;

@@ -72,7 +72,7 @@ class WaitNotice {
 
   // Shows what is waited for. Returns how long the text stays valid; max() if it is not
   // visible.
-  milliseconds waiting(const Text& text);
+  milliseconds waiting(const Text& text) { return say(For::turn, text); }
 
   // Shows why the store cannot be reached.
   void store_absent(const Failure& failure);
@@ -90,9 +90,6 @@ class WaitNotice {
   For said_ = For::nothing;      // with --verbose
   Clock::time_point say_again_;  // when it is printed again
 };
-
-// Writes all of `text` to the descriptor; returns false if that is not possible.
-bool write_text(int fd, std::string_view text);
 
 // "cannot write to standard output: No space left on device"
 std::string output_failure(int error_number);

@@ -15,6 +15,7 @@
 #include "loop/event_loop.hpp"
 #include "loop/wakeup.hpp"
 #include "store/open.hpp"
+#include "util/fd.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
 
@@ -52,8 +53,8 @@ std::string question(const std::vector<LockInfo>& locks, bool by_force) {
   }
   const bool is_one = holders.size() == 1;
   const std::string lock = locks.size() == 1 ? "lock" : "locks";
-  const auto runs = std::any_of(holders.begin(), holders.end(),
-                                [](const HolderInfo& h) { return h.attached; });
+  const auto runs =
+      std::ranges::any_of(holders, [](const HolderInfo& h) { return h.attached; });
   std::string text;
   if (!runs) {
     text = "Take the " + lock +
@@ -104,41 +105,206 @@ class BreakCommand {
   BreakCommand(const CommonOptions& common, const BreakOptions& options)
       : common_(common), options_(options) {}
 
-  ExitStatus execute();
+  ExitStatus execute() {
+    open();
+    if (options_.force) require_force_to_be_useful(*store_);
+    const auto locks = held_locks();
+    if (!locks.empty() && !options_.yes) {
+      if (!is_agreed(locks)) {
+        print_taken();
+        speaker(is_about_one() ? options_.names.front() : "").error("cancelled");
+        note(ExitStatus::not_held);
+        return status_;
+      }
+      // The old connection may have timed out while the user was thinking.
+      open();
+    }
+    take(locks);
+    print_taken();
+    return status_;
+  }
 
  private:
   bool is_about_one() const {
     return options_.names.size() == 1 && options_.patterns.empty();
   }
+
   Speaker speaker(const std::string& name) const {
     return {name, common_.quiet, common_.verbose};
   }
-  void open();
-  std::vector<LockInfo> held_locks();
+
+  void open() {
+    store_ = opened_store(common_, store_timeout(common_, {}), context_,
+                          is_about_one() ? options_.names.front() : "");
+  }
+
+  // What cannot be read does not keep those from being taken that are known.
+  std::vector<LockInfo> held_locks() {
+    std::vector<LockInfo> locks;
+    std::vector<Failure> failures;
+    const auto attempt = [&](auto step) {
+      // A store that is silent is not asked for every pattern.
+      const bool is_absent =
+          !failures.empty() && failures.back().kind() == Failure::Kind::unreachable;
+      if (is_absent) return;
+      try {
+        step();
+      } catch (const Failure& failure) {
+        failures.push_back(failure);
+      }
+    };
+    attempt([&] { add_named(locks); });
+    for (const auto& pattern : options_.patterns) {
+      attempt([&] { add_matching(locks, pattern); });
+    }
+    if (locks.empty() && !failures.empty()) throw Failure(failures.front());
+    for (const auto& failure : failures) {
+      speaker("").error(failure.what());
+      note(status_of(failure.kind()));
+    }
+    return locks;
+  }
+
   // Returns whether one is added: it may be free, or already among them.
-  bool add(std::vector<LockInfo>& locks, LockInfo info);
-  bool add_literal(std::vector<LockInfo>& locks, const std::string& pattern);
-  void add_named(std::vector<LockInfo>& locks);
-  void add_matching(std::vector<LockInfo>& locks, const std::string& pattern);
-  void note(ExitStatus status);
+  bool add(std::vector<LockInfo>& locks, LockInfo info) {
+    std::erase_if(info.holders,
+                  [&](const HolderInfo& holder) { return !is_meant(holder); });
+    const bool is_known = std::ranges::count(locks, info.lock, &LockInfo::lock) > 0;
+    if (info.holders.empty() || is_known) return false;
+    locks.push_back(std::move(info));
+    return true;
+  }
+
+  // Whether the pattern is the name of a lock that is added: its characters may also
+  // stand in names.
+  bool add_literal(std::vector<LockInfo>& locks, const std::string& pattern) {
+    if (!is_valid({common_.name_space, pattern})) return false;
+    auto seen = about(
+        pattern, [&] { return look_at_each(common_, *store_, {pattern}, context_); });
+    return add(locks, std::move(seen.locks.front()));
+  }
+
+  // Adds the locks that the names stand for. Warns of those that are not held, and
+  // remembers that in the status.
+  void add_named(std::vector<LockInfo>& locks) {
+    if (options_.names.empty()) return;
+    auto seen = look_at_each(common_, *store_, options_.names, context_);
+    note(seen.status);
+    for (auto& lock : seen.locks) {
+      const auto name = lock.lock.name;
+      if (add(locks, std::move(lock))) continue;
+      note(ExitStatus::not_held);
+      speaker(name).warning(
+          (options_.fence ? "not held by fence " + std::to_string(options_.fence->number)
+                          : "not held") +
+          by_host() + where());
+    }
+  }
+
+  void add_matching(std::vector<LockInfo>& locks, const std::string& pattern) {
+    // All locks of a host, even if one of them has this name.
+    const bool is_every_one = !options_.host.empty() && pattern == "*";
+    if (!is_every_one && add_literal(locks, pattern)) return;
+    auto found = run_blocking(context_, [&] {
+      return store_->inspector().list(
+          common_.name_space,
+          [&](const std::string& name) { return matches_glob(pattern, name); }, wakeup_);
+    });
+    note(report_left_out(store_->inspector()));
+    bool is_held = false;
+    for (auto& lock : found) {
+      is_held = is_held || is_meant(lock);
+      add(locks, std::move(lock));
+    }
+    if (is_held) return;
+    note(ExitStatus::not_held);
+    speaker("").warning("no lock that matches " + printable(pattern, 300) + " is held" +
+                        by_host() + where());
+  }
+
+  // A failure outranks that a lock is not held, so that an incomplete answer is not taken
+  // for a complete one; the first one counts.
+  void note(ExitStatus status) {
+    const bool is_failure =
+        status != ExitStatus::success && status != ExitStatus::not_held;
+    if (status_ == ExitStatus::success) status_ = status;
+    if (status_ == ExitStatus::not_held && is_failure) status_ = status;
+  }
+
   std::string where() const { return " in " + printable(store_->url()); }
+
   std::string by_host() const {
     return options_.host.empty() ? "" : " by host " + printable(options_.host, 300);
   }
+
   bool is_meant(const HolderInfo& holder) const {
     return (!options_.fence || holder.fence == *options_.fence) &&
            (options_.host.empty() || holder.host == options_.host);
   }
+
   bool is_meant(const LockInfo& lock) const {
-    return std::any_of(lock.holders.begin(), lock.holders.end(),
-                       [&](const HolderInfo& holder) { return is_meant(holder); });
+    return std::ranges::any_of(
+        lock.holders, [&](const HolderInfo& holder) { return is_meant(holder); });
   }
-  bool is_agreed(const std::vector<LockInfo>& locks) const;
-  void take(const std::vector<LockInfo>& locks);
+
+  // Shows the holders and asks for confirmation.
+  bool is_agreed(const std::vector<LockInfo>& locks) const {
+    if (is_about_one()) {
+      for (const auto& holder : locks.front().holders) {
+        speaker(locks.front().lock.name).error(described_for_break(holder));
+      }
+    } else {
+      write_all(STDERR_FILENO, table_of(locks));
+    }
+    write_all(STDERR_FILENO, question(locks, options_.force));
+    return says_yes();
+  }
+
+  // Tells all holders before it waits for the first, so that they end at the same time.
+  void take(const std::vector<LockInfo>& locks) {
+    std::vector<Breaking*> told;
+    for (const auto& lock : locks) {
+      auto& breaking =
+          breaking_.emplace_back(context_, *store_, lock, options_.force, common_);
+      if (!has_done(breaking, [&] { return breaking.take(); })) continue;
+      told.push_back(&breaking);
+      if (!breaking.taken().empty()) continue;
+      breaking.speaker().warning(no_longer_held(lock.holders));
+      note(ExitStatus::not_held);
+    }
+    for (auto* breaking : told) {
+      has_done(*breaking, [&] { return breaking->wait(); });
+    }
+  }
+
   // Does one step for a lock of several, and reports why it failed.
   template <typename Step>
-  bool has_done(const Breaking& breaking, Step step);
-  void print_taken() const;
+  bool has_done(const Breaking& breaking, Step step) {
+    try {
+      run_blocking(context_, step);
+      return true;
+    } catch (const Failure& failure) {
+      if (is_about_one()) throw;
+      breaking.speaker().error(failure.what());
+      note(status_of(failure.kind()));
+      return false;
+    }
+  }
+
+  // As JSON, even if there are none.
+  void print_taken() const {
+    if (!common_.json) return;
+    Json all = Json::array();
+    for (const auto& breaking : breaking_) {
+      for (const auto& holder : breaking.taken()) {
+        Json one = Json::object();
+        if (!is_about_one()) one["name"] = breaking.lock().name;
+        one.update(json_of(holder));
+        all.push_back(std::move(one));
+      }
+    }
+    print(to_line(all) + "\n");
+  }
 
   const CommonOptions& common_;
   const BreakOptions& options_;
@@ -148,181 +314,6 @@ class BreakCommand {
   std::deque<Breaking> breaking_;
   ExitStatus status_ = ExitStatus::success;
 };
-
-void BreakCommand::open() {
-  store_ = opened_store(common_, store_timeout(common_, {}), context_,
-                        is_about_one() ? options_.names.front() : "");
-}
-
-bool BreakCommand::add(std::vector<LockInfo>& locks, LockInfo info) {
-  std::erase_if(info.holders,
-                [&](const HolderInfo& holder) { return !is_meant(holder); });
-  const bool is_known =
-      std::any_of(locks.begin(), locks.end(),
-                  [&](const LockInfo& other) { return other.lock == info.lock; });
-  if (info.holders.empty() || is_known) return false;
-  locks.push_back(std::move(info));
-  return true;
-}
-
-// Whether the pattern is the name of a lock that is added: its characters may also stand
-// in names.
-bool BreakCommand::add_literal(std::vector<LockInfo>& locks, const std::string& pattern) {
-  if (!is_valid({common_.name_space, pattern})) return false;
-  auto seen =
-      about(pattern, [&] { return look_at_each(common_, *store_, {pattern}, context_); });
-  return add(locks, std::move(seen.locks.front()));
-}
-
-// Adds the locks that the names stand for. Warns of those that are not held, and
-// remembers that in the status.
-void BreakCommand::add_named(std::vector<LockInfo>& locks) {
-  if (options_.names.empty()) return;
-  auto seen = look_at_each(common_, *store_, options_.names, context_);
-  note(seen.status);
-  for (auto& lock : seen.locks) {
-    const auto name = lock.lock.name;
-    if (add(locks, std::move(lock))) continue;
-    note(ExitStatus::not_held);
-    speaker(name).warning(
-        (options_.fence ? "not held by fence " + std::to_string(options_.fence->number)
-                        : "not held") +
-        by_host() + where());
-  }
-}
-
-void BreakCommand::add_matching(std::vector<LockInfo>& locks,
-                                const std::string& pattern) {
-  // All locks of a host, even if one of them has this name.
-  const bool is_every_one = !options_.host.empty() && pattern == "*";
-  if (!is_every_one && add_literal(locks, pattern)) return;
-  auto found = run_blocking(context_, [&] {
-    return store_->inspector().list(
-        common_.name_space,
-        [&](const std::string& name) { return matches_glob(pattern, name); }, wakeup_);
-  });
-  note(report_left_out(store_->inspector()));
-  bool is_held = false;
-  for (auto& lock : found) {
-    is_held = is_held || is_meant(lock);
-    add(locks, std::move(lock));
-  }
-  if (is_held) return;
-  note(ExitStatus::not_held);
-  speaker("").warning("no lock that matches " + printable(pattern, 300) + " is held" +
-                      by_host() + where());
-}
-
-// What cannot be read does not keep those from being taken that are known.
-std::vector<LockInfo> BreakCommand::held_locks() {
-  std::vector<LockInfo> locks;
-  std::vector<Failure> failures;
-  const auto attempt = [&](auto step) {
-    // A store that is silent is not asked for every pattern.
-    const bool is_absent =
-        !failures.empty() && failures.back().kind() == Failure::Kind::unreachable;
-    if (is_absent) return;
-    try {
-      step();
-    } catch (const Failure& failure) {
-      failures.push_back(failure);
-    }
-  };
-  attempt([&] { add_named(locks); });
-  for (const auto& pattern : options_.patterns) {
-    attempt([&] { add_matching(locks, pattern); });
-  }
-  if (locks.empty() && !failures.empty()) throw Failure(failures.front());
-  for (const auto& failure : failures) {
-    speaker("").error(failure.what());
-    note(status_of(failure.kind()));
-  }
-  return locks;
-}
-
-// A failure outranks that a lock is not held, so that an incomplete answer is not taken
-// for a complete one; the first one counts.
-void BreakCommand::note(ExitStatus status) {
-  const bool is_failure = status != ExitStatus::success && status != ExitStatus::not_held;
-  if (status_ == ExitStatus::success) status_ = status;
-  if (status_ == ExitStatus::not_held && is_failure) status_ = status;
-}
-
-// Shows the holders and asks for confirmation.
-bool BreakCommand::is_agreed(const std::vector<LockInfo>& locks) const {
-  if (is_about_one()) {
-    for (const auto& holder : locks.front().holders) {
-      speaker(locks.front().lock.name).error(described_for_break(holder));
-    }
-  } else {
-    write_text(STDERR_FILENO, table_of(locks));
-  }
-  write_text(STDERR_FILENO, question(locks, options_.force));
-  return says_yes();
-}
-
-template <typename Step>
-bool BreakCommand::has_done(const Breaking& breaking, Step step) {
-  if (is_about_one()) return run_blocking(context_, step);
-  try {
-    return run_blocking(context_, step);
-  } catch (const Failure& failure) {
-    breaking.speaker().error(failure.what());
-    note(status_of(failure.kind()));
-    return false;
-  }
-}
-
-// Tells all holders before it waits for the first, so that they end at the same time.
-void BreakCommand::take(const std::vector<LockInfo>& locks) {
-  std::vector<Breaking*> told;
-  for (const auto& lock : locks) {
-    auto& breaking =
-        breaking_.emplace_back(context_, *store_, lock, options_.force, common_);
-    if (!has_done(breaking, [&] { return breaking.take(); })) continue;
-    told.push_back(&breaking);
-    if (!breaking.taken().empty()) continue;
-    breaking.speaker().warning(no_longer_held(lock.holders));
-    note(ExitStatus::not_held);
-  }
-  for (auto* breaking : told) {
-    has_done(*breaking, [&] { return breaking->wait(); });
-  }
-}
-
-// As JSON, even if there are none.
-void BreakCommand::print_taken() const {
-  if (!common_.json) return;
-  Json all = Json::array();
-  for (const auto& breaking : breaking_) {
-    for (const auto& holder : breaking.taken()) {
-      Json one = Json::object();
-      if (!is_about_one()) one["name"] = breaking.lock().name;
-      one.update(json_of(holder));
-      all.push_back(std::move(one));
-    }
-  }
-  print(to_line(all) + "\n");
-}
-
-ExitStatus BreakCommand::execute() {
-  open();
-  if (options_.force) require_force_to_be_useful(*store_);
-  const auto locks = held_locks();
-  if (!locks.empty() && !options_.yes) {
-    if (!is_agreed(locks)) {
-      print_taken();
-      speaker(is_about_one() ? options_.names.front() : "").error("cancelled");
-      note(ExitStatus::not_held);
-      return status_;
-    }
-    // The old connection may have timed out while the user was thinking.
-    open();
-  }
-  take(locks);
-  print_taken();
-  return status_;
-}
 
 }  // namespace
 

@@ -23,10 +23,6 @@ std::vector<Fence> fences_of(const std::vector<HolderInfo>& holders) {
   return fences;
 }
 
-bool contains(const std::vector<Fence>& fences, Fence fence) {
-  return std::find(fences.begin(), fences.end(), fence) != fences.end();
-}
-
 }  // namespace
 
 std::string described_for_break(const HolderInfo& holder) {
@@ -43,15 +39,14 @@ Breaking::Breaking(asio::io_context& context, Store& store, const LockInfo& info
       by_force_(by_force),
       speaker_(lock_.name, common.quiet, common.verbose) {}
 
-asio::awaitable<bool> Breaking::take() {
+asio::awaitable<void> Breaking::take() {
   for (auto& broken : co_await tell(fences_)) {
     speaker_.step("broken: " + described(broken.holder));
     taken_.push_back(std::move(broken.holder));
   }
-  co_return true;
 }
 
-asio::awaitable<bool> Breaking::wait() {
+asio::awaitable<void> Breaking::wait() {
   GrowingPause pause(longest_pause, first_pause);
   for (;;) {
     const auto left = co_await left_of(fences_of(taken_));
@@ -60,19 +55,19 @@ asio::awaitable<bool> Breaking::wait() {
     co_await wakeup_.sleep_until(later(Clock::now(), pause.next()));
     // Repeats the call if the mark was lost (a server lost its data, and the holder
     // restored its lease), and if there are processes left to end.
-    const bool again = std::any_of(
-        left.begin(), left.end(),
-        [](const HolderInfo& holder) { return !holder.broken || holder.dlock_gone; });
+    const bool again = std::ranges::any_of(left, [](const HolderInfo& holder) {
+      return !holder.broken || holder.dlock_gone;
+    });
     if (again) co_await tell(fences_of(left));
   }
-  co_return true;
 }
 
 asio::awaitable<std::vector<HolderInfo>> Breaking::left_of(
     const std::vector<Fence>& fences) {
   auto info = co_await store_.inspector().inspect(lock_, wakeup_);
-  std::erase_if(info.holders,
-                [&](const HolderInfo& h) { return !contains(fences, h.fence); });
+  std::erase_if(info.holders, [&](const HolderInfo& holder) {
+    return std::ranges::count(fences, holder.fence) == 0;
+  });
   co_return std::move(info.holders);
 }
 

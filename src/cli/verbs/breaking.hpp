@@ -25,9 +25,9 @@ class Breaking {
            const CommonOptions& common);
 
   // Tells them. They are those in taken() then.
-  asio::awaitable<bool> take();
+  asio::awaitable<void> take();
   // Waits until they have released it.
-  asio::awaitable<bool> wait();
+  asio::awaitable<void> wait();
 
   const std::vector<HolderInfo>& taken() const { return taken_; }
   const LockName& lock() const { return lock_; }

@@ -3,25 +3,11 @@
 #include "cli/run/verb_store.hpp"
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/speaker.hpp"
-#include "cli/verbs/remaining.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "loop/event_loop.hpp"
-#include "loop/wakeup.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
 namespace {
-
-// A verb's store and what is needed to call it.
-struct Client {
-  Client(const CommonOptions& common, const std::string& name)
-      : wakeup(context),
-        store(opened_store(common, store_timeout(common, {}), context, name)) {}
-
-  EventLoop context;
-  Wakeup wakeup;
-  std::unique_ptr<Store> store;
-};
 
 Claim claim_of(const CommonOptions& common, const LeaseOptions& options) {
   Claim claim;
@@ -34,19 +20,21 @@ Claim claim_of(const CommonOptions& common, const LeaseOptions& options) {
 }
 
 // Says why a token was refused. Asks the store once more, which may fail.
-ExitStatus not_ours(const CommonOptions& common, const LockName& lock, Client& client) {
+ExitStatus not_ours(const CommonOptions& common, const LockName& lock,
+                    StoreClient& client) {
   bool is_known = true;
   try {
-    is_known = run_blocking(client.context, [&] {
-                 return client.store->inspector().inspect(lock, client.wakeup);
-               }).known;
+    const auto info = client.call([&](Store& store, Wakeup& wakeup) {
+      return store.inspector().inspect(lock, wakeup);
+    });
+    is_known = info.known;
   } catch (const Failure&) {
     // The refusal itself is certain.
   }
   Speaker(lock.name, common.quiet, common.verbose)
       .warning(is_known ? "not held by this token (no longer, or never)"
                         : "was never held by this token, as far as " +
-                              printable(client.store->url()) + " knows");
+                              printable(client->url()) + " knows");
   return ExitStatus::lost;
 }
 
@@ -65,11 +53,11 @@ Exit renew_verb(const Invocation& invocation) {
   const auto options = lease_options(invocation.settings, invocation.operands.at(0));
   const auto claim = claim_of(common, options);
   return about(options.name, [&] {
-    Client client(common, options.name);
-    const auto claimant = client.store->claimant(claim);
+    StoreClient client(common, options.name);
+    const auto claimant = client->claimant(claim);
     const auto sent_at = Clock::now();
     const auto renewal =
-        run_blocking(client.context, [&] { return claimant->renew(client.wakeup); });
+        client.call([&](Store&, Wakeup& wakeup) { return claimant->renew(wakeup); });
     const auto left = left_of(claimant->claim().ttl, sent_at);
     // A lease that has expired by now was renewed too late.
     const bool is_over = renewal != Renewal::confirmed || left.count() == 0;
@@ -86,16 +74,16 @@ Exit release_verb(const Invocation& invocation) {
   const auto options = lease_options(invocation.settings, invocation.operands.at(0));
   const auto claim = claim_of(common, options);
   return about(options.name, [&] {
-    Client client(common, options.name);
-    const auto claimant = client.store->claimant(claim);
+    StoreClient client(common, options.name);
+    const auto claimant = client->claimant(claim);
     // Has to outlive the call, which only creates the coroutine.
     const std::optional<RunEnd> no_run;
-    const auto released = run_blocking(
-        client.context, [&] { return claimant->release(no_run, client.wakeup); });
+    const auto released = client.call(
+        [&](Store&, Wakeup& wakeup) { return claimant->release(no_run, wakeup); });
     if (released != Release::released) return not_ours(common, claim.lock, client);
     if (common.json) {
-      const auto free = run_blocking(client.context, [&] {
-        return free_of(*client.store, claim.lock, client.wakeup);
+      const auto free = client.call([&](Store& store, Wakeup& wakeup) {
+        return free_of(store, claim.lock, wakeup);
       });
       print(to_line(Json{{"free", free}}) + "\n");
     }
@@ -112,12 +100,12 @@ Exit check_verb(const Invocation& invocation) {
                     {environment("DLOCK_NAME"), environment("DLOCK_HELD")});
   const LockName lock{common.name_space, options.name};
   return about(options.name, [&] {
-    Client client(common, options.name);
+    StoreClient client(common, options.name);
     // A lock that excludes no other run cannot be lost.
-    if (!client.store->protects()) return ExitStatus::success;
+    if (!client->protects()) return ExitStatus::success;
     const auto sent_at = Clock::now();
-    const auto info = run_blocking(client.context, [&] {
-      return client.store->inspector().inspect_for_sure(lock, client.wakeup);
+    const auto info = client.call([&](Store& store, Wakeup& wakeup) {
+      return store.inspector().inspect_for_sure(lock, wakeup);
     });
     const auto passed = std::chrono::ceil<milliseconds>(Clock::now() - sent_at);
     const Speaker speaker(options.name, common.quiet, common.verbose);
@@ -127,7 +115,7 @@ Exit check_verb(const Invocation& invocation) {
     }
     speaker.warning(info.known ? not_held_text(info, options.fence, options.min_validity)
                                : "was never held by this grant, as far as " +
-                                     printable(client.store->url()) + " knows");
+                                     printable(client->url()) + " knows");
     return ExitStatus::lost;
   });
 }
@@ -137,9 +125,9 @@ Exit fence_verb(const Invocation& invocation) {
   const LockName resource{common.name_space, parsed_name(invocation.operands.at(0))};
   const auto fence = parsed_fence(invocation.operands.at(1));
   return about(resource.name, [&] {
-    Client client(common, resource.name);
-    const auto admission = run_blocking(client.context, [&] {
-      return client.store->admit_fence(resource, fence, client.wakeup);
+    StoreClient client(common, resource.name);
+    const auto admission = client.call([&](Store& store, Wakeup& wakeup) {
+      return store.admit_fence(resource, fence, wakeup);
     });
     const Speaker speaker(resource.name, common.quiet, common.verbose);
     if (admission == Admission::admitted) {

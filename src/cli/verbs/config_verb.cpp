@@ -23,7 +23,7 @@ struct SettingRow {
   std::string origin;  // empty for a default
 
   std::string setting() const {
-    return (verb == nullptr ? "" : std::string(verb->name) + ".") + option;
+    return (verb == nullptr ? "" : std::string(verb->name()) + ".") + option;
   }
 };
 
@@ -53,7 +53,7 @@ SettingRow row_of(const VerbSpec* verb, const OptionSpec& option,
   }
   const auto& setting = found->second;
   auto value = is_secret_option(name) ? "***" : setting.value;
-  std::replace(value.begin(), value.end(), also_separator, ',');
+  std::ranges::replace(value, also_separator, ',');
   return {verb, name, std::move(value), std::string(word_of(setting.source)),
           setting.origin};
 }
@@ -64,7 +64,7 @@ void add_outside(std::vector<SettingRow>& rows, const StoreUrl& store) {
   for (const auto& setting : store.kind->outside(store)) {
     std::string source = setting.is_variable ? "variable" : "file";
     auto value = setting.value.empty() ? std::nullopt : std::optional(setting.value);
-    const auto same = std::find_if(rows.begin(), rows.end(), [&](const SettingRow& row) {
+    const auto same = std::ranges::find_if(rows, [&](const SettingRow& row) {
       return row.option == setting.name &&
              (row.option == "user" || row.option == "store-timeout");
     });
@@ -126,7 +126,7 @@ std::vector<SettingRow> verb_rows(const std::string& name, const Config& config)
 
 std::string about_table(const Config& config, const VerbSpec& verb,
                         const std::string& name, const UsageError& error) {
-  const auto table = name.empty() ? std::string(verb.name) : shown_lock(name);
+  const auto table = name.empty() ? std::string(verb.name()) : shown_lock(name);
   return printable(config.path) + ": [" + table + "]: " + error.what();
 }
 

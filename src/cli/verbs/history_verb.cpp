@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 
 #include "cli/run/missed_ends.hpp"
 #include "cli/run/verb_store.hpp"
@@ -11,8 +9,6 @@
 #include "cli/verbs/verbs.hpp"
 #include "lock/history.hpp"
 #include "lock/lease.hpp"
-#include "loop/event_loop.hpp"
-#include "loop/wakeup.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
 
@@ -59,23 +55,18 @@ std::vector<RunOfLock> wanted_of(const std::vector<LockHistory>& histories,
         wanted.push_back({history.lock.name, run});
     }
   }
-  std::stable_sort(wanted.begin(), wanted.end(),
-                   [](const RunOfLock& one, const RunOfLock& other) {
-                     return one.run.started > other.run.started;
-                   });
+  std::ranges::stable_sort(wanted, std::ranges::greater(),
+                           [](const RunOfLock& one) { return one.run.started; });
   wanted.resize(std::min<std::size_t>(wanted.size(), options.limit));
   return wanted;
 }
 
 ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options) {
-  EventLoop context;
-  Wakeup wakeup(context);
-  const auto store =
-      opened_store(common, store_timeout(common, {}), context, options.name.value_or(""));
-  auto histories = run_blocking(context, [&] {
-    return look(store->inspector(), common.name_space, options, wakeup);
+  StoreClient client(common, options.name.value_or(""));
+  auto histories = client.call([&](Store& store, Wakeup& wakeup) {
+    return look(store.inspector(), common.name_space, options, wakeup);
   });
-  const MissedEnds missed(store->url());
+  const MissedEnds missed(client->url());
   for (auto& history : histories) {
     for (auto& run : history.runs) missed.complete(history.lock, run);
   }
@@ -88,33 +79,31 @@ ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options)
   } else if (!runs.empty()) {
     print(
         history_text(runs, wall_now(), format_of_output(use_color(common.color)), names));
-  } else if (store->inspector().left_out().empty()) {
+  } else if (client->inspector().left_out().empty()) {
     const bool is_choice = options.failed || options.since || !options.means_all();
     Speaker(options.name.value_or(""), common.quiet, common.verbose)
         .warning((is_choice ? "no matching runs are recorded in "
                             : "no runs are recorded in ") +
-                 printable(store->url()));
+                 printable(client->url()));
   }
-  return report_left_out(store->inspector());
+  return report_left_out(client->inspector());
 }
 
 ExitStatus ask_for_success(const CommonOptions& common, const HistoryOptions& options) {
   const LockName lock{common.name_space, *options.name};
-  EventLoop context;
-  Wakeup wakeup(context);
-  const auto store =
-      opened_store(common, store_timeout(common, {}), context, options.name.value_or(""));
-  const auto answer = success_within(
-      run_blocking(context, [&] { return store->inspector().inspect(lock, wakeup); }),
-      *options.succeeded_within);
+  StoreClient client(common, lock.name);
+  const auto info = client.call([&](Store& store, Wakeup& wakeup) {
+    return store.inspector().inspect(lock, wakeup);
+  });
+  const auto answer = success_within(info, *options.succeeded_within);
   if (options.nagios) {
-    print(plugin_line(answer, store->url()) + "\n");
+    print(plugin_line(answer, client->url()) + "\n");
     return answer.is_within ? ExitStatus::success : ExitStatus::critical;
   }
   if (common.json) {
-    print(to_line(json_of(answer, store->url())) + "\n");
+    print(to_line(json_of(answer, client->url())) + "\n");
   } else if (!common.quiet) {
-    print(text_of(answer, store->url()) + "\n");
+    print(text_of(answer, client->url()) + "\n");
   }
   return answer.is_within ? ExitStatus::success : ExitStatus::not_held;
 }

@@ -2,14 +2,12 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <csignal>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "cli/show/lock_choice.hpp"

@@ -1,8 +1,5 @@
-#include <algorithm>
-#include <numeric>
 #include <optional>
 #include <set>
-#include <tuple>
 
 #include "cli/run/missed_ends.hpp"
 #include "cli/run/verb_store.hpp"
@@ -90,9 +87,7 @@ Exit list_verb(const Invocation& invocation) {
   const auto options = list_options(invocation.settings, invocation.operands);
   if (options.form == ListOptions::Form::live) return list_live(common, options);
   const bool is_metrics = options.form == ListOptions::Form::metrics;
-  EventLoop context;
-  Wakeup wakeup(context);
-  const auto store = opened_store(common, store_timeout(common, {}), context);
+  StoreClient client(common, "");
   std::vector<LockInfo> locks;
   std::vector<LockHistory> histories;
   const auto matches = [&](const std::string& name) {
@@ -101,12 +96,12 @@ Exit list_verb(const Invocation& invocation) {
   try {
     // First, so that left_out() is about the locks.
     if (is_metrics) {
-      histories = run_blocking(context, [&] {
-        return store->inspector().histories(common.name_space, matches, wakeup);
+      histories = client.call([&](Store& store, Wakeup& wakeup) {
+        return store.inspector().histories(common.name_space, matches, wakeup);
       });
     }
-    locks = run_blocking(context, [&] {
-      return store->inspector().list(common.name_space, matches, wakeup);
+    locks = client.call([&](Store& store, Wakeup& wakeup) {
+      return store.inspector().list(common.name_space, matches, wakeup);
     });
   } catch (const Failure&) {
     if (is_metrics) show_metrics(common.name_space, nullptr, {}, print);
@@ -116,16 +111,16 @@ Exit list_verb(const Invocation& invocation) {
   if (is_metrics) keep_those_of(locks, histories);
   if (is_metrics) {
     show_metrics(common.name_space, &locks, histories, print);
-    const bool is_whole = store->inspector().left_out().empty();
+    const bool is_whole = client->inspector().left_out().empty();
     if (!is_whole) print(incomplete_metric(common.name_space));
   } else if (options.form == ListOptions::Form::json) {
     print_json(locks);
   } else if (!locks.empty()) {
     print(list_text(locks, use_color(common.color), columns_of_output()));
-  } else if (store->inspector().left_out().empty()) {
-    Speaker("", common.quiet, common.verbose).warning(none_text(options, store->url()));
+  } else if (client->inspector().left_out().empty()) {
+    Speaker("", common.quiet, common.verbose).warning(none_text(options, client->url()));
   }
-  return report_left_out(store->inspector());
+  return report_left_out(client->inspector());
 }
 
 }  // namespace dlock

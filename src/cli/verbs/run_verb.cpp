@@ -20,10 +20,6 @@
 namespace dlock {
 namespace {
 
-RunIdentity identity_of(const RunOptions& options, const std::string& store) {
-  return {options, store, host_name(), user_name(::geteuid())};
-}
-
 // Not in run_options(), which also checks settings of files, for no particular lock.
 void refuse_own_name(const RunOptions& options, const Settings& settings) {
   for (const auto& lock : options.also) {
@@ -53,7 +49,7 @@ std::optional<FinishedRun> open_files(const RunOptions& options,
 // respond.
 void write_report(ReportFile& report, const std::string& path, const std::string& line,
                   const HeldSignals& held, const Speaker& speaker) {
-  const HeldSignals::LetThrough ends_us(held);
+  const auto ends_us = held.let_through();
   if (report.write(line)) return;
   const int error = errno;
   speaker.warning("cannot write the report to " + printable(path) + ": " +
@@ -69,7 +65,7 @@ std::optional<std::string> end_output(const RunOutput& output, bool kept,
   if (!result.started) return std::nullopt;
   const bool has_failed = result.outcome != RunOutcome::ran || result.exit_code != 0;
   if (has_failed) {
-    const HeldSignals::LetThrough ends_us(held);
+    const auto ends_us = held.let_through();
     output.print(speaker);
   }
   auto lines = result.ran ? output.last_lines() : std::nullopt;
@@ -121,14 +117,14 @@ std::optional<int> tell_hook(const Invocation& invocation, const RunOptions& opt
                              const Speaker& speaker) {
   if (options.hooks.are_empty())
     return std::nullopt;  // the common case, without loading the hooks' code
-  const auto kind = hook_for(run.result);
-  if (!kind || line_for(*kind, options.hooks).empty()) return std::nullopt;
-  const auto identity = identity_of(options, run.store);
+  const auto* hook = hook_for(run.result);
+  if (hook == nullptr || (options.hooks.*hook->line).empty()) return std::nullopt;
+  const RunIdentity identity{options, run.store};
   HookPlan plan;
-  plan.line = line_for(*kind, options.hooks);
+  plan.line = options.hooks.*hook->line;
   plan.environment = hook_environment(invocation, identity, run.result);
   plan.input = report_line(identity, run.result);
-  const std::string what = "the " + std::string(option_of(*kind)) + " command";
+  const auto what = "the " + std::string(hook->option) + " command";
   speaker.step("running " + what);
   const auto end = run_hook(plan, held);
   if (!end.trouble.empty()) speaker.warning(what + " " + end.trouble);
@@ -155,7 +151,7 @@ Exit run_verb(const Invocation& invocation) {
     start_hook.emplace(options.on_start, output ? output->streams() : CommandStreams{},
                        held, speaker);
     additions.has_started = [&](const RunResult& known, const std::string& store) {
-      const auto identity = identity_of(options, store);
+      const RunIdentity identity{options, store};
       start_hook->start(hook_environment(invocation, identity, known),
                         report_line(identity, known));
     };
@@ -172,11 +168,11 @@ Exit run_verb(const Invocation& invocation) {
   const bool failed = run.error && result.exit_code;
   if (failed) speaker.error(result.message);
   if (report) {
-    write_report(*report, options.report,
-                 report_line(identity_of(options, run.store), result), held, speaker);
+    write_report(*report, options.report, report_line({options, run.store}, result), held,
+                 speaker);
   }
   if (start_hook) {
-    const HeldSignals::LetThrough ends_us(held);  // which ends the hook
+    const auto ends_us = held.let_through();  // which ends the hook
     start_hook->await_end();
   }
   if (const auto signal = tell_hook(invocation, options, run, held, speaker)) {

@@ -39,7 +39,6 @@ using enum ExitStatus;
 constexpr VerbSpec verbs[] = {
     {.verb = Verb::run,
      .group = VerbGroup::run,
-     .name = "run",
      .usage = "run [OPTIONS] NAME [--] COMMAND [ARG...]",
      .help = "hold a lock while a command runs",
      .command = CommandUse::for_output,
@@ -53,7 +52,6 @@ constexpr VerbSpec verbs[] = {
                {timed_out, "--timeout stopped the command"}}},
     {.verb = Verb::acquire,
      .group = VerbGroup::manual,
-     .name = "acquire",
      .usage = "acquire [OPTIONS] NAME",
      .help = "take a lock and print its token",
      .perform = acquire_verb,
@@ -62,7 +60,6 @@ constexpr VerbSpec verbs[] = {
                {not_obtained, "not acquired: held by others, or wait over"}}},
     {.verb = Verb::renew,
      .group = VerbGroup::manual,
-     .name = "renew",
      .usage = "renew [OPTIONS] NAME",
      .help = "extend the lease of an acquired lock",
      .perform = renew_verb,
@@ -70,7 +67,6 @@ constexpr VerbSpec verbs[] = {
      .exits = {{success, "renewed"}, {lost, "the lock is no longer held by this token"}}},
     {.verb = Verb::release,
      .group = VerbGroup::manual,
-     .name = "release",
      .usage = "release [OPTIONS] NAME",
      .help = "release an acquired lock",
      .perform = release_verb,
@@ -79,7 +75,6 @@ constexpr VerbSpec verbs[] = {
                {lost, "the lock is no longer held by this token"}}},
     {.verb = Verb::check,
      .group = VerbGroup::manual,
-     .name = "check",
      .usage = "check [OPTIONS] [NAME]",
      .help = "check whether a lock is still held",
      .least_operands = 0,
@@ -92,7 +87,6 @@ constexpr VerbSpec verbs[] = {
                {lost, "the lock is not held any more, or not for long enough"}}},
     {.verb = Verb::fence,
      .group = VerbGroup::manual,
-     .name = "fence",
      .usage = "fence [OPTIONS] RESOURCE N",
      .help = "refuse a fencing token that is older than the newest",
      .least_operands = 2,
@@ -104,7 +98,6 @@ constexpr VerbSpec verbs[] = {
                {lost, "stale: a greater fencing token was let through before"}}},
     {.verb = Verb::status,
      .group = VerbGroup::look,
-     .name = "status",
      .usage = "status [OPTIONS] NAME...",
      .help = "show the holders, waiters and last run of a lock",
      .most_operands = most_names,
@@ -113,7 +106,6 @@ constexpr VerbSpec verbs[] = {
                {not_held, "the lock is free; of several, all"}}},
     {.verb = Verb::list,
      .group = VerbGroup::look,
-     .name = "list",
      .usage = "list [OPTIONS] [PATTERN]",
      .help = "list the locks in use, and those used before",
      .least_operands = 0,
@@ -123,7 +115,6 @@ constexpr VerbSpec verbs[] = {
      .exits = {{success, "listed, even if there are no locks"}}},
     {.verb = Verb::watch,
      .group = VerbGroup::look,
-     .name = "watch",
      .usage = "watch [OPTIONS] [NAME...]",
      .help = "print lock events as they happen",
      .least_operands = 0,
@@ -132,7 +123,6 @@ constexpr VerbSpec verbs[] = {
      .perform = watch_verb},
     {.verb = Verb::history,
      .group = VerbGroup::look,
-     .name = "history",
      .usage = "history [OPTIONS] [PATTERN]",
      .help = "show the last runs of a lock, or of all locks",
      .least_operands = 0,
@@ -144,7 +134,6 @@ constexpr VerbSpec verbs[] = {
                {unknown, "that is not known: any failure with --nagios"}}},
     {.verb = Verb::break_lock,
      .group = VerbGroup::operate,
-     .name = "break",
      .usage = "break [OPTIONS] NAME...|--host H",
      .help = "take locks from their holders and stop their commands",
      .least_operands = 0,
@@ -155,7 +144,6 @@ constexpr VerbSpec verbs[] = {
                {not_held, "nothing held, or not by that fence; or declined"}}},
     {.verb = Verb::doctor,
      .group = VerbGroup::operate,
-     .name = "doctor",
      .usage = "doctor [OPTIONS]",
      .help = "check the store and recommend fixes",
      .least_operands = 0,
@@ -169,7 +157,6 @@ constexpr VerbSpec verbs[] = {
                {unavailable, "cannot write to standard output"}}},
     {.verb = Verb::config,
      .group = VerbGroup::operate,
-     .name = "config",
      .usage = "config [OPTIONS] [NAME]",
      .help = "show every setting and where it comes from",
      .least_operands = 0,
@@ -179,16 +166,13 @@ constexpr VerbSpec verbs[] = {
                {unavailable, "cannot write to standard output"}}},
     {.verb = Verb::help,
      .group = VerbGroup::operate,
-     .name = "help",
      .usage = "help [VERB|options]",
      .help = "show this help, that of a verb, or the options of every verb",
      .least_operands = 0,
      .lock_table = LockTable::none,
-     .perform = nullptr,
      .exits = {{success, "printed"}, {unavailable, "cannot write to standard output"}}},
     {.verb = Verb::limit,
      .group = VerbGroup::rate_and_cache,
-     .name = "limit",
      .usage = "limit [OPTIONS] NAME [N/PERIOD [--] [COMMAND [ARG...]]]",
      .help = "let at most N through in any PERIOD",
      .most_operands = 2,
@@ -201,7 +185,6 @@ constexpr VerbSpec verbs[] = {
                {not_obtained, "refused: the rate is exceeded"}}},
     {.verb = Verb::cache,
      .group = VerbGroup::rate_and_cache,
-     .name = "cache",
      .usage = "cache [OPTIONS] KEY [--] [COMMAND [ARG...]]",
      .help = "print a command's output, running it only if needed",
      .operands = {"key"},
@@ -222,22 +205,17 @@ constexpr VerbSpec verbs[] = {
 std::span<const VerbSpec> all_verbs() { return verb_rows::verbs; }
 
 const VerbSpec* verb_named(std::string_view name) {
-  for (const auto& verb : all_verbs()) {
-    if (verb.name == name) return &verb;
-  }
-  return nullptr;
+  const auto* found = std::ranges::find(verb_rows::verbs, name, &VerbSpec::name);
+  return found == std::end(verb_rows::verbs) ? nullptr : found;
 }
 
 std::string_view name_of(Verb verb) {
-  const auto verbs = all_verbs();
-  return std::find_if(verbs.begin(), verbs.end(),
-                      [&](const VerbSpec& spec) { return spec.verb == verb; })
-      ->name;
+  return std::ranges::find(all_verbs(), verb, &VerbSpec::verb)->name();
 }
 
 std::vector<std::string_view> verb_names() {
   std::vector<std::string_view> names;
-  for (const auto& verb : all_verbs()) names.push_back(verb.name);
+  for (const auto& verb : all_verbs()) names.push_back(verb.name());
   return names;
 }
 

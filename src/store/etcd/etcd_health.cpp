@@ -140,8 +140,8 @@ void refused(const EtcdFacts& facts, CheckReport& say) {
 }
 
 void members(const EtcdFacts& facts, CheckReport& say) {
-  const auto voting = std::ranges::count_if(
-      facts.members, [](const ClusterMember& one) { return !one.is_learner; });
+  const auto voting =
+      std::ranges::count(facts.members, false, &ClusterMember::is_learner);
   if (voting == 0) return say.not_checked("the cluster does not list them");
   const auto message = joined(voting, ", of which ", (voting - 1) / 2, " may fail");
   if (voting < 3) {
@@ -154,9 +154,7 @@ void members(const EtcdFacts& facts, CheckReport& say) {
 }
 
 bool has_alarm(const EtcdFacts& facts, Alarm::Kind kind) {
-  const auto alarms = facts.alarms.value_or(std::vector<Alarm>());
-  return std::ranges::any_of(alarms,
-                             [&](const Alarm& alarm) { return alarm.kind == kind; });
+  return facts.alarms && std::ranges::count(*facts.alarms, kind, &Alarm::kind) > 0;
 }
 
 std::string shown_bytes(std::int64_t bytes) {

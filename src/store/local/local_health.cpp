@@ -209,7 +209,7 @@ void files(const CheckedDirectory& place, CheckReport& say) {
   std::vector<std::string> abandoned;  // that the next run removes
   const auto current = state_folder_name();
   const auto names = place.directory->names();
-  const bool has_state = std::ranges::find(names, current) != names.end();
+  const bool has_state = std::ranges::count(names, current) > 0;
   const SessionsFile sessions(*place.directory, false);
   for (const auto& name : names) {
     if (const auto session = session_of_wake_socket(name)) {

@@ -493,7 +493,7 @@ class PrimaryExaminer {
       if (can_read_locks(facts_)) co_await ask(true);
       if (facts_.listens) co_await try_to_notify();
       co_await measure(facts_, new_call().until, [this]() -> asio::awaitable<void> {
-        std::vector<Batch> nothing(1, Batch(1, Statement{"SELECT 1", {}}));
+        Statement nothing{"SELECT 1", {}};
         co_await exchange(std::move(nothing));
       });
       // A pooler may end the session because of it.
@@ -508,16 +508,17 @@ class PrimaryExaminer {
  private:
   Call new_call() const { return wakeup_.within(order_.timeout); }
 
-  asio::awaitable<std::vector<Result>> exchange(std::vector<Batch> batches) {
+  template <typename... Statements>
+  asio::awaitable<std::vector<Result>> exchange(Statements... statements) {
+    std::vector<Batch> batches;
+    (batches.emplace_back(1, std::move(statements)), ...);
     return connection_.exchange(std::move(batches), new_call());
   }
 
   // Of one statement behind the other.
   asio::awaitable<std::optional<Failure>> failure_of(Statement first, Statement second) {
-    std::vector<Batch> batches(1, Batch(1, std::move(first)));
-    batches.emplace_back(1, std::move(second));
     try {
-      co_await exchange(std::move(batches));
+      co_await exchange(std::move(first), std::move(second));
     } catch (const Failure& failure) {
       co_return let_pass(failure);
     }
@@ -531,9 +532,8 @@ class PrimaryExaminer {
         "current_user, pg_catalog.current_database(), " +
             std::string(clock_micros),
         {}};
-    std::vector<Batch> batches(1, Batch(1, version));
     const auto before = wall_now();
-    const auto replies = co_await exchange(std::move(batches));
+    const auto replies = co_await exchange(version);
     const auto now = (before + wall_now()) / 2;
     const Answer said(replies.front().rows);
     const auto& session = connection_.server_facts();
@@ -562,7 +562,7 @@ class PrimaryExaminer {
       if (about_locks) batches.back().back().params.emplace_back(order_.name_space);
       for (auto& statement : batches.back()) statement.may_fail = true;
     }
-    const auto results = co_await exchange(std::move(batches));
+    const auto results = co_await connection_.exchange(std::move(batches), new_call());
     std::size_t next = 0;
     for (const auto* check : asked) {
       // What follows a statement that was refused has no result.

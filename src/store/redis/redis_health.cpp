@@ -315,8 +315,7 @@ std::vector<Command> questions() {
     if (check.question.empty()) continue;
     for (const auto one : split(check.question, ',')) {
       auto question = words_of(one);
-      const bool is_new = std::ranges::find(all, question) == all.end();
-      if (is_new) all.push_back(std::move(question));
+      if (std::ranges::count(all, question) == 0) all.push_back(std::move(question));
     }
   }
   return all;
@@ -552,8 +551,7 @@ void add_findings_of(const std::vector<RedisFacts>& servers,
                      std::vector<Finding>& findings) {
   for (const auto& server : servers) {
     for (auto& found : findings_of(server)) {
-      const auto same = std::ranges::find_if(
-          findings, [&](const Finding& other) { return other.check == found.check; });
+      const auto same = std::ranges::find(findings, found.check, &Finding::check);
       if (found.level > Finding::Level::info) {
         found.message = server.server + ": " + found.message;
       }

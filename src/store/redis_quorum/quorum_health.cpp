@@ -3,7 +3,6 @@
 #include <map>
 
 #include "store/redis/node.hpp"
-#include "store/redis/redis_health.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis_quorum {
