@@ -65,7 +65,7 @@ const std::string up_text =
     "dlock_up{namespace=\"dlock\"} ";
 
 TEST(Metrics, say_that_the_store_is_up_even_without_locks) {
-  EXPECT_EQ(metrics_of({}), up_text + "1\n");
+  EXPECT_EQ(metrics_of(std::vector<LockInfo>()), up_text + "1\n");
 }
 
 TEST(Metrics, say_only_that_an_unavailable_store_is_down) {
