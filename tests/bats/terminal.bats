@@ -4,34 +4,11 @@
 
 setup() {
   load support
+  load noter
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
   make_noter
   mkfifo keys
-}
-
-# Creates `note`, a command that appends its name and each signal that it gets to the file
-# `noted`. It exits with 7 once the file `finish` exists, and not before.
-make_noter() {
-  cat > note << 'END'
-#!/usr/bin/perl
-use strict;
-my $name = shift;
-open my $noted, '>>', 'noted' or die $!;
-sub note { syswrite $noted, "$name $_[0]\n" }
-$SIG{$_} = \&note for qw(HUP INT QUIT TERM USR1 USR2 ALRM CONT WINCH);
-note('ready');
-until (-e 'finish') { select undef, undef, undef, 0.02 }
-exit 7;
-END
-  chmod +x note
-}
-
-# True if all of these were noted.
-noted() {  # "<name> <signal>"...
-  local all what IFS=,
-  mapfile -t all 2> /dev/null < noted
-  for what; do [[ ,${all[*]}, == *,"$what",* ]] || return; done
 }
 
 # Asserts that this was noted once, and forgets all that was noted.

@@ -43,6 +43,30 @@ class RowsOfLocks : public ::testing::Test {
     Wakeup wakeup;
   };
 
+  // Another process that watches.
+  struct Watcher {
+    explicit Watcher(RowsOfLocks& test)
+        : context(test.context_),
+          primary(context, hosts_of(parsed_store_url(Database::server().url()),
+                                    milliseconds(5000))),
+          wakeup(context) {
+      const Batch listen{
+          {"LISTEN " + events_channel("dlock", test.lock_.name_space), {}}};
+      result_of(context, primary.exchange(std::vector<Batch>{listen}, soon(wakeup)));
+    }
+    // Expects that it is told, and that the only event has this word.
+    void expect(const std::string& word) {
+      const auto told = result_of(context, primary.notification(soon(wakeup)));
+      const auto line = sql("SELECT line FROM dlock.event");
+      sql("DELETE FROM dlock.watcher; DELETE FROM dlock.event");
+      EXPECT_TRUE(told);
+      EXPECT_NE(line.find(word), std::string::npos) << line;
+    }
+    asio::io_context& context;
+    PgPrimary primary;
+    Wakeup wakeup;
+  };
+
   static Call soon(Wakeup& wakeup) { return wakeup.within(seconds(8)); }
   asio::awaitable<Snapshot> reading(Client& client, Access access) {
     return client.rows.read(lock_, access, soon(client.wakeup));
@@ -166,11 +190,7 @@ TEST_F(RowsOfLocks,
        of_a_grant_are_written_before_it_is_known_who_watches_and_are_told_then) {
   Client client(context_);
   ASSERT_TRUE(count(client));
-  PgPrimary watcher(
-      context_, hosts_of(parsed_store_url(Database::server().url()), milliseconds(5000)));
-  Wakeup wakeup(context_);
-  const Batch listen{{"LISTEN " + events_channel("dlock", lock_.name_space), {}}};
-  result_of(context_, watcher.exchange(std::vector<Batch>{listen}, soon(wakeup)));
+  Watcher watcher(*this);
   const auto snapshot = read(client);
   auto change = counted(snapshot);
   change.gives_a_right = true;
@@ -189,11 +209,7 @@ TEST_F(RowsOfLocks,
 
   other.command("COMMIT");
   read(client);
-  const auto told = result_of(context_, watcher.notification(soon(wakeup)));
-  const auto line = sql("SELECT line FROM dlock.event");
-  sql("DELETE FROM dlock.watcher; DELETE FROM dlock.event");
-  EXPECT_TRUE(told);
-  EXPECT_NE(line.find("granted"), std::string::npos) << line;
+  watcher.expect("granted");
 }
 
 TEST_F(RowsOfLocks, that_a_trigger_drops_are_no_reason_to_try_again) {
@@ -385,11 +401,7 @@ TEST_F(RowsOfLocks, tell_who_is_in_front_without_waking_it) {
 TEST_F(RowsOfLocks, of_one_that_joined_are_told_to_who_began_to_watch_meanwhile) {
   Client client(context_);
   ASSERT_TRUE(count(client));
-  PgPrimary watcher(
-      context_, hosts_of(parsed_store_url(Database::server().url()), milliseconds(5000)));
-  Wakeup wakeup(context_);
-  const Batch listen{{"LISTEN " + events_channel("dlock", lock_.name_space), {}}};
-  result_of(context_, watcher.exchange(std::vector<Batch>{listen}, soon(wakeup)));
+  Watcher watcher(*this);
   const auto snapshot = read(client);
   sql("INSERT INTO dlock.watcher VALUES ('dlock', 'w', now() + interval '1 min')");
   auto change = counted(snapshot);
@@ -401,11 +413,7 @@ TEST_F(RowsOfLocks, of_one_that_joined_are_told_to_who_began_to_watch_meanwhile)
   ASSERT_TRUE(write(client, snapshot, change));
 
   slept(client, party);
-  const auto told = result_of(context_, watcher.notification(soon(wakeup)));
-  const auto line = sql("SELECT line FROM dlock.event");
-  sql("DELETE FROM dlock.watcher; DELETE FROM dlock.event");
-  EXPECT_TRUE(told);
-  EXPECT_NE(line.find("queued"), std::string::npos) << line;
+  watcher.expect("queued");
 }
 
 TEST_F(RowsOfLocks, of_a_long_queue_are_waited_for_without_a_session) {

@@ -15,11 +15,11 @@
 // - A holder whose lock is kept by --min-hold does not check its lease.
 #pragma once
 
-#include <random>
 #include <vector>
 
 #include "tests/contract/history_step.hpp"
 #include "tests/contract/rules_side.hpp"
+#include "tests/dice.hpp"
 
 namespace dlock::against {
 
@@ -37,22 +37,6 @@ struct Kind {
   bool spreads = false;  // some with slots use --spread
   // Servers go back to an older state, and leases that they lack then are set up again.
   bool reclaims = false;
-};
-
-// Numbers that are the same with every library, unlike those of std's distributions.
-class Dice {
- public:
-  explicit Dice(unsigned seed) : engine_(seed) {}
-
-  unsigned below(unsigned end) { return static_cast<unsigned>(engine_() % end); }
-  bool one_in(unsigned chances) { return below(chances) == 0; }
-  template <typename Container>
-  auto& pick(Container& from) {
-    return from[below(static_cast<unsigned>(std::size(from)))];
-  }
-
- private:
-  std::mt19937 engine_;
 };
 
 class RandomSteps {

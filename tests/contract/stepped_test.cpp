@@ -185,60 +185,34 @@ TEST_F(Stepped, a_claim_that_finds_a_thousand_waiters_has_no_place_and_asks_agai
   EXPECT_EQ(next.queued().place, 1000u);
 }
 
-TEST_F(Stepped, a_claim_whose_answer_was_lost_finds_its_grant) {
-  auto& holder = contender();
-  world_.fates = {Fate::answer_lost};
-  EXPECT_THROW(holder.ask(), Failure);
-  const auto fence = info().holders.at(0).fence;
+TEST_F(Stepped, a_claim_whose_answer_was_lost_finds_its_grant_and_can_be_released) {
+  for (const bool asks_again : {true, false}) {
+    auto& holder = contender();
+    world_.fates = {Fate::answer_lost};
+    EXPECT_THROW(holder.ask(), Failure);
+    const auto fence = info().holders.at(0).fence;
 
-  EXPECT_EQ(holder.granted().fence, fence);
-}
-
-TEST_F(Stepped, a_claim_whose_answer_was_lost_can_be_released) {
-  auto& holder = contender();
-  world_.fates = {Fate::answer_lost};
-  EXPECT_THROW(holder.ask(), Failure);
-
-  EXPECT_EQ(holder.release(), Release::released);
-
+    if (asks_again) EXPECT_EQ(holder.granted().fence, fence);
+    EXPECT_EQ(holder.release(), Release::released);
+  }
   EXPECT_TRUE(contender().is_granted());
 }
 
+// Also in a lock that was used before, and after a release that met a conflict.
 TEST_F(Stepped, a_late_request_does_nothing_after_the_release_of_its_claim) {
-  auto& claimant = contender();
-  world_.fates = {Fate::late};
-  EXPECT_THROW(claimant.ask(), Failure);
-  claimant.release();
+  const std::vector<std::deque<Fate>> all{{Fate::late}, {Fate::late, Fate::conflict}};
+  for (const auto& fates : {all[0], all[0], all[1]}) {
+    auto& claimant = contender();
+    world_.fates = fates;
+    EXPECT_THROW(claimant.ask(), Failure);
+    claimant.release();
 
-  world_.service.deliver();
+    world_.service.deliver();
 
-  EXPECT_TRUE(info().holders.empty());
-}
-
-TEST_F(Stepped, a_late_request_does_nothing_in_a_lock_that_was_used_before) {
-  contender().granted();
-  contenders_.back().release();
-  auto& claimant = contender();
-  world_.fates = {Fate::late};
-  EXPECT_THROW(claimant.ask(), Failure);
-  claimant.release();
-
-  world_.service.deliver();
-
-  EXPECT_TRUE(info().holders.empty());
-}
-
-TEST_F(Stepped, a_late_request_does_nothing_after_a_release_that_met_a_conflict) {
-  contender().granted();
-  contenders_.back().release();
-  auto& claimant = contender();
-  world_.fates = {Fate::late, Fate::conflict};
-  EXPECT_THROW(claimant.ask(), Failure);
-  claimant.release();
-
-  world_.service.deliver();
-
-  EXPECT_TRUE(info().holders.empty());
+    EXPECT_TRUE(info().holders.empty());
+    contender().granted();
+    contenders_.back().release();
+  }
 }
 
 TEST_F(Stepped, a_late_place_in_the_queue_is_not_taken_after_the_claim_has_left) {

@@ -22,44 +22,10 @@ chaos() {  # <option>...
   /usr/bin/python3 "$DLOCK_SOURCE/tests/chaos/links_test.py"
 }
 
-@test "locks of local: keep their promises in chaos" {
-  chaos --store local --seconds "$DLOCK_CHAOS_SECONDS"
-}
-
-@test "locks on a server keep their promises in chaos" {
-  chaos --store redis --seconds "$DLOCK_CHAOS_SECONDS"
-}
-
-@test "locks on servers with sentinels keep their promises in chaos" {
-  chaos --store sentinel --seconds "$DLOCK_CHAOS_SECONDS"
-}
-
-@test "locks in a cluster keep their promises in chaos" {
-  chaos --store cluster --seconds "$DLOCK_CHAOS_SECONDS"
-}
-
-@test "locks on a quorum of three keep their promises in chaos" {
-  chaos --store quorum3 --seconds "$DLOCK_CHAOS_SECONDS"
-}
-
-@test "locks on a quorum of five keep their promises in chaos" {
-  chaos --store quorum5 --seconds "$DLOCK_CHAOS_SECONDS"
-}
-
-@test "locks on one member of etcd keep their promises in chaos" {
-  chaos --store etcd1 --seconds "$DLOCK_CHAOS_SECONDS"
-}
-
-@test "locks on three members of etcd keep their promises in chaos" {
-  chaos --store etcd3 --seconds "$DLOCK_CHAOS_SECONDS"
-}
-
-@test "locks in a PostgreSQL database keep their promises in chaos" {
-  chaos --store postgres --seconds "$DLOCK_CHAOS_SECONDS"
-}
-
-@test "locks in a PostgreSQL database with synchronous standbys keep their promises in chaos" {
-  chaos --store postgres_sync --seconds "$DLOCK_CHAOS_SECONDS"
+@test "locks keep their promises in chaos on each kind of store" {
+  for store in local redis sentinel cluster quorum3 quorum5 etcd1 etcd3 postgres postgres_sync; do
+    chaos --store "$store" --seconds "$DLOCK_CHAOS_SECONDS"
+  done
 }
 
 @test "a dlock that excludes no other is detected" {

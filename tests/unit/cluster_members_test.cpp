@@ -12,21 +12,14 @@ using redis::Reply;
 const ServerAddress self{"10.0.0.1", 7000};
 
 Reply of(Reply::Kind kind, const std::string& bytes, std::int64_t integer = 0) {
-  Reply reply;
-  reply.kind = kind;
-  reply.text = bytes;
-  reply.integer = integer;
-  return reply;
+  return {kind, integer, bytes, {}};
 }
 
 Reply error(const std::string& words) { return of(Reply::Kind::error, words); }
 Reply number(std::int64_t value) { return of(Reply::Kind::integer, "", value); }
 
 Reply list_of(std::vector<Reply> elements) {
-  Reply reply;
-  reply.kind = Reply::Kind::array;
-  reply.elements = std::move(elements);
-  return reply;
+  return {Reply::Kind::array, 0, {}, std::move(elements)};
 }
 
 Reply slots(std::int64_t first, std::int64_t last, const std::string& host,

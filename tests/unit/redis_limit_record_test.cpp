@@ -7,25 +7,10 @@
 namespace dlock::redis {
 namespace {
 
-Reply text(const std::string& value) {
-  Reply reply;
-  reply.kind = Reply::Kind::string;
-  reply.text = value;
-  return reply;
-}
-
-Reply number(std::int64_t value) {
-  Reply reply;
-  reply.kind = Reply::Kind::integer;
-  reply.integer = value;
-  return reply;
-}
-
+Reply text(std::string value) { return {Reply::Kind::string, 0, std::move(value), {}}; }
+Reply number(std::int64_t value) { return {Reply::Kind::integer, value, {}, {}}; }
 Reply list(std::vector<Reply> elements) {
-  Reply reply;
-  reply.kind = Reply::Kind::array;
-  reply.elements = std::move(elements);
-  return reply;
+  return {Reply::Kind::array, 0, {}, std::move(elements)};
 }
 
 RateClaim rate_claim() {

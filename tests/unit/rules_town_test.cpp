@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <map>
-#include <random>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/dice.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 
 namespace dlock::rules {
@@ -35,22 +35,6 @@ constexpr Kind kinds[] = {{"mutex", 1, false},
 std::string name_of(const ::testing::TestParamInfo<Kind>& info) {
   return info.param.name;
 }
-
-// Random numbers that are the same with every library, unlike std's distributions.
-class Dice {
- public:
-  explicit Dice(unsigned seed) : engine_(seed) {}
-
-  unsigned below(unsigned end) { return static_cast<unsigned>(engine_() % end); }
-  bool one_in(unsigned chances) { return below(chances) == 0; }
-  template <typename Container>
-  auto& pick(Container& from) {
-    return from[below(static_cast<unsigned>(std::size(from)))];
-  }
-
- private:
-  std::mt19937 engine_;
-};
 
 Claim random_claim(Session who, const Kind& kind, Dice& dice) {
   if (kind.readers && dice.below(3) > 0) return shared(who);

@@ -35,18 +35,9 @@ SentinelBallot with_replicas(std::map<ServerAddress, bool> replicas) {
   return ballot;
 }
 
-Reply text(const std::string& bytes) {
-  Reply reply;
-  reply.kind = Reply::Kind::string;
-  reply.text = bytes;
-  return reply;
-}
-
+Reply text(std::string bytes) { return {Reply::Kind::string, 0, std::move(bytes), {}}; }
 Reply list(std::vector<Reply> elements) {
-  Reply reply;
-  reply.kind = Reply::Kind::array;
-  reply.elements = std::move(elements);
-  return reply;
+  return {Reply::Kind::array, 0, {}, std::move(elements)};
 }
 
 Reply replica(const std::string& host, const std::string& flags,

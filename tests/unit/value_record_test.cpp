@@ -10,19 +10,8 @@
 namespace dlock::redis {
 namespace {
 
-Reply string(const std::string& text) {
-  Reply reply;
-  reply.kind = Reply::Kind::string;
-  reply.text = text;
-  return reply;
-}
-
-Reply integer(std::int64_t value) {
-  Reply reply;
-  reply.kind = Reply::Kind::integer;
-  reply.integer = value;
-  return reply;
-}
+Reply string(std::string text) { return {Reply::Kind::string, 0, std::move(text), {}}; }
+Reply integer(std::int64_t value) { return {Reply::Kind::integer, value, {}, {}}; }
 
 // In the order of value_fields.
 Reply fields(const std::vector<std::string>& texts) {
