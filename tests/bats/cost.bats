@@ -101,7 +101,7 @@ assert_calls_of_run() {  # <before> <after> <all>
 
   # A release opens the file of the lock again, because it may be a different one by then.
   assert_calls_of_run 87 31 126
-  assert_calls all 60 status job
+  assert_calls all 74 status job
   hold job
   assert_calls all 98 run job -- /bin/true
 }

@@ -1,8 +1,5 @@
 #include "cli/run/missed_ends.hpp"
 
-#include <optional>
-#include <utility>
-
 #include "record/run_lines.hpp"
 #include "store/directory.hpp"
 #include "store/local/text_files.hpp"
@@ -36,7 +33,8 @@ void note_missed_end(const std::string& store, const LockName& lock, const RunIn
   }
 }
 
-MissedEnds::MissedEnds(std::string store) : store_(std::move(store)) {
+void MissedEnds::read() {
+  log_.emplace();
   try {
     const auto folder = folder_of_ends(Directory::Missing::accept);
     if (folder) log_ = local::RunsLog(*folder).text();
@@ -44,9 +42,10 @@ MissedEnds::MissedEnds(std::string store) : store_(std::move(store)) {
   }
 }
 
-void MissedEnds::complete(const LockName& lock, RunInfo& run) const {
-  if (log_.empty() || run.outcome != "vanished") return;
-  const auto end = record::end_of(log_, in_store(store_, lock), run.fence);
+void MissedEnds::complete(const LockName& lock, RunInfo& run) {
+  if (run.outcome != "vanished") return;
+  if (!log_) read();
+  const auto end = record::end_of(*log_, in_store(store_, lock), run.fence);
   if (!end) return;
   run.outcome = end->outcome;
   run.reason = end->reason;

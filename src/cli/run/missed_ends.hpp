@@ -2,7 +2,9 @@
 // because the outage that ended a run outlasted its dlock.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "lock/lease.hpp"
 
@@ -12,17 +14,19 @@ namespace dlock {
 // run has vanished, as for other machines.
 void note_missed_end(const std::string& store, const LockName& lock, const RunInfo& run);
 
-// What is noted of the runs in one store.
+// What is noted of the runs in the store with this URL. It is read when it is needed.
 class MissedEnds {
  public:
-  explicit MissedEnds(std::string store);
+  explicit MissedEnds(std::string store) : store_(std::move(store)) {}
 
   // If the store knows no end of the run, but this machine does, fills it in.
-  void complete(const LockName& lock, RunInfo& run) const;
+  void complete(const LockName& lock, RunInfo& run);
 
  private:
+  void read();
+
   std::string store_;
-  std::string log_;
+  std::optional<std::string> log_;
 };
 
 }  // namespace dlock

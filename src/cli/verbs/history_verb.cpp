@@ -66,7 +66,7 @@ ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options)
   auto histories = client.call([&](Store& store, Wakeup& wakeup) {
     return look(store.inspector(), common.name_space, options, wakeup);
   });
-  const MissedEnds missed(client->url());
+  MissedEnds missed(client->url());
   for (auto& history : histories) {
     for (auto& run : history.runs) missed.complete(history.lock, run);
   }

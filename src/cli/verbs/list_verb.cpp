@@ -63,7 +63,7 @@ Exit status_verb(const Invocation& invocation) {
   });
   const auto look = [&] { return look_at_each(common, *store, names, context); };
   auto seen = is_one ? about(names.front(), look) : look();
-  const MissedEnds missed(store->url());
+  MissedEnds missed(store->url());
   Json all = Json::array();
   std::string text;
   bool is_held = false;
