@@ -55,7 +55,7 @@ common_options() {
 }
 
 verbs_in_source() {
-  table src/cli/verbs/verbs.cpp verbs | grep -oE '\.name = "[a-z]+"' | sed -E 's/.*"(.*)"/\1/' | sort
+  table src/cli/verbs/verbs.cpp verbs | grep -oE '\.usage = "[a-z]+' | sed 's/.*"//' | sort
 }
 
 options_in_source_of() {  # <verb>
