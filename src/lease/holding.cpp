@@ -201,10 +201,11 @@ void Holding::note(const Answer& answer) {
 
 asio::awaitable<Answer> Holding::obtain(const Patience& patience) {
   std::optional<LastMoment> last;
-  const auto until = patience.until.value_or(Clock::time_point::min());
-  if (until > Clock::now() && until < Clock::time_point::max()) {
+  const auto now = Clock::now();
+  const auto until = std::max(patience.until.value_or(now), now);
+  if (until < Clock::time_point::max()) {
     const auto end = later(until, timing_.budget());
-    last.emplace(context_, Call{end, wakeup_});
+    if (until > now) last.emplace(context_, Call{end, wakeup_});
     wakeup_.finish_by(end);
   }
   try {
