@@ -252,7 +252,7 @@ allow_no_failover() {
   allow_no_failover
   member 2 CONFIG SET replica-announced no > "$said"
   for i in 4 5 6; do eventually shows_one_replica "$i"; done
-  run dlock run --replicas all -w 60s "${long_lease[@]}" job -- echo ran
+  run dlock run --replicas all "${lease[@]}" job -- echo ran
   assert_ran
   run dlock doctor
   assert_found info replicas-up '1 according to most sentinels, but 2 connected to the primary'

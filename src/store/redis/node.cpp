@@ -60,17 +60,12 @@ unsigned replicas_in(const Reply& role) {
 
 namespace {
 
-// Adds a WAIT: the server replies as soon as that many replicas have acknowledged the
-// write, and at the latest in time for us to read the reply.
-std::vector<Command> followed_by_wait(Command command, unsigned replicas,
-                                      Clock::time_point until) {
-  auto commands = alone(std::move(command));
-  if (replicas > 0) {
-    const auto left = std::chrono::floor<milliseconds>(until - Clock::now()) * 3 / 4;
-    commands.push_back({"WAIT", std::to_string(replicas),
-                        std::to_string(std::max<std::int64_t>(left.count(), 1))});
-  }
-  return commands;
+// The server replies to it as soon as that many replicas have acknowledged what this
+// connection wrote, and at the latest in time for us to read the reply.
+Command wait_for(unsigned replicas, Clock::time_point until) {
+  const auto left = std::chrono::floor<milliseconds>(until - Clock::now()) * 3 / 4;
+  return {"WAIT", std::to_string(replicas),
+          std::to_string(std::max<std::int64_t>(left.count(), 1))};
 }
 
 // Longer than any server is up, and within the range of the clock.
@@ -214,7 +209,8 @@ void Node::take_life(const Reply& info, const Reply& role) {
 asio::awaitable<std::vector<Reply>> Node::exchange_and_wait(Command command,
                                                             unsigned replicas,
                                                             Call call) {
-  auto commands = followed_by_wait(std::move(command), replicas, call.until);
+  auto commands = alone(std::move(command));
+  if (replicas > 0) commands.push_back(wait_for(replicas, call.until));
   // Behind the WAIT, so that a replica that came meanwhile is counted.
   const bool asks_role = replicas > 0 && role_ == Role::primary;
   if (asks_role) commands.push_back({"ROLE"});
@@ -224,6 +220,13 @@ asio::awaitable<std::vector<Reply>> Node::exchange_and_wait(Command command,
     replies.pop_back();
   }
   co_return replies;
+}
+
+asio::awaitable<Reply> Node::wait_again(unsigned replicas, Call call) {
+  // On another connection, nothing was written that it could wait for.
+  const auto replies = co_await connection_.exchange(
+      alone(wait_for(replicas, call.until)), call, RedisConnection::Reopening::refused);
+  co_return replies.front();
 }
 
 // The server caches scripts until it is restarted or its cache is flushed. Behind a
@@ -327,7 +330,8 @@ asio::awaitable<std::vector<Reply>> Node::run_asking(const Script& script,
   Command command{"EVAL", script.text, std::to_string(keys.size())};
   command.insert(command.end(), keys.begin(), keys.end());
   command.insert(command.end(), args.begin(), args.end());
-  auto commands = followed_by_wait(std::move(command), replicas, call.until);
+  auto commands = alone(std::move(command));
+  if (replicas > 0) commands.push_back(wait_for(replicas, call.until));
   commands.insert(commands.begin(), Command{"ASKING"});
   auto replies = co_await exchange(std::move(commands), call);
   if (!replies.front().is_error()) replies.erase(replies.begin());

@@ -113,6 +113,9 @@ class Node {
                                           unsigned replicas, Call call,
                                           Sent sent = Sent::by_hash);
 
+  // Waits as the last run() on this connection did, for more replicas: the reply to WAIT.
+  asio::awaitable<Reply> wait_again(unsigned replicas, Call call);
+
   // The same while the keys are being migrated to this server (ASKING).
   asio::awaitable<std::vector<Reply>> run_asking(const Script& script,
                                                  const std::vector<std::string>& keys,

@@ -82,6 +82,10 @@ asio::awaitable<Response> Route::run(const Script& script, const LockName& lock,
     if (wanted > 0 && !replies.front().is_error()) {
       if (first_ == nullptr) first_ = &node;
       ran_on_[&script] = &node;
+      // The first request on a connection learns how many replicas are connected.
+      auto all = wanted;
+      if (node.connected() > wanted) all = co_await replicas_of(node, call);
+      if (all > wanted) replies.back() = co_await node.wait_again(all, call);
     }
     if (auto* other = sent_on(script, node, replies.front())) {
       if (wanted > 0) wanted = co_await replicas_of(*other, call);
