@@ -192,7 +192,9 @@ TEST_F(Stepped, a_claim_whose_answer_was_lost_finds_its_grant_and_can_be_release
     EXPECT_THROW(holder.ask(), Failure);
     const auto fence = info().holders.at(0).fence;
 
-    if (asks_again) EXPECT_EQ(holder.granted().fence, fence);
+    if (asks_again) {
+      EXPECT_EQ(holder.granted().fence, fence);
+    }
     EXPECT_EQ(holder.release(), Release::released);
   }
   EXPECT_TRUE(contender().is_granted());
