@@ -20,7 +20,7 @@ use_own_network() {
   cd "$BATS_TEST_TMPDIR" || return
   etc resolv.conf 'nameserver 127.0.0.1'
   etc hosts ''
-  there redis-server --port 6379 --bind 127.0.0.1 ::1 --save '' --dir "$PWD" > redis.log 2>&1 3>&- &
+  serve redis-server --port 6379 --bind 127.0.0.1 ::1 --save '' --dir "$PWD" > redis.log 2>&1 3>&- &
   eventually there redis-cli PING
 }
 
@@ -33,12 +33,14 @@ etc() {  # <file> <text>
 }
 
 there() { nsenter --target "$mounts" --mount --net --wd="$PWD" -- "$@"; }
+# For a server in the background, which is then the job itself, and ends with the test.
+serve() { exec nsenter --target "$mounts" --mount --net --wd="$PWD" -- "$@"; }
 
 # Starts a name server at 127.0.0.1, or at these addresses of 127.0.0.0/8.
 name_server() {  # [--at <address>,...] <rule>...
   local at=127.0.0.1
   [[ $1 != --at ]] || { at=$2 && shift 2; }
-  there "$DLOCK_SOURCE/tests/faults/fake_name_server" "$at" "$@" >> questions 2>&1 3>&- &
+  serve "$DLOCK_SOURCE/tests/faults/fake_name_server" "$at" "$@" >> questions 2>&1 3>&- &
   eventually grep -q "^ready" questions || return
   : > questions
 }
@@ -166,7 +168,7 @@ black_hole() {  # <address>...
   name_server 'silent.test/*=silence' 'db.test/AAAA=silence' 'db.test/A=127.0.0.1'
   local i
   for i in 1 2; do
-    there redis-server --port "700$i" --bind 127.0.0.1 --save '' > /dev/null 3>&- &
+    serve redis-server --port "700$i" --bind 127.0.0.1 --save '' > /dev/null 3>&- &
     eventually there redis-cli -p "700$i" PING
   done
   export DLOCK_MAX_TTL=0
@@ -175,12 +177,12 @@ black_hole() {  # <address>...
 
   for i in 1 2; do
     printf '%s\n' "port 800$i" 'sentinel monitor main 127.0.0.1 6379 1' > "sentinel-$i.conf"
-    there redis-server "sentinel-$i.conf" --sentinel > /dev/null 3>&- &
+    serve redis-server "sentinel-$i.conf" --sentinel > /dev/null 3>&- &
     eventually there redis-cli -p "800$i" PING
   done
   assert_granted redis+sentinel://silent.test,db.test:8001,db.test:8002/main
 
-  there env -u DLOCK_TEST_ID etcd --data-dir "$PWD/etcd" --listen-client-urls http://127.0.0.1:2379 \
+  serve env -u DLOCK_TEST_ID etcd --data-dir "$PWD/etcd" --listen-client-urls http://127.0.0.1:2379 \
     --advertise-client-urls http://127.0.0.1:2379 --listen-peer-urls http://127.0.0.1:2380 \
     --initial-advertise-peer-urls http://127.0.0.1:2380 --initial-cluster default=http://127.0.0.1:2380 \
     --log-level error > etcd.log 2>&1 3>&- &
