@@ -24,6 +24,7 @@ chaos() {  # <option>...
 
 @test "locks keep their promises in chaos on each kind of store" {
   for store in local redis sentinel cluster quorum3 quorum5 etcd1 etcd3 postgres postgres_sync; do
+    echo "on $store"
     chaos --store "$store" --seconds "$DLOCK_CHAOS_SECONDS"
   done
 }

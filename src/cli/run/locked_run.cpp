@@ -87,7 +87,7 @@ void LockedRun::warn_of_host_name() const {
       name == "(none)" || name == "localhost" || name.rfind("localhost.", 0) == 0;
   if (!is_anyones || (options_.splay.count() == 0 && !options_.spread)) return;
   speaker_.warning("warning: this host is called " + printable(name) +
-                   ", as others may be: set " + "DLOCK_HOST for --spread and --splay");
+                   ", as others may be: set DLOCK_HOST for --spread and --splay");
 }
 
 // Returns false if a signal interrupted the sleep.
