@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # Locks on a Redis server: what they have in common with local: and what is specific to them.
+# shellcheck disable=SC2086  # words
 
 setup() {
   load support
@@ -175,6 +176,19 @@ give_back_by_hand() {
   assert_equal "$(dlock list --json | jq -r '.[].name')" job
 }
 
+@test "a record of a lock that cannot be read hides no other lock from history, list and its metrics" {
+  dlock run job -- true
+  dlock run other -- true
+  redis RPUSH 'dlock:{job}:r' '1 {'
+
+  for words in 'list --prometheus' 'history --json'; do
+    run dlock $words
+    assert_status 69
+    assert_output_contains 'dlock: warning: job: ' && assert_output_contains '"other"'
+    [[ $words == history* ]] || assert_output_contains 'dlock_incomplete{namespace="dlock"} 1'
+  done
+}
+
 # --- Records that others wrote ---
 
 # Nests the JSON in all records of the lock `job` 100,000 levels deep.
@@ -287,7 +301,6 @@ hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*?[a-z]' '%2A' ':h' $'"\'\\' '../../$
     redis HSET 'dlock:{job}:s' fence "$last"
 
     for mode in '' '-s -w 1s' '-n 2'; do
-      # shellcheck disable=SC2086
       run dlock run $mode job -- echo started
       assert_message 78 'dlock:{job}:s'
     done
@@ -399,7 +412,6 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   # A wait ends at once.
   export DLOCK_PASSWORD=wrong
   for words in 'run job true' 'run -w forever job true' 'status job' 'list'; do
-    # shellcheck disable=SC2086
     run timeout 60 dlock $words
     assert_message 77 'login refused'
     refute_output_contains wrong
@@ -475,7 +487,6 @@ lists() { [[ $(names_listed) == "$1" ]]; }  # <names>
   redis EVAL 'for i = 1, 30000 do redis.call("SET", "other:" .. i, 1) end' 0
   local command
   for command in 'DEL dlock:locks' 'SET dlock:locks x'; do
-    # shellcheck disable=SC2086
     redis $command
     assert_equal "$(names_listed)" a
     dlock run b -- true

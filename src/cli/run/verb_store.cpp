@@ -40,9 +40,9 @@ std::unique_ptr<Store> opened_store(const CommonOptions& common, milliseconds ti
   return store;
 }
 
-ExitStatus report_left_out(const LockInspector& inspector) {
+ExitStatus report_left_out(const std::vector<Failure>& left_out) {
   auto status = ExitStatus::success;
-  for (const auto& failure : inspector.left_out()) {
+  for (const auto& failure : left_out) {
     Speaker("", false, false).urgent_warning(std::string("warning: ") + failure.what());
     status = status_of(failure.kind());
   }

@@ -20,9 +20,9 @@
 
 namespace dlock {
 
-// Warns of the locks that the last list() or histories() has left out, if any. Then the
+// Warns of the locks that list() or histories() has left out, if any. Then the
 // status is that of a failure, so that no incomplete answer is taken for a complete one.
-ExitStatus report_left_out(const LockInspector& inspector);
+ExitStatus report_left_out(const std::vector<Failure>& left_out);
 
 // What a look at several locks by name has found, in their order. If one of them could
 // not be read, its error was reported on standard error, and the status is that of the

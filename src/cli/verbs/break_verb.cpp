@@ -210,7 +210,7 @@ class BreakCommand {
           common_.name_space,
           [&](const std::string& name) { return matches_glob(pattern, name); }, wakeup_);
     });
-    note(report_left_out(store_->inspector()));
+    note(report_left_out(store_->inspector().left_out()));
     bool is_held = false;
     for (auto& lock : found) {
       is_held = is_held || is_meant(lock);

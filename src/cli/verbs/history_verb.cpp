@@ -86,7 +86,7 @@ ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options)
                             : "no runs are recorded in ") +
                  printable(client->url()));
   }
-  return report_left_out(client->inspector());
+  return report_left_out(client->inspector().left_out());
 }
 
 ExitStatus ask_for_success(const CommonOptions& common, const HistoryOptions& options) {

@@ -90,19 +90,23 @@ Exit list_verb(const Invocation& invocation) {
   StoreClient client(common, "");
   std::vector<LockInfo> locks;
   std::vector<LockHistory> histories;
+  std::vector<Failure> left_out;
   const auto matches = [&](const std::string& name) {
     return matches_glob(options.pattern, name);
   };
   try {
-    // First, so that left_out() is about the locks.
     if (is_metrics) {
       histories = client.call([&](Store& store, Wakeup& wakeup) {
         return store.inspector().histories(common.name_space, matches, wakeup);
       });
+      left_out = client->inspector().left_out();
     }
     locks = client.call([&](Store& store, Wakeup& wakeup) {
       return store.inspector().list(common.name_space, matches, wakeup);
     });
+    // What cannot be read at all is in both.
+    const auto of_list = client->inspector().left_out();
+    if (of_list.size() >= left_out.size()) left_out = of_list;
   } catch (const Failure&) {
     if (is_metrics) show_metrics(common.name_space, nullptr, {}, print);
     throw;
@@ -111,16 +115,15 @@ Exit list_verb(const Invocation& invocation) {
   if (is_metrics) keep_those_of(locks, histories);
   if (is_metrics) {
     show_metrics(common.name_space, &locks, histories, print);
-    const bool is_whole = client->inspector().left_out().empty();
-    if (!is_whole) print(incomplete_metric(common.name_space));
+    if (!left_out.empty()) print(incomplete_metric(common.name_space));
   } else if (options.form == ListOptions::Form::json) {
     print_json(locks);
   } else if (!locks.empty()) {
     print(list_text(locks, use_color(common.color), columns_of_output()));
-  } else if (client->inspector().left_out().empty()) {
+  } else if (left_out.empty()) {
     Speaker("", common.quiet, common.verbose).warning(none_text(options, client->url()));
   }
-  return report_left_out(client->inspector());
+  return report_left_out(left_out);
 }
 
 }  // namespace dlock

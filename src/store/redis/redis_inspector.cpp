@@ -156,7 +156,8 @@ asio::awaitable<LockInfo> RedisInspector::inspect(const LockName& lock, Wakeup& 
   co_return response.checked(lock_from(response.reply(), lock));
 }
 
-// Calls `take` with the script's reply for each of the locks.
+// Calls `take` with the script's reply for each of the locks. Leaves out those of which
+// it says that the record is damaged.
 asio::awaitable<void> RedisInspector::look_at(
     Node& node, const std::set<LockName>& names, const Script& script,
     std::function<bool(const LockName&, const Reply&)> take, Call call) {
@@ -186,7 +187,11 @@ asio::awaitable<void> RedisInspector::look_at(
         moving.insert(lock);
         continue;
       }
-      if (!take(lock, reply)) throw node.failure(reply);
+      if (take(lock, reply)) continue;
+      const auto failure = node.failure(reply);
+      if (reply.is_error()) throw failure;
+      left_out_.push_back(
+          Failure::unreachable(printable_name(lock.name) + ": " + failure.what()));
     }
   }
   for (const auto& lock : moving) {
@@ -200,6 +205,7 @@ asio::awaitable<void> RedisInspector::look_at_all(
     const std::string& name_space, const NameFilter& matches, const Script& script,
     const std::function<bool(const LockName&, const Reply&)>& take, Wakeup& wakeup) {
   std::set<LockName> told;
+  left_out_.clear();
   const auto call = wakeup.within(route_.timeout() * timeouts_for_all);
   const auto nodes = co_await route_.all(route_.new_call(wakeup));
   for (auto* node : nodes) {

@@ -28,6 +28,7 @@ class RedisInspector final : public LockInspector {
                                                       Wakeup& wakeup) override;
   asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
                               Wakeup& wakeup) override;
+  std::vector<Failure> left_out() const override { return left_out_; }
 
  private:
   class Watching;
@@ -42,6 +43,7 @@ class RedisInspector final : public LockInspector {
       const std::function<bool(const LockName&, const Reply&)>& take, Wakeup& wakeup);
 
   Route& route_;
+  std::vector<Failure> left_out_;
 };
 
 }  // namespace dlock::redis
