@@ -250,6 +250,18 @@ END
   assert_equal "$(< "$began")" started
 }
 
+@test "a lock that is held under another clock is not shown as free there, and doctor says why" {
+  needs_user_namespace
+  hold job
+  for verb in 'status job' list history 'history --json' 'list --prometheus' doctor 'run job true'; do
+    # shellcheck disable=SC2086
+    run unshare --map-root-user --time --boottime 1000000 dlock $verb
+    ((status == 78 || status == 2))
+    assert_output_contains 'is in use under another boot id or in another time namespace'
+    refute_output_contains vanished
+  done
+}
+
 # --- Names ---
 
 # Prints names that would do harm if they were used as files, patterns, code or formats. The

@@ -53,6 +53,7 @@ bool Files::open_to_look() {
   open(Directory::Missing::accept);
   if (!sessions_ || !sessions_->exists()) return false;
   if (!folder_) folder_ = open_state_folder(*directory_);
+  if (!folder_) refuse_if_used_elsewhere(*directory_, *sessions_);
   return true;
 }
 

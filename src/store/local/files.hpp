@@ -54,7 +54,8 @@ class Files {
   void set_own_claim(const Token& token) { own_token_ = token; }
 
   // Opens what exists, for reading. False if the store has never been used. There is no
-  // folder if it has not been used since boot.
+  // folder if it has not been used since boot. Throws Failure (misconfigured) if it is in
+  // use by other clocks.
   bool open_to_look();
 
   // Opens the files for changes; creates what is missing.

@@ -197,6 +197,11 @@ bool is_young(const Directory& directory, const std::string& name) {
          std::chrono::seconds(status.st_mtim.tv_sec + seconds) > wall_now();
 }
 
+// Whether it was used since boot.
+bool has_state(const Directory& directory) {
+  return std::ranges::count(directory.names(), state_folder_name()) > 0;
+}
+
 std::string list_of(const std::vector<std::string>& names) {
   std::vector<std::string> shown;
   for (const auto& name : names) shown.push_back(printable(name, 100));
@@ -208,16 +213,15 @@ void files(const CheckedDirectory& place, CheckReport& say) {
   std::vector<std::string> stale;      // never removed by dlock
   std::vector<std::string> abandoned;  // that the next run removes
   const auto current = state_folder_name();
-  const auto names = place.directory->names();
-  const bool has_state = std::ranges::count(names, current) > 0;
+  const bool is_in_use = has_state(*place.directory);
   const SessionsFile sessions(*place.directory, false);
-  for (const auto& name : names) {
+  for (const auto& name : place.directory->names()) {
     if (const auto session = session_of_wake_socket(name)) {
       const bool lives = sessions.exists() && sessions.is_locked(*session);
       if (!lives) abandoned.push_back(name);
     } else if (is_state_folder_name(name) && !name.starts_with(current)) {
       // They are removed when the folder of this boot is created.
-      (has_state ? stale : abandoned).push_back(name);
+      (is_in_use ? stale : abandoned).push_back(name);
     } else if (name.ends_with(".new") && !is_young(*place.directory, name)) {
       abandoned.push_back(name);
     }
@@ -276,10 +280,15 @@ CheckedDirectory place_at(const ExaminationOrder& order, asio::io_context& conte
   place.timeout = order.timeout;
   place.is_ours = place.path.empty();
   try {
-    place.path = Files(context, place.path, order.timeout).path();
+    Files files(context, place.path, order.timeout);
+    place.path = files.path();
     place.directory =
         Directory::open(place.path, place.is_ours, Directory::Missing::accept);
+    if (!place.directory || has_state(*place.directory)) return place;
+    const SessionsFile sessions(*place.directory, false);
+    if (sessions.exists()) refuse_if_used_elsewhere(*place.directory, sessions);
   } catch (const Failure& failure) {
+    place.directory.reset();
     // A shortage in this process says nothing about the directory.
     place.unusable = let_pass(failure);
   }

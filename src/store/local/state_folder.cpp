@@ -84,33 +84,13 @@ bool is_of_another_epoch(const std::string& name) {
 }
 
 void refuse_if_in_use(const Directory& directory, const SessionsFile& sessions) {
-  const auto names = directory.names();
-  const auto other = std::ranges::find_if(names, is_of_another_epoch);
-  const auto refuse = [&](const std::string& why) {
-    throw Failure::misconfigured(printable(directory.path()) + " " + why);
-  };
-  constexpr const char* elsewhere =
-      "is in use under another boot id or in another time namespace (a container?); use "
-      "a separate directory for each, or a server";
-  if (sessions.has_sessions()) {
-    if (other != names.end()) refuse(elsewhere);
-    // Their dlocks have noticed it, and stop them.
-    throw Transient(Failure::Kind::misconfigured,
-                    printable(directory.path()) +
-                        " has lost the state of its locks while processes hold some of "
-                        "them; stop those processes first");
-  }
-  for (const auto& name : names) {
-    if (!is_of_another_epoch(name)) continue;
-    const bool same_boot = name.find(boot_id()) != std::string::npos;
-    std::optional<Directory> folder;
-    try {
-      folder = directory.folder(name, Directory::Missing::accept);
-    } catch (const Failure&) {
-      continue;  // a file of an earlier version, or not dlock's
-    }
-    if (folder && counts_by_clock(*folder, same_boot)) refuse(elsewhere);
-  }
+  refuse_if_used_elsewhere(directory, sessions);
+  if (!sessions.has_sessions()) return;
+  // Their dlocks have noticed it, and stop them.
+  throw Transient(Failure::Kind::misconfigured,
+                  printable(directory.path()) +
+                      " has lost the state of its locks while processes hold some of "
+                      "them; stop those processes first");
 }
 
 // Removes a folder of files, or any other file with that name, as far as possible.
@@ -179,6 +159,25 @@ State state_from(const record::History& history, const LockName& lock) {
     for (const auto& earlier : runs->second) record_past_run(state, earlier);
   }
   return state;
+}
+
+void refuse_if_used_elsewhere(const Directory& directory, const SessionsFile& sessions) {
+  for (const auto& name : directory.names()) {
+    if (!is_of_another_epoch(name)) continue;
+    const bool same_boot = name.find(boot_id()) != std::string::npos;
+    std::optional<Directory> folder;
+    try {
+      folder = directory.folder(name, Directory::Missing::accept);
+    } catch (const Failure&) {  // a file of an earlier version, or not dlock's
+    }
+    if (!sessions.has_sessions() && !(folder && counts_by_clock(*folder, same_boot))) {
+      continue;
+    }
+    throw Failure::misconfigured(
+        printable(directory.path()) +
+        " is in use under another boot id or in another time namespace (a container?); "
+        "use a separate directory for each, or a server");
+  }
 }
 
 Directory make_state_folder(const Directory& directory, const SessionsFile& sessions) {

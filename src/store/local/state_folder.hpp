@@ -22,12 +22,16 @@ struct FolderHead {
   std::int64_t swept = 0;  // wall clock, microseconds: when unused locks were removed
 };
 
+// Throws Failure (misconfigured) while a process may still hold a lock in the state of
+// another epoch, whose times cannot be compared with ours.
+void refuse_if_used_elsewhere(const Directory& directory, const SessionsFile& sessions);
+
 // Creates the folder of this epoch atomically, with the last runs and fences from the log
 // of runs, and removes the folders of other epochs. The caller holds setup_mutex and has
 // checked that the folder does not exist. It also holds all_locks_mutex, so that nothing
 // is granted in another epoch between the check and the removal. Throws Failure:
-// `misconfigured` while a process may still hold a lock in the state of another epoch,
-// whose times cannot be compared with ours, or in a folder that was removed.
+// `misconfigured` as above, or while a process may hold a lock in a folder that was
+// removed.
 Directory make_state_folder(const Directory& directory, const SessionsFile& sessions);
 
 // Throws Failure if it is missing or damaged.
