@@ -88,14 +88,29 @@ bool is_printable_utf8(std::string_view text) {
 
 std::string without_secret(std::string_view text, std::string_view secret) {
   constexpr std::size_t telling = 6;
+  constexpr std::size_t longest_word = 15;
+  const bool is_word =
+      secret.size() <= telling ||
+      (secret.size() <= longest_word &&
+       std::ranges::all_of(secret, [](char c) { return c >= 'a' && c <= 'z'; }));
+  const auto is_quote = [&](std::size_t at) {
+    return std::string_view("'\"`").find(text[at]) != std::string_view::npos;
+  };
   std::string out;
-  while (!text.empty()) {
+  for (std::size_t at = 0; at < text.size();) {
+    const auto rest = text.substr(at);
     const auto end =
-        std::mismatch(text.begin(), text.end(), secret.begin(), secret.end());
-    const auto same = static_cast<std::size_t>(end.first - text.begin());
-    const bool is_secret = same > 0 && (same == secret.size() || same >= telling);
-    out += is_secret ? std::string_view("***") : text.substr(0, 1);
-    text.remove_prefix(is_secret ? same : 1);
+        std::mismatch(rest.begin(), rest.end(), secret.begin(), secret.end());
+    const auto same = static_cast<std::size_t>(end.first - rest.begin());
+    const bool is_whole = same > 0 && same == secret.size();
+    const bool is_quoted = at > 0 && is_quote(at - 1);
+    const bool is_end = same == rest.size() || is_quote(at + same);
+    if (is_word && is_whole && is_quoted && is_end) {
+      return "a text that is not shown, as it quotes the password";
+    }
+    const bool is_secret = !is_word && (is_whole || (is_quoted && same >= telling));
+    out += is_secret ? std::string_view("***") : rest.substr(0, 1);
+    at += is_secret ? same : 1;
   }
   return out;
 }

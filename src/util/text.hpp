@@ -29,7 +29,9 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 std::string replaced(std::string text, std::string_view from, std::string_view to);
 
 // What a server said, with "***" in place of a secret that it was sent: some quote what
-// they do not understand, perhaps only the beginning.
+// they do not understand, perhaps only the beginning. A secret that may be a word of the
+// server's own would be told by "***": it stays, unless it is in quotes; then nothing of
+// the text is returned.
 std::string without_secret(std::string_view text, std::string_view secret);
 
 // Whether `text` is valid UTF-8 without control characters (C0, DEL, C1) and

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # Passwords do not leak into messages, files, lists or the command.
+# shellcheck disable=SC2086  # words
 
 setup() {
   load support
@@ -26,7 +27,6 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
 
 @test "--tls-insecure prints a warning first, even with --quiet, if and only if the store uses TLS" {
   for words in 'run job true' 'status job' '-q list'; do
-    # shellcheck disable=SC2086
     run_any --tls-insecure --store "$unreachable" $words
     assert_status 69
     [[ $output == 'dlock: warning: --tls-insecure: '*$'\n'*'127.0.0.1:1'* ]]
@@ -39,7 +39,6 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
 @test "a password as an option or a key of the file is refused without it, and what is right is named" {
   for option in --password --sentinel-password; do
     for words in "$option=$secret" "$option $secret"; do
-      # shellcheck disable=SC2086
       run_any run $words job -- true
       assert_status 64
       refute_output_contains "$secret"
@@ -64,7 +63,6 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
   refute_output_contains PASSWORD
 
   for words in 'run job -- dlock run other -- env' 'limit api 9/1h env' 'cache key env' 'run --on-success env job true'; do
-    # shellcheck disable=SC2086
     run_any $words
     assert_status 0
     assert_output_contains PATH=
@@ -74,7 +72,6 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
 
 @test "a password in a variable is not in anything that dlock prints or writes" {
   for words in 'job true' 'job ./missing' '--timeout 50ms job sleep 60' '-E 9 --label text job true'; do
-    # shellcheck disable=SC2086
     DLOCK_PASSWORD=$secret DLOCK_SENTINEL_PASSWORD=$secret run_any run -v --report report $words
     refute_output_contains "$secret"
     assert_no_file_tells
@@ -194,17 +191,14 @@ marked_urls=(redis://QZJXKVW@127.0.0.1:1 redis://:QZJXKVW@127.0.0.1:1 redis://u:
   for url in "${marked_urls[@]}"; do
     : > output
     for words in 'run -v --report report --on-failure env>hook job true' 'config --json' doctor; do
-      # shellcheck disable=SC2086
       DLOCK_STORE=$url run_quietly $words
     done
     if [[ $(< output) != *"exit code 78"* ]]; then
       valid=$((valid + 1))
       for words in 'run --on-outage run job env' 'run --json job true' 'status -v job' 'list --json' config; do
-        # shellcheck disable=SC2086
         DLOCK_STORE=$url run_quietly $words
       done
       for words in 'history job' 'fence res 1' 'limit api 1/h true' 'cache key true'; do
-        # shellcheck disable=SC2086
         run_quietly --store "$url" $words
       done
     fi
@@ -240,7 +234,6 @@ marked_urls=(redis://QZJXKVW@127.0.0.1:1 redis://:QZJXKVW@127.0.0.1:1 redis://u:
   local words
   for words in 'redis://u:QZJXKVW@h' 'redis://QZJXKVW@h run job true' 'help redis://QZJXKVW@h' \
     'list a redis://QZJXKVW@h' '--stor redis://QZJXKVW@h list' '--stor=redis://QZJXKVW@h list'; do
-    # shellcheck disable=SC2086
     run_any $words
     assert_status 64
     echo "exit code $status" >> output
@@ -256,18 +249,33 @@ marked_urls=(redis://QZJXKVW@127.0.0.1:1 redis://:QZJXKVW@127.0.0.1:1 redis://u:
   refute_output_contains hunter2
 }
 
+server_says() {  # <text>
+  rm -f port
+  "$DLOCK_SOURCE/tests/faults/fake_server" port "-ERR $1\r\n" 3>&- &
+  eventually test -s port
+}
+
 @test "a password that a server quotes in an error is not printed, nor the beginning of it" {
   secret=QZJXKVWQZJXKVW
   for quoted in "$secret" "${secret:0:7}"; do
-    rm -f port
-    "$DLOCK_SOURCE/tests/faults/fake_server" port "-ERR unknown command 'AUTH', with args beginning with: '$quoted'\r\n" 3>&- &
-    eventually test -s port
+    server_says "unknown command 'AUTH', with args beginning with: '$quoted'"
     for words in 'run job true' 'list --json' doctor; do
-      # shellcheck disable=SC2086
       run_any --store "redis://:$secret@127.0.0.1:$(< port)" $words
       ((status > 0))
       refute_output_contains "$quoted"
       assert_output_contains "with args beginning with: '***'"
     done
   done
+}
+
+@test "what is left out of a server's error does not tell that the password is a word of it" {
+  server_says "password of 'open' is wrong"
+  for login in :password open:open u:open u:word u:pass u:passwordXY9; do
+    run_any --store "redis://$login@127.0.0.1:$(< port)" run job true
+    refute_output_contains '***'
+    [[ $login == u:open ]] || assert_output_contains "password of 'open' is wrong"
+  done
+  run_any --store "redis://u:open@127.0.0.1:$(< port)" run job true
+  refute_output_contains wrong
+  assert_output_contains 'a text that is not shown, as it quotes the password'
 }

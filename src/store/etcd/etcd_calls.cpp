@@ -156,7 +156,7 @@ asio::awaitable<std::optional<CallFailure>> EtcdCalls::log_in(
     login.password = co_await password_of(access_, context_, budget);
   }
   const auto remark = remark_on_password(login.password);
-  const auto secret = login.password;
+  const auto secret = login.password == login.user ? "" : login.password;
   const Request request = std::move(login);
   std::vector<grpc::CallStart> calls;
   calls.push_back(start_of(path_of(request), encoded(request), true));

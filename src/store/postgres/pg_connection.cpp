@@ -314,7 +314,8 @@ class PgConnection::Talk {
     // First: without it a connection would be useless.
     auto password = co_await secret(budget);
     remark_ = remark_on_password(password);
-    secret_ = password.value_or("");
+    const bool is_known = password == target_.user || password == target_.database;
+    secret_ = is_known ? "" : password.value_or("");
     server_facts_ = {};
     replies_ = BatchReplies();
     link_.emplace(context_, target_);

@@ -82,7 +82,7 @@ class RedisConnection::Link {
   asio::awaitable<void> open(net::Budget& budget) {
     // First: without it a connection would be useless.
     const auto password = co_await target_.login.secret(context_, budget);
-    secret_ = password.value_or("");
+    secret_ = password == target_.login.user ? "" : password.value_or("");
     const auto login = login_commands(target_, password);
     const net::Peer peer{target_.host, target_.port, target_.path, target_.tls};
     stream_ = co_await net::open_stream(context_, peer, budget, last_used_);
