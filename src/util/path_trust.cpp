@@ -263,23 +263,23 @@ std::optional<Danger> danger_on(const std::vector<PathStep>& way, Use use, uid_t
 }
 
 std::string text_of(const Danger& danger) {
-  // In the order of Danger::Why; OWNER, GROUP and PATH stand for those at fault.
+  // In the order of Danger::Why; \1 stands for the owner, \2 for the group and \3 for the
+  // path at fault.
   constexpr const char* texts[] = {
-      "use a file in the directory PATH, which OWNER owns",
-      "use a file in the directory PATH, which everyone can write (chmod o-w PATH)",
-      "use a file in the directory PATH, which the group GROUP can write (chmod g-w "
-      "PATH)",
-      "use PATH, which OWNER has made in a directory where others can create files",
-      "use PATH, which others may have made: the file has several names (hard links)",
-      "follow the link PATH, which belongs to OWNER, not to you or root",
-      "use a file owned by OWNER, not by you or root",
+      "use a file in the directory \3, which \1 owns",
+      "use a file in the directory \3, which everyone can write (chmod o-w \3)",
+      "use a file in the directory \3, which the group \2 can write (chmod g-w \3)",
+      "use \3, which \1 has made in a directory where others can create files",
+      "use \3, which others may have made: the file has several names (hard links)",
+      "follow the link \3, which belongs to \1, not to you or root",
+      "use a file owned by \1, not by you or root",
       "use a file that everyone can write (chmod o-w)",
-      "use a file that the group GROUP can write (chmod g-w)",
+      "use a file that the group \2 can write (chmod g-w)",
   };
   std::string text = texts[static_cast<std::size_t>(danger.why)];
-  text = replaced(std::move(text), "OWNER", user_name(danger.what.owner));
-  text = replaced(std::move(text), "GROUP", group_name(danger.what.group));
-  return "refusing to " + replaced(std::move(text), "PATH", printable(danger.path));
+  text = replaced(std::move(text), "\1", printable(user_name(danger.what.owner)));
+  text = replaced(std::move(text), "\2", printable(group_name(danger.what.group)));
+  return "refusing to " + replaced(std::move(text), "\3", printable(danger.path));
 }
 
 Way way_to(const std::string& path) {

@@ -49,6 +49,9 @@ assert_refused() {  # <exit code> <word>...
   run dlock --config other.toml run outer -- sh -c \
     'cd / && dlock run inner -- sh -c '\''echo "$DLOCK_CONFIG $DLOCK_NAMESPACE"'\'
   assert_equal "$output" "$other other"
+
+  run dlock --config /dev/null "${namespace[@]}"
+  assert_equal "$status $output" '0 dlock'
 }
 
 @test "/etc/dlock/config.toml is read if the user has no file, unless others can write it or its directory" {
@@ -256,7 +259,7 @@ use_home_of_anna() {
   cp "$DLOCK_BIN" "$(from_outside /mnt/bin/dlock)"
   printf '%s\n' 'root:x:0:0::/root:/bin/sh' 'anna:x:1001:1001::/mnt/anna:/bin/sh' \
     'bert:x:1002:1002::/mnt:/bin/sh' > "$(from_outside /mnt/passwd)"
-  printf '%s\n' 'root:x:0:' 'anna:x:1001:' 'staff:x:50:anna,bert' > "$(from_outside /mnt/group)"
+  printf '%s\n' 'root:x:0:' 'anna:x:1001:' 'PATH:x:50:anna,bert' > "$(from_outside /mnt/group)"
   inside mount --bind /mnt/passwd /etc/passwd
   inside mount --bind /mnt/group /etc/group
   anna install -d /mnt/anna/.config/dlock
@@ -290,9 +293,9 @@ assert_anna_accepted() {
 
   local words
   for words in '' config doctor "--config $anna_own run job -- echo started"; do
-    assert_anna_refused 'the group staff can write (chmod g-w)' "$words"
+    assert_anna_refused 'the group PATH can write (chmod g-w)' "$words"
   done
-  assert_anna_refused 'the group staff can write (chmod g-w)' '' "DLOCK_CONFIG=$anna_own"
+  assert_anna_refused 'the group PATH can write (chmod g-w)' '' "DLOCK_CONFIG=$anna_own"
   inside sh -c 'chgrp 1001 "$0"; echo "anna:x:1001:bert" > /mnt/group' "$anna_own"
   assert_anna_refused 'the group anna can write (chmod g-w)'
 }
