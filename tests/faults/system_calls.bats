@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # The embedded store when any system call fails: the first call of each kind, then the
 # second, and so on to the last.
-# shellcheck disable=SC2034  # the helpers set store and witness, and use what
+# shellcheck disable=SC2034,SC2086  # the helpers set store and witness, and use what
 
 setup() {
   load ../bats/support
@@ -153,6 +153,16 @@ result_of() {  # <document>
   ((faults > 0))
 }
 
+@test "a hook whose end cannot be watched is awaited all the same" {
+  n=0 ends=0
+  while run_with error=ENOMEM epoll_ctl $((++n)) run --on-success 'exit 7' job -- true; do
+    [[ $injected == *_ADD*pidfd* ]] || continue
+    [[ $said != *'could not be started'* ]] || complain 'it was not awaited'
+    [[ $said != *'ended with exit code 7' ]] || ((++ends))
+  done
+  ((ends > 0))
+}
+
 # --- Leases and other failures that pass ---
 
 # Takes leases (F_SETLEASE) on files of the store, as a file server or a member of a shared
@@ -196,7 +206,6 @@ signal.pause()' "$BATS_TEST_TMPDIR/leased" "$@" 3>&- &
   for verb in 'run job -- true' 'acquire other' 'renew lease' 'check --fence 1 lease' 'fence resource 8' \
     'limit api 5/1h' 'limit --show api' 'status job' 'history job' list history 'release lease'; do
     take_leases "$store"/{sessions,fences,state-*/head,state-*/*.lock,state-*/*.limit}
-    # shellcheck disable=SC2086
     dlock --store-timeout 20s $verb > "$BATS_TEST_TMPDIR/said" 2>&1 3>&- &
     verb_pid=$!
     never_within 100 has_ended "$verb_pid" || { echo "$verb did not wait" >&2; return 1; }

@@ -141,11 +141,14 @@ asio::awaitable<HookEnd> Hook::run_to_end() {
         std::nullopt};
   }
   end_at_ = later(Clock::now(), plan_.limit);
-  if (Fd shell(open_pidfd(group_id_)); shell) {
-    end_.emplace(context_, std::move(shell), [this] {
-      wakeup_.notify();
-      end_.reset();  // it stays readable
-    });
+  try {
+    if (Fd shell(open_pidfd(group_id_)); shell) {
+      end_.emplace(context_, std::move(shell), [this] {
+        wakeup_.notify();
+        end_.reset();  // it stays readable
+      });
+    }
+  } catch (const Failure&) {  // it is asked from time to time instead
   }
   for (;;) {
     const auto now = Clock::now();
