@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # --also: a command under several locks. On a server these tests also run with a guardian and
 # leases that expire (DLOCK_TEST_STORE).
+# shellcheck disable=SC2086  # words
 
 setup() {
   load support
@@ -59,7 +60,6 @@ hold_both() {  # [<option>...]
     'cache free ran,config free ran,db free ran,gpu free ran'
 
   for names in 'b --also a --also c' 'c --also b --also a'; do
-    # shellcheck disable=SC2086
     run dlock run -v $names -- true
     assert_equal "$(sed -nE 's/^dlock: (.*: )?([abc]): released$/\2/p' <<< "$output" | paste -sd ' ')" 'c b a'
   done
@@ -83,7 +83,6 @@ hold_both() {  # [<option>...]
   # Each command removes a file that only one of them can create.
   for order in 'a --also b' 'b --also a' 'b --also a --also c' 'c --also b'; do
     for _ in 1 2 3 4 5; do
-      # shellcheck disable=SC2086
       dlock run --wait 60s $order -- \
         sh -c 'set -C; : > "$0/alone" && echo >> "$0/runs" && rm "$0/alone"' "$BATS_TEST_TMPDIR" 3>&- &
       runs+=($!)

@@ -2,6 +2,7 @@
 # The command gets its arguments byte for byte, whatever they look like. Options of dlock
 # may be before the verb, before the name and after it. (tests/unit/words_test.cpp has what is
 # an option, a value or the command.)
+# shellcheck disable=SC2086  # words
 
 setup() {
   load support
@@ -43,7 +44,6 @@ assert_arrived() {  # [<argument>...]
     'run -- job ./take' 'run -- -job ./take' 'run -- job -- ./take' 'run -- job -take' 'run job -- -take' 'run job -'; do
     rm -f arrived
     echo "dlock $words"
-    # shellcheck disable=SC2086
     dlock $words -v x -- -E1
     assert_arrived -v x -- -E1
   done
@@ -70,7 +70,6 @@ assert_arrived() {  # [<argument>...]
   PATH=.:$PATH
   while read -r words; do
     echo "dlock run $words"
-    # shellcheck disable=SC2086
     run dlock run ${words%|*}
     assert_message 64 "${words##*|}"
     refute test -e arrived

@@ -2,6 +2,7 @@
 # Invalid input is refused with one line and the right exit code, and nothing is started,
 # created or contacted. The texts of the messages are tested in errors.bats; what is valid for each
 # kind of value and of URL, in tests/unit.
+# shellcheck disable=SC2086  # words
 
 setup() {
   load support
@@ -53,7 +54,6 @@ run_refuses() {  # <exit code> <option>...
     '--jitter soon' '--splay forever' '--lock-delay forever' '-k -1' '--slots 0' '--slots 1.5' '-E 256' '-E busy' \
     '--stragglers leave,kill' '-s -n 2' '-s -n 1' '--priority -21' '--priority high' '--spread' '--spread --slots 1' \
     '--no-such-option' '-z' '--waits=5s'; do
-    # shellcheck disable=SC2086
     run_refuses 64 $words
   done
   for option in -w --ttl --timeout --jitter --splay --lock-delay -k --slots -E --stragglers --priority --sentinel-tls --replicas \
@@ -101,7 +101,6 @@ END
   local verb stores="none: local:$BATS_TEST_TMPDIR/store redis://127.0.0.1:1 redis+quorum://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3 etcd://127.0.0.1:1"
   for DLOCK_STORE in $stores; do
     for verb in 'run job -- true' doctor; do
-      # shellcheck disable=SC2086
       refuses 78 --replicas 1 $verb
       assert_output_contains '--replicas: not on this kind of store, only on redis+sentinel://, redis+cluster:// and postgres://'
     done

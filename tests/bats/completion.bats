@@ -5,6 +5,7 @@
 # them. It writes the resulting lines to files. bash and zsh also write the candidates; fish
 # prints them without a terminal. The shells take long to start, so each is asked about all
 # lines of a test at once: a test first says what is expected, and then calls `ask_shells`.
+# shellcheck disable=SC2086  # words
 
 setup_file() {
   load support
@@ -207,7 +208,6 @@ make_locks() {  # <name>...
 
   for wrong in 'exactly bash 0 list' 'exactly bash 0 list status run' 'exactly bash 0' 'also bash 0 run' 'never bash 0 list' \
     'line bash 0 dlock'; do
-    # shellcheck disable=SC2086  # words
     run assert_as_wanted $wrong
     assert_status 1
   done
@@ -264,7 +264,6 @@ make_locks() {  # <name>...
   offer 'dlock run -w f' forever
   offer 'dlock run -qw f' forever
   offer 'dlock list --store n' none:
-  # shellcheck disable=SC2086  # words
   for line in r redis; do offer "dlock list --store $line" $redis; done
   offer 'dlock list --store e' etcd:// etcds://
   offer 'dlock list --store v' valkey:// valkeys://

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # `dlock config` prints every setting in effect, and where it comes from.
+# shellcheck disable=SC2086  # words
 
 setup() {
   load support
@@ -44,7 +45,6 @@ shown() {  # <setting> [<argument of config>...]
 @test "no secret is shown" {
   printf '[release]\ntoken = "9e4f0c3c4cbb1ddc7b8e31e0ca1e4ab1"\n' > "$own"
   for form in '' --json; do
-    # shellcheck disable=SC2086
     DLOCK_PASSWORD=hunter2 DLOCK_SENTINEL_PASSWORD=hunter4 DLOCK_TOKEN=000102030405060708090a0b0c0d0e0f \
       run dlock config $form --store redis://me:hunter3@host/2
 
@@ -66,7 +66,6 @@ shown() {  # <setting> [<argument of config>...]
   while IFS='|' read -r table settings said command; do
     printf '[%s]\n%s\n' "$table" "${settings//;/$'\n'}" > "$own"
     for verb in config "$command"; do
-      # shellcheck disable=SC2086
       run dlock --config "$own" $verb
       assert_message 78 "$said"
     done

@@ -7,7 +7,7 @@
 #
 # process_one.bats has what process 1 has to do, tests/faults/containers.bats what happens when
 # containers share a directory but not a clock, and tests/faults/bare.bats a /proc that shows less.
-# shellcheck disable=SC2034  # for and from the helpers; tests are subshells
+# shellcheck disable=SC2034,SC2086  # for and from the helpers; tests are subshells
 
 setup_file() {
   load support
@@ -72,7 +72,6 @@ usr/share/doc/dlock/third-party.gz"
   sed -e 's/, {secretRef: {name: locks}}//' -e 's/replicas: .*/replicas: 1/' "$DLOCK_SOURCE/examples/kubernetes.yaml" \
     > "$BATS_TEST_TMPDIR/pods.yaml"
 
-  # shellcheck disable=SC2086  # options
   podman "${images[@]}" $engine_options kube play --start=false --network none "$BATS_TEST_TMPDIR/pods.yaml" 3>&-
 
   for container in migrate worker; do

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # The local store on a full disk, and with damaged files.
+# shellcheck disable=SC2086  # words
 
 setup() {
   load support
@@ -196,7 +197,6 @@ assert_unusable() {  # <description of the damage>
   hold_until_stored another
 
   for names in 'job another' 'another job'; do
-    # shellcheck disable=SC2086
     run_apart dlock status --json $names
     assert_equal "$status $(jq -r '.[].name' <<< "$output")" '78 another'
     assert_equal "${#stderr_lines[@]}" 1
@@ -428,7 +428,6 @@ damage_one_of_two() {
 
   for look in list 'list --json' 'list --prometheus' history 'history --json' 'history --quiet'; do
     status=0
-    # shellcheck disable=SC2086
     timeout 60 dlock $look > "$saved" 2> "$began" || status=$?
     output=$(< "$began")
     assert_message 78 "dlock: warning: $file is truncated"
@@ -451,7 +450,6 @@ warnings() { grep -c "dlock: warning: $file is truncated" "$began"; }
   damage_one_of_two
 
   for look in 'watch --json' 'list --live'; do
-    # shellcheck disable=SC2086
     dlock $look > "$saved" 2> "$began" 3>&- &
     eventually hears_of third
     eventually hears_of fourth

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # `dlock doctor` on Redis servers: one test for each state that is bad for locks.
-# shellcheck disable=SC2034  # second_pid; helpers set least_permissions, redis_...
+# shellcheck disable=SC2034,SC2086  # second_pid; helpers set least_permissions, redis_...
 
 setup() {
   load support
@@ -124,7 +124,6 @@ commands_needed() {
       *) verb= ;;
     esac
     if [[ -n $verb ]]; then
-      # shellcheck disable=SC2086
       run timeout 60 dlock $verb
       assert_message 78 "the server does not know $command (renamed or disabled"
     fi

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # The environment of the command: what a run adds, and that the rest is unchanged.
+# shellcheck disable=SC2086  # words
 
 setup() {
   load support
@@ -210,7 +211,6 @@ prints_itself='echo $$ $LISTEN_PID $LISTEN_FDS $WATCHDOG_PID $SYSTEMD_EXEC_PID; 
     [[ -z $store || ${DLOCK_TEST_STORE:-local} == redis ]] || use_server_as_store
     for verb in 'run job' 'run --timeout 1h job' 'run outer -- dlock run inner' \
       'limit rate 99/1s' 'cache --ttl 1h value'; do
-      # shellcheck disable=SC2086  # several words
       run as_service dlock $verb -- sh -c "$prints_itself"
 
       assert_status 0
@@ -255,7 +255,6 @@ prints_itself='echo $$ $LISTEN_PID $LISTEN_FDS $WATCHDOG_PID $SYSTEMD_EXEC_PID; 
       'import os, socket, sys; socket.sethostname(sys.argv[1]); os.execvp(sys.argv[2], sys.argv[2:])' "$name")
     shown=${name:-(none)}
     for options in '--splay 1ms' '--slots 2 --spread'; do
-      # shellcheck disable=SC2086  # words
       run "${named[@]}" dlock run $options job -- true
       assert_equal "$status $output" \
         "0 dlock: job: warning: this host is called $shown, as others may be: set DLOCK_HOST for --spread and --splay"

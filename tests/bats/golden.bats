@@ -2,7 +2,7 @@
 # What is on disk, on the wire, on the command line and in each JSON document is as in the files
 # in golden/, up to what varies from run to run.
 # shellcheck disable=SC2119,SC2120  # dumps are of all locks, if none are named
-# shellcheck disable=SC2034  # locks.bash uses held_by; hold and queue set holder, command and waiter
+# shellcheck disable=SC2034,SC2086  # locks.bash uses held_by; hold and queue set holder, command and waiter
 
 setup() {
   load support
@@ -469,7 +469,6 @@ sent() {  # <heading> <command>...
   {
     for arguments in --help {run,acquire,renew,release,check,fence,status,list,watch,history,break,doctor,config,limit,cache}' --help' 'help options' run nonsense '' --help=x; do
       part "dlock $arguments"
-      # shellcheck disable=SC2086
       shown dlock $arguments 2>&1
     done
     dlock help run | diff <(dlock run --help) -

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # dlock history: the last runs of a lock, on every store.
+# shellcheck disable=SC2086  # words
 
 setup() {
   load support
@@ -77,7 +78,6 @@ runs() {  # <filter> [<option>...]
   for wrong in '--limit=0 job' '--limit=-1 job' '--limit=x job' '--limit= job' 'a b' '--succeeded-within 1h' \
     '--succeeded-within 1h *' '--succeeded-within 1h job --failed' '--succeeded-within 1h job --since 1h' '--succeeded-within 1h job --mine'; do
     echo "$wrong"
-    # shellcheck disable=SC2086
     run dlock history $wrong
 
     assert_message 64
@@ -121,7 +121,6 @@ runs() {  # <filter> [<option>...]
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- true
     for filter in '--since 1h' '--since 0'; do
-      # shellcheck disable=SC2086
       assert_equal "$filter $(runs .exit_code $filter)" "$filter 0"
     done
 
@@ -165,7 +164,6 @@ is_too_long_ago() {
       hold "$name" --label 'the | night'
       queue "$name" -- true
       for nagios in '' --nagios; do
-        # shellcheck disable=SC2086  # words
         run dlock history "$name" --succeeded-within 1ms $nagios
         assert_status $((${#nagios} > 0 ? 2 : 1))
         assert_equal "${#lines[@]}" 1
@@ -207,7 +205,6 @@ is_critical() {  # <lock> <span>
   for wrong in 'job --store redis+unix:/nowhere --succeeded-within 1h' 'job' 'job --succeeded-within x' \
     '--succeeded-within 1h' 'job --succeeded-within 1h --json' 'job --succeeded-within 1h --oops' \
     "job --succeeded-within 1h --config $BATS_TEST_TMPDIR/wrong.toml"; do
-    # shellcheck disable=SC2086
     run_apart dlock history --nagios $wrong
     [[ "$status $stderr" == '3 ' && $output == 'DLOCK UNKNOWN - '* && ${#lines[@]} -eq 1 ]]
   done

@@ -4,6 +4,7 @@
 # Everything is compared with the tables in src/: the names of options, their letters and
 # values, the statuses. The tables are read as text. If their format changes, the first test
 # fails.
+# shellcheck disable=SC2086  # words
 
 # What the tests read again and again is read from the tables once.
 setup_file() {
@@ -100,7 +101,6 @@ statuses_in_help() {  # <verb>...
 
 # Prints the source of a section of the manual, or of a subsection: of one page, or of all.
 section() {  # <title> [<page>]
-  # shellcheck disable=SC2086  # a pattern
   awk -v title="$1" '
     FNR == 1 || /^\.S[hs] / { inside = (substr($0, 5) == title); next }
     inside' "$manual"/${2:-dlock*}
@@ -446,7 +446,6 @@ example_of() {  # <key> <type>
 @test "every help fits on a screen of 50 lines, and names the page of its verb" {
   local topic
   for topic in '' options $(verbs); do
-    # shellcheck disable=SC2086  # no operand at all
     run dlock help $topic
     assert_status 0
     ((${#lines[@]} > 0 && $(wc -l <<< "$output") <= 50)) || { echo "dlock help $topic is too long" >&2; return 1; }
@@ -487,7 +486,6 @@ example_of() {  # <key> <type>
 @test "--help goes to standard output, exits with 0, and is at most 80 columns wide" {
   local verb
   for verb in '' $(verbs); do
-    # shellcheck disable=SC2086
     run bash -c 'dlock "$@" --help 2> /dev/null' - $verb
 
     assert_status 0

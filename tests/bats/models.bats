@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # The models of dlock's protocols (tests/model): each keeps every promise, and no longer does so
 # with a bug in it. tests/long/models.bats looks further.
+# shellcheck disable=SC2086  # words
 
 setup() {
   load support
@@ -63,7 +64,6 @@ is_listed() {  # <model> <bug>
 @test "each model keeps every promise" {
   local bounds
   for bounds in "${kept[@]}"; do
-    # shellcheck disable=SC2086  # the words of a row
     QUICK=yes run "$models/check" $bounds
     assert_status 0 || return 1
   done
@@ -73,7 +73,6 @@ is_listed() {  # <model> <bug>
   local bug model name bounds
   for bug in "${bugs[@]}"; do
     read -r model name bounds <<< "$bug"
-    # shellcheck disable=SC2086  # none, or one
     QUICK=yes run "$models/check" "$model" "-D$name" $bounds
     assert_status 1 || { echo "$bug" >&2; return 1; }
     assert_output_contains BROKEN

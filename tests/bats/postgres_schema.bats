@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # What dlock makes of a PostgreSQL database: its schema and who needs which rights, names in
 # any encoding, and databases and servers that are not as they should be.
+# shellcheck disable=SC2086  # words
 
 load postgres
 tests_share_postgres
@@ -31,7 +32,6 @@ is_watched() { [[ $(sql 'SELECT count(*) FROM dlock.watcher') == [1-9]* ]]; }
 @test "each verb makes the schema on first use, or shows that there is nothing yet" {
   while read -r expected verb; do
     sql 'DROP SCHEMA IF EXISTS dlock CASCADE' 2> /dev/null
-    # shellcheck disable=SC2086  # words
     run dlock $verb
     assert_equal "$verb $status" "$verb $expected"
   done << 'END'
@@ -54,7 +54,6 @@ END
   dlock fence disk 7
   while read -r table verb; do
     sql "DROP TABLE dlock.$table CASCADE" 2> /dev/null
-    # shellcheck disable=SC2086  # words
     dlock $verb
     assert_equal "$table $(sql "SELECT count(*) FROM dlock.fence")" "$table 1"
   done << 'END'
@@ -141,7 +140,6 @@ END
   sql 'CREATE SCHEMA dlock AUTHORIZATION app; CREATE TABLE dlock.lock (id int, who text)'
 
   for verb in 'run job -- echo started' 'status job' 'list'; do
-    # shellcheck disable=SC2086  # words
     run dlock $verb
     [[ $status == @(77|78) ]]
     assert_one_line
@@ -165,7 +163,6 @@ assert_refused_to() {  # <role> <what the message names>
   local verb
   for verb in 'run job -- echo started' 'status job' 'list' 'history job' 'break --yes job' 'acquire job' 'fence disk 7' \
     'limit api 5/1h' 'cache value -- echo started' 'watch'; do
-    # shellcheck disable=SC2086  # words
     run timeout 60 dlock --store "$(postgres_url 1 "$1")" $verb
     assert_message 78 "$2"
   done
@@ -257,7 +254,6 @@ assert_refused_to() {  # <role> <what the message names>
   DLOCK_STORE=$(postgres_url 1 job)
   for verb in 'status nightly' 'status --quiet nightly' 'list' 'history nightly' 'history nightly --succeeded-within 1d' \
     'break --yes nightly' 'run nightly -- echo started' 'acquire nightly' 'limit api 5/1h' 'watch' 'run --wait 1s nightly -- echo started'; do
-    # shellcheck disable=SC2086  # words
     run timeout 60 dlock $verb
     assert_message 77 'row-level security hides rows of'
   done
@@ -363,7 +359,6 @@ END
     dlock run job -- true
     sql "UPDATE dlock.lock SET state = '$state'"
     for verb in 'run job -- echo started' 'acquire job' 'status job' 'break --force --yes job'; do
-      # shellcheck disable=SC2086  # words
       run dlock $verb
       assert_equal "$verb '${state:0:20}': $status" "$verb '${state:0:20}': 78"
       assert_one_line

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Logins to PostgreSQL, and TLS: which servers dlock proves itself to, which it believes, and
 # that no password goes where it could be read.
+# shellcheck disable=SC2086  # words
 
 load postgres
 tests_share_postgres
@@ -95,7 +96,6 @@ assert_refused() {  # <exit code> <part of what it says>
   done
   DLOCK_STORE=${DLOCK_STORE/app@/app:very-secret%20word@}
   for verb in 'run -v job -- echo started' doctor config status list 'doctor --json' 'config --json'; do
-    # shellcheck disable=SC2086  # words
     run dlock $verb
     refute_output_contains very-secret
   done
@@ -110,7 +110,6 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_status 0
   refute_output_contains 'only (us)'
   for verb in doctor config 'config --json' status list; do
-    # shellcheck disable=SC2086  # words
     run dlock $verb
     refute_output_contains 'only (us)'
     refute_output_contains 'only%20(us)'

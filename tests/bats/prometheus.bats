@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # dlock list --prometheus: locks as metrics.
-# shellcheck disable=SC1003,SC2089,SC2090  # quotes and backslashes are meant as such
+# shellcheck disable=SC1003,SC2089,SC2090,SC2086  # quotes and backslashes are meant as such
 
 setup() {
   load support
@@ -61,7 +61,6 @@ run_quietly() { "$@" > /dev/null 2>&1; }
   assert_status 0
   assert_equal "${lines[*]:1}" '# TYPE dlock_up gauge dlock_up{namespace="dlock"} 1'
   for wrong in 'list --prometheus --json' 'status --prometheus job' '--prometheus list'; do
-    # shellcheck disable=SC2086  # words
     run dlock $wrong
     assert_status 64
   done

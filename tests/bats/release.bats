@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # What a release is made of, and how get.sh installs and removes it. For get.sh a small release
 # serves, with a script in place of the program; the last tests make real ones.
+# shellcheck disable=SC2086  # words
 
 setup_file() {
   load support
@@ -188,10 +189,8 @@ share/man/man1/dlock.other'
 
   local home
   for home in '-u HOME' HOME= HOME=relative; do
-    # shellcheck disable=SC2086  # words
     run env $home sh "$DLOCK_SOURCE/get.sh" "$from"
     assert_equal "$status $output" '64 get.sh: HOME names no directory: --prefix says where to install (see get.sh --help)'
-    # shellcheck disable=SC2086  # words
     run env $home sh "$DLOCK_SOURCE/get.sh" --uninstall
     assert_equal "$status $output" '64 get.sh: HOME names no directory: --prefix says where to install (see get.sh --help)'
   done
@@ -368,7 +367,6 @@ share/man/man1/dlock.other'
 
 @test "wrong arguments of get.sh are usage errors" {
   for words in '' '--nonsense' '--prefix' "--sha256 123 $from" "$from $from" "--uninstall $from" '--prefix= x'; do
-    # shellcheck disable=SC2086  # words
     run sh "$DLOCK_SOURCE/get.sh" $words
     assert_status 64
     assert_equal "${#lines[@]}" 1

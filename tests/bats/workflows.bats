@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # The action for GitHub and the component for GitLab, run as their runners do.
-# shellcheck disable=SC2034  # for and from the helpers; tests are subshells
+# shellcheck disable=SC2034,SC2086  # for and from the helpers; tests are subshells
 
 # A release with the program of these tests, and the documents of the YAML files as JSON: Python takes
 # long to start.
@@ -230,7 +230,6 @@ start_server_with_login() {
     DLOCK_STORE=$given
     if [[ -z $inputs ]]; then export DLOCK_STORE=redis://127.0.0.1:$port DLOCK_USER=bob DLOCK_PASSWORD=secret; fi
     export DLOCK_NAMESPACE=team
-    # shellcheck disable=SC2086  # words
     run step main name=deploy release=installed $inputs
     assert_status 0
     refute_output_contains secret
@@ -244,7 +243,6 @@ start_server_with_login() {
     DLOCK_PASSWORD=secret later dlock check
 
     [[ -n $inputs ]] || export DLOCK_PASSWORD=secret
-    # shellcheck disable=SC2086  # words
     run later step post name=deploy release=installed $inputs
     assert_equal "$status $output" '0 '
     DLOCK_PASSWORD=secret run later dlock check

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # A cluster: locks follow their slots, even when slots migrate and primaries fail. A member
 # that does not respond for a second is considered dead; a lease lasts six.
-# shellcheck disable=SC2034  # the helpers use pids, and dlock DLOCK_STORE
+# shellcheck disable=SC2034,SC2086  # the helpers use pids, and dlock DLOCK_STORE
 
 setup() {
   load ../bats/support
@@ -122,7 +122,6 @@ name_elsewhere() {
 assert_all_refused() {  # <number> <verb with its words>...
   local verb
   for verb in "${@:2}"; do
-    # shellcheck disable=SC2086
     DLOCK_STORE=redis://127.0.0.1:${ports[$1]} run timeout 60 dlock $verb
     assert_status 78
     assert_output_contains 'is a member of a cluster: use redis+cluster://'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # The command is dead before its lease ends, whatever happens to the server, the network,
 # dlock, or its guardian.
-# shellcheck disable=SC2034  # what the helpers and the tests set for each other
+# shellcheck disable=SC2034,SC2086  # what the helpers and the tests set for each other
 
 setup() {
   load ../bats/support
@@ -173,11 +173,9 @@ is_gone() { (($(left_of job) == -2)); }
   hold job "${lease[@]}"
   guardian=$(guardian_of "$holder")
   for how in '' -f; do
-    # shellcheck disable=SC2086
     pgrep $how dlock > "$BATS_TEST_TMPDIR/matching"
     grep -qx "$holder" "$BATS_TEST_TMPDIR/matching"
     if grep -qx "$guardian" "$BATS_TEST_TMPDIR/matching"; then return 1; fi
-    # shellcheck disable=SC2086
     pgrep $how lock-guardian | grep -qx "$guardian"
   done
   kill -STOP "$holder"

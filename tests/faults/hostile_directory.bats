@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # A shared lock directory that one of its members tampers with: root still uses it, and the
 # member gains nothing except wrong information about locks.
+# shellcheck disable=SC2086  # words
 
 setup_file() {
   load ../bats/support
@@ -194,7 +195,6 @@ replace_and_judge() {  # <paths, a line each> [<what to remove before>...]
       rm -rf "$yard/pristine"
       kinds=cache-file
     fi
-    # shellcheck disable=SC2086  # several words
     assert_harmless $kinds
   done
 }
@@ -277,7 +277,6 @@ assert_wins_race() {  # {<kind> <target>}...
     echo "swaps: $swaps"
     rm -rf "$shared"
     install -d -m 2770 -o root -g "$group" "$shared"
-    # shellcheck disable=SC2086  # several words
     assert_wins_race $swaps
   done
 }

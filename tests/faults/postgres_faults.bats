@@ -2,6 +2,7 @@
 # PostgreSQL servers, standbys, poolers and networks that fail: locks that survive, locks that
 # are lost, and never two holders. When a command died and when its lease ends are what the
 # kernel and the server say.
+# shellcheck disable=SC2086  # words
 
 setup() {
   load ../bats/support
@@ -276,7 +277,6 @@ nobody_waits_for_standby() { ! waits_for_standby; }
 
 assert_cancelled_grant_is_noticed() {  # [<verb with its words>]
   freeze_postgres 2
-  # shellcheck disable=SC2086  # words
   dlock --replicas 1 --store-timeout 10s ${1:-run job -- touch "$ran"} > "$said" 2>&1 3>&- &
   claim=$!
   eventually waits_for_standby
@@ -312,7 +312,6 @@ is_unconfirmed() { grep -q 'did not confirm' "$said" || nobody_waits_for_standby
   assert_message 69 synchronous_standby_names
   # Nothing else is written, either.
   for verb in 'fence disk 7' 'limit api 5/1h' 'cache value -- true'; do
-    # shellcheck disable=SC2086  # words
     run dlock --replicas 1 $verb
     assert_status 69
   done
@@ -362,7 +361,6 @@ is_unconfirmed() { grep -q 'did not confirm' "$said" || nobody_waits_for_standby
 archives() { [[ $(sql "SELECT count(write_lsn) FROM pg_stat_replication WHERE application_name = 'archive'") == 1 ]]; }
 assert_not_all() {
   for verb in 'run job -- touch ran' 'acquire job' 'fence disk 7' 'limit api 5/1h'; do
-    # shellcheck disable=SC2086  # words
     run timeout 60 dlock --replicas all $verb
     assert_message 69 '2 standbys are connected, and its commits wait for only 1'
   done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Several independent servers, of which a majority has to grant a lock. A lease lasts six
 # seconds.
-# shellcheck disable=SC2034  # the helpers set holder, waiter, ports; dlock uses DLOCK_STORE
+# shellcheck disable=SC2034,SC2086  # the helpers set holder, waiter, ports; dlock uses DLOCK_STORE
 
 setup() {
   load ../bats/support
@@ -41,7 +41,6 @@ of_report() { jq -r "$1" "$report"; }
   DLOCK_STORE="redis+quorum://127.0.0.1:${ports[1]},localhost:${ports[1]},127.0.0.1:${ports[2]}"
 
   for verb in "run job -- touch $ran" 'status job' list 'history job' history 'fence disk 1' 'break --yes job' watch; do
-    # shellcheck disable=SC2086
     run timeout 60 dlock $verb
     assert_message 78 'are the same server'
   done
@@ -124,11 +123,9 @@ runs_without_complaint() {
     run dlock history "job$rule" --succeeded-within 1h
     assert_status 1
     eventually has_no_history "job$rule"
-    # shellcheck disable=SC2086
     run dlock run -w 20s --dedupe 1h $rule --report "$report" "job$rule" -- echo ran
     assert_equal "$(of_report .outcome)" ran
     assert_output_contains "not counted: 127.0.0.1:${ports[1]} reports a run with fence $now that most servers do not know"
-    # shellcheck disable=SC2086
     run dlock run -w 20s --dedupe 1h $rule --report "$report" "job$rule" -- touch "$ran"
     assert_equal "$(of_report .outcome)" deduplicated
   done

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # Redis servers in trouble, and programs that are not Redis servers.
+# shellcheck disable=SC2086  # words
 
 setup() {
   load ../bats/support
@@ -182,7 +183,6 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   dlock renew hand --token "$token" -t 1h
   dlock renew slots --token "$slot" -t 1h
   for words in 'acquire other' 'fence disk 1' 'limit other 1/1h -- touch ran' 'run other -- touch ran'; do
-    # shellcheck disable=SC2086  # words
     run dlock $words
     assert_message 69 "the server's memory is full (maxmemory) [OOM]"
     refute_output_contains user_script
@@ -299,7 +299,6 @@ alter_cursors() {  # <Perl expression for the next cursor>
   alter_cursors 7
   local verb
   for verb in list history 'list --prometheus'; do
-    # shellcheck disable=SC2086
     run_briefly $verb
     assert_status 69
     assert_output_contains 'its SCAN does not come to an end'
@@ -342,7 +341,6 @@ assert_give_up_on() {  # <as fake_server has it> <part of what is said> <verb wi
   local words
   limit_memory
   for words in "${@:3}"; do
-    # shellcheck disable=SC2086
     run_briefly $words
     assert_refused 69 "$2"
   done
@@ -433,7 +431,6 @@ END
   serve '-DENIED Redis is running in protected mode because protected mode is enabled.\r\n'
 
   for words in 'run job echo started' 'status job' list; do
-    # shellcheck disable=SC2086
     run_briefly $words
     assert_refused 77 'the server is in protected mode'
   done

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # dlock without resources that every process expects to have.
+# shellcheck disable=SC2086  # words
 
 setup() {
   load ../bats/support
@@ -101,7 +102,6 @@ without_room() {  # <dlock's arguments>...
   assert_equal "$(look lease .state)" held
   for verb in 'check --fence=1 lease' 'limit --show api' 'limit --reset api' 'cache --show key' \
     'cache --forget key' 'status job' list 'history job' doctor config; do
-    # shellcheck disable=SC2086
     run timeout 60 prlimit --fsize=0 dlock $verb
     ((status < 128)) || { echo "$verb: $status" >&2; return 1; }
   done
@@ -114,13 +114,11 @@ without_room() {  # <dlock's arguments>...
 
   for verb in 'status job' list 'history job' doctor config --version help --help 'limit --show api' \
     'cache --show key' 'cache key -- true'; do
-    # shellcheck disable=SC2086
     run timeout 60 prlimit --fsize=0 sh -c 'dlock "$@" > "$HOME/output"' - $verb
     [[ $status == 69 && $output == *'ulimit -f'* ]] ||
       { echo "$verb: $status ($output)" >&2; return 1; }
   done
   for verb in bogus 'run job' 'status --bogus job' 'run --store redis://127.0.0.1:1 job -- true'; do
-    # shellcheck disable=SC2086
     run timeout 60 prlimit --fsize=0 sh -c 'DLOCK_BOGUS=1 dlock "$@" 2> "$HOME/output"' - $verb
     ((status == 64 || status == 69 || status == 77 || status == 78)) ||
       { echo "$verb: $status" >&2; return 1; }
@@ -143,7 +141,6 @@ without_room() {  # <dlock's arguments>...
   dlock run job -- true
   for signal in --default-signal=XFSZ --ignore-signal=XFSZ; do
     for verb in 'run job' 'limit api 9/1h' "cache key$signal"; do
-      # shellcheck disable=SC2086
       run env $signal DLOCK_BOGUS=1 dlock $verb -- \
         grep -e '^SigIgn' /proc/self/status
       assert_equal "$(grep SigIgn <<< "$output")" \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Servers that fail over, with real sentinels that notice within a second. A lease lasts six
 # seconds.
-# shellcheck disable=SC2034  # the helpers set holder, waiter, ports, and use the rest
+# shellcheck disable=SC2034,SC2086  # the helpers set holder, waiter, ports, and use the rest
 
 setup() {
   load ../bats/support
@@ -145,7 +145,6 @@ assert_refused() {  # <exit code> <store> <text>...
   # With a third one, the answers of two that differ can be enough before the last one arrives.
   DLOCK_STORE="redis+sentinel://127.0.0.1:${ports[4]},localhost:${ports[4]}/main"
   for verb in "run job -- touch $ran" 'status job' list; do
-    # shellcheck disable=SC2086
     run dlock $verb
     assert_status 78
     assert_output_contains "127.0.0.1:${ports[4]} and localhost:${ports[4]} are the same sentinel"
