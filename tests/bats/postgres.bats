@@ -35,6 +35,17 @@ held"
 # How many sessions the server believes to have lost.
 abandoned() { sql "SELECT sessions_abandoned FROM pg_stat_database WHERE datname = 'app'"; }
 
+@test "a look at a later lock, before the first is asked for, opens no further connection" {
+  local before
+  before=$(sql 'SELECT pg_conf_load_time()')
+  sql 'SELECT pg_reload_conf()' -c 'ALTER SYSTEM SET log_connections = on' > /dev/null
+  eventually postgres_has_reloaded "$before"
+
+  dlock run --dedupe 1h job --also a --also b -- true
+
+  assert_equal "$(grep -c 'connection authorized: user=app' "$postgres_root/1.log")" 3
+}
+
 @test "a lock that is held is busy; its session says whose it is, and has no transaction open" {
   hold job
 

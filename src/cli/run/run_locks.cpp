@@ -94,23 +94,23 @@ asio::awaitable<std::optional<Answer>> RunLocks::obtain_in_order() {
   co_return answer;
 }
 
-// An answer that waiting for the first lock cannot change, though it is about one whose
-// turn comes later. Otherwise a run that is to be skipped would be told that another lock
-// is held, and one that can never be granted would wait first. The later lock is only
-// looked at: a run that had it for a moment would be a run in progress for others, and a
-// lease that it may fail to release. The claim itself is made when its turn comes.
+// An answer that waiting for the first lock cannot change, though it is about a later
+// one. Otherwise a run that is to be skipped would be told that another lock is held, and
+// one that can never be granted would wait first. The later lock is only looked at: a run
+// that had it for a moment would be in progress for others, and may fail to release it.
 asio::awaitable<std::optional<Answer>> RunLocks::foregone_answer() {
   const auto queue = options_.wait ? Queue::join : Queue::stay_out;
   for (auto* lock : in_order_) {
     const auto& claim = lock->holding.claim();
     const bool is_possible = claim.dedupe || !claim.outer_fences.empty();
     if (!is_possible || lock == in_order_.front()) continue;
-    // Not that of the lock: it may have files open only to read them afterwards.
-    const auto store =
-        open_store(common_.store, lock->holding.timing().budget(), context_);
+    // Its own may have files open to read them, or keep a connection while the run waits.
+    const bool uses_own = lock->store->leases_expire() && !options_.wait;
+    const auto budget = lock->holding.timing().budget();
+    const auto other = uses_own ? nullptr : open_store(common_.store, budget, context_);
     try {
-      const auto found =
-          co_await store->inspector().inspect_for_sure(claim.lock, wakeup_);
+      auto& store = other ? *other : *lock->store;
+      const auto found = co_await store.inspector().inspect_for_sure(claim.lock, wakeup_);
       auto answer = rules::foregone_answer(found, claim, queue, host_name());
       if (!answer) continue;
       asked_ = lock;
