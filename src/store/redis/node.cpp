@@ -84,6 +84,16 @@ ReplyClass class_of(const Reply& reply) {
   return found == std::end(sorts) ? ReplyClass::refused : found->sort;
 }
 
+Command command_of(const Script& script, Sent sent, const std::vector<std::string>& keys,
+                   const std::vector<std::string>& args) {
+  const bool is_in_full = sent == Sent::in_full;
+  Command command{is_in_full ? "EVAL" : "EVALSHA", is_in_full ? script.text : script.sha1,
+                  std::to_string(keys.size())};
+  command.insert(command.end(), keys.begin(), keys.end());
+  command.insert(command.end(), args.begin(), args.end());
+  return command;
+}
+
 Node::Node(asio::io_context& context, Target target, milliseconds timeout, Role role)
     : context_(context),
       target_(std::move(target)),
@@ -236,20 +246,15 @@ asio::awaitable<std::vector<Reply>> Node::run(const Script& script,
                                               const std::vector<std::string>& keys,
                                               const std::vector<std::string>& args,
                                               unsigned replicas, Call call, Sent sent) {
-  const bool is_in_full = sent == Sent::in_full;
   const auto declared = with_probes(keys);
-  Command command{is_in_full ? "EVAL" : "EVALSHA", is_in_full ? script.text : script.sha1,
-                  std::to_string(declared.size())};
-  command.insert(command.end(), declared.begin(), declared.end());
-  command.insert(command.end(), args.begin(), args.end());
-  auto replies = co_await exchange_and_wait(command, replicas, call);
+  auto command = command_of(script, sent, declared, args);
+  auto replies = co_await exchange_and_wait(std::move(command), replicas, call);
   if (declared.size() > keys.size()) {
     const bool again = co_await is_only_about_probes(replies.front(), call);
     if (again) co_return co_await run(script, keys, args, replicas, call, sent);
   }
   if (replies.front().error_code() == "NOSCRIPT") {
-    command[0] = "EVAL";
-    command[1] = script.text;
+    command = command_of(script, Sent::in_full, declared, args);
     replies = co_await exchange_and_wait(std::move(command), replicas, call);
   }
   if (hides_refused_command(replies.front())) {
@@ -327,10 +332,7 @@ asio::awaitable<std::vector<Reply>> Node::run_asking(const Script& script,
                                                      const std::vector<std::string>& keys,
                                                      const std::vector<std::string>& args,
                                                      unsigned replicas, Call call) {
-  Command command{"EVAL", script.text, std::to_string(keys.size())};
-  command.insert(command.end(), keys.begin(), keys.end());
-  command.insert(command.end(), args.begin(), args.end());
-  auto commands = alone(std::move(command));
+  auto commands = alone(command_of(script, Sent::in_full, keys, args));
   if (replicas > 0) commands.push_back(wait_for(replicas, call.until));
   commands.insert(commands.begin(), Command{"ASKING"});
   auto replies = co_await exchange(std::move(commands), call);

@@ -70,6 +70,10 @@ enum class Sent {
   in_full,
 };
 
+// Runs a script on these keys.
+Command command_of(const Script& script, Sent sent, const std::vector<std::string>& keys,
+                   const std::vector<std::string>& args = {});
+
 // The time from one start of a server to the next.
 struct Life {
   std::string run_id;       // different after each start

@@ -276,13 +276,10 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
 asio::awaitable<Response> RedisClaimant::release_for_good(
     const std::vector<std::string>& args, Call call) {
   const auto keys = route_.keys_for(release_script, claim().lock);
-  Command release{"EVAL", release_script.text, std::to_string(keys.size())};
-  release.insert(release.end(), keys.begin(), keys.end());
-  release.insert(release.end(), args.begin(), args.end());
   std::vector<Command> commands;
   commands.push_back({"SET", keys.front() + ":t:" + text_of(claim().token), "1", "PX",
                       std::to_string(comes_late_by.count())});
-  commands.push_back(std::move(release));
+  commands.push_back(command_of(release_script, Sent::in_full, keys, args));
   auto response = co_await route_.exchange(claim().lock, std::move(commands), call);
   response.replies.erase(response.replies.begin());
   co_return response;

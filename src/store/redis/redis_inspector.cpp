@@ -169,11 +169,8 @@ asio::awaitable<void> RedisInspector::look_at(
     std::vector<Command> commands;
     auto name = next;
     for (; next != names.end() && commands.size() < most; ++next) {
-      const auto keys = route_.keys_for(script, *next);
-      Command command{is_first ? "EVAL" : "EVALSHA", is_first ? script.text : script.sha1,
-                      std::to_string(keys.size())};
-      command.insert(command.end(), keys.begin(), keys.end());
-      commands.push_back(std::move(command));
+      commands.push_back(command_of(script, is_first ? Sent::in_full : Sent::by_hash,
+                                    route_.keys_for(script, *next)));
     }
     check_time(node, call);
     const auto replies =
