@@ -102,10 +102,8 @@ Renewal restore(const Step& step, const Claim& claim, const Holder& granted) {
   auto known = restorable(step);
   const auto last = last_grant(state);
   remove_dead_holders(step);
-  if (was_granted_since(last, known, granted) ||
-      !has_room_for(state, claim, granted.slot, step.now)) {
+  if (!can_be_restored(state, claim, granted, step.now, known))
     return Renewal::taken_over;
-  }
   if (is_next(last, granted)) {
     known.granted = granted.fence;
     state.last_claim = granted.party.token;
@@ -130,6 +128,12 @@ Renewal restore(const Step& step, const Claim& claim, const Holder& granted) {
 }
 
 }  // namespace
+
+bool can_be_restored(const State& state, const Claim& claim, const Holder& granted,
+                     Moment now, const Restored& known) {
+  return !was_granted_since(last_grant(state), known, granted) &&
+         has_room_for(state, claim, granted.slot, now);
+}
 
 Release release(const Step& step, const Token& token, const std::optional<RunEnd>& end) {
   auto& state = step.state;

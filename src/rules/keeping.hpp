@@ -49,6 +49,12 @@ std::optional<Taker> taker_from(const State& state, const Holder& granted);
 // granted or promised the lock since; see Claimant::renew.
 Renewal renew_lease(const Step& step, const Claim& claim, const Holder& granted);
 
+// Whether the vanished lease of a claim may be restored: no other claim holds the lock,
+// or was granted or promised it since. The leases that `known` names had vanished as
+// well.
+bool can_be_restored(const State& state, const Claim& claim, const Holder& granted,
+                     Moment now, const Restored& known = {});
+
 // Releases the lease of the claim, or its place in the queue; see Claimant::release.
 // `granted` is null if this client was not granted the lock.
 Release release_lease(const Step& step, const Claim& claim, const Holder* granted,

@@ -31,19 +31,6 @@ Failure bad_grant(const std::string& how) {
 // The pause before the next attempt if the watch fails.
 constexpr milliseconds pause_after_failure{300};
 
-// A waiter is woken when it may be its turn, and asks again. After several waits that
-// were over at once, each further one lasts longer, up to a limit: a server that always
-// wakes it, or always ends its watch, must not be asked without end.
-constexpr milliseconds hardly_waited{50};
-constexpr unsigned many_wakes = 8;
-constexpr milliseconds longest_pause{200};
-
-milliseconds pause_after(unsigned quick_wakes) {
-  if (quick_wakes <= many_wakes) return milliseconds(0);
-  const auto doublings = std::min(quick_wakes - many_wakes, 8U);
-  return std::min(milliseconds(1U << doublings), longest_pause);
-}
-
 WatchRequest request_for(const LockName& lock, const WatchedKeys& watched,
                          std::int64_t from) {
   WatchRequest request;
@@ -84,7 +71,6 @@ class EtcdClaimant final : public Claimant {
   }
 
   asio::awaitable<void> await_turn(Call call) override {
-    const auto began = Clock::now();
     bool has_failed = false;
     try {
       co_await listen_for_turn(call);
@@ -93,8 +79,7 @@ class EtcdClaimant final : public Claimant {
       has_failed = true;  // the next request reports the failure
     }
     if (has_failed) watch_.reset();
-    quick_wakes_ = Clock::now() - began < hardly_waited ? quick_wakes_ + 1 : 0;
-    const auto pause = has_failed ? pause_after_failure : pause_after(quick_wakes_);
+    const auto pause = has_failed ? pause_after_failure : restraint_.pause(Clock::now());
     co_await call.within(pause).sleep();
   }
 
@@ -244,26 +229,14 @@ class EtcdClaimant final : public Claimant {
     co_await have_lease(call);
     const auto own = fresh_entry();
     auto request = join(step_context(), call.snapshot, claim(), own, decision);
-    const auto result = co_await write(std::move(request), call);
-    if (result.lease_gone) {
-      co_await look(call);
-      co_return;
-    }
-    const auto first = result.succeeded ? result.results.size() - 2 : 0;
-    call.snapshot = snapshot_from(claim().lock, result, first);
+    co_await write_and_look(std::move(request), call);
   }
 
   asio::awaitable<std::optional<Answer>> wait_as(const Decision& decision,
                                                  CallContext& call) {
     if (!decision.lose.empty()) {
       auto request = take_away(step_context(), decision.lose, own_taker(true));
-      const auto result = co_await write(std::move(request), call);
-      if (result.lease_gone) {
-        co_await look(call);
-        co_return std::nullopt;
-      }
-      const auto first = result.succeeded ? result.results.size() - 2 : 0;
-      call.snapshot = snapshot_from(claim().lock, result, first);
+      co_await write_and_look(std::move(request), call);
       co_return std::nullopt;
     }
     if (decision.counts_as_refused) co_await count(call);
@@ -289,12 +262,7 @@ class EtcdClaimant final : public Claimant {
 
   // The claim already has the lock: by a grant whose reply was lost, or it asks again.
   asio::awaitable<std::optional<Answer>> resume_holding(CallContext& call) {
-    std::optional<QueueEntry> entry;
-    if (own_->attached || own_->ttl == seconds_for(claim())) {
-      entry = co_await extend(call);
-    } else {
-      entry = co_await move_to_new_lease(*own_, call);
-    }
+    const auto entry = co_await prolong(call);
     // The snapshot may have been older.
     if (!entry || !entry->holds() || entry->standing == Standing::ended) {
       co_await look(call);
@@ -349,6 +317,19 @@ class EtcdClaimant final : public Claimant {
     co_await day_lease_.set_up(call);
     result = co_await calls_.txn(std::move(request), call);
     if (result.lease_gone) forget_lease();
+    co_return result;
+  }
+
+  // The snapshot is then the lock as the last two results show it, whether or not the
+  // request has had an effect.
+  asio::awaitable<TxnResult> write_and_look(TxnRequest request, CallContext& call) {
+    auto result = co_await write(std::move(request), call);
+    if (result.lease_gone) {
+      co_await look(call);
+    } else {
+      const auto first = result.succeeded ? result.results.size() - 2 : 0;
+      call.snapshot = snapshot_from(claim().lock, result, first);
+    }
     co_return result;
   }
 
@@ -521,6 +502,13 @@ class EtcdClaimant final : public Claimant {
     throw Failure::unreachable("the entry changed during each renewal");
   }
 
+  // The lease of the entry that holds, for as long as the claim wants it. Nothing if the
+  // entry has changed.
+  asio::awaitable<std::optional<QueueEntry>> prolong(CallContext& call) {
+    const bool lasts = own_->attached || own_->ttl == seconds_for(claim());
+    return lasts ? extend(call) : move_to_new_lease(*own_, call);
+  }
+
   // For another duration, which etcd cannot change, or because a keep-alive is not
   // enough. Nothing if the entry has changed.
   asio::awaitable<std::optional<QueueEntry>> move_to_new_lease(const QueueEntry& entry,
@@ -550,11 +538,7 @@ class EtcdClaimant final : public Claimant {
       if (ttl > 0) keep_ttl(std::chrono::seconds(ttl));
     }
     if (own_ && own_->standing == Standing::holds && !own_->attached) {
-      if (own_->ttl == seconds_for(claim())) {
-        entry = co_await extend(call);
-      } else {
-        entry = co_await move_to_new_lease(*own_, call);
-      }
+      entry = co_await prolong(call);
     }
     // The first look may have been at an older state.
     if (entry && entry->standing == Standing::holds && !entry->attached) {
@@ -903,7 +887,7 @@ class EtcdClaimant final : public Claimant {
   std::int64_t runs_kept_ = 0;  // recorded runs as of its release
 
   std::unique_ptr<KeyWatch> watch_;
-  unsigned quick_wakes_ = 0;  // in a row, waits for its turn that were over at once
+  Restraint restraint_;
   WatchedKeys watched_;
   std::optional<LockSnapshot> waits_in_;  // as of the decision to wait
 };

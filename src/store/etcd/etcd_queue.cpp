@@ -255,31 +255,24 @@ std::optional<Taker> replacer(const LockSnapshot& snapshot, std::string_view id)
 }
 
 bool can_be_set_up_again(const LockSnapshot& snapshot, const QueueEntry& lost) {
-  // A cluster that was restored from an older snapshot does not have this grant, and
-  // counts its revisions, which fences are, from there: what others were granted since
-  // may have smaller ones. One without any record may have forgotten others as well.
-  const auto& open = snapshot.runs.open;
-  const bool has_recorded_it = std::ranges::any_of(open, [&](const OpenRun& run) {
-    return run.id == lost.id && run.info.fence == lost.fence();
-  });
-  const bool has_recorded_none = open.empty() && snapshot.runs.past.empty();
-  if (!has_recorded_it && !has_recorded_none) return false;
-  const auto later_than_lost = [&](Fence fence) { return fence > lost.fence(); };
-  for (const auto& run : snapshot.runs.past) {
-    if (later_than_lost(run.info.fence)) return false;
-  }
-  for (const auto& run : snapshot.runs.open) {
-    if (later_than_lost(run.info.fence)) return false;
-  }
-  // A waiter is in the way, because it decides by the entries in front of it. Holders are
-  // also in the way, unless they held other slots, or read, at the same time.
-  rules::Occupancy occupancy;
-  for (const auto& entry : snapshot.entries) {
-    if (!entry.holds() || later_than_lost(entry.fence())) return false;
-    if (entry.slot == lost.slot && lost.mode == Mode::exclusive) return false;
-    occupancy.add(entry.mode);
-  }
-  return occupancy.admits(lost.mode, lost.slots);
+  // A waiter is in the way, because it decides by the entries in front of it.
+  const bool others_come_first =
+      std::ranges::any_of(snapshot.entries, [&](const QueueEntry& entry) {
+        return !entry.holds() || entry.fence() > lost.fence();
+      });
+  if (others_come_first) return false;
+  auto state = state_of(snapshot, lost.id, lost.slots);
+  const auto note_grant = [&](const RunInfo& run, const Token& claim_granted) {
+    if (run.fence <= state.last_fence) return;
+    state.last_fence = run.fence;
+    state.last_claim = claim_granted;
+  };
+  for (const auto& run : snapshot.runs.past) note_grant(run.info, {});
+  for (const auto& run : snapshot.runs.open) note_grant(run.info, token_of(run.id));
+  Claim claim;
+  claim.mode = lost.mode;
+  claim.slots = lost.slots;
+  return rules::can_be_restored(state, claim, as_holder(lost), {});
 }
 
 WatchedKeys watched_by(const LockSnapshot& snapshot, const QueueEntry& waiter) {

@@ -89,7 +89,8 @@ const QueueEntry* outer_reader(const LockSnapshot& snapshot, const Claim& claim)
 std::optional<Taker> replacer(const LockSnapshot& snapshot, std::string_view id);
 
 // Whether the vanished lease of this entry may be set up again: no other claim holds the
-// lock, or was granted or promised it since.
+// lock, or was granted or promised it since. A cluster that was restored from an older
+// snapshot counts its revisions, which fences are, from there.
 bool can_be_set_up_again(const LockSnapshot& snapshot, const QueueEntry& lost);
 
 // What a waiter must watch: only the key before its own if no other departure can affect
