@@ -15,8 +15,10 @@ namespace dlock::local {
 namespace {
 
 // Pauses between attempts to lock a mutex, which is held for some 20 microseconds.
+// Whoever has waited for long asks less often: else hundreds that ask keep its holder
+// from running.
 constexpr nanoseconds first_pause = std::chrono::microseconds(30);
-constexpr nanoseconds longest_pause = milliseconds(2);
+nanoseconds longest_pause(nanoseconds waited) { return milliseconds(2) + waited / 8; }
 
 // How long an interrupted process still tries, so that it leaves the queue by itself
 // instead of being removed by others.
@@ -124,7 +126,7 @@ asio::awaitable<MutexGuard> Files::lock_mutex(MutexByte byte, Wakeup& wakeup) {
                               std::chrono::duration_cast<milliseconds>(waited));
     }
     co_await wakeup.wait_until(Clock::now() + pause);
-    pause = std::min(pause * 2, longest_pause);
+    pause = std::min(pause * 2, longest_pause(waited));
   }
   co_return MutexGuard(*sessions_, byte);
 }
