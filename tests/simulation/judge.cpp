@@ -394,6 +394,13 @@ void World::judge_end(const Run& run) {
     broken("P12", name(run) + " is skipped, and no other run counts");
   }
   judge_wait(run);
+  const auto& its = run.options;
+  const bool may_keep =
+      its.min_hold.count() > 0 || its.lock_delay.count() > 0 || run.outer != nullptr;
+  if (!result.ran || may_keep || !is_steady() || run.last_fault > 0) return;
+  if (lease_of(run) || (!its.also.empty() && has_also(run))) {
+    broken("P6", name(run) + " has ended, and keeps a lock");
+  }
 }
 
 // Whatever other processes, servers and networks do, a wait ends in time, and at once if
