@@ -128,7 +128,7 @@ call() {  # <number> <argument of cache>...
 @test "a signal reaches a command whose output a slow terminal does not accept" {
   mkfifo keys
   SHELL=/bin/sh TERM=dumb env --default-signal script -qec \
-    'exec dlock cache --max-size 10 big -- sh -c "echo \$\$ > pid; until [ -e go ]; do sleep 0.05; done; exec cat random"' \
+    'exec dlock cache --max-size 10 big -- sh -c "echo \$\$ > pid; until [ -e go ]; do sleep 0.05; done; exec dd if=random bs=4k"' \
     /dev/null <> keys > screen 3>&- &
   eventually test -s pid
   halt $!
@@ -142,14 +142,7 @@ call() {  # <number> <argument of cache>...
 }
 
 # Whether a process that has written more than a pipe holds writes nothing for a while.
-has_stalled() {  # <pid>
-  local before
-  before=$(written_by "$1")
-  pause 0.2
-  ((before > 65536 && $(written_by "$1") == before))
-}
-
-written_by() { sed -n 's/^wchar: //p' "/proc/$1/io"; }  # <pid>
+has_stalled() { (($(written_by "$1") > 65536)) && writes_nothing "$1"; }  # <pid>
 
 # --- Many callers ---
 

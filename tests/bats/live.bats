@@ -161,13 +161,7 @@ is_shown() { (($(grep -oF 'no locks' screen | wc -l) == $1)); }
 }
 
 # Has the table drawn again, and tells whether nothing was written.
-stops_drawing() {  # <pid>
-  local before
-  before=$(sed -n 's/^wchar: //p' "/proc/$1/io")
-  kill -WINCH "$1"
-  pause 0.2
-  [[ $(sed -n 's/^wchar: //p' "/proc/$1/io") == "$before" ]]
-}
+stops_drawing() { writes_nothing "$1" kill -WINCH "$1"; }  # <pid>
 
 @test "Ctrl-Z restores the terminal, and fg redraws the whole table" {
   SHELL=/bin/sh TERM=dumb env --default-signal \

@@ -331,6 +331,16 @@ has_halted() {
   [[ -z $running ]]
 }
 
+# Whether a process writes nothing for a while, after a command of ours.
+writes_nothing() {  # <pid> [<command> <argument>...]
+  local before
+  before=$(written_by "$1")
+  "${@:2}"
+  pause 0.2
+  [[ $(written_by "$1") == "$before" ]]
+}
+written_by() { sed -n 's/^wchar: //p' "/proc/$1/io"; }  # <pid>
+
 # Bats calls this behind each test. What else a file has to end is its function `clean_up`.
 teardown() {
   local end
