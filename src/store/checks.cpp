@@ -13,7 +13,6 @@ using std::chrono::microseconds;
 
 constexpr milliseconds usual_ttl{30'000};
 constexpr milliseconds usual_kill_after{5000};
-constexpr milliseconds step{500};  // of the values that are advised
 
 std::string shown(microseconds round_trip) {
   char text[32];
@@ -31,91 +30,52 @@ std::optional<microseconds> round_trip_of(const ServerFacts& facts) {
   return std::chrono::ceil<microseconds>(*median);
 }
 
-// How long one operation on the store may have to wait for replies.
-milliseconds needed_budget(microseconds round_trip, int trips) {
-  constexpr int times_median = 2;  // some take longer
-  return std::chrono::ceil<milliseconds>(round_trip * trips * times_median);
-}
-
-// The shortest lease that leaves this budget for an operation, by the rules of
-// LeaseTiming.
-milliseconds smallest_ttl_for(milliseconds budget) {
-  constexpr milliseconds least{500};  // that --ttl takes
-  auto ttl = std::max(least, (budget * 10 + step - milliseconds(1)) / step * step);
-  while (!LeaseTiming(ttl, usual_kill_after, budget).is_sound()) ttl += step;
+// The shortest lease that `is_enough`.
+template <typename IsEnough>
+milliseconds smallest_ttl(IsEnough is_enough) {
+  constexpr milliseconds step{500};  // and the least that --ttl takes
+  auto ttl = step;
+  while (!is_enough(ttl)) ttl += step;
   return ttl;
 }
 
-// The shortest lease with which a run survives a failover of this length that begins just
-// before a renewal is due.
-milliseconds smallest_ttl_to_outlive(milliseconds failover) {
-  for (auto ttl = step;; ttl += step) {
-    const auto budget = std::min(ServerFacts().store_timeout, ttl / 10);
-    const LeaseTiming timing(ttl, usual_kill_after, budget);
-    const auto left =
-        ttl - timing.renew_every() - timing.drift() - timing.grace() - timing.margin();
-    if (left >= failover) return ttl;
-  }
-}
-
-void clock(const ServerFacts& facts, CheckReport& say) {
+void clock(const ServerFacts& facts, CheckReport say) {
   // A difference that does not matter in printed times.
   constexpr microseconds close_enough = std::chrono::seconds(2);
-  if (!facts.has_clock) return;
   const auto ahead = facts.clock_ahead;
   if (!ahead) return say.not_checked("the server does not report its time");
-  if (std::chrono::abs(*ahead) < close_enough) {
-    return say.ok("agrees with this machine's");
-  }
-  say.info(distance_of(*ahead) + " this machine's",
+  const auto difference = std::chrono::abs(*ahead);
+  if (difference < close_enough) return say.ok("agrees with this machine's");
+  say.info(for_people(difference) + (ahead->count() < 0 ? " behind" : " ahead of") +
+               " this machine's",
            "harmless: locks use the server's clock only; the times in status and history "
            "are the server's");
 }
 
-void round_trip(const ServerFacts& facts, CheckReport& say) {
+void round_trip(const ServerFacts& facts, Examination& examination, CheckReport say) {
   const auto median = round_trip_of(facts);
   if (!median) return;
-  const auto budget = needed_budget(*median, facts.trips_to_renew);
-  const auto ttl = for_people(smallest_ttl_for(budget));
+  // How long one operation on the store may have to wait for replies: some take longer.
+  const auto budget = std::chrono::ceil<milliseconds>(*median * facts.trips_to_renew * 2);
+  const auto ttl = smallest_ttl([&](milliseconds lease) {
+    return lease >= budget * 10 &&
+           LeaseTiming(lease, usual_kill_after, budget).is_sound();
+  });
+  examination.round_trip = median;
+  examination.smallest_ttl = std::max(ttl, facts.least_ttl);
   const auto message =
       joined(shown(*median), ", the median of ", facts.round_trips.size(),
-             "; fast enough for a --ttl of ", ttl, " or more");
+             "; fast enough for a --ttl of ", for_people(ttl), " or more");
   if (budget <= facts.store_timeout) return say.ok(message);
   say.warning(message, "use a nearer server, or --store-timeout " + for_people(budget) +
-                           " and a --ttl of " + ttl);
+                           " and a --ttl of " + for_people(ttl));
 }
-
-constexpr Check<ServerFacts> checks[] = {{"clock", clock}, {"round-trip", round_trip}};
 
 }  // namespace
 
-std::string counted(std::int64_t count, const std::string& word) {
-  return joined(count, " ", word, count == 1 ? "" : "s");
-}
-
-std::string listed(const std::vector<std::string>& words, std::size_t most) {
-  std::string list;
-  for (std::size_t i = 0; i < std::min(words.size(), most); ++i) {
-    list += (i > 0 ? ", " : "") + words[i];
-  }
-  return words.size() > most ? joined(list, ", ", words.size() - most, " more") : list;
-}
-
-std::span<const Check<ServerFacts>> common_checks() { return checks; }
-
-Examination examination_of(std::vector<Finding> findings,
-                           const std::vector<ServerFacts>& servers) {
-  Examination examination;
-  examination.findings = std::move(findings);
-  for (const auto& one : servers) {
-    const auto trip = round_trip_of(one);
-    if (!trip) continue;
-    const auto budget = needed_budget(*trip, one.trips_to_renew);
-    const auto ttl = std::max(smallest_ttl_for(budget), one.least_ttl);
-    examination.round_trip = std::max(examination.round_trip.value_or(*trip), *trip);
-    examination.smallest_ttl = std::max(examination.smallest_ttl.value_or(ttl), ttl);
-  }
-  return examination;
+void judge_server(const ServerFacts& facts, Examination& examination) {
+  clock(facts, {"clock", examination.findings});
+  round_trip(facts, examination, {"round-trip", examination.findings});
 }
 
 Failure let_pass(const Failure& failure) {
@@ -158,7 +118,7 @@ void judge_reachable(const std::vector<ServerFacts>& servers, std::size_t needed
                                 : "restore the others");
 }
 
-void judge_refusal(const Failure& failure, const std::string& also, CheckReport& say) {
+void judge_refusal(const Failure& failure, CheckReport& say, const std::string& also) {
   if (failure.kind() != Failure::Kind::rejected) {
     return say.error(failure.what(),
                      "correct the store URL, or the login and TLS options");
@@ -167,6 +127,17 @@ void judge_refusal(const Failure& failure, const std::string& also, CheckReport&
             "check the user, the password (--user, --password-file, DLOCK_PASSWORD) and, "
             "over TLS, the certificates (--tls-ca, --tls-cert, --tls-key)" +
                 also);
+}
+
+Version version_in(std::string_view text) {
+  Version version{};
+  for (auto& part : version) {
+    const auto number = take_number<int>(text);
+    if (!number) break;
+    part = *number;
+    text.remove_prefix(std::min<std::size_t>(text.size(), 1));
+  }
+  return version;
 }
 
 void judge_version(const std::string& version, bool is_old, const std::string& needed,
@@ -195,8 +166,7 @@ void judge_work(const std::string& why, CheckReport& say, const std::string& adv
   say.error("the server grants no locks now: " + printable(why, 200), advice);
 }
 
-void judge_clocks(const std::string& who, const std::vector<ServerFacts>& servers,
-                  const std::string& harm, CheckReport& say) {
+void judge_clocks(const std::vector<ServerFacts>& servers, CheckReport& say) {
   std::vector<microseconds> clocks;
   for (const auto& one : servers) {
     if (one.clock_ahead) clocks.push_back(*one.clock_ahead);
@@ -204,23 +174,28 @@ void judge_clocks(const std::string& who, const std::vector<ServerFacts>& server
   if (clocks.empty()) return say.not_checked("no server reports its time");
   const auto [least, most] = std::ranges::minmax_element(clocks);
   const auto spread = *most - *least;
-  if (spread < clocks_agree_within) return say.ok("all ", who, " agree");
-  say.warning("the " + who + "' clocks differ by " + for_people(spread) + harm,
-              synchronize_clocks);
+  if (spread < std::chrono::seconds(1)) return say.ok("all servers agree");
+  say.warning("the servers' clocks differ by " + for_people(spread) +
+                  ": leases can end too early or too late",
+              "synchronize the clocks of all servers by slewing (chrony, ntpd)");
 }
 
-std::string distance_of(microseconds ahead) {
-  return for_people(std::chrono::abs(ahead)) +
-         (ahead.count() < 0 ? " behind" : " ahead of");
-}
-
-void judge_failover(milliseconds failover, const std::string& detected,
-                    const std::string& what, std::string advice, CheckReport& say) {
-  const auto least = smallest_ttl_to_outlive(failover);
+void judge_failover(std::optional<milliseconds> detection, const std::string& setting,
+                    const std::string& advice, CheckReport& say, milliseconds election) {
+  if (!detection) return say.not_checked("no server reports " + setting);
+  // A run survives it even if it begins just before a renewal is due.
+  const auto least = smallest_ttl([&](milliseconds ttl) {
+    const auto budget = std::min(ServerFacts().store_timeout, ttl / 10);
+    const LeaseTiming timing(ttl, usual_kill_after, budget);
+    return ttl - timing.renew_every() - timing.drift() - timing.grace() -
+               timing.margin() >=
+           *detection + election;
+  });
   const auto message =
-      detected + "a --ttl of " + for_people(least) + " or more survives " + what;
+      joined("detected after ", for_people(*detection), " (", setting, "); a --ttl of ",
+             for_people(least), " or more survives a failover");
   if (least <= usual_ttl) return say.ok(message);
-  say.warning(message + ", the default of 30s does not", std::move(advice));
+  say.warning(message + ", the default of 30s does not", advice);
 }
 
 }  // namespace dlock

@@ -1,7 +1,8 @@
 // What `dlock doctor` checks: for each kind of store a table, whose order is that of the
-// findings, and behind it the checks of all stores; and judgments that they share.
+// findings; and judgments that stores share.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <optional>
 #include <span>
@@ -14,29 +15,9 @@
 #include "store/store_url.hpp"
 #include "util/clock.hpp"
 #include "util/failure.hpp"
+#include "util/text.hpp"
 
 namespace dlock {
-
-// The parts in a row, numbers as digits.
-template <typename... Parts>
-std::string joined(const Parts&... parts) {
-  std::string text;
-  const auto add = [&](const auto& part) {
-    if constexpr (requires { std::to_string(part); }) {
-      text += std::to_string(part);
-    } else {
-      text += part;
-    }
-  };
-  (add(parts), ...);
-  return text;
-}
-
-// "1 lock", "2 locks"
-std::string counted(std::int64_t count, const std::string& word);
-
-// "a, b"; of more than `most`: "a, b, 3 more".
-std::string listed(const std::vector<std::string>& words, std::size_t most = 1000);
 
 // Takes what a check says, under its name. If it says nothing, it does not apply.
 class CheckReport {
@@ -80,16 +61,15 @@ struct Check {
   void (*judge)(const Facts& facts, CheckReport& say);
   // What the store is asked for, in its language, besides what it is asked for anyway.
   std::string_view question = {};
-  // Whether the checks behind it can only be made if it finds no error.
+  // Whether no check behind it is made once there is an error.
   bool is_basis = false;
 };
 
-// What the checks of all stores need of a server, of a member of a group of them, or of
-// such a group; fields are empty where nothing is known.
+// What doctor needs to know of a server, of a member of a group of them, or of such a
+// group; fields are empty where nothing is known.
 struct ServerFacts {
   std::string server;                                    // its address, for messages
   std::optional<Failure> failure;                        // why it did not reply
-  bool has_clock = true;                                 // that alone ends leases
   std::optional<std::chrono::microseconds> clock_ahead;  // of this machine's
   std::vector<std::chrono::nanoseconds> round_trips;
   int trips_to_renew = 3;            // round trips of a renewal that has to connect first
@@ -101,39 +81,22 @@ std::vector<ServerFacts> servers_of(const std::vector<Facts>& servers) {
   return {servers.begin(), servers.end()};
 }
 
-// The table of the checks of all stores.
-std::span<const Check<ServerFacts>> common_checks();
+// The checks that are the same for all servers: of the clock and the round trip.
+void judge_server(const ServerFacts& facts, Examination& examination);
 
-// Adds what the checks say, and for a server what the common ones say. Ends behind one
-// that is the basis of the others and finds an error; false then.
-template <typename Facts>
-bool judge(std::span<const Check<Facts>> checks, const Facts& facts,
-           std::vector<Finding>& findings) {
-  for (const auto& check : checks) {
-    const auto before = findings.size();
-    CheckReport say(check.name, findings);
-    check.judge(facts, say);
-    const bool has_spoken = findings.size() > before;
-    const bool is_error = has_spoken && findings.back().level == Finding::Level::error;
-    if (check.is_basis && is_error) return false;
-  }
-  if constexpr (std::is_base_of_v<ServerFacts, Facts> &&
-                !std::is_same_v<ServerFacts, Facts>) {
-    judge<ServerFacts>(common_checks(), facts, findings);
-  }
-  return true;
-}
-
+// What the checks of the table say, and behind them, for a server, judge_server().
 template <typename Facts, std::size_t count>
-std::vector<Finding> judged(const Check<Facts> (&checks)[count], const Facts& facts) {
-  std::vector<Finding> findings;
-  judge<Facts>(checks, facts, findings);
-  return findings;
+Examination judged(const Check<Facts> (&checks)[count], const Facts& facts) {
+  Examination examination;
+  for (const auto& check : checks) {
+    CheckReport say(check.name, examination.findings);
+    check.judge(facts, say);
+    const bool has_error = worst_of(examination.findings) == Finding::Level::error;
+    if (check.is_basis && has_error) return examination;
+  }
+  if constexpr (std::is_base_of_v<ServerFacts, Facts>) judge_server(facts, examination);
+  return examination;
 }
-
-// With the round trip of the slowest of these servers, and the shortest lease for it.
-Examination examination_of(std::vector<Finding> findings,
-                           const std::vector<ServerFacts>& servers);
 
 // The failure as a fact about a server. Throws it if it says nothing about one, because
 // this machine lacks something or the caller wants to stop.
@@ -151,7 +114,12 @@ void judge_reachable(const std::vector<ServerFacts>& servers, std::size_t needed
                      const std::string& settings, CheckReport& say, bool can_lock = true);
 
 // A login that was refused. `also`: what else to check besides the options.
-void judge_refusal(const Failure& failure, const std::string& also, CheckReport& say);
+void judge_refusal(const Failure& failure, CheckReport& say,
+                   const std::string& also = "");
+
+// Major, minor and patch of "3.4.23"; 0 for each that is missing.
+using Version = std::array<int, 3>;
+Version version_in(std::string_view text);
 
 // `needed`: "Redis 6.2 or later".
 void judge_version(const std::string& version, bool is_old, const std::string& needed,
@@ -170,23 +138,14 @@ void judge_fences(const FarFences& fences, CheckReport& say);
 void judge_work(const std::string& why, CheckReport& say,
                 const std::string& advice = "check the server's log");
 
-constexpr const char* synchronize_clocks =
-    "synchronize the clocks of all servers by slewing (chrony, ntpd)";
+// Whether the clocks agree to a second: a failover takes longer.
+void judge_clocks(const std::vector<ServerFacts>& servers, CheckReport& say);
 
-// Clocks that differ by less are in order: a failover takes longer.
-constexpr std::chrono::microseconds clocks_agree_within{1'000'000};
-
-// Whether the clocks of `who` ("servers") agree, because fences and the order of a queue
-// depend on them. `harm` is added if they do not.
-void judge_clocks(const std::string& who, const std::vector<ServerFacts>& servers,
-                  const std::string& harm, CheckReport& say);
-
-// "3s behind" or "3s ahead of".
-std::string distance_of(std::chrono::microseconds ahead);
-
-// A failover that takes this long: "DETECTED a --ttl of 6.0s or more survives WHAT".
-void judge_failover(milliseconds failover, const std::string& detected,
-                    const std::string& what, std::string advice, CheckReport& say);
+// Which leases outlast a failover: that is detected after this long, which `setting`
+// sets, and until the successor accepts writes.
+void judge_failover(std::optional<milliseconds> detection, const std::string& setting,
+                    const std::string& advice, CheckReport& say,
+                    milliseconds election = milliseconds(1500));
 
 // Adds the durations of calls, until enough are measured or the time is up.
 template <typename Work>

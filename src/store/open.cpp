@@ -136,9 +136,8 @@ StoreUrl parsed_store_url(const std::string& url) {
   throw bad(url, advice_on(scheme, rest, all_kinds()));
 }
 
-asio::awaitable<Examination> examine_store(const ExaminationOrder& order,
-                                           asio::io_context& context, Wakeup& wakeup) {
-  return order.url.kind->examine(order, context, wakeup);
+asio::awaitable<Examination> examine_store(const ExaminationOrder& order) {
+  return order.url.kind->examine(order);
 }
 
 std::unique_ptr<Store> open_store(const StoreUrl& url, milliseconds timeout,

@@ -17,8 +17,7 @@ StoreUrl parsed_store_url(const std::string& url);
 // Examines the store for use with locks of the namespace (dlock doctor). It changes
 // nothing there. An unreachable store is also a finding. Throws Failure (exhausted) if
 // this machine lacks the resources to examine it.
-asio::awaitable<Examination> examine_store(const ExaminationOrder& order,
-                                           asio::io_context& context, Wakeup& wakeup);
+asio::awaitable<Examination> examine_store(const ExaminationOrder& order);
 
 // Contacts nothing yet. `timeout` is the budget of one operation.
 std::unique_ptr<Store> open_store(const StoreUrl& url, milliseconds timeout,

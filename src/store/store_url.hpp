@@ -33,14 +33,14 @@ struct ExaminationOrder {
   std::string name_space;
   milliseconds timeout;        // of each request
   milliseconds store_timeout;  // of one operation of a run, for advice
+  asio::io_context& context;
+  Wakeup& wakeup;
 };
 
 // As open_store() and examine_store(); each kind of store declares its own.
 using OpenStore = std::unique_ptr<Store>(const StoreUrl& url, milliseconds timeout,
                                          asio::io_context& context);
-using ExamineStore = asio::awaitable<Examination>(const ExaminationOrder& order,
-                                                  asio::io_context& context,
-                                                  Wakeup& wakeup);
+using ExamineStore = asio::awaitable<Examination>(const ExaminationOrder& order);
 
 // The SQL that makes what a store of this kind keeps its locks in.
 using SchemaText = std::string(const StoreUrl& url);

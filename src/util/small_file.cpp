@@ -12,6 +12,7 @@
 #include <map>
 
 #include "util/small_file.hpp"
+#include "util/text.hpp"
 
 namespace dlock {
 namespace {
@@ -36,12 +37,6 @@ bool is_ready(int fd, steady_clock::time_point until) {
     if (ready > 0) return true;
     if (ready == 0 || errno != EINTR) return false;
   }
-}
-
-std::string shown_size(std::size_t bytes) {
-  constexpr std::size_t mebibyte = 1u << 20;
-  return bytes >= mebibyte ? std::to_string(bytes / mebibyte) + " MiB"
-                           : std::to_string(bytes >> 10u) + " KiB";
 }
 
 std::string content_of(int fd, bool is_pipe, const FileKind& kind) {

@@ -282,6 +282,24 @@ bool from_hex(std::string_view text, std::uint8_t* bytes, std::size_t size) {
   return true;
 }
 
+std::string counted(std::int64_t count, const std::string& word) {
+  return joined(count, " ", word, count == 1 ? "" : "s");
+}
+
+std::string listed(const std::vector<std::string>& words, std::size_t most) {
+  std::string list;
+  for (std::size_t i = 0; i < std::min(words.size(), most); ++i) {
+    list += (i > 0 ? ", " : "") + words[i];
+  }
+  return words.size() > most ? joined(list, ", ", words.size() - most, " more") : list;
+}
+
+std::string shown_size(std::uint64_t bytes) {
+  if (bytes >= 1u << 30) return joined(bytes >> 30, " GiB");
+  if (bytes >= 1u << 20) return joined(bytes >> 20, " MiB");
+  return joined(bytes >> 10, " KiB");
+}
+
 std::string for_people(nanoseconds duration) {
   using namespace std::chrono;
   char text[32];

@@ -94,6 +94,30 @@ Unescaped percent_unescaped(std::string_view text);
 std::string hex(const std::uint8_t* bytes, std::size_t size);
 bool from_hex(std::string_view text, std::uint8_t* bytes, std::size_t size);
 
+// The parts in a row, numbers as digits.
+template <typename... Parts>
+std::string joined(const Parts&... parts) {
+  std::string text;
+  const auto add = [&](const auto& part) {
+    if constexpr (requires { std::to_string(part); }) {
+      text += std::to_string(part);
+    } else {
+      text += part;
+    }
+  };
+  (add(parts), ...);
+  return text;
+}
+
+// "1 lock", "2 locks"
+std::string counted(std::int64_t count, const std::string& word);
+
+// "a, b"; of more than `most`: "a, b, 3 more".
+std::string listed(const std::vector<std::string>& words, std::size_t most = 1000);
+
+// "3 KiB", "16 MiB", "2 GiB", for people: what is less than one is left out.
+std::string shown_size(std::uint64_t bytes);
+
 // "250ms", "3.2s", "3m12s", "2h5m", "4d3h": the two largest units, for people.
 std::string for_people(std::chrono::nanoseconds duration);
 

@@ -85,7 +85,7 @@ as_admin() {
 
   redis ACL SETUSER default on resetpass '>secret'
   unset DLOCK_USER DLOCK_PASSWORD
-  assert_doctor_finds 2 error login 'the server requires a login' 'set a password'
+  assert_doctor_finds 2 error login 'password required' 'check the user, the password'
 }
 
 # Each command that locks need, as the server has it: the first word of each permission.

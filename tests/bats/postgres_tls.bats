@@ -286,7 +286,7 @@ assert_refused() {  # <exit code> <part of what it says>
   run dlock run job -- echo started
   assert_message 77 'name the CA of the server with --tls-ca FILE'
   run dlock doctor
-  assert_output_contains 'use --tls-ca FILE, with the CA certificate'
+  assert_output_contains 'name the CA of the server with --tls-ca FILE'
   run dlock run --tls-ca "$certificates/theirs.crt" job -- echo started
   assert_equal "$status $output" '0 started'
 }

@@ -20,9 +20,10 @@ RedisFacts up_for(const std::string& seconds, const std::string& run_id) {
   RedisFacts facts;
   facts.server = "server " + run_id;
   facts.was_reached = true;
-  facts.hello = {{"server", "redis"}, {"version", "7.0.15"}, {"role", "master"}};
-  facts.info = {{"run_id", run_id}, {"uptime_in_seconds", seconds}, {"aof_enabled", "0"}};
-  facts.config = {{"save", ""}};
+  facts.fields = {{"server", "redis"},  {"version", "7.0.15"},
+                  {"role", "master"},   {"run_id", run_id},
+                  {"aof_enabled", "0"}, {"uptime_in_seconds", seconds},
+                  {"save", ""}};
   facts.clock_ahead = 1ms;
   return facts;
 }
@@ -42,7 +43,7 @@ Finding found(const std::vector<RedisFacts>& servers, const std::string& check,
               milliseconds max_ttl = 60s) {
   QuorumTerms terms;
   terms.max_ttl = max_ttl;
-  const auto findings = findings_of(servers, terms);
+  const auto findings = examination_of(servers, terms).findings;
   const auto is_it = [&](const Finding& one) { return one.check == check; };
   EXPECT_EQ(std::count_if(findings.begin(), findings.end(), is_it), 1) << check;
   return *std::find_if(findings.begin(), findings.end(), is_it);
@@ -67,7 +68,7 @@ TEST(QuorumHealth, warns_of_unavailable_servers_while_a_majority_replies) {
 
 TEST(QuorumHealth, finds_two_entries_that_are_the_same_server) {
   auto servers = good();
-  servers[2].info["run_id"] = "a";
+  servers[2].fields["run_id"] = "a";
 
   EXPECT_EQ(found(servers, "run-ids").level, Level::error);
 }

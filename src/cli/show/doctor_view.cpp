@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "cli/show/screen.hpp"
-#include "store/checks.hpp"
 #include "util/text.hpp"
 #include "util/utf8.hpp"
 

@@ -44,9 +44,9 @@ Exit doctor_verb(const Invocation& invocation) {
   const auto timeout = waits ? std::max(of_runs, patience) : of_runs;
   EventLoop context;
   Wakeup wakeup(context);
-  const ExaminationOrder order{common.store, common.name_space, timeout, of_runs};
-  const auto examination =
-      run_blocking(context, [&] { return examine_store(order, context, wakeup); });
+  const ExaminationOrder order{common.store, common.name_space, timeout,
+                               of_runs,      context,           wakeup};
+  const auto examination = run_blocking(context, [&] { return examine_store(order); });
   const auto store = url_of(common.store, timeout, context);
   if (common.json) {
     print(to_line(json_of(examination, store)) + "\n");

@@ -65,6 +65,8 @@ class EtcdCalls {
   const EtcdAccess& access() const { return access_; }
   milliseconds timeout() const { return timeout_; }
   Call new_call(Wakeup& wakeup) const { return wakeup.within(timeout_); }
+  // Whether there is a user, and the cluster has not said that login is off.
+  bool logs_in() const { return logs_in_; }
   // The member asked last, for messages.
   const std::string& name() const { return members_[current_].shown(); }
   // Whether a lease that is granted next will have a known term: see LeaseGrantResult.
@@ -139,8 +141,8 @@ class EtcdCalls {
   milliseconds timeout_;
   std::deque<EtcdConnection> members_;
   std::size_t current_ = 0;
-  bool logs_in_;       // there is a user, and the cluster has not said that login is off
-  std::string token_;  // of the login; empty: none yet
+  bool logs_in_;
+  std::string token_;         // of the login; empty: none yet
   std::uint64_t id_ = 0;      // of the cluster; 0: not known yet
   Clock::time_point seen_{};  // when it last replied
   std::uint64_t term_ = 0;    // as told on this connection:

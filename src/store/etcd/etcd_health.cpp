@@ -5,7 +5,6 @@
 #include <set>
 #include <utility>
 
-#include "net/budget.hpp"
 #include "store/etcd/etcd_calls.hpp"
 #include "store/etcd/etcd_entry.hpp"
 #include "store/etcd/etcd_errors.hpp"
@@ -17,21 +16,6 @@ namespace dlock::etcd {
 namespace {
 
 // --- The checks ---
-
-// Major, minor and patch.
-using Version = std::array<int, 3>;
-
-// "3.4.23" as three numbers; 0 for each that is missing.
-Version version_from(std::string_view text) {
-  Version version{};
-  for (auto& part : version) {
-    const auto number = take_number<int>(text);
-    if (!number) break;
-    part = *number;
-    text.remove_prefix(std::min<std::size_t>(text.size(), 1));
-  }
-  return version;
-}
 
 // etcd issue 20418, pull requests 21399 (a read index is used again) and 21375 (a read
 // index and a change of the leader).
@@ -66,41 +50,35 @@ std::vector<StatusResult> statuses_of(const EtcdFacts& facts) {
   return all;
 }
 
-bool lacks_permission(const EtcdFacts& facts) {
-  return facts.refuses_work && facts.refuses_work->kind() == Failure::Kind::rejected;
-}
-
 // The URL need not name all members, so their number is no majority that is needed.
 void reachable(const EtcdFacts& facts, CheckReport& say) {
-  const bool refuses_locks = facts.refuses_work && !lacks_permission(facts);
   judge_reachable(servers_of(facts.named), 1, "--listen-client-urls", say,
-                  !facts.failure && !refuses_locks);
+                  !facts.failure || facts.is_denied);
 }
 
 // One finding, or one for each known fault.
 void version(const EtcdFacts& facts, CheckReport& say) {
-  constexpr Version oldest{3, 4, 0};
   std::set<std::string> found;
-  for (const auto& status : statuses_of(facts)) found.insert(status.version);
+  for (const auto& one : statuses_of(facts)) found.insert(printable(one.version, 40));
   if (found.empty()) return say.not_checked(not_reported);
-  std::vector<std::string> shown;
-  std::vector<std::string> faults;
-  bool is_old = false;
+  const auto all = listed({found.begin(), found.end()});
+  bool has_fault = false;
   for (const auto& one : found) {
-    const auto number = version_from(one);
-    shown.push_back(printable(one, 40));
-    is_old = is_old || number < oldest;
+    const auto version = version_in(one);
+    if (version < Version{3, 4}) {
+      return judge_version("etcd " + all, true, "etcd 3.4 or later", say);
+    }
     for (const auto& [first, mended, what] : known_faults) {
-      if (number < first || number >= mended) continue;
-      faults.push_back(joined(shown.back(), ": ", what, " (fixed in ", mended[0], ".",
-                              mended[1], ".", mended[2], ")"));
+      if (version < first || version >= mended) continue;
+      has_fault = true;
+      say.warning(joined(one, ": ", what, " (fixed in ", mended[0], ".", mended[1], ".",
+                         mended[2], ")"),
+                  "upgrade etcd");
     }
   }
-  if (is_old || (found.size() == 1 && faults.empty())) {
-    return judge_version("etcd " + listed(shown), is_old, "etcd 3.4 or later", say);
-  }
-  if (faults.empty()) say.info(listed(shown) + ": an upgrade is in progress");
-  for (auto& fault : faults) say.warning(std::move(fault), "upgrade etcd");
+  if (has_fault) return;
+  if (found.size() == 1) return say.ok("etcd ", all);
+  say.info(all + ": an upgrade is in progress");
 }
 
 void leader(const EtcdFacts& facts, CheckReport& say) {
@@ -120,8 +98,8 @@ void leader(const EtcdFacts& facts, CheckReport& say) {
 }
 
 void login(const EtcdFacts& facts, CheckReport& say) {
-  if (facts.failure && is_refusal(*facts.failure)) {
-    return judge_refusal(*facts.failure, "", say);
+  if (facts.failure && !facts.is_denied && is_refusal(*facts.failure)) {
+    return judge_refusal(*facts.failure, say);
   }
   if (facts.user.empty()) return say.ok("none, or by client certificate");
   const auto user = "user " + printable(facts.user, 200);
@@ -129,14 +107,8 @@ void login(const EtcdFacts& facts, CheckReport& say) {
     return say.warning("not required: anyone can write to the cluster",
                        "run etcdctl auth enable, or leave out --user");
   }
-  if (!facts.login_took) return say.ok(user);
-  say.info(
-      user + "; each run logs in, which takes a member " + for_people(*facts.login_took),
-      "where many runs start at once, log in by certificate (--tls-cert)");
-}
-
-void refused(const EtcdFacts& facts, CheckReport& say) {
-  if (facts.failure) judge_work(facts.failure->what(), say);
+  say.info(user + "; each run logs in",
+           "where many runs start at once, log in by certificate (--tls-cert)");
 }
 
 void members(const EtcdFacts& facts, CheckReport& say) {
@@ -153,50 +125,49 @@ void members(const EtcdFacts& facts, CheckReport& say) {
            "name all of them in the URL, so that any of them may fail");
 }
 
-bool has_alarm(const EtcdFacts& facts, Alarm::Kind kind) {
-  return facts.alarms && std::ranges::count(*facts.alarms, kind, &Alarm::kind) > 0;
-}
-
-std::string shown_bytes(std::int64_t bytes) {
-  constexpr std::int64_t mebibyte = 1 << 20;
-  return joined((bytes + mebibyte - 1) / mebibyte, " MiB");
-}
-
 // Versions before 3.6 do not report the quota, so the default is assumed.
 void quota(const EtcdFacts& facts, CheckReport& say) {
-  constexpr std::int64_t usual_quota = 2LL << 30;
-  if (has_alarm(facts, Alarm::Kind::no_space)) {
-    return say.error("the database is full: no lock is granted (alarm NOSPACE)",
-                     "run etcdctl compact, etcdctl defrag, then etcdctl alarm disarm");
+  constexpr std::uint64_t usual_quota = 2ULL << 30;
+  const auto statuses = statuses_of(facts);
+  if (statuses.empty()) return say.not_checked(not_reported);
+  std::uint64_t size = 0;
+  for (const auto& one : statuses) {
+    size = std::max(size, static_cast<std::uint64_t>(one.size));
   }
-  std::int64_t size = -1;
-  for (const auto& status : statuses_of(facts)) size = std::max(size, status.size);
-  if (size < 0) return say.not_checked(not_reported);
-  const auto message = "the database has " + shown_bytes(size);
+  const auto message = "the database has " + shown_size(size);
   if (size <= usual_quota / 10 * 8) return say.ok(message);
   say.warning(
-      message + ", and the default quota is " + shown_bytes(usual_quota),
+      message + ", and the default quota is " + shown_size(usual_quota),
       "run etcdctl compact and etcdctl defrag, or set a larger --quota-backend-bytes");
 }
 
 void alarms(const EtcdFacts& facts, CheckReport& say) {
   if (!facts.alarms) return say.not_checked(not_reported);
-  if (has_alarm(facts, Alarm::Kind::corrupt) || has_alarm(facts, Alarm::Kind::other)) {
+  for (const auto& alarm : *facts.alarms) {
+    if (alarm.kind == Alarm::Kind::no_space) {
+      return say.error("the database is full: no lock is granted (alarm NOSPACE)",
+                       "run etcdctl compact, etcdctl defrag, then etcdctl alarm disarm");
+    }
+    if (alarm.kind == Alarm::Kind::none) continue;
     return say.error("a member's data differs from the others' (alarm CORRUPT)",
                      "run etcdctl alarm list, and replace that member");
   }
-  say.ok(has_alarm(facts, Alarm::Kind::no_space) ? "none but NOSPACE" : "none");
+  say.ok("none");
 }
 
 void permissions(const EtcdFacts& facts, CheckReport& say) {
-  if (lacks_permission(facts)) {
-    return say.error(facts.refuses_work->what(),
-                     "etcdctl role grant-permission ROLE readwrite --prefix=true " +
-                         printable_command({facts.prefix}, 200));
+  const auto prefix = printable_command({facts.prefix}, 200);
+  if (facts.is_denied) {
+    return say.error(
+        facts.failure->what(),
+        "etcdctl role grant-permission ROLE readwrite --prefix=true " + prefix);
   }
-  if (facts.refuses_work) return;
-  say.ok("keys that begin with ", printable(facts.prefix, 200),
-         " can be read and written");
+  if (facts.failure) return;
+  say.ok("keys that begin with ", prefix, " can be read and written");
+}
+
+void work(const EtcdFacts& facts, CheckReport& say) {
+  if (facts.failure && !facts.is_denied) judge_work(facts.failure->what(), say);
 }
 
 void leases(const EtcdFacts& facts, CheckReport& say) {
@@ -217,20 +188,9 @@ void failover(const EtcdFacts& facts, CheckReport& say) {
   if (facts.least_ttl.count() == 0 || facts.members.size() < 3) {
     return say.not_checked("no other members can take over");
   }
-  judge_failover(facts.least_ttl * 4 / 3, "", "the loss of the leader",
-                 "set a shorter --election-timeout for etcd, or a longer --ttl", say);
-}
-
-void work(const EtcdFacts& facts, CheckReport& say) {
-  if (!facts.refuses_work || lacks_permission(facts)) return;
-  judge_work(facts.refuses_work->what(), say);
-}
-
-void clocks(const EtcdFacts&, CheckReport& say) {
-  say.not_checked(
-      "etcd does not report its time, and no lease depends on it; --dedupe and "
-      "--min-hold use the clocks of the hosts",
-      "synchronize the clocks of the hosts (chrony, ntpd)");
+  judge_failover(facts.least_ttl * 4 / 3, "election-timeout",
+                 "set a shorter --election-timeout for etcd, or a longer --ttl", say,
+                 milliseconds(0));
 }
 
 constexpr Check<EtcdFacts> checks[] = {
@@ -238,15 +198,13 @@ constexpr Check<EtcdFacts> checks[] = {
     {"version", version},
     {"leader", leader},
     {"login", login, "", true},
-    {"work", refused, "", true},
     {"members", members},
     {"quota", quota},
     {"alarms", alarms},
     {"permissions", permissions},
-    {"work", work},
+    {"work", work, "", true},
     {"leases", leases},
     {"failover", failover},
-    {"clocks", clocks},
 };
 
 // --- The questions ---
@@ -267,15 +225,15 @@ asio::awaitable<std::optional<Answer>> ask(EtcdCalls& calls, Question question,
 
 // The only member of `access`: without a login, which may need the other members; if the
 // member requires one, with it.
-asio::awaitable<MemberFacts> ask_member(asio::io_context& context, EtcdAccess access,
-                                        milliseconds timeout, Wakeup& wakeup) {
+asio::awaitable<MemberFacts> ask_member(const ExaminationOrder& order, EtcdAccess access,
+                                        Wakeup& wakeup) {
   MemberFacts member;
   member.server = access.members.front().shown();
   const auto login = std::exchange(access.login, {});
   for (const bool logs_in : {false, true}) {
     if (logs_in) access.login = login;
     if (member.status || member.failure || (logs_in && login.user.empty())) break;
-    EtcdCalls calls(context, access, timeout);
+    EtcdCalls calls(order.context, access, order.timeout);
     try {
       member.status = co_await ask<StatusResult>(calls, StatusRequest{}, wakeup, false);
     } catch (const Failure& failure) {
@@ -289,19 +247,20 @@ asio::awaitable<MemberFacts> ask_member(asio::io_context& context, EtcdAccess ac
 
 class ClusterExaminer {
  public:
-  ClusterExaminer(asio::io_context& context, const EtcdAccess& access,
-                  milliseconds timeout, EtcdFacts& facts, Wakeup& wakeup)
-      : calls_(context, access, timeout), facts_(facts), wakeup_(wakeup) {}
+  ClusterExaminer(const ExaminationOrder& order, const EtcdAccess& access,
+                  EtcdFacts& facts)
+      : calls_(order.context, access, order.timeout),
+        facts_(facts),
+        wakeup_(order.wakeup) {}
 
   asio::awaitable<void> examine() {
     try {
-      if (!facts_.user.empty()) co_await measure_login();
       auto alarms = co_await ask<AlarmsResult>(calls_, AlarmsRequest{}, wakeup_);
       if (alarms) facts_.alarms = std::move(alarms->alarms);
       auto members = co_await ask<MemberListResult>(calls_, MemberListRequest{}, wakeup_);
       if (members) facts_.members = std::move(members->members);
+      facts_.login_is_off = !calls_.logs_in();
       co_await try_to_write();
-      if (facts_.refuses_work) co_return;
       co_await measure(facts_, new_call().until, [this]() -> asio::awaitable<void> {
         RangeRequest look;
         look.key = facts_.prefix;
@@ -309,23 +268,12 @@ class ClusterExaminer {
       });
     } catch (const Failure& failure) {
       facts_.failure = let_pass(failure);
+      facts_.is_denied = is_permission_denied(failure);
     }
   }
 
  private:
   Call new_call() { return calls_.new_call(wakeup_); }
-
-  asio::awaitable<void> measure_login() {
-    AuthenticateRequest login;
-    login.user = facts_.user;
-    net::Budget budget(new_call(), calls_.name());
-    login.password = co_await password_of(calls_.access(), calls_.context(), budget);
-    const auto began = Clock::now();
-    const auto result =
-        co_await ask<AuthenticateResult>(calls_, std::move(login), wakeup_);
-    facts_.login_took = Clock::now() - began;
-    facts_.login_is_off = result && result->token.empty();
-  }
 
   // etcd checks permissions and the quota for everything that a transaction might do,
   // even if its condition does not hold.
@@ -343,22 +291,15 @@ class ClusterExaminer {
     txn.then.emplace_back(std::move(deletion));
     LeaseGrantRequest shortest;
     shortest.ttl = 1;
-    try {
-      co_await calls_.txn(std::move(txn), new_call());
-      const auto granted = co_await calls_.lease_grant(shortest, new_call());
-      facts_.least_ttl = least_ttl_from(granted.ttl);
-      const LeaseKeepAliveRequest keep{granted.id};
-      const auto alive = co_await calls_.lease_keep_alive(keep, new_call());
-      facts_.answers_keep_alive = !alive.is_unanswered && alive.term != 0;
-      LeaseRevokeRequest back;
-      back.id = granted.id;
-      co_await calls_.lease_revoke(back, new_call());
-    } catch (const Failure& failure) {
-      facts_.refuses_work = let_pass(failure);
-      const bool is_about_login =
-          lacks_permission(facts_) && !is_permission_denied(failure);
-      if (is_about_login) throw;
-    }
+    co_await calls_.txn(std::move(txn), new_call());
+    const auto granted = co_await calls_.lease_grant(shortest, new_call());
+    facts_.least_ttl = least_ttl_from(granted.ttl);
+    const LeaseKeepAliveRequest keep{granted.id};
+    const auto alive = co_await calls_.lease_keep_alive(keep, new_call());
+    facts_.answers_keep_alive = !alive.is_unanswered && alive.term != 0;
+    LeaseRevokeRequest back;
+    back.id = granted.id;
+    co_await calls_.lease_revoke(back, new_call());
   }
 
   EtcdCalls calls_;
@@ -373,20 +314,18 @@ milliseconds least_ttl_from(std::int64_t seconds) {
   return std::chrono::seconds(seconds < 1 || seconds > most ? 0 : seconds);
 }
 
-std::vector<Finding> findings_of(const EtcdFacts& facts) { return judged(checks, facts); }
+Examination examination_of(const EtcdFacts& facts) { return judged(checks, facts); }
 
-asio::awaitable<Examination> examine(const ExaminationOrder& order,
-                                     asio::io_context& context, Wakeup& wakeup) {
+asio::awaitable<Examination> examine(const ExaminationOrder& order) {
   auto access = access_of(order.url);
-  const auto ask_one = [loop = &context, access, timeout = order.timeout](
-                           std::size_t number, Wakeup& own) {
+  const auto ask_one = [order, access](std::size_t number, Wakeup& own) {
     EtcdAccess only = access;
     only.members.assign(1, access.members[number]);
-    return ask_member(*loop, std::move(only), timeout, own);
+    return ask_member(order, std::move(only), own);
   };
   EtcdFacts facts;
-  facts.named =
-      co_await ask_all<MemberFacts>(context, access.members.size(), ask_one, wakeup);
+  facts.named = co_await ask_all<MemberFacts>(order.context, access.members.size(),
+                                              ask_one, order.wakeup);
   facts.user = access.login.user;
   facts.prefix = namespace_prefix(order.name_space);
   // To connect, and to ask.
@@ -398,10 +337,10 @@ asio::awaitable<Examination> examine(const ExaminationOrder& order,
     if (!facts.named[i].failure) access.members.push_back(members[i]);
   }
   if (!access.members.empty()) {
-    ClusterExaminer examiner(context, access, order.timeout, facts, wakeup);
+    ClusterExaminer examiner(order, access, facts);
     co_await examiner.examine();
   }
-  co_return examination_of(findings_of(facts), {facts});
+  co_return examination_of(facts);
 }
 
 }  // namespace dlock::etcd

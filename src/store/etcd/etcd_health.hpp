@@ -18,27 +18,22 @@ struct MemberFacts : ServerFacts {
 };
 
 // What the cluster has reported; fields are empty where it did not. The failure is why it
-// did not answer the user.
+// did not answer the user, or refuses a write in the namespace.
 struct EtcdFacts : ServerFacts {
-  EtcdFacts() { has_clock = false; }
-
   std::vector<MemberFacts> named;  // in the URL, in its order
   std::string user;                // logged in as this user; empty: no login
   std::string prefix;              // of the keys of the namespace
 
-  std::optional<std::chrono::nanoseconds> login_took;
   bool login_is_off = false;
   std::vector<ClusterMember> members;
   std::optional<std::vector<Alarm>> alarms;
   bool answers_keep_alive = true;  // a proxy may not
-  // Its error to a write in the namespace, if it refuses one.
-  std::optional<Failure> refuses_work;
+  bool is_denied = false;          // the failure: the user lacks a permission
 };
 
 // The shortest lease that a cluster grants, of so many seconds; 0 if that is impossible.
 milliseconds least_ttl_from(std::int64_t seconds);
 
-// One finding for each check; a check that depends on another follows it.
-std::vector<Finding> findings_of(const EtcdFacts& facts);
+Examination examination_of(const EtcdFacts& facts);
 
 }  // namespace dlock::etcd

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 #include "store/checks.hpp"
 #include "store/local/files.hpp"
@@ -29,18 +30,13 @@ struct CheckedDirectory {
 };
 
 std::string parent_of(const std::string& path) {
-  const auto slash = path.rfind('/');
-  return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
-}
-
-bool exists(const std::string& path) {
-  struct stat status {};
-  return ::lstat(path.c_str(), &status) == 0;
+  return std::filesystem::path(path).parent_path();
 }
 
 // The path, or what exists of it.
 std::string existing_part_of(std::string path) {
-  while (!exists(path)) path = parent_of(path);
+  struct stat status {};
+  while (::lstat(path.c_str(), &status) != 0) path = parent_of(path);
   return path;
 }
 
@@ -52,51 +48,46 @@ bool may(int mode, const std::string& path) {
 }
 
 // A message and the advice that follows it.
-std::pair<std::string, std::string> parts_of(const std::string& message,
-                                             const std::string& usual_advice = "") {
+std::pair<std::string, std::string> parts_of(const std::string& message) {
   const auto end = message.find("; ");
-  if (end == std::string::npos) return {message, usual_advice};
+  if (end == std::string::npos) return {message, ""};
   return {message.substr(0, end), message.substr(end + 2)};
 }
 
 void unusable(const CheckedDirectory& place, CheckReport& say) {
-  auto [message, advice] =
-      parts_of(place.unusable->what(),
-               "use your own directory, or one that is set up as shared (chmod 2770)");
+  auto [message, advice] = parts_of(place.unusable->what());
   struct stat status {};
   const bool is_there = ::lstat(place.path.c_str(), &status) == 0;
   if (is_there && !S_ISDIR(status.st_mode)) advice = "name the directory itself";
+  if (advice.empty()) {
+    advice = "use your own directory, or one that is set up as shared (chmod 2770)";
+  }
   say.error(message, advice);
 }
 
 void missing(const CheckedDirectory& place, CheckReport& say) {
   const auto path = printable(place.path);
-  // Only the last part is created, but for the default directory.
-  if (!place.is_ours && !exists(parent_of(place.path))) {
-    return say.error(path + " does not exist, and neither does its parent directory",
-                     "create it: install -d -m 700 " + path);
-  }
   const auto parent = existing_part_of(place.path);
-  if (may(W_OK | X_OK, parent)) {
+  // Only the last part is created, but for the default directory.
+  const bool is_created = place.is_ours || parent == parent_of(place.path);
+  if (is_created && may(W_OK | X_OK, parent)) {
     return say.info(path + " does not exist yet",
                     "nothing to do: the first lock creates it");
   }
-  say.error(
-      path + " does not exist, and cannot be created in " + printable(parent),
-      "create it as a user with permission, or name another one (--store local:/dir)");
+  say.error(path + " does not exist, and cannot be created in " + printable(parent),
+            "create it as a user with permission (install -d -m 700), or name another "
+            "one (--store local:/dir)");
 }
 
 void directory(const CheckedDirectory& place, CheckReport& say) {
   const auto path = printable(place.path);
   if (place.unusable) return unusable(place, say);
   if (!place.directory) return missing(place, say);
-  struct statvfs system {};
-  if (::fstatvfs(place.directory->fd(), &system) == 0 &&
-      (system.f_flag & ST_RDONLY) != 0) {
+  if (may(R_OK | W_OK | X_OK, place.path)) return say.ok(path);
+  if (errno == EROFS) {
     return say.error(path + " is on a file system that is mounted read-only",
                      "mount it with permission to write, or use a directory elsewhere");
   }
-  if (may(R_OK | W_OK | X_OK, place.path)) return say.ok(path);
   say.error("this user cannot write to " + path,
             "chmod u+rwx " + printable_command({place.path}, 4096) +
                 ", or, if it is shared, join its group");
@@ -235,32 +226,24 @@ void files(const CheckedDirectory& place, CheckReport& say) {
            "nothing to do: the next run removes them");
 }
 
-std::string shown(std::uint64_t kibibytes) {
-  if (kibibytes >= 1 << 20) return joined(kibibytes >> 20, " GiB");
-  if (kibibytes >= 1 << 10) return joined(kibibytes >> 10, " MiB");
-  return joined(kibibytes, " KiB");
-}
-
 // The room on the file system for this user. The least is space for the files of some
 // hundred new locks.
 void space(const CheckedDirectory& place, CheckReport& say) {
   constexpr std::uint64_t few_files = 100;
-  constexpr std::uint64_t little = 16 << 10;
-  constexpr std::uint64_t too_little = 1 << 10;
+  constexpr std::uint64_t little = 16 << 20;
+  constexpr std::uint64_t too_little = 1 << 20;
   constexpr const char* advice = "free space on that file system";
   struct statvfs status {};
   if (::statvfs(existing_part_of(place.path).c_str(), &status) != 0) return;
-  const std::uint64_t kibibytes = status.f_bavail * status.f_frsize / 1024;
+  const std::uint64_t bytes = status.f_bavail * status.f_frsize;
+  const auto left = shown_size(bytes) + " free";
   // Where files are not counted, there is room for them.
   const auto files = status.f_files > 0 ? status.f_favail : few_files;
-  const auto left = shown(kibibytes) + " free";
-  if (kibibytes < too_little) {
-    return say.error(left + ": too little for new locks", advice);
-  }
+  if (bytes < too_little) return say.error(left + ": too little for new locks", advice);
   if (files == 0) {
     return say.error("no more files can be created (no inodes left)", advice);
   }
-  if (kibibytes < little) return say.warning(left, advice);
+  if (bytes < little) return say.warning(left, advice);
   if (files >= few_files) return say.ok(left);
   say.warning(joined("only ", files, " more files can be created"), advice);
 }
@@ -274,13 +257,13 @@ constexpr Check<CheckedDirectory> checks[] = {
     {"space", space},
 };
 
-CheckedDirectory place_at(const ExaminationOrder& order, asio::io_context& context) {
+CheckedDirectory place_at(const ExaminationOrder& order) {
   CheckedDirectory place;
   place.path = order.url.path;
   place.timeout = order.timeout;
   place.is_ours = place.path.empty();
   try {
-    Files files(context, place.path, order.timeout);
+    Files files(order.context, place.path, order.timeout);
     place.path = files.path();
     place.directory =
         Directory::open(place.path, place.is_ours, Directory::Missing::accept);
@@ -297,18 +280,15 @@ CheckedDirectory place_at(const ExaminationOrder& order, asio::io_context& conte
 
 }  // namespace
 
-asio::awaitable<Examination> examine(const ExaminationOrder& order,
-                                     asio::io_context& context, Wakeup&) {
-  auto place = place_at(order, context);
-  Examination examination;
+asio::awaitable<Examination> examine(const ExaminationOrder& order) {
+  auto place = place_at(order);
   try {
-    examination.findings = judged(checks, place);
+    co_return judged(checks, place);
   } catch (const Failure& failure) {
     // What is in the directory cannot be used.
     place.unusable = let_pass(failure);
-    examination.findings = judged(checks, place);
   }
-  co_return examination;
+  co_return judged(checks, place);
 }
 
 }  // namespace dlock::local

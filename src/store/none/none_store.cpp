@@ -92,8 +92,7 @@ std::unique_ptr<Store> open(const StoreUrl&, milliseconds, asio::io_context&) {
   return std::make_unique<NoneStore>();
 }
 
-asio::awaitable<Examination> examine(const ExaminationOrder&, asio::io_context&,
-                                     Wakeup&) {
+asio::awaitable<Examination> examine(const ExaminationOrder&) {
   Examination examination;
   examination.findings.push_back(
       {"store", Finding::Level::info,

@@ -22,37 +22,28 @@ namespace {
 
 std::string shown(const std::string& text) { return printable(text, 200); }
 
-// Rows of which a value is empty if it is NULL or missing.
-class Answer {
- public:
-  explicit Answer(std::vector<Row> rows) : rows_(std::move(rows)) {}
-  Answer(const PgFacts& facts, std::string_view check) {
-    const auto found = facts.answers.find(check);
-    if (found != facts.answers.end()) rows_ = found->second;
-  }
-  std::size_t size() const { return rows_.size(); }
-  const std::vector<Row>& rows() const { return rows_; }
-  std::string text(std::size_t column, std::size_t row = 0) const {
-    const bool is_there = row < rows_.size() && column < rows_[row].size();
-    return is_there ? rows_[row][column].value_or("") : "";
-  }
-  std::int64_t number(std::size_t column, std::size_t row = 0) const {
-    return number_in<std::int64_t>(text(column, row)).value_or(0);
-  }
-  bool is_true(std::size_t column, std::size_t row = 0) const {
-    return text(column, row) == "t";
-  }
+// Empty if it is NULL or missing.
+std::string value_at(const Row& row, std::size_t column) {
+  return column < row.size() ? row[column].value_or("") : "";
+}
 
- private:
-  std::vector<Row> rows_;
-};
-
-bool has_schema(const PgFacts& facts) { return Answer(facts, "schema").is_true(0); }
+bool has_schema(const PgFacts& facts) { return facts.said("schema", 0) == "t"; }
 
 std::vector<Distrust> distrusted_by(const PgFacts& facts) {
-  Result result;
-  result.rows = Answer(facts, "owner").rows();
-  return distrust_from(result, facts.schema);
+  return distrust_from(facts.rows("owner"), facts.schema);
+}
+
+// Says the first reason not to use the schema, as it is: because of its owner or of
+// hidden rows, or that it is a copy. Whether there is one.
+bool say_distrust(const PgFacts& facts, Failure::Kind kind, bool is_copy,
+                  CheckReport& say) {
+  for (const auto& one : distrusted_by(facts)) {
+    if (one.kind != kind || one.is_copy != is_copy) continue;
+    say.level(is_copy ? Finding::Level::warning : Finding::Level::error, one.what,
+              one.advice);
+    return true;
+  }
+  return false;
 }
 
 void reachable(const PgFacts& facts, CheckReport& say) {
@@ -65,17 +56,8 @@ void login(const PgFacts& facts, CheckReport& say) {
   const auto answered = std::ranges::find_if(
       facts.hosts, [](const HostFacts& host) { return !host.failure; });
   if (answered == facts.hosts.end()) {
-    const auto& failure = *facts.hosts.front().failure;
-    const auto text = std::string_view(failure.what());
-    if (text.find("certificate not trusted") == std::string_view::npos) {
-      return judge_refusal(
-          failure, "; also PGPASSWORD, ~/.pgpass, and pg_hba.conf on the server", say);
-    }
-    return say.error(
-        failure.what(),
-        "use --tls-ca FILE, with the CA certificate of the service or of "
-        "whoever runs the server; --tls-insecure accepts any certificate, so "
-        "that any server can pose as it");
+    return judge_refusal(*facts.hosts.front().failure, say,
+                         "; also PGPASSWORD, ~/.pgpass, and pg_hba.conf on the server");
   }
   const auto& method = (facts.primary ? facts.hosts[*facts.primary] : *answered).login;
   const auto user = "user " + shown(facts.user);
@@ -121,8 +103,7 @@ void role(const PgFacts& facts, CheckReport& say) {
     if (!host.failure && host.standing.is_standby) standbys.push_back(host.server);
   }
   if (!facts.primary) {
-    return say.error((standbys.size() > 1 ? "only standbys: " : "a standby: ") +
-                         listed(standbys) + "; a standby grants no locks",
+    return say.error("only standbys: " + listed(standbys) + "; a standby grants no locks",
                      "name the primary in the store URL, or all servers");
   }
   if (!facts.complaint.empty()) return say.warning(facts.complaint);
@@ -137,15 +118,16 @@ void version(const PgFacts& facts, CheckReport& say) {
   constexpr std::string_view others[] = {"CockroachDB", "Redshift",    "-YB-",
                                          "Greenplum",   "Materialize", "QuestDB",
                                          "CrateDB",     "Spanner"};
+  const auto product = facts.said("version", 0);
   for (const auto name : others) {
-    if (facts.product.find(name) == std::string::npos) continue;
+    if (product.find(name) == std::string::npos) continue;
     return say.warning((name == "-YB-" ? "YugabyteDB" : std::string(name)) +
                            ": dlock is not tested there, and promises nothing",
                        "use a PostgreSQL server for locks");
   }
   constexpr int oldest = static_cast<int>(oldest_major_version);
   judge_version("PostgreSQL " + printable(facts.version, 60),
-                facts.version_number < oldest * 10'000,
+                version_in(facts.version) < Version{oldest},
                 "PostgreSQL " + std::to_string(oldest) + " or later", say);
 }
 
@@ -155,28 +137,24 @@ void work(const PgFacts& facts, CheckReport& say) {
 
 void schema(const PgFacts& facts, CheckReport& say) {
   const auto name = "schema " + facts.schema;
-  const Answer tables(facts, "permissions");
-  std::vector<std::string> missing;
-  for (std::size_t row = 0; row < tables.size(); ++row) {
-    if (!tables.is_true(1, row)) missing.push_back(tables.text(0, row));
-    if (tables.text(2, row).empty()) continue;
-    return say.error(name + " has a table " + tables.text(0, row) +
-                         " without the column " + tables.text(2, row) +
-                         ": not made by this dlock",
+  const auto missing = facts.said("permissions", 0);
+  const auto strange = facts.said("permissions", 1);
+  if (!strange.empty()) {
+    return say.error(name + " has a table " + strange + ": not made by this dlock",
                      "use another schema (?dlock_schema=NAME in the URL), or let a newer "
                      "dlock add what is missing");
   }
-  const auto format = Answer(facts, "fences").number(0);
+  const auto format = facts.number("fences", 0);
   if (format > record::greatest_state_format) {
     return say.error(
         joined(name, " has locks that a newer dlock has written (format ", format, ")"),
         "upgrade dlock");
   }
   if (has_schema(facts) && missing.empty()) return say.ok(name);
-  const auto lacks = has_schema(facts) ? name + " lacks " + listed(missing)
+  const auto lacks = has_schema(facts) ? name + " lacks " + missing
                                        : "there is no " + name + " in the database " +
                                              shown(facts.database);
-  const bool may_create = Answer(facts, "schema").is_true(2);
+  const bool may_create = facts.said("schema", 2) == "t";
   if (may_create) return say.info(lacks + "; dlock creates it on first use");
   say.error(lacks + ", and user " + shown(facts.user) + " may not create it",
             facts.schema_command);
@@ -186,43 +164,27 @@ void permissions(const PgFacts& facts, CheckReport& say) {
   if (!has_schema(facts)) {
     return say.not_checked("there is no schema " + facts.schema + " yet");
   }
-  for (const auto& distrusted : distrusted_by(facts)) {
-    const bool is_about_rows = distrusted.kind == Failure::Kind::rejected;
-    if (distrusted.is_copy || !is_about_rows) continue;
-    return say.error(distrusted.what, distrusted.advice);
-  }
-  const Answer tables(facts, "permissions");
-  std::vector<std::string> missing;
-  for (std::size_t row = 0; row < tables.size(); ++row) {
-    const auto rights = tables.text(3, row);
-    if (!rights.empty()) missing.push_back(rights + " on " + tables.text(0, row));
-  }
-  auto lacks = missing.empty() ? "" : "lacks " + listed(missing);
-  const bool may_use = Answer(facts, "schema").is_true(1);
+  if (say_distrust(facts, Failure::Kind::rejected, false, say)) return;
+  const auto missing = facts.said("permissions", 2);
+  auto lacks = missing.empty() ? "" : "lacks " + missing;
+  const bool may_use = facts.said("schema", 1) == "t";
   if (!may_use) lacks = "may not use the schema " + facts.schema;
   judge_permissions(shown(facts.user), lacks, facts.schema_command, say);
 }
 
-// The first owner that is not trusted: most often it owns the rest as well. Hidden rows
-// are a matter of permissions.
+// The first owner that is not trusted: most often it owns the rest as well.
 void owner(const PgFacts& facts, CheckReport& say) {
-  for (const auto& distrusted : distrusted_by(facts)) {
-    if (distrusted.kind != Failure::Kind::misconfigured) continue;
-    return say.error(distrusted.what, distrusted.advice);
-  }
+  say_distrust(facts, Failure::Kind::misconfigured, false, say);
 }
 
 void copy(const PgFacts& facts, CheckReport& say) {
-  for (const auto& distrusted : distrusted_by(facts)) {
-    if (distrusted.is_copy) say.warning(distrusted.what, distrusted.advice);
-  }
+  say_distrust(facts, Failure::Kind::rejected, true, say);
 }
 
 void strangers(const PgFacts& facts, CheckReport& say) {
-  const Answer answer(facts, "strangers");
   std::vector<std::string> found;
-  for (std::size_t row = 0; row < answer.size(); ++row) {
-    found.push_back(printable(answer.text(0, row), 100));
+  for (const auto& row : facts.rows("strangers")) {
+    found.push_back(printable(value_at(row, 0), 100));
   }
   if (found.empty()) return;
   say.warning("not made by dlock, in or on its schema " + facts.schema + ": " +
@@ -232,26 +194,21 @@ void strangers(const PgFacts& facts, CheckReport& say) {
 }
 
 void admit(const PgFacts& facts, CheckReport& say) {
-  if (!has_schema(facts) || Answer(facts, "admit").is_true(0)) return;
+  if (!has_schema(facts) || facts.said("admit", 0) == "t") return;
   say.info("there is no function " + facts.schema +
                ".admit, with which applications check fences in their own transactions",
            facts.schema_command);
 }
 
 void fences(const PgFacts& facts, CheckReport& say) {
-  const Answer greatest(facts, "fences");
   const auto now = wall_now() + facts.clock_ahead.value_or(std::chrono::microseconds(0));
-  const auto fence = static_cast<std::uint64_t>(greatest.number(1));
+  const auto fence = static_cast<std::uint64_t>(facts.number("fences", 1));
   if (fence <= greatest_plausible_fence(now, {}).number) return;
-  judge_fences({{"the lock " + greatest.text(2), std::to_string(fence)}}, say);
+  judge_fences({{"the lock " + facts.said("fences", 2), std::to_string(fence)}}, say);
 }
 
 void pooler(const PgFacts& facts, CheckReport& say) {
   if (!facts.is_pooled) return say.ok("none");
-  if (facts.transaction_failure) {
-    return say.error(joined("no transactions: ", facts.transaction_failure->what()),
-                     "locks need them");
-  }
   if (facts.listens) {
     return say.info("a pooler is in between; the URL says that it shares no session");
   }
@@ -268,17 +225,15 @@ void notifications(const PgFacts& facts, CheckReport& say) {
     return say.not_checked(facts.is_pooled ? "sessions do not listen behind a pooler"
                                            : "turned off by listen=off in the URL");
   }
-  if (facts.was_notified) return say.ok("they arrive");
-  const auto why = facts.listen_failure ? std::string(facts.listen_failure->what())
-                                        : "a notification was sent and did not arrive";
-  say.warning(why + ": waiters notice a release late, and holders dlock break",
+  if (facts.deaf.empty()) return say.ok("they arrive");
+  say.warning(facts.deaf + ": waiters notice a release late, and holders dlock break",
               "connect to the server itself, or add listen=off to the URL");
 }
 
 void persistence(const PgFacts& facts, CheckReport& say) {
-  const Answer settings(facts, "persistence");
-  if (settings.number(0) < 2) return say.not_checked("the server does not report fsync");
-  const auto off = settings.text(1);
+  if (facts.number("persistence", 0) < 2)
+    return say.not_checked("the server does not report fsync");
+  const auto off = facts.said("persistence", 1);
   if (off.empty()) return say.ok("fsync is on");
   say.error(
       off + " off: a crash of the machine can lose every lock, or damage the database",
@@ -286,26 +241,28 @@ void persistence(const PgFacts& facts, CheckReport& say) {
 }
 
 void replicas(const PgFacts& facts, CheckReport& say) {
-  const auto names = "synchronous_standby_names is " + shown(facts.standby_names);
-  if (facts.too_few_standbys) {
-    return say.error(*facts.too_few_standbys,
+  const auto& standing = facts.hosts[*facts.primary].standing;
+  const auto names = "synchronous_standby_names is " + shown(standing.standby_names);
+  const auto too_few =
+      too_few_standbys(facts.replicas, standing.standby_names, standing.standbys);
+  if (too_few) {
+    return say.error(*too_few,
                      "set synchronous_standby_names on the server, or lower --replicas");
   }
   if (facts.replicas.all || facts.replicas.count > 0) {
     return say.ok("commits wait for standbys: " + names);
   }
-  if (facts.standby_names.empty()) return say.ok("not asked for (--replicas)");
+  if (standing.standby_names.empty()) return say.ok("not asked for (--replicas)");
   say.info(names + ", and --replicas is not set: dlock does not check that it stays so",
            "--replicas 1, or all");
 }
 
 void timeouts(const PgFacts& facts, CheckReport& say) {
-  const Answer limits(facts, "timeouts");
   std::vector<std::string> shorter;
-  for (std::size_t row = 0; row < limits.size(); ++row) {
-    const milliseconds limit(limits.number(1, row));
+  for (const auto& row : facts.rows("timeouts")) {
+    const milliseconds limit(number_at(row, 1).value_or(0));
     if (limit.count() == 0 || limit >= facts.store_timeout) continue;
-    shorter.push_back(printable(limits.text(0, row), 40) + " = " + for_people(limit));
+    shorter.push_back(printable(value_at(row, 0), 40) + " = " + for_people(limit));
   }
   if (shorter.empty()) return;
   say.warning("user " + shown(facts.user) + " has " + listed(shorter) +
@@ -316,14 +273,13 @@ void timeouts(const PgFacts& facts, CheckReport& say) {
 
 // Of the limits, the one that is nearest.
 void sessions(const PgFacts& facts, CheckReport& say) {
-  const Answer answer(facts, "sessions");
-  const auto of_dlock = answer.number(0);
-  const auto used = answer.number(1);
-  const auto limit = answer.number(2);
-  const bool is_limited = !answer.text(2).empty();
+  const auto of_dlock = facts.number("sessions", 0);
+  const auto used = facts.number("sessions", 1);
+  const auto limit = facts.number("sessions", 2);
+  const bool is_limited = !facts.said("sessions", 2).empty();
   const auto message =
       joined(counted(used, "session"), ", ", of_dlock, " of them dlock's",
-             is_limited ? joined("; ", answer.text(3), " is ", limit) : "");
+             is_limited ? joined("; ", facts.said("sessions", 3), " is ", limit) : "");
   constexpr const char* advice =
       "let hosts start at different times (--jitter), put a pooler between "
       "(docs/operating.md), or raise the limit";
@@ -337,11 +293,10 @@ void sessions(const PgFacts& facts, CheckReport& say) {
 }
 
 void snapshots(const PgFacts& facts, CheckReport& say) {
-  const Answer oldest(facts, "snapshots");
   constexpr auto old = std::chrono::hours(1);
   constexpr std::int64_t many_transactions = 1'000'000;
-  const std::chrono::seconds age(oldest.number(0));
-  const auto transactions = oldest.number(1);
+  const std::chrono::seconds age(facts.number("snapshots", 0));
+  const auto transactions = facts.number("snapshots", 1);
   if (age <= old && transactions <= many_transactions) {
     return say.ok("no old transaction is open");
   }
@@ -354,32 +309,37 @@ void snapshots(const PgFacts& facts, CheckReport& say) {
 }
 
 // The questions are statements for in_catalog(), in which $COLUMNS are the tables and
-// their columns. One that reads the table of locks, $LOCKS, has the namespace as its
-// parameter.
+// their columns, $LOCKS is the table of locks, and $1 the namespace.
 const Check<PgFacts> all_checks[] = {
     {"reachable", reachable, "", true},
     {"login", login, "", true},
     {"tls", tls},
     {"role", role, "", true},
     {"work", work, "", true},
-    {"version", version},
+    {"version", version,
+     "SELECT version(), pg_backend_pid(), current_user, current_database(), "
+     "(date_part('epoch', clock_timestamp()) * 1000000)::int8"},
     // Whether it exists, can be used, and what it lacks can be created.
     {"schema", schema,
      "SELECT n.oid IS NOT NULL, has_schema_privilege(n.oid, 'USAGE'), CASE WHEN n.oid IS "
      "NULL THEN has_database_privilege(current_database(), 'CREATE') ELSE "
      "has_schema_privilege(n.oid, 'CREATE') END FROM (SELECT 1) one LEFT JOIN "
      "pg_namespace n ON n.nspname = $SCHEMA"},
-    // Of each table, the first column that it lacks, and the rights that the user lacks.
+    // The tables that are missing, one that lacks a column, and the rights that the user
+    // lacks.
     {"permissions", permissions,
-     "SELECT t.name, c.oid IS NOT NULL, (SELECT w.name FROM unnest(t.columns) WITH "
-     "ORDINALITY w(name, at) WHERE c.oid IS NOT NULL AND NOT EXISTS (SELECT 1 FROM "
-     "pg_attribute a WHERE a.attrelid = c.oid AND a.attname = w.name AND a.attnum > 0 "
-     "AND NOT a.attisdropped) ORDER BY w.at LIMIT 1), (SELECT string_agg(r.name, ', ' "
-     "ORDER BY r.at) FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) WITH "
-     "ORDINALITY r(name, at) WHERE NOT has_table_privilege(c.oid, r.name)) FROM (VALUES "
-     "$COLUMNS) t(at, name, columns) LEFT JOIN (pg_namespace n JOIN pg_class c ON "
-     "c.relnamespace = n.oid AND n.nspname = $SCHEMA AND c.relkind IN ('r', 'p')) ON "
-     "c.relname = t.name ORDER BY t.at"},
+     "SELECT string_agg(o.name, ', ' ORDER BY o.at) FILTER (WHERE o.oid IS NULL), "
+     "min(o.name || ' without the column ' || o.lacks), string_agg(o.rights || ' on ' || "
+     "o.name, ', ' ORDER BY o.at) FROM (SELECT t.at, t.name, c.oid, (SELECT w.name FROM "
+     "unnest(t.columns) WITH ORDINALITY w(name, at) WHERE c.oid IS NOT NULL AND NOT "
+     "EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = "
+     "w.name AND a.attnum > 0 AND NOT a.attisdropped) ORDER BY w.at LIMIT 1), (SELECT "
+     "string_agg(r.name, ', ' ORDER BY r.at) FROM unnest(ARRAY['SELECT', 'INSERT', "
+     "'UPDATE', 'DELETE']) WITH ORDINALITY r(name, at) WHERE NOT "
+     "has_table_privilege(c.oid, r.name)) FROM (VALUES $COLUMNS) t(at, name, columns) "
+     "LEFT JOIN (pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid AND n.nspname "
+     "= $SCHEMA AND c.relkind IN ('r', 'p')) ON c.relname = t.name) o(at, name, oid, "
+     "lacks, rights)"},
     {"owner", owner, trust_question},
     {"copy", copy},
     {"strangers", strangers, stranger_question},
@@ -433,21 +393,14 @@ std::string columns_in_sql() {
   return values;
 }
 
-// Whether the schema is such that reading the table of locks runs no code of others.
-bool can_read_locks(const PgFacts& facts) {
-  const Answer tables(facts, "permissions");  // that of locks is the first
-  return Answer(facts, "schema").is_true(1) && distrusted_by(facts).empty() &&
-         tables.is_true(1) && tables.text(2).empty() && tables.text(3).empty();
-}
-
 std::string shown_method(const std::string& method) {
   if (method.starts_with("scram")) return "SCRAM-SHA-256";
   if (method == "md5") return "MD5";
   return method == "trust" ? "" : method;
 }
 
-asio::awaitable<HostFacts> ask_host(asio::io_context& context, PgTarget target,
-                                    milliseconds timeout, Wakeup& wakeup) {
+asio::awaitable<HostFacts> ask_host(const ExaminationOrder& order, PgTarget target,
+                                    Wakeup& wakeup) {
   HostFacts host;
   host.server = target.shown();
   host.is_local = !target.path.empty() || target.host == "localhost" ||
@@ -455,9 +408,9 @@ asio::awaitable<HostFacts> ask_host(asio::io_context& context, PgTarget target,
   const bool is_remote = target.path.empty();
   if (target.application_name.empty()) target.application_name = "dlock doctor";
   target.wants_to_know = true;
-  host.connection = std::make_shared<PgConnection>(context, std::move(target));
+  host.connection = std::make_shared<PgConnection>(order.context, std::move(target));
   try {
-    co_await host.connection->open(wakeup.within(timeout));
+    co_await host.connection->open(wakeup.within(order.timeout));
     const auto& session = host.connection->server_facts();
     host.is_encrypted = session.is_encrypted;
     host.login = shown_method(session.method);
@@ -466,8 +419,8 @@ asio::awaitable<HostFacts> ask_host(asio::io_context& context, PgTarget target,
                                                      : "its certificate";
     }
     std::vector<Batch> question(1, Batch(1, standing_question(true)));
-    const auto replies =
-        co_await host.connection->exchange(std::move(question), wakeup.within(timeout));
+    const auto replies = co_await host.connection->exchange(std::move(question),
+                                                            wakeup.within(order.timeout));
     // Another product may not know what that asks for.
     host.standing = standing_from(replies.front()).value_or(PgStanding());
   } catch (const Failure& failure) {
@@ -478,89 +431,69 @@ asio::awaitable<HostFacts> ask_host(asio::io_context& context, PgTarget target,
 
 class PrimaryExaminer {
  public:
-  PrimaryExaminer(PgFacts& facts, const ExaminationOrder& order, Wakeup& wakeup)
+  PrimaryExaminer(PgFacts& facts, const ExaminationOrder& order)
       : facts_(facts),
         connection_(*facts.hosts[*facts.primary].connection),
-        order_(order),
-        wakeup_(wakeup) {}
+        order_(order) {}
 
   asio::awaitable<void> examine() {
-    const Statement begin{"BEGIN", {}};
-    const Statement commit{"COMMIT", {}};
     try {
-      co_await ask_version();
-      co_await ask(false);
-      if (can_read_locks(facts_)) co_await ask(true);
+      const auto before = wall_now();
+      co_await ask();
+      note_session((before + wall_now()) / 2);
       if (facts_.listens) co_await try_to_notify();
       co_await measure(facts_, new_call().until, [this]() -> asio::awaitable<void> {
         Statement nothing{"SELECT 1", {}};
         co_await exchange(std::move(nothing));
       });
       // A pooler may end the session because of it.
-      if (facts_.is_pooled) {
-        facts_.transaction_failure = co_await failure_of(begin, commit);
-      }
+      const Statement begin{"BEGIN", {}};
+      const Statement commit{"COMMIT", {}};
+      if (facts_.is_pooled) co_await exchange(begin, commit);
     } catch (const Failure& failure) {
       facts_.failure = let_pass(failure);
     }
   }
 
  private:
-  Call new_call() const { return wakeup_.within(order_.timeout); }
+  Call new_call() const { return order_.wakeup.within(order_.timeout); }
 
   template <typename... Statements>
-  asio::awaitable<std::vector<Result>> exchange(Statements... statements) {
+  asio::awaitable<void> exchange(Statements... statements) {
     std::vector<Batch> batches;
     (batches.emplace_back(1, std::move(statements)), ...);
-    return connection_.exchange(std::move(batches), new_call());
+    co_await connection_.exchange(std::move(batches), new_call());
   }
 
-  // Of one statement behind the other.
-  asio::awaitable<std::optional<Failure>> failure_of(Statement first, Statement second) {
-    try {
-      co_await exchange(std::move(first), std::move(second));
-    } catch (const Failure& failure) {
-      co_return let_pass(failure);
-    }
-    co_return std::nullopt;
-  }
-
-  asio::awaitable<void> ask_version() {
-    const Statement version{
-        "SELECT pg_catalog.version(), "
-        "pg_catalog.current_setting('server_version_num'), pg_catalog.pg_backend_pid(), "
-        "current_user, pg_catalog.current_database(), " +
-            std::string(clock_micros),
-        {}};
-    const auto before = wall_now();
-    const auto replies = co_await exchange(version);
-    const auto now = (before + wall_now()) / 2;
-    const Answer said(replies.front().rows);
+  // What the server has said of itself at that time by our clock.
+  void note_session(WallTime now) {
     const auto& session = connection_.server_facts();
-    facts_.product = said.text(0);
     facts_.version = session.server_version;
-    facts_.version_number = static_cast<int>(said.number(1));
-    facts_.is_pooled = said.number(2) != session.pid;
-    facts_.user = said.text(3);
-    facts_.database = said.text(4);
+    if (facts_.rows("version").empty()) return;
+    facts_.is_pooled = facts_.number("version", 1) != session.pid;
+    facts_.user = facts_.said("version", 2);
+    facts_.database = facts_.said("version", 3);
     facts_.listens = can_listen(connection_.target().listening, facts_.is_pooled);
-    const std::chrono::microseconds theirs(said.number(5));
+    const std::chrono::microseconds theirs(facts_.number("version", 4));
     if (theirs.count() != 0) facts_.clock_ahead = theirs - now;
   }
 
-  // Asks all at once.
-  asio::awaitable<void> ask(bool about_locks) {
+  // Asks all at once. What reads tables is only executed if no code of others can be.
+  asio::awaitable<void> ask() {
     std::vector<const char*> asked;
     std::vector<Batch> batches;
     for (const auto& check : all_checks) {
-      const bool reads_locks = check.question.find("$LOCKS") != std::string_view::npos;
-      if (check.question.empty() || reads_locks != about_locks) continue;
+      if (check.question.empty()) continue;
       asked.push_back(check.name);
       auto sql = replaced(std::string(check.question), "$COLUMNS", columns_in_sql());
       sql = replaced(std::move(sql), "$LOCKS", in_schema(facts_.schema, "lock"));
+      const bool has_parameter = sql.find("$1") != std::string::npos;
       batches.push_back(in_catalog(std::move(sql), facts_.schema));
-      if (about_locks) batches.back().back().params.emplace_back(order_.name_space);
-      for (auto& statement : batches.back()) statement.may_fail = true;
+      if (has_parameter) batches.back().back().params.emplace_back(order_.name_space);
+    }
+    guard(batches, facts_.schema);
+    for (auto& batch : batches) {
+      for (auto& statement : batch) statement.may_fail = true;
     }
     const auto results = co_await connection_.exchange(std::move(batches), new_call());
     std::size_t next = 0;
@@ -576,20 +509,19 @@ class PrimaryExaminer {
     const auto channel = "dlock_doctor_" + hex(random.data(), 8);
     const Statement listen{"LISTEN " + channel, {}};
     const Statement notify{"SELECT pg_catalog.pg_notify($1, '')", {channel}};
-    facts_.listen_failure = co_await failure_of(listen, notify);
-    if (facts_.listen_failure) co_return;
+    facts_.deaf = "a notification was sent and did not arrive";
     try {
+      co_await exchange(listen, notify);
       const auto came = co_await connection_.notification(new_call());
-      facts_.was_notified = came.has_value();
+      if (came) facts_.deaf.clear();
     } catch (const Failure& failure) {
-      facts_.listen_failure = let_pass(failure);
+      facts_.deaf = let_pass(failure).what();
     }
   }
 
   PgFacts& facts_;
   PgConnection& connection_;
   const ExaminationOrder& order_;
-  Wakeup& wakeup_;
 };
 
 void note_primary(PgFacts& facts) {
@@ -607,26 +539,34 @@ void note_primary(PgFacts& facts) {
   // Of a renewal that has to connect: the read rides behind the login.
   facts.trips_to_renew =
       3 + (primary.is_encrypted ? 3 : 0) + (primary.login.empty() ? 0 : 2);
-  facts.standby_names = primary.standing.standby_names;
-  facts.too_few_standbys =
-      too_few_standbys(facts.replicas, facts.standby_names, primary.standing.standbys);
 }
 
 }  // namespace
 
-std::vector<Finding> findings_of(const PgFacts& facts) {
-  return judged(all_checks, facts);
+std::vector<Row> PgFacts::rows(std::string_view check) const {
+  const auto found = answers.find(check);
+  return found == answers.end() ? std::vector<Row>() : found->second;
 }
 
-asio::awaitable<Examination> examine(const ExaminationOrder& order,
-                                     asio::io_context& context, Wakeup& wakeup) {
+std::string PgFacts::said(std::string_view check, std::size_t column) const {
+  const auto all = rows(check);
+  return all.empty() ? "" : value_at(all.front(), column);
+}
+
+std::int64_t PgFacts::number(std::string_view check, std::size_t column) const {
+  return number_in<std::int64_t>(said(check, column)).value_or(0);
+}
+
+Examination examination_of(const PgFacts& facts) { return judged(all_checks, facts); }
+
+asio::awaitable<Examination> examine(const ExaminationOrder& order) {
   const auto targets = targets_of(order.url);
-  const auto ask_one = [loop = &context, targets, timeout = order.timeout](
-                           std::size_t number, Wakeup& own) {
-    return ask_host(*loop, targets[number], timeout, own);
+  const auto ask_one = [order, targets](std::size_t number, Wakeup& own) {
+    return ask_host(order, targets[number], own);
   };
   PgFacts facts;
-  facts.hosts = co_await ask_all<HostFacts>(context, targets.size(), ask_one, wakeup);
+  facts.hosts =
+      co_await ask_all<HostFacts>(order.context, targets.size(), ask_one, order.wakeup);
   facts.user = targets.front().user;
   facts.database = targets.front().database;
   facts.schema = targets.front().schema;
@@ -635,10 +575,10 @@ asio::awaitable<Examination> examine(const ExaminationOrder& order,
   facts.replicas = order.url.replicas;
   note_primary(facts);
   if (facts.primary) {
-    PrimaryExaminer examiner(facts, order, wakeup);
+    PrimaryExaminer examiner(facts, order);
     co_await examiner.examine();
   }
-  co_return examination_of(findings_of(facts), {facts});
+  co_return examination_of(facts);
 }
 
 }  // namespace dlock::postgres

@@ -42,22 +42,19 @@ struct PgFacts : ServerFacts {
   Replicas replicas;
 
   std::string version;     // "15.18 (Debian ...)"
-  int version_number = 0;  // 150018
-  std::string product;     // what version() says: "PostgreSQL 15.18 on ..."
   bool is_pooled = false;  // sessions are shared by a pooler
   bool listens = true;     // listen=off in the URL, or a pooler: false
-  std::optional<Failure> listen_failure;
-  std::optional<Failure> transaction_failure;  // behind a pooler
-  bool was_notified = false;
-  std::string standby_names;  // synchronous_standby_names
-  // Why it does not wait for as many standbys as --replicas asks for, if so.
-  std::optional<std::string> too_few_standbys;
+  std::string deaf;        // why no notification arrives; empty: it does
   // The rows with which it has answered the question of a check; none where it refuses
   // the question, as other products may.
   std::map<std::string, std::vector<Row>, std::less<>> answers;
+
+  std::vector<Row> rows(std::string_view check) const;
+  // A value of the first row; empty, or 0, if it is NULL or missing.
+  std::string said(std::string_view check, std::size_t column) const;
+  std::int64_t number(std::string_view check, std::size_t column) const;
 };
 
-// One finding for each check; a check that depends on another follows it.
-std::vector<Finding> findings_of(const PgFacts& facts);
+Examination examination_of(const PgFacts& facts);
 
 }  // namespace dlock::postgres

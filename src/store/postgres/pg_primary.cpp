@@ -212,7 +212,7 @@ asio::awaitable<void> PgPrimary::demand_trust(Call call) {
   const auto& schema = target().schema;
   std::vector<Batch> batches(1, in_catalog(trust_question, schema));
   const auto results = co_await connection_->exchange(std::move(batches), call);
-  for (const auto& found : distrust_from(results.back(), schema)) {
+  for (const auto& found : distrust_from(results.back().rows, schema)) {
     const auto why = target().shown() + ": " + found.what + ": " + found.advice;
     if (!found.is_copy) throw Failure(found.kind, why);
     hosts_->is_copy = true;

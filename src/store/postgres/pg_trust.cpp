@@ -155,9 +155,10 @@ Batch in_catalog(std::string sql, const std::string& schema) {
   return batch;
 }
 
-std::vector<Distrust> distrust_from(const Result& answer, const std::string& schema) {
+std::vector<Distrust> distrust_from(const std::vector<Row>& rows,
+                                    const std::string& schema) {
   std::vector<Distrust> all;
-  for (const auto& row : answer.rows) {
+  for (const auto& row : rows) {
     const auto kind = text_at(row, 0);
     const auto name = text_at(row, 1);
     const auto owner = text_at(row, 2);

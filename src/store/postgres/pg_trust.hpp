@@ -41,7 +41,8 @@ struct Distrust {
   // The tables were made in another database: those who use them are only warned.
   bool is_copy = false;
 };
-std::vector<Distrust> distrust_from(const Result& answer, const std::string& schema);
+std::vector<Distrust> distrust_from(const std::vector<Row>& rows,
+                                    const std::string& schema);
 
 // Asks what is in the schema, or on its tables, that dlock has not made: a row for each,
 // as the name of the thing. For in_catalog().

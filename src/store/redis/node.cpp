@@ -197,7 +197,7 @@ void Node::take_life(const Reply& info, const Reply& role) {
     connection_.close();
     throw failure(*reply);
   }
-  const auto life = life_from(info.text, Clock::now());
+  const auto life = life_from(fields_of_info(info.text), Clock::now());
   if (!life) {
     connection_.close();
     throw Failure::unreachable(name_ + " does not report its uptime");
@@ -340,19 +340,15 @@ asio::awaitable<std::vector<Reply>> Node::run_asking(const Script& script,
   co_return replies;
 }
 
-std::optional<Life> life_from(std::string_view info, Clock::time_point now) {
-  const auto fields = fields_of_info(info);
-  const auto run_id = fields.find("run_id");
-  const auto uptime = fields.find("uptime_in_seconds");
-  if (run_id == fields.end() || uptime == fields.end()) return std::nullopt;
-  const auto seconds = number_in<std::int64_t>(uptime->second);
-  const auto& id = run_id->second;
+std::optional<Life> life_from(const Fields& info, Clock::time_point now) {
+  const auto id = field(info, "run_id");
+  const auto seconds = number_in<std::int64_t>(field(info, "uptime_in_seconds"));
   const bool is_id = !id.empty() && id.size() <= longest_run_id &&
                      id.find_first_not_of("0123456789abcdef") == std::string::npos;
   if (!is_id || !seconds || *seconds < 0) return std::nullopt;
   // It counts whole seconds, the first of which may have been incomplete.
   const auto sure = std::clamp<std::int64_t>(*seconds - 1, 0, most_seconds);
-  return Life{run_id->second, now - std::chrono::seconds(sure)};
+  return Life{id, now - std::chrono::seconds(sure)};
 }
 
 }  // namespace dlock::redis

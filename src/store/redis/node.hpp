@@ -80,8 +80,8 @@ struct Life {
   Clock::time_point began;  // at the latest
 };
 
-// From the reply to `INFO server` received at `now`; nothing if it lacks the fields.
-std::optional<Life> life_from(std::string_view info, Clock::time_point now);
+// From `INFO server` received at `now`; nothing if it lacks the fields.
+std::optional<Life> life_from(const Fields& info, Clock::time_point now);
 
 // How many replicas are connected to a primary, from its reply to ROLE.
 unsigned replicas_in(const Reply& role);

@@ -16,15 +16,6 @@ using Kind = Reply::Kind;
 
 // --- The checks ---
 
-// 0 for anything that is not a number of a plausible size.
-long long number_field(const Fields& fields, std::string_view name) {
-  const std::string text = field(fields, name);
-  std::string_view unread = text;
-  constexpr long long greatest = 1'000'000'000'000;
-  const auto number = take_number<long long>(unread).value_or(0);
-  return number > greatest ? 0 : number;
-}
-
 // "ACL SETUSER USER RULES", quoted so that it can be pasted into a shell behind
 // redis-cli, or at its prompt: the permissions for these commands, and another rule.
 std::string granting(const RedisFacts& server, const std::vector<std::string>& commands,
@@ -36,23 +27,10 @@ std::string granting(const RedisFacts& server, const std::vector<std::string>& c
   return printable_command(words, longest);
 }
 
-// The names of those that locks need, or that only dlock watch needs.
-std::vector<std::string> names_of(const std::vector<Permission>& rights, bool for_watch,
-                                  std::string (*name)(const Permission&)) {
-  std::vector<std::string> names;
-  for (const auto& right : rights) {
-    if (right.is_for_watch == for_watch) names.push_back(name(right));
-  }
-  return names;
-}
-
 // A value is missing, for want of a permission.
 void not_reported(const RedisFacts& server, CheckReport& say) {
-  const bool is_info = server.info.empty();
-  const auto said = (is_info ? server.info_refused : server.config_refused)
-                        .value_or("no value returned");
-  say.not_checked((is_info ? "INFO was refused: " : "CONFIG GET was refused: ") +
-                      printable(said, 200),
+  const auto& refused = server.refused_info;
+  say.not_checked(refused.empty() ? "no value returned" : printable(refused, 200),
                   "grant the permission: " + granting(server, {"info", "config|get"}));
 }
 
@@ -66,59 +44,41 @@ void reachable(const RedisFacts& server, CheckReport& say) {
 }
 
 void login(const RedisFacts& server, CheckReport& say) {
-  if (server.failure) return judge_refusal(*server.failure, "", say);
-  if (!server.no_login) return say.ok("user ", server.user);
-  say.error("the server requires a login: " + printable(*server.no_login, 200),
-            "set a password (--password-file or DLOCK_PASSWORD), and a user (--user) "
-            "unless it is the default user");
-}
-
-void sentinel(const RedisFacts& server, CheckReport& say) {
-  if (field(server.hello, "mode") != "sentinel" &&
-      field(server.info, "redis_mode") != "sentinel") {
-    return;
-  }
-  say.error("a sentinel, which has no locks",
-            "use redis+sentinel://" + server.server +
-                "/MASTER with the name of the primary in `sentinel monitor`");
+  if (server.failure) return judge_refusal(*server.failure, say);
+  say.ok("user ", server.user);
 }
 
 void version(const RedisFacts& server, CheckReport& say) {
-  auto text = field(server.info, "valkey_version");
-  const bool is_valkey = !text.empty() || field(server.hello, "server") == "valkey";
-  if (text.empty()) text = field(server.info, "redis_version");
-  if (text.empty()) text = field(server.hello, "version");
+  auto text = server.said("valkey_version");
+  const bool is_valkey = !text.empty() || server.said("server") == "valkey";
+  if (text.empty()) text = server.said("redis_version");
+  if (text.empty()) text = server.said("version");
   if (text.empty()) return not_reported(server, say);
-  std::string_view unread = text;
-  const auto major = take_number<int>(unread).value_or(0);
-  if (unread.starts_with('.')) unread.remove_prefix(1);
-  const std::pair version(major, take_number<int>(unread).value_or(0));
   judge_version((is_valkey ? "Valkey " : "Redis ") + printable(text, 40),
-                version < (is_valkey ? std::pair(7, 2) : std::pair(6, 2)),
+                version_in(text) < (is_valkey ? Version{7, 2} : Version{6, 2}),
                 "Redis 6.2 or later, or Valkey 7.2 or later", say);
 }
 
-bool refuses_with(const RedisFacts& server, std::string_view code) {
-  return server.refuses_work && server.refuses_work->starts_with(code);
-}
-
 void role(const RedisFacts& server, CheckReport& say) {
-  auto role = field(server.info, "role");
-  if (role.empty()) role = field(server.hello, "role");
-  if (role.empty() && refuses_with(server, "READONLY")) role = "replica";
+  if (server.said("mode") == "sentinel" || server.said("redis_mode") == "sentinel") {
+    return say.error("a sentinel, which has no locks",
+                     "use redis+sentinel://" + server.server +
+                         "/MASTER with the name of the primary in `sentinel monitor`");
+  }
+  const auto role = server.said("role");
   if (role.empty()) return not_reported(server, say);
   if (role == "master") return say.ok("a primary");
-  auto primary = printable(field(server.info, "master_host"), 200);
+  auto primary = printable(server.said("master_host"), 200);
   if (!primary.empty()) {
-    primary = " of " + primary + ":" + printable(field(server.info, "master_port"), 8);
+    primary = " of " + primary + ":" + printable(server.said("master_port"), 8);
   }
   say.error("a replica" + primary + "; replicas grant no locks",
             "name the primary in the store URL");
 }
 
 void cluster(const RedisFacts& server, CheckReport& say) {
-  const auto enabled = field(server.info, "cluster_enabled");
-  const auto mode = field(server.hello, "mode");
+  const auto enabled = server.said("cluster_enabled");
+  const auto mode = server.said("mode");
   if (enabled.empty() && mode.empty()) return not_reported(server, say);
   if (server.is_in_cluster) return say.ok("cluster member");
   if (enabled != "1" && mode != "cluster") return say.ok("none");
@@ -126,7 +86,7 @@ void cluster(const RedisFacts& server, CheckReport& say) {
 }
 
 void permissions(const RedisFacts& server, CheckReport& say) {
-  const auto commands = names_of(server.missing, false, acl_name);
+  const auto& commands = server.missing.of_locks;
   std::string missing = commands.empty() ? "" : "may not call " + listed(commands);
   std::string rule;
   if (server.keys_are_missing) {
@@ -138,20 +98,20 @@ void permissions(const RedisFacts& server, CheckReport& say) {
 }
 
 void commands(const RedisFacts& server, CheckReport& say) {
-  auto unknown = names_of(server.unknown, false, shown_name);
-  const bool is_for_watch = unknown.empty();
-  if (is_for_watch) unknown = names_of(server.unknown, true, shown_name);
-  if (unknown.empty()) return;
-  say.level(is_for_watch ? Finding::Level::warning : Finding::Level::error,
-            (is_for_watch ? "dlock watch misses events: " : "") +
-                ("the server does not know " + listed(unknown)) +
-                " (renamed or disabled, or not forwarded by a proxy)",
-            "remove the server's rename-command for it, or use a server that has this "
-            "command, without a proxy");
+  const auto& [of_locks, of_watch] = server.unknown;
+  const bool is_for_watch = of_locks.empty();
+  if (is_for_watch && of_watch.empty()) return;
+  say.level(
+      is_for_watch ? Finding::Level::warning : Finding::Level::error,
+      (is_for_watch ? "dlock watch misses events: " : "") +
+          ("the server does not know " + listed(is_for_watch ? of_watch : of_locks)) +
+          " (renamed or disabled, or not forwarded by a proxy)",
+      "remove the server's rename-command for it, or use a server that has this "
+      "command, without a proxy");
 }
 
 void watch(const RedisFacts& server, CheckReport& say) {
-  const auto missing = names_of(server.missing, true, acl_name);
+  const auto& missing = server.missing.of_watch;
   if (missing.empty()) return;
   const auto channels = server.key_prefix + "*";
   say.warning("dlock watch misses events: user " + server.user + " may not call " +
@@ -159,13 +119,9 @@ void watch(const RedisFacts& server, CheckReport& say) {
               granting(server, missing, '&' + channels));
 }
 
-// What a server can say instead of doing its work, and what to do about it; nothing where
-// the role is the cause.
+// What a server can say instead of doing its work, and what to do about it.
 constexpr std::pair<std::string_view, const char*> refusals_of_work[] = {
-    {"READONLY", nullptr},
-    {"MASTERDOWN", nullptr},
-    {"MOVED", nullptr},
-    {"CLUSTERDOWN", nullptr},
+    {"READONLY", "name the primary in the store URL"},
     {"OOM", "raise maxmemory, or remove data"},
     {"NOREPLICAS", "restore its replicas, or lower min-replicas-to-write"},
     {"MISCONF",
@@ -174,11 +130,17 @@ constexpr std::pair<std::string_view, const char*> refusals_of_work[] = {
     {"BUSY", "stop the script that keeps it busy (SCRIPT KILL)"},
 };
 
+// Null for other errors.
+const char* advice_about(std::string_view error) {
+  const auto code = error.substr(0, error.find(' '));
+  const auto* known = std::ranges::find(refusals_of_work, code,
+                                        &std::pair<std::string_view, const char*>::first);
+  return known == std::end(refusals_of_work) ? nullptr : known->second;
+}
+
 void work(const RedisFacts& server, CheckReport& say) {
-  for (const auto& [code, advice] : refusals_of_work) {
-    if (advice == nullptr || !refuses_with(server, code)) continue;
-    return judge_work(*server.refuses_work, say, advice);
-  }
+  const auto& error = server.refuses_work;
+  if (error) judge_work(*error, say, advice_about(*error));
 }
 
 void scripts(const RedisFacts& server, CheckReport& say) {
@@ -192,17 +154,17 @@ void scripts(const RedisFacts& server, CheckReport& say) {
 }
 
 void persistence(const RedisFacts& server, CheckReport& say) {
-  const auto aof = field(server.info, "aof_enabled");
+  const auto aof = server.said("aof_enabled");
   if (aof.empty()) return not_reported(server, say);
   if (aof != "0") {
-    if (field(server.info, "aof_last_write_status") != "err") {
+    if (server.said("aof_last_write_status") != "err") {
       return say.ok("append-only file");
     }
     return say.warning("the last write to the append-only file failed",
                        "check the server's log, and whether its disk is full");
   }
-  const auto save = server.config.find("save");
-  if (save == server.config.end()) return not_reported(server, say);
+  const auto save = server.fields.find("save");
+  if (save == server.fields.end()) return not_reported(server, say);
   if (!save->second.empty()) {
     return say.info("snapshots only: a restart loses the locks since the last snapshot",
                     "set appendonly yes to keep them, or use --reclaim");
@@ -215,11 +177,11 @@ void persistence(const RedisFacts& server, CheckReport& say) {
 }
 
 void eviction(const RedisFacts& server, CheckReport& say) {
-  const auto policy = field(server.info, "maxmemory_policy");
+  const auto policy = server.said("maxmemory_policy");
   if (policy.empty()) return not_reported(server, say);
   if (policy == "noeviction") return say.ok(policy);
   const auto shown = "maxmemory-policy " + printable(policy, 40);
-  if (number_field(server.info, "maxmemory") == 0) {
+  if (server.number("maxmemory") == 0) {
     return say.info(shown + " evicts nothing while maxmemory is not set",
                     "before you set maxmemory: CONFIG SET maxmemory-policy noeviction");
   }
@@ -229,12 +191,12 @@ void eviction(const RedisFacts& server, CheckReport& say) {
 }
 
 void replicas(const RedisFacts& server, CheckReport& say) {
-  const auto number = printable(field(server.info, "connected_slaves"), 10);
+  const auto number = printable(server.said("connected_slaves"), 10);
   if (number.empty()) return not_reported(server, say);
-  if (number_field(server.info, "connected_slaves") == 0) return say.ok("none");
+  if (server.number("connected_slaves") == 0) return say.ok("none");
   // INFO contains it only if both min-replicas settings are on.
-  const bool is_asked_for = server.info.count("min_slaves_good_slaves") > 0;
-  if (is_asked_for || number_field(server.config, "min-replicas-to-write") > 0) {
+  const bool is_asked_for = !server.said("min_slaves_good_slaves").empty();
+  if (is_asked_for || server.number("min-replicas-to-write") > 0) {
     return say.ok(number, "; writes require replicas");
   }
   say.warning(number +
@@ -247,9 +209,8 @@ void replicas(const RedisFacts& server, CheckReport& say) {
 void clients(const RedisFacts& server, CheckReport& say) {
   // On the second one it is notified when its lease is broken.
   constexpr long long connections_of_holder = 2;
-  const auto limit = std::max(number_field(server.info, "maxclients"),
-                              number_field(server.config, "maxclients"));
-  const auto used = number_field(server.info, "connected_clients");
+  const auto limit = server.number("maxclients");
+  const auto used = server.number("connected_clients");
   if (limit <= 0 || used <= 0) return not_reported(server, say);
   const auto free = std::max(limit - used, 0LL);
   const auto shown = joined(used, " of ", limit, " connections in use, room for ", free,
@@ -260,7 +221,7 @@ void clients(const RedisFacts& server, CheckReport& say) {
                               " (and raise the limit of open files, LimitNOFILE), or "
                               "close idle connections (CONFIG SET timeout)"));
   }
-  const auto refused = number_field(server.info, "rejected_connections");
+  const auto refused = server.number("rejected_connections");
   if (refused == 0) return say.ok(shown);
   say.info(
       joined(shown, "; the server has refused ", refused, " connections since its start"),
@@ -272,7 +233,7 @@ void tls_connections(const RedisFacts& server, CheckReport& say) {
   // A TLS handshake takes a server about a millisecond, during which it serves no other
   // client. The shortest lease has 50 ms for a renewal (--store-timeout).
   constexpr long long most_handshakes = 50;
-  const auto limit = number_field(server.config, "max-new-tls-connections-per-cycle");
+  const auto limit = server.number("max-new-tls-connections-per-cycle");
   if (!server.uses_tls || limit <= 0) return;  // without TLS, or before Redis 7.4
   const auto shown = joined("max-new-tls-connections-per-cycle ", limit);
   if (limit <= most_handshakes) return say.ok(shown);
@@ -284,42 +245,27 @@ void fences(const RedisFacts& server, CheckReport& say) {
   judge_fences(server.far_fences, say);
 }
 
-// The questions are INFO and CONFIG GET.
+// The questions are for CONFIG GET.
 constexpr Check<RedisFacts> checks[] = {
     {"reachable", reachable, "", true},
     {"login", login, "", true},
-    {"role", sentinel, "INFO server", true},
-    {"version", version, "INFO server"},
-    {"role", role, "INFO replication"},
-    {"cluster", cluster, "INFO cluster,CONFIG GET cluster-node-timeout"},
+    {"version", version},
+    {"role", role, "", true},
+    {"cluster", cluster, "cluster-node-timeout"},
     {"permissions", permissions},
     {"commands", commands},
     {"watch", watch},
     {"work", work},
     {"scripts", scripts},
-    {"persistence", persistence, "INFO persistence,CONFIG GET save"},
-    {"eviction", eviction, "INFO memory"},
-    {"replicas", replicas, "INFO replication,CONFIG GET min-replicas-to-write"},
-    {"clients", clients, "INFO clients,INFO stats,CONFIG GET maxclients"},
-    {"tls", tls_connections, "CONFIG GET max-new-tls-connections-per-cycle"},
+    {"persistence", persistence, "save"},
+    {"eviction", eviction},
+    {"replicas", replicas, "min-replicas-to-write"},
+    {"clients", clients, "maxclients"},
+    {"tls", tls_connections, "max-new-tls-connections-per-cycle"},
     {"fences", fences},
 };
 
 // --- The questions ---
-
-// Each once, and in front of them HELLO, which needs no permission and reports what INFO
-// may not. The protocol stays RESP2.
-std::vector<Command> questions() {
-  std::vector<Command> all{{"HELLO", "2"}};
-  for (const auto& check : checks) {
-    if (check.question.empty()) continue;
-    for (const auto one : split(check.question, ',')) {
-      auto question = words_of(one);
-      if (std::ranges::count(all, question) == 0) all.push_back(std::move(question));
-    }
-  }
-  return all;
-}
 
 // The places, among the arguments, of the commands that the user may not call. Before
 // Redis 7.0 that needs another permission, so there are none.
@@ -341,10 +287,9 @@ constexpr const char* use_undeclared = "return redis.call('EXISTS', KEYS[1] .. A
 
 class RedisExaminer {
  public:
-  RedisExaminer(asio::io_context& context, const Target& target,
-                const ExaminationOrder& order, std::span<const Permission> more,
-                Wakeup& wakeup)
-      : connection_(context, target), timeout_(order.timeout), wakeup_(wakeup) {
+  RedisExaminer(const ExaminationOrder& order, const Target& target,
+                std::span<const Permission> more, Wakeup& wakeup)
+      : connection_(order.context, target), timeout_(order.timeout), wakeup_(wakeup) {
     facts.server = target.shown();
     facts.user =
         target.login.user.empty() ? "default" : printable(target.login.user, 200);
@@ -365,16 +310,14 @@ class RedisExaminer {
       co_await connection_.open(new_call());
       facts.was_reached = true;
       co_await ask_for_settings();
-      if (facts.no_login) co_return;
       co_await try_commands();
       co_await try_undeclared();
       co_await measure(facts, new_call().until, [this] { return ask_for_time(); });
       is_fit = true;
       co_await look_at_fences();
     } catch (const Failure& failure) {
-      // A shortage on this machine says nothing about the server.
-      if (failure.kind() == Failure::Kind::exhausted) throw;
-      if (!is_fit) facts.failure = failure;
+      const auto fact = let_pass(failure);
+      if (!is_fit) facts.failure = fact;
     }
   }
 
@@ -388,17 +331,23 @@ class RedisExaminer {
   }
 
   asio::awaitable<void> ask_for_settings() {
-    const auto asked = questions();
+    // HELLO needs no permission and reports what INFO may not. The protocol stays RESP2.
+    std::vector<Command> asked{{"HELLO", "2"}, {"INFO"}};
+    for (const auto& check : checks) {
+      if (check.question.empty()) continue;
+      asked.push_back({"CONFIG", "GET", std::string(check.question)});
+    }
     const auto replies = co_await ask(asked);
     for (std::size_t i = 0; i < asked.size(); ++i) {
       const auto& reply = replies[i];
       const bool is_config = asked[i].front() == "CONFIG";
-      if (!is_config && reply.error_code() == "NOAUTH") facts.no_login = reply.text;
-      if (i > 0 && reply.is_error()) {
-        (is_config ? facts.config_refused : facts.info_refused) = reply.text;
+      if (reply.error_code() == "NOAUTH") throw failure_from(reply, facts.server);
+      if (i > 0 && reply.is_error() && facts.refused_info.empty()) {
+        facts.refused_info =
+            joined(is_config ? "CONFIG GET" : "INFO", " was refused: ", reply.text);
       }
-      if (reply.kind == Kind::string) facts.info.merge(fields_of_info(reply.text));
-      (is_config ? facts.config : facts.hello).merge(fields_of_pairs(reply));
+      if (reply.kind == Kind::string) facts.fields.merge(fields_of_info(reply.text));
+      facts.fields.merge(fields_of_pairs(reply));
     }
   }
 
@@ -418,29 +367,27 @@ class RedisExaminer {
     const auto replies = co_await ask(std::move(commands));
     for (std::size_t i = 0; i < rights_.size(); ++i) {
       const auto& right = rights_[i];
-      if (unknown_command_in(replies[i]))
-        facts.unknown.push_back(right);
-      else if (right.how == How::tried)
-        note_rights(right, replies[i]);
-      if (right.how == How::known) note_rights(right, replies.back());
+      if (unknown_command_in(replies[i])) {
+        facts.unknown.add(right, shown_name(right));
+      } else if (right.how != How::asked) {
+        note_rights(right, right.how == How::tried ? replies[i] : replies.back());
+      }
     }
     for (const auto& place : replies.back().elements) {
       const auto number = static_cast<std::size_t>(place.integer) - 1;
       if (number >= asked.size()) continue;
       // Without permission for the key these are refused as well.
       const bool is_for_keys = !asked[number].is_for_watch && facts.keys_are_missing;
-      if (!is_for_keys) facts.missing.push_back(asked[number]);
+      if (!is_for_keys) facts.missing.add(asked[number], acl_name(asked[number]));
     }
   }
 
   void note_rights(const Permission& right, const Reply& reply) {
     const auto denial = denial_of(reply);
-    if (denial == Denial::command) facts.missing.push_back(right);
+    if (denial == Denial::command) facts.missing.add(right, acl_name(right));
     if (denial == Denial::keys) facts.keys_are_missing = true;
     // Not whether the arguments of a trial are wrong.
-    const bool refuses_work = std::ranges::any_of(
-        refusals_of_work,
-        [&](const auto& refusal) { return reply.error_code() == refusal.first; });
+    const bool refuses_work = reply.is_error() && advice_about(reply.text) != nullptr;
     if (refuses_work && !facts.refuses_work) facts.refuses_work = reply.text;
   }
 
@@ -456,21 +403,16 @@ class RedisExaminer {
     facts.refuses_undeclared = undeclared_refused(replies[0], replies[1]);
   }
 
-  // The fastest reply gives the most accurate time.
   asio::awaitable<void> ask_for_time() {
-    const auto wall = wall_now();
-    const auto began = Clock::now();
+    const auto before = wall_now();
     const auto replies = co_await ask(alone(words_of("TIME")));
-    const auto took = Clock::now() - began;
+    const auto ours = (before + wall_now()) / 2;
     const auto& time = replies.front().elements;
-    if (took >= fastest_ || time.size() != 2) co_return;
-    fastest_ = took;
-    const auto seconds = number_in<std::int64_t>(time[0].text).value_or(0);
-    const auto rest = number_in<std::int64_t>(time[1].text).value_or(0);
-    constexpr std::int64_t latest = std::int64_t{1} << 40;  // far beyond any clock
-    if (seconds <= 0 || seconds > latest || rest < 0 || rest > 1'000'000) co_return;
-    const auto ours = wall + std::chrono::floor<microseconds>(took) / 2;
-    facts.clock_ahead = std::chrono::seconds(seconds) + microseconds(rest) - ours;
+    if (time.size() != 2) co_return;
+    const auto seconds = number_in<std::uint32_t>(time[0].text);
+    const auto rest = number_in<std::uint32_t>(time[1].text);
+    if (!seconds || !rest) co_return;
+    facts.clock_ahead = std::chrono::seconds(*seconds) + microseconds(*rest) - ours;
   }
 
   // The counters of the locks, as far as they can be read within the budget.
@@ -508,10 +450,14 @@ class RedisExaminer {
   milliseconds timeout_;
   std::vector<Permission> rights_;
   Wakeup& wakeup_;
-  Clock::duration fastest_ = Clock::duration::max();
 };
 
 }  // namespace
+
+long long RedisFacts::number(std::string_view name) const {
+  constexpr long long greatest = 1'000'000'000'000;  // that is plausible
+  return std::min(number_in<long long>(said(name)).value_or(0), greatest);
+}
 
 Denial denial_of(const Reply& reply) {
   if (reply.error_code() != "NOPERM") return Denial::none;
@@ -528,29 +474,29 @@ std::optional<std::string> undeclared_refused(const Reply& declared,
   return undeclared.text;
 }
 
-asio::awaitable<std::vector<RedisFacts>> facts_of_all(asio::io_context& context,
+asio::awaitable<std::vector<RedisFacts>> facts_of_all(const ExaminationOrder& order,
                                                       std::vector<Target> targets,
-                                                      const ExaminationOrder& order,
-                                                      Wakeup& wakeup,
                                                       std::span<const Permission> more) {
   const auto count = targets.size();
-  const auto ask = [loop = &context, targets = std::move(targets), order, more](
+  const auto ask = [order, targets = std::move(targets), more](
                        std::size_t number, Wakeup& own) -> asio::awaitable<RedisFacts> {
-    RedisExaminer examiner(*loop, targets[number], order, more, own);
+    RedisExaminer examiner(order, targets[number], more, own);
     co_await examiner.examine();
     co_return std::move(examiner.facts);
   };
-  co_return co_await ask_all<RedisFacts>(context, count, ask, wakeup);
+  co_return co_await ask_all<RedisFacts>(order.context, count, ask, order.wakeup);
 }
 
-std::vector<Finding> findings_of(const RedisFacts& facts) {
-  return judged(checks, facts);
-}
+Examination examination_of(const RedisFacts& facts) { return judged(checks, facts); }
 
-void add_findings_of(const std::vector<RedisFacts>& servers,
-                     std::vector<Finding>& findings) {
+void add_examinations_of(const std::vector<RedisFacts>& servers,
+                         Examination& examination) {
+  auto& findings = examination.findings;
   for (const auto& server : servers) {
-    for (auto& found : findings_of(server)) {
+    auto one = examination_of(server);
+    examination.round_trip = std::max(examination.round_trip, one.round_trip);
+    examination.smallest_ttl = std::max(examination.smallest_ttl, one.smallest_ttl);
+    for (auto& found : one.findings) {
       const auto same = std::ranges::find(findings, found.check, &Finding::check);
       if (found.level > Finding::Level::info) {
         found.message = server.server + ": " + found.message;

@@ -17,6 +17,15 @@
 
 namespace dlock::redis {
 
+// Names of commands: those that locks need, and those that only dlock watch needs.
+struct CommandNames {
+  std::vector<std::string> of_locks;
+  std::vector<std::string> of_watch;
+  void add(const Permission& right, std::string name) {
+    (right.is_for_watch ? of_watch : of_locks).push_back(std::move(name));
+  }
+};
+
 // What the server has reported; fields are empty where it did not. A failure can also say
 // why it could not be examined completely.
 struct RedisFacts : ServerFacts {
@@ -25,23 +34,25 @@ struct RedisFacts : ServerFacts {
   bool is_in_cluster = false;  // the store is a cluster
   bool is_replaced = false;    // others grant the locks that a restart has lost
   bool uses_tls = false;
-  bool was_reached = false;             // the failure came after the connection was made
-  std::optional<std::string> no_login;  // its error, if it requires a login
+  bool was_reached = false;  // the failure came after the connection was made
 
-  Fields hello;
-  Fields info;
-  Fields config;
-  std::optional<std::string> info_refused;    // its error to INFO
-  std::optional<std::string> config_refused;  // its error to CONFIG GET
+  Fields fields;             // of HELLO, INFO and CONFIG GET
+  std::string refused_info;  // "INFO was refused: ..."; empty: it was not
 
-  std::vector<Permission> missing;  // commands, or for watch their channels
-  bool keys_are_missing = false;    // no permission for the keys
-  std::vector<Permission> unknown;  // commands that the server does not know
+  // Commands that the user may not call, or for watch not on its channels; and those that
+  // the server does not know.
+  CommandNames missing;
+  CommandNames unknown;
+  bool keys_are_missing = false;  // no permission for the keys
   // Its error to reads and writes, if it refuses them now: "LOADING ...".
   std::optional<std::string> refuses_work;
   // Its error to a script that used an undeclared key, if it refuses such scripts.
   std::optional<std::string> refuses_undeclared;
   FarFences far_fences;
+
+  // A field; empty, or 0, if the server has not reported it.
+  std::string said(std::string_view name) const { return field(fields, name); }
+  long long number(std::string_view name) const;
 };
 
 // The facts about several servers, all examined at once, in their order. `more` are the
@@ -49,16 +60,16 @@ struct RedisFacts : ServerFacts {
 // most the timeout, and so do all measurements of round trips together. A failure is
 // recorded as a fact, except Failure (exhausted), which is thrown.
 asio::awaitable<std::vector<RedisFacts>> facts_of_all(
-    asio::io_context& context, std::vector<Target> targets, const ExaminationOrder& order,
-    Wakeup& wakeup, std::span<const Permission> more = {});
+    const ExaminationOrder& order, std::vector<Target> targets,
+    std::span<const Permission> more = {});
 
-// A finding for each check; a check that depends on another follows it.
-std::vector<Finding> findings_of(const RedisFacts& facts);
+// Examines one server.
+Examination examination_of(const RedisFacts& facts);
 
-// Adds the findings about several servers. Of those of one check the most severe stays,
-// with the name of the server if it is a problem.
-void add_findings_of(const std::vector<RedisFacts>& servers,
-                     std::vector<Finding>& findings);
+// Adds what is said of several servers. Of the findings of one check the most severe
+// stays, with the name of the server if it is a problem.
+void add_examinations_of(const std::vector<RedisFacts>& servers,
+                         Examination& examination);
 
 // What an error reports as missing: permission for a command, or for a key.
 enum class Denial { none, command, keys };

@@ -374,10 +374,9 @@ std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
   return store_of(context, url.text(), std::move(route));
 }
 
-asio::awaitable<Examination> examine(const ExaminationOrder& order,
-                                     asio::io_context& context, Wakeup& wakeup) {
-  const auto facts = co_await facts_of_all(context, targets_of(order.url), order, wakeup);
-  co_return examination_of(findings_of(facts.front()), servers_of(facts));
+asio::awaitable<Examination> examine(const ExaminationOrder& order) {
+  const auto facts = co_await facts_of_all(order, targets_of(order.url));
+  co_return examination_of(facts.front());
 }
 
 std::unique_ptr<Store> store_of(asio::io_context& context, std::string url,

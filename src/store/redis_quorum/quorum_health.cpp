@@ -23,7 +23,7 @@ void servers(const QuorumFacts& facts, CheckReport& say) {
 void run_ids(const QuorumFacts& facts, CheckReport& say) {
   std::map<std::string, std::string> seen;
   for (const auto& one : facts.servers) {
-    const auto run_id = redis::field(one.info, "run_id");
+    const auto run_id = one.said("run_id");
     if (run_id.empty()) continue;
     const auto [other, is_new] = seen.emplace(run_id, one.server);
     if (is_new) continue;
@@ -34,25 +34,15 @@ void run_ids(const QuorumFacts& facts, CheckReport& say) {
   say.ok("all different");
 }
 
-// How long a server has been up at least; nothing if it does not say.
-std::optional<milliseconds> uptime_of(const RedisFacts& facts) {
-  const auto field = [&](const char* name) {
-    return joined(name, ":", redis::field(facts.info, name), "\r\n");
-  };
-  const auto now = Clock::now();
-  const auto life = redis::life_from(field("run_id") + field("uptime_in_seconds"), now);
-  if (!life) return std::nullopt;
-  return std::chrono::floor<milliseconds>(now - life->began);
-}
-
 void uptime(const QuorumFacts& facts, CheckReport& say) {
   if (facts.max_ttl.count() == 0) return say.ok("not needed: --max-ttl is 0");
+  const auto now = Clock::now();
   std::vector<std::string> without;
   bool is_known = false;
   for (const auto& one : facts.servers) {
-    const auto up = uptime_of(one);
-    is_known = is_known || up;
-    if (up && *up < facts.max_ttl) without.push_back(one.server);
+    const auto life = redis::life_from(one.fields, now);
+    is_known = is_known || life;
+    if (life && now - life->began < facts.max_ttl) without.push_back(one.server);
   }
   if (!is_known) return say.not_checked("no server reports its uptime");
   const auto span = for_people(facts.max_ttl) + " (--max-ttl)";
@@ -67,8 +57,7 @@ void uptime(const QuorumFacts& facts, CheckReport& say) {
 // Each server times leases by its own clock; the clocks only need to agree on the order
 // of the queue.
 void clocks(const QuorumFacts& facts, CheckReport& say) {
-  judge_clocks("servers", servers_of(facts.servers),
-               ": a server whose clock steps can lose leases", say);
+  judge_clocks(servers_of(facts.servers), say);
 }
 
 constexpr Check<QuorumFacts> checks[] = {
@@ -76,20 +65,18 @@ constexpr Check<QuorumFacts> checks[] = {
 
 }  // namespace
 
-std::vector<Finding> findings_of(std::vector<RedisFacts> servers,
-                                 const QuorumTerms& terms) {
-  auto findings = judged(checks, QuorumFacts{servers, terms.max_ttl});
+Examination examination_of(std::vector<RedisFacts> servers, const QuorumTerms& terms) {
+  auto examination = judged(checks, QuorumFacts{servers, terms.max_ttl});
   std::erase_if(servers, [](const auto& one) { return one.failure.has_value(); });
   for (auto& one : servers) one.is_replaced = terms.max_ttl.count() > 0;
-  redis::add_findings_of(servers, findings);
-  return findings;
+  redis::add_examinations_of(servers, examination);
+  return examination;
 }
 
-asio::awaitable<Examination> examine(const ExaminationOrder& order,
-                                     asio::io_context& context, Wakeup& wakeup) {
-  const auto servers = co_await redis::facts_of_all(
-      context, redis::targets_of(order.url), order, wakeup, redis::needed_in_quorum);
-  co_return examination_of(findings_of(servers, order.url.terms), servers_of(servers));
+asio::awaitable<Examination> examine(const ExaminationOrder& order) {
+  auto servers = co_await redis::facts_of_all(order, redis::targets_of(order.url),
+                                              redis::needed_in_quorum);
+  co_return examination_of(std::move(servers), order.url.terms);
 }
 
 }  // namespace dlock::redis_quorum

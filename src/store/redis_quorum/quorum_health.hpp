@@ -8,9 +8,9 @@
 
 namespace dlock::redis_quorum {
 
-// The findings of dlock doctor about all servers together, then one for each check of the
-// servers: the most severe, with the server's name.
-std::vector<Finding> findings_of(std::vector<redis::RedisFacts> servers,
-                                 const QuorumTerms& terms);
+// What is said of all servers together, then one finding for each check of the servers:
+// the most severe, with the server's name.
+Examination examination_of(std::vector<redis::RedisFacts> servers,
+                           const QuorumTerms& terms);
 
 }  // namespace dlock::redis_quorum

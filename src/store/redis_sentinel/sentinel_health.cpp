@@ -29,28 +29,24 @@ struct SentinelFacts {
 using Replies = std::vector<Reply>;
 
 // Asks those that have voted for their settings and their state.
-asio::awaitable<void> ask_sentinels(asio::io_context& context,
-                                    const ExaminationOrder& order, SentinelFacts& facts,
-                                    Wakeup& wakeup) {
-  const auto ask = [loop = &context, sentinels = redis::sentinels_of(order.url),
-                    master = facts.master, timeout = order.timeout,
+asio::awaitable<void> ask_sentinels(const ExaminationOrder& order, SentinelFacts& facts) {
+  const auto ask = [order, sentinels = redis::sentinels_of(order.url),
                     ballots = facts.ballots](std::size_t number,
                                              Wakeup& own) -> asio::awaitable<Replies> {
     std::vector<redis::Command> commands(2);
-    commands[0] = {"SENTINEL", "MASTER", master};
+    commands[0] = {"SENTINEL", "MASTER", order.url.master};
     commands[1] = {"INFO", "sentinel"};
+    const auto call = own.within(order.timeout);
     try {
-      redis::RedisConnection connection(*loop, sentinels[number]);
-      if (ballots[number].vote) {
-        co_return co_await connection.exchange(std::move(commands), own.within(timeout));
-      }
+      redis::RedisConnection connection(order.context, sentinels[number]);
+      if (ballots[number].vote) co_return co_await connection.exchange(commands, call);
     } catch (const Failure& failure) {
       let_pass(failure);
     }
     co_return Replies(2);
   };
   const auto answers =
-      co_await ask_all<Replies>(context, facts.names.size(), ask, wakeup);
+      co_await ask_all<Replies>(order.context, facts.names.size(), ask, order.wakeup);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const auto settings = redis::fields_of_pairs(answers[i][0]);
     facts.down_after = std::max(
@@ -78,10 +74,6 @@ std::vector<redis::Target> targets_of(const SentinelFacts& facts, const StoreUrl
   for (const auto& address : replicas) targets.push_back(login.at(address));
   return targets;
 }
-
-// From the detection of a dead primary until the next one accepts writes: the sentinels'
-// vote, which begins up to a second late, and the promotion.
-constexpr milliseconds election{1300};
 
 void sentinels(const SentinelFacts& facts, CheckReport& say) {
   // They have one vote, so this can also be why no primary is elected.
@@ -120,20 +112,16 @@ void sentinels(const SentinelFacts& facts, CheckReport& say) {
 }
 
 void failover(const SentinelFacts& facts, CheckReport& say) {
-  if (!facts.down_after) return say.not_checked("no sentinel reports its settings");
-  judge_failover(
-      *facts.down_after + election,
-      "detected after " + for_people(*facts.down_after) + " (down-after-milliseconds); ",
-      "a failover",
-      "SENTINEL SET " + printable_command({facts.master}, 200) +
-          " down-after-milliseconds 5000, or a longer --ttl",
-      say);
+  judge_failover(facts.down_after, "down-after-milliseconds",
+                 "SENTINEL SET " + printable_command({facts.master}, 200) +
+                     " down-after-milliseconds 5000, or a longer --ttl",
+                 say);
 }
 
 void replicas(const SentinelFacts& facts, CheckReport& say) {
   const auto up = replicas_up(*facts.primary, facts.ballots);
   const auto connected =
-      number_in<unsigned>(redis::field(facts.servers.front().info, "connected_slaves"));
+      number_in<unsigned>(facts.servers.front().said("connected_slaves"));
   if (connected > up) {
     return say.info(
         joined(up, " according to most sentinels, but ", *connected,
@@ -157,20 +145,7 @@ void tilt(const SentinelFacts& facts, CheckReport& say) {
 }
 
 void clocks(const SentinelFacts& facts, CheckReport& say) {
-  bool is_known = false;
-  const auto& primary = facts.servers.front();
-  for (const auto& one : facts.servers) {
-    if (&one == &primary || !one.clock_ahead || !primary.clock_ahead) continue;
-    is_known = true;
-    const auto ahead = *one.clock_ahead - *primary.clock_ahead;
-    if (std::chrono::abs(ahead) < clocks_agree_within) continue;
-    return say.warning(one.server + " is " + distance_of(ahead) +
-                           " the primary: after a failover, leases end too late or too "
-                           "early",
-                       synchronize_clocks);
-  }
-  if (!is_known) return say.not_checked("no replica reports its time");
-  say.ok("agree with the primary's");
+  judge_clocks(servers_of(facts.servers), say);
 }
 
 constexpr Check<SentinelFacts> checks[] = {
@@ -181,13 +156,12 @@ constexpr Check<SentinelFacts> checks[] = {
 
 }  // namespace
 
-asio::awaitable<Examination> examine(const ExaminationOrder& order,
-                                     asio::io_context& context, Wakeup& wakeup) {
+asio::awaitable<Examination> examine(const ExaminationOrder& order) {
   SentinelFacts facts;
   facts.master = order.url.master;
   facts.names = names_of(order.url.servers);
-  const auto call = wakeup.within(order.timeout);
-  Discovery discovery(context, order.url, true, call.until);
+  const auto call = order.wakeup.within(order.timeout);
+  Discovery discovery(order.context, order.url, true, call.until);
   const auto is_elected = [](const std::vector<SentinelBallot>& ballots) {
     return elected(ballots).has_value();
   };
@@ -198,21 +172,18 @@ asio::awaitable<Examination> examine(const ExaminationOrder& order,
   facts.ballots = discovery.ballots();
   facts.primary = elected(facts.ballots);
   if (facts.primary) {
-    co_await ask_sentinels(context, order, facts, wakeup);
+    co_await ask_sentinels(order, facts);
     auto targets = targets_of(facts, order.url);
     const auto primary = targets.front();
-    facts.servers = co_await redis::facts_of_all(context, std::move(targets), order,
-                                                 wakeup, redis::needed_on_replicated);
+    facts.servers = co_await redis::facts_of_all(order, std::move(targets),
+                                                 redis::needed_on_replicated);
     auto& failure = facts.servers.front().failure;
     if (failure) failure = primary.with_origin(*failure);
   }
-  std::vector<Finding> findings;
-  if (judge<SentinelFacts>(checks, facts, findings)) {
-    const auto of_primary = redis::findings_of(facts.servers.front());
-    findings.insert(findings.end(), of_primary.begin(), of_primary.end());
-  }
+  auto examination = judged(checks, facts);
   facts.servers.resize(facts.primary ? 1 : 0);
-  co_return examination_of(std::move(findings), servers_of(facts.servers));
+  redis::add_examinations_of(facts.servers, examination);
+  co_return examination;
 }
 
 }  // namespace dlock::redis_sentinel
