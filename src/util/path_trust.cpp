@@ -137,7 +137,7 @@ Owned owned(const struct stat& status, const std::string& path) {
   return what;
 }
 
-std::string joined(const std::string& directory, const std::string& name) {
+std::string beneath(const std::string& directory, const std::string& name) {
   if (directory == ".") return name;
   return directory == "/" ? directory + name : directory + "/" + name;
 }
@@ -200,7 +200,7 @@ class Walk {
     }
     Fd entry = opened(name, is_last ? 0 : O_DIRECTORY);
     if (!entry && !is_last && errno == ENOTDIR) entry = opened(name, 0);
-    PathStep step{directory_path_, directory_, joined(directory_path_, name), {}};
+    PathStep step{directory_path_, directory_, beneath(directory_path_, name), {}};
     struct stat status {};
     if (!entry && errno == ENOENT && is_last) {
       way_.steps.push_back(step);
