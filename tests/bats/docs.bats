@@ -68,7 +68,7 @@ start_postgres_of_pages() {
     run_script "$line" 75
   done
 
-  grep -qx 'mail -s backup failed: exit 1 root' "$calls"
+  grep -qx 'mail -s backup failed: ran 1 root' "$calls"
   grep -qx 'curl -fsS -m 10 https://monitor.example.org/ping/backup' "$calls"
   grep -qx 'logger -t backup is still held on ' "$calls"
 }
