@@ -8,11 +8,6 @@ setup() {
   cd "$BATS_TEST_TMPDIR" || return
 }
 
-clean_up() {
-  kill_leftovers
-  [[ -z ${open_place:-} ]] || rm -rf "$open_place"
-}
-
 # Sorts variables. Omits the shell's own `_`, which names the command that it runs.
 variables() {
   LC_ALL=C sort -z | grep -zv -e '^_=' "$@"

@@ -8,11 +8,6 @@ setup() {
   cd "$BATS_TEST_TMPDIR" || return
 }
 
-clean_up() {
-  kill_leftovers
-  [[ -z ${open_place:-} ]] || rm -rf "$open_place"
-}
-
 # For each line of shell, prints how dlock ends that runs it, as wait(2) reports it, which is more than
 # a shell's status: "exit 3", "signal 15", "signal 11 core". No signal is ignored.
 how_dlock_ends() {  # <line of shell>...

@@ -347,6 +347,7 @@ teardown() {
   for end in clean_up stop_redis stop_fleet stop_etcd stop_postgres kill_leftovers; do
     ! declare -F "$end" > /dev/null || "$end"
   done
+  [[ -z ${open_place:-} ]] || rm -rf "$open_place"
 }
 
 # Kills all processes that the test has left.
