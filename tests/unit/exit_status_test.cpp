@@ -45,25 +45,19 @@ TEST(StatusOfFailure, exhaustion_is_a_lack_of_resources) {
   EXPECT_EQ(status_of(Kind::exhausted), ExitStatus::no_resources);
 }
 
-TEST(FailureOfErrno, a_permission_error_is_rejected) {
-  EXPECT_EQ(failure_of(EACCES, "x").kind(), Kind::rejected);
-  EXPECT_EQ(failure_of(EPERM, "x").kind(), Kind::rejected);
-}
-
-TEST(FailureOfErrno, a_full_disk_counts_as_unreachable) {
-  EXPECT_EQ(failure_of(ENOSPC, "x").kind(), Kind::unreachable);
-  EXPECT_EQ(failure_of(EDQUOT, "x").kind(), Kind::unreachable);
-}
-
-TEST(FailureOfErrno, a_lack_of_descriptors_or_memory_is_exhaustion) {
-  EXPECT_EQ(failure_of(EMFILE, "x").kind(), Kind::exhausted);
-  EXPECT_EQ(failure_of(ENFILE, "x").kind(), Kind::exhausted);
-  EXPECT_EQ(failure_of(ENOMEM, "x").kind(), Kind::exhausted);
-}
-
-TEST(FailureOfErrno, a_permanent_error_is_misconfigured) {
-  EXPECT_EQ(failure_of(ENOENT, "x").kind(), Kind::misconfigured);
-  EXPECT_EQ(failure_of(EROFS, "x").kind(), Kind::misconfigured);
+TEST(FailureOfErrno, is_of_the_kind_that_says_what_can_be_done) {
+  for (const int error : {EACCES, EPERM}) {
+    EXPECT_EQ(failure_of(error, "x").kind(), Kind::rejected);
+  }
+  for (const int full : {ENOSPC, EDQUOT}) {
+    EXPECT_EQ(failure_of(full, "x").kind(), Kind::unreachable);
+  }
+  for (const int lack : {EMFILE, ENFILE, ENOMEM}) {
+    EXPECT_EQ(failure_of(lack, "x").kind(), Kind::exhausted);
+  }
+  for (const int permanent : {ENOENT, EROFS}) {
+    EXPECT_EQ(failure_of(permanent, "x").kind(), Kind::misconfigured);
+  }
 }
 
 TEST(FailureOfErrno, says_what_failed_and_why) {
