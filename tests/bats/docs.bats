@@ -91,7 +91,8 @@ start_postgres_of_pages() {
 }
 
 @test "the commands in stores.md work" {
-  use_private_store
+  start_postgres_of_pages
+  unset DLOCK_STORE
   start_server
 
   run_page stores.md
