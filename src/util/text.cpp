@@ -105,10 +105,11 @@ std::string without_secret(std::string_view text, std::string_view secret) {
     const bool is_whole = same > 0 && same == secret.size();
     const bool is_quoted = at > 0 && is_quote(at - 1);
     const bool is_end = same == rest.size() || is_quote(at + same);
-    if (is_word && is_whole && is_quoted && is_end) {
+    const bool tells = is_whole || same >= telling;
+    if (is_word && tells && is_quoted && is_end) {
       return "a text that is not shown, as it quotes the password";
     }
-    const bool is_secret = !is_word && (is_whole || (is_quoted && same >= telling));
+    const bool is_secret = !is_word && (is_whole || (is_quoted && tells));
     out += is_secret ? std::string_view("***") : rest.substr(0, 1);
     at += is_secret ? same : 1;
   }
