@@ -33,7 +33,7 @@ begin() {
 }
 
 # A command that records that it ran, and prints something.
-noting=(sh -c 'echo run >> runs; echo value' -)
+noting_run=(sh -c 'echo run >> runs; echo value' -)
 
 # A command that waits for the file `go`, and then evaluates its argument.
 lasting=(sh -c 'echo run >> runs; until [ -e go ]; do sleep 0.05; done; eval "$1"' -)
@@ -60,10 +60,10 @@ call() {  # <number> <argument of cache>...
   use_both_stores
   for DLOCK_STORE in "${stores[@]}"; do
     begin
-    run dlock cache report -- "${noting[@]}"
+    run dlock cache report -- "${noting_run[@]}"
     assert_equal "$status $output" '0 value'
 
-    run dlock cache report -- "${noting[@]}"
+    run dlock cache report -- "${noting_run[@]}"
 
     assert_equal "$status $output" '0 value'
     assert_equal "$(runs)" 1

@@ -19,9 +19,7 @@ setup() {
   use_shared_etcd
 }
 
-noting=(sh -c 'echo "$2" >> "$1"' -)
 noted() { grep -qsx "$1" "$order"; }
-of_report() { jq -r "$1" "$report"; }
 keys() { etcdctl get --prefix --keys-only "$1" | sed '/^$/d'; }  # <prefix>
 
 @test "the fence is the revision that created the holder's key, and it grows" {

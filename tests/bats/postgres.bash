@@ -20,6 +20,7 @@ use_postgres_store() { use_private_store && start_first_postgres "$@"; }  # [<op
 # one server.
 tests_share_postgres() {
   setup_file() { load support && share_postgres; }
+  setup() { load support && use_shared_postgres; }
   teardown_file() { load support && end_shared_postgres; }
 }
 

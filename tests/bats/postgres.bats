@@ -5,14 +5,7 @@
 load postgres
 tests_share_postgres
 
-setup() {
-  load support
-  use_shared_postgres
-}
-
-noting=(sh -c 'echo "$2" >> "$1"' -)
 noted() { grep -qsx "$1" "$order"; }
-of_report() { jq -r "$1" "$report"; }
 sessions() { sql "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'${1:+ AND $1}"; }  # [<which>]
 there_are() { (($(sessions "${2:-}") == $1)); }  # <number> [<which>]
 

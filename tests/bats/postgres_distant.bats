@@ -4,11 +4,6 @@
 load postgres
 tests_share_postgres
 
-setup() {
-  load support
-  use_shared_postgres
-}
-
 # Forwards a free port, which it prints, and delays what goes either way by half the round trip.
 far_away='
 import asyncio, sys

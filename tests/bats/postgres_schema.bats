@@ -6,13 +6,6 @@
 load postgres
 tests_share_postgres
 
-setup() {
-  load support
-  use_shared_postgres
-}
-
-noting=(sh -c 'echo "$2" >> "$1"' -)
-
 is_told() { jq -r .event "$said" | grep -qx "$1"; }
 is_watched() { [[ $(sql 'SELECT count(*) FROM dlock.watcher') == [1-9]* ]]; }
 

@@ -5,11 +5,6 @@
 load postgres
 tests_share_postgres
 
-setup() {
-  load support
-  use_shared_postgres
-}
-
 over_tcp() { DLOCK_STORE=$(postgres_tcp_url 1); }
 
 # Of the output of `config`: "VALUE FROM".

@@ -8,7 +8,6 @@ setup() {
   use_redis_store
 }
 
-noting=(sh -c 'echo "$2" >> "$1"' -)
 short=(--ttl 3s --store-timeout 900ms)  # for leases that have to expire
 
 started() { grep -qsx "$1" "$order"; }

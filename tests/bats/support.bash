@@ -37,6 +37,9 @@ export DLOCK_SOURCE DLOCK_BIN
 said=${BATS_TEST_TMPDIR:-}/said report=${BATS_TEST_TMPDIR:-}/report
 # shellcheck disable=SC2034
 began=${BATS_TEST_TMPDIR:-}/began order=${BATS_TEST_TMPDIR:-}/order ran=${BATS_TEST_TMPDIR:-}/ran
+# shellcheck disable=SC2034,SC2016
+noting=(sh -c 'echo "$2" >> "$1"' -)
+of_report() { jq -r "$1" "$report"; }  # <filter>
 
 # Prints the time in milliseconds, for differences only.
 now_ms() {

@@ -7,11 +7,8 @@ setup() {
   released=$BATS_TEST_TMPDIR/released
 }
 
-# Commands of waiters: one records that it started, the other when it started.
-{
-  noting=(sh -c 'echo "$2" >> "$1"' -)
-  timing=(bash -c 'clock_into "$1"' -)
-}
+# A command of waiters that records when it started.
+timing=(bash -c 'clock_into "$1"' -)
 
 started() { grep -qsx "$1" "$order"; }
 

@@ -15,8 +15,6 @@ setup() {
 
 lease=(--ttl 6s)
 
-of_report() { jq -r "$1" "$report"; }
-
 # --- A cluster that is well ---
 
 @test "every verb works wherever the slots of its locks are, and doctor examines all primaries" {

@@ -13,9 +13,6 @@ setup() {
 clean_up() { leave_island; }
 
 lease=(--ttl 6s)
-noting=(sh -c 'echo "$2" >> "$1"' -)
-
-of_report() { jq -r "$1" "$report"; }
 
 # Asserts that the lock is still held and was renewed, and that the run did not notice
 # anything.

@@ -19,7 +19,6 @@ lease=(--ttl 6s --store-timeout 1s)
 # Also the end of the run.
 is_known_to_standby() { [[ $(version_on 2) == "$(version_on 1)" ]]; }
 version_on() { postgres_sql "$1" "SELECT version FROM dlock.lock WHERE name = 'job'"; }  # <server>
-of_report() { jq -r "$1" "$report"; }
 
 # Holds a lock with a lease that the standby does not get to know, and promotes it.
 fail_over_without_the_lease() {

@@ -17,8 +17,6 @@ clean_up() {
 
 brief=(--ttl 3s --store-timeout 500ms)
 lease=(--ttl 6s --store-timeout 1s)
-noting=(sh -c 'echo "$2" >> "$1"' -)
-of_report() { jq -r "$1" "$report"; }
 
 # Prints a number that grows with each step of the lock, and so with each renewal.
 version_of() { postgres_sql "${2:-1}" "SELECT version FROM dlock.lock WHERE name = '$1'"; }  # <name> [<server>]

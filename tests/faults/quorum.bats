@@ -14,8 +14,6 @@ setup() {
 
 lease=(--ttl 6s)
 
-of_report() { jq -r "$1" "$report"; }
-
 # --- Servers that are well ---
 
 # With --min-strength, tests wait for the lock on all servers: on a busy machine, the first

@@ -8,8 +8,6 @@ setup() {
   use_redis_store --appendonly yes --appendfsync always
 }
 
-noting=(sh -c 'echo "$2" >> "$1"' -)
-
 # A short lease, and one that survives an outage of more than two seconds.
 short=(--ttl 3s --store-timeout 900ms)
 long=(--ttl 6s --store-timeout 1s --kill-after 200ms)

@@ -8,8 +8,6 @@ setup() {
   use_redis_store
 }
 
-noting=(sh -c 'echo "$2" >> "$1"' -)
-
 # Kills a dlock with all its processes, so that no process is left to release.
 kill_all_of() {  # <pid of dlock>
   local pids=("$1") pid

@@ -7,7 +7,6 @@ setup() {
   load redis
 }
 
-noting=(sh -c 'echo "$2" >> "$1"' -)
 short=(--ttl 3s --store-timeout 900ms)
 
 started() { grep -qsx "$1" "$order"; }

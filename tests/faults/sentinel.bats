@@ -31,8 +31,6 @@ hold_lock() {  # <lock> [<option>...]
   pid_of[$1]=$holder
 }
 
-of_report() { jq -r "$1" "$report"; }
-
 # Asserts how the run of a lock ended, after it was told to end if that is to be 0.
 assert_ended() {  # <lock> <exit code> <outcome, reason and protected>
   use_files_of "$1"

@@ -10,10 +10,7 @@ setup() {
 
 clean_up() { [[ -z ${frozen:-} ]] || thaw; }
 
-{
-  noting=(sh -c 'echo "$2" >> "$1"' -)
-  timing=(bash -c 'clock_into "$1"' -)
-}
+timing=(bash -c 'clock_into "$1"' -)
 
 # Starts this many waiters for the lock `job` and stops them. Their commands write their
 # positions.
