@@ -20,7 +20,7 @@ from pathlib import Path
 from history import History
 from links import Links
 from servers import Clock, await_until, clock_library, free_ports
-from stores import Store
+from stores import APART, Store, outlasting_clocks
 
 MEMORY = Path("/dev/shm")
 AS_POSTGRES = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups", "--"] if os.geteuid() == 0 else []
@@ -32,7 +32,7 @@ CREATE SCHEMA chaos;
 CREATE TABLE chaos.step (id bigserial PRIMARY KEY, name text, state text, clock float8);
 CREATE FUNCTION chaos.note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
   INSERT INTO chaos.step (name, state, clock) VALUES (NEW.name, NEW.state,
-    trim(pg_read_file('%s'))::float8 / 1000);
+    trim(pg_read_file('%s' || current_setting('port')))::float8 / 1000);
   RETURN NULL; END $$;
 CREATE FUNCTION chaos.begin() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
   IF to_regclass('dlock.lock') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'chaos') THEN
@@ -280,7 +280,7 @@ class OnPostgres(Store):
     def __init__(self, root: Path, standbys: int = 0) -> None:
         super().__init__(root)
         self.kind = "postgres_sync" if standbys else "postgres"
-        self.options = ["--store-timeout=1s", *(["--replicas=1"] if standbys else [])]
+        self.options = ["--store-timeout=1s", *(["--replicas=1", outlasting_clocks(root)] if standbys else [])]
         self._data = Path(tempfile.mkdtemp(prefix="chaos.", dir=MEMORY if MEMORY.is_dir() else "/tmp"))
         self._data.chmod(0o777)
         self.members = [Postgres(i, self._data, root / f"postgres{i}") for i in range(1 + standbys)]
@@ -292,16 +292,17 @@ class OnPostgres(Store):
 
     def start(self, history: History) -> None:
         first = self.members[0]
-        clock = Clock(self._data / "clock", clock_library(self._data))
-        for member in self.members:
-            member.clock = clock
+        library = clock_library(self._data)
+        for member, ahead in zip(self.members, APART):
+            member.clock = Clock(self._data / f"clock{member.port}", library)
+            member.clock.step(ahead)
         (self._data / "clock.so").chmod(0o755)
         first.make()
         first.start()
         for statement in ("CREATE ROLE app LOGIN", "CREATE DATABASE app OWNER app"):
             first.ask(statement, "postgres")
         with Session(first.path) as session:
-            session.query(WATCH % clock.file)
+            session.query(WATCH % (self._data / "clock"))
             if len(self.members) > 1:
                 names = ", ".join(member.name for member in self.members)
                 session.query(f"ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 ({names})'")

@@ -14,6 +14,15 @@ from links import Links
 from servers import Clock, Observer, Server, await_until, clock_library, free_ports
 
 
+APART = (0, 700, -700)  # how far the clocks of servers that fail over are off, in milliseconds
+
+
+def outlasting_clocks(root: Path) -> str:
+    """Returns the option for leases that hold by each of these clocks (docs/stores.md)."""
+    (root / "dlock.toml").write_text('[run]\nlock-delay = "2s"\n')
+    return f"--config={root}/dlock.toml"
+
+
 class Store:
     """The base of all stores: the URLs and options for contenders, the TTL, and the time-out of
     one operation."""
@@ -94,9 +103,16 @@ class Fleet(Store):
 
     def __init__(self, root: Path, replicas: str) -> None:
         super().__init__(root)
-        self.options = ["--store-timeout=1s", f"--replicas={replicas}"]
+        self.options = ["--store-timeout=1s", f"--replicas={replicas}", outlasting_clocks(root)]
         self.forgets = replicas != "all"  # loses leases in a failover
         self.members: list[Server] = []
+
+    def start_members(self) -> None:
+        library = clock_library(self.root)
+        for server, ahead in zip(self.members, APART * 2):
+            server.clock = Clock(server.directory / "clock", library)
+            server.clock.step(ahead)
+            server.start()
 
     def role(self, server: Server) -> str:
         reply: Any = server.ask("ROLE")
@@ -117,10 +133,6 @@ class Sentinels(Fleet):
 
     def __init__(self, root: Path, replicas: str) -> None:
         super().__init__(root, replicas)
-        # The clocks of the servers are apart by less than that (docs/stores.md).
-        settings = root / "dlock.toml"
-        settings.write_text('[run]\nlock-delay = "2s"\n')
-        self.options.append(f"--config={settings}")
         ports = free_ports(6)
         for i, port in enumerate(ports[:3]):
             settings = ['save ""', "repl-diskless-sync yes", "repl-diskless-sync-delay 0"]
@@ -139,11 +151,7 @@ class Sentinels(Fleet):
         return [f"redis+sentinel://{hosts}/main"]
 
     def start(self, history: History) -> None:
-        library = clock_library(self.root)
-        for server, ahead in zip(self.members, (0, 700, -700)):
-            server.clock = Clock(server.directory / "clock", library)
-            server.clock.step(ahead)
-            server.start()
+        self.start_members()
         await_until(lambda: self.replicas_online(self.members[0]) == 2, 15, "replicas")
         for server in self.sentinels:
             server.start()
@@ -196,8 +204,7 @@ class Cluster(Fleet):
         return [f"redis+cluster://{hosts}"]
 
     def start(self, history: History) -> None:
-        for server in self.members:
-            server.start()
+        self.start_members()
         hosts = [f"127.0.0.1:{one.address[1]}" for one in self.members]
         with (self.root / "created").open("w") as out:
             subprocess.run(["redis-cli", "--cluster-yes", "--cluster", "create", *hosts,
