@@ -130,9 +130,24 @@ never_within() {  # <milliseconds> <command>...
 # exit status. (`run wait` would wait in a subshell.)
 assert_exits() {  # <status> <pid>
   local status=0
-  eventually has_ended "$2" || return 1
+  eventually has_ended "$2" || { show_processes "$2" 2> /dev/null | head -n 40 >&2; return 1; }
   wait "$2" || status=$?
   [[ $status -eq $1 ]] || { echo "exited with $status, not $1" >&2; return 1; }
+}
+
+# Prints what a process, each of its threads and each of its children does, or waits for.
+show_processes() {  # <pid>...
+  local pid task
+  for pid; do
+    for task in "/proc/$pid/task"/*; do
+      echo "--- ${task#/proc/}: $(tr '\0' ' ' < "$task/cmdline")"
+      grep -E '^(State|TracerPid|Sig|ShdPnd)' "$task/status" | tr '\t\n' ' '
+      echo "wchan $(< "$task/wchan"), syscall $(< "$task/syscall")"
+      head -n 8 "$task/stack"
+    done
+    ! command -v gdb > /dev/null || timeout 20 gdb -p "$pid" -batch -ex bt < /dev/null | grep '^#'
+    pgrep -P "$pid" | while read -r pid; do show_processes "$pid"; done
+  done
 }
 
 # True if this process has ended, even if it has not been reaped.
