@@ -105,11 +105,12 @@ void World::inject_fault() {
   if (!server.is_up || is_one_too_many) return hit(run);
   kernel_.trace("a server is killed");
   const bool is_in_memory = kind_ == StoreKind::redis || kind_ == StoreKind::quorum;
-  if (is_in_memory) forgot_ = kernel_.now;
   crashed_ = kernel_.now;
   server.crash();
+  const bool fails_over = server.failed_over == kernel_.now;
+  if (is_in_memory || fails_over) forgot_ = kernel_.now;
   // A server of a quorum has no vote until it is up for --max-ttl.
-  const auto absent = kind_ == StoreKind::quorum ? 65 * second : 5 * second;
+  const auto absent = (kind_ == StoreKind::quorum ? 65 : fails_over ? 30 : 5) * second;
   in_use_ = std::max(in_use_, kernel_.now + lasts + absent);
   kernel_.at(kernel_.now + lasts / 2, [&server] { server.start(); });
 }

@@ -51,10 +51,12 @@ World::Leases World::leases(const std::string& lock) {
   std::map<std::pair<const Run*, std::uint64_t>, std::vector<Time>> votes;
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     for (const auto& [fence, ends] : servers_[i]->leases(lock)) {
-      const auto owner = owners_.find({i, fence});
+      const auto owner = owners_.find({lock, i, fence});
       const auto* run = owner == owners_.end() ? nullptr : owner->second;
-      votes[{run, run != nullptr && run->fence != 0 ? run->fence : fence}].push_back(
-          ends);
+      const auto its = run == nullptr      ? 0
+                       : lock == main_lock ? run->fence
+                                           : run->also_fence;
+      votes[{run, its != 0 ? its : fence}].push_back(ends);
     }
   }
   Leases leases;
@@ -82,6 +84,11 @@ std::optional<Time> World::lease_of(const Run& run) {
 // repairs leases by such requests, and the last one may be for another lock.)
 bool World::is_excused(const Run& run) const {
   if (forced_.count(run.fence) > 0) return true;
+  if (kind_ == StoreKind::postgres) {  // where each request is one for the lock
+    const auto granted = granted_at_.find(run.fence);
+    return forgot_ >
+           std::max(run.confirmed, granted == granted_at_.end() ? 0 : granted->second);
+  }
   const bool asks_later = kind_ == StoreKind::quorum || !run.options.also.empty();
   return forgot_ >= (asks_later ? run.began : run.process.last_request);
 }
@@ -203,9 +210,12 @@ void World::command_ended(Run& run, bool by_itself) {
 void World::executed(std::size_t server, const Process& by, Peer::Act act) {
   const auto sender = std::find_if(runs_.begin(), runs_.end(),
                                    [&](const auto& run) { return &run->process == &by; });
-  if (kind_ == StoreKind::quorum && act == Peer::Act::ask && sender != runs_.end()) {
-    for (const auto& [fence, ends] : servers_[server]->leases(main_lock)) {
-      owners_.emplace(std::pair(server, fence), sender->get());
+  if (kind_ == StoreKind::quorum && sender != runs_.end()) {
+    for (const auto& lock : {main_lock, std::string("a"), std::string("z")}) {
+      if (lock == main_lock ? act != Peer::Act::ask : !has_also_) continue;
+      for (const auto& [fence, ends] : servers_[server]->leases(lock)) {
+        owners_.emplace(std::tuple(lock, server, fence), sender->get());
+      }
     }
   }
   const auto held = leases(main_lock);
@@ -222,6 +232,7 @@ void World::executed(std::size_t server, const Process& by, Peer::Act act) {
   if (!held.empty()) granted_ = std::max(granted_, held.rbegin()->first);
   if (sender == runs_.end()) return;
   auto& run = **sender;
+  if (act != Peer::Act::look && held.count(run.fence) > 0) confirm(run);
   delay_reply(run);
   const auto is_of_another = [&](const auto& lease) { return lease.first != run.fence; };
   if (std::any_of(held.begin(), held.end(), is_of_another)) run.met_holder = kernel_.now;
@@ -236,13 +247,38 @@ void World::executed(std::size_t server, const Process& by, Peer::Act act) {
   }
   const bool is_new = act == Peer::Act::ask && granted_ > before;
   // A server that takes over may not know of the release.
-  const bool fails_over = kind_ == StoreKind::sentinel || kind_ == StoreKind::cluster;
+  const bool fails_over = kind_ == StoreKind::sentinel || kind_ == StoreKind::cluster ||
+                          kind_ == StoreKind::postgres;
   if (!is_new || !run.result || (fails_over && is_excused(run))) return;
   // Whatever was sent, no request comes after a withdrawal that got its reply.
   const bool was_withdrawn = run.fence == 0 || run.partly_released > by.last_request;
   if (run.released > by.last_request || (was_withdrawn && !run.result->may_still_get)) {
     broken("P8", "a late request of " + name(run) + ", which has ended, gets the lock");
   }
+}
+
+// A server that takes over may lack the lease of a run, which sets it up again, once.
+// That is often the moment to remove it by hand: then it stays away.
+void World::confirm(Run& run) {
+  const auto failed_over = servers_[0]->failed_over;
+  const auto before = std::max(run.confirmed, granted_at_[run.fence]);
+  run.confirmed = kernel_.now;
+  if (before > failed_over && before < run.removed) {
+    broken("P3", name(run) + " sets up its lease again, which was removed by hand");
+  }
+  const bool is_restored = before < failed_over && run.guardian->is_alive;
+  if (!is_restored || !kernel_.random.chance(0.5)) return;
+  const auto& network = kernel_.network;
+  const auto replied = kernel_.now + 20 * network.most + network.latest;
+  kernel_.at(replied + kernel_.random.between(0, ttl_ / 4),
+             [this, &run, at = kernel_.now] {
+               auto& server = *servers_[0];
+               const bool is_told = run.last_fault <= at && server.paused_until <= at;
+               if (run.confirmed != at || !is_told || !server.remove(main_lock)) return;
+               kernel_.trace("the lock is removed by hand");
+               forgot_ = run.removed = kernel_.now;
+               in_use_ = kernel_.now + 30 * second;
+             });
 }
 
 void World::look_at(const Leases& held) {
@@ -371,11 +407,15 @@ void World::judge_end(const Run& run) {
   const bool is_asked = kind_ == StoreKind::redis && run.released > run.command_ended &&
                         run.last_fault + second < run.released &&
                         forgot_ < run.released && !has_late_packets_;
-  // A lease that is restored before another run was granted the lock was never free.
+  // A lease that is restored before another run was granted the lock was never free. On
+  // PostgreSQL, that is done unasked after a failover.
+  const bool fails_over =
+      kind_ == StoreKind::postgres && forgot_ > granted_at_[run.fence];
   const bool may_be_restored =
-      run.options.reclaim &&
+      (run.options.reclaim || fails_over) &&
       (slots_ > 1 || has_readers_ || run.granted_before_release == run.fence);
-  const bool can_know = !is_excused(run) || (is_asked && !may_be_restored);
+  const bool can_know =
+      is_excused(run) ? is_asked && !may_be_restored : !fails_over || !may_be_restored;
   if (says_held && can_know && !run.was_held_at_end &&
       run.guardian->end.signal != SIGKILL) {
     broken("P12", name(run) + " reports success without having held the lock to the end");
@@ -421,8 +461,13 @@ void World::judge_wait(const Run& run) {
   if (!is_told && wait == milliseconds::max()) return;
   const auto until = is_told ? run.signalled : run.began + nanos(wait);
   const auto budget = store_timeout(run.invocation->common, its.ttl);
+  // A server that is down refuses at once: only the last requests are patient then.
+  const bool is_one = kind_ == StoreKind::redis || kind_ == StoreKind::postgres;
+  const bool is_refused = is_one && !servers_[0]->is_up && run.last_fault == 0 &&
+                          !has_late_packets_ && crashed_ + nanos(budget) < until;
   const auto most =
       is_undisturbed ? 30 * kernel_.network.most + 50 * millisecond
+      : is_refused   ? nanos(budget) / 2 + 10 * kernel_.network.most + 50 * millisecond
       : is_told      ? (its.also.empty() ? 250 : 350) * millisecond
                      : nanos(its.also.empty() ? budget : 2 * budget) + 250 * millisecond;
   if (run.ended > std::max(until, run.process.stopped_until) + most) {

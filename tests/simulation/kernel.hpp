@@ -66,7 +66,7 @@ class Peer {
  public:
   // What a request of a process was; called once it was executed. `partial_release`: it
   // has another lease, which a late request could use.
-  enum class Act { ask, release, partial_release, other };
+  enum class Act { ask, release, partial_release, look, other };
   using Executed = std::function<void(const Process&, Act)>;
   using Leases = std::map<std::uint64_t, Time>;
 
@@ -84,6 +84,8 @@ class Peer {
   virtual void start() = 0;
   // Those of a lock that it keeps: their fences, and when they end.
   virtual Leases leases(const std::string& lock) = 0;
+  // Whatever it knows of the lock is removed by hand, unless that is in use just now.
+  virtual bool remove(const std::string& /*lock*/) { return false; }
 
   std::int64_t clock() const;  // the time of day in microseconds
   // When its clock shows that.
@@ -93,6 +95,7 @@ class Peer {
 
   bool is_up = true;
   Time paused_until = 0;
+  Time failed_over = 0;  // when another one last took over, which may not know all
   // Its connections, while both sides have them open.
   std::vector<std::weak_ptr<Connection>> connections;
 };

@@ -62,25 +62,47 @@ Time span_in(const std::optional<std::string>& milliseconds) {
 void PgServer::start() { is_up = true; }
 
 void PgServer::crash() {
+  auto& kernel = *Kernel::current();
   is_up = false;
-  owner_ = nullptr;
-  wait_for_.clear();
-  row_ = durable_;
+  const bool fails_over = lag_ > 0;
+  if (fails_over) ++timeline_, failed_over = kernel.now;
+  for (auto& [name, lock] : locks_) {
+    lock.owner = nullptr;
+    lock.wait_for.clear();
+    if (fails_over) lock.durable = copied_[name];
+    lock.row = lock.durable;
+  }
   for (auto& session : std::exchange(sessions_, {})) {
     session.connection->close_server(true);
   }
   connections.clear();
 }
 
-PgServer::Leases PgServer::leases(const std::string& /*lock*/) {
+bool PgServer::remove(const std::string& name) {
+  auto& lock = locks_[name];
+  if (lock.owner == nullptr) lock.row = lock.durable = std::nullopt;
+  return lock.owner == nullptr;
+}
+
+void PgServer::copy_to_standby() {
+  std::map<std::string, std::optional<Row>> rows;
+  for (const auto& [name, lock] : locks_) rows[name] = lock.row;
+  auto& kernel = *Kernel::current();
+  kernel.at(kernel.now + lag_, [this, rows = std::move(rows), on = timeline_] {
+    if (on == timeline_) copied_ = rows;
+  });
+}
+
+PgServer::Leases PgServer::leases(const std::string& name) {
   Leases leases;
-  const auto& row = committed();
+  auto& lock = locks_[name];
+  const auto& row = lock.committed();
   if (!row) return leases;
-  if (row->state != parsed_) {
-    parsed_ = row->state;
-    ends_ = ends_in(parsed_);
+  if (row->state != lock.parsed) {
+    lock.parsed = row->state;
+    lock.ends = ends_in(lock.parsed);
   }
-  for (const auto& [fence, end] : ends_) {
+  for (const auto& [fence, end] : lock.ends) {
     if (moment_of(end) > Kernel::current()->now) leases[fence] = moment_of(end);
   }
   return leases;
@@ -203,7 +225,7 @@ void PgServer::execute(Session& session) {
     return;
   }
   session.waits = ++waits_;
-  wait_for_.push_back(&session);
+  lock_of(session).wait_for.push_back(&session);
   if (session.lock_timeout == 0) return;
   auto& kernel = *Kernel::current();
   kernel.at(kernel.now + session.lock_timeout, [this, wait = session.waits] {
@@ -230,7 +252,8 @@ PgServer::Progress PgServer::perform(Session& session) {
   } else if (sql.starts_with("NOTIFY ")) {
     notify(sql, has(sql, ", '") ? postgres::in_front_payload : "");
   } else if (has(sql, "pg_is_in_recovery")) {
-    row(session, {"f", "00000001", "1", std::to_string(session.pid), "off"});
+    row(session, {"f", "0000000" + std::to_string(timeline_), "1",
+                  std::to_string(session.pid), "off"});
   } else if (sql.starts_with("SELECT 1 FROM") && has(sql, "FOR UPDATE")) {
     return may_change(session) ? Progress::done : Progress::waits;
   } else if (sql.starts_with("SELECT l.version")) {
@@ -238,7 +261,8 @@ PgServer::Progress PgServer::perform(Session& session) {
   } else if (has(sql, " SET version") || sql.starts_with("INSERT INTO")) {
     return change(session);
   } else if (has(sql, " SET refused")) {
-    if (row_ && may_change(session)) ++row_->refused;
+    auto& row = lock_of(session).row;
+    if (row && may_change(session)) ++row->refused;
   } else if (sql.starts_with("SELECT EXISTS")) {
     row(session, {"f"});
   } else if (has(sql, "who owns the schema")) {  // whether a stranger owns the schema
@@ -262,40 +286,42 @@ void PgServer::set(Session& session) {
 
 // Takes the lock of the row. It lasts until the end of the transaction.
 bool PgServer::may_change(Session& session) {
-  if (owner_ == &session) return true;
-  if (owner_ != nullptr) return false;
-  owner_ = &session;
-  before_ = row_;
+  auto& lock = lock_of(session);
+  if (lock.owner == &session) return true;
+  if (lock.owner != nullptr) return false;
+  lock.owner = &session;
+  lock.before = lock.row;
   return true;
 }
 
 PgServer::Progress PgServer::change(Session& session) {
   if (!may_change(session)) return Progress::waits;
   const auto& params = session.params;
+  auto& kept = lock_of(session).row;
   const bool is_new = session.sql.starts_with("INSERT");
   const bool compares = has(session.sql, "OPERATOR(pg_catalog.=) $9");
   const auto version = is_new ? 0 : std::strtoll(params[8]->c_str(), nullptr, 10);
-  const bool fits = is_new ? !row_ : row_ && (!compares || row_->version == version);
+  const bool fits = is_new ? !kept : kept && (!compares || kept->version == version);
   if (!fits) return Progress::done;
-  if (is_new) row_.emplace().version = has(session.sql, "$2, 1,") ? 1 : clock();
-  if (!is_new) ++row_->version;
-  row_->format = params[2].value();
-  row_->state = params[3].value();
-  row_->runs = params[4].value_or(row_->runs);
-  row_->refused += std::strtoll(params[5]->c_str(), nullptr, 10);
+  if (is_new) kept.emplace().version = has(session.sql, "$2, 1,") ? 1 : clock();
+  if (!is_new) ++kept->version;
+  kept->format = params[2].value();
+  kept->state = params[3].value();
+  kept->runs = params[4].value_or(kept->runs);
+  kept->refused += std::strtoll(params[5]->c_str(), nullptr, 10);
   row(session, {"1"});
   return Progress::done;
 }
 
 void PgServer::read(Session& session) {
-  const bool is_own = owner_ == &session;
-  const auto& seen = is_own ? row_ : committed();
+  const auto& lock = lock_of(session);
+  const auto& seen = lock.owner == &session ? lock.row : lock.committed();
   const bool is_late = has(session.sql, "now()");
   const auto now = std::to_string(is_late ? session.began_at : clock());
   if (!seen) return row(session, {{}, {}, {}, {}, {}, now, "f"});
   row(session, {std::to_string(seen->version), seen->format, seen->state, seen->runs,
                 std::to_string(seen->refused), now, "f"});
-  executed_(*session.connection->process, Act::other);
+  executed_(*session.connection->process, Act::look);
 }
 
 void PgServer::notify(std::string_view channels, std::string_view payload) {
@@ -317,7 +343,7 @@ void PgServer::row(Session& session, const postgres::Row& columns) {
 }
 
 void PgServer::fail(Session& session, const char* code) {
-  std::erase(wait_for_, &session);
+  if (session.waits != 0) std::erase(lock_of(session).wait_for, &session);
   session.waits = 0;
   session.skips = true;
   const std::string end(1, '\0');
@@ -345,22 +371,28 @@ void PgServer::sync(Session& session) {
             });
 }
 
-// A commit that is not durable is lost if the server crashes soon.
 void PgServer::end_transaction(Session& session, bool commits) {
-  auto& kernel = *Kernel::current();
   const bool is_durable = std::exchange(session.is_durable, true);
   session.transaction = 'I';
   session.is_implicit = false;
   session.lock_timeout = session.idle_timeout = 0;
-  std::erase(wait_for_, &session);
-  if (owner_ != &session) return;
+  for (auto& [name, lock] : locks_) {
+    std::erase(lock.wait_for, &session);
+    if (lock.owner == &session) end_change(lock, session, commits, is_durable);
+  }
+}
+
+// A commit that is not durable is lost if the server crashes soon.
+void PgServer::end_change(Lock& lock, Session& session, bool commits, bool is_durable) {
+  auto& kernel = *Kernel::current();
   const auto before = leases(main_lock);
-  owner_ = nullptr;
-  if (!commits) row_ = before_;
-  if (commits && is_durable) durable_ = row_;
+  lock.owner = nullptr;
+  if (!commits) lock.row = lock.before;
+  if (commits && lag_ > 0) copy_to_standby();
+  if (commits && is_durable) lock.durable = lock.row;
   if (commits && !is_durable) {
-    kernel.at(kernel.now + 600 * millisecond, [this] {
-      if (is_up) durable_ = committed();
+    kernel.at(kernel.now + 600 * millisecond, [this, &lock] {
+      if (is_up) lock.durable = lock.committed();
     });
   }
   const auto after = leases(main_lock);
@@ -369,11 +401,15 @@ void PgServer::end_transaction(Session& session, bool commits) {
   const bool is_release = std::any_of(before.begin(), before.end(), [&](const auto& one) {
     return after.count(one.first) == 0;
   });
-  const auto act = is_grant ? Act::ask : is_release ? Act::release : Act::other;
+  const bool is_of_main = &lock == &locks_[main_lock];
+  const auto act = is_grant      ? Act::ask
+                   : is_release  ? Act::release
+                   : !is_of_main ? Act::look
+                                 : Act::other;
   if (commits) executed_(*session.connection->process, act);
-  if (wait_for_.empty()) return;
-  auto& next = *wait_for_.front();
-  wait_for_.erase(wait_for_.begin());
+  if (lock.wait_for.empty()) return;
+  auto& next = *lock.wait_for.front();
+  lock.wait_for.erase(lock.wait_for.begin());
   kernel.at(kernel.now, [this, wait = next.waits] {
     for (auto& one : sessions_) {
       if (one.waits != wait) continue;

@@ -1,5 +1,5 @@
 // A PostgreSQL server in memory: its protocol, and the statements with which dlock keeps
-// the row of a lock, with transactions, row locks and notifications.
+// the rows of locks, with transactions, row locks and notifications.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,32 @@ namespace dlock::simulation {
 
 class PgServer final : public Peer {
  public:
-  explicit PgServer(Executed executed) : executed_(std::move(executed)) { start(); }
+  PgServer(Executed executed, Time lag) : executed_(std::move(executed)), lag_(lag) {}
 
   void received(const std::shared_ptr<Connection>& from, std::string_view bytes) override;
   void closed(const std::shared_ptr<Connection>& by) override;
-  void crash() override;  // and loses what was not committed durably
+  // Loses what was not committed durably; or its standby takes over, which is behind.
+  void crash() override;
   void start() override;
-  Leases leases(const std::string& lock) override;  // of the only one
+  bool remove(const std::string& lock) override;
+  Leases leases(const std::string& lock) override;
 
  private:
-  struct LockRow {
+  struct Session;
+  struct Row {
     std::int64_t version = 0;
     std::string format, state, runs;
     std::int64_t refused = 0;
+  };
+  struct Lock {
+    std::optional<Row> row, before;  // `before`: what the others see meanwhile
+    std::optional<Row> durable;
+    Session* owner = nullptr;        // of the row lock
+    std::vector<Session*> wait_for;  // the row, in order
+    std::string parsed;              // the state of which these are the leases
+    std::map<std::uint64_t, std::int64_t> ends;
+
+    const std::optional<Row>& committed() const { return owner ? before : row; }
   };
   struct Session {
     std::shared_ptr<Connection> connection;
@@ -63,6 +76,7 @@ class PgServer final : public Peer {
   void execute(Session& session);
   Progress perform(Session& session);
   void set(Session& session);
+  Lock& lock_of(const Session& session) { return locks_[session.params[1].value()]; }
   bool may_change(Session& session);
   Progress change(Session& session);
   void read(Session& session);
@@ -71,20 +85,19 @@ class PgServer final : public Peer {
   void fail(Session& session, const char* code);
   void sync(Session& session);
   void end_transaction(Session& session, bool commits);
+  void end_change(Lock& lock, Session& session, bool commits, bool is_durable);
+  void copy_to_standby();
   void remove(Session& session);
-  const std::optional<LockRow>& committed() const { return owner_ ? before_ : row_; }
 
   Executed executed_;
   std::list<Session> sessions_;
-  std::optional<LockRow> row_, before_;  // `before_`: what the others see meanwhile
-  std::optional<LockRow> durable_;
-  Session* owner_ = nullptr;        // of the row lock
-  std::vector<Session*> wait_for_;  // the row, in order
+  std::map<std::string, Lock> locks_;  // by name
   int pids_ = 0;
   std::uint64_t waits_ = 0;
-  std::uint64_t greatest_ = 0;  // fence
-  std::string parsed_;          // the state of which these are the leases
-  std::map<std::uint64_t, std::int64_t> ends_;
+  std::uint64_t greatest_ = 0;  // fence of the main lock
+  Time lag_ = 0;                // of the standby; 0: there is none
+  std::map<std::string, std::optional<Row>> copied_;
+  int timeline_ = 1;
 };
 
 }  // namespace dlock::simulation

@@ -1,12 +1,13 @@
 // Runs schedules of the simulation; tests/simulation/README.md says what it is.
 #include <malloc.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
-#include <map>
+#include <iterator>
 #include <string>
 
 #include "tests/simulation/redis_server.hpp"
@@ -18,16 +19,13 @@ using dlock::simulation::StoreKind;
 using dlock::simulation::World;
 
 constexpr const char* usage =
-    "usage: dlock_simulation [--store redis|quorum|sentinel|cluster|postgres|etcd] "
-    "[--seed S]\n"
-    "                        [--schedules N] [--seconds N] [--resume FILE] [--trace]\n"
+    "usage: dlock_simulation [--store redis|quorum|sentinel|cluster|postgres|etcd]\n"
+    "         [--seed S] [--schedules N] [--seconds N] [--resume FILE] [--trace]\n"
     "\n"
     "Runs N schedules (1000 by default), with the seeds S (1), S + 1, ..., for at most\n"
     "that many seconds of processor time. Exits with 1 at the first one that breaks a\n"
-    "promise, or if no command ran.\n"
-    "--resume begins with the seed in the file, if it exists, and writes the next one to "
-    "it.\n"
-    "--trace prints what happens in each, with the messages of dlock.\n";
+    "promise, or if no command ran. --resume begins with the seed in the file, if it\n"
+    "exists, and writes the next one to it. --trace prints what happens in each.\n";
 
 struct Options {
   StoreKind store = StoreKind::redis;
@@ -42,10 +40,8 @@ struct Options {
 bool parse(int count, char** words, Options& options) {
   for (int i = 1; i < count; ++i) {
     const std::string name = words[i];
-    if (name == "--trace") {
-      options.traces = true;
-      continue;
-    }
+    options.traces |= name == "--trace";
+    if (name == "--trace") continue;
     if (++i == count) return false;
     const char* value = words[i];
     if (name == "--seed") {
@@ -59,12 +55,11 @@ bool parse(int count, char** words, Options& options) {
       std::ifstream(options.resume) >> options.seed;
     } else if (name == "--store") {
       options.store_name = value;
-      const std::map<std::string, StoreKind> kinds{
-          {"redis", StoreKind::redis},       {"quorum", StoreKind::quorum},
-          {"sentinel", StoreKind::sentinel}, {"cluster", StoreKind::cluster},
-          {"postgres", StoreKind::postgres}, {"etcd", StoreKind::etcd}};
-      if (kinds.count(options.store_name) == 0) return false;
-      options.store = kinds.at(options.store_name);
+      constexpr const char* kinds[] = {"redis",   "quorum",   "sentinel",
+                                       "cluster", "postgres", "etcd"};
+      const auto* found = std::ranges::find(kinds, options.store_name);
+      if (found == std::end(kinds)) return false;
+      options.store = static_cast<StoreKind>(found - kinds);
     } else {
       return false;
     }

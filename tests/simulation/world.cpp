@@ -73,7 +73,8 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
     };
     auto& server = servers_.emplace_back();
     if (kind == StoreKind::postgres) {
-      server = std::make_unique<PgServer>(executes);
+      const auto lag = random.spread(20 * millisecond, 5 * second);
+      server = std::make_unique<PgServer>(executes, random.chance(0.3) ? lag : 0);
     } else if (kind == StoreKind::etcd) {
       server = std::make_unique<EtcdMember>(etcd, executes);
     } else {
@@ -99,9 +100,7 @@ World::World(std::uint64_t seed, StoreKind kind, bool traces)
     has_readers_ = random.chance(0.5);
     slots_ = has_readers_ ? 1 : 2;
   }
-  const bool has_locks =
-      kind == StoreKind::redis || kind == StoreKind::etcd || is_sentinel;
-  has_also_ = has_locks && random.chance(0.15);
+  has_also_ = random.chance(0.15);
   kernel_.network.most = random.spread(100 * microsecond, 20 * millisecond);
   if (random.chance(0.6)) {
     kernel_.network.late = static_cast<double>(random.spread(2, 300)) / 1000;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cli/run/locked_run.hpp"
@@ -54,6 +55,8 @@ struct Run {
   bool ended_by_itself = false;  // the command
   bool was_held_at_end = false;  // and then
   Time lease_seen_until = 0;     // while the command is alive: when its lease ends
+  Time confirmed = 0;            // when it last wrote beside its lease
+  Time removed = 0;              // when its lease was removed by hand
   int steps_to_fault = 0;        // the steps of its code until it is stopped or killed
   const Run* outer = nullptr;    // whose command has started it
   Time met_holder = 0;           // when a server last executed a request beside a lease
@@ -137,6 +140,7 @@ class World {
   Leases leases(const std::string& lock);
   void look_at(const Leases& held);
   void note_whether_released(const Leases& held, Peer::Act act);
+  void confirm(Run& run);
   bool is_excused(const Run& run) const;
   void look_for_idleness();
   bool is_calm() const;
@@ -173,7 +177,7 @@ class World {
 
   std::string complaint_;
   // Of a quorum: whose grant a fence of a server is.
-  std::map<std::pair<std::size_t, std::uint64_t>, const Run*> owners_;
+  std::map<std::tuple<std::string, std::size_t, std::uint64_t>, const Run*> owners_;
   std::uint64_t greatest_fence_ = 0;
   Time crashed_ = 0;  // when a server last did
   Time forgot_ = 0;   // when a server last lost its data
