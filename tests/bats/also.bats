@@ -41,11 +41,12 @@ hold_both() {  # [<option>...]
   assert_equal "$output" '[]'
 
   [[ $DLOCK_STORE != *quorum* ]] || return 0 # it has no slots
-  run dlock run --also 'g p:slots=3' -n 9 ports -- printenv DLOCK_SLOTS
+  # A number of 1 counts, if it is set; the default does not.
+  run dlock run --also 'g p:slots=1' --also db --also config:shared -n 9 ports -- printenv DLOCK_SLOTS
   assert_equal "$output" 'ports=0 g%20p=0'
   dlock run -n 3 gpu -- env DLOCK_HELD= dlock run -n 9 --also gpu:slots=3 ports -- printenv DLOCK_SLOTS DLOCK_SLOT > "$BATS_TEST_TMPDIR/both"
   assert_equal "$(paste -sd " " "$BATS_TEST_TMPDIR/both")" 'ports=0 gpu=1 0'
-  run dlock run outer --also other -- dlock run -n 2 job -- sh -c 'echo "$DLOCK_FENCES $DLOCK_SLOTS"; echo "job=$DLOCK_FENCE job=0"'
+  run dlock run -n 2 job --also other -- dlock run outer -- sh -c 'echo "$DLOCK_FENCES [${DLOCK_SLOTS?}]"; echo "outer=$DLOCK_FENCE []"'
   assert_equal "${lines[0]}" "${lines[1]}"
 }
 

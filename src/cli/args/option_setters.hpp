@@ -139,7 +139,9 @@ inline void take_slots(VerbOptions& options, const Setting& setting) {
     throw UsageError("'" + printable(value, 60) +
                      "' is not a number (-n means --slots; not waiting is the default)");
   }
-  static_cast<ClaimOptions&>(options).slots = parsed_number(value, 1, most_slots);
+  auto& own = static_cast<ClaimOptions&>(options);
+  own.slots = parsed_number(value, 1, most_slots);
+  own.has_slots = !setting.origin.empty();  // else it is the default
 }
 
 // An empty list in a file takes the place of one in a table of lower precedence.

@@ -36,6 +36,7 @@ struct ClaimOptions : VerbOptions {
   std::optional<milliseconds> wait;  // max(): forever
   milliseconds ttl{};
   unsigned slots = 1;
+  bool has_slots = false;  // --slots was set, perhaps to 1
   bool shared = false;
   int priority = 0;
   bool spread = false;

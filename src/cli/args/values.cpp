@@ -225,6 +225,7 @@ void take_option(AlsoLock& lock, const std::string& word, const std::string& who
         "' is neither shared nor slots=N (if it belongs to the name, write '" +
         printable(whole) + ":')");
   }
+  lock.has_slots = lock.has_slots || sets_slots;
   if (sets_slots) lock.slots = parsed_number(word.substr(slots.size()), 1, most_slots);
   lock.shared = lock.shared || !sets_slots;
 }

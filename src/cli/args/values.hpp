@@ -73,6 +73,7 @@ constexpr unsigned most_slots = 100'000;
 struct AlsoLock {
   std::string name;
   unsigned slots = 1;
+  bool has_slots = false;  // as in ClaimOptions
   bool shared = false;
 };
 

@@ -17,6 +17,7 @@ namespace {
 RunOptions options_for(const AlsoLock& lock, RunOptions options) {
   options.name = lock.name;
   options.slots = lock.slots;
+  options.has_slots = lock.has_slots;
   options.shared = lock.shared;
   options.dedupe.reset();
   return options;
@@ -39,7 +40,8 @@ RunLock::RunLock(asio::io_context& context, Wakeup& wakeup, const CommonOptions&
     : about(own.name == run ? "" : printable_name(own.name) + ": "),
       speaker(spoken_name(own.name, run), common.quiet, common.verbose),
       store(opened_store(common, timing.budget(), context, spoken_name(own.name, run))),
-      holding(context, wakeup, *store, new_claim(common, own), timing) {}
+      holding(context, wakeup, *store, new_claim(common, own), timing),
+      has_slots(own.has_slots) {}
 
 RunLocks::RunLocks(asio::io_context& context, Wakeup& wakeup, const CommonOptions& common,
                    const RunOptions& options, const LeaseTiming& timing)
@@ -205,7 +207,8 @@ Clock::time_point RunLocks::deadline() const {
 std::vector<HeldLock> RunLocks::held() const {
   std::vector<HeldLock> held;
   for (const auto& lock : locks_) {
-    if (lock.is_held) held.push_back({lock.name(), *lock.holding.grant()});
+    if (lock.is_held)
+      held.push_back({lock.name(), *lock.holding.grant(), lock.has_slots});
   }
   return held;
 }

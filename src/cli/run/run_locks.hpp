@@ -49,6 +49,7 @@ struct RunLock {
   // One for each lock: while a store waits for one lock, another has to be renewed.
   std::unique_ptr<Store> store;
   Holding holding;
+  bool has_slots;                     // as in ClaimOptions
   bool is_asked = false;              // there may be something to give back
   bool is_held = false;               // granted, and nothing else is known
   std::optional<LeasePolicy> policy;  // set once the command may rely on it

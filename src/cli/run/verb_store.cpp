@@ -182,11 +182,13 @@ std::vector<std::string> command_environment(const char* const* inherited,
   std::string fences;
   std::string slots;
   auto held = settings.held;
-  for (const auto& [name, grant] : settings.locks) {
+  for (const auto& [name, grant, has_slots] : settings.locks) {
     fences = with_grant(fences, name, grant.fence);
     held = with_grant(held, name, grant.fence);
-    slots += (slots.empty() ? "" : " ") + percent_encoded(name) + "=" +
-             std::to_string(grant.slot);
+    if (has_slots) {
+      slots += (slots.empty() ? "" : " ") + percent_encoded(name) + "=" +
+               std::to_string(grant.slot);
+    }
     if (name != settings.name) continue;
     has_lock = true;
     own.push_back("DLOCK_FENCE=" + std::to_string(grant.fence.number));

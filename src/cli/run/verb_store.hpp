@@ -104,6 +104,7 @@ std::string with_grant(const std::string& held, const std::string& name, Fence f
 struct HeldLock {
   std::string name;
   Grant grant;
+  bool has_slots = false;  // as in ClaimOptions
 };
 
 struct CommandSettings {
