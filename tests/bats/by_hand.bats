@@ -109,10 +109,10 @@ setup() {
 
   assert_equal "$(look job '.holders[0] | "\(.attached) \(.label) \(.command)"')" 'false by hand []'
   assert_between "$(look job '.holders[0].expires_in_ms')" 300000 600000
-  run dlock status job
+  run sh -c 'dlock status job; dlock list | grep ^job; dlock history job'
   assert_output_contains '(detached, expires in '
-  run dlock list
-  assert_output_contains 'job '
+  assert_output_contains $'\njob '
+  assert_output_contains 'by hand, still held'
 
   dlock acquire --for-pid $$ --label nightly job1
 

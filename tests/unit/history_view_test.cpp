@@ -119,7 +119,7 @@ TEST(HistoryText, a_lease_by_hand_is_shown_as_one) {
 
   EXPECT_EQ(text_of({going_on, over}, pipe),
             "STARTED               AGO   TOOK   HOST  OUTCOME\n"
-            "2023-11-14T21:13:20Z  1h0m  3m12s  web1  by hand, not released\n"
+            "2023-11-14T21:13:20Z  1h0m  3m12s  web1  by hand, still held\n"
             "2023-11-14T21:13:20Z  1h0m  2.0s   web1  by hand\n");
 }
 

@@ -66,7 +66,7 @@ std::string described(const HolderInfo& holder) {
 }
 
 std::string outcome_of(const RunInfo& run) {
-  if (is_by_hand(run) && is_running(run)) return "by hand, not released";
+  if (is_by_hand(run) && is_running(run)) return "by hand, still held";
   if (run.signal) return "killed by SIG" + printable(*run.signal, 20);
   if (run.outcome == "ran" && run.exit_code) {
     return "exit " + std::to_string(*run.exit_code);
