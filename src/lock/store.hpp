@@ -92,7 +92,8 @@ class ValueStore {
 struct LockHistory {
   LockName lock;
   std::vector<RunInfo> runs;
-  WallTime now{};  // by the store's clock
+  WallTime now{};           // by the store's clock
+  std::size_t damaged = 0;  // records of more runs
 };
 
 // Whether a lock of this name is meant.
@@ -130,8 +131,8 @@ class LockInspector {
   virtual asio::awaitable<std::vector<LockHistory>> histories(
       const std::string& name_space, NameFilter matches, Wakeup& wakeup);
 
-  // Why the last list() or histories() has left out locks that it could not read; empty
-  // if it is complete. The messages name what cannot be read.
+  // Why the last list(), history() or histories() has left out locks, or runs, that it
+  // could not read; empty if it is complete. The messages name what cannot be read.
   virtual std::vector<Failure> left_out() const { return {}; }
 
   // Reports each event of the watched locks to `sink`, once and in order, until `wakeup`

@@ -79,6 +79,18 @@ is_watched() { (($(etcd_watchers) > 0)); }
   noted started
 }
 
+@test "a damaged record of a run is named, and hides no other run" {
+  dlock run job -- true
+  etcdctl put dlock/.runs/job/past/7 '{' > /dev/null
+  # shellcheck disable=SC2086  # words
+  for words in 'list --prometheus' history 'history job'; do
+    run dlock $words
+    assert_status 69
+    assert_output_contains 'dlock: warning: job: the record dlock/.runs/job/past/7 of a run is damaged: delete it'
+    [[ $output == *'exit 0'* || $output == *'dlock_incomplete{namespace="dlock"} 1'* ]]
+  done
+}
+
 @test "break of one holder leaves the others alone, whatever another program has written there" {
   hold job --slots 2 --report "$report"
   fence=$(look job '.holders[].fence')

@@ -178,13 +178,15 @@ give_back_by_hand() {
 @test "a record of a lock that cannot be read hides no other lock from history, list and its metrics" {
   dlock run job -- true
   dlock run other -- true
+  dlock run third -- false || redis HSET 'dlock:{third}:s' good '1 {'
   redis RPUSH 'dlock:{job}:r' '1 {'
 
-  for words in 'list --prometheus' 'history --json'; do
+  for words in 'list --prometheus' 'history --json' 'history job'; do
     run dlock $words
     assert_status 69
-    assert_output_contains 'dlock: warning: job: ' && assert_output_contains '"other"'
-    [[ $words == history* ]] || assert_output_contains 'dlock_incomplete{namespace="dlock"} 1'
+    assert_output_contains 'dlock: warning: job: damaged records of runs in dlock:{job}:r: 1'
+    [[ $output == *'"other"'* || $words$output == *job*'exit 0'* ]]
+    [[ $words != list* || $output == *'dlock_incomplete{namespace="dlock"} 1'*'warning: third: '* ]]
   done
 }
 

@@ -223,7 +223,7 @@ std::string text_of_answer(const Shown& shown, const Step& step) {
     case Act::history: break;
   }
   const auto history = redis::history_from(reply, {"dlock", "job"});
-  if (!history) throw std::runtime_error("no answer to a look at runs");
+  if (!history || history->damaged > 0) throw std::runtime_error("no answer to a look");
   return text_of(history->runs);
 }
 

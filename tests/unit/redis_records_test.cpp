@@ -94,10 +94,18 @@ TEST(RedisHistories, foreign_and_ended_holders_are_not_runs) {
       history_in(history_reply({string_of("foreign"), number_of(5)}, {}))->empty());
 }
 
+TEST(RedisHistories, damaged_records_are_counted_and_hide_no_other) {
+  const auto history = history_from(
+      history_reply({}, {string_of("nonsense"), string_of(ended_run)}), {"dlock", "job"});
+
+  ASSERT_TRUE(history);
+  EXPECT_EQ(history->damaged, 1U);
+  EXPECT_EQ(history->runs.size(), 1U);
+}
+
 TEST(RedisHistories, a_malformed_history_is_refused) {
   EXPECT_FALSE(history_in(string_of("OK")));
   EXPECT_FALSE(history_in(history_reply({string_of(held)}, {})));
-  EXPECT_FALSE(history_in(history_reply({}, {string_of("nonsense")})));
   auto without_time = history_reply({}, {});
   without_time.elements[0] = string_of("now");
   EXPECT_FALSE(history_in(without_time));

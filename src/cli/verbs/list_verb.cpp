@@ -105,8 +105,11 @@ Exit list_verb(const Invocation& invocation) {
       return store.inspector().list(common.name_space, matches, wakeup);
     });
     // What cannot be read at all is in both.
-    const auto of_list = client->inspector().left_out();
-    if (of_list.size() >= left_out.size()) left_out = of_list;
+    std::set<std::string> told;
+    for (const auto& failure : left_out) told.insert(failure.what());
+    for (const auto& failure : client->inspector().left_out()) {
+      if (told.insert(failure.what()).second) left_out.push_back(failure);
+    }
   } catch (const Failure&) {
     if (is_metrics) show_metrics(common.name_space, nullptr, {}, print);
     throw;

@@ -155,8 +155,10 @@ class EtcdInspector final : public LockInspector {
     auto found = co_await read_name_space(calls_, name_space, call);
     std::vector<LockInfo> locks;
     std::vector<LockSnapshot> snapshots;
+    left_out_.clear();
     for (auto& [name, snapshot] : found.snapshots) {
       if (!matches(name)) continue;
+      note_damage(name, snapshot);
       auto info = info_of(snapshot, {name_space, name}, wall_now());
       if (!info.is_listed()) continue;
       locks.push_back(std::move(info));
@@ -171,7 +173,10 @@ class EtcdInspector final : public LockInspector {
     auto request = look_at(lock);
     const auto call = calls_.new_call(wakeup);
     const auto result = co_await calls_.txn(std::move(request), call);
-    co_return history_of(snapshot_from(lock, result), wall_now());
+    const auto snapshot = snapshot_from(lock, result);
+    left_out_.clear();
+    note_damage(lock.name, snapshot);
+    co_return history_of(snapshot, wall_now());
   }
 
   asio::awaitable<std::vector<LockHistory>> histories(const std::string& name_space,
@@ -181,13 +186,17 @@ class EtcdInspector final : public LockInspector {
     const auto found = co_await read_name_space(calls_, name_space, call);
     std::vector<LockHistory> histories;
     const auto now = wall_now();
+    left_out_.clear();
     for (const auto& [name, snapshot] : found.snapshots) {
       if (!matches(name)) continue;
+      note_damage(name, snapshot);
       auto runs = history_of(snapshot, now);
       if (!runs.empty()) histories.push_back({{name_space, name}, std::move(runs), now});
     }
     co_return histories;
   }
+
+  std::vector<Failure> left_out() const override { return left_out_; }
 
   asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
                               Wakeup& wakeup) override {
@@ -198,6 +207,14 @@ class EtcdInspector final : public LockInspector {
   }
 
  private:
+  void note_damage(const std::string& lock, const LockSnapshot& snapshot) {
+    for (const auto& key : snapshot.runs.damaged) {
+      left_out_.push_back(Failure::unreachable(printable_name(lock) + ": the record " +
+                                               printable(key, 600) +
+                                               " of a run is damaged: delete it"));
+    }
+  }
+
   asio::awaitable<LockInfo> info_from(LockName lock, TxnRequest look, Wakeup& wakeup) {
     const auto call = calls_.new_call(wakeup);
     const auto result = co_await calls_.txn(std::move(look), call);
@@ -237,6 +254,7 @@ class EtcdInspector final : public LockInspector {
   }
 
   EtcdCalls& calls_;
+  std::vector<Failure> left_out_;
 };
 
 }  // namespace

@@ -66,9 +66,13 @@ std::optional<std::string_view> behind(std::string_view part, std::string_view t
 
 void sort_in(Runs& runs, const KeyValue& pair, std::string_view name) {
   if (behind("past/", name)) {
-    if (auto past = past_from(pair)) runs.past.push_back(std::move(*past));
+    auto past = past_from(pair);
+    if (!past) return runs.damaged.push_back(pair.key);
+    runs.past.push_back(std::move(*past));
   } else if (const auto running = behind("now/", name)) {
-    if (auto open = open_from(pair, *running)) runs.open.push_back(std::move(*open));
+    auto open = open_from(pair, *running);
+    if (!open) return runs.damaged.push_back(pair.key);
+    runs.open.push_back(std::move(*open));
   } else if (const auto waited = behind("told/", name)) {
     if (auto told = record_from<Superseded>(pair))
       runs.told.emplace_back(*waited, std::move(*told));

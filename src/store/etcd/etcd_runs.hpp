@@ -41,10 +41,10 @@ struct Runs {
   // By the ids of the entries.
   std::vector<std::pair<std::string, Superseded>> told;
   std::vector<std::pair<std::string, Taker>> taken;
+  std::vector<std::string> damaged;  // keys of records of runs
 };
 
-// `pairs` are those below runs_prefix(lock). Invalid records are skipped: anyone may
-// write there.
+// `pairs` are those below runs_prefix(lock). Anyone may write there.
 Runs runs_from(const std::vector<KeyValue>& pairs, std::string_view folder);
 
 // Values of keys.

@@ -254,15 +254,18 @@ std::optional<LockHistory> history_from(const Reply& reply, const LockName& lock
   const auto holders = now ? holders_from(parts[1], *now) : std::nullopt;
   if (!holders) return std::nullopt;
   std::vector<RunInfo> runs;
+  std::size_t damaged = 0;
   for (const auto& holder : *holders) {
     if (auto run = run_of(holder)) runs.push_back(std::move(*run));
   }
   for (const auto& record : parts[2].elements) {
-    auto run = run_from(record.text);
-    if (!run) return std::nullopt;
-    runs.push_back(std::move(*run));
+    if (auto run = run_from(record.text)) {
+      runs.push_back(std::move(*run));
+    } else {
+      ++damaged;
+    }
   }
-  return LockHistory{lock, as_history(std::move(runs), *now), *now};
+  return LockHistory{lock, as_history(std::move(runs), *now), *now, damaged};
 }
 
 std::string key_of(const LockName& lock) {

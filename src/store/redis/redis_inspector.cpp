@@ -232,10 +232,20 @@ asio::awaitable<std::vector<LockInfo>> RedisInspector::list(const std::string& n
   co_return locks;
 }
 
+void RedisInspector::note_damage(const LockHistory& history) {
+  if (history.damaged == 0) return;
+  left_out_.push_back(Failure::unreachable(
+      printable_name(history.lock.name) + ": damaged records of runs in " +
+      printable(key_of(history.lock), 600) + ":r: " + std::to_string(history.damaged)));
+}
+
 asio::awaitable<std::vector<RunInfo>> RedisInspector::history(const LockName& lock,
                                                               Wakeup& wakeup) {
+  left_out_.clear();
   const auto response = co_await route_.run(history_script, lock, {}, wakeup);
-  co_return response.checked(history_from(response.reply(), lock)).runs;
+  auto history = response.checked(history_from(response.reply(), lock));
+  note_damage(history);
+  co_return std::move(history.runs);
 }
 
 asio::awaitable<std::vector<LockHistory>> RedisInspector::histories(
@@ -244,8 +254,10 @@ asio::awaitable<std::vector<LockHistory>> RedisInspector::histories(
   const std::function<bool(const LockName&, const Reply&)> take =
       [&](const LockName& lock, const Reply& reply) {
         auto history = history_from(reply, lock);
-        if (history && !history->runs.empty()) found.push_back(std::move(*history));
-        return history.has_value();
+        if (!history) return false;
+        note_damage(*history);
+        if (!history->runs.empty()) found.push_back(std::move(*history));
+        return true;
       };
   co_await look_at_all(name_space, matches, history_script, take, wakeup);
   co_return found;

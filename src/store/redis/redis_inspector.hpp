@@ -42,6 +42,8 @@ class RedisInspector final : public LockInspector {
       const std::string& name_space, const NameFilter& matches, const Script& script,
       const std::function<bool(const LockName&, const Reply&)>& take, Wakeup& wakeup);
 
+  void note_damage(const LockHistory& history);
+
   Route& route_;
   std::vector<Failure> left_out_;
 };

@@ -226,7 +226,7 @@ class QuorumStore final : public Store, private LockInspector {
                                                 Wakeup& wakeup) override {
     using Runs = std::vector<RunInfo>;
     const auto look = [lock](Store& store, Wakeup& own) {
-      return store.inspector().history(lock, own);
+      return whole(store, store.inspector().history(lock, own));
     };
     const auto told = co_await ask<Runs>(look, timeout_, wakeup);
     co_return merged_runs(told, voters_.size());
