@@ -268,12 +268,12 @@ is_renewed() { (($(sql 'SELECT version FROM dlock.lock') > version)); }
   hold job
   # In one line with those that are connected to the server.
   DLOCK_STORE=$direct queue job -- "${noting[@]}" "$order" 1
-  queue job -- "${noting[@]}" "$order" 2
-  dlock run other -- true
+  for number in 2 3; do queue job -- sh -c 'date +%s%3N > "$0.$1"; echo "$1" >> "$0"' "$order" "$number"; done
   let_go
-  eventually noted 2
+  eventually noted 3
 
-  assert_equal "$(paste -sd ' ' "$order")" '1 2'
+  assert_equal "$(paste -sd ' ' "$order")" '1 2 3'
+  assert_between "$(($(< "$order.3") - $(< "$order.2")))" 0 1700
   dlock watch --json job > "$BATS_TEST_TMPDIR/watched" 3>&- &
   eventually a_run_is_watched
   kill $!

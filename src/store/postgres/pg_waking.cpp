@@ -1,5 +1,6 @@
 #include "store/postgres/pg_waking.hpp"
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <map>
 #include <utility>
@@ -124,14 +125,16 @@ asio::awaitable<bool> PgWaking::sleep(rules::Session party, std::size_t place,
   co_return false;
 }
 
-// Whoever is next looks often, but not for long.
+// Whoever is next looks often, but not for long. Those behind move up without being told:
+// each looks again before half of those in front can have had their turn.
 asio::awaitable<void> PgWaking::poll(std::size_t place, Call call) {
   const auto now = Clock::now();
   if (place != 1) polls_since_.reset();
   if (place == 1 && !polls_since_) polls_since_ = now;
   const bool is_quick = polls_since_ && now < later(*polls_since_, quickly_for);
-  const auto pause = is_quick ? poll_quickly : poll_slowly;
-  co_await (place <= 2 ? call.by(later(now, pause)) : call).sleep();
+  const auto pause =
+      is_quick ? poll_quickly : poll_slowly * std::max<std::int64_t>(place / 2, 1);
+  co_await call.by(later(now, pause)).sleep();
 }
 
 void PgWaking::park() {
