@@ -99,16 +99,14 @@ class MemoryStates final : public StateStore {
     co_return;
   }
 
-  asio::awaitable<std::vector<std::pair<LockName, Snapshot>>> read_all(
-      const std::string& name_space, bool /*with_runs*/, Call call) override {
+  asio::awaitable<void> read_all(const std::string& name_space, bool /*with_runs*/,
+                                 const Taken& take, Call call) override {
     const auto sent_at = Clock::now();
     co_await reach(service_, call);
-    std::vector<std::pair<LockName, Snapshot>> all;
     for (const auto& [lock, kept] : service_.locks) {
       if (lock.name_space != name_space) continue;
-      all.push_back({lock, {kept.state, rules::Moment::now(), sent_at, kept.version}});
+      take(lock, {kept.state, rules::Moment::now(), sent_at, kept.version});
     }
-    co_return all;
   }
 
   asio::awaitable<bool> sleep(rules::Session party, std::size_t /*place*/,

@@ -111,12 +111,12 @@ asio::awaitable<PgRows::Snapshot> PgRows::read(const LockName& lock, Access acce
 }
 
 // Each page has the time of a step.
-asio::awaitable<std::vector<std::pair<LockName, PgRows::Snapshot>>> PgRows::read_all(
-    const std::string& name_space, bool with_runs, Call call) {
-  std::vector<std::pair<LockName, Snapshot>> all;
+asio::awaitable<void> PgRows::read_all(const std::string& name_space, bool with_runs,
+                                       const Taken& take, Call call) {
   left_out_.clear();
   std::string last;
-  for (bool has_more = true; has_more && all.size() + left_out_.size() < most_locks;
+  std::size_t count = 0;
+  for (bool has_more = true; has_more && count < most_locks;
        call.until = later(Clock::now(), timeout())) {
     auto page = to_read_page(session_.schema(), name_space, last, with_runs);
     std::vector<Batch> batches(1, Batch(1, std::move(page)));
@@ -133,15 +133,15 @@ asio::awaitable<std::vector<std::pair<LockName, PgRows::Snapshot>>> PgRows::read
       }
       has_more = column(lock_column::has_more) == "t";
       last = lock.name;
+      ++count;
       try {
-        all.emplace_back(lock, snapshot_from(lock, row, sent_at));
+        take(lock, snapshot_from(lock, row, sent_at));
       } catch (const Failure& failure) {
         left_out_.push_back(failure);
       }
       if (call.is_over()) throw net::Timeout(session_.shown() + " has too much to read");
     }
   }
-  co_return all;
 }
 
 // Statements of a step that writes, and where the result of its change is.

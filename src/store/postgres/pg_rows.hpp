@@ -36,8 +36,8 @@ class PgRows final : public stepped::StateStore {
                               const Change& change, Call call) override;
   asio::awaitable<void> leave(Wakeup& wakeup) override { return session_.leave(wakeup); }
   asio::awaitable<void> count_refused(LockName lock, Wakeup& wakeup) override;
-  asio::awaitable<std::vector<std::pair<LockName, Snapshot>>> read_all(
-      const std::string& name_space, bool with_runs, Call call) override;
+  asio::awaitable<void> read_all(const std::string& name_space, bool with_runs,
+                                 const Taken& take, Call call) override;
   bool is_copy() const override { return session_.connection()->hosts()->is_copy; }
   std::vector<Failure> left_out() const override { return left_out_; }
   asio::awaitable<bool> sleep(rules::Session party, std::size_t place,

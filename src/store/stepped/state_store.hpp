@@ -86,9 +86,11 @@ class StateStore {
   // of.
   virtual bool is_copy() const { return false; }
 
-  // All locks of the namespace, sorted by name; the finished runs may be left out.
-  virtual asio::awaitable<std::vector<std::pair<LockName, Snapshot>>> read_all(
-      const std::string& name_space, bool with_runs, Call call) = 0;
+  // Passes on all locks of the namespace, sorted by name, as they are read: together they
+  // can take much memory. The finished runs may be left out.
+  using Taken = std::function<void(const LockName&, const Snapshot&)>;
+  virtual asio::awaitable<void> read_all(const std::string& name_space, bool with_runs,
+                                         const Taken& take, Call call) = 0;
 
   // As LockInspector::left_out(), of the last read_all().
   virtual std::vector<Failure> left_out() const { return {}; }

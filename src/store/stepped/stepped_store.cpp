@@ -120,15 +120,13 @@ asio::awaitable<LockInfo> SteppedStore::inspect(const LockName& lock, Wakeup& wa
 asio::awaitable<std::vector<LockInfo>> SteppedStore::list(
     const std::string& name_space, std::function<bool(const std::string&)> matches,
     Wakeup& wakeup) {
-  const auto all = co_await states_->read_all(name_space, false, new_call(wakeup));
   std::vector<LockInfo> locks;
-  for (const auto& [lock, read] : all) {
-    if (!matches(lock.name)) continue;
+  const StateStore::Taken take = [&](const LockName& lock, const auto& read) {
+    if (!matches(lock.name)) return;
     auto info = info_from(*states_, lock, read);
-    const bool is_listed =
-        !info.holders.empty() || !info.waiters.empty() || info.last_run;
-    if (is_listed) locks.push_back(std::move(info));
-  }
+    if (info.is_listed()) locks.push_back(std::move(info));
+  };
+  co_await states_->read_all(name_space, false, take, new_call(wakeup));
   co_return locks;
 }
 
@@ -142,13 +140,13 @@ asio::awaitable<std::vector<RunInfo>> SteppedStore::history(const LockName& lock
 asio::awaitable<std::vector<LockHistory>> SteppedStore::histories(
     const std::string& name_space, std::function<bool(const std::string&)> matches,
     Wakeup& wakeup) {
-  const auto all = co_await states_->read_all(name_space, true, new_call(wakeup));
   std::vector<LockHistory> found;
-  for (const auto& [lock, read] : all) {
-    if (!matches(lock.name)) continue;
+  const StateStore::Taken take = [&](const LockName& lock, const auto& read) {
+    if (!matches(lock.name)) return;
     auto runs = history_from(read);
     if (!runs.empty()) found.push_back({lock, std::move(runs), read.now.wall});
-  }
+  };
+  co_await states_->read_all(name_space, true, take, new_call(wakeup));
   co_return found;
 }
 
