@@ -212,7 +212,11 @@ std::string advice_on_begin(std::string_view url) {
   const auto is_one_of = [&](std::string_view characters) {
     return !url.empty() && characters.find(url.front()) != std::string_view::npos;
   };
-  if (is_one_of("\"'` \t<")) return "leave out the quotes or blanks around the URL";
+  constexpr std::string_view blanks = " \t\r\n";
+  const bool ends_blank = !url.empty() && blanks.find(url.back()) != blanks.npos;
+  if (is_one_of("\"'` \t<") || ends_blank) {
+    return "leave out the quotes, blanks or line ends around the URL";
+  }
   if (is_one_of("${%")) return "a variable whose value nothing has put in";
   return "";
 }

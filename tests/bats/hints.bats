@@ -157,10 +157,11 @@ ran"
 
 @test "quotes around the URL, as of a file that no shell has read, and a variable that nothing has replaced, are told apart from an unknown store" {
   local url
-  for url in '"redis://:hunter2@h"' "'etcd://h'" ' local:/d' '"local:/d"'; do
+  for url in '"redis://:hunter2@h"' "'etcd://h'" ' local:/d' '"local:/d"' 'local:/d ' $'redis://h\r'; do
     DLOCK_STORE=$url run dlock run job -- true
     assert_status 78
-    assert_equal "$output" "dlock: DLOCK_STORE: store '...': leave out the quotes or blanks around the URL"
+    assert_equal "${output##*\': }" 'leave out the quotes, blanks or line ends around the URL'
+    refute_output_contains hunter2
   done
   for url in '$DATABASE_URL' '${REDIS_URL}' '${REDIS_URL:-redis://:hunter2@h}' '{{ redis_url }}' '%REDIS_URL%'; do
     run dlock run --store "$url" job -- true
