@@ -2,10 +2,7 @@
 # --slots and --shared: what the runs that hold a lock together see, and what happens if some
 # of them are killed. Who is granted such a lock when is tested in tests/contract.
 
-setup() {
-  load support
-  use_private_store
-}
+setup() { load support && use_private_store; }
 
 # --- Slots ---
 

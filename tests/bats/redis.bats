@@ -2,11 +2,7 @@
 # Locks on a Redis server: what they have in common with local: and what is specific to them.
 # shellcheck disable=SC2086  # words
 
-setup() {
-  load support
-  load ../faults/redis
-  use_redis_store
-}
+setup() { load support && load ../faults/redis && use_redis_store; }
 
 short=(--ttl 3s --store-timeout 900ms)  # for leases that have to expire
 

@@ -1,10 +1,7 @@
 #!/usr/bin/env bats
 # dlock status: who holds a lock, who waits for it, and how its last run ended.
 
-setup() {
-  load support
-  use_private_store
-}
+setup() { load support && use_private_store; }
 
 # Fails if standard input has a byte that could control a terminal.
 is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }

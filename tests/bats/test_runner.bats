@@ -2,10 +2,7 @@
 # tests/run, which everyone waits for, and sometimes no longer; and tests/lint, which has to
 # find what no compiler does.
 
-setup() {
-  load support
-  use_private_store
-}
+setup() { load support && use_private_store; }
 
 # Replaces what tests/run builds and tests with: a ctest that starts processes which leave its
 # group and session, ignore SIGTERM, or run in the background.

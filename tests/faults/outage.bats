@@ -1,11 +1,7 @@
 #!/usr/bin/env bats
 # --on-outage: what happens to a run when its store cannot be reached.
 
-setup() {
-  load ../bats/support
-  load redis
-  use_redis_store
-}
+setup() { load ../bats/support && load redis && use_redis_store; }
 
 lease=(--ttl 2s --store-timeout 400ms)
 

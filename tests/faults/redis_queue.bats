@@ -2,11 +2,7 @@
 # Waiters on a server get their turn even if the lock is not released: at the end of its lease, and one promise
 # later however many waiters before them were killed or stopped. The server's record of commands is the judge.
 
-setup() {
-  load ../bats/support
-  load redis
-  use_redis_store
-}
+setup() { load ../bats/support && load redis && use_redis_store; }
 
 # Kills a dlock with all its processes, so that no process is left to release.
 kill_all_of() {  # <pid of dlock>

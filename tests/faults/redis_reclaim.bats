@@ -2,11 +2,7 @@
 # Leases that the server lost and that are set up again (--reclaim), and leases that the
 # server keeps longer than their holders rely on them (--lock-delay).
 
-setup() {
-  load ../bats/support
-  load redis
-  use_redis_store
-}
+setup() { load ../bats/support && load redis && use_redis_store; }
 
 # A lease that expires soon, one that outlasts what a busy machine needs to start a server, and one
 # that is renewed so late that others come first.
