@@ -22,10 +22,9 @@ Claim claim_with(std::uint8_t token) {
   return claim;
 }
 
-std::map<int, Fault> failing(std::initializer_list<int> calls, Failure::Kind kind,
-                             Fault::When when = Fault::When::before) {
+std::map<int, Fault> failing(std::initializer_list<int> calls, Failure::Kind kind) {
   std::map<int, Fault> faults;
-  for (const int call : calls) faults.insert({call, {Failure(kind, "broken"), when}});
+  for (const int call : calls) faults.insert({call, {Failure(kind, "broken")}});
   return faults;
 }
 
@@ -176,25 +175,6 @@ TEST_F(Acquire, with_a_wait_an_unreachable_store_is_tried_again) {
   EXPECT_EQ(faulty_->calls(), 3);
 }
 
-TEST_F(Acquire, a_store_that_becomes_unreachable_is_tried_again) {
-  occupy();
-  break_calls(failing({2}, Failure::Kind::unreachable));
-  auto task = acquire_until(forever);
-  eventually(context_, [&] { return queue() == 1; });
-
-  vacate();
-
-  EXPECT_TRUE(is_granted(task));
-}
-
-TEST_F(Acquire, a_grant_whose_reply_was_lost_is_found_by_the_next_request) {
-  break_calls(failing({1}, Failure::Kind::unreachable, Fault::When::after));
-
-  const auto answer = acquire_until(forever).result();
-
-  EXPECT_EQ(std::get<Grant>(answer).fence, state().holders.at(0).fence);
-}
-
 TEST_F(Acquire, a_retry_is_reported_with_its_reason) {
   break_calls(failing({1}, Failure::Kind::unreachable));
   std::vector<std::string> told;
@@ -203,13 +183,6 @@ TEST_F(Acquire, a_retry_is_reported_with_its_reason) {
   acquire_until(forever).result();
 
   EXPECT_EQ(told, std::vector<std::string>{"broken"});
-}
-
-TEST_F(Acquire, an_unreachable_store_is_a_failure_when_the_wait_is_over) {
-  service_.is_held_up = true;
-
-  EXPECT_EQ(failure_of(acquire_until(Clock::now() + milliseconds(150))),
-            Failure::Kind::unreachable);
 }
 
 TEST_F(Acquire, a_failure_that_lasts_ends_the_wait_at_once) {
@@ -224,28 +197,6 @@ TEST_F(Acquire, a_failure_that_lasts_ends_the_wait_at_once) {
 
   EXPECT_EQ(failure_of(acquire_until(forever)), Failure::Kind::rejected);
   EXPECT_EQ(faulty_->calls(), 2);
-}
-
-TEST_F(Acquire, stops_waiting_when_told_to) {
-  occupy();
-  auto task = acquire_until(forever);
-  eventually(context_, [&] { return queue() == 1; });
-
-  wakeup_.give_up(true);
-
-  EXPECT_EQ(failure_of(task), Failure::Kind::interrupted);
-}
-
-TEST_F(Acquire, stops_trying_to_reach_a_store_when_told_to) {
-  service_.is_held_up = true;
-  bool tries_again = false;
-  patience_.retrying = [&](const Failure&) { tries_again = true; };
-  auto task = acquire_until(forever);
-  eventually(context_, [&] { return tries_again; });
-
-  wakeup_.give_up(true);
-
-  EXPECT_EQ(failure_of(task), Failure::Kind::interrupted);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 // unchanged, and hours pass at once.
 #pragma once
 
+#include <cstdlib>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,5 +52,50 @@ class ClockedServer {
   Fd socket_;
   redis::ReplyReader reader_;
 };
+
+inline unsigned number_in(const char* variable, unsigned otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : static_cast<unsigned>(std::stoul(text));
+}
+
+// The last steps of a history, which a difference is shown with.
+class Trail {
+ public:
+  explicit Trail(unsigned seed) : seed_(seed) {}
+  void add(std::string step) {
+    if (++taken_ > 20) last_.pop_front();
+    last_.push_back(std::move(step));
+  }
+  std::string report(const std::string& what) const {
+    auto text =
+        "seed " + std::to_string(seed_) + ", step " + std::to_string(taken_) + "\n";
+    for (const auto& step : last_) text += "  " + step + "\n";
+    return text + what;
+  }
+
+ private:
+  unsigned seed_;
+  std::size_t taken_ = 0;
+  std::deque<std::string> last_;
+};
+
+// This many histories share each round trip.
+constexpr unsigned at_once = 64;
+
+// The first difference in so many steps of each; empty if there is none.
+template <typename History, typename Begin>
+std::string first_difference(ClockedServer& server, std::vector<History>& histories,
+                             unsigned steps, Begin begin) {
+  for (; steps > 0; --steps) {
+    std::vector<redis::Command> commands;
+    for (auto& history : histories) commands.push_back(begin(history));
+    const auto replies = server.exchange(commands);
+    for (std::size_t i = 0; i < replies.size(); ++i) {
+      auto difference = histories[i].end_step(replies[i]);
+      if (!difference.empty()) return difference;
+    }
+  }
+  return "";
+}
 
 }  // namespace dlock::against

@@ -6,11 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <fstream>
-#include <list>
 #include <memory>
 #include <vector>
 
@@ -22,62 +19,19 @@
 namespace dlock {
 namespace {
 
-// No limit: alarm(2) or the limit of Task ends what hangs.
+// No limit: alarm(2) ends what hangs.
 Patience without_end() {
   Patience patience;
   patience.until = Clock::time_point::max();
   return patience;
 }
 
-class Hammer : public ::testing::TestWithParam<Kind> {
+class HammerOfProcesses : public ::testing::TestWithParam<Kind> {
  protected:
   // Fewer where no one is told of changes: until a waiter asks again takes longer than
   // all else.
   static int rounds_of(int usual) { return GetParam().watches ? usual : usual / 20; }
 
-  std::unique_ptr<World> world_ = GetParam().make();
-};
-
-// In one process
-
-class HammerOfCoroutines : public Hammer {
- protected:
-  asio::awaitable<Nothing> strike(Contender& contender, int rounds) {
-    const auto patience = without_end();
-    for (int i = 0; i < rounds; ++i) {
-      co_await acquire(contender.claimant(), patience, contender.wakeup);
-      const int before = count_;
-      co_await asio::post(context_, asio::use_awaitable);
-      count_ = before + 1;
-      co_await contender.claimant().release(std::nullopt, contender.wakeup);
-    }
-    co_return Nothing{};
-  }
-
-  asio::io_context context_;
-  int count_ = 0;
-};
-
-TEST_P(HammerOfCoroutines, no_update_is_lost) {
-  const int rounds = rounds_of(25);
-  std::list<Contender> contenders;
-  std::vector<Task<Nothing>> tasks;
-  for (int i = 0; i < 8; ++i) {
-    auto& contender = contenders.emplace_back(context_, *world_, claim_of("job"));
-    tasks.emplace_back(context_, strike(contender, rounds));
-  }
-
-  for (auto& task : tasks) task.result();
-
-  EXPECT_EQ(count_, 8 * rounds);
-}
-
-INSTANTIATE_TEST_SUITE_P(stores, HammerOfCoroutines, ::testing::ValuesIn(kinds), name_of);
-
-// In several
-
-class HammerOfProcesses : public Hammer {
- protected:
   int count() const {
     int number = 0;
     std::ifstream(file()) >> number;
@@ -138,6 +92,8 @@ class HammerOfProcesses : public Hammer {
     return std::holds_alternative<Admitted>(
         result_of(context, rates_of(*store).admit(claim, wakeup)));
   }
+
+  std::unique_ptr<World> world_ = GetParam().make();
 
  private:
   std::string file() const { return scratch_.file("count"); }

@@ -62,6 +62,11 @@ std::string text_of(const Step& step, const Contender& contender) {
   return text;
 }
 
+std::string text_of(const rules::GrantId& grant) {
+  if (grant.claim == Token{}) return "";
+  return std::to_string(grant.fence.number) + ":" + text_of(grant.claim).substr(0, 16);
+}
+
 std::string text_of(const RunInfo& run) {
   auto text = std::to_string(run.fence.number) + " from " + number(run.started.count()) +
               " to " + number(run.ended.value_or(WallTime{}).count()) + " " + run.outcome;

@@ -87,6 +87,7 @@ std::string text_of(const Step& step, const Contender& contender);
 // each. The events of waiters in `dead` that left the queue are omitted.
 std::vector<std::string> comparable(const std::vector<SeenEvent>& events,
                                     const std::set<pid_t>& dead);
+std::string text_of(const rules::GrantId& grant);  // as the scripts name it
 std::string text_of(const RunInfo& run);
 std::string text_of(const std::optional<Taker>& taker);  // empty if there is none
 std::string text_of(const Event& event);

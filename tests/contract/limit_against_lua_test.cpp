@@ -8,8 +8,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <deque>
 #include <string>
 #include <vector>
 
@@ -22,8 +20,6 @@
 
 namespace dlock::against {
 namespace {
-
-constexpr unsigned histories_at_once = 64;
 
 constexpr Rate rates[] = {{1, milliseconds(800)},
                           {3, milliseconds(800)},
@@ -53,7 +49,12 @@ struct LimitScripts {
 class LimitHistory {
  public:
   LimitHistory(const Rate& rate, unsigned seed, const LimitScripts& scripts)
-      : rate_(rate), dice_(seed), scripts_(scripts), seed_(seed), claims_(6) {
+      : rate_(rate),
+        dice_(seed),
+        scripts_(scripts),
+        seed_(seed),
+        trail_(seed),
+        claims_(6) {
     for (auto& claim : claims_) replace(claim);
   }
 
@@ -65,9 +66,8 @@ class LimitHistory {
     withdraws_ = dice_.one_in(12);
     const auto patience = std::to_string(claim.patience.count());
     const auto who = text_of(claim.token);
-    last_.push_back(std::to_string(now_.count() / 1000) + " ms: " + who.substr(0, 4) +
-                    (withdraws_ ? " withdraws" : " asks, patience " + patience));
-    if (last_.size() > 20) last_.pop_front();
+    trail_.add(std::to_string(now_.count() / 1000) + " ms: " + who.substr(0, 4) +
+               (withdraws_ ? " withdraws" : " asks, patience " + patience));
     const auto key = redis::key_of(claim.limit);
     if (withdraws_) return ClockedServer::call(scripts_.withdraw, key, now_, {who});
     return ClockedServer::call(scripts_.admit, key, now_,
@@ -90,9 +90,8 @@ class LimitHistory {
         is_answer ? redis::rate_answer_from(reply.elements[0]) : std::nullopt;
     const auto script = theirs ? words_of(*theirs) : "nothing: " + reply.text;
     if (words_of(ours) == script) return "";
-    auto text = "seed " + std::to_string(seed_) + "\n";
-    for (const auto& step : last_) text += "  " + step + "\n";
-    return text + "the rules answer: " + words_of(ours) + "\nthe script: " + script;
+    return trail_.report("the rules answer: " + words_of(ours) +
+                         "\nthe script: " + script);
   }
 
  private:
@@ -108,13 +107,13 @@ class LimitHistory {
   Dice dice_;
   const LimitScripts& scripts_;
   unsigned seed_;
+  Trail trail_;
   std::vector<RateClaim> claims_;
   rules::LimitState state_;
   WallTime now_{std::chrono::seconds(1'700'000'000)};
   Session last_number_ = 0;
   std::size_t own_ = 0;
   bool withdraws_ = false;
-  std::deque<std::string> last_;
 };
 
 class LimitAgainstLua : public ::testing::Test {
@@ -124,31 +123,20 @@ class LimitAgainstLua : public ::testing::Test {
                                const Replacement& replaced) {
     const LimitScripts scripts{server_.load(redis::limit_script.text, replaced),
                                server_.load(redis::withdraw_script.text)};
-    const char* seed = std::getenv("DLOCK_TEST_SEED");
     std::vector<LimitHistory> histories;
-    for (unsigned i = 0; i < histories_at_once; ++i) {
-      const auto first = seed == nullptr ? 1 : static_cast<unsigned>(std::stoul(seed));
-      histories.emplace_back(rate, first + i, scripts);
+    for (unsigned i = 0; i < at_once; ++i) {
+      histories.emplace_back(rate, number_in("DLOCK_TEST_SEED", 1) + i, scripts);
     }
     server_.exchange({{"FLUSHALL"}});
-    for (unsigned taken = 0; taken < steps; taken += histories_at_once) {
-      std::vector<redis::Command> commands;
-      for (auto& history : histories) commands.push_back(history.begin_step());
-      const auto replies = server_.exchange(commands);
-      for (unsigned i = 0; i < histories_at_once; ++i) {
-        auto difference = histories[i].end_step(replies[i]);
-        if (!difference.empty()) return difference;
-      }
-    }
-    return "";
+    return against::first_difference(server_, histories, steps / at_once,
+                                     [](auto& one) { return one.begin_step(); });
   }
 
   ClockedServer server_;
 };
 
 TEST_F(LimitAgainstLua, both_sides_answer_the_same_after_every_step) {
-  const char* text = std::getenv("DLOCK_TEST_STEPS");
-  const auto steps = text == nullptr ? 6'400 : static_cast<unsigned>(std::stoul(text));
+  const auto steps = number_in("DLOCK_TEST_STEPS", 6'400);
   for (const auto& rate : rates) {
     const auto difference = first_difference(rate, steps, {});
 

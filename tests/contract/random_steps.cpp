@@ -200,6 +200,23 @@ Step RandomSteps::next(const RulesSide& rules) {
   return step;
 }
 
+Step RandomSteps::last(const RulesSide& rules) {
+  now_ += rules::promise_holds + milliseconds(1);
+  Step step;
+  step.now = now_;
+  step.act = Act::inspect;
+  for (std::size_t i = 0; i < at_a_time && step.act == Act::inspect; ++i) {
+    step.who = turn_++ % at_a_time;
+    auto& contender = contenders_[step.who];
+    contender.waits &= !rules.is_dead(contender.claim.token, now_);
+    if (contender.grant || contender.waits) step.act = Act::ask;
+    if (!contender.grant) continue;
+    step.act = Act::release;
+    step.end = random_end(contender);
+  }
+  return step;
+}
+
 void RandomSteps::note(const Step& step, const std::string& answer,
                        const rules::State& state) {
   auto& contender = contenders_[step.who];

@@ -45,6 +45,9 @@ class RandomSteps {
 
   // The next step, given the state of the rules. Replaces ended contenders first.
   Step next(const RulesSide& rules);
+  // The same once no new contender comes: each releases the lock if it has it, and else
+  // asks in turn, by when promises to others have lapsed. Only looks if none is left.
+  Step last(const RulesSide& rules);
   // Takes note of an answer: who has left, or knows that it lost the lock.
   void note(const Step& step, const std::string& answer, const rules::State& state);
 
@@ -64,6 +67,7 @@ class RandomSteps {
   WallTime now_{std::chrono::seconds(1'700'000'000)};
   WallTime saved_at_ = now_;
   Session last_number_ = 0;
+  std::size_t turn_ = 0;
   std::vector<Contender> contenders_;
 };
 

@@ -21,12 +21,6 @@ const LockName lock_name{"dlock", "job"};
 
 std::string text(std::uint64_t value) { return std::to_string(value); }
 
-// As the scripts name a grant.
-std::string id_of(const rules::GrantId& grant) {
-  if (grant.claim == Token{}) return "";
-  return text(grant.fence.number) + ":" + text_of(grant.claim).substr(0, 16);
-}
-
 // A request as a process makes it.
 rules::Party party_of(const Contender& contender) {
   auto party = rules::party_of(contender.number);
@@ -124,7 +118,7 @@ std::string RulesSide::ask(const Claim& claim, Queue queue, Contender& contender
     contender.waits = false;
     const bool is_new = !former || former->fence != contender.grant->fence;
     return text_of_answer(answer, claim.token) + " after " +
-           (is_new ? id_of(contender.grant->after) : "");
+           (is_new ? text_of(contender.grant->after) : "");
   }
   return text_of_answer(answer, claim.token);
 }

@@ -299,19 +299,13 @@ end
 return ''
 )lua";
 
-// As the client names the grant before that of this contender.
-std::string grant_id(const rules::GrantId& grant) {
-  if (grant.claim == Token{}) return "";
-  return std::to_string(grant.fence.number) + ":" + text_of(grant.claim).substr(0, 16);
-}
-
 std::vector<std::string> reclaim_args(const Contender& contender) {
   const auto& claim = contender.claim;
   const auto& grant = *contender.grant;
   return {text_of(claim.token),      std::to_string(grant.fence.number),
           number(claim.ttl.count()), claim.mode == Mode::shared ? "s" : "x",
           number(claim.slots),       number(grant.slot),
-          party_text(contender),     grant_id(grant.after)};
+          party_text(contender),     text_of(grant.after)};
 }
 
 }  // namespace
