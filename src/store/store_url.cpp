@@ -318,6 +318,8 @@ std::string remark_on_password(const std::optional<std::string>& password) {
   if (is_in(password->back(), "\r\n")) return "; the password ends with a line end";
   if (is_in(password->back(), " \t")) return "; the password ends with a blank";
   if (is_in(password->front(), " \t\r\n")) return "; the password begins with a blank";
+  const bool is_quoted = password->size() > 1 && password->front() == password->back();
+  if (is_quoted && is_in(password->front(), "\"'")) return "; the password is in quotes";
   return "";
 }
 

@@ -116,10 +116,12 @@ logged_in_again() { (($(sql "SELECT count(*) FROM pg_stat_activity WHERE usename
   assert_output_contains 'absolute path'
 }
 
-@test "a refused password that ends with a blank or a line end is told so, and not shown" {
+@test "a refused password that is in quotes, or ends with a blank or a line end, is told so, and not shown" {
   use_redis
   DLOCK_PASSWORD="$redis_password"$'\n' run dlock run job -- true
   assert_message 77 '; the password ends with a line end'
+  DLOCK_PASSWORD="'$redis_password'" run dlock run job -- true
+  assert_message 77 '; the password is in quotes'
   (umask 077 && echo "$redis_password " > "$BATS_TEST_TMPDIR/file")
   run dlock run --password-file "$BATS_TEST_TMPDIR/file" job -- true
   assert_status 77
