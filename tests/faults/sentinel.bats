@@ -101,7 +101,8 @@ held"
   assert_output_contains '2 according to most sentinels; --replicas all waits for them'
 
   crash 4
-  run dlock doctor
+  run dlock doctor --replicas all
+  assert_output_contains ' 2; --replicas all waits for them'
   assert_output_contains "2 of 3 name 127.0.0.1:${ports[1]}; cannot reach 127.0.0.1:${ports[4]}"
 }
 

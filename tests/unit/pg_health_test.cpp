@@ -105,7 +105,10 @@ TEST(PgHealth, too_few_standbys_are_an_error_and_unused_ones_are_mentioned) {
   facts.hosts[0].standing.standbys = 1;
   EXPECT_TRUE(found(facts, "replicas").starts_with("info: "));
   facts.replicas.count = 1;
+  facts.answers["replicas"] = {{"other"}, {"S2"}};
   EXPECT_TRUE(found(facts, "replicas").starts_with("ok: "));
+  facts.answers["replicas"] = {{"other"}, {std::nullopt}};
+  EXPECT_TRUE(found(facts, "replicas").starts_with("error: every commit hangs"));
   facts.replicas.count = 2;
   EXPECT_TRUE(found(facts, "replicas").starts_with("error: "));
 }

@@ -249,6 +249,21 @@ void replicas(const PgFacts& facts, CheckReport& say) {
     return say.error(*too_few,
                      "set synchronous_standby_names on the server, or lower --replicas");
   }
+  // A server that has answered has said at least one name, or NULL.
+  const auto connected = facts.rows("replicas");
+  const auto awaited =
+      awaited_standbys(standing.standby_names).value_or(AwaitedStandbys());
+  const auto there = std::ranges::count_if(connected, [&](const Row& row) {
+    const auto name = lower_case(value_at(row, 0));
+    return std::ranges::count(awaited.names, name) > 0 ||
+           (awaited.may_be_any && !name.empty());
+  });
+  if (!connected.empty() && there < awaited.count) {
+    return say.error(joined("every commit hangs: of the standbys that it waits for, ",
+                            there, there == 1 ? " is" : " are", " connected; ", names),
+                     "start them, or name those that are connected "
+                     "(application_name in primary_conninfo)");
+  }
   if (facts.replicas.all || facts.replicas.count > 0) {
     return say.ok("commits wait for standbys: " + names);
   }
@@ -358,7 +373,9 @@ const Check<PgFacts> all_checks[] = {
      "s.setting <> 'on') || CASE count(*) FILTER (WHERE s.setting <> 'on') WHEN 1 THEN ' "
      "is' ELSE ' are' END FROM pg_settings s WHERE s.name IN ('fsync', "
      "'full_page_writes')"},
-    {"replicas", replicas},
+    {"replicas", replicas,
+     "SELECT r.application_name FROM (SELECT 1) one LEFT JOIN pg_stat_replication r ON "
+     "true"},
     {"timeouts", timeouts,
      "SELECT s.name, s.setting FROM pg_settings s WHERE s.name IN ('statement_timeout', "
      "'transaction_timeout', 'idle_session_timeout')"},

@@ -194,6 +194,7 @@ void replicas(const RedisFacts& server, CheckReport& say) {
   const auto number = printable(server.said("connected_slaves"), 10);
   if (number.empty()) return not_reported(server, say);
   if (server.number("connected_slaves") == 0) return say.ok("none");
+  if (server.needs_all_replicas) return say.ok(number, "; --replicas all waits for them");
   // INFO contains it only if both min-replicas settings are on.
   const bool is_asked_for = !server.said("min_slaves_good_slaves").empty();
   if (is_asked_for || server.number("min-replicas-to-write") > 0) {
@@ -295,6 +296,7 @@ class RedisExaminer {
         target.login.user.empty() ? "default" : printable(target.login.user, 200);
     facts.key_prefix = percent_encoded(order.name_space) + ":";
     facts.uses_tls = target.tls.has_value();
+    facts.needs_all_replicas = order.url.replicas.all;
     facts.store_timeout = order.store_timeout;
     // To connect, and to ask twice: the server may have forgotten the script.
     const bool logs_in = target.login.has_password() || target.database != 0;

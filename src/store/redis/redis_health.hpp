@@ -34,7 +34,8 @@ struct RedisFacts : ServerFacts {
   bool is_in_cluster = false;  // the store is a cluster
   bool is_replaced = false;    // others grant the locks that a restart has lost
   bool uses_tls = false;
-  bool was_reached = false;  // the failure came after the connection was made
+  bool needs_all_replicas = false;  // a lease counts only once they all have it
+  bool was_reached = false;         // the failure came after the connection was made
 
   Fields fields;             // of HELLO, INFO and CONFIG GET
   std::string refused_info;  // "INFO was refused: ..."; empty: it was not
