@@ -93,6 +93,14 @@ void take_back_run(const Step& step, Fence fence) {
       before == state.runs.end() ? std::nullopt : std::optional<RunInfo>(*before);
 }
 
+// Records the end of the run of `holder`, which no longer holds the lock. That the lock
+// was freed by force is kept.
+void record_loss(State& state, const Holder& holder, const RunEnd& end, Moment now) {
+  auto run = ended_run(holder, end, now);
+  for (const auto& former : state.runs) keep_forced_reason(former, run);
+  record_run(state, run);
+}
+
 Renewal restore(const Step& step, const Claim& claim, const Holder& granted) {
   auto& state = step.state;
   // Where the state is an older one, the claim may still wait.
@@ -143,7 +151,8 @@ Release release(const Step& step, const Token& token, const std::optional<RunEnd
   remove_dead_holders(step, end ? &token : nullptr);
   remove_dead_answered(step);
   if (const auto own = holder_of(state, token); own != state.holders.end()) {
-    outcome = Release::released;
+    const bool is_left = end && end->leaves_lease && own->lives_until;
+    outcome = is_left ? Release::left : Release::released;
     if (end) {
       const auto run = ended_run(*own, *end, step.now);
       record_run(state, run);
@@ -170,12 +179,6 @@ Release release(const Step& step, const Token& token, const std::optional<RunEnd
   promise_to_the_next(step);
   if (kept) wake_first_waiter(step);
   return outcome;
-}
-
-void record_loss(State& state, const Holder& holder, const RunEnd& end, Moment now) {
-  auto run = ended_run(holder, end, now);
-  for (const auto& former : state.runs) keep_forced_reason(former, run);
-  record_run(state, run);
 }
 
 milliseconds ttl_to_set(State& state, const Claim& claim) {
@@ -212,18 +215,6 @@ void record_command(State& state, const Token& token, const CommandProcess& comm
   own->command = command.pid;
   own->command_after = command.not_before.time_since_epoch().count();
   own->command_before = command.not_after.time_since_epoch().count();
-}
-
-std::optional<Loss> loss_of(const State& state, const Token& token) {
-  bool is_taken = false;
-  for (const auto& holder : state.holders) {
-    if (!holder.ended && holder.party.token == token) {
-      return holder.broken ? std::optional(Loss::broken) : std::nullopt;
-    }
-    const bool is_alone = state.slots == 1 || holder.party.foreign;
-    is_taken = is_taken || (holder.mode == Mode::exclusive && is_alone);
-  }
-  return is_taken ? Loss::taken_over : Loss::gone;
 }
 
 std::optional<Loss> loss_of(const State& state, const Holder& granted, Moment now,
@@ -267,8 +258,8 @@ Release release_lease(const Step& step, const Claim& claim, const Holder* grante
   if (loss && !end->lost) return release_reporting(*loss);
   const auto own = holder_of(state, claim.token);
   const bool is_gone =
-      own == state.holders.end() || is_over(*own, step.now, step.liveness);
-  if (has_run && is_gone) {
+      loss && (own == state.holders.end() || is_over(*own, step.now, step.liveness));
+  if (is_gone) {
     std::erase_if(state.holders, [&](const Holder& holder) {
       return !holder.ended && holder.party.token == claim.token;
     });
@@ -278,9 +269,8 @@ Release release_lease(const Step& step, const Claim& claim, const Holder* grante
     return Release::not_ours;
   }
   const auto outcome = release(step, claim.token, end);
-  if (!end || outcome != Release::released) return outcome;
-  step.then.vanished.push_back(*state.last_run);
-  return end->leaves_lease ? Release::left : outcome;
+  if (end && outcome != Release::not_ours) step.then.vanished.push_back(*state.last_run);
+  return outcome;
 }
 
 void limit_to_lengths(State& state, Moment now) {

@@ -13,10 +13,6 @@ namespace dlock::rules {
 // a holder, `end` becomes the last run.
 Release release(const Step& step, const Token& token, const std::optional<RunEnd>& end);
 
-// Records the end of the run of `holder`, which no longer holds the lock. That the lock
-// was freed by force is kept.
-void record_loss(State& state, const Holder& holder, const RunEnd& end, Moment now);
-
 // The ttl to which a renewal sets the lease of this claim; see Claim::keeps_ttl.
 milliseconds ttl_to_set(State& state, const Claim& claim);
 
@@ -30,12 +26,8 @@ void tidy(const Step& step);
 // Records the command of the holder `token`; does nothing if it is not a holder.
 void record_command(State& state, const Token& token, const CommandProcess& command);
 
-// Why the lease of `token` is lost; nothing if it holds.
-std::optional<Loss> loss_of(const State& state, const Token& token);
-
-// The rest is for leases that the clock of the store ends (Ask::place_lasts). `granted`
-// is the holder as it was when the claim was granted the lock. All runs that these
-// functions record are in the consequences, for the history.
+// In the rest, `granted` is the holder as it was when the claim was granted the lock. All
+// runs that these functions record are in the consequences, for the history.
 
 // Why the lease is lost; nothing if it holds. Leases that are over do not count, even if
 // they are not removed yet.

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lease/holding.hpp"
-#include "store/local/record_file.hpp"
+#include "store/local/state_folder.hpp"
 #include "store/open.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/faulty_store.hpp"

@@ -52,7 +52,7 @@ class LocalWorld final : public World {
  public:
   std::unique_ptr<Store> connect(asio::io_context& context,
                                  milliseconds timeout) override {
-    return std::make_unique<local::LocalStore>(context, path(), timeout);
+    return local::store_at(context, path(), timeout);
   }
 
   std::shared_ptr<void> hold_up() override {

@@ -578,8 +578,12 @@ class EtcdClaimant final : public Claimant {
       const bool is_back = claim().reclaim && co_await set_up_again(call);
       if (is_back) co_return Renewal::reclaimed;
     }
-    const auto loss = rules::loss_of(state_of(call.snapshot, id()), token_of(id()));
-    co_return loss == Loss::taken_over ? Renewal::taken_over : Renewal::gone;
+    const auto state = state_of(call.snapshot, id());
+    const bool is_taken = std::ranges::any_of(state.holders, [&](const auto& holder) {
+      return holder.mode == Mode::exclusive && holder.party.token != token_of(id()) &&
+             (state.slots == 1 || holder.party.foreign);
+    });
+    co_return is_taken ? Renewal::taken_over : Renewal::gone;
   }
 
   // Sets up the vanished lease again, if the lock was not granted to another claim since.

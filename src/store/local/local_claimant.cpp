@@ -23,18 +23,6 @@ namespace {
 // as the grant.
 constexpr milliseconds short_run{20};
 
-Renewal renewal_telling(std::optional<Loss> loss) {
-  if (!loss) return Renewal::confirmed;
-  switch (*loss) {
-    case Loss::taken_over: return Renewal::taken_over;
-    case Loss::broken: return Renewal::broken;
-    case Loss::gone:
-    case Loss::failed_over:
-    case Loss::unconfirmed: break;
-  }
-  return Renewal::gone;
-}
-
 // Whether the only change for this answer is the count.
 bool is_refusal(const Answer& answer, Queue queue, const Consequences& consequences) {
   const auto* busy = std::get_if<Busy>(&answer);
@@ -47,16 +35,6 @@ bool is_refusal(const Answer& answer, Queue queue, const Consequences& consequen
 bool has_lost_just_now(const std::vector<Holder>& taken_from) {
   return std::ranges::any_of(taken_from,
                              [](const Holder& holder) { return !holder.broken; });
-}
-
-std::optional<Taker> taker_from(const State& state, const Token& token) {
-  const auto own = std::ranges::find_if(state.holders, [&](const Holder& holder) {
-    return !holder.ended && holder.party.token == token;
-  });
-  if (own == state.holders.end() || !own->taken_by) return std::nullopt;
-  auto taker = *own->taken_by;
-  name_user(taker.user);
-  return taker;
 }
 
 class LocalClaimant final : public Claimant {
@@ -209,7 +187,7 @@ class LocalClaimant final : public Claimant {
       }
     } else if (std::holds_alternative<Grant>(answer)) {
       holder_ = *rules::holder_of(state, claim().token);
-      taken_by_ = taker_from(state, claim().token);
+      note_taker(state);
     }
     files_.notify(consequences);
     co_await files_.log_ends(claim().lock, consequences.vanished, wakeup);
@@ -223,7 +201,7 @@ class LocalClaimant final : public Claimant {
                                         Wakeup& wakeup) {
     waiting_.stop();
     if (!claim().attached && !files_.open_existing()) co_return Release::not_ours;
-    const bool has_run = end && holder_ && holder_->party.token == claim().token;
+    const bool has_run = end && holder_;
     const bool is_lost = has_run && end->lost;
     // Record the release in the files that other processes use.
     if (is_lost) {
@@ -244,22 +222,20 @@ class LocalClaimant final : public Claimant {
     {
       auto change = co_await files_.begin_change(claim().lock, wakeup);
       auto& state = change.state;
-      if (has_run && !is_lost) {
-        if (!files_.in_place()) co_return Release::gone;
-        if (const auto loss = loss_in(state)) co_return release_reporting(*loss);
-      }
+      if (has_run && !is_lost && !files_.in_place()) co_return Release::gone;
       if (is_lost && !change.file.exists())
         co_await files_.apply_fence_floor(state, wakeup);  // in the recorded state
       const auto moment = Moment::now();
-      outcome = rules::release({state, moment, files_.sessions(), consequences},
-                               claim().token, end);
-      const bool was_ours = outcome == Release::released;
-      if (is_lost && !was_ours) rules::record_loss(state, *holder_, *end, moment);
-      ended = std::move(consequences.vanished);
-      if (end && (was_ours || is_lost)) {
-        ended.push_back(*state.last_run);
-        ended.back().period = claim().period;  // the state does not keep it
+      outcome = rules::release_lease({state, moment, files_.sessions(), consequences},
+                                     claim(), holder_ ? &*holder_ : nullptr, end);
+      if (loss_found_by(outcome)) {
+        note_taker(state);
+        co_return outcome;
       }
+      const bool was_ours = outcome == Release::released;
+      ended = std::move(consequences.vanished);
+      // The state does not keep it.
+      if (end && (was_ours || is_lost)) ended.back().period = claim().period;
       for (const auto& run : ended) record_past_run(state, run);
       files_.commit(change, claim().lock, {claim().token, end, {}, {}});
       if (is_lost && !was_ours && change.before) {
@@ -286,10 +262,18 @@ class LocalClaimant final : public Claimant {
   }
 
   asio::awaitable<Renewal> renew_once(Wakeup& wakeup) {
-    if (claim().attached) co_return renewal_telling(loss());
+    Consequences consequences;
+    if (claim().attached) {
+      if (!holder_ || !files_.in_place()) co_return Renewal::gone;
+      auto look = files_.look_at(claim().lock);
+      files_.keep_fresh(&look.file);
+      note_taker(look.state);
+      co_return rules::renew_lease(
+          {look.state, Moment::now(), files_.sessions(), consequences}, claim(),
+          *holder_);
+    }
     if (!files_.open_existing()) co_return Renewal::gone;
     auto outcome = Renewal::gone;
-    Consequences consequences;
     {
       auto change = co_await files_.begin_change(claim().lock, wakeup);
       keep_ttl(rules::ttl_to_set(change.state, claim()));
@@ -313,18 +297,9 @@ class LocalClaimant final : public Claimant {
     files_.close();
   }
 
-  // Whether the lease is lost, and why.
-  std::optional<Loss> loss() {
-    if (!files_.in_place()) return Loss::gone;
-    const auto look = files_.look_at(claim().lock);
-    files_.keep_fresh(&look.file);
-    return loss_in(look.state);
-  }
-
-  // The same; also sets taken_by_ if the lock was taken.
-  std::optional<Loss> loss_in(const State& state) {
-    taken_by_ = taker_from(state, claim().token);
-    return rules::loss_of(state, claim().token);
+  void note_taker(const State& state) {
+    if (holder_) taken_by_ = rules::taker_from(state, *holder_);
+    if (taken_by_) name_user(taken_by_->user);
   }
 
   // Cached: this process's identity does not change.

@@ -112,90 +112,104 @@ class LocalRates final : public RateLimits {
       admitted_;  // the last one, in case it is repeated
 };
 
+class LocalStore final : public Store {
+ public:
+  LocalStore(asio::io_context& context, std::string path, milliseconds timeout)
+      : files_(context, std::move(path), timeout) {}
+
+  std::string url() const override { return "local:" + files_.path(); }
+  bool leases_expire() const override { return false; }
+  std::unique_ptr<Claimant> claimant(const Claim& claim) override {
+    auto own = claim;
+    own.reclaim = false;  // nothing here forgets a lease
+    return claimant_of(files_, own);
+  }
+  LockInspector& inspector() override {
+    if (!inspector_) inspector_ = inspector_of(files_);
+    return *inspector_;
+  }
+  ValueStore* values() override {
+    if (!values_) values_ = value_store_of(files_);
+    return values_.get();
+  }
+  RateLimits* rates() override {
+    if (!rates_) rates_ = std::make_unique<LocalRates>(files_);
+    return rates_.get();
+  }
+
+  asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
+                                                    const Break& order,
+                                                    Wakeup& wakeup) override {
+    return files_.repeated(
+        wakeup,
+        [this, lock, fences = order.fences,
+         &wakeup]() -> asio::awaitable<std::vector<Broken>> {
+          if (!files_.open_to_look() || !files_.has_folder())
+            co_return std::vector<Broken>{};
+          files_.open_sessions_to_lock();
+
+          const Taker self{std::to_string(::geteuid()), host_name(), false};
+          std::vector<Holder> holders;
+          Consequences consequences;
+          Moment moment;
+          {
+            auto change = co_await files_.begin_change(lock, wakeup);
+            moment = Moment::now();
+            holders = rules::break_leases(
+                {change.state, moment, files_.sessions(), consequences}, fences, self);
+            for (const auto& run : consequences.vanished)
+              record_past_run(change.state, run);
+            // Not the ones that had already ended.
+            files_.commit(change, lock,
+                          {std::nullopt, std::nullopt, rules::fences_of(holders), self});
+            // A dlock that holds a lock for longer than a moment watches its file.
+            if (!holders.empty()) change.file.touch();
+          }
+          files_.notify(consequences);
+          co_await files_.log_ends(lock, consequences.vanished, wakeup);
+
+          std::vector<Broken> broken;
+          for (const auto& holder : holders) {
+            auto& added = broken.emplace_back();
+            added.holder = rules::info_of(holder, moment);
+            name_user(added.holder.user);
+            if (holder.party.session == 0 || !dlock_is_gone(holder)) continue;
+            added.holder.dlock_gone = true;
+            if (holder.command != 0) added.holder.pid = holder.command;
+            added.processes = files_.sessions().processes_of(holder);
+          }
+          co_return broken;
+        });
+  }
+
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override {
+    return files_.repeated(
+        wakeup, [this, resource, fence, &wakeup]() -> asio::awaitable<Admission> {
+          files_.create_directory();
+          const MutexGuard guard = co_await files_.lock_mutex(registers_mutex, wakeup);
+          co_return Registers(files_.directory()).admit(resource, fence);
+        });
+  }
+
+ private:
+  Files files_;
+  // Most runs need none of these.
+  std::unique_ptr<LockInspector> inspector_;
+  std::unique_ptr<ValueStore> values_;
+  std::unique_ptr<RateLimits> rates_;
+};
+
 }  // namespace
 
-LocalStore::LocalStore(asio::io_context& context, std::string path, milliseconds timeout)
-    : files_(context, std::move(path), timeout) {}
-
-std::string LocalStore::url() const { return "local:" + files_.path(); }
-
-std::unique_ptr<Claimant> LocalStore::claimant(const Claim& claim) {
-  return claimant_of(files_, claim);
-}
-
-LockInspector& LocalStore::inspector() {
-  if (!inspector_) inspector_ = inspector_of(files_);
-  return *inspector_;
-}
-
-ValueStore* LocalStore::values() {
-  if (!values_) values_ = value_store_of(files_);
-  return values_.get();
-}
-
-RateLimits* LocalStore::rates() {
-  if (!rates_) rates_ = std::make_unique<LocalRates>(files_);
-  return rates_.get();
-}
-
-asio::awaitable<std::vector<Broken>> LocalStore::break_leases(const LockName& lock,
-                                                              const Break& order,
-                                                              Wakeup& wakeup) {
-  return files_.repeated(
-      wakeup,
-      [this, lock, fences = order.fences,
-       &wakeup]() -> asio::awaitable<std::vector<Broken>> {
-        if (!files_.open_to_look() || !files_.has_folder())
-          co_return std::vector<Broken>{};
-        files_.open_sessions_to_lock();
-
-        const Taker self{std::to_string(::geteuid()), host_name(), false};
-        std::vector<Holder> holders;
-        Consequences consequences;
-        Moment moment;
-        {
-          auto change = co_await files_.begin_change(lock, wakeup);
-          moment = Moment::now();
-          holders = rules::break_leases(
-              {change.state, moment, files_.sessions(), consequences}, fences, self);
-          for (const auto& run : consequences.vanished)
-            record_past_run(change.state, run);
-          // Not the ones that had already ended.
-          files_.commit(change, lock,
-                        {std::nullopt, std::nullopt, rules::fences_of(holders), self});
-          // A dlock that holds a lock for longer than a moment watches its file.
-          if (!holders.empty()) change.file.touch();
-        }
-        files_.notify(consequences);
-        co_await files_.log_ends(lock, consequences.vanished, wakeup);
-
-        std::vector<Broken> broken;
-        for (const auto& holder : holders) {
-          auto& added = broken.emplace_back();
-          added.holder = rules::info_of(holder, moment);
-          name_user(added.holder.user);
-          if (holder.party.session == 0 || !dlock_is_gone(holder)) continue;
-          added.holder.dlock_gone = true;
-          if (holder.command != 0) added.holder.pid = holder.command;
-          added.processes = files_.sessions().processes_of(holder);
-        }
-        co_return broken;
-      });
-}
-
-asio::awaitable<Admission> LocalStore::admit_fence(const LockName& resource, Fence fence,
-                                                   Wakeup& wakeup) {
-  return files_.repeated(
-      wakeup, [this, resource, fence, &wakeup]() -> asio::awaitable<Admission> {
-        files_.create_directory();
-        const MutexGuard guard = co_await files_.lock_mutex(registers_mutex, wakeup);
-        co_return Registers(files_.directory()).admit(resource, fence);
-      });
+std::unique_ptr<Store> store_at(asio::io_context& context, std::string path,
+                                milliseconds timeout) {
+  return std::make_unique<LocalStore>(context, std::move(path), timeout);
 }
 
 std::unique_ptr<Store> open(const StoreUrl& url, milliseconds timeout,
                             asio::io_context& context) {
-  return std::make_unique<LocalStore>(context, url.path, timeout);
+  return store_at(context, url.path, timeout);
 }
 
 }  // namespace dlock::local

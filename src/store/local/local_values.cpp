@@ -97,8 +97,9 @@ class LocalValues final : public ValueStore {
     auto draft = CacheFiles(files_.directory()).write(claim.lock, bytes, lifetime);
     const MutexGuard guard =
         co_await files_.lock_mutex(key_of(claim.lock, StateKind::lock).mutex, wakeup);
-    const auto state = files_.look_at(claim.lock).state;
-    if (rules::loss_of(state, claim.token)) co_return Storing::not_ours;
+    auto state = files_.look_at(claim.lock).state;
+    const auto own = rules::holder_of(state, claim.token);
+    if (own == state.holders.end() || own->broken) co_return Storing::not_ours;
     draft.put_in_place();
     co_return Storing::stored;
   }
