@@ -525,7 +525,7 @@ class PrimaryExaminer {
     const auto random = random_bytes();
     const auto channel = "dlock_doctor_" + hex(random.data(), 8);
     const Statement listen{"LISTEN " + channel, {}};
-    const Statement notify{"SELECT pg_catalog.pg_notify($1, '')", {channel}};
+    const Statement notify{"SELECT pg.pg_notify($1, '')", {channel}};
     facts_.deaf = "a notification was sent and did not arrive";
     try {
       co_await exchange(listen, notify);

@@ -25,11 +25,10 @@ std::string moment_text(Clock::time_point moment) {
 // What others have made too long to be read is left out, so that such a row counts as
 // damaged and no other one does.
 std::string columns(const std::string& schema, bool with_runs) {
-  const std::string fits = "OPERATOR(pg_catalog.<=) " + std::to_string(longest_row);
-  const std::string size_of_runs = "pg_catalog.octet_length(l.runs) ";
-  return "l.version, l.format, CASE WHEN pg_catalog.octet_length(l.state) "
-         "OPERATOR(pg_catalog.+) " +
-         size_of_runs + fits + " THEN l.state END, " +
+  const std::string fits = "OP(<=) " + std::to_string(longest_row);
+  const std::string size_of_runs = "pg.octet_length(l.runs) ";
+  return "l.version, l.format, CASE WHEN pg.octet_length(l.state) OP(+) " + size_of_runs +
+         fits + " THEN l.state END, " +
          (with_runs ? "CASE WHEN " + size_of_runs + fits + " THEN l.runs END" : "'[]'") +
          ", l.refused, " + std::string(clock_micros) + ", " + is_watched(schema);
 }
@@ -41,19 +40,17 @@ std::string to_insert(const std::string& table) {
          " AS l (namespace, name, version, format, state, runs, refused, due, "
          "keep_until) VALUES ($1, $2, " +
          std::string(clock_micros) +
-         ", $3::pg_catalog.int2, $4, $5, $6::pg_catalog.int8, "
-         "pg_catalog.to_timestamp($7::pg_catalog.float8), "
-         "pg_catalog.to_timestamp($8::pg_catalog.float8)) ON CONFLICT DO NOTHING";
+         ", $3::pg.int2, $4, $5, $6::pg.int8, pg.to_timestamp($7::pg.float8), "
+         "pg.to_timestamp($8::pg.float8)) ON CONFLICT DO NOTHING";
 }
 
 std::string to_update(const std::string& table) {
   return "UPDATE " + table +
-         " l SET version = l.version OPERATOR(pg_catalog.+) 1, format = "
-         "$3::pg_catalog.int2, state = $4, runs = COALESCE($5, l.runs), refused = "
-         "l.refused OPERATOR(pg_catalog.+) $6::pg_catalog.int8, due = "
-         "pg_catalog.to_timestamp($7::pg_catalog.float8), "
-         "keep_until = pg_catalog.to_timestamp($8::pg_catalog.float8) WHERE " +
-         key_is("l") + " AND l.version OPERATOR(pg_catalog.=) $9::pg_catalog.int8";
+         " l SET version = l.version OP(+) 1, format = $3::pg.int2, state = $4, runs = "
+         "COALESCE($5, l.runs), refused = l.refused OP(+) $6::pg.int8, due = "
+         "pg.to_timestamp($7::pg.float8), keep_until = pg.to_timestamp($8::pg.float8) "
+         "WHERE " +
+         key_is("l") + " AND l.version OP(=) $9::pg.int8";
 }
 
 }  // namespace
@@ -73,21 +70,17 @@ Statement to_hold_row(const std::string& schema, const LockName& lock) {
 Statement to_read_page(const std::string& schema, const std::string& name_space,
                        const std::string& behind, bool with_runs) {
   const auto size = [](const char* column) {
-    return "pg_catalog.octet_length(l." + std::string(column) + ")";
+    return "pg.octet_length(l." + std::string(column) + ")";
   };
   return {"SELECT " + columns(schema, with_runs) +
-              ", l.name, l.size OPERATOR(pg_catalog.<) l.whole OR l.rows "
-              "OPERATOR(pg_catalog.=) $4::pg_catalog.int8 FROM (SELECT p.*, "
-              "pg_catalog.sum(p.bytes) OVER (ORDER BY p.name) AS size, "
-              "pg_catalog.sum(p.bytes) OVER () AS whole, pg_catalog.count(*) OVER () AS "
-              "rows FROM (SELECT l.*, " +
-              size("state") + " OPERATOR(pg_catalog.+) " +
-              (with_runs ? size("runs") : "0") + " AS bytes FROM " +
-              in_schema(schema, "lock") +
-              " l WHERE l.namespace OPERATOR(pg_catalog.=) $1 AND l.name "
-              "OPERATOR(pg_catalog.>) $2 ORDER BY l.name LIMIT $4::pg_catalog.int8) p) l "
-              "WHERE l.size OPERATOR(pg_catalog.-) l.bytes OPERATOR(pg_catalog.<=) "
-              "$3::pg_catalog.int8 ORDER BY l.name",
+              ", l.name, l.size OP(<) l.whole OR l.rows OP(=) $4::pg.int8 FROM (SELECT "
+              "p.*, pg.sum(p.bytes) OVER (ORDER BY p.name) AS size, pg.sum(p.bytes) OVER "
+              "() AS whole, pg.count(*) OVER () AS rows FROM (SELECT l.*, " +
+              size("state") + " OP(+) " + (with_runs ? size("runs") : "0") +
+              " AS bytes FROM " + in_schema(schema, "lock") +
+              " l WHERE l.namespace OP(=) $1 AND l.name OP(>) $2 ORDER BY l.name LIMIT "
+              "$4::pg.int8) p) l WHERE l.size OP(-) l.bytes OP(<=) $3::pg.int8 ORDER BY "
+              "l.name",
           {name_space, behind, std::to_string(page_bytes), std::to_string(page_rows)}};
 }
 
@@ -128,17 +121,15 @@ bool is_of_write(const Result& result, bool is_new, bool records) {
 Statement to_count_refused(const std::string& schema, const LockName& lock) {
   const auto table = in_schema(schema, "lock");
   return {"UPDATE " + table +
-              " SET refused = refused OPERATOR(pg_catalog.+) 1 WHERE ctid "
-              "OPERATOR(pg_catalog.=) (SELECT l.ctid FROM " +
+              " SET refused = refused OP(+) 1 WHERE ctid OP(=) (SELECT l.ctid FROM " +
               table + " l WHERE " + key_is("l") + " FOR UPDATE SKIP LOCKED)",
           {lock.name_space, lock.name}};
 }
 
 Statement to_list_overdue(const std::string& schema, const std::string& name_space) {
   return {"SELECT l.name FROM " + in_schema(schema, "lock") +
-              " l WHERE l.namespace OPERATOR(pg_catalog.=) $1 AND l.due "
-              "OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() ORDER BY "
-              "l.due LIMIT 100",
+              " l WHERE l.namespace OP(=) $1 AND l.due OP(<) pg.clock_timestamp() ORDER "
+              "BY l.due LIMIT 100",
           {name_space}};
 }
 

@@ -34,11 +34,9 @@ Batch to_wake(const std::vector<rules::Session>& wake,
     // Without a function, which a new session would have to look up.
     batch.push_back({"NOTIFY " + channel_of(wake[0]), {}, true});
   } else if (!channels.empty()) {
-    batch.push_back(
-        {"SELECT pg_catalog.pg_notify(c, '') FROM "
-         "pg_catalog.unnest($1::pg_catalog.text[]) c",
-         {channels + "}"},
-         true});
+    batch.push_back({"SELECT pg.pg_notify(c, '') FROM pg.unnest($1::pg.text[]) c",
+                     {channels + "}"},
+                     true});
   }
   for (const auto party : in_front) {
     const auto payload = ", '" + std::string(in_front_payload) + "'";
@@ -65,11 +63,10 @@ std::string lines_of(const std::vector<Event>& events) {
 
 std::string to_record(const std::string& schema, const std::string& lines) {
   return "INSERT INTO " + in_schema(schema, "event") +
-         " (namespace, xact, line, keep_until) SELECT $1, pg_catalog.txid_current(), "
-         "e.line, pg_catalog.clock_timestamp() "
-         "OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => " +
-         std::to_string(watcher_lasts.count()) + ") FROM pg_catalog.unnest(" + lines +
-         "::pg_catalog.text[]) WITH ORDINALITY AS e(line, n)";
+         " (namespace, xact, line, keep_until) SELECT $1, pg.txid_current(), e.line, "
+         "pg.clock_timestamp() OP(+) pg.make_interval(secs => " +
+         std::to_string(watcher_lasts.count()) + ") FROM pg.unnest(" + lines +
+         "::pg.text[]) WITH ORDINALITY AS e(line, n)";
 }
 
 Statement to_hint(const std::string& schema, const std::string& name_space) {
@@ -85,8 +82,7 @@ Batch to_tell(const std::string& schema, const LockName& lock,
 
 std::string is_watched(const std::string& schema) {
   return "EXISTS (SELECT 1 FROM " + in_schema(schema, "watcher") +
-         " w WHERE w.namespace OPERATOR(pg_catalog.=) $1 AND w.until "
-         "OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())";
+         " w WHERE w.namespace OP(=) $1 AND w.until OP(>) pg.clock_timestamp())";
 }
 
 // There was none when the lock was read. It does not renew its row within seconds, so the
@@ -95,8 +91,8 @@ Statement watcher_question(const std::string& schema, const std::string& name_sp
                            std::optional<WallTime> until) {
   if (!until) return {"SELECT " + is_watched(schema), {name_space}, true};
   return {"SELECT EXISTS (SELECT 1 FROM " + in_schema(schema, "watcher") +
-              " w WHERE w.namespace OPERATOR(pg_catalog.=) $1 AND w.until "
-              "OPERATOR(pg_catalog.<) pg_catalog.to_timestamp($2::pg_catalog.float8))",
+              " w WHERE w.namespace OP(=) $1 AND w.until OP(<) "
+              "pg.to_timestamp($2::pg.float8))",
           {name_space, seconds_text(*until + watcher_lasts)},
           true};
 }
@@ -107,11 +103,11 @@ bool says_yes(const Result& reply) {
 
 Statement for_listeners(std::string_view version) {
   const auto major = major_version(version);
-  std::string sql = "SELECT pg_catalog.set_config('tcp_keepalives_idle', '30', false)";
-  sql += ", pg_catalog.set_config('tcp_user_timeout', '30000', false)";
-  if (major >= 14) sql += ", pg_catalog.set_config('idle_session_timeout', '0', false)";
+  std::string sql = "SELECT pg.set_config('tcp_keepalives_idle', '30', false)";
+  sql += ", pg.set_config('tcp_user_timeout', '30000', false)";
+  if (major >= 14) sql += ", pg.set_config('idle_session_timeout', '0', false)";
   // Who listens executes a kept statement again soon.
-  sql += ", pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false)";
+  sql += ", pg.set_config('plan_cache_mode', 'force_generic_plan', false)";
   return {std::move(sql), {}};
 }
 

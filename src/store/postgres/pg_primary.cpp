@@ -35,12 +35,6 @@ Failure is_standby(const std::string& server, bool is_alone) {
                               (is_alone ? ": name it in the store URL" : ""));
 }
 
-std::vector<Batch> question(bool with_standbys) {
-  std::vector<Batch> batches(1);
-  batches.front().push_back(standing_question(with_standbys));
-  return batches;
-}
-
 // What the server has said in the login counts if it knows none of the functions.
 PgStanding standing_of(const std::vector<Result>& results, const PgServerFacts& session) {
   if (const auto standing = standing_from(results.back())) return *standing;
@@ -165,7 +159,7 @@ asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches
   // A pooler may have changed the server behind the session.
   const bool asks =
       known_session_ != times_opened() || !is_open() || asks_standbys || is_pooled();
-  if (asks) batches.push_back(question(asks_standbys).front());
+  if (asks) batches.push_back(Batch(1, standing_question(asks_standbys)));
   std::vector<Result> results;
   const bool is_alone = !is_in_transaction();
   for (bool repeats = true; repeats;) {
@@ -200,8 +194,8 @@ asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches
     results.pop_back();
     take(standing);
   } else if (known_session_ != times_opened()) {
-    auto alone = question(asks_standbys);
-    const auto reply = co_await connection_->exchange(std::move(alone), call);
+    const auto reply =
+        co_await connection_->exchange(alone(standing_question(asks_standbys)), call);
     take(standing_of(reply, server_facts()));
   }
   co_return results;
@@ -210,8 +204,8 @@ asio::awaitable<std::vector<Result>> PgPrimary::asked(std::vector<Batch> batches
 // The guard has refused; nothing behind it was executed.
 asio::awaitable<void> PgPrimary::demand_trust(Call call) {
   const auto& schema = target().schema;
-  std::vector<Batch> batches(1, in_catalog(trust_question, schema));
-  const auto results = co_await connection_->exchange(std::move(batches), call);
+  const auto results =
+      co_await connection_->exchange(alone(in_catalog(trust_question, schema)), call);
   for (const auto& found : distrust_from(results.back().rows, schema)) {
     const auto why = target().shown() + ": " + found.what + ": " + found.advice;
     if (!found.is_copy) throw Failure(found.kind, why);
@@ -222,9 +216,7 @@ asio::awaitable<void> PgPrimary::demand_trust(Call call) {
 }
 
 asio::awaitable<void> PgPrimary::open(Call call) {
-  if (is_open()) co_return;
-  std::vector<Batch> none;
-  co_await exchange(std::move(none), call);
+  if (!is_open()) co_await exchange({}, call);
 }
 
 asio::awaitable<std::vector<Result>> PgPrimary::exchange(std::vector<Batch> batches,
@@ -279,9 +271,9 @@ asio::awaitable<void> PgPrimary::find_once(const std::optional<std::string>& pri
     auto target = hosts->targets[i];
     target.printed = printed;
     Found found{std::make_shared<PgConnection>(*context, std::move(target)), {}};
-    auto batches = question(asks_standbys);
+    auto question = alone(standing_question(asks_standbys));
     const Call opening{until, own};
-    const auto reply = co_await found.connection->exchange(std::move(batches), opening);
+    const auto reply = co_await found.connection->exchange(std::move(question), opening);
     found.standing = standing_of(reply, found.connection->server_facts());
     co_return found;
   };

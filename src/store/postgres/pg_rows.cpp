@@ -86,21 +86,19 @@ asio::awaitable<PgRows::Snapshot> PgRows::read(const LockName& lock, Access acce
     batch.push_back(to_hold_row(session_.schema(), lock));
   }
   batch.push_back(to_read(session_.schema(), lock));
-  std::vector<Batch> batches(1, std::move(batch));
   // The reading tells whether there is a watcher by now. If not, there was none.
   auto& due = session_.untold();
   const bool is_told = !is_exclusive && due && due->lock.name_space == lock.name_space;
   auto untold = is_told ? std::exchange(due, std::nullopt) : std::nullopt;
   const auto sent_at = Clock::now();
-  const auto results = co_await session_.exchange(std::move(batches), call);
+  const auto results = co_await session_.exchange(alone(std::move(batch)), call);
   std::optional<Failure> failure;
   try {
     auto read = snapshot_from(lock, row_at(results.back(), 0, session_.shown()), sent_at);
     if (!read.version.empty() && lost_row_ == lock) lost_row_.reset();
     if (untold && read.is_watched) {
       due = std::move(untold);
-      std::vector<Batch> nothing;  // but what is told
-      co_await session_.exchange(std::move(nothing), call);
+      co_await session_.exchange({}, call);  // only what is told
     }
     co_return read;
   } catch (const Failure& error) {
@@ -118,10 +116,9 @@ asio::awaitable<void> PgRows::read_all(const std::string& name_space, bool with_
   std::size_t count = 0;
   for (bool has_more = true; has_more && count < most_locks;
        call.until = later(Clock::now(), timeout())) {
-    auto page = to_read_page(session_.schema(), name_space, last, with_runs);
-    std::vector<Batch> batches(1, Batch(1, std::move(page)));
+    auto page = alone(to_read_page(session_.schema(), name_space, last, with_runs));
     const auto sent_at = Clock::now();
-    const auto results = co_await session_.exchange(std::move(batches), call);
+    const auto results = co_await session_.exchange(std::move(page), call);
     has_more = false;
     for (const auto& row : results.at(0).rows) {
       const auto column = [&](std::size_t i) -> const auto& {
@@ -288,8 +285,8 @@ NewWatchSession PgRows::watch(const Watched& watched, Wakeup& wakeup) {
 
 asio::awaitable<std::vector<LockName>> PgRows::overdue(std::string name_space,
                                                        Call call) {
-  std::vector<Batch> batches(1, Batch(1, to_list_overdue(session_.schema(), name_space)));
-  const auto results = co_await session_.exchange(std::move(batches), call);
+  auto question = alone(to_list_overdue(session_.schema(), name_space));
+  const auto results = co_await session_.exchange(std::move(question), call);
   std::vector<LockName> locks;
   for (const auto& row : results.at(0).rows) {
     locks.push_back({name_space, column_at(row, 0, session_.shown()).value_or("")});

@@ -31,11 +31,10 @@ constexpr const char* makings[] = {
     "PRIMARY "
     "KEY (namespace, name)) WITH (fillfactor = 70)",
     // A dump has the name of the key too, so a copy is known by it (pg_trust).
-    "DO $made$ DECLARE made oid := 'SCHEMA.lock'::pg_catalog.regclass; BEGIN IF "
-    "pg_catalog.to_regclass('SCHEMA.lock_pkey') IS NOT NULL AND pg_catalog.pg_has_role("
-    "(SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = made), 'USAGE') THEN "
-    "EXECUTE 'ALTER INDEX SCHEMA.lock_pkey RENAME TO ' OPERATOR(pg_catalog.||) "
-    "MADE(made); END IF; END $made$",
+    "DO $made$ DECLARE made oid := 'SCHEMA.lock'::pg.regclass; BEGIN IF "
+    "pg.to_regclass('SCHEMA.lock_pkey') IS NOT NULL AND pg.pg_has_role((SELECT "
+    "c.relowner FROM pg.pg_class c WHERE c.oid = made), 'USAGE') THEN EXECUTE 'ALTER "
+    "INDEX SCHEMA.lock_pkey RENAME TO ' OP(||) MADE(made); END IF; END $made$",
     "CREATE TABLE IF NOT EXISTS SCHEMA.fence (namespace KEY, resource KEY, greatest "
     "bigint "
     "NOT NULL, PRIMARY KEY (namespace, resource)) WITH (fillfactor = 70)",
@@ -146,18 +145,15 @@ namespace {
 // each member of a role may become it.
 std::string for_owner(const std::string& schema) {
   constexpr const char* becoming =
-      "DO $own$ DECLARE owner name; BEGIN SELECT r.rolname INTO owner FROM "
-      "pg_catalog.pg_roles r, pg_catalog.pg_roles me, pg_catalog.pg_database d WHERE "
-      "d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() AND me.rolname "
-      "OPERATOR(pg_catalog.=) current_user AND NOT me.rolsuper AND r.oid "
-      "OPERATOR(pg_catalog.=) coalesce((SELECT c.relowner FROM pg_catalog.pg_class c "
-      "WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('\"NAME\".lock')::"
-      "pg_catalog.oid), (SELECT n.nspowner FROM pg_catalog.pg_namespace n WHERE "
-      "n.nspname OPERATOR(pg_catalog.=) 'NAME'), d.datdba) AND r.oid "
-      "OPERATOR(pg_catalog.<>) me.oid AND pg_catalog.pg_has_role(r.oid, 'USAGE'); IF "
-      "FOUND THEN PERFORM pg_catalog.set_config('role', owner::pg_catalog.text, true); "
-      "END IF; EXCEPTION WHEN insufficient_privilege OR invalid_parameter_value THEN "
-      "NULL; END $own$";
+      "DO $own$ DECLARE owner name; BEGIN SELECT r.rolname INTO owner FROM pg.pg_roles "
+      "r, pg.pg_roles me, pg.pg_database d WHERE d.datname OP(=) pg.current_database() "
+      "AND me.rolname OP(=) current_user AND NOT me.rolsuper AND r.oid OP(=) "
+      "coalesce((SELECT c.relowner FROM pg.pg_class c WHERE c.oid OP(=) "
+      "pg.to_regclass('\"NAME\".lock')::pg.oid), (SELECT n.nspowner FROM pg.pg_namespace "
+      "n WHERE n.nspname OP(=) 'NAME'), d.datdba) AND r.oid OP(<>) me.oid AND "
+      "pg.pg_has_role(r.oid, 'USAGE'); IF FOUND THEN PERFORM pg.set_config('role', "
+      "owner::pg.text, true); END IF; EXCEPTION WHEN insufficient_privilege OR "
+      "invalid_parameter_value THEN NULL; END $own$";
   return replaced(becoming, "NAME", schema);
 }
 
@@ -166,20 +162,17 @@ std::string for_owner(const std::string& schema) {
 asio::awaitable<void> make_schema(PgPrimary& connection, Call call) {
   const auto& schema = connection.target().schema;
   Statement ask{
-      "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace n WHERE n.nspname "
-      "OPERATOR(pg_catalog.=) $1::pg_catalog.name), EXISTS (SELECT 1 FROM "
-      "pg_catalog.pg_settings s WHERE s.name OPERATOR(pg_catalog.=) "
-      "'default_toast_compression' AND 'lz4' OPERATOR(pg_catalog.=) ANY (s.enumvals))",
+      "SELECT EXISTS (SELECT 1 FROM pg.pg_namespace n WHERE n.nspname OP(=) "
+      "$1::pg.name), EXISTS (SELECT 1 FROM pg.pg_settings s WHERE s.name OP(=) "
+      "'default_toast_compression' AND 'lz4' OP(=) ANY (s.enumvals))",
       {schema}};
-  std::vector<Batch> asked(1, Batch(1, std::move(ask)));
-  const auto known = co_await connection.exchange(std::move(asked), call);
+  const auto known = co_await connection.exchange(alone(std::move(ask)), call);
   const auto server = connection.target().shown();
   const auto& row = row_at(known.at(0), 0, server);
   const bool is_there = column_at(row, 0, server) == "t";
   const bool has_lz4 = column_at(row, 1, server) == "t";
   Batch batch;
-  batch.push_back(
-      {"SELECT pg_catalog.pg_advisory_xact_lock($1)", {std::string(schema_lock)}});
+  batch.push_back({"SELECT pg.pg_advisory_xact_lock($1)", {std::string(schema_lock)}});
   batch.push_back({for_owner(schema), {}});
   auto statements = schema_statements(schema);
   if (is_there) statements.erase(statements.begin());
@@ -190,17 +183,15 @@ asio::awaitable<void> make_schema(PgPrimary& connection, Call call) {
                      {}});
   }
   for (auto& check : checks(schema)) batch.push_back(std::move(check));
-  std::vector<Batch> batches(1, in_transaction(std::move(batch)));
-  co_await connection.exchange(std::move(batches), call);
+  co_await connection.exchange(alone(in_transaction(std::move(batch))), call);
 }
 
 }  // namespace
 
 std::string made_in_database(std::string_view table) {
   const std::string oid(table);
-  return "pg_catalog.concat('made_', " + oid +
-         ", '_', pg_catalog.substring(pg_catalog.pg_relation_filepath(" + oid +
-         "), '([0-9]+)/[0-9]+$'))";
+  return "pg.concat('made_', " + oid + ", '_', pg.substring(pg.pg_relation_filepath(" +
+         oid + "), '([0-9]+)/[0-9]+$'))";
 }
 
 std::string in_schema(const std::string& schema, std::string_view name) {
@@ -209,8 +200,7 @@ std::string in_schema(const std::string& schema, std::string_view name) {
 
 std::string key_is(std::string_view table) {
   const std::string prefix(table);
-  return prefix + ".namespace OPERATOR(pg_catalog.=) $1 AND " + prefix +
-         ".name OPERATOR(pg_catalog.=) $2";
+  return prefix + ".namespace OP(=) $1 AND " + prefix + ".name OP(=) $2";
 }
 
 Batch in_transaction(Batch statements) {
@@ -257,7 +247,8 @@ std::vector<std::string> schema_statements(const std::string& schema) {
 
 std::string schema_script(const std::string& schema, const std::string& role) {
   std::string script = "BEGIN;\n";
-  for (const auto& statement : schema_statements(schema)) script += statement + ";\n";
+  for (const auto& statement : schema_statements(schema))
+    script += in_full(statement) + ";\n";
   const auto quoted = "\"" + schema + "\"";
   const auto user = "\"" + replaced(role, "\"", "\"\"") + "\"";
   std::string names;

@@ -1,7 +1,4 @@
 // The tables in which dlock keeps its locks, and the SQL that all statements share.
-//
-// Functions and operators are named with their schema: another `search_path` could have
-// others of the same name.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -45,8 +42,7 @@ std::string key_is(std::string_view table);
 
 // The server's time in microseconds since the epoch. Each statement reads it anew.
 inline constexpr std::string_view clock_micros =
-    "(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) "
-    "OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8";
+    "(pg.date_part('epoch', pg.clock_timestamp()) OP(*) 1000000)::pg.int8";
 
 // Begins a transaction that may write, whatever the defaults of the role are. An implicit
 // one has these defaults.
@@ -56,7 +52,7 @@ inline constexpr const char* begin_to_write =
 // The statements as one such transaction.
 Batch in_transaction(Batch statements);
 
-// For pg_catalog.to_timestamp($N::pg_catalog.float8).
+// For pg.to_timestamp($N::pg.float8).
 std::string seconds_text(WallTime since_epoch);
 
 // The number in a column of a reply; nothing if there is none.

@@ -77,8 +77,7 @@ asio::awaitable<void> PgSession::tell(Call call) {
   if (!untold || !connection->is_open()) co_return;
   const auto& lock = untold->lock;
   const auto schema = connection->target().schema;
-  std::vector<Batch> question(
-      1, Batch(1, watcher_question(schema, lock.name_space, untold->at)));
+  auto question = alone(watcher_question(schema, lock.name_space, untold->at));
   const auto reply = co_await connection->exchange(std::move(question), call);
   if (!says_yes(reply.back())) co_return;
   connection->post({bookkeeping(to_tell(schema, lock, untold->events), *connection)});
@@ -128,8 +127,7 @@ asio::awaitable<Result> PgSession::transact(Statement statement, Call call) {
   // What is refused only afterwards would have been written nevertheless.
   const auto& replicas = connection_->hosts()->replicas;
   if (!connection_->is_open() && (replicas.all || replicas.count > 0)) {
-    std::vector<Batch> nothing;
-    co_await exchange(std::move(nothing), call);
+    co_await exchange({}, call);
   }
   if (connection_->is_open()) connection_->require_replicas();
   auto batch = begin_exclusive(call.until);
@@ -137,8 +135,7 @@ asio::awaitable<Result> PgSession::transact(Statement statement, Call call) {
   const auto own = batch.size();
   batch.push_back(std::move(statement));
   batch.push_back({"COMMIT", {}});
-  std::vector<Batch> batches(1, std::move(batch));
-  auto sent = exchange(std::move(batches), call);
+  auto sent = exchange(alone(std::move(batch)), call);
   co_return co_await confirmed(std::move(sent), own);
 }
 
@@ -159,13 +156,11 @@ asio::awaitable<void> PgSession::post(Batch batch, Wakeup& wakeup) {
 }
 
 asio::awaitable<void> PgSession::sweep(std::string name, Wakeup& wakeup) {
-  Statement remove{
-      "DELETE FROM " + table(name) +
-          " WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT s.ctid FROM " +
-          table(name) +
-          " s WHERE s.keep_until OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() "
-          "LIMIT 100 FOR UPDATE SKIP LOCKED))",
-      {}};
+  Statement remove{"DELETE FROM " + table(name) +
+                       " WHERE ctid OP(=) ANY (ARRAY(SELECT s.ctid FROM " + table(name) +
+                       " s WHERE s.keep_until OP(<) pg.clock_timestamp() LIMIT 100 FOR "
+                       "UPDATE SKIP LOCKED))",
+                   {}};
   auto batch = bookkeeping({std::move(remove)}, *connection_);
   co_await post(std::move(batch), wakeup);
 }

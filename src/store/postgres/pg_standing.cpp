@@ -102,21 +102,17 @@ std::optional<std::uint32_t> timeline_in(std::string_view text) {
 // the first two; of a logical one everyone sees the slot.
 Statement standing_question(bool with_standbys) {
   std::string sql =
-      "SELECT pg_catalog.pg_is_in_recovery(), CASE WHEN pg_catalog.pg_is_in_recovery() "
-      "THEN NULL ELSE pg_catalog.substr(pg_catalog.pg_walfile_name("
-      "pg_catalog.pg_current_wal_lsn()), 1, 8) END, "
-      "pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()), "
-      "pg_catalog.pg_backend_pid(), "
-      "pg_catalog.current_setting('default_transaction_read_only')";
+      "SELECT pg.pg_is_in_recovery(), CASE WHEN pg.pg_is_in_recovery() THEN NULL ELSE "
+      "pg.substr(pg.pg_walfile_name(pg.pg_current_wal_lsn()), 1, 8) END, "
+      "pg.date_part('epoch', pg.pg_postmaster_start_time()), pg.pg_backend_pid(), "
+      "pg.current_setting('default_transaction_read_only')";
   if (with_standbys) {
     sql +=
-        ", pg_catalog.current_setting('synchronous_standby_names'), "
-        "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication r WHERE r.state "
-        "IS DISTINCT FROM 'backup' AND (r.write_lsn IS NULL OR r.replay_lsn IS NOT NULL) "
-        "AND NOT EXISTS (SELECT 1 FROM "
-        "pg_catalog.pg_replication_slots s WHERE s.active_pid OPERATOR(pg_catalog.=) "
-        "r.pid AND (s.slot_type OPERATOR(pg_catalog.=) 'logical' OR (s.temporary AND "
-        "s.slot_name OPERATOR(pg_catalog.~~) 'pg_basebackup%'))))";
+        ", pg.current_setting('synchronous_standby_names'), (SELECT pg.count(*) FROM "
+        "pg.pg_stat_replication r WHERE r.state IS DISTINCT FROM 'backup' AND "
+        "(r.write_lsn IS NULL OR r.replay_lsn IS NOT NULL) AND NOT EXISTS (SELECT 1 FROM "
+        "pg.pg_replication_slots s WHERE s.active_pid OP(=) r.pid AND (s.slot_type OP(=) "
+        "'logical' OR (s.temporary AND s.slot_name OP(~~) 'pg_basebackup%'))))";
   }
   return {std::move(sql), {}, true};
 }

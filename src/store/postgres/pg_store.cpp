@@ -95,8 +95,7 @@ class PgRates final : public RateLimits {
                          " FROM (SELECT 1) one LEFT JOIN " + table + " r ON " +
                          key_is("r"),
                      key});
-    std::vector<Batch> batches{std::move(batch)};
-    const auto results = co_await session_.exchange(std::move(batches), call);
+    const auto results = co_await session_.exchange(alone(std::move(batch)), call);
     const auto& row = row_at(results.back(), 0, session_.shown());
     Kept kept;
     kept.now = time_at(row, 3, session_.shown());
@@ -122,14 +121,12 @@ class PgRates final : public RateLimits {
       change.sql =
           "INSERT INTO " + table +
           " (namespace, name, version, format, state, keep_until) VALUES ($1, $2, "
-          "$3::pg_catalog.int8, 1, $4, pg_catalog.to_timestamp($5::pg_catalog.float8)) "
-          "ON CONFLICT DO NOTHING";
+          "$3::pg.int8, 1, $4, pg.to_timestamp($5::pg.float8)) ON CONFLICT DO NOTHING";
     } else {
-      change.sql =
-          "UPDATE " + table +
-          " r SET version = r.version OPERATOR(pg_catalog.+) 1, format = 1, state = $4, "
-          "keep_until = pg_catalog.to_timestamp($5::pg_catalog.float8) WHERE " +
-          key_is("r") + " AND r.version OPERATOR(pg_catalog.=) $3::pg_catalog.int8";
+      change.sql = "UPDATE " + table +
+                   " r SET version = r.version OP(+) 1, format = 1, state = $4, "
+                   "keep_until = pg.to_timestamp($5::pg.float8) WHERE " +
+                   key_is("r") + " AND r.version OP(=) $3::pg.int8";
     }
     Result result;
     if (is_exclusive) {
@@ -183,10 +180,9 @@ class PgStore final : public stepped::SteppedStore {
                                          Wakeup& wakeup) override {
     Statement admit{
         "INSERT INTO " + session_.table("fence") +
-            " AS f (namespace, resource, greatest) VALUES ($1, $2, $3::pg_catalog.int8) "
-            "ON CONFLICT (namespace, resource) DO UPDATE SET greatest = "
-            "excluded.greatest "
-            "WHERE f.greatest OPERATOR(pg_catalog.<=) excluded.greatest",
+            " AS f (namespace, resource, greatest) VALUES ($1, $2, $3::pg.int8) ON "
+            "CONFLICT (namespace, resource) DO UPDATE SET greatest = excluded.greatest "
+            "WHERE f.greatest OP(<=) excluded.greatest",
         {resource.name_space, resource.name, std::to_string(fence.number)}};
     const auto call = wakeup.within(session_.timeout());
     const auto result = co_await session_.transact(std::move(admit), call);

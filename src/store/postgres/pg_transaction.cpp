@@ -21,8 +21,8 @@ Batch begin_exclusive(Clock::time_point until) {
   Batch batch;
   batch.push_back({begin_to_write, {}});
   batch.push_back(
-      {"SELECT pg_catalog.set_config('lock_timeout', $1, true), "
-       "pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)",
+      {"SELECT pg.set_config('lock_timeout', $1, true), "
+       "pg.set_config('idle_in_transaction_session_timeout', $2, true)",
        {std::to_string(left),
         std::to_string(std::clamp<std::int64_t>(left / 2, 1, 1000))}});
   return batch;
@@ -32,18 +32,17 @@ Batch begin_exclusive(Clock::time_point until) {
 // for its standby no longer is only a warning, which client_min_messages can hide.
 Statement durably(Clock::time_point until) {
   return {
-      "SELECT pg_catalog.set_config('synchronous_commit', CASE WHEN "
-      "pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) "
-      "'remote_apply' THEN 'remote_apply' ELSE 'on' END, true), "
-      "pg_catalog.set_config('client_min_messages', 'warning', true), "
-      "pg_catalog.set_config('lock_timeout', $1, true)",
+      "SELECT pg.set_config('synchronous_commit', CASE WHEN "
+      "pg.current_setting('synchronous_commit') OP(=) 'remote_apply' THEN 'remote_apply' "
+      "ELSE 'on' END, true), pg.set_config('client_min_messages', 'warning', true), "
+      "pg.set_config('lock_timeout', $1, true)",
       {std::to_string(left_until(until))}};
 }
 
 Statement unimportantly(Clock::time_point until) {
   return {
-      "SELECT pg_catalog.set_config('synchronous_commit', 'off', true), "
-      "pg_catalog.set_config('lock_timeout', $1, true)",
+      "SELECT pg.set_config('synchronous_commit', 'off', true), "
+      "pg.set_config('lock_timeout', $1, true)",
       {std::to_string(left_until(until))}};
 }
 

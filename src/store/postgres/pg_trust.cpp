@@ -99,26 +99,22 @@ const char* const stranger_question =
 // none.
 Statement trust_guard(const std::string& schema) {
   Statement guard;
-  guard.sql = "SELECT pg_catalog.concat('" + std::string(refusal) +
-              "', c.relname)::pg_catalog.int4 FROM pg_catalog.pg_namespace n LEFT JOIN "
-              "pg_catalog.pg_class c ON c.relnamespace OPERATOR(pg_catalog.=) n.oid AND "
-              "c.relname OPERATOR(pg_catalog.=) ANY ('" +
-              table_names() +
-              "'::pg_catalog.name[]) WHERE n.nspname OPERATOR(pg_catalog.=) '" + schema +
-              "'";
+  guard.sql = "SELECT pg.concat('" + std::string(refusal) +
+              "', c.relname)::pg.int4 FROM pg.pg_namespace n LEFT JOIN pg.pg_class c ON "
+              "c.relnamespace OP(=) n.oid AND c.relname OP(=) ANY ('" +
+              table_names() + "'::pg.name[]) WHERE n.nspname OP(=) '" + schema + "'";
   const auto is_strange = [](const std::string& owner) {
-    return "NOT (pg_catalog.pg_has_role(" + owner +
-           ", 6171::pg_catalog.oid, 'MEMBER') OR (NOT pg_catalog.pg_has_role("
-           "10::pg_catalog.oid, 'MEMBER') AND pg_catalog.pg_has_role(" +
+    return "NOT (pg.pg_has_role(" + owner +
+           ", 6171::pg.oid, 'MEMBER') OR (NOT pg.pg_has_role(10::pg.oid, 'MEMBER') AND "
+           "pg.pg_has_role(" +
            owner + ", 'USAGE')))";
   };
-  guard.sql += " AND (" + is_strange("n.nspowner") + " OR " + is_strange("c.relowner") +
-               " OR c.relhastriggers OR (c.relrowsecurity AND "
-               "pg_catalog.row_security_active(c.oid)) OR (c.relname "
-               "OPERATOR(pg_catalog.=) 'lock' AND pg_catalog.to_regclass('" +
-               in_schema(schema, "lock_pkey") +
-               "') IS NULL AND pg_catalog.to_regclass(pg_catalog.concat('" +
-               in_schema(schema, "', ") + made_in_database("c.oid") + ")) IS NULL))";
+  guard.sql +=
+      " AND (" + is_strange("n.nspowner") + " OR " + is_strange("c.relowner") +
+      " OR c.relhastriggers OR (c.relrowsecurity AND pg.row_security_active(c.oid)) OR "
+      "(c.relname OP(=) 'lock' AND pg.to_regclass('" +
+      in_schema(schema, "lock_pkey") + "') IS NULL AND pg.to_regclass(pg.concat('" +
+      in_schema(schema, "', ") + made_in_database("c.oid") + ")) IS NULL))";
   guard.is_guard = true;
   return guard;
 }
@@ -150,7 +146,7 @@ Batch in_catalog(std::string sql, const std::string& schema) {
   sql = replaced(std::move(sql), "$MADE", made_in_database("o.oid"));
   Batch batch;
   batch.push_back(
-      {"SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)", {}});
+      {"SELECT pg.set_config('search_path', 'pg_catalog, pg_temp', true)", {}});
   batch.push_back({std::move(sql), {}});
   return batch;
 }

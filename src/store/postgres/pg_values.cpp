@@ -64,14 +64,13 @@ class PgValues final : public ValueStore {
 
   asio::awaitable<ValueLook> describe(const LockName& lock, Wakeup& wakeup) override {
     const auto ms_from = [](const char* later_one, const char* earlier_one) {
-      return "(pg_catalog.date_part('epoch', " + std::string(later_one) +
-             " OPERATOR(pg_catalog.-) " + earlier_one +
-             ") OPERATOR(pg_catalog.*) 1000)::pg_catalog.int8";
+      return "(pg.date_part('epoch', " + std::string(later_one) + " OP(-) " +
+             earlier_one + ") OP(*) 1000)::pg.int8";
     };
     Statement look{"SELECT v.size, " + ms_from("c.now", "v.stored") + ", " +
                        ms_from("v.fresh_until", "c.now") + ", " +
                        ms_from("v.keep_until", "c.now") +
-                       " FROM (SELECT pg_catalog.clock_timestamp() AS now) c, " +
+                       " FROM (SELECT pg.clock_timestamp() AS now) c, " +
                        session_.table("value") + " v WHERE " + key_is("v"),
                    {lock.name_space, lock.name}};
     const auto rows = co_await rows_of(std::move(look), wakeup);
@@ -113,7 +112,7 @@ class PgValues final : public ValueStore {
     Statement forget{"WITH gone AS (DELETE FROM " + session_.table("value") +
                          " v WHERE " + key_is("v") + " RETURNING v.fence) DELETE FROM " +
                          session_.table("piece") + " p USING gone WHERE " + key_is("p") +
-                         " AND p.fence OPERATOR(pg_catalog.=) gone.fence",
+                         " AND p.fence OP(=) gone.fence",
                      {lock.name_space, lock.name}};
     co_await transact(std::move(forget), wakeup);
   }
@@ -134,10 +133,8 @@ class PgValues final : public ValueStore {
   };
 
   asio::awaitable<std::vector<Row>> rows_of(Statement statement, Wakeup& wakeup) {
-    std::vector<Batch> batches(1);
-    batches[0].push_back(std::move(statement));
     const auto call = wakeup.within(session_.timeout());
-    auto results = co_await session_.exchange(std::move(batches), call);
+    auto results = co_await session_.exchange(alone(std::move(statement)), call);
     co_return std::move(results.back().rows);
   }
 
@@ -150,18 +147,12 @@ class PgValues final : public ValueStore {
   asio::awaitable<std::optional<Kept>> look_up(const LockName& lock, std::size_t most,
                                                Wakeup& wakeup) {
     Statement look{
-        "SELECT v.fence, v.size, v.sum, "
-        "v.fresh_until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp(), "
-        "CASE WHEN v.size OPERATOR(pg_catalog.<=) $3::pg_catalog.int8 "
-        "THEN pg_catalog.encode(p.data, 'hex') END "
-        "FROM " +
+        "SELECT v.fence, v.size, v.sum, v.fresh_until OP(>) pg.clock_timestamp(), CASE "
+        "WHEN v.size OP(<=) $3::pg.int8 THEN pg.encode(p.data, 'hex') END FROM " +
             session_.table("value") + " v LEFT JOIN " + session_.table("piece") +
-            " p ON p.namespace OPERATOR(pg_catalog.=) v.namespace "
-            "AND p.name OPERATOR(pg_catalog.=) v.name "
-            "AND p.fence OPERATOR(pg_catalog.=) v.fence "
-            "AND p.number OPERATOR(pg_catalog.=) 0 WHERE " +
-            key_is("v") +
-            " AND v.keep_until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()",
+            " p ON p.namespace OP(=) v.namespace AND p.name OP(=) v.name AND p.fence "
+            "OP(=) v.fence AND p.number OP(=) 0 WHERE " +
+            key_is("v") + " AND v.keep_until OP(>) pg.clock_timestamp()",
         {lock.name_space, lock.name, std::to_string(most)}};
     const auto rows = co_await rows_of(std::move(look), wakeup);
     if (rows.empty()) co_return std::nullopt;
@@ -187,10 +178,9 @@ class PgValues final : public ValueStore {
     if (kept.size > value_piece) bytes.reserve(kept.size);
     for (std::size_t number = 1; number < pieces_of(kept.size); ++number) {
       if (bytes.size() != number * value_piece) break;
-      Statement read{"SELECT pg_catalog.encode(p.data, 'hex') FROM " +
-                         session_.table("piece") + " p WHERE " + key_is("p") +
-                         " AND p.fence OPERATOR(pg_catalog.=) $3::pg_catalog.int8 "
-                         "AND p.number OPERATOR(pg_catalog.=) $4::pg_catalog.int4",
+      Statement read{"SELECT pg.encode(p.data, 'hex') FROM " + session_.table("piece") +
+                         " p WHERE " + key_is("p") +
+                         " AND p.fence OP(=) $3::pg.int8 AND p.number OP(=) $4::pg.int4",
                      {lock.name_space, lock.name, kept.fence, std::to_string(number)}};
       const auto rows = co_await rows_of(std::move(read), wakeup);
       if (rows.empty()) break;  // it was removed, or is another one
@@ -221,11 +211,10 @@ class PgValues final : public ValueStore {
     return {
         "INSERT INTO " + session_.table("piece") +
             " (namespace, name, fence, number, data, keep_until) VALUES ($1, $2, "
-            "$3::pg_catalog.int8, $4::pg_catalog.int4, pg_catalog.decode($5, 'hex'), "
-            "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) "
-            "pg_catalog.make_interval(secs => $6::pg_catalog.float8)) "
-            "ON CONFLICT (namespace, name, fence, number) DO UPDATE SET "
-            "data = excluded.data, keep_until = excluded.keep_until",
+            "$3::pg.int8, $4::pg.int4, pg.decode($5, 'hex'), pg.clock_timestamp() OP(+) "
+            "pg.make_interval(secs => $6::pg.float8)) ON CONFLICT (namespace, name, "
+            "fence, number) DO UPDATE SET data = excluded.data, keep_until = "
+            "excluded.keep_until",
         {lock.name_space, lock.name, std::to_string(fence.number), std::to_string(number),
          hex(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()),
          std::to_string(abandoned_after.count() / 1000)}};
@@ -237,8 +226,7 @@ class PgValues final : public ValueStore {
     const auto fence = std::to_string(value.fence.number);
     const auto fresh_until = now + value.lifetime.ttl;
     const auto keep_until = seconds_text(fresh_until + value.lifetime.stale);
-    const auto key = std::string(
-        " WHERE namespace OPERATOR(pg_catalog.=) $1 AND name OPERATOR(pg_catalog.=) $2 ");
+    const auto key = std::string(" WHERE namespace OP(=) $1 AND name OP(=) $2 ");
     std::vector<Statement> statements;
     if (pieces_of(value.bytes.size()) == 1) {
       statements.push_back(to_write_piece(lock, value.fence, 0, value.bytes));
@@ -246,42 +234,36 @@ class PgValues final : public ValueStore {
     statements.push_back(
         {"INSERT INTO " + session_.table("value") +
              " (namespace, name, fence, size, sum, stored, fresh_until, keep_until) "
-             "VALUES "
-             "($1, $2, $3::pg_catalog.int8, $4::pg_catalog.int8, $5, "
-             "pg_catalog.to_timestamp($6::pg_catalog.float8), "
-             "pg_catalog.to_timestamp($7::pg_catalog.float8), "
-             "pg_catalog.to_timestamp($8::pg_catalog.float8)) "
-             "ON CONFLICT (namespace, name) DO UPDATE SET fence = excluded.fence, "
-             "size = excluded.size, sum = excluded.sum, stored = excluded.stored, "
-             "fresh_until = excluded.fresh_until, keep_until = excluded.keep_until",
+             "VALUES ($1, $2, $3::pg.int8, $4::pg.int8, $5, "
+             "pg.to_timestamp($6::pg.float8), pg.to_timestamp($7::pg.float8), "
+             "pg.to_timestamp($8::pg.float8)) ON CONFLICT (namespace, name) DO UPDATE "
+             "SET fence = excluded.fence, size = excluded.size, sum = excluded.sum, "
+             "stored = excluded.stored, fresh_until = excluded.fresh_until, keep_until = "
+             "excluded.keep_until",
          {lock.name_space, lock.name, fence, std::to_string(value.bytes.size()),
           checksum_text(checksum(value.bytes)), seconds_text(now),
           seconds_text(fresh_until), keep_until}});
-    statements.push_back({"DELETE FROM " + session_.table("piece") + key +
-                              "AND (fence OPERATOR(pg_catalog.<>) $3::pg_catalog.int8 OR "
-                              "number OPERATOR(pg_catalog.>=) $4::pg_catalog.int4)",
-                          {lock.name_space, lock.name, fence,
-                           std::to_string(pieces_of(value.bytes.size()))}});
     statements.push_back(
-        {"UPDATE " + session_.table("piece") +
-             " SET keep_until = pg_catalog.to_timestamp($3::pg_catalog.float8)" + key,
-         {lock.name_space, lock.name, keep_until}});
+        {"DELETE FROM " + session_.table("piece") + key +
+             "AND (fence OP(<>) $3::pg.int8 OR number OP(>=) $4::pg.int4)",
+         {lock.name_space, lock.name, fence,
+          std::to_string(pieces_of(value.bytes.size()))}});
+    statements.push_back({"UPDATE " + session_.table("piece") +
+                              " SET keep_until = pg.to_timestamp($3::pg.float8)" + key,
+                          {lock.name_space, lock.name, keep_until}});
     // Whether all are there.
-    statements.push_back(
-        {"SELECT pg_catalog.count(*), "
-         "pg_catalog.sum(pg_catalog.octet_length(data)) FROM " +
-             session_.table("piece") + key,
-         {lock.name_space, lock.name}});
+    statements.push_back({"SELECT pg.count(*), pg.sum(pg.octet_length(data)) FROM " +
+                              session_.table("piece") + key,
+                          {lock.name_space, lock.name}});
     return statements;
   }
 
   // Those that were written first are not abandoned, however long the others take.
   Statement to_keep_pieces(const LockName& lock, Fence fence) const {
     return {"UPDATE " + session_.table("piece") +
-                " SET keep_until = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) "
-                "pg_catalog.make_interval(secs => $4::pg_catalog.float8) WHERE namespace "
-                "OPERATOR(pg_catalog.=) $1 AND name OPERATOR(pg_catalog.=) $2 AND fence "
-                "OPERATOR(pg_catalog.=) $3::pg_catalog.int8",
+                " SET keep_until = pg.clock_timestamp() OP(+) pg.make_interval(secs => "
+                "$4::pg.float8) WHERE namespace OP(=) $1 AND name OP(=) $2 AND fence "
+                "OP(=) $3::pg.int8",
             {lock.name_space, lock.name, std::to_string(fence.number),
              std::to_string(abandoned_after.count() / 1000)}};
   }
@@ -309,8 +291,8 @@ class PgValues final : public ValueStore {
       }
       change.gives_a_right = true;
       const New value{rules::holder_of(change.state, token)->fence, bytes, lifetime};
-      std::vector<Batch> batches{to_store(claim.lock, value, read.now.wall)};
-      const auto results = co_await session_.go_on(std::move(batches), call);
+      const auto results = co_await session_.go_on(
+          alone(to_store(claim.lock, value, read.now.wall)), call);
       const auto& there = row_at(results.back(), 0, session_.shown());
       const auto count = static_cast<std::int64_t>(pieces_of(bytes.size()));
       const auto size = static_cast<std::int64_t>(bytes.size());

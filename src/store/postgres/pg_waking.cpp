@@ -111,8 +111,7 @@ asio::awaitable<bool> PgWaking::sleep(rules::Session party, std::size_t place,
       auto told = co_await notified(call);
       is_in_front = told && told->payload == in_front_payload;
     } else {
-      std::vector<Batch> batches(1, to_listen(party));
-      co_await session_.exchange(std::move(batches),
+      co_await session_.exchange(alone(to_listen(party)),
                                  call.wakeup.within(session_.timeout()));
       note_listening(party);
     }
@@ -211,8 +210,7 @@ asio::awaitable<bool> PgWaking::listen_once(std::shared_ptr<Listener> listener) 
   if (listener->waking == nullptr) co_return false;
   for (const auto& [party, on_news] : told) {
     if (waking.listens(party)) continue;
-    std::vector<Batch> batches(1, waking.to_listen(party));
-    co_await connection->exchange(std::move(batches), soon());
+    co_await connection->exchange(alone(waking.to_listen(party)), soon());
     if (listener->waking == nullptr) co_return false;
     waking.note_listening(party);
     if (listener->told.count(party) > 0) on_news();  // it may have been told before

@@ -87,11 +87,11 @@ class Watching final : public WatchSession {
   // Those that may be new: of transactions that were not over at the last look.
   Statement recorded() const {
     return {
-        "SELECT pg_catalog.txid_snapshot_xmin(pg_catalog.txid_current_snapshot()), "
-        "e.id, e.line FROM (SELECT 1) one LEFT JOIN (SELECT v.id, v.line FROM " +
+        "SELECT pg.txid_snapshot_xmin(pg.txid_current_snapshot()), e.id, e.line FROM "
+        "(SELECT 1) one LEFT JOIN (SELECT v.id, v.line FROM " +
             in_schema(connection_.target().schema, "event") +
-            " v WHERE v.namespace OPERATOR(pg_catalog.=) $1 AND v.xact "
-            "OPERATOR(pg_catalog.>=) $2::pg_catalog.int8 ORDER BY v.id LIMIT " +
+            " v WHERE v.namespace OP(=) $1 AND v.xact OP(>=) $2::pg.int8 ORDER BY v.id "
+            "LIMIT " +
             std::to_string(most_events + 1) + ") e ON true ORDER BY e.id",
         {watched_.name_space, std::to_string(from_)}};
   }
@@ -117,19 +117,16 @@ class Watching final : public WatchSession {
     const auto table = in_schema(connection_.target().schema, "watcher");
     Batch batch;
     batch.push_back({"DELETE FROM " + in_schema(connection_.target().schema, "event") +
-                         " e WHERE e.keep_until OPERATOR(pg_catalog.<) "
-                         "pg_catalog.clock_timestamp()",
+                         " e WHERE e.keep_until OP(<) pg.clock_timestamp()",
                      {}});
-    batch.push_back({"DELETE FROM " + table +
-                         " w WHERE w.until OPERATOR(pg_catalog.<) "
-                         "pg_catalog.clock_timestamp()",
-                     {}});
-    batch.push_back({"INSERT INTO " + table +
-                         " AS w (namespace, id, until) VALUES ($1, $2, "
-                         "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) "
-                         "pg_catalog.make_interval(secs => $3::pg_catalog.float8)) ON "
-                         "CONFLICT (namespace, id) DO UPDATE SET until = excluded.until",
-                     {watched_.name_space, id_, std::to_string(watcher_lasts.count())}});
+    batch.push_back(
+        {"DELETE FROM " + table + " w WHERE w.until OP(<) pg.clock_timestamp()", {}});
+    batch.push_back(
+        {"INSERT INTO " + table +
+             " AS w (namespace, id, until) VALUES ($1, $2, pg.clock_timestamp() OP(+) "
+             "pg.make_interval(secs => $3::pg.float8)) ON CONFLICT (namespace, id) DO "
+             "UPDATE SET until = excluded.until",
+         {watched_.name_space, id_, std::to_string(watcher_lasts.count())}});
     return batch;
   }
 

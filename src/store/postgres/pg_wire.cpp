@@ -87,7 +87,7 @@ class BodyReader {
 void put_statement(std::string& to, const Statement& statement) {
   std::string parse;
   put_text(parse, statement.name);
-  put_text(parse, statement.sql);
+  put_text(parse, in_full(statement.sql));
   put_16(parse, 0);  // the server finds the types
   if (!statement.is_kept) to += encoded_message('P', parse);
 
@@ -134,6 +134,11 @@ std::string cancel_request(std::string_view key) {
 
 std::string encoded_message(char type, std::string_view body) {
   return type + with_length(body);
+}
+
+std::string in_full(std::string sql) {
+  return replaced(replaced(std::move(sql), "pg.", "pg_catalog."), "OP(",
+                  "OPERATOR(pg_catalog.");
 }
 
 std::string encoded_batch(const Batch& batch) {

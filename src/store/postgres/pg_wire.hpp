@@ -12,7 +12,7 @@
 
 namespace dlock::postgres {
 
-// A statement with its parameters ($1, …) in text format; nothing is NULL.
+// A statement with its parameters ($1, …) in text format; nothing is NULL. See in_full().
 struct Statement {
   std::string sql;
   std::vector<std::optional<std::string>> params;
@@ -29,6 +29,12 @@ struct Statement {
 
 // Up to one Sync: an implicit transaction, unless it begins one.
 using Batch = std::vector<Statement>;
+
+// One batch; GCC 12 cannot handle an initializer list in an awaited call.
+inline std::vector<Batch> alone(Batch batch) { return std::vector<Batch>(1, batch); }
+inline std::vector<Batch> alone(Statement statement) {
+  return alone(Batch(1, std::move(statement)));
+}
 
 using Row = std::vector<std::optional<std::string>>;
 
@@ -75,6 +81,10 @@ std::string tls_request();
 std::string cancel_request(std::string_view key);
 
 std::string encoded_message(char type, std::string_view body);
+
+// SQL as it is sent: with `pg_catalog.` for each `pg.`, and `OPERATOR(pg_catalog.=)` for
+// `OP(=)`. Another `search_path` could have functions and operators of the same name.
+std::string in_full(std::string sql);
 
 // The statements, each with Parse (unless it is kept), Bind and Execute, and a Sync
 // behind them.
