@@ -291,9 +291,7 @@ asio::awaitable<void> Node::require_alone(Call call) {
   if (role_ != Role::any || is_alone_) co_return;
   auto hello = alone({"HELLO"});
   const auto replies = co_await exchange(std::move(hello), call);
-  const auto& fields = replies.front().elements;
-  for (std::size_t i = 0; i + 1 < fields.size(); i += 2) {
-    if (fields[i].text != "mode" || fields[i + 1].text != "cluster") continue;
+  if (field(fields_of_pairs(replies.front()), "mode") == "cluster") {
     connection_.close();
     Reply refusal;
     refusal.kind = Reply::Kind::error;

@@ -165,7 +165,8 @@ asio::awaitable<void> RedisClaimant::await_turn(Call call) {
   do {
     const auto reply = co_await pop(call.by(ask_again_));
     // Each server by itself: if one of several wakes us too often, the others are heard.
-    co_await pause_if_woken_too_often(call.by(ask_again_));
+    const auto restrained = restraint_.pause(Clock::now());
+    co_await call.by(ask_again_).within(restrained).sleep();
     if (!reply) co_return;  // the next request reports the failure
     if (reply->is_error()) {
       co_await call.within(pause_after_error).sleep();
@@ -176,12 +177,6 @@ asio::awaitable<void> RedisClaimant::await_turn(Call call) {
     if (!pause) co_return;
     ask_again_ = std::min(ask_again_, later(Clock::now(), *pause));
   } while (!call.by(ask_again_).is_over());
-}
-
-asio::awaitable<void> RedisClaimant::pause_if_woken_too_often(Call call) {
-  const auto now = Clock::now();
-  const auto pause = restraint_.pause(now);
-  if (pause.count() > 0) co_await call.by(later(now, pause)).sleep();
 }
 
 // An element of this waiter's list or the shared one, or the reply that none arrived in
@@ -425,13 +420,16 @@ asio::awaitable<Renewal> RedisClaimant::renew_within_budget(Wakeup& wakeup) {
   auto inquiry = route_.inquire(*node, Clock::now(), call.until);
   // Usually answered at once. A primary that was replaced has lost its replicas, and
   // waiting for them would take the time in which the new primary can be asked.
-  const auto soon = call.share(4);
-  if (inquiry && co_await is_denied(*inquiry, soon)) {
-    co_await leave(*node, call);
-  }
+  // Missing replies are not a veto: without the sentinels, a healthy primary still
+  // protects.
+  auto opinion = Opinion::unknown;
+  if (inquiry) opinion = co_await inquiry->opinion(call.share(4));
+  if (opinion == Opinion::denied) co_await leave(*node, call);
   auto response = co_await set_lease(call);
-  const auto half = call.share(2);
-  if (inquiry && response.node == node && co_await is_denied(*inquiry, half)) {
+  opinion = Opinion::unknown;
+  if (inquiry && response.node == node)
+    opinion = co_await inquiry->opinion(call.share(2));
+  if (opinion == Opinion::denied) {
     co_await leave(*node, call);
     response = co_await set_lease(call);
     if (response.node == node) throw not_confirmed(response);
@@ -463,27 +461,16 @@ asio::awaitable<Response> RedisClaimant::set_lease(Call call) {
                                 Durability::replicas);
 }
 
-// Missing replies are not a veto: without the sentinels, a healthy primary still
-// protects.
-asio::awaitable<bool> RedisClaimant::is_denied(Inquiry& inquiry, Call call) {
-  const auto opinion = co_await inquiry.opinion(call);
-  co_return opinion == Opinion::denied;
-}
-
 // A new primary may lack writes of the one that granted the lease. There the last grant
 // shows whether the lock was granted to another claim since. On the same server, a
 // missing lease was removed on purpose.
 asio::awaitable<Renewal> RedisClaimant::found_lost(Renewal said, const Response& response,
                                                    Call call) {
-  const bool has_failed_over = is_elsewhere(response);
+  const bool has_failed_over = confirmed_by_ != nullptr && confirmed_by_ != response.node;
   if (!claim().reclaim && !has_failed_over) co_return said;
   const auto renewal = co_await reclaim(call);
   if (renewal == Renewal::reclaimed || !has_failed_over) co_return renewal;
   co_return Renewal::failed_over;
-}
-
-bool RedisClaimant::is_elsewhere(const Response& response) const {
-  return confirmed_by_ != nullptr && confirmed_by_ != response.node;
 }
 
 std::unique_ptr<LeaseNews> RedisClaimant::listen(std::function<void()> on_news) {

@@ -60,12 +60,9 @@ class RedisClaimant final : public Claimant {
   void look_out();
   void use_instead(const ServerAddress& server);
   asio::awaitable<Response> set_lease(Call call);
-  asio::awaitable<bool> is_denied(Inquiry& inquiry, Call call);
   asio::awaitable<Renewal> found_lost(Renewal said, const Response& response, Call call);
-  bool is_elsewhere(const Response& response) const;
   asio::awaitable<Renewal> reclaim(Call call);
   asio::awaitable<std::optional<Reply>> pop(Call call);
-  asio::awaitable<void> pause_if_woken_too_often(Call call);
   void note(const AskReply& reply, Clock::time_point sent_at);
   void note_grant(const AskReply& reply);
   void watch_for(const Busy& busy, const AskReply& reply);

@@ -40,45 +40,39 @@ std::optional<ServerAddress> address_from(const std::string& host,
   return ServerAddress{host, *number};
 }
 
-// The value of a field in a list of names and values; empty if there is none.
-std::string field(const Reply& list, std::string_view name) {
-  for (std::size_t i = 0; i + 1 < list.elements.size(); i += 2) {
-    if (list.elements[i].text == name) return list.elements[i + 1].text;
-  }
-  return "";
-}
-
 // Whether a sentinel reaches a replica. One that no longer exists stays in the list. Its
 // flags show that after down-after, which starts again with a failover; but then the
 // sentinel learns its run id anew, with the first INFO, to which a live replica replies
 // at once.
-bool is_reached(const Reply& replica) {
-  const auto flags = field(replica, "flags");
+bool is_reached(const redis::Fields& replica) {
+  const auto flags = redis::field(replica, "flags");
   const auto has = [&](const char* flag) {
     return flags.find(flag) != std::string::npos;
   };
   return !has("s_down") && !has("o_down") && !has("disconnected") &&
-         !field(replica, "runid").empty();
+         !redis::field(replica, "runid").empty();
 }
 
 // Whether it has reported which primary it replicates since the sentinel names the
 // current one. The old primary has not: it remains a primary for ten seconds after a
 // failover. A replica that is being promoted has, as long as the primary before it is
 // named.
-bool has_replicated(const Reply& replica) {
-  const auto primary = field(replica, "master-host");
+bool has_replicated(const redis::Fields& replica) {
+  const auto primary = redis::field(replica, "master-host");
   return !primary.empty() && primary != "?";
 }
 
 // The lower, the sooner a sentinel promotes it; 0 means never.
-unsigned priority(const Reply& replica) {
-  return number_in<unsigned>(field(replica, "slave-priority")).value_or(0);
+unsigned priority(const redis::Fields& replica) {
+  return number_in<unsigned>(redis::field(replica, "slave-priority")).value_or(0);
 }
 
 // Which replicas are up, and so have to acknowledge a lease. With equal priorities, a
 // sentinel promotes one that has replicated rather than one that has not, so the latter
 // does not need the lease. With a better priority it could be promoted.
-std::map<ServerAddress, bool> replicas_from(const std::vector<Reply>& replicas) {
+std::map<ServerAddress, bool> replicas_from(const std::vector<Reply>& replies) {
+  std::vector<redis::Fields> replicas;
+  for (const auto& reply : replies) replicas.push_back(redis::fields_of_pairs(reply));
   unsigned best = std::numeric_limits<unsigned>::max();
   for (const auto& replica : replicas) {
     const bool is_candidate = is_reached(replica) && has_replicated(replica);
@@ -86,7 +80,8 @@ std::map<ServerAddress, bool> replicas_from(const std::vector<Reply>& replicas) 
   }
   std::map<ServerAddress, bool> are_up;
   for (const auto& replica : replicas) {
-    const auto address = address_from(field(replica, "ip"), field(replica, "port"));
+    const auto address =
+        address_from(redis::field(replica, "ip"), redis::field(replica, "port"));
     if (!address) continue;
     are_up[*address] =
         is_reached(replica) && (has_replicated(replica) || priority(replica) < best);
