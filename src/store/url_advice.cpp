@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <iterator>
-#include <span>
 
 #include "store/store_url.hpp"
 #include "store/url_parts.hpp"
@@ -54,50 +52,6 @@ std::string server_in(std::string_view rest, const std::string& usual) {
                   : usual;
 }
 
-std::string path_in(std::string_view rest, const std::string& usual) {
-  if (rest.starts_with("//")) rest.remove_prefix(2);
-  const auto path = run_of(rest, "/-._");
-  return path.size() > 1 && path.size() == rest.size() && path.starts_with('/')
-             ? std::string(path)
-             : usual;
-}
-
-// What to write instead of each of these words.
-struct Near {
-  std::string_view instead;
-  std::string_view words[7];
-};
-
-const Near* near_with(std::span<const Near> all,
-                      const std::function<bool(std::string_view word)>& is_meant) {
-  for (const auto& near : all) {
-    for (const auto word : near.words) {
-      if (!word.empty() && is_meant(word)) return &near;
-    }
-  }
-  return nullptr;
-}
-
-// Schemes of other programs for what is a store here: a socket or a directory if what to
-// write ends with a colon.
-constexpr Near near_schemes[] = {
-    {"redis+unix:",
-     {"unix", "redis-socket", "redis+socket", "redis-unix", "redisunix", "rediss+unix",
-      "socket"}},
-    {"redis://", {"tcp", "redis+tcp", "redis-tcp", "keydb", "dragonfly", "garnet"}},
-    {"rediss://",
-     {"tls", "ssl", "redis+tls", "redis+ssl", "redis-tls", "redis-ssl", "rediss+tcp"}},
-    {"redis+sentinel://", {"sentinel", "redis-sentinel", "redissentinel"}},
-    {"rediss+sentinel://", {"sentinels", "rediss-sentinel"}},
-    {"redis+cluster://", {"cluster", "redis-cluster"}},
-    {"rediss+cluster://", {"rediss-cluster"}},
-    {"redis+quorum://", {"quorum", "redlock", "redis+redlock"}},
-    {"etcd://", {"etcd2", "etcd3", "etcdv3", "etcd+http", "etcd3+http"}},
-    {"etcds://", {"etcd+https", "etcd3+https", "etcd+tls"}},
-    {"postgresql://", {"pgsql", "psql", "pg", "postgis", "timescaledb", "jdbc"}},
-    {"local:", {"file", "dir", "path"}},
-};
-
 bool is_scheme(std::string_view text) {
   return !text.empty() && text.size() <= 30 && run_of(text, "+-.").size() == text.size();
 }
@@ -105,12 +59,10 @@ bool is_scheme(std::string_view text) {
 // Whether a word is the name of a kind of store, here or elsewhere. Any other one may be
 // a password.
 bool is_kind(std::string_view word) {
-  const auto name = canonical_scheme(word);
-  return std::ranges::any_of(near_schemes,
-                             [&](const Near& near) {
-                               return name.size() > 3 && near.instead.starts_with(name);
-                             }) ||
-         near_with(near_schemes, [&](std::string_view known) { return known == word; });
+  constexpr std::string_view names[] = {"local",    "none",     "redis",
+                                        "sentinel", "cluster",  "etcd",
+                                        "pg",       "postgres", "quorum"};
+  return std::ranges::find(names, canonical_scheme(word)) != std::end(names);
 }
 
 }  // namespace
@@ -162,8 +114,11 @@ std::string shown_word(std::string_view word) {
 
 std::string advice_on(const std::string& scheme, std::string_view rest,
                       const std::string& all_kinds) {
-  const std::string of_postgres = "write postgresql://user@host/database";
-  if (scheme == "jdbc" && rest.starts_with("postgresql:")) return of_postgres;
+  const auto plain = scheme.substr(0, scheme.find_first_of("+:"));
+  if (plain == "postgres" || plain == "postgresql" ||
+      (scheme == "jdbc" && rest.starts_with("postgresql:"))) {
+    return "write postgresql://user@host/database, without the driver";
+  }
   if (!rest.starts_with("//") &&
       (rest.find_first_of("@,=") != std::string_view::npos || is_port(rest))) {
     return "not a store URL: write redis://host:port, with a password "
@@ -175,23 +130,7 @@ std::string advice_on(const std::string& scheme, std::string_view rest,
            server_in(rest, "host:2379") + " for etcd, or redis" + tls +
            "://host:6379 for Redis";
   }
-  const auto plain = scheme.substr(0, scheme.find_first_of("+:"));
-  if (plain == "postgres" || plain == "postgresql") {
-    return of_postgres + ", without the driver behind the +";
-  }
-  const auto* near =
-      near_with(near_schemes, [&](std::string_view word) { return word == scheme; });
-  if (near == nullptr) return "unknown kind of store (" + all_kinds + ")";
-  const auto instead = std::string(near->instead);
-  if (instead == "local:") return "write local:" + path_in(rest, "/dir");
-  if (instead == "redis+unix:") {
-    return "write redis+unix:" + path_in(rest, "/path.sock") +
-           (scheme.starts_with("rediss") ? ": a socket is used without TLS" : "");
-  }
-  if (instead == "postgresql://") return of_postgres;
-  const bool has_sentinels = instead.ends_with("sentinel://");
-  return "write " + instead +
-         (has_sentinels ? "host:port/MASTER" : server_in(rest, "host:port"));
+  return "unknown kind of store (" + all_kinds + ")";
 }
 
 std::string advice_on_text(std::string_view text, const std::string& all_kinds) {
