@@ -55,7 +55,7 @@ class LaterWriter {
   bool write(const Column<T, Element, Value>& column) {
     return write_counted(column.list.size(), [&](std::uint32_t i) {
       const auto& value = column.list[i].*column.field;
-      if (is_same(value, column.usual)) return 0U;
+      if (value == column.usual) return 0U;
       writer_(i);
       write_value(value);
       return 1U;
@@ -85,14 +85,6 @@ class LaterWriter {
     }
     std::memcpy(writer_.data() + begin, &count, sizeof count);
     return count != 0;
-  }
-  template <typename T>
-  static bool is_same(const T& value, const T& usual) {
-    return value == usual;
-  }
-  template <typename T>
-  static bool is_same(const std::optional<T>& value, const std::optional<T>&) {
-    return !value;
   }
   template <typename T>
   void write_value(const T& value) {
@@ -338,10 +330,7 @@ std::optional<LimitState> decoded_limit(std::string_view bytes) {
     state.stamps.resize(stamps);
     state.turns.resize(turns);
     elements_in_bytes(state, reader);
-    // Older files lack the pids.
-    if (!reader.at_end()) {
-      for (auto& turn : state.turns) reader(turn.pid);
-    }
+    for (auto& turn : state.turns) reader(turn.pid);
     if (!reader.at_end() || !is_sound(state)) return std::nullopt;
     return state;
   } catch (const Malformed&) {

@@ -38,14 +38,6 @@ TEST(RedisLimitRecord, says_who_waits_and_until_when) {
   EXPECT_EQ(kept->state.turns[0].at - kept->now, milliseconds(500));
 }
 
-TEST(RedisLimitRecord, a_waiter_that_an_older_dlock_queued_has_no_host) {
-  const auto kept = kept_limit_from(
-      limit_with({}, {text(text_of(rate_claim().token)), text("5500000")}));
-
-  ASSERT_TRUE(kept);
-  EXPECT_EQ(kept->state.turns[0].host, "");
-}
-
 TEST(RedisLimitRecord, is_invalid_if_no_dlock_can_have_written_it) {
   const auto member = member_of(rate_claim());
   EXPECT_FALSE(kept_limit_from(text("nonsense")));

@@ -35,8 +35,6 @@ std::optional<rules::Turn> turn_from(const std::string& member, const Reply& at)
   const auto token = token_from(words.next());
   if (!moment || !token) return std::nullopt;
   rules::Turn turn{*token, *moment};
-  // Older versions of dlock have written only the token.
-  if (words.rest().empty()) return turn;
   words(turn.pid);
   const auto host = percent_decoded(words.rest());
   if (!words.is_usable() || !host) return std::nullopt;

@@ -29,8 +29,7 @@ struct KeptLimit {
   Clock::time_point now;
 };
 
-// From the reply of look_at_limit.lua; nothing if dlock did not write the record. Waiters
-// of older versions of dlock have no name.
+// From the reply of look_at_limit.lua; nothing if dlock did not write the record.
 std::optional<KeptLimit> kept_limit_from(const Reply& reply);
 
 // A larger value is sent in pieces of this size.
@@ -56,8 +55,7 @@ constexpr const char* value_fields[] = {"fence", "size", "sum", "stale", "data"}
 // no value, or dlock did not write it.
 std::optional<ValueRecord> value_record_from(const Reply& fields, const Reply& left);
 
-// The same for value_info_fields. A value stored by an older version of dlock does not
-// contain its full lifetime, and so has no age.
+// The same for value_info_fields.
 std::optional<ValueInfo> value_info_from(const Reply& fields, const Reply& left);
 
 // Asks the servers that `route` finds; `url` as users see it, without secrets.
