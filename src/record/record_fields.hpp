@@ -225,20 +225,6 @@ struct Column {
   Value usual;
 };
 
-// Fields of a waiter that earlier versions do not know: they refuse bytes behind those
-// that they know, but accept several values of an element in a column, of which the last
-// one counts. These bytes therefore stand in the column of on_behalf_of in front of its
-// value, as numbers of four bytes. Later versions may add fields at the end.
-template <Of<rules::Waiter> T, typename Visit>
-void newest_fields(T& waiter, Visit&& visit) {
-  visit(waiter.label), visit(waiter.priority), visit(waiter.spreads);
-}
-
-template <typename T>
-struct WaitersColumn {
-  T& list;
-};
-
 // The lists of fields that were added after the first version, in groups that were added
 // together. They follow all other fields. A group is written only if it or a later one is
 // not empty: this version reads what earlier ones wrote, and those can mostly read what
@@ -251,7 +237,10 @@ void later_fields(T& state, Group&& group) {
       Column{state.answered, &rules::AnsweredWaiter::newer, std::optional<Superseded>()});
   group(Column{state.holders, &rules::Holder::taken_by, std::optional<Taker>()});
   group(state.refused, state.superseded);
-  group(WaitersColumn{state.waiters});
+  group(Column{state.waiters, &rules::Waiter::on_behalf_of, pid_t{0}});
+  group(Column{state.waiters, &rules::Waiter::label, std::string()},
+        Column{state.waiters, &rules::Waiter::priority, 0},
+        Column{state.waiters, &rules::Waiter::spreads, false});
 }
 
 }  // namespace dlock::record

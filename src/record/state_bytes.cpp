@@ -15,22 +15,6 @@ using rules::Waiter;
 
 namespace {
 
-// The bytes of these fields; none if all have their defaults.
-std::string newest_bytes(const Waiter& waiter) {
-  static const auto usual = [] {
-    const Waiter none{};
-    ByteWriter writer;
-    newest_fields(none, writer);
-    return writer.take();
-  }();
-  ByteWriter writer;
-  newest_fields(waiter, writer);
-  auto bytes = writer.take();
-  if (bytes == usual) return {};
-  bytes.resize((bytes.size() + 3) / 4 * 4);
-  return bytes;
-}
-
 // Writes the groups up to the last one that is not empty.
 class LaterWriter {
  public:
@@ -53,35 +37,15 @@ class LaterWriter {
   }
   template <typename T, typename Element, typename Value>
   bool write(const Column<T, Element, Value>& column) {
-    return write_counted(column.list.size(), [&](std::uint32_t i) {
-      const auto& value = column.list[i].*column.field;
-      if (value == column.usual) return 0U;
-      writer_(i);
-      write_value(value);
-      return 1U;
-    });
-  }
-  template <typename T>
-  bool write(const WaitersColumn<T>& column) {
-    return write_counted(column.list.size(), [&](std::uint32_t i) {
-      auto bytes = newest_bytes(column.list[i]);
-      const auto own = column.list[i].on_behalf_of;
-      if (bytes.empty() && own == 0) return std::size_t{0};
-      bytes.append(reinterpret_cast<const char*>(&own), sizeof own);
-      for (std::size_t at = 0; at < bytes.size(); at += sizeof own) {
-        writer_(i), writer_.append(bytes.data() + at, sizeof own);
-      }
-      return bytes.size() / sizeof own;
-    });
-  }
-  // Writes how many entries `write_for` writes for all elements, and then these.
-  template <typename WriteFor>
-  bool write_counted(std::size_t elements, WriteFor write_for) {
     const auto begin = writer_.size();
     std::uint32_t count = 0;
     writer_(count);
-    for (std::uint32_t i = 0; i < elements; ++i) {
-      count += static_cast<std::uint32_t>(write_for(i));
+    for (std::uint32_t i = 0; i < column.list.size(); ++i) {
+      const auto& value = column.list[i].*column.field;
+      if (value == column.usual) continue;
+      writer_(i);
+      write_value(value);
+      ++count;
     }
     std::memcpy(writer_.data() + begin, &count, sizeof count);
     return count != 0;
@@ -120,31 +84,6 @@ class LaterReader {
       const auto at = reader_.number<std::uint32_t>();
       if (at >= column.list.size()) throw Malformed{};
       read_value(column.list[at].*column.field);
-    }
-  }
-  template <typename T>
-  void read(WaitersColumn<T>& column) {
-    const auto count = reader_.number<std::uint32_t>();
-    if (count == 0) return;
-    reader_.check_count(count, 2 * sizeof(std::uint32_t));
-    std::vector<std::string> bytes(column.list.size());
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const auto at = reader_.number<std::uint32_t>();
-      if (at >= column.list.size()) throw Malformed{};
-      const auto number = reader_.number<std::int32_t>();
-      bytes[at].append(reinterpret_cast<const char*>(&number), sizeof number);
-    }
-    for (std::size_t at = 0; at < bytes.size(); ++at) {
-      if (bytes[at].empty()) continue;
-      auto& waiter = column.list[at];
-      const auto own = bytes[at].size() - sizeof waiter.on_behalf_of;
-      std::memcpy(&waiter.on_behalf_of, bytes[at].data() + own,
-                  sizeof waiter.on_behalf_of);
-      if (own == 0) continue;
-      // A field that an earlier version did not write has its default, which is zeros.
-      const auto written = bytes[at].substr(0, own) + std::string(16, '\0');
-      ByteReader reader(written);
-      newest_fields(waiter, reader);
     }
   }
   template <typename T>

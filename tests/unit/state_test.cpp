@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <functional>
 #include <string>
 
@@ -179,36 +178,6 @@ TEST(State, the_newest_fields_of_waiters_are_read_as_they_were_written) {
   EXPECT_EQ(decoded(encoded(state)), state);
   state.waiters[0].priority = -21;
   EXPECT_EQ(decoded(encoded(state)), std::nullopt);
-}
-
-// The bytes of a state with one waiter, whose label has four letters, without the last of
-// its newest fields, as an earlier version wrote them.
-std::string without_the_newest(const State& state, std::uint32_t left_out) {
-  constexpr std::size_t entry = 2 * sizeof(std::uint32_t);
-  auto bytes = encoded(state);
-  // At the end stand, each behind the position of the waiter, the length of its label,
-  // the label, the priority, the last field and on_behalf_of; in front of them, how many.
-  const std::uint32_t entries = 5 - left_out;
-  const auto count = bytes.size() - 5 * entry - sizeof entries;
-  std::memcpy(bytes.data() + count, &entries, sizeof entries);
-  return bytes.erase(bytes.size() - (1 + left_out) * entry, left_out * entry);
-}
-
-TEST(State, a_waiter_without_a_later_field_has_the_default_of_that_field) {
-  State state;
-  auto& waiter = state.waiters.emplace_back();
-  waiter.party.user = "0";
-  waiter.on_behalf_of = 7;
-  waiter.label = "four";
-  waiter.priority = 3;
-  waiter.spreads = true;
-  EXPECT_EQ(decoded(without_the_newest(state, 0)), state);
-
-  auto expected = state;
-  expected.waiters[0].spreads = false;
-  EXPECT_EQ(decoded(without_the_newest(state, 1)), expected);
-  expected.waiters[0].priority = 0;
-  EXPECT_EQ(decoded(without_the_newest(state, 2)), expected);
 }
 
 TEST(State, the_index_of_a_waiter_that_does_not_exist_is_refused) {
