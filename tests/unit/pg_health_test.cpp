@@ -67,9 +67,6 @@ TEST(PgHealth, names_other_products_and_versions_that_are_too_old) {
   auto facts = good_facts();
   facts.version = "11.22";
   EXPECT_EQ(found(facts, "version"), "error: PostgreSQL 11.22 is too old");
-  facts.answers["version"] = {{"CockroachDB CCL v23.1.11 (x86_64-pc-linux-gnu)"}};
-  EXPECT_EQ(found(facts, "version"),
-            "warning: CockroachDB: dlock is not tested there, and promises nothing");
   facts.answers["version"] = {{"PostgreSQL 11.2-YB-2.20.1.0-b0 on x86_64-pc-linux-gnu"}};
   EXPECT_EQ(found(facts, "version"),
             "warning: YugabyteDB: dlock is not tested there, and promises nothing");

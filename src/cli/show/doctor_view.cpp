@@ -11,17 +11,20 @@ namespace {
 
 using Level = Finding::Level;
 
-struct LevelLook {
-  std::string name;
-  Paint paint;
-};
+std::string name_of(Level level) {
+  constexpr const char* names[] = {"ok", "info", "warning", "error"};
+  return names[static_cast<std::size_t>(level)];
+}
 
-const LevelLook& look_of(Level level) {
-  static const LevelLook looks[] = {{"ok", Paint::green},
-                                    {"info", Paint::plain},
-                                    {"warning", Paint::yellow},
-                                    {"error", Paint::red}};
-  return looks[static_cast<std::size_t>(level)];
+std::string in_color(Level level, const std::string& text, bool wanted) {
+  constexpr Paint paints[] = {Paint::green, Paint::plain, Paint::yellow, Paint::red};
+  return colored(text, paints[static_cast<std::size_t>(level)], wanted);
+}
+
+// Nothing to do is no problem.
+Level level_of(const Examination& examination) {
+  const auto worst = worst_of(examination.findings);
+  return worst == Level::info ? Level::ok : worst;
 }
 
 // `text` after `indent` columns that are already used, wrapped at `columns` unless that
@@ -32,15 +35,12 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t col
   const auto width = columns - indent;
   std::string out;
   std::size_t used = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const auto end = std::min(text.find(' ', at), text.size());
-    const auto word = text.substr(at, end - at);
+  for (const auto word : split(text, ' ')) {
     const auto length = columns_of(word);
     const bool fits = used + 1 + length <= width;
     if (used > 0) out += fits ? " " : "\n" + std::string(indent, ' ');
     used = used > 0 && fits ? used + 1 + length : length;
     out += word;
-    at = end + 1;
   }
   return out;
 }
@@ -54,7 +54,7 @@ std::string summary_of(const Examination& examination) {
   std::vector<std::string> problems;
   for (const auto level : {Level::error, Level::warning}) {
     const auto count = std::ranges::count(examination.findings, level, &Finding::level);
-    if (count > 0) problems.push_back(counted(count, look_of(level).name));
+    if (count > 0) problems.push_back(counted(count, name_of(level)));
   }
   const auto text = problems.empty() ? "no problems found" : listed(problems);
   const auto unknown = not_made(examination);
@@ -69,17 +69,16 @@ Json json_of(const Examination& examination, const std::string& store) {
   for (const auto& finding : examination.findings) {
     findings.push_back(Json{
         {"check", finding.check},
-        {"level", look_of(finding.level).name},
+        {"level", name_of(finding.level)},
         {"message", finding.message},
         {"advice", text_or_null(finding.advice)},
         {"checked", finding.is_made},
     });
   }
-  const auto worst = worst_of(examination.findings);
   const auto& trip = examination.round_trip;
   return Json{
       {"store", store},
-      {"level", look_of(worst == Level::info ? Level::ok : worst).name},
+      {"level", name_of(level_of(examination))},
       {"not_checked", not_made(examination)},
       {"findings", std::move(findings)},
       {"round_trip_ms",
@@ -99,19 +98,18 @@ std::string examination_text(const Examination& examination, const std::string& 
   std::string text;
   for (const auto& finding : examination.findings) {
     if (format.only_trouble && finding.level < Level::warning) continue;
-    const auto& look = look_of(finding.level);
-    text += colored(look.name, look.paint, format.color) +
-            std::string(level_columns - look.name.size(), ' ') + finding.check +
+    const auto level = name_of(finding.level);
+    text += in_color(finding.level, level, format.color) +
+            std::string(level_columns - level.size(), ' ') + finding.check +
             std::string(check_columns - finding.check.size(), ' ') +
             wrapped(finding.message, indent, format.columns) + "\n";
     if (finding.advice.empty()) continue;
     text += std::string(indent, ' ') + "-> " +
             wrapped(finding.advice, indent + 3, format.columns) + "\n";
   }
-  const auto worst = worst_of(examination.findings);
-  if (format.only_trouble && worst < Level::warning) return text;
-  const auto paint = look_of(worst == Level::info ? Level::ok : worst).paint;
-  return text + colored(summary_of(examination), paint, format.color) + " in " +
+  const auto worst = level_of(examination);
+  if (format.only_trouble && worst == Level::ok) return text;
+  return text + in_color(worst, summary_of(examination), format.color) + " in " +
          printable(store) + "\n";
 }
 

@@ -245,66 +245,58 @@ asio::awaitable<MemberFacts> ask_member(const ExaminationOrder& order, EtcdAcces
   co_return member;
 }
 
-class ClusterExaminer {
- public:
-  ClusterExaminer(const ExaminationOrder& order, const EtcdAccess& access,
-                  EtcdFacts& facts)
-      : calls_(order.context, access, order.timeout),
-        facts_(facts),
-        wakeup_(order.wakeup) {}
+struct ClusterExaminer {
+  EtcdCalls calls;
+  EtcdFacts& facts;
+  Wakeup& wakeup;
 
   asio::awaitable<void> examine() {
     try {
-      auto alarms = co_await ask<AlarmsResult>(calls_, AlarmsRequest{}, wakeup_);
-      if (alarms) facts_.alarms = std::move(alarms->alarms);
-      auto members = co_await ask<MemberListResult>(calls_, MemberListRequest{}, wakeup_);
-      if (members) facts_.members = std::move(members->members);
-      facts_.login_is_off = !calls_.logs_in();
+      auto alarms = co_await ask<AlarmsResult>(calls, AlarmsRequest{}, wakeup);
+      if (alarms) facts.alarms = std::move(alarms->alarms);
+      auto members = co_await ask<MemberListResult>(calls, MemberListRequest{}, wakeup);
+      if (members) facts.members = std::move(members->members);
+      facts.login_is_off = !calls.logs_in();
       co_await try_to_write();
-      co_await measure(facts_, new_call().until, [this]() -> asio::awaitable<void> {
+      co_await measure(facts, new_call().until, [this]() -> asio::awaitable<void> {
         RangeRequest look;
-        look.key = facts_.prefix;
-        co_await calls_.range(look, new_call());
+        look.key = facts.prefix;
+        co_await calls.range(look, new_call());
       });
     } catch (const Failure& failure) {
-      facts_.failure = let_pass(failure);
-      facts_.is_denied = is_permission_denied(failure);
+      facts.failure = let_pass(failure);
+      facts.is_denied = is_permission_denied(failure);
     }
   }
 
- private:
-  Call new_call() { return calls_.new_call(wakeup_); }
+  Call new_call() { return calls.new_call(wakeup); }
 
   // etcd checks permissions and the quota for everything that a transaction might do,
   // even if its condition does not hold.
   asio::awaitable<void> try_to_write() {
     Compare never;
-    never.key = facts_.prefix;
+    never.key = facts.prefix;
     never.number = -1;
     PutRequest put;
-    put.key = facts_.prefix;
+    put.key = facts.prefix;
     DeleteRequest deletion;
-    deletion.key = facts_.prefix + ".";  // a key may occur only once
+    deletion.key = facts.prefix + ".";  // a key may occur only once
     TxnRequest txn;
     txn.conditions.push_back(never);
     txn.then.emplace_back(std::move(put));
     txn.then.emplace_back(std::move(deletion));
     LeaseGrantRequest shortest;
     shortest.ttl = 1;
-    co_await calls_.txn(std::move(txn), new_call());
-    const auto granted = co_await calls_.lease_grant(shortest, new_call());
-    facts_.least_ttl = least_ttl_from(granted.ttl);
+    co_await calls.txn(std::move(txn), new_call());
+    const auto granted = co_await calls.lease_grant(shortest, new_call());
+    facts.least_ttl = least_ttl_from(granted.ttl);
     const LeaseKeepAliveRequest keep{granted.id};
-    const auto alive = co_await calls_.lease_keep_alive(keep, new_call());
-    facts_.answers_keep_alive = !alive.is_unanswered && alive.term != 0;
+    const auto alive = co_await calls.lease_keep_alive(keep, new_call());
+    facts.answers_keep_alive = !alive.is_unanswered && alive.term != 0;
     LeaseRevokeRequest back;
     back.id = granted.id;
-    co_await calls_.lease_revoke(back, new_call());
+    co_await calls.lease_revoke(back, new_call());
   }
-
-  EtcdCalls calls_;
-  EtcdFacts& facts_;
-  Wakeup& wakeup_;
 };
 
 }  // namespace
@@ -337,7 +329,7 @@ asio::awaitable<Examination> examine(const ExaminationOrder& order) {
     if (!facts.named[i].failure) access.members.push_back(members[i]);
   }
   if (!access.members.empty()) {
-    ClusterExaminer examiner(order, access, facts);
+    ClusterExaminer examiner{{order.context, access, order.timeout}, facts, order.wakeup};
     co_await examiner.examine();
   }
   co_return examination_of(facts);

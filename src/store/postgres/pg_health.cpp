@@ -114,15 +114,8 @@ void role(const PgFacts& facts, CheckReport& say) {
 }
 
 void version(const PgFacts& facts, CheckReport& say) {
-  // They speak the protocol of PostgreSQL.
-  constexpr std::string_view others[] = {"CockroachDB", "Redshift",    "-YB-",
-                                         "Greenplum",   "Materialize", "QuestDB",
-                                         "CrateDB",     "Spanner"};
-  const auto product = facts.said("version", 0);
-  for (const auto name : others) {
-    if (product.find(name) == std::string::npos) continue;
-    return say.warning((name == "-YB-" ? "YugabyteDB" : std::string(name)) +
-                           ": dlock is not tested there, and promises nothing",
+  if (facts.said("version", 0).find("-YB-") != std::string::npos) {
+    return say.warning("YugabyteDB: dlock is not tested there, and promises nothing",
                        "use a PostgreSQL server for locks");
   }
   constexpr int oldest = static_cast<int>(oldest_major_version);
@@ -446,53 +439,50 @@ asio::awaitable<HostFacts> ask_host(const ExaminationOrder& order, PgTarget targ
   co_return host;
 }
 
-class PrimaryExaminer {
- public:
-  PrimaryExaminer(PgFacts& facts, const ExaminationOrder& order)
-      : facts_(facts),
-        connection_(*facts.hosts[*facts.primary].connection),
-        order_(order) {}
+struct PrimaryExaminer {
+  PgFacts& facts;
+  const ExaminationOrder& order;
+  PgConnection& connection = *facts.hosts[*facts.primary].connection;
 
   asio::awaitable<void> examine() {
     try {
       const auto before = wall_now();
       co_await ask();
       note_session((before + wall_now()) / 2);
-      if (facts_.listens) co_await try_to_notify();
-      co_await measure(facts_, new_call().until, [this]() -> asio::awaitable<void> {
+      if (facts.listens) co_await try_to_notify();
+      co_await measure(facts, new_call().until, [this]() -> asio::awaitable<void> {
         Statement nothing{"SELECT 1", {}};
         co_await exchange(std::move(nothing));
       });
       // A pooler may end the session because of it.
       const Statement begin{"BEGIN", {}};
       const Statement commit{"COMMIT", {}};
-      if (facts_.is_pooled) co_await exchange(begin, commit);
+      if (facts.is_pooled) co_await exchange(begin, commit);
     } catch (const Failure& failure) {
-      facts_.failure = let_pass(failure);
+      facts.failure = let_pass(failure);
     }
   }
 
- private:
-  Call new_call() const { return order_.wakeup.within(order_.timeout); }
+  Call new_call() const { return order.wakeup.within(order.timeout); }
 
   template <typename... Statements>
   asio::awaitable<void> exchange(Statements... statements) {
     std::vector<Batch> batches;
     (batches.emplace_back(1, std::move(statements)), ...);
-    co_await connection_.exchange(std::move(batches), new_call());
+    co_await connection.exchange(std::move(batches), new_call());
   }
 
   // What the server has said of itself at that time by our clock.
   void note_session(WallTime now) {
-    const auto& session = connection_.server_facts();
-    facts_.version = session.server_version;
-    if (facts_.rows("version").empty()) return;
-    facts_.is_pooled = facts_.number("version", 1) != session.pid;
-    facts_.user = facts_.said("version", 2);
-    facts_.database = facts_.said("version", 3);
-    facts_.listens = can_listen(connection_.target().listening, facts_.is_pooled);
-    const std::chrono::microseconds theirs(facts_.number("version", 4));
-    if (theirs.count() != 0) facts_.clock_ahead = theirs - now;
+    const auto& session = connection.server_facts();
+    facts.version = session.server_version;
+    if (facts.rows("version").empty()) return;
+    facts.is_pooled = facts.number("version", 1) != session.pid;
+    facts.user = facts.said("version", 2);
+    facts.database = facts.said("version", 3);
+    facts.listens = can_listen(connection.target().listening, facts.is_pooled);
+    const std::chrono::microseconds theirs(facts.number("version", 4));
+    if (theirs.count() != 0) facts.clock_ahead = theirs - now;
   }
 
   // Asks all at once. What reads tables is only executed if no code of others can be.
@@ -503,21 +493,21 @@ class PrimaryExaminer {
       if (check.question.empty()) continue;
       asked.push_back(check.name);
       auto sql = replaced(std::string(check.question), "$COLUMNS", columns_in_sql());
-      sql = replaced(std::move(sql), "$LOCKS", in_schema(facts_.schema, "lock"));
+      sql = replaced(std::move(sql), "$LOCKS", in_schema(facts.schema, "lock"));
       const bool has_parameter = sql.find("$1") != std::string::npos;
-      batches.push_back(in_catalog(std::move(sql), facts_.schema));
-      if (has_parameter) batches.back().back().params.emplace_back(order_.name_space);
+      batches.push_back(in_catalog(std::move(sql), facts.schema));
+      if (has_parameter) batches.back().back().params.emplace_back(order.name_space);
     }
-    guard(batches, facts_.schema);
+    guard(batches, facts.schema);
     for (auto& batch : batches) {
       for (auto& statement : batch) statement.may_fail = true;
     }
-    const auto results = co_await connection_.exchange(std::move(batches), new_call());
+    const auto results = co_await connection.exchange(std::move(batches), new_call());
     std::size_t next = 0;
     for (const auto* check : asked) {
       // What follows a statement that was refused has no result.
       if (results.at(next++).tag.empty()) continue;
-      facts_.answers[check] = results.at(next++).rows;
+      facts.answers[check] = results.at(next++).rows;
     }
   }
 
@@ -526,19 +516,15 @@ class PrimaryExaminer {
     const auto channel = "dlock_doctor_" + hex(random.data(), 8);
     const Statement listen{"LISTEN " + channel, {}};
     const Statement notify{"SELECT pg.pg_notify($1, '')", {channel}};
-    facts_.deaf = "a notification was sent and did not arrive";
+    facts.deaf = "a notification was sent and did not arrive";
     try {
       co_await exchange(listen, notify);
-      const auto came = co_await connection_.notification(new_call());
-      if (came) facts_.deaf.clear();
+      const auto came = co_await connection.notification(new_call());
+      if (came) facts.deaf.clear();
     } catch (const Failure& failure) {
-      facts_.deaf = let_pass(failure).what();
+      facts.deaf = let_pass(failure).what();
     }
   }
-
-  PgFacts& facts_;
-  PgConnection& connection_;
-  const ExaminationOrder& order_;
 };
 
 void note_primary(PgFacts& facts) {
@@ -592,7 +578,7 @@ asio::awaitable<Examination> examine(const ExaminationOrder& order) {
   facts.replicas = order.url.replicas;
   note_primary(facts);
   if (facts.primary) {
-    PrimaryExaminer examiner(facts, order);
+    PrimaryExaminer examiner{facts, order};
     co_await examiner.examine();
   }
   co_return examination_of(facts);

@@ -98,16 +98,15 @@ void permissions(const RedisFacts& server, CheckReport& say) {
 }
 
 void commands(const RedisFacts& server, CheckReport& say) {
-  const auto& [of_locks, of_watch] = server.unknown;
-  const bool is_for_watch = of_locks.empty();
-  if (is_for_watch && of_watch.empty()) return;
-  say.level(
-      is_for_watch ? Finding::Level::warning : Finding::Level::error,
-      (is_for_watch ? "dlock watch misses events: " : "") +
-          ("the server does not know " + listed(is_for_watch ? of_watch : of_locks)) +
-          " (renamed or disabled, or not forwarded by a proxy)",
-      "remove the server's rename-command for it, or use a server that has this "
-      "command, without a proxy");
+  const bool is_for_watch = server.unknown.of_locks.empty();
+  const auto& names = is_for_watch ? server.unknown.of_watch : server.unknown.of_locks;
+  if (names.empty()) return;
+  say.level(is_for_watch ? Finding::Level::warning : Finding::Level::error,
+            (is_for_watch ? "dlock watch misses events: the server does not know "
+                          : "the server does not know ") +
+                listed(names) + " (renamed or disabled, or not forwarded by a proxy)",
+            "remove the server's rename-command for it, or use a server that has this "
+            "command, without a proxy");
 }
 
 void watch(const RedisFacts& server, CheckReport& say) {

@@ -90,14 +90,11 @@ void sentinels(const SentinelFacts& facts, CheckReport& say) {
   std::size_t agree = 0;
   std::string others;
   for (std::size_t i = 0; i < all; ++i) {
-    const auto& ballot = facts.ballots[i];
-    if (ballot.failure) {
-      others += joined("; ", ballot.failure->what());
-    } else if (!ballot.vote || ballot.vote->primary != primary) {
-      others += "; " + facts.names[i] + " does not";
-    } else {
-      ++agree;
-    }
+    const auto& [vote, failure, id] = facts.ballots[i];
+    const bool agrees = vote && vote->primary == primary;
+    agree += agrees ? 1 : 0;
+    if (!agrees)
+      others += "; " + (failure ? failure->what() : facts.names[i] + " does not");
   }
   const auto message = joined(agree, " of ", all, " name ", printable(primary->host, 200),
                               ":", primary->port);
