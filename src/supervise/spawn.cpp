@@ -245,16 +245,12 @@ std::vector<std::string> candidates(const std::string& command, const char* path
   if (command.empty()) return {};
   if (command.find('/') != std::string::npos) return {command};
   std::vector<std::string> out;
-  std::string_view left = path != nullptr ? path : "/usr/local/bin:/bin:/usr/bin";
-  for (;;) {
-    const auto colon = left.find(':');
-    const auto directory = left.substr(0, colon);
+  for (const auto directory :
+       split(path != nullptr ? path : "/usr/local/bin:/bin:/usr/bin", ':')) {
     // An empty entry means the working directory.
-    out.push_back(directory.empty() ? "./" + command
-                                    : std::string(directory) + "/" + command);
-    if (colon == std::string_view::npos) return out;
-    left.remove_prefix(colon + 1);
+    out.push_back(joined(directory.empty() ? "." : directory, "/", command));
   }
+  return out;
 }
 
 SpawnFailure::Kind kind_of_exec_error(int error_number, bool file_exists) {

@@ -113,10 +113,8 @@ std::optional<Danger> danger_of_file(const PathStep& last, Use use, uid_t caller
 // The names of a path in reverse order. A slash at its end stands for a directory.
 std::vector<std::string> names_in(const std::string& path) {
   std::vector<std::string> names;
-  for (std::size_t begin = 0; begin < path.size();) {
-    const auto end = std::min(path.find('/', begin), path.size());
-    if (end > begin) names.push_back(path.substr(begin, end - begin));
-    begin = end + 1;
+  for (const auto name : split(path, '/')) {
+    if (!name.empty()) names.emplace_back(name);
   }
   if (names.empty() || path.ends_with('/')) names.emplace_back(".");
   std::ranges::reverse(names);
@@ -320,8 +318,7 @@ Fd open_to_write(const std::string& path, const std::string& what, int more_flag
   constexpr int most_tries = 3;
   const auto require_own = [&](const Way& way) {
     const auto danger = danger_on(way.steps, Use::output, ::geteuid());
-    if (danger)
-      throw Failure(Failure::Kind::misconfigured, what + ": " + text_of(*danger));
+    if (danger) throw Failure::misconfigured(what + ": " + text_of(*danger));
   };
   Fd file;
   for (int tries = 0; !file && tries < most_tries; ++tries) {

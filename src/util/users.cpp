@@ -1,17 +1,12 @@
 #include "util/users.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstddef>
 #include <cstdio>
 #include <functional>
 #include <set>
 
-#include "util/fd.hpp"
+#include "util/process.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -20,25 +15,10 @@ namespace {
 // Calls `use` with each line of the file until it returns true.
 template <typename Use>
 void for_each_line(const char* path, Use use) {
-  const Fd file(::open(path, O_RDONLY | O_CLOEXEC));
-  if (!file) return;
-  std::array<char, 4096> block;
-  std::string begun;  // a line that continues in the next block
-  for (;;) {
-    const auto size = ::read(file.get(), block.data(), block.size());
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) break;
-    std::string_view rest(block.data(), static_cast<std::size_t>(size));
-    for (auto end = rest.find('\n'); end != std::string_view::npos;
-         end = rest.find('\n')) {
-      const auto line = rest.substr(0, end);
-      if (use(begun.empty() ? line : begun.append(line))) return;
-      begun.clear();
-      rest.remove_prefix(end + 1);
-    }
-    begun += rest;
+  const auto text = text_of(path);
+  for (const auto line : split(text, '\n')) {
+    if (use(line)) return;
   }
-  use(begun);
 }
 
 template <typename Found>
@@ -51,19 +31,6 @@ void find_account(uid_t uid, Found found) {
   });
 }
 
-template <std::size_t count>
-std::optional<std::array<std::string_view, count>> fields_of(std::string_view line) {
-  std::array<std::string_view, count> fields;
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto end = line.find(':');
-    const bool is_last = i + 1 == count;
-    if (is_last != (end == std::string_view::npos)) return std::nullopt;
-    fields[i] = line.substr(0, end);
-    if (!is_last) line.remove_prefix(end + 1);
-  }
-  return fields;
-}
-
 struct Group {
   gid_t gid = 0;
   std::string_view name;
@@ -72,32 +39,22 @@ struct Group {
 
 // The group in a line of group(5).
 std::optional<Group> group_in(std::string_view line) {
-  const auto fields = fields_of<4>(line);
-  if (!fields) return std::nullopt;
-  const auto& [name, password, number, members] = *fields;
-  const auto gid = number_in<gid_t>(number);
-  if (!gid || name.empty()) return std::nullopt;
-  return Group{*gid, name, members};
-}
-
-void add_members(std::string_view list, std::set<std::string, std::less<>>& members) {
-  while (!list.empty()) {
-    const auto end = std::min(list.find(','), list.size());
-    if (end > 0) members.emplace(list.substr(0, end));
-    list.remove_prefix(std::min(end + 1, list.size()));
-  }
+  const auto fields = split(line, ':');
+  if (fields.size() != 4 || fields[0].empty()) return std::nullopt;
+  const auto gid = number_in<gid_t>(fields[2]);
+  return gid ? std::optional(Group{*gid, fields[0], fields[3]}) : std::nullopt;
 }
 
 }  // namespace
 
 std::optional<Account> account_in(std::string_view line) {
-  const auto fields = fields_of<7>(line);
-  if (!fields) return std::nullopt;
-  const auto uid = number_in<uid_t>((*fields)[2]);
-  if (!uid || (*fields)[0].empty()) return std::nullopt;
+  const auto fields = split(line, ':');
+  if (fields.size() != 7 || fields[0].empty()) return std::nullopt;
+  const auto uid = number_in<uid_t>(fields[2]);
+  if (!uid) return std::nullopt;
   // An account with an invalid group has none that a file could belong to.
-  const auto gid = number_in<gid_t>((*fields)[3]).value_or(static_cast<gid_t>(-1));
-  return Account{*uid, gid, (*fields)[0], (*fields)[5]};
+  const auto gid = number_in<gid_t>(fields[3]).value_or(static_cast<gid_t>(-1));
+  return Account{*uid, gid, fields[0], fields[5]};
 }
 
 std::string user_name(uid_t uid) {
@@ -137,7 +94,9 @@ bool is_private_group(gid_t gid, uid_t uid, const char* accounts, const char* gr
     const auto group = group_in(line);
     if (!group || group->gid != gid) return false;
     is_listed = true;
-    add_members(group->members, members);
+    for (const auto member : split(group->members, ',')) {
+      if (!member.empty()) members.emplace(member);
+    }
     return false;  // it may have a second line
   });
   if (!is_listed && gid != 0) return false;

@@ -90,14 +90,7 @@ constexpr std::string_view set_by_dlock[] = {"NAME", "FENCE", "FENCES",
 
 // "store-timeout" for "STORE_TIMEOUT".
 std::string option_name(std::string_view variable) {
-  std::string name;
-  for (const char letter : variable) {
-    const bool is_capital = letter >= 'A' && letter <= 'Z';
-    name += letter == '_' ? '-'
-            : is_capital  ? static_cast<char>(letter - 'A' + 'a')
-                          : letter;
-  }
-  return name;
+  return replaced(lower_case(variable), "_", "-");
 }
 
 // The variables of options, without DLOCK_.

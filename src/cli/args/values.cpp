@@ -204,19 +204,7 @@ std::string parsed_name(const std::string& text) {
 
 namespace {
 
-std::vector<std::string> parts_of(const std::string& text, char separator) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == separator) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
-
-void take_option(AlsoLock& lock, const std::string& word, const std::string& whole) {
+void take_option(AlsoLock& lock, std::string_view word, const std::string& whole) {
   constexpr std::string_view slots = "slots=";
   const bool sets_slots = word.starts_with(slots);
   if (!sets_slots && word != "shared") {
@@ -235,7 +223,7 @@ AlsoLock also_lock_in(const std::string& text) {
   AlsoLock lock;
   lock.name = parsed_name(text.substr(0, colon));
   if (colon == std::string::npos || colon + 1 == text.size()) return lock;
-  const auto words = parts_of(text.substr(colon + 1), ',');
+  const auto words = split(std::string_view(text).substr(colon + 1), ',');
   for (const auto& word : words) take_option(lock, word, text);
   if (words.size() > 1) {
     throw UsageError("'" + printable(text) +
@@ -249,8 +237,8 @@ AlsoLock also_lock_in(const std::string& text) {
 std::vector<AlsoLock> parsed_also(const std::string& text) {
   constexpr std::size_t most_locks = 16;
   std::vector<AlsoLock> locks;
-  for (const auto& one : parts_of(text, also_separator)) {
-    auto lock = also_lock_in(one);
+  for (const auto one : split(text, also_separator)) {
+    auto lock = also_lock_in(std::string(one));
     if (std::ranges::count(locks, lock.name, &AlsoLock::name) > 0) {
       throw UsageError("'" + printable(lock.name) + "' is named twice");
     }

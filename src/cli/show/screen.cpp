@@ -14,6 +14,7 @@
 
 #include "cli/terminal/speaker.hpp"
 #include "util/failure.hpp"
+#include "util/text.hpp"
 #include "util/utf8.hpp"
 
 namespace dlock {
@@ -137,21 +138,13 @@ void write_at_once(std::string_view text) {
   write_within(STDOUT_FILENO, text, patience);
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t at = 0; at < text.size();) {
-    const auto end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
-}
-
 }  // namespace
 
 std::vector<std::string> lines_within(const std::string& text, const std::string& last,
                                       const Window& window) {
-  auto lines = lines_of(text);
+  const auto parts = split(text, '\n');
+  // Each line ends with a newline.
+  std::vector<std::string> lines(parts.begin(), parts.end() - 1);
   const std::size_t below = last.empty() ? 0 : 1;
   const auto room = window.rows - std::min(window.rows, below);
   if (lines.size() > room) {

@@ -1,7 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <cstdio>
 #include <deque>
 #include <utility>
 
@@ -26,14 +26,10 @@ bool can_ask() { return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) =
 
 // Whether a line from standard input says yes; end of input, or anything else, means no.
 bool says_yes() {
-  std::string line;
-  for (char c = 0; c != '\n';) {
-    const auto size = ::read(STDIN_FILENO, &c, 1);
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return false;
-    line += c;
-  }
-  return line == "y\n" || line == "Y\n" || line == "yes\n";
+  char line[8];
+  if (std::fgets(line, sizeof line, stdin) == nullptr) return false;
+  const std::string_view said = line;
+  return said == "y\n" || said == "Y\n" || said == "yes\n";
 }
 
 // Holders that were there a moment ago. Another run may hold the lock by now.
@@ -94,9 +90,9 @@ std::string table_of(const std::vector<LockInfo>& locks) {
 // Where leases do not expire, the store knows whether the holders are alive.
 void require_force_to_be_useful(const Store& store) {
   if (store.leases_expire() || !store.protects()) return;
-  throw Failure(Failure::Kind::unsupported,
-                "break --force is for holders on machines that are dead; this store "
-                "knows that its holders are alive: break without --force stops them");
+  throw Failure::unsupported(
+      "break --force is for holders on machines that are dead; this store "
+      "knows that its holders are alive: break without --force stops them");
 }
 
 // Takes all locks that the options name from those who hold them now.
