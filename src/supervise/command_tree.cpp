@@ -192,9 +192,9 @@ void CommandTree::require_visibility() {
   }
   if (scan_.open()) return;
   if (errno != 0) throw failure_of_named(errno, "cannot track the command's processes");
-  throw Failure(Failure::Kind::misconfigured,
-                "cannot track the command's processes: /proc is not mounted, or "
-                "shows another PID namespace");
+  throw Failure::misconfigured(
+      "cannot track the command's processes: /proc is not mounted, or "
+      "shows another PID namespace");
 }
 
 void CommandTree::inherit(pid_t command, OwnCgroup cgroup) {

@@ -30,8 +30,7 @@ using Step = GuardianPage::Step;
 constexpr milliseconds guardian_looks_after{2};
 
 Failure no_guardian(const char* call) {
-  return Failure(Failure::Kind::exhausted,
-                 "cannot start the guardian: " + why_failed(errno, call));
+  return Failure::exhausted("cannot start the guardian: " + why_failed(errno, call));
 }
 
 // If setpgid(2) fails, the process never enters its group, and the failure is noticed

@@ -57,7 +57,7 @@ Failure failure_of_named(int error_number, const std::string& what) {
   // EAGAIN: another program has a lease on the file (F_SETLEASE).
   const bool is_lack =
       failure.kind() == Failure::Kind::exhausted && error_number != EAGAIN;
-  return is_lack ? failure : Failure(Failure::Kind::misconfigured, failure.what());
+  return is_lack ? failure : Failure::misconfigured(failure.what());
 }
 
 std::string why_failed(int error_number, const std::string& call) {
@@ -70,7 +70,7 @@ std::string why_failed(int error_number, const std::string& call) {
 Failure failure_of_call(int error_number, const std::string& what,
                         const std::string& call) {
   if (error_number == ENOSPC) {
-    return Failure(Failure::Kind::exhausted, what + ": too many watches");
+    return Failure::exhausted(what + ": too many watches");
   }
   const auto kind = failure_of(error_number, what).kind();
   const bool is_missing = error_number == ENOSYS || kind == Failure::Kind::rejected;
@@ -84,7 +84,7 @@ std::optional<Failure> caught_failure() {
   } catch (const Failure& failure) {
     return failure;
   } catch (const std::bad_alloc&) {
-    return Failure(Failure::Kind::exhausted, "out of memory");
+    return Failure::exhausted("out of memory");
   } catch (const boost::system::system_error& error) {
     // Asio throws while it creates its own descriptors.
     auto failure =

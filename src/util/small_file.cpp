@@ -24,7 +24,7 @@ using std::chrono::steady_clock;
 constexpr milliseconds patience_for_writer{5000};
 
 Failure unusable(const FileKind& kind, const std::string& why) {
-  return Failure(Failure::Kind::misconfigured, kind.name + ": " + why);
+  return Failure::misconfigured(kind.name + ": " + why);
 }
 
 // Waits until there is something to read, or the end.
@@ -74,10 +74,9 @@ void require_confidential(int fd, const struct stat& status, const std::string& 
   if (exposure_of(facts_of(fd, status, path), ::geteuid()) != Exposure::correctable) {
     return;
   }
-  throw Failure(Failure::Kind::rejected,
-                kind.name +
-                    ": every user of this machine can read it (chmod o-r, or "
-                    "mount it with mode 0440)");
+  throw Failure::rejected(kind.name +
+                          ": every user of this machine can read it (chmod o-r, or "
+                          "mount it with mode 0440)");
 }
 
 // O_NONBLOCK: do not wait for the writer of a pipe. The type is checked afterwards.
@@ -99,7 +98,7 @@ Fd open_without_links(const std::string& path) {
 
 void refuse_danger(const std::vector<PathStep>& way, const FileKind& kind) {
   if (const auto danger = danger_on(way, kind.use, ::geteuid())) {
-    throw Failure(Failure::Kind::rejected, kind.name + ": " + text_of(*danger));
+    throw Failure::rejected(kind.name + ": " + text_of(*danger));
   }
 }
 

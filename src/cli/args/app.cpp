@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
+#include <set>
 
 #include "cli/args/help.hpp"
 #include "cli/args/linked_in.hpp"
@@ -55,22 +55,19 @@ void add(CLI::App& app, const OptionSpec& option) {
   }
 }
 
-bool mentions(const std::string& word, const OptionSpec& option) {
-  if (word.starts_with("--")) {
-    return word.compare(2, word.find('=', 2) - 2, option.name) == 0;
-  }
-  return option.letter != 0 && word.starts_with('-') &&
-         word.find(option.letter) != std::string::npos;
-}
-
 // CLI11 compares each added option with all earlier ones, which takes a twentieth of a
-// run's time for the options of a verb. Options that no word mentions are not added.
-void add_if_mentioned(CLI::App& app, const OptionSpec& option,
-                      const std::vector<std::string>& words) {
-  if (std::ranges::any_of(
-          words, [&](const std::string& word) { return mentions(word, option); })) {
-    add(app, option);
+// run's time for the options of a verb. Only those are added that words may name.
+void add_named(CLI::App& app, Verb verb, const std::vector<std::string>& words) {
+  std::set<const OptionSpec*> named;
+  for (const std::string_view word : words) {
+    if (word.starts_with("--")) {
+      named.insert(option_named(verb, word.substr(2, word.find('=') - 2)));
+    } else if (word.starts_with('-')) {
+      for (const auto& c : word) named.insert(option_named(verb, {&c, 1}));
+    }
   }
+  named.erase(nullptr);
+  for (const auto* option : named) add(app, *option);
 }
 
 std::string joined(const std::vector<std::string>& values, char separator) {
@@ -174,10 +171,7 @@ void check_operands(const VerbSpec& verb, const Words& words, const OptionValues
 
 // The lock that the verb acts on; empty if there is none.
 std::string lock_of(const VerbSpec& verb, const std::vector<std::string>& operands) {
-  if (verb.verb == Verb::check && operands.empty()) {
-    const char* name = std::getenv("DLOCK_NAME");
-    return name == nullptr ? "" : name;
-  }
+  if (verb.verb == Verb::check && operands.empty()) return environment("DLOCK_NAME");
   // With several names, no table of one of them applies.
   if (operands.size() != 1) return "";
   const auto name =
@@ -239,7 +233,7 @@ Invocation invocation_of(const VerbSpec& verb, const Words& words,
   invocation.verb = &verb;
   invocation.operands = words.operands;
   invocation.command = words.command;
-  if (const char* host = std::getenv("DLOCK_HOST")) check_host(host);
+  check_host(environment("DLOCK_HOST"));
   const auto found = found_config(options);
   if (found.is_named) invocation.config = found.config->path;
   invocation.settings = settings_from(options, verb.verb, lock_of(verb, words.operands),
@@ -305,8 +299,7 @@ std::variant<OptionValues, Asked> option_values(Verb verb,
   if (options.empty()) return OptionValues();
   CLI::App app;  // which has -h,--help
   app.set_version_flag("--version", program_version);
-  for (const auto& option : own_specs(verb)) add_if_mentioned(app, option, options);
-  for (const auto& option : common_specs()) add_if_mentioned(app, option, options);
+  add_named(app, verb, options);
   std::vector<std::string> reversed(options.rbegin(), options.rend());
   try {
     app.parse(reversed);

@@ -67,8 +67,8 @@ UnixTime first_shown(seconds local, const UtcOffset& offset) {
 constexpr const char* zones_by_default = "/usr/share/zoneinfo";
 
 std::string zones_directory() {
-  const char* own = std::getenv("TZDIR");
-  return own != nullptr && *own != '\0' ? own : zones_by_default;
+  const auto own = environment("TZDIR");
+  return own.empty() ? zones_by_default : own;
 }
 
 // Whether `path` is a file of the time zone database.

@@ -45,7 +45,7 @@ std::size_t line_of_error(const Error& error) {
 }
 
 Failure broken(const std::string& path, const std::string& why) {
-  return Failure(Failure::Kind::misconfigured, printable(path) + ": " + why);
+  return Failure::misconfigured(printable(path) + ": " + why);
 }
 
 // Whoever can write the file decides on a command's lock, time limit and store, and on
@@ -258,8 +258,8 @@ Config config_from(const std::string& path) {
 }
 
 Failure broken_line(const std::string& path, const Line& line, const std::string& why) {
-  return Failure(Failure::Kind::misconfigured,
-                 printable(path) + ":" + std::to_string(line()) + ": " + why);
+  return Failure::misconfigured(printable(path) + ":" + std::to_string(line()) + ": " +
+                                why);
 }
 
 std::string shown_lock(const std::string& name) {

@@ -136,17 +136,17 @@ void refuse_useless_options(const Settings& settings, const StoreUrl& store) {
     if (option == std::end(store_options) || option->has_use(store)) continue;
     // Without a connection, settings of connections are ignored like a login.
     if (option->beginning.ends_with('-') && !connects) continue;
-    throw Failure(Failure::Kind::unsupported,
-                  "--" + name + ": not on this kind of store, only on " +
-                      std::string(option->stores));
+    throw Failure::unsupported("--" + name + ": not on this kind of store, only on " +
+                               std::string(option->stores));
   }
 }
 
 milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl) {
   if (common.store_timeout) return *common.store_timeout;
   auto usual = parsed_duration(common_option("store-timeout")->usual);
-  if (ttl) usual = std::min(usual, *ttl / 10);
   const auto* kind = common.store.kind;
+  if (kind != nullptr && !common.store.leases_expire()) ttl.reset();
+  if (ttl) usual = std::min(usual, *ttl / 10);
   const bool may_say = kind != nullptr && kind->timeout != nullptr;
   const auto wanted = may_say ? kind->timeout(common.store) : std::nullopt;
   if (!wanted) return usual;
@@ -157,9 +157,7 @@ milliseconds store_timeout(const CommonOptions& common, std::optional<millisecon
 std::vector<Fence> outer_fences_of(std::string_view held, const std::string& name) {
   std::vector<Fence> fences;
   const auto wanted = percent_encoded(name);
-  while (!held.empty()) {
-    const auto entry = held.substr(0, held.find(' '));
-    held.remove_prefix(std::min(entry.size() + 1, held.size()));
+  for (const auto entry : split(held, ' ')) {
     const auto equals = entry.rfind('=');
     if (equals == std::string_view::npos || entry.substr(0, equals) != wanted) continue;
     const auto number = number_in<std::uint64_t>(entry.substr(equals + 1));

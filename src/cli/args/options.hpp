@@ -51,10 +51,6 @@ struct HookLines {
   std::string on_success;
   std::string on_failure;
   std::string on_busy;
-
-  bool are_empty() const {
-    return on_success.empty() && on_failure.empty() && on_busy.empty();
-  }
 };
 
 // What --dedupe asks for: a time span, or a calendar period.

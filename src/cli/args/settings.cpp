@@ -41,11 +41,6 @@ struct SecretVariable {
 constexpr SecretVariable secret_variables[] = {
     {"password", "DLOCK_PASSWORD"}, {"sentinel-password", "DLOCK_SENTINEL_PASSWORD"}};
 
-std::string environment(std::string_view name) {
-  const char* value = std::getenv(std::string(name).c_str());
-  return value == nullptr ? "" : value;
-}
-
 std::string absolute(const std::string& path) {
   if (path.empty() || path.front() == '/') return path;
   const std::unique_ptr<char, decltype(&std::free)> here(::getcwd(nullptr, 0),
@@ -281,6 +276,11 @@ void check_locks(const Config& config) {
 }
 
 }  // namespace
+
+std::string environment(std::string_view name) {
+  const char* value = std::getenv(std::string(name).c_str());
+  return value == nullptr ? "" : value;
+}
 
 bool flag(const Settings& settings, std::string_view name) {
   bool is_set = false;

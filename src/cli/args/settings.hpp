@@ -67,6 +67,9 @@ void with_setting(const Settings& settings, std::string_view name, Use use) {
   }
 }
 
+// A variable of this process; empty if it is not set.
+std::string environment(std::string_view name);
+
 // The value of a flag; false if it was not set.
 bool flag(const Settings& settings, std::string_view name);
 

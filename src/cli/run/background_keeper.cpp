@@ -196,8 +196,8 @@ BackgroundKeeper::BackgroundKeeper(pid_t beneficiary, const StoreUrl& store,
   channel_ = Fd(ends[0]);
   Fd others(ends[1]);
   const auto failure = [](int error) {
-    return Failure(Failure::Kind::exhausted,
-                   std::string("cannot start a process: ") + std::strerror(error));
+    return Failure::exhausted(std::string("cannot start a process: ") +
+                              std::strerror(error));
   };
   const pid_t child = ::fork();
   if (child < 0) throw failure(errno);
@@ -239,9 +239,9 @@ asio::awaitable<void> BackgroundKeeper::take_over(asio::io_context& context,
     co_await wakeup.wait_until(give_up_at);
   }
   if (answered && answer == kept) co_return;
-  if (wakeup.gives_up()) throw Failure(Failure::Kind::interrupted, "interrupted");
+  if (wakeup.gives_up()) throw Failure::interrupted("interrupted");
   if (!answer || answer->empty()) {
-    throw Failure(Failure::Kind::exhausted, "the background process failed");
+    throw Failure::exhausted("the background process failed");
   }
   throw Failure(static_cast<Failure::Kind>(answer->front() - '0'), answer->substr(1));
 }

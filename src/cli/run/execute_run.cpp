@@ -16,14 +16,6 @@
 namespace dlock {
 namespace {
 
-// The timing of this run's lease.
-LeaseTiming timing_of(const CommonOptions& common, const RunOptions& options) {
-  const bool can_expire = common.store.leases_expire();
-  const auto budget =
-      store_timeout(common, can_expire ? std::optional(options.ttl) : std::nullopt);
-  return LeaseTiming(options.ttl, options.supervision.kill_after, budget);
-}
-
 // Throws UsageError if the lease is too short for its renewal and for ending the command.
 void check(const LeaseTiming& timing) {
   if (timing.is_sound()) return;
@@ -88,7 +80,8 @@ FinishedRun execute_run(const Invocation& invocation, const RunOptions& options,
                         const HeldSignals& held, const RunAdditions& additions) {
   auto* const extension = additions.extension;
   const auto& common = invocation.common;
-  const auto timing = timing_of(common, options);
+  const LeaseTiming timing(options.ttl, options.supervision.kill_after,
+                           store_timeout(common, options.ttl));
   const bool needs_guardian = common.store.leases_expire();
   if (needs_guardian) check(timing);
 

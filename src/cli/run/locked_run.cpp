@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
-#include <cstdlib>
 #include <utility>
 
 #include "cli/run/missed_ends.hpp"
@@ -213,7 +212,7 @@ std::vector<std::string> LockedRun::environment() const {
   settings.run_id = options_.run_id;
   settings.config = invocation_.config;
   settings.passed_on = invocation_.passed_on;
-  if (const char* held = std::getenv("DLOCK_HELD")) settings.held = held;
+  settings.held = dlock::environment("DLOCK_HELD");
   return command_environment(environ, settings);
 }
 

@@ -43,7 +43,7 @@ Fd opened_output(const std::string& path) {
 }
 
 // --output FILE: the command writes to the file itself.
-class OutputFile final : public RunOutput {
+class OutputFile final : public OutputCapture {
  public:
   OutputFile(const std::string& path, const Speaker& speaker)
       : path_(path),
@@ -128,7 +128,7 @@ bool are_the_same(int a, int b) {
 
 // --output on-failure: pipes that dlock reads, one if both streams go to the same place,
 // because only then their order is certain.
-class KeptOutput final : public RunOutput {
+class KeptOutput final : public OutputCapture {
  public:
   explicit KeptOutput(std::size_t most)
       : kept_(most), epoll_(new_epoll("cannot watch a pipe")) {
@@ -223,7 +223,8 @@ class KeptOutput final : public RunOutput {
 
 }  // namespace
 
-std::unique_ptr<RunOutput> output_for(const RunOptions& options, const Speaker& speaker) {
+std::unique_ptr<OutputCapture> output_for(const RunOptions& options,
+                                          const Speaker& speaker) {
   const auto& choice = options.output;
   if (choice.on_failure) return std::make_unique<KeptOutput>(options.keep_output);
   return std::make_unique<OutputFile>(choice.file, speaker);

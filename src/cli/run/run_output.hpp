@@ -29,13 +29,9 @@ class OutputCapture {
   virtual void command_starts(asio::io_context& context) = 0;
   virtual void command_runs() {}
   virtual void command_ended() {}
-};
 
-// The output of one run.
-class RunOutput : public OutputCapture {
- public:
   // The last lines, printable; nothing if they are not known.
-  virtual std::optional<std::string> last_lines() const = 0;
+  virtual std::optional<std::string> last_lines() const { return std::nullopt; }
 
   // Prints what was kept, each stream on its own, for a run that has failed. Waits for a
   // slow reader, but no more than a minute for one that accepts nothing.
@@ -45,7 +41,8 @@ class RunOutput : public OutputCapture {
 // For an --output that is not dlock's own (OutputChoice::is_own). Throws Failure if the
 // file cannot be opened, or a pipe not be created. The speaker warns if the file is
 // another one when the command starts, and cannot be opened.
-std::unique_ptr<RunOutput> output_for(const RunOptions& options, const Speaker& speaker);
+std::unique_ptr<OutputCapture> output_for(const RunOptions& options,
+                                          const Speaker& speaker);
 
 // It is opened before anything else happens, so that a file that cannot be written is an
 // error before the command runs.

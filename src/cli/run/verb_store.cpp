@@ -23,12 +23,6 @@ constexpr milliseconds kill_after{5000};
 // How long a run may have no visible processes: it may just be ending.
 constexpr milliseconds found_within{1000};
 
-std::size_t count_of(const char* const* entries) {
-  std::size_t count = 0;
-  while (entries[count] != nullptr) ++count;
-  return count;
-}
-
 }  // namespace
 
 std::unique_ptr<Store> opened_store(const CommonOptions& common, milliseconds timeout,
@@ -101,8 +95,7 @@ Claim new_claim(const CommonOptions& common, const ClaimOptions& options) {
   claim.priority = options.priority;
   claim.spreads = options.spread && options.slots > 1;
   claim.Description::operator=(options.description);
-  const char* held = std::getenv("DLOCK_HELD");
-  if (held != nullptr) claim.outer_fences = outer_fences_of(held, options.name);
+  claim.outer_fences = outer_fences_of(environment("DLOCK_HELD"), options.name);
   return claim;
 }
 
@@ -204,7 +197,6 @@ std::vector<std::string> command_environment(const char* const* inherited,
   own.insert(own.end(), settings.passed_on.begin(), settings.passed_on.end());
 
   std::vector<std::string> environment;
-  environment.reserve(count_of(inherited) + own.size());
   for (; *inherited != nullptr; ++inherited) {
     const std::string_view entry(*inherited);
     if (!entry.starts_with("DLOCK_")) {  // as most are
@@ -242,10 +234,10 @@ void OrphanedRuns::end(const Broken& broken) {
     if (termed && !kills) break;
     const bool sent = send_signal(process.get(), kills ? SIGKILL : SIGTERM);
     if (!sent && errno == EPERM) {
-      throw Failure(Failure::Kind::rejected,
-                    "the dlock process of its holder has exited, and this user has no "
-                    "permission to stop its command: " +
-                        described(broken.holder));
+      throw Failure::rejected(
+          "the dlock process of its holder has exited, and this user has no "
+          "permission to stop its command: " +
+          described(broken.holder));
     }
     send_signal(process.get(), SIGCONT);  // a stopped process would not notice
   }

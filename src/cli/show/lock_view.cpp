@@ -8,17 +8,7 @@
 namespace dlock {
 
 Json json_of(const HolderInfo& holder) {
-  if (holder.foreign) {
-    return Json{
-        {"fence", nullptr},   {"slot", nullptr},
-        {"host", nullptr},    {"pid", nullptr},
-        {"user", nullptr},    {"command", Json::array()},
-        {"label", nullptr},   {"since", nullptr},
-        {"held_ms", nullptr}, {"expires_in_ms", or_null(holder.expires_in)},
-        {"attached", false},
-    };
-  }
-  return Json{
+  Json json{
       {"fence", holder.fence.number},
       {"slot", holder.slot},
       {"host", holder.host},
@@ -29,8 +19,14 @@ Json json_of(const HolderInfo& holder) {
       {"since", rfc3339(holder.since)},
       {"held_ms", holder.held.count()},
       {"expires_in_ms", or_null(holder.expires_in)},
-      {"attached", holder.attached},
+      {"attached", holder.attached && !holder.foreign},
   };
+  if (!holder.foreign) return json;
+  for (const auto* unknown :
+       {"fence", "slot", "host", "pid", "user", "label", "since", "held_ms"}) {
+    json[unknown] = nullptr;
+  }
+  return json;
 }
 
 CalendarPeriod period_of(const RunInfo& run) {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "cli/args/settings.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -31,8 +32,8 @@ Fd nameless_file() {
 }  // namespace
 
 std::string Spool::directory() {
-  const char* own = std::getenv("TMPDIR");
-  return own != nullptr && *own == '/' ? own : "/tmp";
+  const auto own = environment("TMPDIR");
+  return own.starts_with('/') ? own : "/tmp";
 }
 
 std::size_t Spool::write(std::size_t at, std::string_view bytes) {
@@ -179,19 +180,14 @@ std::string last_lines(std::string_view text, bool is_cut, std::size_t most) {
     is_cut = true;
   }
   if (text.ends_with('\n')) text.remove_suffix(1);
-  std::deque<std::string_view> lines;
-  for (;;) {
-    lines.push_back(text.substr(0, text.find('\n')));
-    if (lines.size() > most) lines.pop_front();
-    if (lines.back().size() == text.size()) break;
-    text.remove_prefix(lines.back().size() + 1);
-    // The first one is only the end of a line.
-    if (std::exchange(is_cut, false)) lines.clear();
-  }
+  auto lines = split(text, '\n');
+  // The first one is only the end of a line.
+  if (is_cut && lines.size() > 1) lines.erase(lines.begin());
+  const auto first = lines.size() - std::min(lines.size(), most);
   std::string last;
-  for (const auto& line : lines) {
-    if (&line != &lines.front()) last += '\n';
-    last += printable(line, 4 * BoundedOutput::recent_least);
+  for (auto i = first; i < lines.size(); ++i) {
+    if (i > first) last += '\n';
+    last += printable(lines[i], 4 * BoundedOutput::recent_least);
   }
   return last;
 }

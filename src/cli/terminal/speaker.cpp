@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 
 #include "cli/terminal/slow_output.hpp"
 #include "util/fd.hpp"
@@ -189,21 +188,20 @@ bool has_printed() { return printed; }
 
 void print(const std::string& text) {
   if (!write_all(STDOUT_FILENO, text)) {
-    throw Failure(Failure::Kind::unreachable, output_failure(errno));
+    throw Failure::unreachable(output_failure(errno));
   }
   printed = true;
 }
 
 bool use_color(Color wanted) {
   if (wanted != Color::automatic) return wanted == Color::always;
-  const char* no_color = std::getenv("NO_COLOR");
-  return (no_color == nullptr || *no_color == '\0') && !is_dumb_terminal() &&
+  return environment("NO_COLOR").empty() && !is_dumb_terminal() &&
          ::isatty(STDOUT_FILENO) != 0;
 }
 
 bool is_dumb_terminal() {
-  const char* terminal = std::getenv("TERM");
-  return terminal == nullptr || *terminal == '\0' || std::string_view(terminal) == "dumb";
+  const auto terminal = environment("TERM");
+  return terminal.empty() || terminal == "dumb";
 }
 
 std::size_t columns_of_output() {

@@ -19,11 +19,6 @@
 namespace dlock {
 namespace {
 
-milliseconds budget_of(const CommonOptions& common, const Claim& claim) {
-  const bool can_expire = common.store.leases_expire();
-  return store_timeout(common, can_expire ? std::optional(claim.ttl) : std::nullopt);
-}
-
 // Lines for `eval` in any POSIX shell.
 std::string exports_of(const Claim& claim, Fence fence) {
   return "export DLOCK_NAME=" + shell_quoted(claim.lock.name) +
@@ -43,12 +38,11 @@ class Acquisition {
         speaker_(options.name, common.quiet, common.verbose),
         wakeup_(context),
         signals_(context, wakeup_, held),
-        store_(opened_store(common, budget_of(common, claim), context, options.name)),
-        lock_(context, wakeup_, *store_, claim,
-              LeaseTiming(claim.ttl, {}, budget_of(common, claim))) {}
+        timing_(claim.ttl, {}, store_timeout(common, claim.ttl)),
+        store_(opened_store(common, timing_.budget(), context, options.name)),
+        lock_(context, wakeup_, *store_, claim, timing_) {}
 
   asio::awaitable<Exit> execute() {
-    std::optional<Failure> failure;
     try {
       co_await take();
       if (const auto signal = signals_.next_ending()) {
@@ -56,10 +50,9 @@ class Acquisition {
       } else if (is_granted()) {
         co_await hand_out();
       }
-    } catch (const Failure& error) {
-      failure = error;
+    } catch (const Failure& failure) {
+      failed(failure);
     }
-    if (failure) failed(*failure);
     // Even after the token was printed: the caller treats our death by a signal as a
     // failure.
     if (const auto signal = signals_.next_ending()) exit_.by_signal = signal;
@@ -74,7 +67,7 @@ class Acquisition {
 
  private:
   asio::awaitable<void> take() {
-    signals_.give_up_waiting(true);
+    const auto wait = signals_.interrupt_waits();
     std::unique_ptr<Readable> beneficiary;
     bool has_ended = false;
     if (keeper_ != nullptr) {
@@ -84,23 +77,19 @@ class Acquisition {
         beneficiary.reset();  // it stays readable
       });
     }
-    std::optional<Failure> failure;
     try {
       Patience patience;
       patience.until = end_of_wait(options_);
       const auto answer = co_await obtain(lock_, std::move(patience), speaker_);
       note(answer);
       if (keeper_ != nullptr) co_await have_kept();
-    } catch (const Failure& error) {
-      failure = error;
+    } catch (const Failure&) {
+      if (!has_ended) throw;
     }
-    signals_.give_up_waiting(false);
-    if (has_ended) {
-      failure = Failure(Failure::Kind::interrupted,
-                        "process " + std::to_string(*options_.for_pid) + " has ended");
-      speaker_.error(failure->what());
-    }
-    if (failure) throw *failure;
+    if (!has_ended) co_return;
+    const auto why = joined("process ", *options_.for_pid, " has ended");
+    speaker_.error(why);
+    throw Failure::interrupted(why);
   }
 
   bool is_granted() const { return lock_.grant().has_value(); }
@@ -133,8 +122,7 @@ class Acquisition {
     // Standard output was closed when dlock started and was opened by main(): the token
     // would be lost.
     if ((::fcntl(STDOUT_FILENO, F_GETFD) & FD_CLOEXEC) != 0) {
-      throw Failure(Failure::Kind::unreachable,
-                    "nowhere to print the token: standard output is closed");
+      throw Failure::unreachable("nowhere to print the token: standard output is closed");
     }
     using Form = AcquireOptions::Form;
     Json free;
@@ -218,6 +206,7 @@ class Acquisition {
   Speaker speaker_;
   Wakeup wakeup_;
   SignalInbox signals_;
+  LeaseTiming timing_;
   std::unique_ptr<Store> store_;
   Holding lock_;
   bool is_kept_ = false;  // renewed by the keeper
@@ -246,7 +235,7 @@ Exit acquire_verb(const Invocation& invocation) {
     std::unique_ptr<BackgroundKeeper> keeper;
     if (options.for_pid) {
       keeper = std::make_unique<BackgroundKeeper>(*options.for_pid, common.store, claim,
-                                                  budget_of(common, claim));
+                                                  store_timeout(common, claim.ttl));
     }
 
     const HeldSignals held;

@@ -1,5 +1,3 @@
-#include <cstdlib>
-
 #include "cli/run/verb_store.hpp"
 #include "cli/show/lock_view.hpp"
 #include "cli/terminal/speaker.hpp"
@@ -40,11 +38,6 @@ ExitStatus not_ours(const CommonOptions& common, const LockName& lock,
 
 // Whole tenths of a second.
 using Tenths = std::chrono::duration<std::int64_t, std::deci>;
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 }  // namespace
 

@@ -80,7 +80,7 @@ class CommandOutput final : public OutputCapture {
 
   // Writes the output that was not forwarded yet, and waits for a slow reader. Returns
   // whether all of the output was written; if not, error() is the errno.
-  bool print() {
+  bool print_rest() {
     if (failed_) return false;
     failed_ = !print_bytes(std::string_view(bytes_).substr(passed_));
     if (failed_) error_ = errno;
@@ -408,7 +408,7 @@ class Cache {
   // The command's failure takes precedence over an output that cannot be written.
   Exit print_output(CommandOutput& output, Exit exit) const {
     let_signals_act();
-    if (output.print()) return exit;
+    if (output.print_rest()) return exit;
     const bool failed = exit.by_signal || exit.code != 0;
     if (output.error() == EPIPE) return failed ? exit : ended_by_reader();
     speaker_.error(output_failure(output.error()));

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 
 #include "cli/args/option_table.hpp"
@@ -97,8 +96,7 @@ std::vector<SettingRow> common_rows(const Invocation& invocation, const Config& 
     }
     rows.push_back(std::move(row));
   }
-  const char* host = std::getenv("DLOCK_HOST");
-  const bool is_given = host != nullptr && *host != '\0';
+  const bool is_given = !environment("DLOCK_HOST").empty();
   rows.push_back({nullptr, "host", host_name(), is_given ? "variable" : "default",
                   is_given ? "DLOCK_HOST" : ""});
   for (const char* secret : {"password", "sentinel-password"}) {

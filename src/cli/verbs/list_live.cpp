@@ -118,7 +118,7 @@ class LiveList final : public EventSink {
     if (error_) std::rethrow_exception(error_);
     if (is_left_) co_return Exit{};
     if (output_error_.value_or(0) != 0) {
-      throw Failure(Failure::Kind::unreachable, output_failure(*output_error_));
+      throw Failure::unreachable(output_failure(*output_error_));
     }
     // Like any program that writes to a closed pipe.
     co_return Exit{0, SIGPIPE};

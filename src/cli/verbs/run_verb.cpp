@@ -34,7 +34,7 @@ void refuse_own_name(const RunOptions& options, const Settings& settings) {
 // not possible.
 std::optional<FinishedRun> open_files(const RunOptions& options,
                                       std::optional<ReportFile>& report,
-                                      std::unique_ptr<RunOutput>& output,
+                                      std::unique_ptr<OutputCapture>& output,
                                       const Speaker& speaker) {
   try {
     if (!options.report.empty()) report.emplace(options.report);
@@ -59,7 +59,7 @@ void write_report(ReportFile& report, const std::string& path, const std::string
 // Prints the output if the command has failed and the output was `kept`, and says so if
 // there is none. Returns its last lines. The lock has been
 // released, so a signal may end dlock while it waits for a reader.
-std::optional<std::string> end_output(const RunOutput& output, bool kept,
+std::optional<std::string> end_output(const OutputCapture& output, bool kept,
                                       const RunResult& result, const HeldSignals& held,
                                       const Speaker& speaker) {
   if (!result.started) return std::nullopt;
@@ -84,7 +84,7 @@ std::optional<std::string> end_output(const RunOutput& output, bool kept,
 // dlock.
 FinishedRun executed(const Invocation& invocation, const RunOptions& options,
                      const HeldSignals& held, const RunAdditions& additions,
-                     const RunOutput* output) {
+                     const OutputCapture* output) {
   try {
     return execute_run(invocation, options, held, additions);
   } catch (...) {
@@ -115,8 +115,6 @@ std::vector<std::string> hook_environment(const Invocation& invocation,
 std::optional<int> tell_hook(const Invocation& invocation, const RunOptions& options,
                              const FinishedRun& run, const HeldSignals& held,
                              const Speaker& speaker) {
-  if (options.hooks.are_empty())
-    return std::nullopt;  // the common case, without loading the hooks' code
   const auto* hook = hook_for(run.result);
   if (hook == nullptr || (options.hooks.*hook->line).empty()) return std::nullopt;
   const RunIdentity identity{options, run.store};
@@ -142,7 +140,7 @@ Exit run_verb(const Invocation& invocation) {
   const Speaker speaker(options.name, common.quiet, common.verbose);
   std::optional<ReportFile> report;
   // Before signals are held, because opening a file can block.
-  std::unique_ptr<RunOutput> output;
+  std::unique_ptr<OutputCapture> output;
   const auto refused = open_files(options, report, output, speaker);
   const HeldSignals held;
   std::optional<StartHook> start_hook;

@@ -1,8 +1,6 @@
 #include <unistd.h>
 
-#include <boost/asio/co_spawn.hpp>
 #include <csignal>
-#include <exception>
 #include <string>
 #include <utility>
 
@@ -75,16 +73,10 @@ Exit watch_verb(const Invocation& invocation) {
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   Printer printer(context, common, wakeup);
-  std::exception_ptr error;
-  asio::co_spawn(context, store->inspector().watch(watched, printer, wakeup),
-                 [&](std::exception_ptr thrown) {
-                   error = thrown;
-                   context.stop();
-                 });
-  context.run();
-  if (error) std::rethrow_exception(error);
+  run_blocking(context,
+               [&] { return store->inspector().watch(watched, printer, wakeup); });
   if (printer.output_error() != 0) {
-    throw Failure(Failure::Kind::unreachable, output_failure(printer.output_error()));
+    throw Failure::unreachable(output_failure(printer.output_error()));
   }
   // Like any program that writes to a closed pipe.
   return {0, SIGPIPE};
