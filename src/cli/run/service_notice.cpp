@@ -1,8 +1,5 @@
 #include "cli/run/service_notice.hpp"
 
-#include <linux/vm_sockets.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,73 +18,11 @@
 namespace dlock {
 namespace {
 
-struct VsockScheme {
-  std::string_view prefix;
-  int type;
-};
-// Without a type, packets: no host has datagrams for its virtual machines by default.
-constexpr VsockScheme vsock_schemes[] = {{"vsock:", SOCK_SEQPACKET},
-                                         {"vsock-seqpacket:", SOCK_SEQPACKET},
-                                         {"vsock-dgram:", SOCK_DGRAM},
-                                         {"vsock-stream:", SOCK_STREAM}};
-
-template <typename Address>
-NotifyAddress with(const Address& address, std::size_t size, int type) {
-  NotifyAddress to;
-  std::copy_n(reinterpret_cast<const char*>(&address), size,
-              reinterpret_cast<char*>(&to.address));
-  to.size = static_cast<socklen_t>(size);
-  to.type = type;
-  return to;
-}
-
-std::optional<NotifyAddress> unix_address(std::string_view text) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (text.size() < 2 || text.size() >= sizeof address.sun_path) return std::nullopt;
-  std::copy(text.begin(), text.end(), address.sun_path);
-  const bool is_abstract = text.front() == '@';
-  if (is_abstract) address.sun_path[0] = '\0';
-  // The zero at the end belongs to a path, but would be a part of an abstract name.
-  const auto length = text.size() + (is_abstract ? 0 : 1);
-  return with(address, offsetof(sockaddr_un, sun_path) + length, SOCK_DGRAM);
-}
-
-std::optional<NotifyAddress> vsock_address(std::string_view text, int type) {
-  const auto colon = text.find(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  const auto cid = number_in<std::uint32_t>(text.substr(0, colon));
-  const auto port = number_in<std::uint32_t>(text.substr(colon + 1));
-  if (!cid || !port) return std::nullopt;
-  sockaddr_vm address{};
-  address.svm_family = AF_VSOCK;
-  address.svm_cid = *cid;
-  address.svm_port = *port;
-  return with(address, sizeof address, type);
-}
-
-}  // namespace
-
-std::optional<NotifyAddress> notify_address(std::string_view text) {
-  if (text.starts_with('/') || text.starts_with('@')) return unix_address(text);
-  for (const auto& [prefix, type] : vsock_schemes) {
-    if (text.starts_with(prefix)) return vsock_address(text.substr(prefix.size()), type);
-  }
-  return std::nullopt;
-}
-
-namespace {
-
 // Sends one message. Returns 0 or an errno; EAGAIN if the receiver is too busy now.
-// Never waits for it, but for up to 100 ms for the connection of a stream.
+// Never waits for it.
 int send_notification(const NotifyAddress& to, std::string_view message) {
-  const Fd fd(::socket(to.address.ss_family, to.type | SOCK_CLOEXEC, 0));
+  const Fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) return errno;
-  if (to.address.ss_family == AF_VSOCK) {
-    const timeval patience{0, 100'000};
-    ::setsockopt(fd.get(), AF_VSOCK, SO_VM_SOCKETS_CONNECT_TIMEOUT, &patience,
-                 sizeof patience);
-  }
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to.address), to.size) != 0) {
     return errno;
   }
@@ -130,11 +65,26 @@ std::optional<milliseconds> watchdog_interval() {
 
 }  // namespace
 
+std::optional<NotifyAddress> notify_address(std::string_view text) {
+  NotifyAddress to;
+  to.address.sun_family = AF_UNIX;
+  const bool is_abstract = text.starts_with('@');
+  if ((!is_abstract && !text.starts_with('/')) || text.size() < 2 ||
+      text.size() >= sizeof to.address.sun_path) {
+    return std::nullopt;
+  }
+  std::copy(text.begin(), text.end(), to.address.sun_path);
+  if (is_abstract) to.address.sun_path[0] = '\0';
+  // The zero at the end belongs to a path, but would be a part of an abstract name.
+  const auto length = text.size() + (is_abstract ? 0 : 1);
+  to.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
+  return to;
+}
+
 std::unique_ptr<ServiceNotice> ServiceNotice::begin(asio::io_context& context,
                                                     Notify notify, SignalInbox& signals,
                                                     const Speaker& speaker) {
-  const char* variable = std::getenv("NOTIFY_SOCKET");
-  const std::string socket = variable == nullptr ? "" : variable;
+  const auto socket = environment("NOTIFY_SOCKET");
   std::unique_ptr<ServiceNotice> notice;
   if (const auto address = notify_address(socket)) {
     notice = std::make_unique<ServiceNotice>(context, notify, *address, speaker);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
@@ -20,14 +21,13 @@
 namespace dlock {
 
 struct NotifyAddress {
-  sockaddr_storage address{};
+  sockaddr_un address{};
   socklen_t size = 0;
-  int type = SOCK_DGRAM;
 };
 
-// The address in a NOTIFY_SOCKET: an absolute path, `@` and the name of an abstract
-// socket, or vsock:CID:PORT (also vsock-dgram:, vsock-stream:, vsock-seqpacket:). Nothing
-// if it is none of these, or too long.
+// The address in a NOTIFY_SOCKET: an absolute path, or `@` and the name of an abstract
+// socket. Nothing if it is neither, or too long. A service manager that is reached
+// through vsock is that of a virtual machine's host, and starts no run itself.
 std::optional<NotifyAddress> notify_address(std::string_view text);
 
 // dlock stays the main process of the unit (it sends no MAINPID=): if the command were,
