@@ -11,8 +11,9 @@ namespace {
 // lapsed.
 constexpr milliseconds look_after_each_other{10};
 
-// The waiters in front that always stay connected, besides as many as there are slots.
-constexpr std::size_t never_parked = 3;
+// The waiters in front that always stay connected, besides as many as there are slots:
+// those of a job on ten hosts, which so learn at once that its runs have become shorter.
+constexpr std::size_t never_parked = 8;
 // A waiter whose turn can come within this time also stays connected, unless so many do.
 constexpr milliseconds soon{4000};
 constexpr std::size_t most_connected = 40;

@@ -86,8 +86,8 @@ grant_row() {
   add_ratio 'grant on an open connection; a function' ' ms' 1000 < "$work/samples"
 }
 
-# Adds rows: how many transactions a minute a waiter begins, as the server logs them, from the fifth
-# place on and before; with a length of the run before, those from the fifth place on are parked.
+# Adds rows: how many transactions a minute a waiter begins, as the server logs them, from the tenth
+# place on and up to the fourth; with a length of the run before, those from the tenth on are parked.
 idle_transactions_rows() {  # <seconds> [<milliseconds>]
   local i waiters=() what=idle first others name
   [[ -z ${2:-} ]] || what=parked
@@ -101,9 +101,10 @@ idle_transactions_rows() {  # <seconds> [<milliseconds>]
   ask_postgres "ALTER ROLE app SET log_statement = 'all'"
   ask_postgres 'SELECT pg_reload_conf()' > "$work/log"
   hold_for postgres
-  for ((i = 1; i <= 12; i++)); do
+  for ((i = 1; i <= 17; i++)); do
     name=front
-    ((i < 5)) || name=back
+    ((i < 5)) || name=middle
+    ((i < 10)) || name=back
     "$dlock" run --store "$DLOCK_STORE&application_name=$name" -w forever "$lock" -- /bin/true &
     waiters+=($!)
     eventually dlock_waiters_are "$i"

@@ -457,20 +457,20 @@ TEST(SafetyNets, are_wide_where_a_check_is_dear) {
 
   // Then it can be parked.
   state.runs.clear();
-  EXPECT_EQ(checks_after(5, wide_safety_net), seconds(5));
+  EXPECT_EQ(checks_after(10, wide_safety_net), seconds(5));
   EXPECT_EQ(checks_after(4, wide_safety_net), seconds(10));
 }
 
 TEST(Parking, is_for_those_whose_turn_cannot_come_soon) {
   auto state = long_queue(100, seconds(20));
-  EXPECT_EQ(parked_at(state, 4), std::nullopt);
-  EXPECT_EQ(parked_at(state, 5), seconds(10));
-  EXPECT_EQ(parked_at(state, 8), seconds(40));
+  EXPECT_EQ(parked_at(state, 9), std::nullopt);
+  EXPECT_EQ(parked_at(state, 10), seconds(10));
+  EXPECT_EQ(parked_at(state, 13), seconds(40));
   EXPECT_EQ(parked_at(state, 100), seconds(90));
 
   state.slots = 3;
-  EXPECT_EQ(parked_at(state, 6), std::nullopt);
-  EXPECT_EQ(parked_at(state, 12), seconds(20));
+  EXPECT_EQ(parked_at(state, 11), std::nullopt);
+  EXPECT_EQ(parked_at(state, 17), seconds(20));
 }
 
 TEST(Parking, is_not_for_a_queue_that_drains_quickly) {
@@ -489,24 +489,24 @@ TEST(Parking,
 TEST(Parking, lasts_longer_the_longer_the_lock_is_held_by_one) {
   auto state = long_queue(100, seconds(1));
   state.holders[0].granted_at = Clock::time_point(seconds(1000 - 60));
-  EXPECT_EQ(parked_at(state, 5), seconds(4));
+  EXPECT_EQ(parked_at(state, 10), seconds(4));
   state.holders[0].granted_at = Clock::time_point(seconds(1000 - 110));
-  EXPECT_EQ(parked_at(state, 5), seconds(10));
+  EXPECT_EQ(parked_at(state, 10), seconds(10));
   state.holders[0].granted_at = Clock::time_point(seconds(0));
-  EXPECT_EQ(parked_at(state, 5), seconds(90));
+  EXPECT_EQ(parked_at(state, 10), seconds(90));
 }
 
 TEST(Parking, is_not_for_one_that_has_only_parked_ones_before_it) {
-  auto state = long_queue(20, seconds(20));
+  auto state = long_queue(25, seconds(20));
   for (std::size_t i = 0; i < 15; ++i) {
     state.waiters[i].parked_until = Clock::time_point(seconds(1001));
   }
-  EXPECT_EQ(parked_at(state, 19), std::nullopt);
-  EXPECT_EQ(parked_at(state, 20), seconds(90));
+  EXPECT_EQ(parked_at(state, 24), std::nullopt);
+  EXPECT_EQ(parked_at(state, 25), seconds(90));
 
   state.waiters[0].parked_until = Clock::time_point(seconds(1000));  // that has asked
-  EXPECT_EQ(parked_at(state, 18), std::nullopt);
-  EXPECT_EQ(parked_at(state, 19), seconds(90));
+  EXPECT_EQ(parked_at(state, 23), std::nullopt);
+  EXPECT_EQ(parked_at(state, 24), seconds(90));
 }
 
 TEST(Parking, counts_readers_that_enter_together_as_one) {
@@ -514,8 +514,8 @@ TEST(Parking, counts_readers_that_enter_together_as_one) {
   for (std::size_t i = 1; i < 30; ++i) state.waiters[i].mode = Mode::shared;
 
   EXPECT_EQ(parked_at(state, 30), std::nullopt);
-  EXPECT_EQ(parked_at(state, 31), std::nullopt);
-  EXPECT_NE(parked_at(state, 33), std::nullopt);
+  EXPECT_EQ(parked_at(state, 37), std::nullopt);
+  EXPECT_NE(parked_at(state, 38), std::nullopt);
 }
 
 TEST(Parking, takes_from_the_holder_how_long_runs_are_if_none_has_ended) {
