@@ -301,6 +301,12 @@ hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*?[a-z]' '%2A' ':h' $'"\'\\' '../../$
       run dlock run $mode job -- echo started
       assert_message 78 'dlock:{job}:s'
     done
+    for verb in status check; do
+      run dlock "$verb" job
+      assert_message 78 'dlock:{job}:s'
+    done
+    run dlock list
+    assert_message 69 'dlock:{job}:s'
     # The other keys, with :t:, make the server refuse requests that arrive late.
     assert_equal "$(redis KEYS 'dlock:{job}*' | grep -v ':t:')" 'dlock:{job}:s'
   done

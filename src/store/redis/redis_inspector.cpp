@@ -157,7 +157,7 @@ asio::awaitable<LockInfo> RedisInspector::inspect(const LockName& lock, Wakeup& 
 }
 
 // Calls `take` with the script's reply for each of the locks. Leaves out those of which
-// it says that the record is damaged.
+// it, or the script, says that the record is damaged.
 asio::awaitable<void> RedisInspector::look_at(
     Node& node, const std::set<LockName>& names, const Script& script,
     std::function<bool(const LockName&, const Reply&)> take, Call call) {
@@ -178,7 +178,7 @@ asio::awaitable<void> RedisInspector::look_at(
     for (const auto& reply : replies) {
       const auto& lock = *name++;
       // A foreign key that only looks like a lock's.
-      if (reply.text.find("WRONGTYPE") != std::string::npos) continue;
+      if (reply.text.find("WRONGTYPE Operation") != std::string::npos) continue;
       const auto sort = class_of(reply);
       if (sort == ReplyClass::moved || sort == ReplyClass::ask) {
         moving.insert(lock);
@@ -186,7 +186,8 @@ asio::awaitable<void> RedisInspector::look_at(
       }
       if (take(lock, reply)) continue;
       const auto failure = node.failure(reply);
-      if (reply.is_error()) throw failure;
+      const bool is_damaged = reply.text.find("WRONGTYPE") != std::string::npos;
+      if (reply.is_error() && !is_damaged) throw failure;
       left_out_.push_back(
           Failure::unreachable(printable_name(lock.name) + ": " + failure.what()));
     }

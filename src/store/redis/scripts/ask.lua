@@ -154,9 +154,7 @@ if own and not own.promise then
   return granted(own)
 end
 if was_abandoned() then return { 'given up' } end
-if fence >= MOST_FENCE then
-  return redis.error_reply('WRONGTYPE ' .. S .. ' has a fence that no clock explains: see dlock doctor')
-end
+if fence >= MOST_FENCE then return redis.error_reply(NO_FENCE_LEFT) end
 
 -- Usually there are no waiters, and nothing to read about them.
 local is_queue = waiting_at(0) ~= nil

@@ -17,6 +17,8 @@ local function is_success(run)
     and not string.find(run, '"reason":', 1, true)
 end
 
+if fence >= MOST_FENCE and not next(holders) then return redis.error_reply(NO_FENCE_LEFT) end
+
 local waiters = {}
 for _, token in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
   local text = redis.call('HGET', W, token)

@@ -88,6 +88,7 @@ local function int(x) return texts[x] or string.format('%.0f', x) end
 local state = redis.call('HMGET', S, 'fence', 'slots', 'reclaimed', 'dedupes', 'kept',
   'told', 'newest', 'replacers', 'idle', 'late', 'armed', 'last')
 local fence = number(string.match(state[1] or '0', '^%d+$') or int(MOST_FENCE))
+local NO_FENCE_LEFT = 'WRONGTYPE ' .. S .. ' has a fence that no clock explains: see dlock doctor'
 local slots, reclaimed = number(state[2] or '1'), state[3]
 local dedupes = state[4] == '1'
 local kept_until = tonumber(state[5] or 0) -- in ms
