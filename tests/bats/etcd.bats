@@ -66,6 +66,15 @@ has_been_told() { (($(wc -l < "$said") >= $1)); }  # <number of events>
 # Whether a watcher is connected.
 is_watched() { (($(etcd_watchers) > 0)); }
 
+@test "a register of fences that another program has written is refused" {
+  dlock fence disk 3
+  etcdctl put dlock/.fence/disk xx > /dev/null
+
+  run dlock fence disk 4
+
+  assert_message 78 'dlock/.fence/disk'
+}
+
 @test "a past run that another program has written as running does not count for --dedupe" {
   token=$(dlock acquire job)
   queue job --dedupe 1h -- "${noting[@]}" "$order" started

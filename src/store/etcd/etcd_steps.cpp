@@ -168,6 +168,8 @@ class StepMaker {
   TxnRequest txn_;
 };
 
+}  // namespace
+
 const RangeResult& range_at(const TxnResult& result, std::size_t index) {
   const auto* range = index < result.results.size()
                           ? std::get_if<RangeResult>(&result.results[index])
@@ -175,8 +177,6 @@ const RangeResult& range_at(const TxnResult& result, std::size_t index) {
   if (range != nullptr) return *range;
   throw Failure::unreachable("etcd sent an unexpected reply");
 }
-
-}  // namespace
 
 TxnRequest look_at(const LockName& lock) {
   TxnRequest txn;

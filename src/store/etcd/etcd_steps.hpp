@@ -21,6 +21,9 @@ struct StepContext {
   std::int64_t day_lease = 0;
 };
 
+// Throws a Failure if etcd has sent no such result.
+const RangeResult& range_at(const TxnResult& result, std::size_t index);
+
 // Reads everything about a lock at one revision.
 TxnRequest look_at(const LockName& lock);
 

@@ -19,10 +19,10 @@ namespace dlock::etcd {
 namespace {
 
 // Fixed length, so that etcd's comparison of bytes compares the numbers.
+constexpr std::size_t fence_width = 20;
 std::string digits_of(Fence fence) {
-  constexpr std::size_t width = 20;
   const auto digits = std::to_string(fence.number);
-  return std::string(width - digits.size(), '0') + digits;
+  return std::string(fence_width - digits.size(), '0') + digits;
 }
 
 TxnRequest admission_of(const LockName& resource, Fence fence) {
@@ -35,8 +35,11 @@ TxnRequest admission_of(const LockName& resource, Fence fence) {
   PutRequest put;
   put.key = key;
   put.value = digits_of(fence);
+  RangeRequest get;
+  get.key = key;
   TxnRequest txn;
   txn.conditions.push_back(std::move(is_greater));
+  txn.then.emplace_back(std::move(get));
   txn.otherwise.emplace_back(std::move(put));
   return txn;
 }
@@ -99,7 +102,16 @@ class EtcdStore final : public Store {
     auto request = admission_of(resource, fence);
     const auto call = calls_->new_call(wakeup);
     const auto result = co_await calls_->txn(std::move(request), call);
-    co_return result.succeeded ? Admission::stale : Admission::admitted;
+    if (!result.succeeded) co_return Admission::admitted;
+    for (const auto& found : range_at(result, 0).pairs) {
+      std::string_view digits = found.value;
+      if (digits.size() == fence_width && take_number<std::uint64_t>(digits) &&
+          digits.empty()) {
+        co_return Admission::stale;
+      }
+    }
+    throw Failure::misconfigured("the key " + printable(register_key(resource)) +
+                                 " holds no fence");
   }
 
   LockInspector& inspector() override { return *inspector_; }
