@@ -191,6 +191,9 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
     assert_equal "$(jq -r .outcome <<< "${lines[1]}")" ran
   done
 
+  for _ in 1 2; do dlock run --output "$BATS_TEST_TMPDIR/both" --report "$BATS_TEST_TMPDIR/both" job -- echo started; done
+  assert_equal "$(cut -c 1-9 "$BATS_TEST_TMPDIR/both" | tr '\n' ' ')" 'started {"name":" started {"name":" '
+
   # The output fills the pipe completely, and its reader is slow.
   dlock run --report /dev/stdout job -- head -c 65536 /dev/zero |
     { sleep 0.5; tail -c +65537; } > "$began"

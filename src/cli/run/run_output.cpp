@@ -238,12 +238,11 @@ ReportFile::ReportFile(const std::string& path) {
   file_ = open_to_write(path, "cannot write the report to " + printable(path));
 }
 
-bool ReportFile::write(const std::string& line) {
+bool ReportFile::write(const std::string& line, int output) {
   if (is_standard_error_) return write_within(STDERR_FILENO, line, patience_for_reader);
   struct stat status {};
   if (::fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode)) {
-    // If the file is /dev/stdout, it already has the command's output.
-    if (are_the_same(file_.get(), STDOUT_FILENO) ||
+    if (are_the_same(file_.get(), output) || are_the_same(file_.get(), STDOUT_FILENO) ||
         are_the_same(file_.get(), STDERR_FILENO)) {
       ::lseek(file_.get(), 0, SEEK_END);
     } else if (::ftruncate(file_.get(), 0) != 0) {

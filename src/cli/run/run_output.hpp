@@ -51,8 +51,9 @@ class ReportFile {
   // Opens the file; "-" is standard error. Throws Failure (misconfigured).
   explicit ReportFile(const std::string& path);
 
-  // Returns false if the line could not be written.
-  bool write(const std::string& line);
+  // Returns false if the line could not be written. Appends it if the file has the output
+  // of the command, `output`; otherwise it replaces the file's contents.
+  bool write(const std::string& line, int output);
 
  private:
   Fd file_;

@@ -48,9 +48,9 @@ std::optional<FinishedRun> open_files(const RunOptions& options,
 // The lock has been released, so a signal may end dlock even if the file system does not
 // respond.
 void write_report(ReportFile& report, const std::string& path, const std::string& line,
-                  const HeldSignals& held, const Speaker& speaker) {
+                  int output, const HeldSignals& held, const Speaker& speaker) {
   const auto ends_us = held.let_through();
-  if (report.write(line)) return;
+  if (report.write(line, output)) return;
   const int error = errno;
   speaker.warning("cannot write the report to " + printable(path) + ": " +
                   std::strerror(error));
@@ -166,8 +166,8 @@ Exit run_verb(const Invocation& invocation) {
   const bool failed = run.error && result.exit_code;
   if (failed) speaker.error(result.message);
   if (report) {
-    write_report(*report, options.report, report_line({options, run.store}, result), held,
-                 speaker);
+    write_report(*report, options.report, report_line({options, run.store}, result),
+                 output ? output->streams().output : -1, held, speaker);
   }
   if (start_hook) {
     const auto ends_us = held.let_through();  // which ends the hook
