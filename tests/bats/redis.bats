@@ -302,7 +302,7 @@ hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*?[a-z]' '%2A' ':h' $'"\'\\' '../../$
       assert_message 78 'dlock:{job}:s'
     done
     for verb in status check; do
-      run dlock "$verb" job
+      DLOCK_FENCE=1 run dlock "$verb" job
       assert_message 78 'dlock:{job}:s'
     done
     run dlock list
