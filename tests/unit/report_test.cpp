@@ -151,7 +151,7 @@ class ReportFiles : public ::testing::Test {
 };
 
 TEST_F(ReportFiles, a_full_disk_is_reported) {
-  EXPECT_FALSE(ReportFile("/dev/full").write("{}\n"));
+  EXPECT_FALSE(ReportFile("/dev/full").write("{}\n", -1));
 }
 
 }  // namespace
