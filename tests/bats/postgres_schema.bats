@@ -17,7 +17,6 @@ is_watched() { [[ $(sql 'SELECT count(*) FROM dlock.watcher') == [1-9]* ]]; }
     users+=($!)
   done
   for user in "${users[@]}"; do assert_exits 0 "$user"; done
-
   assert_equal "$(wc -l < "$order") $(cat "$said")" '20 '
   assert_equal "$(sql 'SELECT count(*) FROM dlock.lock')" 20
 }
@@ -68,7 +67,6 @@ END
     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA dlock TO granted;
     REVOKE ALL ON SCHEMA public FROM PUBLIC; REVOKE TEMPORARY ON DATABASE app FROM PUBLIC'
   DLOCK_STORE=$(postgres_url 1 granted)
-
   hold job
   queue job -- "${noting[@]}" "$order" waited
   dlock watch --json > "$said" 3>&- &
@@ -83,7 +81,6 @@ END
   dlock history job
   dlock acquire --ttl 60s job > /dev/null
   dlock break --yes job
-
   run dlock doctor
   refute_output_contains error
 }
@@ -119,7 +116,6 @@ END
 
 @test "another schema can be named, and only its tables are used" {
   dlock --store "$DLOCK_STORE&dlock_schema=other_1" run job -- true
-
   assert_equal "$(sql "SELECT count(*) FROM other_1.lock")" 1
   assert_equal "$(sql "SELECT count(*) FROM pg_namespace WHERE nspname = 'dlock'")" 0
   for name in 'a b' 'a"b' "a'b" '' 'a;b'; do
@@ -131,13 +127,11 @@ END
 
 @test "a schema of that name that is not dlock's is left alone" {
   sql 'CREATE SCHEMA dlock AUTHORIZATION app; CREATE TABLE dlock.lock (id int, who text)'
-
   for verb in 'run job -- echo started' 'status job' 'list'; do
     run dlock $verb
     [[ $status == @(77|78) ]]
     assert_one_line
   done
-
   assert_equal "$(sql "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'dlock' AND table_name = 'lock'")" 2
 }
 
@@ -177,7 +171,14 @@ assert_refused_to() {  # <role> <what the message names>
     assert_status 2
     assert_output_contains 'belongs to mallory'
     [[ $trap == *RENAME* ]] || assert_output_contains 'not made by dlock'
-    as_mallory 'DROP SCHEMA dlock CASCADE'
+    # Nor if someone has given it to the owner of the database.
+    sql "ALTER SCHEMA dlock OWNER TO app; DO \$\$ DECLARE t text; BEGIN FOR t IN SELECT oid::regclass FROM pg_class
+      WHERE relnamespace = 'dlock'::regnamespace AND relkind IN ('r', 'v') LOOP EXECUTE 'ALTER TABLE ' || t || ' OWNER TO app'; END LOOP; END \$\$"
+    run dlock --store "$(postgres_url 1 postgres)" run job -- echo started
+    assert_message 78 'belongs to mallory'
+    assert_output_contains 'DROP'
+    assert_equal "$(sql "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'")" f
+    sql 'SET client_min_messages = warning; DROP SCHEMA dlock CASCADE'
   done
   # The question about the owner does not depend on the name.
   for schema in 123 dlock; do
@@ -204,7 +205,7 @@ assert_refused_to() {  # <role> <what the message names>
     CREATE TRIGGER t BEFORE INSERT OR UPDATE ON dlock.lock FOR EACH ROW EXECUTE FUNCTION dlock.evil()"
   assert_refused_to postgres 'the trigger t on lock belongs to mallory'
   sql 'DROP TRIGGER t ON dlock.lock; ALTER TABLE dlock.rate RENAME TO old; GRANT mallory TO app'
-  as_mallory 'CREATE TABLE dlock.rate (LIKE dlock.old)'
+  as_mallory 'CREATE TABLE dlock.rate (LIKE dlock.old INCLUDING INDEXES)'
   assert_refused_to postgres 'the table dlock.rate belongs to mallory'
   run dlock run job -- echo started  # for a member of mallory it is fine
   assert_equal "$status $output" '0 started'
@@ -216,9 +217,7 @@ assert_refused_to() {  # <role> <what the message names>
   sql "SET SESSION AUTHORIZATION app; CREATE FUNCTION dlock.note() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN
       INSERT INTO public.audit VALUES (NEW.name); RETURN NEW; END \$\$;
     CREATE TRIGGER noted AFTER UPDATE ON dlock.lock FOR EACH ROW EXECUTE FUNCTION dlock.note()"
-
   run dlock run job -- echo started
-
   assert_equal "$status $output" '0 started'
   (($(sql 'SELECT count(*) FROM public.audit') > 0))
   run dlock doctor
@@ -228,6 +227,9 @@ assert_refused_to() {  # <role> <what the message names>
 @test "a schema of the owner of the database, of a superuser or of a group of the role is used" {
   sql 'CREATE ROLE one LOGIN; CREATE ROLE team; GRANT team TO one'
   DLOCK_STORE=$(postgres_url 1 one)
+  sql 'REVOKE CONNECT ON DATABASE app FROM PUBLIC'
+  run dlock run job -- echo started
+  assert_message 77 'dlock doctor --schema'
   for owner in app postgres team one; do
     sql "DROP SCHEMA IF EXISTS dlock CASCADE; GRANT CREATE ON DATABASE app TO $owner"
     dlock doctor --schema | sed "s/^BEGIN;/BEGIN; SET LOCAL ROLE $owner;/" > "$BATS_TEST_TMPDIR/schema.sql"
@@ -237,6 +239,7 @@ assert_refused_to() {  # <role> <what the message names>
   done
   run dlock doctor
   refute_output_contains 'belongs to'
+  sql 'GRANT CONNECT ON DATABASE app TO PUBLIC'
 }
 
 @test "rows that row-level security hides are no answer to any verb" {
@@ -265,17 +268,13 @@ assert_refused_to() {  # <role> <what the message names>
     CREATE FUNCTION trap.eq(text, text) RETURNS bool LANGUAGE sql AS 'SELECT true';
     CREATE OPERATOR trap.= (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.eq);
     ALTER ROLE app SET search_path = trap, pg_catalog;
-    ALTER ROLE app SET TimeZone = 'Asia/Kathmandu';
-    ALTER ROLE app SET DateStyle = 'German';
-    ALTER ROLE app SET bytea_output = 'escape';
-    ALTER ROLE app SET extra_float_digits = 0;
-    ALTER ROLE app SET client_encoding = 'LATIN1';
-    ALTER ROLE app SET synchronous_commit = off;
+    ALTER ROLE app SET TimeZone = 'Asia/Kathmandu'; ALTER ROLE app SET DateStyle = 'German';
+    ALTER ROLE app SET bytea_output = 'escape'; ALTER ROLE app SET extra_float_digits = -15;
+    ALTER ROLE app SET client_encoding = 'LATIN1'; ALTER ROLE app SET synchronous_commit = off;
     ALTER ROLE app SET default_transaction_read_only = on;
     ALTER ROLE app SET default_transaction_isolation = 'serializable'"
   hold 'jöb'
   queue 'jöb' -- "${noting[@]}" "$order" waited
-
   run dlock run other -- echo started
   assert_equal "$status $output" '0 started'
   assert_between "$(look 'jöb' '.holders[0].expires_in_ms')" 1000 30000
@@ -291,7 +290,6 @@ assert_refused_to() {  # <role> <what the message names>
 @test "a name that the encoding of the database lacks is refused, and others are not" {
   sql "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' OWNER app"
   sql "CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' OWNER app"
-
   DLOCK_STORE=$(postgres_url 1 app latin)
   run dlock run 'jöb' -- sh -c 'dlock list --json | jq -r ".[].name"' '語'
   assert_equal "$status $output" '0 jöb'
@@ -325,7 +323,6 @@ assert_store_is_refused() {  # <pattern of exit codes> <part of what it says>
   assert_store_is_refused 69 'PostgreSQL'
   DLOCK_STORE=postgres://app@127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")/app
   assert_store_is_refused '@(69|77)' ''
-
   redis-server --port "${postgres_port[3]}" --bind 127.0.0.1 --save '' > /dev/null 3>&- &
   eventually accepts_connections "${postgres_port[3]}"
   DLOCK_STORE=postgres://app@127.0.0.1:${postgres_port[3]}/app
@@ -387,6 +384,30 @@ DELETE FROM dlock.lock; CREATE FUNCTION dlock.no() RETURNS trigger LANGUAGE plpg
 END
 }
 
+drop_key() {  # <table>
+  sql "DO \$\$ BEGIN EXECUTE (SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', conrelid::regclass, conname)
+    FROM pg_constraint WHERE contype = 'p' AND conrelid = 'dlock.$1'::regclass); END \$\$"
+}
+@test "a table without its key, or unlogged, is refused with what to write, and one that is inherited" {
+  dlock run job -- true
+  for change in lock fence rate value piece watcher event 'ADD UNIQUE (namespace, name) DEFERRABLE' 'ADD UNIQUE (name)' \
+    'SET UNLOGGED'; do
+    [[ $change == SET* ]] || drop_key "${change/ADD*/lock}"
+    [[ $change == [a-z]* ]] || sql "ALTER TABLE dlock.lock $change"
+    run dlock run job -- echo started
+    assert_message 78 "the table dlock.$([[ $change == [a-z]* ]] && echo "$change" || echo lock) "
+    sql "ALTER TABLE ${output##*ALTER TABLE }"
+    run dlock run job -- echo started
+    assert_equal "$status $output" '0 started'
+  done
+  drop_key lock
+  sql 'CREATE UNIQUE INDEX ON dlock.lock (name, namespace) INCLUDE (version)'
+  dlock run job -- true
+  sql 'CREATE TABLE child () INHERITS (dlock.lock)'
+  run dlock run job -- echo started
+  assert_message 78 'tables that inherit'
+}
+
 # --- Many rows, and large ones that others have written ---
 
 @test "a namespace with many locks is listed in pages, and a row of another kind is left out" {
@@ -398,7 +419,6 @@ END
     WHERE name BETWEEN 'j00100' AND 'j00110'"
   assert_equal "$(dlock list --store-timeout 10s --json | jq -r '.[].name' | sort -u | wc -l)" 2501
   dlock history --store-timeout 10s --json > "$BATS_TEST_TMPDIR/history"
-
   # One that is longer than what is read spoils no other.
   sql "UPDATE dlock.lock SET state = '{\"unknown\":\"' || repeat('x', 2000000) || '\",' || substr(state, 2) WHERE name = 'j00200'"
   code=0
@@ -427,7 +447,7 @@ in_little_memory() (  # <command>...
 
 # --- A copy of the database ---
 
-as_dumped() { "$postgres_programs/pg_dump" -h "$postgres_sockets" -p "${postgres_port[1]}" -U postgres app; }
+as_dumped() { "$postgres_programs/pg_dump" -h "$postgres_sockets" -p "${postgres_port[1]}" -U postgres app "$@"; }
 
 @test "a database that was copied is used with a warning, and nothing that ran in the original counts as a success there" {
   dlock run job -- true
@@ -436,10 +456,12 @@ as_dumped() { "$postgres_programs/pg_dump" -h "$postgres_sockets" -p "${postgres
   run dlock doctor
   refute_output_contains 'is a copy'
   sql 'CREATE DATABASE copied OWNER app'
-  as_dumped | sql '' -d copied -f - > /dev/null
+  as_dumped --section=pre-data --section=data | sql '' -d copied -f - > /dev/null
   original=$DLOCK_STORE
   DLOCK_STORE=$(postgres_url 1 app copied)
-
+  run dlock history job --succeeded-within 1h
+  assert_message 78 'lacks its unique key'
+  as_dumped --section=post-data | sql '' -d copied -f - > /dev/null
   run dlock run other -- echo started
   assert_status 0
   assert_equal "${lines[1]}" started
@@ -453,7 +475,6 @@ as_dumped() { "$postgres_programs/pg_dump" -h "$postgres_sockets" -p "${postgres
   refute_output_contains 'dlock_last_'
   run dlock --json doctor
   assert_equal "$(json '.findings[] | select(.check == "copy").level')" warning
-
   # Those who keep them are not warned, nor is the original.
   sql "$to_keep_them" -d copied
   run dlock history job --succeeded-within 1h

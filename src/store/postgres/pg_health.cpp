@@ -398,7 +398,7 @@ std::string columns_in_sql() {
   std::string values;
   for (const auto& table : schema_tables) {
     values += joined(values.empty() ? "(" : ", (", values.size(), ", '", table.name,
-                     "', '{", table.columns, "}'::name[])");
+                     "', '{", table.columns(), "}'::name[])");
   }
   return values;
 }

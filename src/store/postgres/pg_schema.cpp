@@ -81,7 +81,7 @@ constexpr const char* makings[] = {
 std::vector<Statement> checks(const std::string& schema) {
   std::vector<Statement> statements;
   for (const auto& table : schema_tables) {
-    statements.push_back({"SELECT " + std::string(table.columns) + " FROM " +
+    statements.push_back({"SELECT " + table.columns() + " FROM " +
                               in_schema(schema, table.name) + " LIMIT 0",
                           {}});
   }
@@ -260,6 +260,17 @@ std::string schema_script(const std::string& schema, const std::string& role) {
   script += "GRANT SELECT ON " + in_schema(schema, "locks") + " TO " + user + ";\n";
   script += "GRANT EXECUTE ON FUNCTION " +
             in_schema(schema, "admit(text, bigint, text)") + " TO " + user + ";\n";
+  // Most databases permit this to everyone.
+  constexpr const char* connecting =
+      "DO $may$ BEGIN IF NOT pg_catalog.has_database_privilege('ROLE'::pg_catalog.name, "
+      "pg_catalog.current_database()::pg_catalog.text, 'CONNECT') THEN EXECUTE "
+      "pg_catalog.format('GRANT CONNECT "
+      "ON DATABASE %I TO %I', pg_catalog.current_database(), 'ROLE'); END IF; "
+      "EXCEPTION WHEN insufficient_privilege THEN RAISE WARNING '%', SQLERRM; END "
+      "$may$;\n";
+  if (role.find_first_of("$\\") == std::string::npos) {
+    script += replaced(connecting, "ROLE", replaced(role, "'", "''"));
+  }
   return script + "COMMIT;\n";
 }
 

@@ -17,16 +17,19 @@ namespace dlock::postgres {
 // The tables of this version, each with its columns.
 struct SchemaTable {
   std::string_view name;
-  std::string_view columns;  // "namespace, name"
+  std::string_view key;   // "namespace, name": what no two rows share
+  std::string_view rest;  // ", version"
+  std::string columns() const { return std::string(key) + std::string(rest); }
 };
 inline constexpr SchemaTable schema_tables[] = {
-    {"lock", "namespace, name, version, format, state, runs, refused, due, keep_until"},
-    {"fence", "namespace, resource, greatest"},
-    {"rate", "namespace, name, version, format, state, keep_until"},
-    {"value", "namespace, name, fence, size, sum, stored, fresh_until, keep_until"},
-    {"piece", "namespace, name, fence, number, data, keep_until"},
-    {"watcher", "namespace, id, until"},
-    {"event", "namespace, xact, id, line, keep_until"},
+    {"lock", "namespace, name",
+     ", version, format, state, runs, refused, due, keep_until"},
+    {"fence", "namespace, resource", ", greatest"},
+    {"rate", "namespace, name", ", version, format, state, keep_until"},
+    {"value", "namespace, name", ", fence, size, sum, stored, fresh_until, keep_until"},
+    {"piece", "namespace, name, fence, number", ", data, keep_until"},
+    {"watcher", "namespace, id", ", until"},
+    {"event", "namespace, xact, id", ", line, keep_until"},
 };
 
 // An expression for the name that the key of the table `lock` has where it was made: with
