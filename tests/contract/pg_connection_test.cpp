@@ -676,7 +676,7 @@ const auto read_reply =
     done("SELECT 1") + ready();
 
 // A server with which one step goes well: its replies to the read and to the write. Of
-// the standing behind each, `standbys` are how many standbys are connected.
+// the standing behind each, `standbys` are those that are connected.
 std::pair<std::string, std::string> step_replies(const std::string& standbys_at_write) {
   const auto standing = [](const std::string& standbys) {
     return standing_reply({"f", "00000001", "1", "4711", "off", "s1", standbys});
@@ -684,7 +684,7 @@ std::pair<std::string, std::string> step_replies(const std::string& standbys_at_
   const auto write = accepted + row({"on", "1"}) + done("SELECT 1") + accepted +
                      row({"1"}) + done("UPDATE 1") + ready() +
                      standing(standbys_at_write);
-  return {greeting() + trusted + read_reply + standing("1"), write};
+  return {greeting() + trusted + read_reply + standing("ss1"), write};
 }
 
 // Servers before version 14 do not report this default at the login.
@@ -740,7 +740,7 @@ class PgStepReplies : public PgConnections {
 };
 
 TEST_F(PgStepReplies, that_end_after_any_byte_grant_nothing) {
-  const auto [read, write] = step_replies("1");
+  const auto [read, write] = step_replies("ss1");
   EXPECT_TRUE(std::holds_alternative<Grant>(ask(read, write)));
 
   for (std::size_t size = 0; size < read.size() + write.size(); ++size) {
@@ -757,7 +757,7 @@ TEST_F(PgStepReplies, that_end_after_any_byte_grant_nothing) {
 }
 
 TEST_F(PgStepReplies, tell_that_a_standby_was_missing_at_the_commit) {
-  const auto [read, write] = step_replies("0");
+  const auto [read, write] = step_replies("");
   try {
     ask(read, write);
     ADD_FAILURE() << "granted";
@@ -769,7 +769,7 @@ TEST_F(PgStepReplies, tell_that_a_standby_was_missing_at_the_commit) {
 
 // 80 ms there and back are usual between continents, and a step takes two such trips.
 TEST_F(PgStepReplies, that_take_long_are_awaited_by_a_claim_that_ends) {
-  const auto [read, write] = step_replies("1");
+  const auto [read, write] = step_replies("ss1");
   const PeerServer server([read = read, write = write](const Peer& peer) {
     peer.read_until(sync);
     peer.send(read);

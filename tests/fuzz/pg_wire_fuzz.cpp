@@ -29,7 +29,7 @@ std::string described(const postgres::Result& result) {
            (standing->is_read_only ? " read-only" : "");
     for (const bool all : {false, true}) {
       const auto why = postgres::too_few_standbys({all, 2}, standing->standby_names,
-                                                  standing->standbys);
+                                                  standing->followers);
       text += why.value_or(" enough");
     }
   }

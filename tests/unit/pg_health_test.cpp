@@ -99,11 +99,13 @@ TEST(PgHealth, warns_of_logins_that_give_the_password_away) {
 TEST(PgHealth, too_few_standbys_are_an_error_and_unused_ones_are_mentioned) {
   auto facts = good_facts();
   facts.hosts[0].standing.standby_names = "ANY 1 (s1, s2)";
-  facts.hosts[0].standing.standbys = 1;
+  facts.hosts[0].standing.followers = {{PgFollower::Kind::standby, "s1"}};
   EXPECT_TRUE(found(facts, "replicas").starts_with("info: "));
   facts.replicas.count = 1;
   facts.answers["replicas"] = {{"other"}, {"S2"}};
   EXPECT_TRUE(found(facts, "replicas").starts_with("ok: "));
+  facts.hosts[0].standing.followers->front().kind = PgFollower::Kind::unknown;
+  EXPECT_TRUE(found(facts, "replicas").starts_with("warning: "));
   facts.answers["replicas"] = {{"other"}, {std::nullopt}};
   EXPECT_TRUE(found(facts, "replicas").starts_with("error: every commit hangs"));
   facts.replicas.count = 2;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "store/postgres/pg_trust.hpp"
+#include "util/text.hpp"
 
 namespace dlock::postgres {
 namespace {
@@ -36,19 +37,17 @@ TEST(PgStandings, a_primary_tells_its_timeline_in_hexadecimal) {
   EXPECT_EQ(standing->timeline, 26U);
   EXPECT_EQ(standing->pid, 77);
   EXPECT_TRUE(standing->is_read_only);
-  EXPECT_FALSE(standing->standbys);
+  EXPECT_FALSE(standing->followers);
 }
 
 TEST(PgStandings, a_standby_has_none) {
   const auto standing = standing_from(
-      reply_of({"t", std::nullopt, "1.5", "77", "off", "FIRST 1 (a)", "2"}));
-
-  ASSERT_TRUE(standing);
+      reply_of({"t", std::nullopt, "1.5", "77", "off", "FIRST 1 (a)", "?S1\nxb"}));
   EXPECT_TRUE(standing->is_standby);
   EXPECT_EQ(standing->timeline, 0U);
   EXPECT_FALSE(standing->is_read_only);
   EXPECT_EQ(standing->standby_names, "FIRST 1 (a)");
-  EXPECT_EQ(standing->standbys, 2U);
+  EXPECT_EQ(standing->followers->at(0).name, "s1");
 }
 
 TEST(PgStandings, a_server_that_does_not_know_the_question_tells_nothing) {
@@ -86,6 +85,7 @@ TEST(PgStandings, one_server_under_two_names_is_one_primary) {
 
   EXPECT_EQ(choice.server, 0U);
   EXPECT_EQ(choice.complaint, "");
+  EXPECT_EQ(chosen_primary({primary(1, "1"), primary(2, "1")}, {"a", "b"}).server, 1U);
 }
 
 // "2: a b *"
@@ -120,51 +120,63 @@ TEST(PgStandbyNames, nothing_else_is_taken_for_names) {
   }
 }
 
-std::string refusal(const char* wanted, const char* setting, unsigned connected) {
+// `connected`: a letter for each, upper case for an archiver.
+std::string refusal(const char* wanted, const char* setting, std::string_view connected) {
   const std::string text = wanted;
   Replicas replicas;
   replicas.all = text == "all";
   if (!replicas.all) replicas.count = static_cast<unsigned>(std::stoul(text));
-  return too_few_standbys(replicas, setting, connected).value_or("");
+  std::vector<PgFollower> followers;
+  for (const char c : connected) {
+    using Kind = PgFollower::Kind;
+    const auto name = lower_case({&c, 1});
+    followers.push_back({name[0] == c ? Kind::unknown : Kind::other, name});
+  }
+  return too_few_standbys(replicas, setting, followers).value_or("");
 }
 
 TEST(PgReplicas, are_enough_if_so_many_acknowledge_each_commit) {
-  EXPECT_EQ(refusal("0", "", 0), "");
-  EXPECT_EQ(refusal("1", "a", 1), "");
-  EXPECT_EQ(refusal("1", "ANY 2 (a, b)", 2), "");
-  EXPECT_EQ(refusal("2", "FIRST 2 (*)", 5), "");
-  EXPECT_EQ(refusal("all", "a", 1), "");
-  EXPECT_EQ(refusal("all", "ANY 2 (a, b)", 2), "");
+  EXPECT_EQ(refusal("0", "", ""), "");
+  EXPECT_EQ(refusal("1", "a", "a"), "");
+  EXPECT_EQ(refusal("1", "ANY 2 (a, b)", "abc"), "");
+  EXPECT_EQ(refusal("2", "FIRST 2 (*)", "abcde"), "");
+  EXPECT_EQ(refusal("all", "a", "aC"), "");
+  EXPECT_EQ(refusal("all", "ANY 2 (a, b)", "ab"), "");
+  EXPECT_EQ(refusal("all", "ANY 2 (a, b)", "aB"), "");
+  EXPECT_EQ(refusal("1", "ANY 2 (a, b)", "aB"), "");
 }
 
 TEST(PgReplicas, are_too_few_if_an_old_primary_could_do_without_them) {
-  EXPECT_EQ(refusal("1", "", 3),
+  EXPECT_EQ(refusal("1", "", "abc"),
             "its commits wait for no standby (synchronous_standby_names is empty)");
-  EXPECT_EQ(refusal("2", "a, b", 2),
+  EXPECT_EQ(refusal("2", "a, b", "ab"),
             "its commits wait for 1 standby (synchronous_standby_names), not for 2");
-  EXPECT_EQ(refusal("all", "ANY 1 (a, b)", 2),
+  EXPECT_EQ(refusal("all", "ANY 1 (a, b)", "ab"),
             "its commits wait for 1 standby of the 2 in synchronous_standby_names");
-  EXPECT_EQ(refusal("all", "ANY 2 (*)", 2),
+  EXPECT_EQ(refusal("all", "ANY 2 (*)", "ab"),
             "synchronous_standby_names must name every standby, and not *");
-  const auto also = [](const std::string& counts) {
-    return counts +
-           ": give each a separate name (application_name in primary_conninfo) in "
-           "synchronous_standby_names; a backup or an archiver counts as one unless the "
-           "user "
-           "is a member of pg_monitor";
-  };
-  EXPECT_EQ(refusal("all", "walreceiver", 2),
-            also("2 standbys are connected, and its commits wait for only 1"));
-  EXPECT_EQ(refusal("all", "FIRST 2 (a, b)", 3),
-            also("3 standbys are connected, and its commits wait for only 2"));
-  EXPECT_EQ(refusal("all", "FIRST 2 (walreceiver)", 2), "");
-  EXPECT_EQ(refusal("1", "walreceiver", 2), "");
-  EXPECT_EQ(refusal("1", "ANY 2 (a, b)", 1),
+  for (const auto& [setting, text] :
+       {std::pair("a", "3 standbys are connected, and its commits wait for only 1: give"),
+        {"2 (a, b)",
+         "3 standbys are connected, and its commits wait for only 2: give"}}) {
+    EXPECT_TRUE(refusal("all", setting, "abb").starts_with(text)) << setting;
+  }
+  EXPECT_EQ(refusal("all", "FIRST 2 (a)", "aa"), "");
+  for (const char* connected : {"aaB", "aA"}) {
+    EXPECT_NE(refusal("all", "FIRST 2 (a, b)", connected), "") << connected;
+  }
+  EXPECT_EQ(refusal("1", "a", "aa"), "");
+  for (const char* wanted : {"1", "all"}) {
+    EXPECT_NE(refusal(wanted, "b", "aB"), "") << wanted;
+    EXPECT_NE(refusal(wanted, "b", "B"), "") << wanted;
+  }
+  EXPECT_NE(refusal("1", "ANY 1 (a, b)", "aB"), "");
+  EXPECT_NE(refusal("1", "b", "a"), "");
+  EXPECT_EQ(refusal("1", "ANY 2 (a, b)", "ac"),
             "its commits wait for 2 standbys, and only 1 is connected");
-  EXPECT_EQ(refusal("all", "a", 0),
-            "its commits wait for 1 standby, and none is "
-            "connected");
-  EXPECT_NE(refusal("1", "a b", 1), "");
+  EXPECT_EQ(refusal("all", "a", ""),
+            "its commits wait for 1 standby, and none is connected");
+  EXPECT_NE(refusal("1", "a b", "a"), "");
 }
 
 TEST(PgGuard, refuses_with_its_own_words_and_not_with_each_text_that_is_no_number) {

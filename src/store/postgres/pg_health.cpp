@@ -237,7 +237,7 @@ void replicas(const PgFacts& facts, CheckReport& say) {
   const auto& standing = facts.hosts[*facts.primary].standing;
   const auto names = "synchronous_standby_names is " + shown(standing.standby_names);
   const auto too_few =
-      too_few_standbys(facts.replicas, standing.standby_names, standing.standbys);
+      too_few_standbys(facts.replicas, standing.standby_names, standing.followers);
   if (too_few) {
     return say.error(*too_few,
                      "set synchronous_standby_names on the server, or lower --replicas");
@@ -258,7 +258,14 @@ void replicas(const PgFacts& facts, CheckReport& say) {
                      "(application_name in primary_conninfo)");
   }
   if (facts.replicas.all || facts.replicas.count > 0) {
-    return say.ok("commits wait for standbys: " + names);
+    const bool is_unknown = std::ranges::any_of(
+        standing.followers.value_or(std::vector<PgFollower>()),
+        [](const auto& one) { return one.kind == PgFollower::Kind::unknown; });
+    if (!is_unknown) return say.ok("commits wait for standbys: " + names);
+    return say.warning(names + ", and user " + shown(facts.user) +
+                           " may not see whether these are standbys or archivers "
+                           "(pg_receivewal), which cannot be promoted",
+                       "GRANT pg_monitor TO " + shown(facts.user));
   }
   if (standing.standby_names.empty()) return say.ok("not asked for (--replicas)");
   say.info(names + ", and --replicas is not set: dlock does not check that it stays so",

@@ -117,7 +117,7 @@ bool PgPrimary::is_pooled() const {
 
 void PgPrimary::require_replicas() const {
   const auto why =
-      too_few_standbys(hosts_->replicas, standing_.standby_names, standing_.standbys);
+      too_few_standbys(hosts_->replicas, standing_.standby_names, standing_.followers);
   if (!why) return;
   const auto wanted =
       hosts_->replicas.all ? "all" : std::to_string(hosts_->replicas.count);

@@ -264,10 +264,9 @@ std::string schema_script(const std::string& schema, const std::string& role) {
   constexpr const char* connecting =
       "DO $may$ BEGIN IF NOT pg_catalog.has_database_privilege('ROLE'::pg_catalog.name, "
       "pg_catalog.current_database()::pg_catalog.text, 'CONNECT') THEN EXECUTE "
-      "pg_catalog.format('GRANT CONNECT "
-      "ON DATABASE %I TO %I', pg_catalog.current_database(), 'ROLE'); END IF; "
-      "EXCEPTION WHEN insufficient_privilege THEN RAISE WARNING '%', SQLERRM; END "
-      "$may$;\n";
+      "pg_catalog.format('GRANT CONNECT ON DATABASE %I TO %I', "
+      "pg_catalog.current_database(), 'ROLE'); END IF; EXCEPTION WHEN "
+      "insufficient_privilege THEN RAISE WARNING '%', SQLERRM; END $may$;\n";
   if (role.find_first_of("$\\") == std::string::npos) {
     script += replaced(connecting, "ROLE", replaced(role, "'", "''"));
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "util/text.hpp"
 
@@ -86,6 +87,19 @@ std::string counted(unsigned count) {
   return std::to_string(count) + (count == 1 ? " standby" : " standbys");
 }
 
+std::vector<PgFollower> followers_in(std::string_view text) {
+  std::vector<PgFollower> followers;
+  for (const auto& line : split(text, '\n')) {
+    if (line.empty()) continue;
+    using Kind = PgFollower::Kind;
+    const auto kind = line[0] == 's'   ? Kind::standby
+                      : line[0] == 'x' ? Kind::other
+                                       : Kind::unknown;
+    followers.push_back({kind, lower_case(line.substr(1))});
+  }
+  return followers;
+}
+
 std::optional<std::uint32_t> timeline_in(std::string_view text) {
   std::uint32_t value = 0;
   const auto* last = text.data() + text.size();
@@ -94,25 +108,120 @@ std::optional<std::uint32_t> timeline_in(std::string_view text) {
   return value;
 }
 
+// Of the setting alone.
+std::optional<std::string> too_few_awaited(const Replicas& wanted,
+                                           const AwaitedStandbys& awaited) {
+  if (awaited.count == 0) {
+    return "its commits wait for no standby (synchronous_standby_names is empty)";
+  }
+  const auto named = static_cast<unsigned>(awaited.names.size());
+  if (wanted.all && awaited.may_be_any) {
+    return "synchronous_standby_names must name every standby, and not *";
+  }
+  if (wanted.all && awaited.count < named) {
+    return "its commits wait for " + counted(awaited.count) + " of the " +
+           std::to_string(named) + " in synchronous_standby_names";
+  }
+  if (!wanted.all && awaited.count < wanted.count) {
+    return "its commits wait for " + counted(awaited.count) +
+           " (synchronous_standby_names), not for " + std::to_string(wanted.count);
+  }
+  return std::nullopt;
+}
+
+// Of what is connected.
+std::optional<std::string> too_few_connected(const Replicas& wanted,
+                                             const AwaitedStandbys& awaited,
+                                             const std::vector<PgFollower>& connected) {
+  const auto named = static_cast<unsigned>(awaited.names.size());
+  // Each that can be promoted must be awaited.
+  unsigned standbys = 0;
+  std::string unnamed;
+  // Those that are awaited, and of these, those that acknowledge and are no standby.
+  unsigned there = 0;
+  unsigned others = 0;
+  std::string other;
+  std::set<std::string> names;
+  for (const auto& [kind, name] : connected) {
+    const bool is_other = kind == PgFollower::Kind::other;
+    const bool is_awaited =
+        awaited.may_be_any || std::ranges::count(awaited.names, name) > 0;
+    standbys += is_other ? 0 : 1;
+    if (!is_awaited && !is_other) unnamed = name;
+    if (!is_awaited) continue;
+    ++there;
+    names.insert(name);
+    others += is_other ? 1 : 0;
+    if (is_other) other = name;
+  }
+  constexpr const char* separate_names =
+      ": give each a separate name (application_name in primary_conninfo) in "
+      "synchronous_standby_names";
+  if (wanted.all && standbys > awaited.count) {
+    return counted(standbys) + " are connected, and its commits wait for " +
+           (awaited.count == 1 ? "only 1" : "only " + std::to_string(awaited.count)) +
+           separate_names +
+           "; a backup or an archiver counts as one unless the user is a member of "
+           "pg_monitor";
+  }
+  if (wanted.all && !unnamed.empty()) {
+    return "its commits do not wait for the standby " + printable(unnamed, 100) +
+           separate_names;
+  }
+  if (there < awaited.count) {
+    const std::string those = there == 0   ? "none is"
+                              : there == 1 ? "only 1 is"
+                                           : "only " + std::to_string(there) + " are";
+    return "its commits wait for " + counted(awaited.count) + ", and " + those +
+           " connected";
+  }
+  if (wanted.all && (there > awaited.count || names.size() < named)) {
+    return "of the standbys in synchronous_standby_names some share a name" +
+           std::string(separate_names);
+  }
+  if (others > 0 && awaited.count < others + std::max(wanted.count, 1U)) {
+    return "its commits may wait only for " + printable(other, 100) +
+           ", which archives or is logical replication and cannot be promoted: leave it "
+           "out of synchronous_standby_names";
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-// In recovery the name of the current file is refused. Only connections are counted that
-// a standby can have: neither backups nor archives (pg_receivewal, which never replays)
-// nor logical replication. Only a member of pg_monitor sees that a connection is one of
-// the first two; of a logical one everyone sees the slot.
+// In recovery the name of the current file is refused. Numbers that are compared are
+// integers: how many digits of another one are sent is a setting.
+//
+// What follows the log is told with a letter before its name: x for what acknowledges
+// commits and is no standby, s for a standby, ? for what may be one. Only a member of
+// pg_monitor sees that something is a backup or an archiver (pg_receivewal, which never
+// replays); of logical replication everyone sees the slot. Servers replace what is not
+// printable in names.
 Statement standing_question(bool with_standbys) {
   std::string sql =
-      "SELECT pg.pg_is_in_recovery(), CASE WHEN pg.pg_is_in_recovery() THEN NULL ELSE "
-      "pg.substr(pg.pg_walfile_name(pg.pg_current_wal_lsn()), 1, 8) END, "
-      "pg.date_part('epoch', pg.pg_postmaster_start_time()), pg.pg_backend_pid(), "
+      "SELECT pg.pg_is_in_recovery(), CASE WHEN pg.pg_is_in_recovery() "
+      "THEN NULL ELSE "
+      "pg.substr(pg.pg_walfile_name(pg.pg_current_wal_lsn()), 1, "
+      "8) END, "
+      "(pg.date_part('epoch', pg.pg_postmaster_start_time()) "
+      "OP(*) 1000000)::pg.int8, "
+      "pg.pg_backend_pid(), "
       "pg.current_setting('default_transaction_read_only')";
   if (with_standbys) {
     sql +=
-        ", pg.current_setting('synchronous_standby_names'), (SELECT pg.count(*) FROM "
+        ", pg.current_setting('synchronous_standby_names'), (SELECT "
+        "COALESCE(pg.string_agg(pg.concat(CASE WHEN r.write_lsn IS NOT "
+        "NULL AND "
+        "r.replay_lsn IS NULL OR EXISTS (SELECT 1 FROM pg.pg_replication_slots s "
+        "WHERE "
+        "s.active_pid OP(=) r.pid AND (s.slot_type "
+        "OP(=) 'logical' OR (s.temporary AND "
+        "s.slot_name OP(~~) 'pg_basebackup%'))) THEN 'x' WHEN "
+        "r.replay_lsn IS NULL THEN "
+        "'?' ELSE 's' END, r.application_name), pg.chr(10)), '') FROM "
         "pg.pg_stat_replication r WHERE r.state IS DISTINCT FROM 'backup' AND "
-        "(r.write_lsn IS NULL OR r.replay_lsn IS NOT NULL) AND NOT EXISTS (SELECT 1 FROM "
-        "pg.pg_replication_slots s WHERE s.active_pid OP(=) r.pid AND (s.slot_type OP(=) "
-        "'logical' OR (s.temporary AND s.slot_name OP(~~) 'pg_basebackup%'))))";
+        "(r.write_lsn "
+        "IS NULL OR r.replay_lsn IS NOT NULL OR r.flush_lsn IS NOT NULL))";
   }
   return {std::move(sql), {}, true};
 }
@@ -128,7 +237,7 @@ std::optional<PgStanding> standing_from(const Result& reply) {
   standing.is_read_only = row[4] == "on";
   if (row.size() < 7) return standing;
   standing.standby_names = row[5].value_or("");
-  standing.standbys = number_in<unsigned>(row[6].value_or(""));
+  if (row[6]) standing.followers = followers_in(*row[6]);
   return standing;
 }
 
@@ -143,9 +252,11 @@ PrimaryChoice chosen_primary(const std::vector<std::optional<PgStanding>>& stand
       continue;
     }
     const auto& best = *standings[*choice.server];
-    // One server under two names.
-    if (best.started == standings[i]->started && !best.started.empty()) continue;
     const bool is_newer = standings[i]->timeline > best.timeline;
+    // One server under two names.
+    const bool is_same = standings[i]->timeline == best.timeline &&
+                         best.started == standings[i]->started && !best.started.empty();
+    if (is_same) continue;
     other = is_newer ? *choice.server : i;
     if (is_newer) choice.server = i;
   }
@@ -175,46 +286,15 @@ std::optional<AwaitedStandbys> awaited_standbys(std::string_view setting) {
   return std::nullopt;
 }
 
-std::optional<std::string> too_few_standbys(const Replicas& wanted,
-                                            std::string_view setting,
-                                            std::optional<unsigned> connected) {
+std::optional<std::string> too_few_standbys(
+    const Replicas& wanted, std::string_view setting,
+    const std::optional<std::vector<PgFollower>>& connected) {
   if (!wanted.all && wanted.count == 0) return std::nullopt;
   const auto awaited = awaited_standbys(setting);
   if (!awaited) return "synchronous_standby_names cannot be read";
-  if (awaited->count == 0) {
-    return "its commits wait for no standby (synchronous_standby_names is empty)";
-  }
-  const auto named = static_cast<unsigned>(awaited->names.size());
-  if (wanted.all && awaited->may_be_any) {
-    return "synchronous_standby_names must name every standby, and not *";
-  }
-  if (wanted.all && awaited->count < named) {
-    return "its commits wait for " + counted(awaited->count) + " of the " +
-           std::to_string(named) + " in synchronous_standby_names";
-  }
-  // Two standbys can have one name, and each that is connected can be promoted.
-  if (wanted.all && connected && *connected > awaited->count) {
-    return counted(*connected) + " are connected, and its commits wait for " +
-           (awaited->count == 1 ? "only 1" : "only " + std::to_string(awaited->count)) +
-           ": give each a separate name (application_name in primary_conninfo) in "
-           "synchronous_standby_names; a backup or an archiver counts as one unless the "
-           "user "
-           "is a member of pg_monitor";
-  }
-  if (!wanted.all && awaited->count < wanted.count) {
-    return "its commits wait for " + counted(awaited->count) +
-           " (synchronous_standby_names), not for " + std::to_string(wanted.count);
-  }
+  if (auto why = too_few_awaited(wanted, *awaited)) return why;
   if (!connected) return "it does not tell how many standbys are connected";
-  if (*connected < awaited->count) {
-    const std::string there = *connected == 0 ? "none is"
-                              : *connected == 1
-                                  ? "only 1 is"
-                                  : "only " + std::to_string(*connected) + " are";
-    return "its commits wait for " + counted(awaited->count) + ", and " + there +
-           " connected";
-  }
-  return std::nullopt;
+  return too_few_connected(wanted, *awaited, *connected);
 }
 
 }  // namespace dlock::postgres

@@ -14,6 +14,13 @@
 
 namespace dlock::postgres {
 
+// What is connected to a primary to follow its log.
+struct PgFollower {
+  enum class Kind { standby, other, unknown };  // other: acknowledges, is no standby
+  Kind kind = Kind::unknown;
+  std::string name;  // in lower case
+};
+
 struct PgStanding {
   bool is_standby = false;
   // Each promotion begins another one, with a greater number; 0: unknown.
@@ -22,8 +29,8 @@ struct PgStanding {
   std::int32_t pid = 0;       // of the process that executes; 0: unknown
   bool is_read_only = false;  // a transaction that does not say otherwise
   // If they were asked for.
-  std::string standby_names;         // synchronous_standby_names
-  std::optional<unsigned> standbys;  // how many are connected, whatever their names are
+  std::string standby_names;  // synchronous_standby_names
+  std::optional<std::vector<PgFollower>> followers;
 };
 
 // Asks for it. A server that is only like PostgreSQL need not know these functions.
@@ -54,8 +61,8 @@ struct AwaitedStandbys {
 std::optional<AwaitedStandbys> awaited_standbys(std::string_view setting);
 
 // Why a commit is not acknowledged by as many standbys as are wanted; nothing if it is.
-std::optional<std::string> too_few_standbys(const Replicas& wanted,
-                                            std::string_view setting,
-                                            std::optional<unsigned> connected);
+std::optional<std::string> too_few_standbys(
+    const Replicas& wanted, std::string_view setting,
+    const std::optional<std::vector<PgFollower>>& connected);
 
 }  // namespace dlock::postgres
