@@ -390,16 +390,24 @@ drop_key() {  # <table>
 }
 @test "a table without its key, or unlogged, is refused with what to write, and one that is inherited" {
   dlock run job -- true
-  for change in lock fence rate value piece watcher event 'ADD UNIQUE (namespace, name) DEFERRABLE' 'ADD UNIQUE (name)' \
-    'SET UNLOGGED'; do
-    [[ $change == SET* ]] || drop_key "${change/ADD*/lock}"
-    [[ $change == [a-z]* ]] || sql "ALTER TABLE dlock.lock $change"
-    run dlock run job -- echo started
-    assert_message 78 "the table dlock.$([[ $change == [a-z]* ]] && echo "$change" || echo lock) "
-    sql "ALTER TABLE ${output##*ALTER TABLE }"
-    run dlock run job -- echo started
-    assert_equal "$status $output" '0 started'
+  for change in SELECT 'ALTER TABLE dlock.lock ADD UNIQUE (namespace, name) DEFERRABLE' 'ALTER TABLE dlock.lock ADD UNIQUE (name)' \
+    'CREATE INDEX lock_pkey ON dlock.lock (namespace, name)' 'ALTER TABLE dlock.lock SET UNLOGGED'; do
+    [[ $change == *SET* ]] || drop_key lock
+    sql "$change"
+    run dlock run new -- echo started
+    assert_message 78 "$([[ $change == *SET* ]] && echo 'is not logged' || echo 'lacks its unique key')"
+    sql 'DROP INDEX IF EXISTS dlock.lock_pkey' 2> /dev/null || true
+    sql "$(dlock doctor | grep -o 'ALTER TABLE.*')"
+    dlock run job -- true
   done
+  while read -r table verb; do
+    drop_key "$table"
+    run dlock $verb
+    assert_message 78 'lacks its unique key'
+    sql "$(dlock doctor | grep -o 'ALTER TABLE.*')"
+  done <<< 'fence fence disk 7
+rate limit calls 5/1h
+value cache --ttl 1m value -- date'
   drop_key lock
   sql 'CREATE UNIQUE INDEX ON dlock.lock (name, namespace) INCLUDE (version)'
   dlock run job -- true

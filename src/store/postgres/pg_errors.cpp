@@ -34,6 +34,8 @@ const char* remedy_for(std::string_view code, std::string_view text) {
     return ": let it share sessions by transaction (pool_mode = transaction)";
   }
   if (code.starts_with("P0")) return ": a trigger of the database raised this";
+  if (code == "42P10")
+    return ": a table of dlock's lacks its unique key, see dlock doctor";
   if (code == "22P05") return ": use another name, or a database with the encoding UTF8";
   return "";
 }

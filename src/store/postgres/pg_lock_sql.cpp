@@ -41,7 +41,7 @@ std::string to_insert(const std::string& table) {
          "keep_until) VALUES ($1, $2, " +
          std::string(clock_micros) +
          ", $3::pg.int2, $4, $5, $6::pg.int8, pg.to_timestamp($7::pg.float8), "
-         "pg.to_timestamp($8::pg.float8)) ON CONFLICT DO NOTHING";
+         "pg.to_timestamp($8::pg.float8)) ON CONFLICT (namespace, name) DO NOTHING";
 }
 
 std::string to_update(const std::string& table) {

@@ -199,29 +199,20 @@ std::optional<std::string> too_few_connected(const Replicas& wanted,
 // printable in names.
 Statement standing_question(bool with_standbys) {
   std::string sql =
-      "SELECT pg.pg_is_in_recovery(), CASE WHEN pg.pg_is_in_recovery() "
-      "THEN NULL ELSE "
-      "pg.substr(pg.pg_walfile_name(pg.pg_current_wal_lsn()), 1, "
-      "8) END, "
-      "(pg.date_part('epoch', pg.pg_postmaster_start_time()) "
-      "OP(*) 1000000)::pg.int8, "
-      "pg.pg_backend_pid(), "
-      "pg.current_setting('default_transaction_read_only')";
+      "SELECT pg.pg_is_in_recovery(), CASE WHEN pg.pg_is_in_recovery() THEN NULL ELSE "
+      "pg.substr(pg.pg_walfile_name(pg.pg_current_wal_lsn()), 1, 8) END, "
+      "(pg.date_part('epoch', pg.pg_postmaster_start_time()) OP(*) 1000000)::pg.int8, "
+      "pg.pg_backend_pid(), pg.current_setting('default_transaction_read_only')";
   if (with_standbys) {
     sql +=
         ", pg.current_setting('synchronous_standby_names'), (SELECT "
-        "COALESCE(pg.string_agg(pg.concat(CASE WHEN r.write_lsn IS NOT "
-        "NULL AND "
-        "r.replay_lsn IS NULL OR EXISTS (SELECT 1 FROM pg.pg_replication_slots s "
-        "WHERE "
-        "s.active_pid OP(=) r.pid AND (s.slot_type "
-        "OP(=) 'logical' OR (s.temporary AND "
-        "s.slot_name OP(~~) 'pg_basebackup%'))) THEN 'x' WHEN "
-        "r.replay_lsn IS NULL THEN "
+        "COALESCE(pg.string_agg(pg.concat(CASE WHEN r.write_lsn IS NOT NULL AND "
+        "r.replay_lsn IS NULL OR EXISTS (SELECT 1 FROM pg.pg_replication_slots s WHERE "
+        "s.active_pid OP(=) r.pid AND (s.slot_type OP(=) 'logical' OR (s.temporary AND "
+        "s.slot_name OP(~~) 'pg_basebackup%'))) THEN 'x' WHEN r.replay_lsn IS NULL THEN "
         "'?' ELSE 's' END, r.application_name), pg.chr(10)), '') FROM "
         "pg.pg_stat_replication r WHERE r.state IS DISTINCT FROM 'backup' AND "
-        "(r.write_lsn "
-        "IS NULL OR r.replay_lsn IS NOT NULL OR r.flush_lsn IS NOT NULL))";
+        "(r.write_lsn IS NULL OR r.replay_lsn IS NOT NULL OR r.flush_lsn IS NOT NULL))";
   }
   return {std::move(sql), {}, true};
 }

@@ -121,7 +121,8 @@ class PgRates final : public RateLimits {
       change.sql =
           "INSERT INTO " + table +
           " (namespace, name, version, format, state, keep_until) VALUES ($1, $2, "
-          "$3::pg.int8, 1, $4, pg.to_timestamp($5::pg.float8)) ON CONFLICT DO NOTHING";
+          "$3::pg.int8, 1, $4, pg.to_timestamp($5::pg.float8)) ON CONFLICT (namespace, "
+          "name) DO NOTHING";
     } else {
       change.sql = "UPDATE " + table +
                    " r SET version = r.version OP(+) 1, format = 1, state = $4, "
