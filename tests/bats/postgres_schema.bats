@@ -17,6 +17,7 @@ is_watched() { [[ $(sql 'SELECT count(*) FROM dlock.watcher') == [1-9]* ]]; }
     users+=($!)
   done
   for user in "${users[@]}"; do assert_exits 0 "$user"; done
+
   assert_equal "$(wc -l < "$order") $(cat "$said")" '20 '
   assert_equal "$(sql 'SELECT count(*) FROM dlock.lock')" 20
 }
@@ -67,6 +68,7 @@ END
     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA dlock TO granted;
     REVOKE ALL ON SCHEMA public FROM PUBLIC; REVOKE TEMPORARY ON DATABASE app FROM PUBLIC'
   DLOCK_STORE=$(postgres_url 1 granted)
+
   hold job
   queue job -- "${noting[@]}" "$order" waited
   dlock watch --json > "$said" 3>&- &
@@ -81,6 +83,7 @@ END
   dlock history job
   dlock acquire --ttl 60s job > /dev/null
   dlock break --yes job
+
   run dlock doctor
   refute_output_contains error
 }
@@ -116,6 +119,7 @@ END
 
 @test "another schema can be named, and only its tables are used" {
   dlock --store "$DLOCK_STORE&dlock_schema=other_1" run job -- true
+
   assert_equal "$(sql "SELECT count(*) FROM other_1.lock")" 1
   assert_equal "$(sql "SELECT count(*) FROM pg_namespace WHERE nspname = 'dlock'")" 0
   for name in 'a b' 'a"b' "a'b" '' 'a;b'; do
@@ -127,11 +131,13 @@ END
 
 @test "a schema of that name that is not dlock's is left alone" {
   sql 'CREATE SCHEMA dlock AUTHORIZATION app; CREATE TABLE dlock.lock (id int, who text)'
+
   for verb in 'run job -- echo started' 'status job' 'list'; do
     run dlock $verb
     [[ $status == @(77|78) ]]
     assert_one_line
   done
+
   assert_equal "$(sql "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'dlock' AND table_name = 'lock'")" 2
 }
 
@@ -217,7 +223,9 @@ assert_refused_to() {  # <role> <what the message names>
   sql "SET SESSION AUTHORIZATION app; CREATE FUNCTION dlock.note() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN
       INSERT INTO public.audit VALUES (NEW.name); RETURN NEW; END \$\$;
     CREATE TRIGGER noted AFTER UPDATE ON dlock.lock FOR EACH ROW EXECUTE FUNCTION dlock.note()"
+
   run dlock run job -- echo started
+
   assert_equal "$status $output" '0 started'
   (($(sql 'SELECT count(*) FROM public.audit') > 0))
   run dlock doctor
@@ -275,6 +283,7 @@ assert_refused_to() {  # <role> <what the message names>
     ALTER ROLE app SET default_transaction_isolation = 'serializable'"
   hold 'jöb'
   queue 'jöb' -- "${noting[@]}" "$order" waited
+
   run dlock run other -- echo started
   assert_equal "$status $output" '0 started'
   assert_between "$(look 'jöb' '.holders[0].expires_in_ms')" 1000 30000
@@ -290,6 +299,7 @@ assert_refused_to() {  # <role> <what the message names>
 @test "a name that the encoding of the database lacks is refused, and others are not" {
   sql "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' OWNER app"
   sql "CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' OWNER app"
+
   DLOCK_STORE=$(postgres_url 1 app latin)
   run dlock run 'jöb' -- sh -c 'dlock list --json | jq -r ".[].name"' '語'
   assert_equal "$status $output" '0 jöb'
@@ -323,6 +333,7 @@ assert_store_is_refused() {  # <pattern of exit codes> <part of what it says>
   assert_store_is_refused 69 'PostgreSQL'
   DLOCK_STORE=postgres://app@127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")/app
   assert_store_is_refused '@(69|77)' ''
+
   redis-server --port "${postgres_port[3]}" --bind 127.0.0.1 --save '' > /dev/null 3>&- &
   eventually accepts_connections "${postgres_port[3]}"
   DLOCK_STORE=postgres://app@127.0.0.1:${postgres_port[3]}/app
@@ -427,6 +438,7 @@ value cache --ttl 1m value -- date'
     WHERE name BETWEEN 'j00100' AND 'j00110'"
   assert_equal "$(dlock list --store-timeout 10s --json | jq -r '.[].name' | sort -u | wc -l)" 2501
   dlock history --store-timeout 10s --json > "$BATS_TEST_TMPDIR/history"
+
   # One that is longer than what is read spoils no other.
   sql "UPDATE dlock.lock SET state = '{\"unknown\":\"' || repeat('x', 2000000) || '\",' || substr(state, 2) WHERE name = 'j00200'"
   code=0
@@ -483,6 +495,7 @@ as_dumped() { "$postgres_programs/pg_dump" -h "$postgres_sockets" -p "${postgres
   refute_output_contains 'dlock_last_'
   run dlock --json doctor
   assert_equal "$(json '.findings[] | select(.check == "copy").level')" warning
+
   # Those who keep them are not warned, nor is the original.
   sql "$to_keep_them" -d copied
   run dlock history job --succeeded-within 1h

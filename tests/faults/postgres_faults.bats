@@ -78,11 +78,13 @@ lose_a_race() {
   use_relay
   lose_a_race
   network 'behind FOR UPDATE'
+
   DLOCK_STORE=$relayed dlock run --store-timeout 4s job -- touch "$order" 2> "$said" 3>&- &
   cut_off=$!
   eventually test -e "$BATS_TEST_TMPDIR/relay.cut"
   begin=$(now_ms)
   run dlock run --store-timeout 5s --wait 10s job -- touch "$ran"
+
   assert_status 0
   # in time: the other one has a store timeout of 4 s
   assert_between $(($(now_ms) - begin)) 0 3800
@@ -100,10 +102,12 @@ lose_a_race() {
   stopped=$!
   eventually test -e "$BATS_TEST_TMPDIR/relay.cut"
   halt "$stopped"
+
   run dlock run --store-timeout 5s --wait 10s job -- "${noting[@]}" "$order" first
   assert_status 0
   network forward
   kill -CONT "$stopped"
+
   assert_exits 0 "$stopped"
   assert_equal "$(paste -sd ' ' "$order")" 'first late'
 }
@@ -113,6 +117,7 @@ lose_a_race() {
   hold job "${brief[@]}" --report "$report"
   await_renewal job
   eventually takes_all_connections
+
   run dlock run --store-timeout 1s other -- echo started
   assert_message 69
   dlock run --wait 30s --store-timeout 1s other -- touch "$ran" 2> "$said" 3>&- &
@@ -121,6 +126,7 @@ lose_a_race() {
   await_renewal job
   kill "${hogs[@]}"
   sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND usename = 'app'" > /dev/null
+
   assert_exits 0 "$waiter"
   let_go
   assert_exits 0 "$holder"
@@ -141,7 +147,9 @@ takes_all_connections() {
   hold job "${lease[@]}" --report "$report"
   watch_the_command
   note_end_of_lease
+
   sql "UPDATE dlock.lock SET state = 'spoilt'"
+
   run dlock run job -- echo started
   assert_status 78
   wait "$death"
@@ -156,7 +164,9 @@ takes_all_connections() {
   let_go
   assert_exits 0 "$holder"
   hold job "${brief[@]}" --report "$report"
+
   sql 'DELETE FROM dlock.lock; INSERT INTO dlock.lock SELECT * FROM backup'
+
   eventually has_ended "$holder"
   assert_exits 76 "$holder"
 }
@@ -180,9 +190,11 @@ set_clock() { echo "$1" > "$clock.new" && chmod 644 "$clock.new" && mv "$clock.n
   use_server_with_clock
   hold job "${brief[@]}"
   fence=$(look job '.holders[0].fence')
+
   set_clock -3600000
   kill -KILL "$holder" "$command"
   next=$(dlock run --wait 30s "${brief[@]}" job -- printenv DLOCK_FENCE)
+
   # Otherwise it would cost the hour.
   ((next > fence))
 }
@@ -191,8 +203,10 @@ set_clock() { echo "$1" > "$clock.new" && chmod 644 "$clock.new" && mv "$clock.n
   use_server_with_clock
   hold job "${lease[@]}" --report "$report"
   fence=$(look job '.holders[0].fence')
+
   set_clock 3600000
   next=$(dlock run --wait 5s "${lease[@]}" job -- sh -c 'sleep 4; echo "$DLOCK_FENCE"')
+
   ((next > fence))
   assert_exits 76 "$holder"
   assert_equal "$(of_report .outcome)" lost
@@ -226,9 +240,11 @@ nobody_waits_for_standby() { ! waits_for_standby; }
     dlock run --replicas 1 --store-timeout 10s job -- touch "$ran" 2> "$said" 3>&- &
     claim=$!
     eventually waits_for_standby
+
     sql "SELECT $function(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND usename = 'app'" > /dev/null
     never_within 300 test -e "$ran"
     postgres_goes_on 2
+
     eventually has_ended "$claim"
     code=0
     wait "$claim" || code=$?
@@ -277,7 +293,9 @@ is_unconfirmed() { grep -q 'did not confirm' "$said" || nobody_waits_for_standby
   use_synchronous_standby
   dlock run --replicas 1 job -- true
   freeze_postgres 2
+
   run timeout 60 dlock run --replicas 1 --store-timeout 1s job -- touch "$ran"
+
   assert_message 69
   [[ ! -e $ran ]]
   eventually nobody_waits_for_standby
@@ -287,6 +305,7 @@ is_unconfirmed() { grep -q 'did not confirm' "$said" || nobody_waits_for_standby
 
 @test "--replicas is refused by a server that waits for fewer standbys" {
   use_postgres_store
+
   run dlock run --replicas 1 job -- touch "$ran"
   assert_message 69 synchronous_standby_names
   # Nothing else is written, either.
@@ -321,9 +340,11 @@ is_unconfirmed() { grep -q 'did not confirm' "$said" || nobody_waits_for_standby
   assert_output_contains '2 standbys are connected'
   run dlock --replicas 1 run job -- echo started
   assert_equal "$status $output" '0 started'
+
   commits_wait_for 1 'FIRST 2 (walreceiver)' 2
   run dlock --replicas all run job -- echo started
   assert_equal "$status $output" '0 started'
+
   # What archives the log is none.
   sql 'GRANT pg_monitor TO app'
   mkdir -m 777 "$postgres_root/archive"
@@ -365,10 +386,12 @@ assert_not_all() {
   hold job --replicas 1 "${lease[@]}" --report "$report"
   fence=$(look job '.holders[0].fence')
   await_renewal job
+
   crash_postgres 1
   promote_postgres 2
   postgres_set 3 primary_conninfo "host=$postgres_sockets port=${postgres_port[2]} user=postgres application_name=s3"
   await_renewal job 2
+
   never_within 4500 has_ended "$holder"
   run dlock run --replicas 1 job -- touch "$ran"
   assert_status 75
@@ -390,7 +413,9 @@ assert_not_all() {
     dlock run --wait 120s contended -- "$faults/critical_section" "$BATS_TEST_TMPDIR" 0.003 3>&- &
     contenders+=($!)
   done
+
   for contender in "${contenders[@]}"; do EVENTUALLY_MS=100000 assert_exits 0 "$contender"; done
+
   [[ ! -e $BATS_TEST_TMPDIR/violations ]]
   assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/fences")" "$number"
   sort -nuc "$BATS_TEST_TMPDIR/fences"
@@ -406,6 +431,7 @@ assert_not_all() {
   DLOCK_STORE=$pooled
   dlock run job -- true
   end_postgres 1
+
   run timeout 60 dlock run --store-timeout 2s job -- touch "$ran"
   assert_message 69
   end_processes "$pgbouncer_pid"
@@ -420,10 +446,12 @@ assert_not_all() {
   use_postgres_store
   use_pgbouncer pool_mode=statement
   export DLOCK_STORE=$pooled
+
   run dlock cache --ttl 1h value -- true
   assert_status 0
   assert_output_contains 'let it share sessions by transaction (pool_mode = transaction)'
   run dlock doctor
+
   assert_status 2
   assert_output_contains 'let it share sessions by transaction (pool_mode = transaction)'
 }
@@ -439,7 +467,9 @@ assert_not_all() {
   echo "BEGIN; SELECT 'locked' FROM dlock.lock WHERE name = 'job' FOR UPDATE;" >&"$other"
   eventually grep -qx locked "$said"
   sql "ALTER ROLE app SET statement_timeout = '1s'"
+
   run dlock run --store-timeout 6s job -- touch "$ran"
+
   assert_message 69 'due to statement timeout: raise it for this role'
   exec {other}>&-
   run dlock run job -- echo started
@@ -457,11 +487,13 @@ assert_not_all() {
   dlock run job -- true
   head -c 100M /dev/zero > "$postgres_root/filler" 2> /dev/null || true
   sql 'CREATE TABLE filler AS SELECT repeat(md5(i::text), 300) FROM generate_series(1, 20000) i' 2> /dev/null || true
+
   eventually is_refused
   assert_equal "$(< "$order")" 69
   output=$(< "$said")
   assert_one_line
   rm "$postgres_root/filler"
+
   eventually postgres_serves 1
   while_it_fails_with 69 dlock run job -- true
 }
