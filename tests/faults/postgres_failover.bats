@@ -101,6 +101,9 @@ is_renewed_on_the_new_one() {
   run dlock run --replicas all job -- echo started
   assert_status 69
   assert_output_contains 'its commits wait for 1 standby of the 2 in synchronous_standby_names'
+  postgres_set 1 synchronous_standby_names ''
+  run dlock doctor
+  assert_output_contains '2 standbys are connected, and commits wait for none'
   postgres_set 1 synchronous_standby_names absent
   run dlock doctor
   assert_output_contains 'every commit hangs: of the standbys that it waits for, 0 are connected; synchronous_standby_names is absent'

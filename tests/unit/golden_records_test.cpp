@@ -334,14 +334,13 @@ TEST(GoldenRecords, fields_that_follow_the_state_only_if_they_are_not_empty) {
   EXPECT_EQ(appended([](auto& state) { state.waiters[0].on_behalf_of = 1; }),
             "0000000000000000000000000000000000000000000000000000000000000000010000000000"
             "000001000000");
-  // The last entry of the waiter counts for earlier versions.
   EXPECT_EQ(appended([](auto& state) {
               state.waiters[0].label = "l";
               state.waiters[0].priority = -1;
             }),
             std::string(64, '0') +
-                "0400000000000000010000000000"
-                "00006cffffff00000000ff0000000000000000000000");
+                "00000000010000000000000001000000"
+                "6c0100000000000000ffffffff00000000");
   // Where 0.2 expects the time before which a command started.
   EXPECT_EQ(appended([](auto& state) {
               state.holders[0].command = 0;

@@ -102,14 +102,16 @@ TEST(PgHealth, too_few_standbys_are_an_error_and_unused_ones_are_mentioned) {
   facts.hosts[0].standing.followers = {{PgFollower::Kind::standby, "s1"}};
   EXPECT_TRUE(found(facts, "replicas").starts_with("info: "));
   facts.replicas.count = 1;
-  facts.answers["replicas"] = {{"other"}, {"S2"}};
   EXPECT_TRUE(found(facts, "replicas").starts_with("ok: "));
   facts.hosts[0].standing.followers->front().kind = PgFollower::Kind::unknown;
   EXPECT_TRUE(found(facts, "replicas").starts_with("warning: "));
-  facts.answers["replicas"] = {{"other"}, {std::nullopt}};
-  EXPECT_TRUE(found(facts, "replicas").starts_with("error: every commit hangs"));
   facts.replicas.count = 2;
   EXPECT_TRUE(found(facts, "replicas").starts_with("error: "));
+  facts.replicas.count = 0;
+  facts.hosts[0].standing.standby_names = "other";
+  EXPECT_TRUE(found(facts, "replicas").starts_with("error: every commit hangs"));
+  facts.hosts[0].standing.standby_names = "";
+  EXPECT_TRUE(found(facts, "replicas").starts_with("warning: 1 standby is connected"));
 }
 
 TEST(PgHealth, warns_of_many_sessions_and_of_old_snapshots) {

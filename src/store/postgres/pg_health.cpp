@@ -242,32 +242,38 @@ void replicas(const PgFacts& facts, CheckReport& say) {
     return say.error(*too_few,
                      "set synchronous_standby_names on the server, or lower --replicas");
   }
-  // A server that has answered has said at least one name, or NULL.
-  const auto connected = facts.rows("replicas");
+  const auto connected = standing.followers.value_or(std::vector<PgFollower>());
   const auto awaited =
       awaited_standbys(standing.standby_names).value_or(AwaitedStandbys());
-  const auto there = std::ranges::count_if(connected, [&](const Row& row) {
-    const auto name = lower_case(value_at(row, 0));
-    return std::ranges::count(awaited.names, name) > 0 ||
-           (awaited.may_be_any && !name.empty());
+  const auto there = std::ranges::count_if(connected, [&](const PgFollower& one) {
+    return awaited.may_be_any || std::ranges::count(awaited.names, one.name) > 0;
   });
-  if (!connected.empty() && there < awaited.count) {
+  if (standing.followers && there < awaited.count) {
     return say.error(joined("every commit hangs: of the standbys that it waits for, ",
                             there, there == 1 ? " is" : " are", " connected; ", names),
                      "start them, or name those that are connected "
                      "(application_name in primary_conninfo)");
   }
   if (facts.replicas.all || facts.replicas.count > 0) {
-    const bool is_unknown = std::ranges::any_of(
-        standing.followers.value_or(std::vector<PgFollower>()),
-        [](const auto& one) { return one.kind == PgFollower::Kind::unknown; });
+    const bool is_unknown = std::ranges::any_of(connected, [](const PgFollower& one) {
+      return one.kind == PgFollower::Kind::unknown;
+    });
     if (!is_unknown) return say.ok("commits wait for standbys: " + names);
     return say.warning(names + ", and user " + shown(facts.user) +
                            " may not see whether these are standbys or archivers "
                            "(pg_receivewal), which cannot be promoted",
                        "GRANT pg_monitor TO " + shown(facts.user));
   }
-  if (standing.standby_names.empty()) return say.ok("not asked for (--replicas)");
+  if (standing.standby_names.empty()) {
+    const auto standbys = std::ranges::count_if(connected, [](const PgFollower& one) {
+      return one.kind != PgFollower::Kind::other;
+    });
+    if (standbys == 0) return say.ok("not asked for (--replicas)");
+    return say.warning(joined(standbys, standbys == 1 ? " standby is" : " standbys are",
+                              " connected, and commits wait for none: after a promotion "
+                              "two commands can run at once"),
+                       "set synchronous_standby_names, and --replicas 1 or all");
+  }
   say.info(names + ", and --replicas is not set: dlock does not check that it stays so",
            "--replicas 1, or all");
 }
@@ -373,9 +379,7 @@ const Check<PgFacts> all_checks[] = {
      "s.setting <> 'on') || CASE count(*) FILTER (WHERE s.setting <> 'on') WHEN 1 THEN ' "
      "is' ELSE ' are' END FROM pg_settings s WHERE s.name IN ('fsync', "
      "'full_page_writes')"},
-    {"replicas", replicas,
-     "SELECT r.application_name FROM (SELECT 1) one LEFT JOIN pg_stat_replication r ON "
-     "true"},
+    {"replicas", replicas},
     {"timeouts", timeouts,
      "SELECT s.name, s.setting FROM pg_settings s WHERE s.name IN ('statement_timeout', "
      "'transaction_timeout', 'idle_session_timeout')"},
