@@ -53,9 +53,9 @@ bugs=(
 )
 
 # What no model has: these bugs are not about the order of events, but about which server is asked,
-# which clock counts, and who listens.
+# which clock counts, who listens, and what a run remembers.
 not_of_order=(ask_followed first_sentinel clock_before_lock counted_from_read listen_after_asking
-  front_not_told)
+  front_not_told epoch_not_noted pause_overruns)
 
 is_listed() {  # <model> <bug>
   printf '%s\n' "${bugs[@]}" "${kept[@]}" | grep -qE "^$1 (.*-D)?$2( |$)"
