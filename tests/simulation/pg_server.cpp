@@ -386,6 +386,9 @@ void PgServer::end_transaction(Session& session, bool commits) {
 void PgServer::end_change(Lock& lock, Session& session, bool commits, bool is_durable) {
   auto& kernel = *Kernel::current();
   const auto before = leases(main_lock);
+  // An UPDATE that finds another version than the one that was read changes nothing.
+  const bool is_changed =
+      lock.row && !(lock.before && lock.row->version == lock.before->version);
   lock.owner = nullptr;
   if (!commits) lock.row = lock.before;
   if (commits && lag_ > 0) copy_to_standby();
@@ -402,10 +405,10 @@ void PgServer::end_change(Lock& lock, Session& session, bool commits, bool is_du
     return after.count(one.first) == 0;
   });
   const bool is_of_main = &lock == &locks_[main_lock];
-  const auto act = is_grant      ? Act::ask
-                   : is_release  ? Act::release
-                   : !is_of_main ? Act::look
-                                 : Act::other;
+  const auto act = is_grant                   ? Act::ask
+                   : is_release               ? Act::release
+                   : is_of_main && is_changed ? Act::other
+                                              : Act::look;
   if (commits) executed_(*session.connection->process, act);
   if (lock.wait_for.empty()) return;
   auto& next = *lock.wait_for.front();
