@@ -13,6 +13,7 @@
 
 #include "store/postgres/pg_news.hpp"
 #include "store/postgres/pg_schema.hpp"
+#include "store/postgres/pg_wire.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/run_end.hpp"
 
@@ -152,7 +153,7 @@ TEST_F(RowsOfLocks, are_read_with_the_clock_behind_their_lock) {
                "wait_event_type = 'Lock'") == "1";
   }));
   const auto still_waiting = Clock::now();
-  const auto let_go = other.command("SELECT " + std::string(clock_micros));
+  const auto let_go = other.command(in_full("SELECT " + std::string(clock_micros)));
 
   other.command("ROLLBACK");
 

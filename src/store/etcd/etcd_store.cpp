@@ -14,6 +14,7 @@
 #include "store/etcd/etcd_lease.hpp"
 #include "store/etcd/etcd_steps.hpp"
 #include "store/fan_out.hpp"
+#include "util/text.hpp"
 
 namespace dlock::etcd {
 namespace {
